@@ -1,6 +1,9 @@
+import { Aws, RemovalPolicy } from 'aws-cdk-lib';
 import {
   CfnSecurityGroupEgress,
   CfnSecurityGroupIngress,
+  FlowLogDestination,
+  GatewayVpcEndpoint,
   GatewayVpcEndpointAwsService,
   type ISecurityGroup,
   type IVpc,
@@ -11,6 +14,8 @@ import {
   SubnetType,
   Vpc,
 } from 'aws-cdk-lib/aws-ec2';
+import { AnyPrincipal, PolicyStatement } from 'aws-cdk-lib/aws-iam';
+import { type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import type { Settings } from '../settings/index.ts';
 
@@ -30,6 +35,8 @@ export interface NetworkProps {
   readonly natGateways?: number;
   /** Workers reach each other on every port. @default false: nothing goes between them */
   readonly workerTransfers?: boolean;
+  /** Days for which it is kept who connected to whom. @default none: nobody writes it down */
+  readonly flowLogDays?: number | undefined;
   /** Instead of a VPC of this stack's own. @default one is made */
   readonly vpc?: ExistingVpc | undefined;
 }
@@ -82,6 +89,9 @@ export class Network extends Construct {
     functionGroup.addEgressRule(Peer.anyIpv4(), Port.tcp(443), 'AWS endpoints');
     functionGroup.connections.allowTo(workerGroup, WORKER_PORTS, 'Request plane');
     functionGroup.connections.allowTo(workerGroup, STATUS_PORTS, 'Model files');
+    const { flowLogDays } = props;
+    if (flowLogDays !== undefined) writeFlows(this, this.vpc, flowLogDays);
+    restrictTables(this.vpc);
     if (props.workerTransfers === true) joinGroup(this, workerGroup);
     this.functionSecurityGroup = functionGroup;
     this.workerSecurityGroup = workerGroup;
@@ -92,6 +102,29 @@ export class Network extends Construct {
     this.workerSecurityGroup.addIngressRule(callers, WORKER_PORTS, 'Request plane', true); // the rule lies in the callers' stack
     this.workerSecurityGroup.addIngressRule(callers, STATUS_PORTS, 'Model files', true);
   }
+}
+
+/** Writes a line for each connection, allowed or refused. */
+function writeFlows(scope: Construct, vpc: IVpc, days: number): void {
+  const logGroup = new LogGroup(scope, 'Flows', { retention: days, removalPolicy: RemovalPolicy.DESTROY }) as ILogGroup;
+  vpc.addFlowLog('Flows', { destination: FlowLogDestination.toCloudWatchLogs(logGroup) });
+}
+
+/**
+ * Lets nobody carry data into tables of another account from inside, with keys of that account. The endpoint of S3 has no such policy:
+ * layers of images lie in buckets of AWS, and so do the packages of machines.
+ */
+function restrictTables(vpc: IVpc): void {
+  const endpoint = vpc.node.tryFindChild('DynamoDb');
+  if (!(endpoint instanceof GatewayVpcEndpoint)) return;
+  endpoint.addToPolicy(
+    new PolicyStatement({
+      principals: [new AnyPrincipal()],
+      actions: ['dynamodb:*'],
+      resources: [`arn:${Aws.PARTITION}:dynamodb:${Aws.REGION}:${Aws.ACCOUNT_ID}:*`],
+      conditions: { StringEquals: { 'aws:PrincipalAccount': Aws.ACCOUNT_ID } },
+    }),
+  );
 }
 
 /** Lets the members of a group reach each other by every protocol. What EFA sends has no address: only rules that name the group let it through. */

@@ -67,6 +67,8 @@ interface StreamingApiProps {
   readonly requestsPerSecond?: number;
   /** Requests that may come at once. @default 200 */
   readonly burst?: number;
+  /** It has a name of its own, and no other: what is decided by name (certificates, TLS) holds for every call. @default false */
+  readonly hasOwnName?: boolean;
 }
 
 /** What the gateway says by itself, with the code whose status and type a client of OpenAI's knows. */
@@ -102,6 +104,7 @@ class StreamingApi extends Construct {
       restApiName: `${Stack.of(this).stackName}-Api`, // its metrics have this name, and alarms must not hear another API's
       description: 'Stator: streaming HTTP frontend',
       endpointTypes: [EndpointType.REGIONAL],
+      disableExecuteApiEndpoint: props.hasOwnName ?? false,
       // Access logs would need an account-wide role; the function writes a line for each request.
       cloudWatchRole: false,
       deployOptions: {
@@ -204,6 +207,7 @@ export class PublicFront extends Construct {
       handler: this.function.live,
       requestsPerSecond: limits.requestsPerSecond,
       burst: limits.burst,
+      hasOwnName: domain !== undefined,
     });
     const { requestsPerAddress } = limits;
     if (requestsPerAddress !== undefined) {

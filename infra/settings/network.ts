@@ -39,6 +39,8 @@ export const Network = z
      * decode may without it.
      */
     workerTransfers: z.boolean().default(false),
+    /** Writes down who connected to whom, for as long as logs are kept; 0.50 US$ a GB. */
+    flowLogs: z.boolean().default(false),
     /** A VPC of yours instead of one that is made. */
     vpc: Vpc.optional(),
   })
@@ -49,6 +51,7 @@ interface Zoned {
   readonly network: {
     readonly zones: number;
     readonly availabilityZones?: readonly string[] | undefined;
+    readonly flowLogs?: boolean;
     readonly natGateways?: number | undefined;
     readonly vpc?: z.infer<typeof Vpc> | undefined;
   };
@@ -75,6 +78,10 @@ export function checkZones({ network, nats, edges }: Zoned, context: z.Refinemen
     context.addIssue({ code: 'custom', path: ['network', 'natGateways'], message });
   }
   if (vpc === undefined) return;
+  if (network.flowLogs === true) {
+    const message = 'is of a VPC that is made: whoever made network.vpc has its flow logs';
+    context.addIssue({ code: 'custom', path: ['network', 'flowLogs'], message });
+  }
   if (availabilityZones !== undefined) {
     const message = 'is of a VPC that is made: those of network.vpc are in network.vpc.availabilityZones';
     context.addIssue({ code: 'custom', path: ['network', 'availabilityZones'], message });

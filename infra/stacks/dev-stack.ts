@@ -62,5 +62,7 @@ function passedOver({ fleets, edges, network }: Settings): readonly string[] {
       .flatMap(([name, { pool }]) => (pool === 'agg' ? [] : [`fleets.${name}.pool`])),
     ...(edges.container.listener === 'none' ? [] : ['edges.container.listener']),
     ...(network.vpc === undefined ? [] : ['network.vpc']),
+    ...(network.flowLogs ? ['network.flowLogs'] : []),
+    ...(network.workerTransfers ? ['network.workerTransfers'] : []),
   ];
 }

@@ -214,12 +214,14 @@ class DataStack extends Stack {
       ...settings.network,
       natGateways,
       zones: this.#zones,
+      flowLogDays: settings.network.flowLogs ? settings.logRetentionDays : undefined,
       workerTransfers: settings.network.workerTransfers || passesBlocks(settings),
     });
     const removalPolicy = settings.retain ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
     this.store = new FleetStore(this, 'Store', { removalPolicy, encryptionKey: keyOf(this, settings) });
     // A first deployment that fails, fails at a quota of the network: before there are tables that are protected against deletion.
     this.store.node.addDependency(this.network);
+    if (settings.retain) keepLogs(this);
     new DataObservability(this, 'Observability', { store: this.store, network: this.network, settings });
   }
 

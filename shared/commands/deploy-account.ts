@@ -1,3 +1,4 @@
+import { reasonOf } from '../errors/index.ts';
 import { isRecord } from '../records/index.ts';
 
 /** Services of AWS that are asked. */
@@ -28,13 +29,19 @@ const ASK_MS_MAX = 10_000;
 
 /**
  * Opens the account of the usual credentials in the region of `AWS_REGION`; `AWS_ENDPOINT_URL` names another service.
- * @throws Error when there is no region
+ * @throws Error when there is no region, or nobody to ask as
  */
 export async function openAccount(): Promise<Account> {
   const { ServiceQuotasClient, SignatureV4 } = await import('./deploy-quota-parts.ts');
   const client = new ServiceQuotasClient({}); // knows region and credentials from all the places where they may be
   const { credentials, sha256 } = client.config;
-  const region = await client.config.region();
+  const region = await client.config.region().catch((thrown: unknown) => {
+    throw new Error(`AWS_REGION names no region (${reasonOf(thrown)}): export AWS_REGION=eu-west-1, or another one`);
+  });
+  await client.config.credentials().catch((thrown: unknown) => {
+    const ways = 'aws configure, aws sso login, or AWS_PROFILE for others than the default ones';
+    throw new Error(`there are no credentials for AWS (${reasonOf(thrown)}): ${ways}`);
+  });
   const baseOf = (service: string): string =>
     process.env.AWS_ENDPOINT_URL ?? `https://${service}.${region}.${suffixOf(region)}`;
   return {

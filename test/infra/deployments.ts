@@ -8,6 +8,7 @@ export const EVERYTHING = {
   domain: { name: 'llm.example.com', containerName: 'edge.example.com', certificateArn: CERTIFICATE },
   limits: { requestsPerAddress: 1000 },
   nats: { websocket: true },
+  network: { flowLogs: true },
 } as const satisfies StatorConfig;
 
 export const DEPLOYMENTS = ['dev', 'production', 'everything'] as const;

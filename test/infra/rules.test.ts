@@ -91,6 +91,24 @@ describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
     expect(streams.map(([id]) => id)).toEqual([]);
   });
 
+  it('answers under its own name alone where it has one', () => {
+    const apis = of('AWS::ApiGateway::RestApi').map(
+      ([, { Properties }]) => Properties.DisableExecuteApiEndpoint === true,
+    );
+    expect(apis).toEqual([name === 'everything']);
+  });
+
+  it('lets nobody in its network reach tables of another account', () => {
+    const policies = of('AWS::EC2::VPCEndpoint')
+      .filter(([, { Properties }]) => JSON.stringify(Properties.ServiceName).includes('.dynamodb'))
+      .map(([, { Properties }]) => JSON.stringify(Properties.PolicyDocument));
+    expect(policies).toEqual([expect.stringContaining('"aws:PrincipalAccount":{"Ref":"AWS::AccountId"}')]);
+  });
+
+  it('writes down who connected to whom where it is asked for', () => {
+    expect(of('AWS::EC2::FlowLog')).toHaveLength(name === 'everything' ? 1 : 0);
+  });
+
   it('marks what refers to another stack, else a table that is made anew there would change nothing here', () => {
     const marked = resources.map(([id, { Metadata, ...resource }]) => {
       const text = JSON.stringify(resource);

@@ -95,6 +95,7 @@ describe('readSettings', () => {
       { planner: { endpoint: true } },
       /planner\.endpoint: needs planner\.queueArn.*; planner\.endpoint: needs network\.vpc/,
     ],
+    [{ network: { vpc: VPC, flowLogs: true } }, /network\.flowLogs: is of a VPC that is made/],
     [{ alarms: { topicArn: 'arn:aws:sns:...' } }, /alarms\.topicArn: must be an ARN, as arn:aws:SERVICE:REGION/],
     [
       { network: { vpc: { ...VPC, availabilityZones: ['a', 'b'], privateSubnetIds: ['subnet-1', 'subnet-2'] } } },

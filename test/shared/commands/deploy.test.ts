@@ -122,6 +122,20 @@ describe('stator deploy check', () => {
     expect(printed).toContain('Availability zones with Fargate: unknown: ec2: You are not authorized\n');
   });
 
+  it('says what to do where no region or no credentials are known', async () => {
+    for (const name of ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY', 'AWS_PROFILE', 'AWS_REGION'])
+      vi.stubEnv(name, undefined);
+    for (const name of ['AWS_CONFIG_FILE', 'AWS_SHARED_CREDENTIALS_FILE']) vi.stubEnv(name, join(folder, 'none'));
+    vi.stubEnv('AWS_EC2_METADATA_DISABLED', 'true');
+    await expect(runDeploy(['check', folder], print)).rejects.toThrow(
+      /^AWS_REGION names no region .*: export AWS_REGION=/,
+    );
+    vi.stubEnv('AWS_REGION', 'eu-west-1');
+    await expect(runDeploy(['check', folder], print)).rejects.toThrow(
+      /^there are no credentials for AWS .*: aws configure/,
+    );
+  });
+
   it('names the releases of the function beyond the newest ten, but none that an alias points at', async () => {
     const [id = ''] = Object.keys(devTemplate().findResources('AWS::Lambda::Function')).filter((name) =>
       name.startsWith('Front'),
