@@ -58,7 +58,7 @@ describe('what a deployment takes of quotas', () => {
       'L-B99A9384': 400,
       'L-3032A538': 2 * 2 * 1 + 3 * 0.5 + 2 * 2 * 0.25, // edges and workers twice, NATS servers once
       'L-F678F1CE': 1,
-      'L-0263D0A3': 1,
+      'L-0263D0A3': 3,
     });
   });
 });
