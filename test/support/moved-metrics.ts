@@ -46,6 +46,7 @@ export const MOVED_BY: Readonly<Record<string, readonly string[]>> = {
   'test/e2e/shared-state.test.ts': ['stator_router_unattributed_requests'],
   'test/e2e/two-machines.test.ts': ['stator_artifact_reads_total', 'stator_artifact_read_bytes_total'],
   'test/functions/sdk/frontend.test.ts': ['stator_frontend_drain_cut_total'],
+  'test/shared/frontends/handler-failures.test.ts': ['stator_frontend_handler_failures_total'],
   'test/shared/frontends/node/websocket.test.ts': ['stator_frontend_websockets'],
   'test/shared/planner/live/planner-metrics.test.ts': [
     'dynamo_planner_engine_prefill_capacity_requests_per_second',
