@@ -5,7 +5,6 @@
  * lease's time to live plus a poll or two. In the table one process gathers a view that all others read, so that what reading
  * costs grows with the fleet once; the view holds up to about 100,000 workers.
  */
-export { fnv1a } from './dynamodb/schema.ts';
 export { type Bucket, eventChannelPrefix } from './keys.ts';
 export type { ReadingSource, StoreOptions, ViewObserver } from './options.ts';
 export type {

@@ -175,3 +175,4 @@ export {
   RETRY_HEADER,
   ROLLUP_TOPIC,
 } from './planner/topics.ts';
+export { packWorkerKeys, unpackWorkerKeys, workerKey } from './planner/worker-keys.ts';

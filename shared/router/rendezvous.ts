@@ -1,3 +1,4 @@
+import { fnv1a } from '../records/index.ts';
 import type { ReplicaShare } from './scheduler/cost.ts';
 import type { RankTable } from './scheduler/ranks.ts';
 
@@ -6,12 +7,12 @@ export type RendezvousKey = readonly [low: number, high: number];
 
 /** Key of a text: an id, a session. The same text has the same key in every process. */
 export function keyOfText(text: string): RendezvousKey {
-  return [hashText(text, 0x811c9dc5), hashText(text, 0x050c5d1f)];
+  return [fnv1a(text), fnv1a(text, 0x050c5d1f)];
 }
 
 /** What the weights of somebody follow from, made once for each name. */
 export function seedOf(name: string): number {
-  return hashText(name, 0x811c9dc5);
+  return fnv1a(name);
 }
 
 /**
@@ -27,13 +28,6 @@ function mix(value: number): number {
   let mixed = Math.imul(value ^ (value >>> 16), 0x85ebca6b);
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
   return (mixed ^ (mixed >>> 16)) >>> 0;
-}
-
-/** FNV-1a, 32 bits. */
-function hashText(text: string, seed: number): number {
-  let hash = seed;
-  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  return hash >>> 0;
 }
 
 interface PlacingRouter {

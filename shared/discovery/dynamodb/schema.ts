@@ -1,3 +1,4 @@
+import { fnv1a } from '../../records/index.ts';
 import type { RecordAddress } from '../keys.ts';
 import { DiscoveryError } from '../options.ts';
 import type { ItemKey } from '../table/table.ts';
@@ -28,13 +29,6 @@ const PARTITIONS = 16;
 /** Number of the partition of `name` (ASCII), 0..15; `step` = that many further on. */
 function partitionOf(name: string, step = 0): number {
   return (fnv1a(name) + step) % PARTITIONS;
-}
-
-/** FNV-1a, 32 bits, over ASCII. */
-export function fnv1a(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  return hash >>> 0;
 }
 
 export const CARDS_PK = 'v1/cards';

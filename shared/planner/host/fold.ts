@@ -6,6 +6,8 @@ import {
   type PoolName,
   sourceOf,
   type TrafficTotals,
+  unpackWorkerKeys,
+  workerKey,
 } from '../../protocol/index.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import type { Pool } from '../types.ts';
@@ -17,7 +19,6 @@ import {
   passOf,
   poolOf,
   trafficSince,
-  workerKey,
 } from './model-state.ts';
 
 /** A signal, and when the queue took it: seconds of the queue's clock. */
@@ -210,7 +211,8 @@ function foldWorker(
   };
   state.direct[id] = worker;
   state.engines = { ...state.engines, [pool]: engine };
-  settle(state, [id], signal.draining === true ? { pool, isUp: false, atS: state.nowS } : undefined);
+  if (signal.draining === true) state.changes[id] = { pool, isUp: false, atS: state.nowS };
+  else if (state.changes[id]?.isUp === true) delete state.changes[id];
   for (const { dp_rank, samples = [] } of ranks) {
     for (const row of samples) report.samples[pool].push([passOf(id, dp_rank, row)]);
   }
@@ -235,14 +237,14 @@ function foldModel(
     counted[name] = countTraffic(state, source, known, name, pool.totals, signal.seq === 0);
     if (isLate) continue;
     const { running, waiting, behind, kv_use: kvUse, has_passes: hasPasses, engine } = pool;
-    const ids = [...new Set(pool.workers)];
+    const keys = pool.worker_keys === undefined ? keysOf(pool.workers) : unpackWorkerKeys(pool.worker_keys);
     const key = poolOf(name);
     state.folded = {
       ...state.folded,
       [key]: {
         heardAtS: state.nowS,
         source: from,
-        keys: ids.map(workerKey),
+        keys,
         running,
         waiting,
         behind,
@@ -251,7 +253,7 @@ function foldModel(
       },
     };
     if (engine !== undefined) state.engines = { ...state.engines, [key]: engine as EngineFacts };
-    settle(state, ids, undefined);
+    settleFolded(state, keys);
     for (const row of pool.samples ?? []) report.samples[key].push([passOf('', 0, row)]);
     report.passes[key] = (pool.engines ?? []).map(([id, dpRank, ...row]) => passOf(id, dpRank, row));
   }
@@ -260,12 +262,14 @@ function foldModel(
   else report.hasRollup = true;
 }
 
+function keysOf(ids: readonly string[] = []): readonly number[] {
+  return [...new Set(ids)].map(workerKey);
+}
+
 /** A roll-up has these workers: that they came is known now. That one went was said later than the roll-up was begun. */
-function settle(state: ModelState, ids: readonly string[], change: ModelState['changes'][string] | undefined): void {
-  for (const id of ids) {
-    if (change !== undefined) state.changes[id] = change;
-    else if (state.changes[id]?.isUp === true) delete state.changes[id];
-  }
+function settleFolded({ changes }: ModelState, keys: readonly number[]): void {
+  const folded = new Set(keys);
+  for (const [id, { isUp }] of Object.entries(changes)) if (isUp && folded.has(workerKey(id))) delete changes[id];
 }
 
 function foldChange(

@@ -1,5 +1,13 @@
-import { fnv1a } from '../../discovery/index.ts';
-import { type EngineFacts, NO_TRAFFIC, type PassRow, type PoolName, type TrafficTotals } from '../../protocol/index.ts';
+import {
+  type EngineFacts,
+  NO_TRAFFIC,
+  type PassRow,
+  type PoolName,
+  packWorkerKeys,
+  type TrafficTotals,
+  unpackWorkerKeys,
+  workerKey,
+} from '../../protocol/index.ts';
 import { type PlannerState, startPlanner } from '../planner.ts';
 import type { PerPool, Pool } from '../types.ts';
 
@@ -116,11 +124,6 @@ export function poolOf(name: PoolName): Pool {
   return name === 'prefill' ? 'prefill' : 'decode';
 }
 
-/** What is kept of the id of a folded worker, to tell whether it is among thousands: 32 bits, which hardly two of them share. */
-export function workerKey(id: string): number {
-  return fnv1a(id);
-}
-
 const KEYS = Object.keys(NO_TRAFFIC) as (keyof TrafficTotals)[];
 
 export function addTraffic(one: TrafficTotals, other: TrafficTotals): TrafficTotals {
@@ -157,23 +160,16 @@ export function unpackState(text: string): ModelState {
   return { ...raw, sources: mapValues(raw.sources, unpackSource), folded: mapValues(raw.folded, unpackFolded) };
 }
 
-/** `keys` as base64 of their bytes, the low one first; before there were keys the ids stood here. */
+/** `keys` as `packWorkerKeys` packs them; before there were keys the ids stood here. */
 type PackedFolded = Omit<FoldedWorkers, 'keys'> & { readonly keys?: string; readonly ids?: readonly string[] };
 
 function packFolded({ keys, ...pool }: FoldedWorkers): PackedFolded {
-  const bytes = Buffer.alloc(keys.length * KEY_BYTES);
-  for (const [at, key] of keys.entries()) bytes.writeUInt32LE(key, at * KEY_BYTES);
-  return { ...pool, keys: bytes.toString('base64') };
+  return { ...pool, keys: packWorkerKeys(keys) };
 }
 
 function unpackFolded({ keys: packed, ids = [], ...pool }: PackedFolded): FoldedWorkers {
-  if (packed === undefined) return { ...pool, keys: ids.map(workerKey) };
-  const bytes = Buffer.from(packed, 'base64');
-  const keys = Array.from({ length: bytes.length / KEY_BYTES }, (_, at) => bytes.readUInt32LE(at * KEY_BYTES));
-  return { ...pool, keys };
+  return { ...pool, keys: packed === undefined ? ids.map(workerKey) : unpackWorkerKeys(packed) };
 }
-
-const KEY_BYTES = 4;
 
 type PackedSource = readonly [
   epoch: string,

@@ -2,12 +2,15 @@ import type { Clock, Random, Timer } from '../../clock/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { EventPlane, PlannerOutbox } from '../../planes/index.ts';
 import {
+  type FoldedPool,
   HELD_TOPIC,
   PLANNER_EVENT_BYTES_MAX,
   PLANNER_EVENT_VERSION,
   type PlannerEventOf,
+  packWorkerKeys,
   ROLLUP_TOPIC,
   readPlannerEvent,
+  workerKey,
 } from '../../protocol/index.ts';
 import { TopicFollower } from '../../router/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
@@ -212,14 +215,27 @@ export class FleetRollups {
   }
 }
 
-/** The passes of single engines go where there is no room for them: the sums of the pool say the rest. */
+/** Where there is no room, workers are told by their keys; then the passes of single engines go: the sums of the pool say the rest. */
 function fitted(rollup: ModelRollup): ModelRollup {
-  if (Buffer.byteLength(JSON.stringify(rollup)) <= PLANNER_EVENT_BYTES_MAX) return rollup;
-  const pools = Object.fromEntries(
-    Object.entries(rollup.pools).map(([name, { engines = [], engines_left_out: out = 0, ...pool }]) => [
-      name,
-      { ...pool, engines_left_out: out + engines.length },
-    ]),
-  );
-  return { ...rollup, pools };
+  if (fits(rollup)) return rollup;
+  const byKey = ofPools(rollup, ({ workers = [], ...pool }) => ({
+    ...pool,
+    worker_keys: packWorkerKeys(workers.map(workerKey)),
+  }));
+  if (fits(byKey)) return byKey;
+  return ofPools(byKey, ({ engines = [], engines_left_out: out = 0, ...pool }) => ({
+    ...pool,
+    engines_left_out: out + engines.length,
+  }));
+}
+
+function fits(rollup: ModelRollup): boolean {
+  return Buffer.byteLength(JSON.stringify(rollup)) <= PLANNER_EVENT_BYTES_MAX;
+}
+
+function ofPools(rollup: ModelRollup, change: (pool: FoldedPool) => FoldedPool): ModelRollup {
+  return {
+    ...rollup,
+    pools: Object.fromEntries(Object.entries(rollup.pools).map(([name, pool]) => [name, change(pool)])),
+  };
 }

@@ -78,24 +78,31 @@ const workerRollup = z.object({
 /** `[worker, data-parallel rank, ...pass]` */
 const engineRow = z.tuple([id, rankNumber]).rest(z.number().min(0).max(1e15));
 
-const foldedPool = z.object({
-  /** Ids of the workers that serve. */
-  workers: z.array(id).max(100_000),
-  running: count,
-  waiting: count,
-  /** Workers at which more requests wait than run. */
-  behind: count.optional(),
-  /** Share of the KV cache in use: mean over the ranks. */
-  kv_use: z.number().min(0).max(1).optional(),
-  totals,
-  engine: engine.optional(),
-  has_passes: z.boolean(),
-  /** The last pass of each rank, as far as there is room. */
-  engines: z.array(engineRow).max(FOLDED_RANKS_MAX).optional(),
-  /** Ranks that were left out of `engines`. */
-  engines_left_out: count.optional(),
-  samples: z.array(passRow).max(PASS_SAMPLES_MAX).optional(),
-});
+const foldedPool = z
+  .object({
+    /** Ids of the workers that serve. Absent = `worker_keys`. */
+    workers: z.array(id).max(100_000).optional(),
+    /** Of fleets whose ids have no room in an event: the keys of the workers that serve (`packWorkerKeys`). */
+    worker_keys: z.base64().max(256_000).optional(),
+    running: count,
+    waiting: count,
+    /** Workers at which more requests wait than run. */
+    behind: count.optional(),
+    /** Share of the KV cache in use: mean over the ranks. */
+    kv_use: z.number().min(0).max(1).optional(),
+    totals,
+    engine: engine.optional(),
+    has_passes: z.boolean(),
+    /** The last pass of each rank, as far as there is room. */
+    engines: z.array(engineRow).max(FOLDED_RANKS_MAX).optional(),
+    /** Ranks that were left out of `engines`. */
+    engines_left_out: count.optional(),
+    samples: z.array(passRow).max(PASS_SAMPLES_MAX).optional(),
+  })
+  .refine((pool) => (pool.workers === undefined) !== (pool.worker_keys === undefined), {
+    path: ['workers'],
+    message: 'expected either workers or worker_keys',
+  });
 
 /** All workers of a model, folded by one process: one message every five seconds, whatever the size of the fleet. */
 const modelRollup = z.object({

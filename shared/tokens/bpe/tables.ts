@@ -1,3 +1,5 @@
+import { fnv1aOfBytes } from '../../records/index.ts';
+
 /**
  * A byte-level BPE vocabulary on typed arrays, so that 150,000 tokens and as many merges cost about 8 MB, are built in
  * another thread and handed over without a copy.
@@ -47,10 +49,9 @@ function pairSlot(left: number, right: number, mask: number): number {
   return (mixed ^ (mixed >>> 15)) & mask;
 }
 
-/** FNV-1a of `bytes[start .. end)`, mixed so that its low bits can pick a slot. */
+/** Hash of `bytes[start .. end)`, mixed so that its low bits can pick a slot. */
 function hashBytes(bytes: Uint8Array, start: number, end: number): number {
-  let hash = 0x811c9dc5;
-  for (let at = start; at < end; at++) hash = Math.imul(hash ^ bytes[at]!, 0x01000193);
+  const hash = fnv1aOfBytes(bytes, start, end);
   return hash ^ (hash >>> 15);
 }
 

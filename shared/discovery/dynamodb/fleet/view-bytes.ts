@@ -1,6 +1,6 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
+import { fnv1a } from '../../../records/index.ts';
 import { PackedReader, PackedWriter } from '../../packed.ts';
-import { fnv1a } from '../schema.ts';
 import type { Member } from './members.ts';
 
 /** A cell is to have this many bytes, give or take half of it. */

@@ -1,3 +1,4 @@
+import { fnv1a } from '../../../records/index.ts';
 import type { WeighedRequest } from '../chooser.ts';
 import type { FoundOverlaps } from '../prefix-index.ts';
 import type { PendingTotals, SchedulingOutcome, SchedulingRequest } from '../types.ts';
@@ -251,10 +252,9 @@ function sumOf(ids: ReadonlySet<string> | undefined): string {
   return ids.size === 0 ? '' : `${ids.size}:${sum}`;
 }
 
-/** FNV-1a of the text, mixed so that sums of similar ids differ. */
+/** Mixed so that sums of similar ids differ. */
 function hashOf(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  hash = Math.imul(hash ^ (hash >>> 16), 0x21f0aaad);
+  const plain = fnv1a(text);
+  const hash = Math.imul(plain ^ (plain >>> 16), 0x21f0aaad);
   return (hash ^ (hash >>> 15)) >>> 0;
 }

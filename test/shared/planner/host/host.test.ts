@@ -408,7 +408,7 @@ describe('the state of a model', () => {
     batch(folded(20_000, 0));
     expect(state.ready.decode).toBe(20_000);
     const { signal, sentAtS } = folded(20_000, 0);
-    const id = signal.type === 'model.rollup' ? signal.pools.agg?.workers[4711] : undefined;
+    const id = signal.type === 'model.rollup' ? signal.pools.agg?.workers?.[4711] : undefined;
     const left = changeAt('worker.gone', 1, 0, 0);
     batch({ signal: { ...left.signal, worker_id: id } as SentSignal['signal'], sentAtS: sentAtS + 1 });
     expect(state.ready.decode).toBe(19_999);

@@ -4,13 +4,22 @@ import { seededRandom } from '../../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
 import { PlannerOutbox } from '../../../../shared/planes/index.ts';
 import { type PlannerQueue, QueueError } from '../../../../shared/planes/queue/types.ts';
+import { foldSignal, noReport, readyOf } from '../../../../shared/planner/host/fold.ts';
+import { startModel } from '../../../../shared/planner/host/model-state.ts';
 import { FleetRollups, handleBatch, MemoryPlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
-import type { PlannerEventOf, PlannerSignal } from '../../../../shared/protocol/index.ts';
+import {
+  NO_TRAFFIC,
+  type PassRow,
+  PLANNER_EVENT_BYTES_MAX,
+  type PlannerEventOf,
+  type PlannerSignal,
+  readPlannerText,
+} from '../../../../shared/protocol/index.ts';
 import { LeaseHolder, type RouterState } from '../../../../shared/router/index.ts';
 import { captureLogger, createPlannerQueueMetrics, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { createMemoryEventPlane } from '../../../support/memory-event-plane.ts';
 import { MemoryPlannerQueue } from '../../../support/memory-planner-queue.ts';
-import { heldAt } from '../../../support/planner/fleet-signals.ts';
+import { heldAt, rollupOf } from '../../../support/planner/fleet-signals.ts';
 import { ToldWorker } from '../../../support/planner/told-fleet.ts';
 import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
@@ -145,6 +154,37 @@ describe('whoever has the lease', () => {
     expect(sent.at(-1)?.pools.agg?.totals.started).toBeGreaterThanOrEqual(40 * 50);
     expect(sent.map(({ seq }) => seq)).toEqual(sent.map((_, at) => at));
   });
+
+  it.each(['agg', 'prefill, decode'])(
+    'fits into an event, however many workers there are: 20,000, %s',
+    async (pools) => {
+      const { holder, pass, begin, rollups, workers } = bedOf();
+      holder();
+      await begin(1);
+      const speaker = workers[0]!;
+      speaker.isDraining = true; // it serves nothing itself
+      const components = pools.split(', ') as ('agg' | 'prefill' | 'decode')[];
+      const last = [0.123456, 1, 4096, 65_536, 200, 1_234_567, 8, 32_768, 2, 4096] as PassRow;
+      const rank = { ...rollupOf(0, 0, NO_TRAFFIC, BEGIN_MS).ranks[0]!, last };
+      const samples = Array.from({ length: 16 }, () => last);
+      for (let at = 0; at < 19_999; at++) {
+        const worker_id = (2 ** 52 + at * 7919).toString(16);
+        const component = components[at % components.length]!;
+        speaker.tell({ worker_id, draining: false, epoch: 'e', component, ranks: [at % 100 === 0 ? { ...rank, samples } : rank] });
+      }
+      await pass(11_000);
+      const [event] = rollups().slice(-1);
+      const { atMs, ...sent } = event!;
+      expect(Buffer.byteLength(JSON.stringify(sent))).toBeLessThanOrEqual(PLANNER_EVENT_BYTES_MAX);
+      const read = readPlannerText(JSON.stringify(sent));
+      if (read.kind !== 'event') throw new Error(read.problem);
+      const signal = read.event as PlannerSignal; // of the queue
+      const state = startModel(BEGIN_MS / 1000);
+      foldSignal(state, { signal, sentAtS: BEGIN_MS / 1000 + 18 }, noReport());
+      const ready = components.includes('prefill') ? [10_000, 9999] : [0, 19_999];
+      expect([readyOf(state, 'prefill'), readyOf(state, 'decode')]).toEqual(ready);
+    },
+  );
 
   it('says nothing before every worker that is there has spoken, so that none seems lost', async () => {
     const { holder, pass, begin, rollups, workers } = bedOf();
