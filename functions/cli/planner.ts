@@ -2,16 +2,33 @@ import { SYSTEM, systemClock, systemRandom } from '../../shared/clock/index.ts';
 import { openPlanner, startedWorkers, UsageError } from '../../shared/commands/index.ts';
 import { ConfigError, type Environment, type ResolvedConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
-import { openLogger, openTelemetry } from '../../shared/telemetry/index.ts';
+import { openLogger, openTelemetry, type ProcessLogger } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process.ts';
 import { WorkerProcesses } from './local-workers.ts';
 
 /** `stator planner`: plans for a fleet until told to stop. */
 export async function run(config: ResolvedConfig<'planner'>, env: Environment): Promise<number> {
-  const { settings } = config;
   const stopped = stopSignal();
-  const logger = openLogger(settings);
-  const telemetry = await openTelemetry(settings, SYSTEM, logger, undefined);
+  const logger = openLogger(config.settings);
+  const telemetry = await openTelemetry(config.settings, SYSTEM, logger, undefined);
+  try {
+    return await plan(config, env, { logger, stopped });
+  } finally {
+    await telemetry.close();
+  }
+}
+
+interface PlanningProcess {
+  readonly logger: ProcessLogger;
+  readonly stopped: Promise<string>;
+}
+
+async function plan(
+  config: ResolvedConfig<'planner'>,
+  env: Environment,
+  { logger, stopped }: PlanningProcess,
+): Promise<number> {
+  const { settings } = config;
   const { plannerConnector: connector, engineArguments } = settings;
   if (connector === 'virtual' && engineArguments.length > 0) {
     throw new UsageError('arguments after -- are those of workers, which --planner-connector local starts');
@@ -47,6 +64,5 @@ export async function run(config: ResolvedConfig<'planner'>, env: Environment): 
     workers?.retire();
     await running.close();
     await workers?.stop();
-    await telemetry.close();
   }
 }

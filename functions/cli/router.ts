@@ -21,15 +21,18 @@ export async function run({ settings }: ResolvedConfig<'router'>): Promise<numbe
   const logger = openLogger(settings);
   const telemetry = await openTelemetry(settings, SYSTEM, logger, undefined);
   const { service } = settings;
-  const running =
-    service === 'router'
-      ? await startRouter(settings, logger, stopped, telemetry)
-      : await startService(service, settings, logger);
-  logger.info('serving', { service, ...running.facts });
-  logger.info('stopping', { reason: await stopped });
-  await running.close();
-  await telemetry.close();
-  return 0;
+  try {
+    const running =
+      service === 'router'
+        ? await startRouter(settings, logger, stopped, telemetry)
+        : await startService(service, settings, logger);
+    logger.info('serving', { service, ...running.facts });
+    logger.info('stopping', { reason: await stopped });
+    await running.close();
+    return 0;
+  } finally {
+    await telemetry.close();
+  }
 }
 
 interface Running {

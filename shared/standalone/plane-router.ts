@@ -1,4 +1,4 @@
-import { ServeError, toServeError, workerError } from '../errors/index.ts';
+import { isClientCancel, ServeError, toServeError, workerError } from '../errors/index.ts';
 import type { Call, IncomingCall, PlaneServer, RequestPlane, Transport } from '../planes/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../protocol/index.ts';
 import { asRecord, u64OfHex } from '../records/index.ts';
@@ -69,8 +69,7 @@ export class PlaneRouter {
     try {
       await this.#relay(call, asked, span);
     } catch (thrown) {
-      const { worker, code } = toServeError(thrown);
-      span?.end(call.isStopped ? undefined : (worker ?? code));
+      span?.end(failureOf(call, toServeError(thrown)));
       throw thrown;
     }
   }
@@ -158,6 +157,11 @@ function tokensOf(list: unknown): Uint32Array {
 
 type Sink = Parameters<RequestPlane['call']>[2];
 
+/** What a span says of a failure: none of work that the caller has called off. */
+function failureOf(call: IncomingCall, error: ServeError): string | undefined {
+  return call.isStopped || isClientCancel(error) ? undefined : (error.worker ?? error.code);
+}
+
 /** Hands a worker's answer on to the caller, and the caller's wishes to the worker; the place there is given up at the end. */
 class Relay implements Sink {
   readonly #to: IncomingCall;
@@ -212,7 +216,7 @@ class Relay implements Sink {
   }
 
   fail(error: ServeError): void {
-    this.#end(error.worker ?? error.code);
+    this.#end(failureOf(this.#to, error));
     this.#to.fail(error);
   }
 

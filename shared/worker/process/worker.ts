@@ -1,7 +1,7 @@
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
-import type { WorkerType } from '../../discovery/index.ts';
+import type { Discovery, WorkerType } from '../../discovery/index.ts';
 import {
   type Engine,
   type EngineKind,
@@ -10,12 +10,13 @@ import {
   relabelEngineMetrics,
 } from '../../engines/index.ts';
 import { eventPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
-import { absencesOf, formatHostPort, listenAddress } from '../../planes/index.ts';
+import { absencesOf, type EventPlane, formatHostPort, listenAddress, type RequestPlane } from '../../planes/index.ts';
 import {
   createWorkerMetrics,
   type MetricRegistry,
   openTelemetry,
   type ProcessLogger,
+  type Telemetry,
   type WorkerMetrics,
 } from '../../telemetry/index.ts';
 import { EndpointHealth } from '../control/endpoint-health.ts';
@@ -68,46 +69,30 @@ export async function startWorkerProcess(
   const names = defined?.names ?? { displayName: kind?.displayName(settings), aliases };
   const metrics = createWorkerMetrics({ clock, ...address, model: names.displayName ?? '' });
   const count = kind?.isSeveral === true ? settings.numWorkers : 1;
-  let planes: Pick<Surroundings, 'requestPlane' | 'eventPlane'> | undefined; // once the status server tells of it
+  const opened: Opened = {};
   const health = new EndpointHealth(clock, [address.endpoint], {
     starting: settings.systemStartingHealthStatus,
     counting: settings.systemUseEndpointHealthStatus,
     workers: count,
-    absences: () => absencesOf(planes === undefined ? [] : [planes.requestPlane, planes.eventPlane]),
+    absences: () => absencesOf([opened.requestPlane, opened.eventPlane].filter((plane) => plane !== undefined)),
   });
   const workers: Worker[] = [];
   const engines: Engine[] = [];
-  const status = await openStatusServer(settings, logger, {
-    health,
-    metrics: withEngineMetrics(metrics, engines, address),
-    model: () => workers[0] && { address, card: workers[0].card },
-  });
-  const control = await openControlServer(settings, clock, logger, () => workers[0]?.control);
-  const discovery = await openDiscovery(settings, logger.for('discovery'), {
-    clock,
-    random,
-    registry: metrics.registry,
-  });
-  const opened = {
-    requestPlane: await servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')),
-    eventPlane: eventPlane(settings, clock, logger.for('events'), discovery),
-  };
-  planes = opened;
-  const telemetry = await openTelemetry(settings, { clock, random }, logger, metrics.registry);
-  const { tracer } = telemetry;
-  const plannerOutbox = await openOutbox(settings, clock, logger, metrics.registry);
-  const shown = { metrics, tracer, health, address };
-  const filesFrom = status && addressOf(settings, status.port);
-  const shared = { clock, random, settings, logger, discovery, adapterCache, filesFrom, plannerOutbox };
-  const surroundings = { ...shared, ...shown, ...opened };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
-    await plannerOutbox?.close(OUTBOX_MS_MAX);
-    await Promise.all([discovery.close(), opened.requestPlane.close(), opened.eventPlane.close()]);
-    await Promise.all([status?.close(), control?.close()]);
-    await telemetry.close();
+    await closeAll(opened);
   };
   try {
+    opened.status = await openStatusServer(settings, logger, {
+      health,
+      metrics: withEngineMetrics(metrics, engines, address),
+      model: () => workers[0] && { address, card: workers[0].card },
+    });
+    opened.control = await openControlServer(settings, clock, logger, () => workers[0]?.control);
+    const joined = await joinFleet(settings, { clock, random, logger, metrics, opened });
+    const filesFrom = opened.status && addressOf(settings, opened.status.port);
+    const shown = { metrics, health, address, filesFrom };
+    const surroundings = { clock, random, settings, logger, adapterCache, ...shown, ...joined };
     const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
     const context = { clock, logger: logger.for('engine'), onDroppedKvEvents };
     let engineCount = 0;
@@ -134,6 +119,48 @@ export async function startWorkerProcess(
     await close();
     throw error;
   }
+}
+
+/** What a worker process has opened so far: the status server comes first, so that it tells of the rest. */
+interface Opened {
+  status?: Awaited<ReturnType<typeof openStatusServer>>;
+  control?: Awaited<ReturnType<typeof openControlServer>>;
+  discovery?: Discovery;
+  requestPlane?: RequestPlane;
+  eventPlane?: EventPlane;
+  telemetry?: Telemetry;
+  plannerOutbox?: Awaited<ReturnType<typeof openOutbox>>;
+}
+
+interface JoiningParts extends TimeAndChance {
+  readonly logger: ProcessLogger;
+  readonly metrics: WorkerMetrics;
+  /** Filled with each part that is open, for whoever has to close them when the next one cannot be opened. */
+  readonly opened: Opened;
+}
+
+/** Opens what joins a worker process to its fleet. */
+async function joinFleet(settings: Settings<'worker'>, { clock, random, logger, metrics, opened }: JoiningParts) {
+  const { registry } = metrics;
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { clock, random, registry });
+  opened.discovery = discovery;
+  const requestPlane = await servingPlane(settings, clock, metrics.requestPlane, logger.for('requests'));
+  opened.requestPlane = requestPlane;
+  const events = eventPlane(settings, clock, logger.for('events'), discovery);
+  opened.eventPlane = events;
+  const telemetry = await openTelemetry(settings, { clock, random }, logger, registry);
+  opened.telemetry = telemetry;
+  const plannerOutbox = await openOutbox(settings, clock, logger, registry);
+  opened.plannerOutbox = plannerOutbox;
+  return { discovery, requestPlane, eventPlane: events, tracer: telemetry.tracer, plannerOutbox };
+}
+
+async function closeAll(opened: Opened): Promise<void> {
+  const { status, control, discovery, requestPlane, eventPlane: events, telemetry, plannerOutbox } = opened;
+  await plannerOutbox?.close(OUTBOX_MS_MAX);
+  await Promise.all([discovery?.close(), requestPlane?.close(), events?.close()]);
+  await Promise.all([status?.close(), control?.close()]);
+  await telemetry?.close();
 }
 
 /** Longest time that the end of a worker waits for the planner's queue. */

@@ -1,4 +1,5 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -65,6 +66,27 @@ describe('a worker process', () => {
     expect(await refusalOf('sglang', bare)).toMatch(/^the engine is not installed.*pip install 'sglang.*--engine-url$/);
     expect(await refusalOf('sglang', 'sh -c false')).toMatch(/^sh ended with 1/);
     rmSync(dirname(bare), { recursive: true });
+  });
+
+  it.each<[string, (port: number) => Readonly<Record<string, string>>]>([
+    ['its control server', (port) => ({ STATOR_CONTROL_PORT: String(port) })],
+    ['its request plane', (port) => ({ DYN_TCP_RPC_PORT: String(port) })],
+    ['discovery', () => ({ DYN_DISCOVERY_BACKEND: 'file', DYN_FILE_KV: '/dev/null/x' })],
+    ['its event plane', () => ({ DYN_EVENT_PLANE_HOST: '0.0.0.0' })],
+  ])('leaves no status server behind if %s cannot be opened', async (_, env) => {
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+    const port = await freePort();
+    const starting = start(['--engine=mocker'], {
+      DYN_SYSTEM_PORT: String(port),
+      DYN_SYSTEM_HOST: '127.0.0.1',
+      STATOR_CONTROL_HOST: '127.0.0.1',
+      DYN_TCP_RPC_HOST: '127.0.0.1',
+      ...env((taken.address() as AddressInfo).port),
+    });
+    await expect(starting).rejects.toThrow();
+    await expect(fetch(`http://127.0.0.1:${port}/live`)).rejects.toThrow('fetch failed');
+    taken.close();
   });
 
   it('of a mock engine has no such role', async () => {
