@@ -83,13 +83,14 @@ export class WorkerEligibility {
   /** The router's answer, or a rejection as `Router.choose` has it. */
   async choose(span: 'route' | 'prefill_routing', route: RouteRequest): Promise<Reservation<Worker>> {
     const { router, clock, observer } = this.#context;
-    const { span: parent, signal } = this.#request;
+    const { span: parent, signal, headers } = this.#request;
     const startMs = clock.nowMs();
     const phase = phaseOf(route.pool.role);
     observer.stageEntered?.('route', phase);
     try {
       const reservation = await inSpan(parent, span, (part) =>
-        router.choose(part === undefined ? route : { ...route, traceparent: part.context.traceparent }, signal),
+        // Where no spans are made, a router goes on from the client's trace, as workers do.
+        router.choose({ ...route, traceparent: part?.context.traceparent ?? headers.traceparent }, signal),
       );
       observer.stage('route', clock.nowMs() - startMs);
       return reservation;

@@ -13,7 +13,7 @@ export interface TopicFollowerOptions {
   readonly scope: EventScope;
   readonly topic: string;
   readonly listener: EventListener;
-  /** Told after a publisher has come or gone: whom discovery attributes those of now to. */
+  /** Told after publishers have come or gone: whom discovery attributes those of now to. */
   readonly onPublishers?: (workerIds: ReadonlySet<string>) => void;
 }
 
@@ -30,6 +30,8 @@ export class TopicFollower {
   /** Worker that publishes, by publisher id. */
   readonly #workerOf = new Map<string, string>();
   readonly #publisherOfKey = new Map<string, string>();
+  /** A change of publishers will be told, once this turn's changes are known. */
+  #isChangeTold = false;
   #subscription: EventSubscription | undefined;
   #watch: Watch | undefined;
   /** Resolves once the topic is followed, or never will be. */
@@ -50,6 +52,17 @@ export class TopicFollower {
     await this.opened;
     this.#watch?.close();
     await this.#subscription?.close();
+  }
+
+  /** Told once for all that came and went together: to tell of each of 10,000 would be 10,000 times as many names. */
+  #publishersChanged(): void {
+    const { onPublishers } = this.#options;
+    if (onPublishers === undefined || this.#isChangeTold) return;
+    this.#isChangeTold = true;
+    queueMicrotask(() => {
+      this.#isChangeTold = false;
+      if (!this.#stopping.signal.aborted) onPublishers(new Set(this.#workerOf.values()));
+    });
   }
 
   async #open(): Promise<void> {
@@ -79,13 +92,13 @@ export class TopicFollower {
         this.#publisherOfKey.delete(each.key);
         this.#workerOf.delete(publisherId);
         subscription.disconnect(publisherId);
-        this.#options.onPublishers?.(new Set(this.#workerOf.values()));
+        this.#publishersChanged();
       } else if (each.record.type === 'EventChannel' && each.record.topic === topic) {
         const { instance_id: publisherId, worker_id: workerId, transport } = each.record;
         this.#publisherOfKey.set(each.key, publisherId);
         if (workerId !== undefined) this.#workerOf.set(publisherId, workerId);
         subscription.connect(publisherId, transport);
-        this.#options.onPublishers?.(new Set(this.#workerOf.values()));
+        this.#publishersChanged();
       }
     };
     const deadline = { clock, timeoutMs: OPEN_MS_MAX, signal };

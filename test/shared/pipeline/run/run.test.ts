@@ -33,6 +33,22 @@ describe('a request at its worker', () => {
     });
   });
 
+  it('passes the trace of its client to routers, where no spans are made', async () => {
+    const { context, served } = start();
+    const { signal } = new AbortController();
+    const asked: (string | undefined)[] = [];
+    const choose: typeof context.router.choose = (route, until) => {
+      asked.push(route.traceparent);
+      return context.router.choose(route, until);
+    };
+    const spied = { ...context, router: Object.assign(Object.create(context.router), { choose }) };
+    for (const trace of [{ traceparent: '00-x' }, {}]) {
+      const choice = new WorkerChoice(spied, routedRequest(request({ trace }), served, signal), {}, true);
+      await choice.choose(preprocessedRequest(), undefined);
+    }
+    expect(asked).toEqual(['00-x', undefined]);
+  });
+
   it('shows one piece of text for each engine output and counts every token', async () => {
     const { plane, sink } = start();
     const call = await plane.seen(1);
