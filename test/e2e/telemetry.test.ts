@@ -1,3 +1,4 @@
+import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { postJson, useFleet, waitUntil } from '../support/index.ts';
 import { type OtlpCollector, type ReceivedSpan, startOtlpCollector } from '../support/otlp-collector.ts';
@@ -79,5 +80,33 @@ describe('traces of a frontend and a worker', () => {
     await worker.waitForOutput(/SPAN_CLOSED span_name=handle_payload/);
     await frontend.waitForOutput(/SPAN_FIRST_ENTRY span_name="?POST \/v1\/chat\/completions/);
     await frontend.waitForOutput(/SPAN_CLOSED span_name=dispatch/);
+  });
+});
+
+describe('what a start that fails has logged', () => {
+  it.each([
+    [
+      'a router',
+      ['router', '--service=indexer', '--service-peers=http://127.0.0.1:1', '--service-port=PORT'],
+      'peer gave no dump',
+    ],
+  ] as const)('arrives at the collector: %s', async (_, args, message) => {
+    const collector = await startOtlpCollector('http/protobuf');
+    cleanups.push(() => collector.stop());
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+    cleanups.push(() => taken.close());
+    const port = String((taken.address() as AddressInfo).port);
+    const child = fleet.spawn(
+      args.map((arg) => arg.replace('PORT', port)),
+      {
+        OTEL_EXPORT_ENABLED: '1',
+        OTEL_BLRP_SCHEDULE_DELAY: '60000',
+        OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+        OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf',
+      },
+    );
+    expect(await child.exited).not.toBe(0);
+    expect(collector.lines.map(({ body }) => body)).toContain(message);
   });
 });

@@ -4,9 +4,9 @@ import { workerError } from '../../../shared/errors/index.ts';
 import type { Call, IncomingCall } from '../../../shared/planes/index.ts';
 import { PlaneRouter, type PlaneRouterOptions } from '../../../shared/standalone/plane-router.ts';
 import { type Span, Tracer } from '../../../shared/telemetry/index.ts';
+import { RecordingSink } from '../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../support/index.ts';
 import { createMemoryRequestPlane } from '../../support/memory-request-plane.ts';
-import { RecordingSink } from '../../contract/planes/recording-sink.ts';
 
 /** A router on a plane, and a worker that does with a request what it is told. */
 async function bedOf(work: (call: IncomingCall) => void) {
@@ -51,7 +51,12 @@ describe('the span of a request that the standalone router carries on', () => {
       (call) => call.kill(),
       undefined,
     ],
-    ['no failure where the worker says that the client has cancelled', (call) => call.fail(workerError('CancelledByClient')), () => {}, undefined],
+    [
+      'no failure where the worker says that the client has cancelled',
+      (call) => call.fail(workerError('CancelledByClient')),
+      () => {},
+      undefined,
+    ],
   ])('says %s', async (_, work, leave, error) => {
     let isBegun = false;
     const { call, span, released } = await bedOf((incoming) => {
