@@ -15,6 +15,11 @@ const PIECE = 'x'.repeat(64 * 1024);
 const PIECES = 80;
 /** Turns in which a connection comes in; far fewer are needed. */
 const TURNS = 2000;
+const STREAMS_AT_ONCE = 10;
+/** Connections that come in together. */
+const ARRIVALS = 30;
+/** Half of what streams would write if each connection that is let in cost a whole turn of theirs. */
+const PIECES_UNPACED = (ARRIVALS * 64) / 2;
 const cleanups: (() => unknown)[] = [];
 
 beforeEach(async () => {
@@ -91,5 +96,30 @@ describe('a connection that comes in', () => {
     let turns = 0;
     while (hasTurnRoom() && turns++ < TURNS) await nextTurn();
     expect(turns).toBeLessThan(TURNS);
+  });
+
+  it('waits for little of what streams with more than enough to write do meanwhile', async () => {
+    const { server, pipeline } = await openServer({ play: () => {} });
+    const clients = Array.from({ length: STREAMS_AT_ONCE }, () => new RawClient(server.port));
+    for (const client of clients) {
+      client.send(postText('/v1/responses', { model: 'm', input: 'hi', stream: true }));
+      cleanups.push(() => client.socket.destroy());
+    }
+    const writers = await Promise.all(clients.map(async (_, at) => writerOf(await pipeline.call(at))));
+    while (!hasTurnRoom()) await nextTurn();
+    const arrivals = Array.from({ length: ARRIVALS }, () => {
+      const socket = connect(server.port, '127.0.0.1', () => socket.write('GET /live HTTP/1.1\r\nhost: a\r\n\r\n'));
+      cleanups.push(() => socket.destroy());
+      return new Promise<void>((resolve) => socket.once('data', () => resolve()));
+    });
+    let answered = 0;
+    for (const arrival of arrivals) void arrival.then(() => answered++);
+    let pieces = 0;
+    for (let turn = 0; answered < ARRIVALS && turn < TURNS; turn++) {
+      for (let at = 0; hasTurnRoom() && pieces < PIECES_UNPACED; at++, pieces++) writers[at % STREAMS_AT_ONCE]!();
+      await nextTurn();
+    }
+    expect(answered).toBe(ARRIVALS);
+    expect(pieces).toBeLessThan(PIECES_UNPACED);
   });
 });
