@@ -43,6 +43,7 @@ export {
   type SamplingOptions,
   type StopConditions,
 } from './generation/engine-request.ts';
+export { finishReasonOf, textFinishOf } from './generation/finish-words.ts';
 export {
   asksForDryRun,
   BYTES_PER_TOKEN,

@@ -1,10 +1,11 @@
 import { workerError } from '../../errors/index.ts';
-import type {
-  CompletionUsage,
-  EngineFinishReason,
-  EngineOutput,
-  EngineRequest,
-  TopLogprob,
+import {
+  type CompletionUsage,
+  type EngineFinishReason,
+  type EngineOutput,
+  type EngineRequest,
+  type TopLogprob,
+  textFinishOf,
 } from '../../protocol/index.ts';
 import { grown } from '../../records/index.ts';
 import { type AnswerReader, readEvent } from '../http/exchange.ts';
@@ -191,21 +192,11 @@ export class TokenReader implements AnswerReader {
  * @throws ServeError `WorkerUnavailable` where the engine gave the request up: another may take it
  */
 function finishOf(word: string): EngineFinishReason {
-  switch (word) {
-    case 'length':
-    case 'content_filter':
-      return word;
-    case 'repetition': // it was cut, as at its length
-      return 'length';
-    case 'stop':
-    case 'eos':
-    case 'tool_calls':
-      return 'stop';
-    case 'abort':
-      throw workerError('WorkerUnavailable', 'the engine aborted the request');
-    default: // `error`, or a word that nobody knows: half an answer is told as none
-      return { error: `the engine ended its answer with the finish reason ${JSON.stringify(word.slice(0, 100))}` };
-  }
+  const reason = textFinishOf(word);
+  if (reason !== undefined) return reason;
+  if (word === 'abort') throw workerError('WorkerUnavailable', 'the engine aborted the request');
+  // `error`, or a word that nobody knows: half an answer is told as none
+  return { error: `the engine ended its answer with the finish reason ${JSON.stringify(word.slice(0, 100))}` };
 }
 
 function inferFinish({ stop, eosTokenIds }: EngineRequest, choice: Choice): EngineFinishReason | undefined {

@@ -97,6 +97,24 @@ export function* readUntil(
   return marker;
 }
 
+/** Longer than any name that can be declared, or id. */
+export const NAME_UNITS_MAX = 256;
+
+/**
+ * The characters that stand here and match `unit`, which tests one UTF-16 unit: a name, where there are no more than
+ * `NAME_UNITS_MAX`. Of a longer run one more than these is read.
+ */
+export function* collectName(source: TextSource, unit: RegExp): Parsing<string> {
+  let name = '';
+  while (name.length <= NAME_UNITS_MAX) {
+    const next = yield* peek(source);
+    if (!unit.test(next)) break;
+    name += next;
+    source.at++;
+  }
+  return name;
+}
+
 /**
  * As `readUntil` where markup is expected: text that stands there instead is shown, but for white space alone. What was recorded
  * goes out in front of it: it was text, too.

@@ -1,28 +1,27 @@
 import { fromWire, type ServeError, workerError } from '../../errors/index.ts';
-import type { EngineOutput, FinishReason, NamedLogprob, TokenLogprob, TopLogprob } from '../../protocol/index.ts';
+import {
+  type EngineOutput,
+  type FinishReason,
+  type NamedLogprob,
+  type TokenLogprob,
+  type TopLogprob,
+  textFinishOf,
+} from '../../protocol/index.ts';
 import type { Tokenizer } from '../../tokens/index.ts';
 
-/** What a worker's word for the end of a choice is told as. `tool_calls` is ours to find out from the text. */
-const TOLD: ReadonlyMap<string, FinishReason> = new Map([
-  ['eos', 'stop'],
-  ['stop', 'stop'],
-  ['tool_calls', 'stop'],
-  ['cancelled', 'stop'],
-  ['abort', 'stop'],
-  ['length', 'length'],
-  ['content_filter', 'content_filter'],
-]);
+/** A choice that was given up ends as it stands. */
+const GIVEN_UP: ReadonlySet<string> = new Set(['cancelled', 'abort']);
 
 /** The reason that the client reads for one that `failureInFinish` let pass. */
 export function toldReason(reason: EngineOutput['finish_reason']): FinishReason {
-  return (typeof reason === 'string' ? TOLD.get(reason) : undefined) ?? 'stop';
+  return (typeof reason === 'string' ? textFinishOf(reason) : undefined) ?? 'stop';
 }
 
 /** The failure that a finish reason reports: told in words, named `error`, or a word that nobody knows. */
 export function failureInFinish(reason: EngineOutput['finish_reason']): ServeError | undefined {
   if (reason === undefined || reason === null) return undefined;
   if (typeof reason === 'object') return fromWire({ kind: 'Internal', message: reason.error });
-  if (TOLD.has(reason)) return undefined;
+  if (GIVEN_UP.has(reason) || textFinishOf(reason) !== undefined) return undefined;
   return workerError('Internal', `the worker ended a choice with the finish reason ${JSON.stringify(reason)}`);
 }
 

@@ -89,7 +89,8 @@ export class HttpListener implements Listener {
       return;
     }
     try {
-      await this.#judge(drawn, client);
+      if (drawn.verdict === 'stalled') await this.ask();
+      else await this.#judge(drawn, client);
     } finally {
       client.socket.destroy();
     }

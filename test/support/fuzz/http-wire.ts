@@ -22,8 +22,9 @@ export interface WirePlace {
  * | asked | its answers are those of an honest client |
  * | any | it is answered, with no 5xx but 501, or closed |
  * | silent | nothing is said on it that can be answered yet |
+ * | stalled | its body never ends: others are served meanwhile, and nothing is held of it once its client is gone |
  */
-export type Verdict = 'refused' | 'ended' | 'declined' | 'asked' | 'any' | 'silent';
+export type Verdict = 'refused' | 'ended' | 'declined' | 'asked' | 'any' | 'silent' | 'stalled';
 
 /** What a client sends on a connection of its own. */
 export interface WireCase {
@@ -66,6 +67,10 @@ function posted(place: WirePlace, lines: readonly string[], body: string, versio
   const { method = 'POST', path = place.get } = place.post ?? {};
   return request(place, { method, target: path, version, lines: ['content-type: application/json', ...lines], body });
 }
+
+/** A body that may take more than is read at once. */
+const longBody = (values: HostileValues, place: WirePlace): string =>
+  (place.post?.body ?? '{}').replace('@@', 'x'.repeat(values.one([0, 100, 70_000, 300_000])));
 
 const CHUNKED = 'transfer-encoding: chunked';
 const KINDS: Readonly<Record<string, Kind>> = {
@@ -320,6 +325,17 @@ const KINDS: Readonly<Record<string, Kind>> = {
     text: posted(place, [CHUNKED], `${Array.from(place.post?.body ?? '{}', chunk).join('')}0\r\n\r\n`),
     verdict: place.post === undefined ? 'any' : 'asked',
   }),
+  'a body by its length that stalls': (values, place) => {
+    const body = longBody(values, place);
+    const text = posted(place, [`content-length: ${body.length + 1 + values.random.below(5000)}`], body);
+    return { text, verdict: 'stalled' };
+  },
+  'a body in chunks that stalls': (values, place) => {
+    const body = longBody(values, place);
+    const whole = posted(place, [CHUNKED], `${chunk(body)}${chunk('x'.repeat(40))}0\r\n\r\n`);
+    const bodyAt = whole.indexOf('\r\n\r\n') + 4;
+    return { text: whole.slice(0, bodyAt + values.random.below(whole.length - bodyAt)), verdict: 'stalled' };
+  },
   nothing: () => ({ text: '', verdict: 'silent' }),
   'half a head': (values, place) => {
     const text = request(place, { lines: ['x: y'] });

@@ -1,7 +1,7 @@
 import { Markers } from '../../markers.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
-import { type Parsing, peek, readOneOf, showUntil, skipSpace, type TextSource } from '../scan.ts';
+import { collectName, type Parsing, readOneOf, showUntil, skipSpace, type TextSource } from '../scan.ts';
 import { type JsonCallShape, readJsonCall } from './json-call.ts';
 
 const MODEL = '<|message_model|>';
@@ -24,7 +24,7 @@ export const inkling: ToolCallFormat = {
   *read(marker, source, calls): Parsing<Region> {
     let prefix = '';
     if (marker === MODEL) {
-      prefix = yield* collectWord(source);
+      prefix = yield* collectName(source, NAME_UNIT);
       if ((yield* readOneOf(source, [INVOKE])) === undefined) {
         calls.content(prefix);
         return prefix === '' ? 'markup' : 'text';
@@ -49,15 +49,4 @@ function* readInvoke(source: TextSource, calls: CallWriter, prefix: string): Par
 }
 
 /** Letters of any script: half a surrogate pair stands for one beyond the first plane. */
-const WORD_UNIT = /^[\w.\-\p{L}\p{N}\p{M}\p{Cs}]$/u;
-
-/** Letters, digits and the like that stand here. */
-function* collectWord(source: TextSource): Parsing<string> {
-  let word = '';
-  for (;;) {
-    const next = yield* peek(source);
-    if (!WORD_UNIT.test(next)) return word;
-    word += next;
-    source.at++;
-  }
-}
+const NAME_UNIT = /^[\w.\-\p{L}\p{N}\p{M}\p{Cs}]$/u;

@@ -1,7 +1,7 @@
 import type { CallWriter } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { isQuote, readJsonValue } from '../json-scan.ts';
-import { type Parsing, peek, readOneOf, skipSpace, type TextSource } from '../scan.ts';
+import { collectName, NAME_UNITS_MAX, type Parsing, readOneOf, skipSpace, type TextSource } from '../scan.ts';
 import { argumentsOf } from './json-call.ts';
 import { JsonFamily } from './json-family.ts';
 
@@ -11,8 +11,6 @@ const START_OPEN = '[TOOL_CALLS';
 const END = '[/TOOL_CALLS]';
 const CALL_ID = '[CALL_ID]';
 const ARGUMENTS = '[ARGS';
-/** Longer than any that can be declared. */
-const NAME_UNITS_MAX = 256;
 
 /**
  * `[TOOL_CALLS]NAME[ARGS]{...}` for each call, with `[CALL_ID]ID` behind the name from some models, or without `[ARGS]`; older models
@@ -39,14 +37,15 @@ const NAME_UNIT = /^[\w.:/\-\p{L}\p{N}\p{M}\p{Cs}]$/u;
 
 /** Reads from the name on; false when it is no call. */
 function* readNamedCall(source: TextSource, calls: CallWriter): Parsing<boolean> {
-  const name = yield* collectName(source);
-  if (name === '') return false;
+  const name = yield* collectName(source, NAME_UNIT);
+  if (name === '' || name.length > NAME_UNITS_MAX) return false;
   yield* skipSpace(source);
   let id: string | undefined;
   let tag = yield* readOneOf(source, [CALL_ID, ARGUMENTS]);
   if (tag === CALL_ID) {
     yield* skipSpace(source);
-    id = yield* collectName(source);
+    id = yield* collectName(source, NAME_UNIT);
+    if (id.length > NAME_UNITS_MAX) return false;
     yield* skipSpace(source);
     tag = yield* readOneOf(source, [ARGUMENTS]);
   }
@@ -71,16 +70,4 @@ function* readNamedCall(source: TextSource, calls: CallWriter): Parsing<boolean>
   if (!text.startsWith('{')) return false;
   calls.whole(name, text, id || undefined);
   return true;
-}
-
-/** Letters, digits and the like that stand here; empty when there are none, or too many to be a name. */
-function* collectName(source: TextSource): Parsing<string> {
-  let name = '';
-  for (;;) {
-    const next = yield* peek(source);
-    if (!NAME_UNIT.test(next)) return name.length > NAME_UNITS_MAX ? '' : name;
-    if (name.length > NAME_UNITS_MAX) return '';
-    name += next;
-    source.at++;
-  }
 }

@@ -1,26 +1,6 @@
 import { workerError } from '../../../errors/index.ts';
-import type { FinishReason } from '../../../protocol/index.ts';
+import { type FinishReason, finishReasonOf } from '../../../protocol/index.ts';
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
-
-/** What servers call the end of a choice. */
-const FINISHES: ReadonlyMap<string, FinishReason> = new Map([
-  ['stop', 'stop'],
-  ['eos', 'stop'],
-  ['eos_token', 'stop'],
-  ['end_turn', 'stop'],
-  ['stop_sequence', 'stop'],
-  ['complete', 'stop'],
-  ['length', 'length'],
-  ['max_tokens', 'length'],
-  ['max_output_tokens', 'length'],
-  ['model_length', 'length'],
-  ['repetition', 'length'],
-  ['tool_calls', 'tool_calls'],
-  ['tool_use', 'tool_calls'],
-  ['function_call', 'tool_calls'],
-  ['content_filter', 'content_filter'],
-  ['safety', 'content_filter'],
-]);
 
 /**
  * Why a choice ended, in a worker's words; undefined where it says nothing.
@@ -29,7 +9,7 @@ const FINISHES: ReadonlyMap<string, FinishReason> = new Map([
 export function finishOf(told: unknown): FinishReason | undefined {
   const word = isRecord(told) ? told.type : told;
   if (word === undefined || word === null || word === '' || word === false) return undefined;
-  const known = typeof word === 'string' ? FINISHES.get(word.toLowerCase()) : undefined;
+  const known = typeof word === 'string' ? finishReasonOf(word) : undefined;
   if (known !== undefined) return known;
   const shown = JSON.stringify(word).slice(0, 100);
   throw workerError('Internal', `the worker ended a choice with the finish reason ${shown}`);
