@@ -4,6 +4,11 @@ import { DEPLOYMENTS, deploymentOf } from './deployments.ts';
 /** Addresses of registries that every task of the account may pull from as often as it starts; `registry.example` is the tests' own. */
 const REGISTRIES = /^(public\.ecr\.aws|\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com|registry\.example)\//;
 
+/** Properties that give a resource a name which one of the account can have only once. */
+const NAMES = ['TableName', 'BucketName', 'Name', 'LogGroupName', 'FunctionName', 'QueueName', 'RoleName', 'AliasName'];
+/** Of these, what some type needs: the name of what it belongs to. */
+const BELONGS_TO: Readonly<Record<string, string>> = { 'AWS::Lambda::Version': 'FunctionName' };
+
 describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
   const resources = deploymentOf(name);
   const of = (type: string) => resources.filter(([, { Type }]) => Type === type);
@@ -54,6 +59,19 @@ describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
     expect(kept.map(([, { DeletionPolicy }]) => DeletionPolicy)).not.toContain('Retain');
     const outlasting = kept.filter(([, { Type }]) => Type !== 'AWS::Lambda::Version'); // versions go with their function
     expect(outlasting.length > 0).toBe(name !== 'dev');
+  });
+
+  it('gives no name of its own to what outlasts its stack: a second deployment could not make it again', () => {
+    const kept = resources.filter(
+      ([, { DeletionPolicy, UpdateReplacePolicy }]) =>
+        DeletionPolicy?.startsWith('Retain') || UpdateReplacePolicy?.startsWith('Retain'),
+    );
+    const named = kept.flatMap(([id, { Type, Properties }]) =>
+      NAMES.filter((property) => Properties[property] !== undefined && property !== BELONGS_TO[Type]).map(
+        (property) => `${id}: ${property}`,
+      ),
+    );
+    expect(named).toEqual([]);
   });
 
   it('keeps the releases of a function: streams end on theirs, and an alias can go back to one', () => {

@@ -1,0 +1,97 @@
+/** A rule of cdk-nag that one construct, or several for one reason, break on purpose. */
+interface Accepted {
+  /** With what the rule found in brackets, for those that find more than one thing. */
+  readonly rule: RegExp;
+  /** Paths of constructs below their stacks. */
+  readonly path: RegExp;
+  readonly reason: string;
+}
+
+const PAID = 'access logs need an account-wide role; the function logs a line for each request';
+const KEYS = 'API keys of Stator, which the function checks: stock clients send them as a bearer token';
+/** Files of a bucket, however the template names it. */
+const FILES = /^AwsSolutions-IAM5\[Resource::.*StoreArtifactsBucket.*\/\*\]$/;
+
+export const ACCEPTED: readonly Accepted[] = [
+  { rule: /-APIG1$/, path: /^Front\/Api\/Api\/DeploymentStage\.prod$/, reason: PAID },
+  { rule: /-APIG6$/, path: /^Front\/Api\/Api\/DeploymentStage\.prod$/, reason: PAID },
+  {
+    rule: /-APIG2$/,
+    path: /^Front\/Api\/Api$/,
+    reason: 'requests are checked by the function, which answers as the APIs that it speaks do',
+  },
+  {
+    rule: /-APIG3$/,
+    path: /^Front\/Api\/Api\/DeploymentStage\.prod$/,
+    reason: 'a firewall by limits.requestsPerAddress: it costs more than all of dev',
+  },
+  { rule: /-APIG4$/, path: /^Front\/Api\/Api\/Default\/(\{proxy\+\}\/)?ANY$/, reason: KEYS },
+  { rule: /-COG4$/, path: /^Front\/Api\/Api\/Default\/(\{proxy\+\}\/)?ANY$/, reason: KEYS },
+  {
+    rule: /-EC23$/,
+    path: /^Edge\/BalancerSecurityGroup$/,
+    reason: 'listener: public is for everybody; what comes in shows a key',
+  },
+  {
+    rule: /-ECS2$/,
+    path: /^(Task|Edge|Workers)\/Task$/,
+    reason: 'what is in the environment is no secret; secrets come from Secrets Manager',
+  },
+  {
+    rule: /-ECS4$/,
+    path: /^Task\/Cluster$/,
+    reason: 'dev does without container insights, which cost more than its task',
+  },
+  {
+    rule: /-IAM4\[Policy::.*AWSLambdaENIManagementAccess\]$/,
+    path: /^Front\/Http\/Role$/,
+    reason: 'network interfaces have no name before they exist: there is no narrower policy',
+  },
+  {
+    rule: /-IAM4\[Policy::.*AWSCodeDeployRoleForLambdaLimited\]$/,
+    path: /^Front\/Http\/Rollout\/ServiceRole$/,
+    reason: 'what CodeDeploy itself says that it needs to move an alias',
+  },
+  { rule: FILES, path: /^Front\/Http\/Role\/DefaultPolicy$/, reason: 'files have no names before they are pushed' },
+  { rule: FILES, path: /^OperatorPolicy$/, reason: 'files have no names before they are pushed' },
+  { rule: FILES, path: /^Edge\/Task\/TaskRole\/DefaultPolicy$/, reason: 'files have no names before they are pushed' },
+  {
+    rule: /-IAM5\[Resource::\*\]$/,
+    path: /^RotatorPolicy$/,
+    reason: 'ecs:ListServices knows no narrower resource; a condition names the cluster',
+  },
+  {
+    rule: /-IAM5\[Resource::arn:.*:service\/.*\/\*\]$/,
+    path: /^RotatorPolicy$/,
+    reason: 'services of one cluster: those of fleets are made in later stacks',
+  },
+  { rule: /-L1$/, path: /^Front\/Http\/Function$/, reason: 'Node 22, for which the function is measured' },
+  {
+    rule: /-S1$/,
+    path: /^Store\/Artifacts\/Bucket$/,
+    reason: 'files of models have checksums for names, and frontends log what they fetch',
+  },
+  {
+    rule: /-S1$/,
+    path: /^Edge\/AccessLogs\/Bucket$/,
+    reason: 'it holds access logs itself',
+  },
+  {
+    rule: /-SMG4$/,
+    path: /^(Store\/Secrets\/(PlaneToken|IdSecret|NatsWorker|NatsRouter)|Nats\/Routes)$/,
+    reason: 'a rotation restarts processes in an order of their own, which is not for a timer to do',
+  },
+  {
+    rule: /-VPC7$/,
+    path: /^Network\/Vpc$/,
+    reason: 'flow logs are for whoever wants them: nothing here accepts connections from outside',
+  },
+];
+
+/** Whether somebody has a reason for a finding. */
+export function isAccepted(
+  { rule, path }: { readonly rule: string; readonly path: string },
+  accepted: readonly Accepted[] = ACCEPTED,
+): boolean {
+  return accepted.some((each) => each.rule.test(rule) && each.path.test(path));
+}
