@@ -15,6 +15,7 @@ import {
   withHealthCheck,
   withRelease,
 } from '../support/aws/ecs/index.ts';
+import { Secrets } from '../support/aws/secrets.ts';
 import { askAbout, hasNatsServer, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
 const WORKER = ['--block-size=16', '--speedup-ratio=10'];
@@ -30,18 +31,22 @@ const HEALTHZ_ALONE = 'wget -q -O - http://127.0.0.1:8222/healthz > /dev/null ||
 const env: Record<string, string> = { DYN_EVENT_PLANE: 'nats', STATOR_NATS_STREAM_MAX_MB: '64' };
 const fleet = useFleet(env);
 const folder = mkdtempSync(join(tmpdir(), 'stator-nats-cluster-'));
-const machine: Machine = { folder, imageOf: imageHere, secretOf: (from) => `secret-of-${from.replaceAll(/\W/g, '-')}` };
+const machine: Machine = { folder, imageOf: imageHere, secretOf: (from) => secrets.textOf(from) };
 const cluster = new EcsCluster({ machine });
 let templates: Templates;
+let secrets: Secrets;
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Who connects as `role`: as containers of the deployment are told. */
 function credentials(role: string): Record<string, string> {
-  const { secrets = {} } =
-    cluster.services.flatMap(({ plan }) => plan.task.containers).find(({ name }) => name === 'nats') ?? {};
-  const secretOf = (part: string) => machine.secretOf(secrets[`NATS_${role.toUpperCase()}_${part}`] ?? '');
-  return { NATS_AUTH_USERNAME: secretOf('USERNAME'), NATS_AUTH_PASSWORD: secretOf('PASSWORD') };
+  const server = cluster.serviceOf('nats').plan.task.containers.find(({ name }) => name === 'nats');
+  const given = (what: string): string => {
+    const from = server?.secrets[`NATS_${role.toUpperCase()}_${what}`];
+    if (from === undefined) throw new Error(`the servers are given no ${what} of ${role}`);
+    return machine.secretOf(from);
+  };
+  return { NATS_AUTH_USERNAME: given('USERNAME'), NATS_AUTH_PASSWORD: given('PASSWORD') };
 }
 
 /** Host names of the servers, as the template has them. */
@@ -116,7 +121,9 @@ describe.runIf(hasNatsServer())('routers and workers over three NATS servers', {
   let perLoad: number;
 
   beforeAll(async () => {
-    templates = onlyServicesOf(deployedTemplates(), 'nats');
+    const all = deployedTemplates();
+    secrets = new Secrets(Object.values(all));
+    templates = onlyServicesOf(all, 'nats');
     await cluster.deploy(templates);
     env.NATS_SERVER = (await portsOf(NATS_PORTS.clients)).map((port) => `nats://127.0.0.1:${port}`).join(',');
     env.STATOR_NATS_STREAM_REPLICAS = String(hosts().length);
@@ -202,6 +209,7 @@ describe.runIf(hasNatsServer())('routers and workers over three NATS servers', {
 
 describe.runIf(hasNatsServer())('three NATS servers whose health check is wrong', () => {
   it('never come up: the first one waits for those that wait for it, and the deployment is taken back', async () => {
+    secrets ??= new Secrets(Object.values(deployedTemplates()));
     const other = new EcsCluster({ machine, timeScale: 0.05 });
     const wrong = withHealthCheck(onlyServicesOf(deployedTemplates(), 'nats'), 'nats', HEALTHZ_ALONE);
     await expect(other.deploy(wrong)).rejects.toThrow(/container nats is unhealthy: its check failed 3 times in a row/);

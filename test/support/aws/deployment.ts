@@ -1,12 +1,11 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { DynamoDBClient, ListTablesCommand } from '@aws-sdk/client-dynamodb';
 import { freePort } from '../free-port.ts';
 import type { GatewayAnswer } from '../lambda-runtime.ts';
 import { type SpawnedProcess, spawnNode, spawnProgram } from '../spawn-node.ts';
 import { waitUntil } from '../wait-until.ts';
-import { localizeTemplates, type Template } from './localize.ts';
+import { localizeTemplates, stacksIn, type Template } from './localize.ts';
 import type { Statement } from './policy.ts';
 
 /** A container of a task, as it was deployed. */
@@ -50,6 +49,15 @@ export interface DeployedStack {
   >;
 }
 
+/** Names of what an account has, beside what `cdk bootstrap` made. */
+export interface LeftOver {
+  readonly stacks: readonly string[];
+  readonly tables: readonly string[];
+  readonly buckets: readonly string[];
+  readonly functions: readonly string[];
+  readonly roles: readonly string[];
+}
+
 /** What was synthesised, and where. */
 interface Assembly {
   readonly out: string;
@@ -62,12 +70,11 @@ export interface Account {
   readonly url: string;
   /** Synthesises the app with `context` and deploys all of its stacks; resolves with them by name, in the order of their deployment. */
   deploy(context?: Readonly<Record<string, string>>): Promise<Readonly<Record<string, DeployedStack>>>;
-  /** `cdk destroy` of what was deployed last; resolves with the names of the tables that are left. */
-  destroy(): Promise<readonly string[]>;
+  /** `cdk destroy` of what was deployed last, but for stacks that are protected; resolves with what is left. */
+  destroy(): Promise<LeftOver>;
   stop(): Promise<void>;
 }
 
-const DEPLOYER = { accessKeyId: 'deployer', secretAccessKey: 'deployer' };
 const CDK = resolve('node_modules/.bin/cdk');
 const COMMAND_MS_MAX = 120_000;
 
@@ -137,14 +144,16 @@ export async function openAccount(): Promise<Account> {
       );
     },
     async destroy() {
-      await cdk(['destroy', '--app', deployed, '--all', '--force', '--no-notices'], empty).catch((error: Error) => {
-        // moto deletes a VPC before its route tables, says so, and the stack is gone all the same
+      const stacks = stacksIn(deployed); // moto deletes those, too, that are protected
+      const names = stacks.filter(({ isProtected }) => !isProtected).map(({ display }) => display);
+      const flags = ['--exclusively', '--force', '--no-notices'];
+      await cdk(['destroy', '--app', deployed, ...names, ...flags], empty).catch((error: Error) => {
+        // It deletes a VPC before its route tables, says so, and the stack is gone all the same.
         if (!error.message.includes('has dependencies')) throw error;
       });
-      const client = new DynamoDBClient({ endpoint: url, region: 'us-east-1', credentials: DEPLOYER });
-      const { TableNames = [] } = await client.send(new ListTablesCommand({}));
-      client.destroy();
-      return TableNames;
+      const script = resolve('test/support/aws/what_is_left.py');
+      const text = await finished(spawnProgram(python, [script, url], { env }), 'looking at what is left');
+      return JSON.parse(text) as LeftOver;
     },
     async stop() {
       await server.kill();

@@ -5,6 +5,7 @@ export interface Resource {
   readonly Type: string;
   readonly Properties?: Readonly<Record<string, unknown>>;
   readonly DependsOn?: string | readonly string[];
+  readonly DeletionPolicy?: string;
 }
 
 export interface Template {
@@ -16,7 +17,12 @@ export interface Template {
 
 interface Artifact {
   readonly type: string;
-  readonly properties?: { readonly stackName?: string; readonly templateFile?: string };
+  readonly displayName?: string;
+  readonly properties?: {
+    readonly stackName?: string;
+    readonly templateFile?: string;
+    readonly terminationProtection?: boolean;
+  };
 }
 
 /** What `Fn::GetStackOutput` names. */
@@ -27,6 +33,8 @@ export interface StackOutput {
 
 /** What moto's CloudFormation passes over without a word. Whatever refers to one fails, and is given a name that nobody has. */
 const PASSED_OVER: ReadonlySet<string> = new Set([
+  'AWS::ApiGateway::BasePathMapping',
+  'AWS::ApiGateway::DomainName',
   'AWS::ApiGateway::GatewayResponse',
   'AWS::ApiGateway::Stage',
   'AWS::ApplicationAutoScaling::ScalableTarget',
@@ -62,15 +70,31 @@ export function localizeTemplates(directory: string): Readonly<Record<string, Te
   return templates;
 }
 
+/** Names of the stacks in a `cdk.out`, and how `cdk destroy` is to name them. */
+export function stacksIn(
+  directory: string,
+): readonly { readonly name: string; readonly isProtected: boolean; readonly display: string }[] {
+  return artifactsIn(directory).map(([id, { properties = {}, displayName = id }]) => ({
+    name: properties.stackName ?? id,
+    isProtected: properties.terminationProtection === true,
+    display: displayName,
+  }));
+}
+
 /** Files of the templates in a `cdk.out`, by the names of their stacks, those first that others refer to. */
 function templateFilesIn(directory: string): Readonly<Record<string, string>> {
+  const files = artifactsIn(directory).map(([id, { properties = {} }]) => [
+    properties.stackName ?? id,
+    properties.templateFile ?? '',
+  ]);
+  return Object.fromEntries(files);
+}
+
+function artifactsIn(directory: string): readonly (readonly [id: string, Artifact])[] {
   const { artifacts } = JSON.parse(readFileSync(join(directory, 'manifest.json'), 'utf8')) as {
     readonly artifacts: Readonly<Record<string, Artifact>>;
   };
-  const stacks = Object.entries(artifacts).filter(([, { type }]) => type === 'aws:cloudformation:stack');
-  return Object.fromEntries(
-    stacks.map(([id, { properties }]) => [properties?.stackName ?? id, properties?.templateFile ?? '']),
-  );
+  return Object.entries(artifacts).filter(([, { type }]) => type === 'aws:cloudformation:stack');
 }
 
 /**
@@ -113,9 +137,14 @@ function inOneRegion({ Properties = {}, ...resource }: Resource): Resource {
   return { ...resource, Type: 'AWS::DynamoDB::Table', Properties: { ...table, ...own } };
 }
 
-/** Resources that run code of their own while they are made want Docker of moto. */
+/** moto keeps what is kept by the policy of old alone. */
+function keptAs({ DeletionPolicy }: Resource): { readonly DeletionPolicy?: string } {
+  return DeletionPolicy === 'RetainExceptOnCreate' ? { DeletionPolicy: 'Retain' } : {};
+}
+
+/** Resources that run code of their own while they are made want Docker of moto; load balancers are played from their templates. */
 function isLeftOut(type: string): boolean {
-  return PASSED_OVER.has(type) || type.startsWith('Custom::');
+  return PASSED_OVER.has(type) || type.startsWith('Custom::') || type.startsWith('AWS::ElasticLoadBalancingV2::');
 }
 
 function localize(template: Template): void {
@@ -139,7 +168,8 @@ function localize(template: Template): void {
     kept.map(([id, given]) => {
       const resource = given.Type === GLOBAL_TABLE ? inOneRegion(given) : given;
       const DependsOn = [resource.DependsOn ?? []].flat().filter((on) => !gone.has(on));
-      return [id, { ...resource, Properties: fix(resource.Properties ?? {}) as Record<string, unknown>, DependsOn }];
+      const Properties = fix(resource.Properties ?? {}) as Record<string, unknown>;
+      return [id, { ...resource, ...keptAs(resource), Properties, DependsOn }];
     }),
   );
   template.Outputs = fix(template.Outputs ?? {}) as Record<string, object>;

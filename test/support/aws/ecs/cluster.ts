@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { waitUntil } from '../../wait-until.ts';
+import { Balancer } from './balancer.ts';
 import { type Machine, Ports } from './machine.ts';
 import { RunningService, slotOf } from './running-service.ts';
 import type { RunningTask } from './running-task.ts';
@@ -32,6 +33,8 @@ export class EcsCluster {
   readonly #lostZones = new Set<string>();
   /** Services by the host names of their tasks, those included that are still to be made. */
   #hosts: ReadonlyMap<string, string> = new Map();
+  /** Where clients reach the tasks, once templates with a listener are deployed. */
+  balancer: Balancer | undefined;
   #isOpen = true;
   /** Why services cannot be looked after. */
   #problem: Error | undefined;
@@ -49,6 +52,9 @@ export class EcsCluster {
    */
   async deploy(templates: Templates, values = new TemplateValues(templates)): Promise<void> {
     const plans = readServices(templates, values);
+    if (plans.some(({ targets }) => targets.length > 0)) {
+      this.balancer ??= await Balancer.open(templates, values, this.#ports, this.#timeScale);
+    }
     this.#hosts = new Map(plans.flatMap(({ id, hostNames }) => hostNames.map((host) => [host, id])));
     const before = new Map([...this.#services].map(([id, { plan }]) => [id, plan]));
     for (const stack of Object.keys(templates)) {
@@ -123,6 +129,7 @@ export class EcsCluster {
     this.#isOpen = false;
     await this.#looking;
     await Promise.all(this.services.map((service) => service.end()));
+    await this.balancer?.close();
   }
 
   /** What every task has written that has not ended. */
@@ -185,6 +192,7 @@ export class EcsCluster {
       machine: this.#machine,
       ports: this.#ports,
       timeScale: this.#timeScale,
+      balancer: this.balancer,
       machineOf: (host) => {
         const id = this.#hosts.get(host);
         return id === undefined ? undefined : slotOf(id);
@@ -196,7 +204,7 @@ export class EcsCluster {
   }
 
   async #untilSteady(service: RunningService, isGivenUp?: AbortSignal): Promise<void> {
-    const look = () => service.isDeployed || service.failure || isGivenUp?.aborted || this.#problem !== undefined;
+    const look = () => service.isSteady || service.failure || isGivenUp?.aborted || this.#problem !== undefined;
     const what = `tasks of ${service.plan.id}`;
     const seen = await waitUntil(look, { what, timeoutMs: STEADY_MS_MAX, pollMs: LOOK_MS }).catch((error: Error) => {
       throw new DeploymentFailed(`${error.message}\n${this.events.join('\n')}\n${this.output()}`);

@@ -4,6 +4,6 @@
  */
 export { DeploymentFailed, EcsCluster } from './cluster.ts';
 export { onlyServicesOf, withContainer, withHealthCheck, withRelease } from './edit.ts';
-export { imageHere, type LocalImage, type Machine } from './machine.ts';
+export { imageHere, type LocalImage, type Machine, SHARED } from './machine.ts';
 export type { RunningService } from './running-service.ts';
 export { type Templates, TemplateValues } from './values.ts';

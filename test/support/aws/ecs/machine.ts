@@ -24,8 +24,6 @@ export interface Machine {
   environmentOf?(task: TaskPlan): Readonly<Record<string, string>>;
   /** Folder for the disks of tasks. */
   readonly folder: string;
-  /** Resolves when no connection of a load balancer goes to the task any more. @default there is no load balancer */
-  drain?(service: string, slot: string): Promise<void>;
 }
 
 const NATS = /(^|\/)nats:/;
@@ -37,13 +35,11 @@ const PATH = [
   process.env.PATH ?? '',
 ].join(':');
 
-/** Processes of one machine meet on loopback, encrypted all the same, and take free ports where a template leaves them a port. */
-const SHARED = {
+/** Processes of one machine meet on loopback, encrypted all the same. */
+export const SHARED = {
   DYN_TCP_RPC_HOST: '127.0.0.1',
-  DYN_EVENT_PLANE_HOST: '127.0.0.1',
   DYN_SYSTEM_HOST: '127.0.0.1',
   STATOR_PLANE_TLS: 'on',
-  STATOR_CONTROL_PORT: '0',
 };
 
 /** The images of this repository: that of `infra/images/edge`, and the NATS server's. */

@@ -44,14 +44,13 @@ export class RunningService {
 
   /** All tasks are of the newest plan, healthy, and as many as are wanted. */
   get isSteady(): boolean {
+    return !this.#isDeploying && this.#isComplete;
+  }
+
+  get #isComplete(): boolean {
     const { desiredCount } = this.#plan;
     const current = this.healthyTasks.filter((task) => this.#isCurrent(task));
     return current.length === desiredCount && this.#tasks.every(({ status }) => status === 'healthy');
-  }
-
-  /** A deployment of it has come to its end, and it is still as it was then. */
-  get isDeployed(): boolean {
-    return !this.#isDeploying && this.isSteady;
   }
 
   /** Why the deployment cannot come to an end; undefined while it can. */
@@ -101,7 +100,7 @@ export class RunningService {
     if (this.failure !== undefined) return;
     this.#startMissing();
     this.#stopReplaced();
-    if (this.#isDeploying && this.isSteady) {
+    if (this.#isDeploying && this.#isComplete) {
       this.#isDeploying = false;
       this.#surroundings.tell(`${this.#plan.id} is steady`);
     }
@@ -139,9 +138,7 @@ export class RunningService {
       if (zone === undefined) return;
       const slot = this.#freeSlot();
       this.#surroundings.tell(`${this.#plan.id} starts a task in ${zone}`);
-      this.#tasks.push(
-        RunningTask.start(this.#plan.task, { ...this.#surroundings, service: this.#plan.id, slot, zone }),
-      );
+      this.#tasks.push(RunningTask.start(this.#plan.task, { ...this.#surroundings, service: this.#plan, slot, zone }));
       this.#started++;
     }
   }

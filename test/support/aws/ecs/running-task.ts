@@ -1,14 +1,15 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Balancer } from './balancer.ts';
 import type { ContainerDependency, ContainerPlan } from './containers.ts';
 import { type Localize, localizeFor, type Machine, type Ports } from './machine.ts';
 import { RunningContainer } from './running-container.ts';
-import type { TaskPlan } from './services.ts';
+import type { ServicePlan, TaskPlan } from './services.ts';
 
 export type TaskStatus = 'starting' | 'healthy' | 'unhealthy' | 'stopping' | 'stopped';
 
 export interface TaskPlace {
-  readonly service: string;
+  readonly service: ServicePlan;
   /** What its ports are given to. A task that takes the place of another has its addresses. */
   readonly slot: string;
   readonly zone: string;
@@ -16,6 +17,8 @@ export interface TaskPlace {
   readonly ports: Ports;
   readonly machineOf: (host: string) => string | undefined;
   readonly timeScale: number;
+  /** @default there is none */
+  readonly balancer: Balancer | undefined;
 }
 
 /** A task: its containers as processes of this machine. Containers share its ports, and each has its disks until it ends. */
@@ -54,7 +57,9 @@ export class RunningTask {
       const container = this.#containers.get(name);
       return container?.isRunning === true && (health === undefined || container.health === 'healthy');
     };
-    return essential.every(isGood) ? 'healthy' : 'starting';
+    const { balancer, service, slot } = this.place;
+    const isReached = balancer === undefined || balancer.isHealthy(service, slot);
+    return essential.every(isGood) && isReached ? 'healthy' : 'starting';
   }
 
   /** Port of this machine for one of a container. */
@@ -99,7 +104,7 @@ export class RunningTask {
     if (this.#isStopping) return;
     this.#isStopping = true;
     this.reason ||= why;
-    if (!this.#isLost) await this.place.machine.drain?.(this.place.service, this.place.slot);
+    await this.place.balancer?.deregister(this.place.slot, this.#isLost);
     const containers = [...this.#containers.values()];
     await Promise.all(containers.map((each) => (this.#isLost ? each.process.kill() : each.stop())));
     rmSync(this.folder, { recursive: true, force: true });
@@ -123,6 +128,7 @@ export class RunningTask {
       machine: this.place.slot,
       folders: Object.assign({}, ...images.map((image) => image.folders), folders) as Record<string, string>,
     });
+    await this.place.balancer?.register(this.place.service, this.place.slot);
     this.#isPrepared = true;
   }
 
