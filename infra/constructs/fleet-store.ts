@@ -66,12 +66,12 @@ class ArtifactsBucket extends Construct {
 class DiscoveryTable extends KeyedTable {
   /** Allows a function to read the view of the fleet, and the leases where the view is too old. */
   grantLookUp(grantee: IGrantable): Grant {
-    return this.table.grant(grantee, ...READ);
+    return this.allow(grantee, ...READ);
   }
 
   /** Allows a process that lasts to register, renew its lease, withdraw, gather the view, and clear what dead ones left. */
   grantRegister(grantee: IGrantable): Grant {
-    return this.table.grant(grantee, ...READ, 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
+    return this.allow(grantee, ...READ, 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
   }
 }
 
@@ -79,7 +79,7 @@ class DiscoveryTable extends KeyedTable {
 class RouterStateTable extends KeyedTable {
   /** Allows a router to hold the leases under which it writes for others, and to move and drop snapshot pointers. */
   grantRoute(grantee: IGrantable): Grant {
-    return this.table.grant(grantee, 'dynamodb:GetItem', 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
+    return this.allow(grantee, 'dynamodb:GetItem', 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
   }
 }
 
@@ -87,7 +87,7 @@ class RouterStateTable extends KeyedTable {
 class ResponsesTable extends KeyedTable {
   /** Allows a frontend to keep, read and forget responses. */
   grantKeep(grantee: IGrantable): Grant {
-    return this.table.grant(grantee, 'dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:PutItem', 'dynamodb:DeleteItem');
+    return this.allow(grantee, 'dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:PutItem', 'dynamodb:DeleteItem');
   }
 }
 

@@ -1,11 +1,14 @@
 import { RemovalPolicy } from 'aws-cdk-lib';
 import { AttributeType, BillingMode, Table, TableEncryption } from 'aws-cdk-lib/aws-dynamodb';
-import type { PolicyDocument } from 'aws-cdk-lib/aws-iam';
+import type { Grant, IGrantable, PolicyDocument } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Construct } from 'constructs';
 
 /** Rights of whoever reads a table. */
 export const READ = ['dynamodb:GetItem', 'dynamodb:BatchGetItem', 'dynamodb:Query'] as const;
+
+/** Rights on a key that whoever uses a table needs where the key is not the account's own. */
+export const KEY_RIGHTS = ['kms:Decrypt', 'kms:DescribeKey', 'kms:Encrypt', 'kms:GenerateDataKey'] as const;
 
 /** What the tables of this product can be given from outside. */
 export interface KeyedTableProps {
@@ -40,6 +43,7 @@ export const TTL = 'ttl';
 export abstract class KeyedTable extends Construct {
   readonly tableName: string;
   protected readonly table: Table;
+  readonly #key: IKey | undefined;
 
   constructor(scope: Construct, id: string, props: KeyedTableProps = {}, kind: TableKind = {}) {
     super(scope, id);
@@ -57,5 +61,12 @@ export abstract class KeyedTable extends Construct {
       ...kind,
     });
     this.tableName = this.table.tableName;
+    this.#key = encryptionKey;
+  }
+
+  /** Gives rights on the table, and on the key of yours that encrypts it: DynamoDB uses that as its caller. */
+  protected allow(grantee: IGrantable, ...actions: readonly string[]): Grant {
+    this.#key?.grant(grantee, ...KEY_RIGHTS);
+    return this.table.grant(grantee, ...actions);
   }
 }

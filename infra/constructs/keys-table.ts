@@ -3,7 +3,7 @@ import { Billing, CfnGlobalTable, TableEncryptionV2, TableV2 } from 'aws-cdk-lib
 import type { Grant, IGrantable } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Construct } from 'constructs';
-import { KEYS, type KeyedTableProps, TTL } from './keyed-table.ts';
+import { KEY_RIGHTS, KEYS, type KeyedTableProps, TTL } from './keyed-table.ts';
 
 /**
  * API keys, by their digests: read by frontends, written by whoever runs `stator keys`.
@@ -39,13 +39,13 @@ export class KeysTable extends Construct {
 
   /** Allows a frontend to look a key up by its id; not to list them, and not to change one. */
   grantCheck(grantee: IGrantable): Grant {
-    this.#key?.grantDecrypt(grantee);
+    this.#key?.grant(grantee, ...KEY_RIGHTS);
     return this.#table.grant(grantee, 'dynamodb:GetItem');
   }
 
   /** Allows an operator to make, list, change and delete keys. */
   grantManage(grantee: IGrantable): Grant {
-    this.#key?.grantEncryptDecrypt(grantee);
+    this.#key?.grant(grantee, ...KEY_RIGHTS);
     const rights = ['GetItem', 'Scan', 'UpdateItem', 'DeleteItem'].map((right) => `dynamodb:${right}`);
     return this.#table.grant(grantee, ...rights);
   }

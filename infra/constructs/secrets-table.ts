@@ -38,13 +38,13 @@ export class SecretsTable extends KeyedTable {
 
   /** Allows an edge to leave the secrets that it was given. */
   grantPass(grantee: IGrantable): void {
-    this.table.grant(grantee, 'dynamodb:UpdateItem');
+    this.allow(grantee, 'dynamodb:UpdateItem');
     this.#admit(grantee);
   }
 
   /** Allows a function to have them. */
   grantReceive(grantee: IGrantable): void {
-    this.table.grant(grantee, 'dynamodb:GetItem');
+    this.allow(grantee, 'dynamodb:GetItem');
     this.#admit(grantee);
   }
 

@@ -137,9 +137,16 @@ describe.each(['dev', 'production', 'everything'] as const)('the secrets of %s',
       }),
     ];
     expect(new Set(keys)).toEqual(new Set([name === 'everything' ? KEY : undefined]));
-    const decrypting = templates.flatMap((template) => rightsOf(template, /^(FrontHttpRole|EdgeTask.*Role)/));
-    const mayUseKey = decrypting.some(([, actions]) => actions.includes('kms:Decrypt'));
-    expect(mayUseKey).toBe(name === 'everything');
+    for (const role of [
+      /^FrontHttpRole/,
+      /^(EdgeTask|Task)TaskRole/,
+      /^(WorkersTask|Task)TaskRole/,
+      /^OperatorPolicy/,
+    ]) {
+      const rights = templates.flatMap((template) => rightsOf(template, role));
+      expect(rights.length).toBeGreaterThan(0);
+      expect(rights.some(([, actions]) => actions.includes('kms:Decrypt'))).toBe(name === 'everything');
+    }
   });
 
   it('do not depend on the log: a container goes on when its lines cannot be taken', () => {
