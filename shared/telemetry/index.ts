@@ -69,14 +69,8 @@ export {
   type WorkerRequestMeter,
 } from './metrics/worker-metrics.ts';
 export { openTelemetry, type Telemetry } from './open-telemetry.ts';
-export {
-  EMBEDDED_METRICS,
-  EMBEDDED_NAMESPACE,
-  type EmbeddedGauges,
-  type EmbeddedMetric,
-  EmbeddedMetrics,
-  type EmbeddedMetricsOptions,
-} from './records/embedded-metrics.ts';
+export { EMBEDDED_METRICS, EMBEDDED_NAMESPACE, type EmbeddedMetric } from './records/embedded-format.ts';
+export { type EmbeddedGauges, EmbeddedMetrics, type EmbeddedMetricsOptions } from './records/embedded-metrics.ts';
 export {
   createFileSink,
   createStreamSink,

@@ -1,3 +1,4 @@
+import { type EmbeddedFigures, type EmbeddedSource, renderEmbedded } from './embedded-format.ts';
 import type { RequestEnd, RequestRecorder } from './request-records.ts';
 
 /** Models that are named; those beyond share one name, as every name is a metric that is paid for. */
@@ -6,37 +7,6 @@ const MODELS_MAX = 50;
 const VALUES_MAX = 100;
 const DAY_MS = 24 * 60 * 60 * 1000;
 const OTHER_MODELS = '__other__';
-
-/** Where CloudWatch has the metrics. */
-export const EMBEDDED_NAMESPACE = 'Stator';
-
-/**
- * Every metric that is told, with its unit and the dimensions that it is found by beside the one that says who tells it (`FunctionName` or
- * `Service`). Each name with each of its sets of dimensions is a metric that is paid for while it is told: one for each model, and for a
- * while one for each release of a function.
- */
-export const EMBEDDED_METRICS = {
-  /** From the entry of a request to its first token. */
-  TimeToFirstToken: { unit: 'Milliseconds', by: [[], ['Model']] },
-  OutputTokens: { unit: 'Count', by: [[], ['Model']] },
-  /** Requests that were refused because nobody serves their model. */
-  Unserved: { unit: 'Count', by: [[], ['Model']] },
-  /** For each request 1 where a fault of the frontend's own ended it, else 0, so that the average is a rate. */
-  InternalErrors: { unit: 'Count', by: [[], ['FunctionVersion']] },
-  /** Requests that no resident router decided. */
-  RouterFallbacks: { unit: 'Count', by: [[]] },
-  /** Answers under way. */
-  ActiveStreams: { unit: 'Count', by: [[]] },
-  /** Those that serve a model, 0 where one of the roles that it needs is missing. */
-  Workers: { unit: 'Count', by: [['Model']] },
-  /** Age of what is known of the fleet. */
-  ViewAge: { unit: 'Seconds', by: [[]] },
-  /** Days since the secrets of the fleet were rotated. */
-  SecretAge: { unit: 'None', by: [[]] },
-} as const satisfies Record<string, { readonly unit: string; readonly by: readonly (readonly string[])[] }>;
-
-/** Name of one of `EMBEDDED_METRICS`. */
-export type EmbeddedMetric = keyof typeof EMBEDDED_METRICS;
 
 /** What is measured when it is told. What is left out is not told. */
 export interface EmbeddedGauges {
@@ -48,10 +18,7 @@ export interface EmbeddedGauges {
 }
 
 export interface EmbeddedMetricsOptions {
-  /** Who tells: a function, or a service of containers that are one to whoever looks. */
-  readonly source:
-    | { readonly dimension: 'FunctionName'; readonly name: string; readonly version?: string | undefined }
-    | { readonly dimension: 'Service'; readonly name: string };
+  readonly source: EmbeddedSource;
   readonly nowMs: () => number;
   /** Values of a counter by one of its labels (`MetricRegistry.totalsBy`); none before it is there. */
   readonly totals: (metric: string, label: string) => Readonly<Record<string, number>>;
@@ -60,8 +27,6 @@ export interface EmbeddedMetricsOptions {
   /** Takes lines, with their ends. */
   readonly write: (text: string) => void;
 }
-
-type Figures = Partial<Record<EmbeddedMetric, number | readonly number[]>>;
 
 /** What has come of a model since the last time. */
 interface ModelFigures {
@@ -122,9 +87,9 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
     if (workers !== undefined) this.#addWorkers(models, workers);
     const [internalErrors = [], ...more] = this.#internalErrors();
     const fallbacks = this.#fallbacks.take();
-    const own: Figures = {
+    const own: EmbeddedFigures = {
       ...(internalErrors.length === 0 ? {} : { InternalErrors: internalErrors }),
-      ...(fallbacks.size === 0 ? {} : { RouterFallbacks: [...fallbacks.values()].reduce((sum, each) => sum + each) }),
+      ...(fallbacks.size === 0 ? {} : { RouterFallbacks: sumOf(fallbacks) }),
       ...(activeStreams === undefined ? {} : { ActiveStreams: activeStreams }),
       ...(viewAgeMs === undefined ? {} : { ViewAge: Math.round(viewAgeMs) / 1000 }),
       ...(secretAgeMs === undefined ? {} : { SecretAge: Math.floor(secretAgeMs / DAY_MS) }),
@@ -150,7 +115,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
     );
   }
 
-  #addWorkers(models: Map<string, Figures>, workers: ReadonlyMap<string, number>): void {
+  #addWorkers(models: Map<string, EmbeddedFigures>, workers: ReadonlyMap<string, number>): void {
     for (const model of workers.keys()) if (this.#nameOf(model) === model) this.#served.add(model);
     for (const model of this.#served) models.set(model, { ...models.get(model), Workers: workers.get(model) ?? 0 });
   }
@@ -161,24 +126,10 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
     return model;
   }
 
-  #write(figures: Figures, model: string | undefined, beside: object = {}): void {
-    const names = Object.keys(figures) as EmbeddedMetric[];
-    if (names.length === 0) return;
-    const { source } = this.#options;
-    const version = source.dimension === 'FunctionName' ? source.version : undefined;
-    const labels = { Model: model, FunctionVersion: version };
-    const line = {
-      _aws: {
-        Timestamp: Math.round(this.#options.nowMs()),
-        CloudWatchMetrics: directivesOf(names, source.dimension, labels),
-      },
-      [source.dimension]: source.name,
-      ...(model === undefined ? {} : { Model: model }),
-      ...(version !== undefined && 'InternalErrors' in figures ? { FunctionVersion: version } : {}),
-      ...Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, single(value)])),
-      ...beside,
-    };
-    this.#options.write(`${JSON.stringify(line)}\n`);
+  #write(figures: EmbeddedFigures, model: string | undefined, beside: object = {}): void {
+    if (Object.keys(figures).length === 0) return;
+    const { source, nowMs, write } = this.#options;
+    write(renderEmbedded(figures, { source, model, timeMs: nowMs(), beside }));
   }
 }
 
@@ -207,35 +158,10 @@ function sumOf(counts: ReadonlyMap<string, number>): number {
   return [...counts.values()].reduce((sum, count) => sum + count, 0);
 }
 
-function figuresOf({ ttftMs, outputTokens, unserved }: ModelFigures): Figures {
+function figuresOf({ ttftMs, outputTokens, unserved }: ModelFigures): EmbeddedFigures {
   return {
     ...(ttftMs.length === 0 ? {} : { TimeToFirstToken: ttftMs }),
     ...(outputTokens === undefined ? {} : { OutputTokens: outputTokens }),
     ...(unserved === 0 ? {} : { Unserved: unserved }),
   };
-}
-
-function single(value: number | readonly number[]): number | readonly number[] {
-  return typeof value !== 'number' && value.length === 1 ? value[0]! : value;
-}
-
-/** What tells CloudWatch which parts of a line are metrics: those of the same dimensions in one entry. */
-function directivesOf(
-  names: readonly EmbeddedMetric[],
-  who: string,
-  labels: Readonly<Record<string, string | undefined>>,
-): readonly object[] {
-  const entries = new Map<string, { readonly Dimensions: string[][]; readonly Metrics: object[] }>();
-  for (const name of names) {
-    const { unit, by } = EMBEDDED_METRICS[name];
-    const sets: readonly (readonly string[])[] = by;
-    const Dimensions = sets
-      .filter((set) => set.every((label) => labels[label] !== undefined))
-      .map((set) => [who, ...set]);
-    const key = JSON.stringify(Dimensions);
-    const entry = entries.get(key) ?? { Dimensions, Metrics: [] };
-    entries.set(key, entry);
-    entry.Metrics.push({ Name: name, Unit: unit });
-  }
-  return [...entries.values()].map((entry) => ({ Namespace: EMBEDDED_NAMESPACE, ...entry }));
 }

@@ -1,0 +1,91 @@
+/** Where CloudWatch has the metrics. */
+export const EMBEDDED_NAMESPACE = 'Stator';
+
+/**
+ * Every metric that is told, with its unit and the dimensions that it is found by beside the one that says who tells it (`FunctionName` or
+ * `Service`). Each name with each of its sets of dimensions is a metric that is paid for while it is told: one for each model, and for a
+ * while one for each release of a function.
+ */
+export const EMBEDDED_METRICS = {
+  /** From the entry of a request to its first token. */
+  TimeToFirstToken: { unit: 'Milliseconds', by: [[], ['Model']] },
+  OutputTokens: { unit: 'Count', by: [[], ['Model']] },
+  /** Requests that were refused because nobody serves their model. */
+  Unserved: { unit: 'Count', by: [[], ['Model']] },
+  /** For each request 1 where a fault of the frontend's own ended it, else 0, so that the average is a rate. */
+  InternalErrors: { unit: 'Count', by: [[], ['FunctionVersion']] },
+  /** Requests that no resident router decided. */
+  RouterFallbacks: { unit: 'Count', by: [[]] },
+  /** Answers under way. */
+  ActiveStreams: { unit: 'Count', by: [[]] },
+  /** Those that serve a model, 0 where one of the roles that it needs is missing. */
+  Workers: { unit: 'Count', by: [['Model']] },
+  /** Age of what is known of the fleet. */
+  ViewAge: { unit: 'Seconds', by: [[]] },
+  /** Days since the secrets of the fleet were rotated. */
+  SecretAge: { unit: 'None', by: [[]] },
+} as const satisfies Record<string, { readonly unit: string; readonly by: readonly (readonly string[])[] }>;
+
+/** Name of one of `EMBEDDED_METRICS`. */
+export type EmbeddedMetric = keyof typeof EMBEDDED_METRICS;
+
+/** What one line tells: a value, or those of several requests. */
+export type EmbeddedFigures = Partial<Record<EmbeddedMetric, number | readonly number[]>>;
+
+/** Who tells: a function, or a service of containers that are one to whoever looks. */
+export type EmbeddedSource =
+  | { readonly dimension: 'FunctionName'; readonly name: string; readonly version?: string | undefined }
+  | { readonly dimension: 'Service'; readonly name: string };
+
+interface Told {
+  readonly source: EmbeddedSource;
+  /** That the figures are of. */
+  readonly model: string | undefined;
+  /** Unix ms. */
+  readonly timeMs: number;
+  /** What stands in the line and is no metric. */
+  readonly beside: object;
+}
+
+/** A line in CloudWatch's embedded format, with its end. */
+export function renderEmbedded(figures: EmbeddedFigures, { source, model, timeMs, beside }: Told): string {
+  const version = source.dimension === 'FunctionName' ? source.version : undefined;
+  const labels = { Model: model, FunctionVersion: version };
+  const line = {
+    _aws: {
+      Timestamp: Math.round(timeMs),
+      CloudWatchMetrics: directivesOf(Object.keys(figures) as EmbeddedMetric[], source.dimension, labels),
+    },
+    [source.dimension]: source.name,
+    ...(model === undefined ? {} : { Model: model }),
+    ...(version !== undefined && 'InternalErrors' in figures ? { FunctionVersion: version } : {}),
+    ...Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, single(value)])),
+    ...beside,
+  };
+  return `${JSON.stringify(line)}\n`;
+}
+
+function single(value: number | readonly number[]): number | readonly number[] {
+  return typeof value !== 'number' && value.length === 1 ? value[0]! : value;
+}
+
+/** What tells CloudWatch which parts of a line are metrics: those of the same dimensions in one entry. */
+function directivesOf(
+  names: readonly EmbeddedMetric[],
+  who: string,
+  labels: Readonly<Record<string, string | undefined>>,
+): readonly object[] {
+  const entries = new Map<string, { readonly Dimensions: string[][]; readonly Metrics: object[] }>();
+  for (const name of names) {
+    const { unit, by } = EMBEDDED_METRICS[name];
+    const sets: readonly (readonly string[])[] = by;
+    const Dimensions = sets
+      .filter((set) => set.every((label) => labels[label] !== undefined))
+      .map((set) => [who, ...set]);
+    const key = JSON.stringify(Dimensions);
+    const entry = entries.get(key) ?? { Dimensions, Metrics: [] };
+    entries.set(key, entry);
+    entry.Metrics.push({ Name: name, Unit: unit });
+  }
+  return [...entries.values()].map((entry) => ({ Namespace: EMBEDDED_NAMESPACE, ...entry }));
+}
