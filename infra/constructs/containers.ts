@@ -17,6 +17,7 @@ import {
 import { CfnRole, type IRole } from 'aws-cdk-lib/aws-iam';
 import { type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
+import { liveProbe } from './live-probe.ts';
 
 interface StatorContainerProps {
   /** Also what its lines of the log are named after. */
@@ -81,7 +82,6 @@ export function createLogDriver(logGroup: ILogGroup, name: string): LogDriver {
 /** Adds a container that runs `stator`: not as root, on a read-only file system but for `/tmp`. */
 export function addStatorContainer(task: FargateTaskDefinition, props: StatorContainerProps): ContainerDefinition {
   const { name, healthPort, ports = [], isEssential = true } = props;
-  const live = `fetch('http://127.0.0.1:${healthPort}/live').then((r)=>process.exit(r.ok?0:1),()=>process.exit(1))`;
   const container = task.addContainer(name, {
     image: props.image,
     command: [...props.command],
@@ -95,7 +95,7 @@ export function addStatorContainer(task: FargateTaskDefinition, props: StatorCon
     logging: createLogDriver(props.logGroup, name),
     stopTimeout: props.stopTimeout ?? Duration.seconds(120),
     healthCheck: {
-      command: ['CMD', 'node', '-e', live],
+      command: liveProbe(healthPort),
       interval: Duration.seconds(10),
       startPeriod: Duration.seconds(30),
     },

@@ -1,5 +1,5 @@
 import { Stack } from 'aws-cdk-lib';
-import { Cluster, type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
+import { Cluster, type ContainerImage, FargateService, type ICluster, PropagatedTagSource } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
@@ -95,6 +95,7 @@ export class DevTask extends Construct implements IGrantable {
     for (const container of [edge, ...containers]) container.addContainerDependencies({ container: nats });
     this.cluster = new Cluster(this, 'Cluster', { vpc: network.vpc }) as ICluster; // optional properties as `T | undefined`
     const service = new FargateService(this, 'Service', {
+      propagateTags: PropagatedTagSource.SERVICE,
       cluster: this.cluster,
       taskDefinition: task,
       desiredCount: 1,

@@ -1,7 +1,13 @@
 import { Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
 import type { Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import { type ISecurityGroup, Peer, Port, SecurityGroup } from 'aws-cdk-lib/aws-ec2';
-import { AvailabilityZoneRebalancing, type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
+import {
+  AvailabilityZoneRebalancing,
+  type ContainerImage,
+  FargateService,
+  type ICluster,
+  PropagatedTagSource,
+} from 'aws-cdk-lib/aws-ecs';
 import {
   ApplicationLoadBalancer,
   ApplicationProtocol,
@@ -123,6 +129,7 @@ export class EdgeService extends Construct implements IGrantable {
     network.allowToWorkers(this.group);
     nats.allowFrom(this.group);
     this.service = new FargateService(this, 'Service', {
+      propagateTags: PropagatedTagSource.SERVICE,
       cluster: props.cluster,
       taskDefinition: task,
       minHealthyPercent: 100,

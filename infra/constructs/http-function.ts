@@ -51,7 +51,7 @@ export interface HttpFunctionProps {
    * Most requests at a time, each in an environment of its own; more are refused with 429.
    * @default none: the account's limit
    */
-  readonly concurrencyMax?: number;
+  readonly concurrencyMax?: number | undefined;
   /** Days for which logs are kept. @default 30 */
   readonly logRetentionDays?: number;
 }

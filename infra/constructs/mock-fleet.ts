@@ -1,4 +1,10 @@
-import { type ContainerImage, type Secret as EcsSecret, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
+import {
+  type ContainerImage,
+  type Secret as EcsSecret,
+  FargateService,
+  type ICluster,
+  PropagatedTagSource,
+} from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
@@ -72,6 +78,7 @@ export class MockFleet extends Construct implements IGrantable {
       logGroup: createLogGroup(this, props.logRetentionDays),
     });
     const service = new FargateService(this, 'Service', {
+      propagateTags: PropagatedTagSource.SERVICE,
       cluster: props.cluster,
       taskDefinition: task,
       desiredCount: props.workers ?? 2,

@@ -8,6 +8,7 @@ import {
   FargateService,
   type FargateTaskDefinition,
   type ICluster,
+  PropagatedTagSource,
 } from 'aws-cdk-lib/aws-ecs';
 import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
@@ -194,6 +195,7 @@ export class NatsService extends Construct {
       ...(routeSecret === undefined ? {} : { routeSecret }),
     } as Parameters<typeof addNatsContainer>[1]);
     const service = new FargateService(scope, 'Service', {
+      propagateTags: PropagatedTagSource.SERVICE,
       cluster: parts.cluster,
       taskDefinition: task,
       desiredCount: 1,

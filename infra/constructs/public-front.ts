@@ -17,7 +17,7 @@ import { ARecord, HostedZone, RecordTarget } from 'aws-cdk-lib/aws-route53';
 import { ApiGatewayDomain } from 'aws-cdk-lib/aws-route53-targets';
 import { Construct } from 'constructs';
 import { codeRow, type ErrorCode, openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
-import { namespacesOf, type Settings } from '../settings/index.ts';
+import { namespacesOf, reservedConcurrency, type Settings } from '../settings/index.ts';
 import { Firewall } from './firewall.ts';
 import type { FleetStore } from './fleet-store.ts';
 import { HttpFunction } from './http-function.ts';
@@ -178,7 +178,7 @@ export class PublicFront extends Construct {
       given: edges.function.environment,
       memorySizeMb: edges.function.memoryMb,
       logRetentionDays: settings.logRetentionDays,
-      ...(edges.function.concurrencyMax === undefined ? {} : { concurrencyMax: edges.function.concurrencyMax }),
+      concurrencyMax: reservedConcurrency(settings),
       environment: {
         ...store.environment,
         STATOR_AUTH: 'on',

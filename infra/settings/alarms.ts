@@ -8,7 +8,13 @@ export const Alarms = z
     topicArn: Arn.optional(),
     /** Topic of the one alarm that somebody is woken for: customers are affected. @default `topicArn` */
     pageTopicArn: Arn.optional(),
+    /** What a month may cost, US$: the topic is told at 50, 80 and 100 %, and of days that are unlike others. @default none */
+    budgetUsd: z.number().positive().max(1e9).optional(),
     /** Time to the first token that 99 of 100 requests stay below, in seconds. */
     ttftP99Secs: z.number().positive().default(10),
+  })
+  .superRefine(({ topicArn, budgetUsd }, context) => {
+    if (budgetUsd === undefined || topicArn !== undefined) return;
+    context.addIssue({ code: 'custom', path: ['budgetUsd'], message: 'needs alarms.topicArn, which is told' });
   })
   .prefault({});

@@ -1,11 +1,20 @@
 import * as z from 'zod';
 import { checkEnvironment, Environment } from './environment.ts';
 
+const CONCURRENCY_ALLOWED = 'must be a number of requests from 1 to 100000, or account';
+
 const FunctionEdge = z.strictObject({
   /** Also its share of a core: 1,769 MB are a whole one. */
   memoryMb: z.int().min(256).max(10_240).default(1769),
-  /** Most requests at a time; more are refused with 429. @default the account's limit */
-  concurrencyMax: z.int().min(1).max(100_000).optional(),
+  /**
+   * Most requests at a time; more are refused with 429. Lambda sets them apart from those of the account's other functions. `account`
+   * sets none apart. @default 200 in production, `account` in dev
+   */
+  concurrencyMax: z
+    .union(
+      [z.int().min(1, CONCURRENCY_ALLOWED).max(100_000, CONCURRENCY_ALLOWED), z.literal('account')], CONCURRENCY_ALLOWED,
+    )
+    .optional(),
   /** Adds a streaming URL of the function itself, for callers that sign their requests. */
   url: z.boolean().default(false),
   /** Further settings of the function, by their variables. */

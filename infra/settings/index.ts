@@ -1,4 +1,5 @@
 export { namespacesOf, passesBlocks } from './fleets.ts';
 export { loadConfig } from './load.ts';
 export { zonesOf } from './network.ts';
+export { forProduction, reservedConcurrency } from './production.ts';
 export { ENVIRONMENTS, readSettings, type Settings, type StatorConfig } from './settings.ts';

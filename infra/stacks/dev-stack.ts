@@ -9,6 +9,8 @@ import { Observability } from '../constructs/observability/observability.ts';
 import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { describeRotation } from '../constructs/rotation.ts';
+import { addSpending } from '../constructs/spending.ts';
+import { tagCosts } from '../constructs/tags.ts';
 import type { Settings } from '../settings/index.ts';
 
 export interface DevStackProps extends StackProps {
@@ -45,6 +47,8 @@ export class DevStack extends Stack {
     for (const path of passedOver(settings)) {
       Annotations.of(this).addWarningV2(`stator:dev:${path}`, `${path}: dev does without it; -c env=production has it`);
     }
+    addSpending(this, settings);
+    tagCosts(this, settings.name, 'dev');
     describeFront(this, store, front);
     describeRotation(this, store.secrets, task.cluster);
     new CfnOutput(this, 'Model', { value: fleet?.model ?? 'stator-mini', description: 'Model to ask for' });

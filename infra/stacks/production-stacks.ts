@@ -19,8 +19,10 @@ import { ProductionObservability } from '../constructs/observability/observabili
 import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { describeRotation } from '../constructs/rotation.ts';
+import { addSpending } from '../constructs/spending.ts';
 import { followReferences } from '../constructs/stack-references.ts';
-import { namespacesOf, passesBlocks, type Settings, zonesOf } from '../settings/index.ts';
+import { tagCosts } from '../constructs/tags.ts';
+import { forProduction, namespacesOf, passesBlocks, type Settings, zonesOf } from '../settings/index.ts';
 
 interface FleetStackProps extends StackProps {
   readonly data: DataStack;
@@ -242,13 +244,16 @@ interface ProductionProps extends Releasing {
  * `Stage`: `cdk deploy --all` passes over the stacks of a stage.
  */
 export class ProductionStacks extends Construct {
-  constructor(scope: Construct, id: string, { httpFunctionCode, settings, rollout }: ProductionProps) {
+  constructor(scope: Construct, id: string, { httpFunctionCode, settings: given, rollout }: ProductionProps) {
     super(scope, id);
+    const settings = forProduction(given);
     const data = new DataStack(this, 'Data', { settings, stackName: `${id}-Data` });
     const edge = new EdgeStack(this, 'Edge', { data, httpFunctionCode, settings, rollout, stackName: `${id}-Edge` });
     for (const [name, fleet] of Object.entries(settings.fleets)) {
       const own = `Fleet-${name}${fleet.generation === undefined ? '' : `-${fleet.generation}`}`;
       new FleetStack(this, own, { data, edge, settings, fleet, fleetName: name, stackName: `${id}-${own}` });
     }
+    addSpending(edge, settings);
+    for (const stack of this.node.children as Stack[]) tagCosts(stack, settings.name, 'production');
   }
 }

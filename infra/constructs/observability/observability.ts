@@ -1,6 +1,6 @@
 import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
 import { Construct } from 'constructs';
-import type { Settings } from '../../settings/index.ts';
+import { reservedConcurrency, type Settings } from '../../settings/index.ts';
 import type { EdgeService } from '../edge-service.ts';
 import type { NatsService } from '../nats-service.ts';
 import type { PublicFront } from '../public-front.ts';
@@ -49,9 +49,9 @@ export class ProductionObservability extends Construct {
     const alarms = new Alarms(this, asked);
     this.releaseAlarms = releaseWatches(front).map((watch) => alarms.add(watch));
     const felt = [...addShared(alarms, { front, settings, service: edge.emfService })];
-    const { function: http, container } = edges;
+    const { container } = edges;
     const others = [
-      ...functionLimitWatches(front, http.concurrencyMax),
+      ...functionLimitWatches(front, reservedConcurrency(settings)),
       ...edgeWatches(edge, container.tasks),
       ...natsWatches(nats),
       ...(domain === undefined ? [] : [certificateWatch(domain.certificateArn)]),
