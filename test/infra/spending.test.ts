@@ -1,5 +1,6 @@
-import { CfnResource, type Stack, TagManager } from 'aws-cdk-lib';
+import { CfnResource, Stack, TagManager } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
+import type { IConstruct } from 'constructs';
 import { describe, expect, it } from 'vitest';
 import { readSettings } from '../../infra/settings/index.ts';
 import { quotasNeeded } from '../../shared/commands/deploy-needs.ts';
@@ -63,7 +64,8 @@ describe('the tags of a deployment', () => {
     ['dev', () => [devStack(openApp(), { alarms: { topicArn, budgetUsd: 5 } })]],
     ['production', () => productionStacks(openApp(), { alarms: { topicArn, budgetUsd: 5 } }).node.children],
   ] as const)('are on everything that takes tags: %s', (environment, stacksOf) => {
-    for (const stack of stacksOf() as readonly Stack[]) {
+    const constructs: readonly IConstruct[] = stacksOf();
+    for (const stack of constructs.filter((each) => Stack.isStack(each))) {
       const { Resources } = Template.fromStack(stack).toJSON() as { Resources: Record<string, Resource> };
       const taggable = stack.node
         .findAll()
