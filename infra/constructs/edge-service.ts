@@ -27,9 +27,9 @@ import { addStatorContainer, createLogGroup, createTask } from './containers.ts'
 import { Firewall } from './firewall.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import { completeEnvironment } from './given-environment.ts';
+import { embeddedMetric } from './metrics.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
-import { embeddedMetric } from './observability/metrics.ts';
 import { markPart } from './rotation.ts';
 
 /** Who reaches the HTTP server of the edge: nobody, the VPC, or the internet by TLS. */

@@ -32,8 +32,8 @@ import type { HttpFunctionChoice, HttpFunctionVariable } from '../../functions/h
 import type { EmbeddedMetric } from '../../shared/telemetry/index.ts';
 import { createLogGroup } from './containers.ts';
 import { completeEnvironment } from './given-environment.ts';
+import { embeddedMetric, MINUTE } from './metrics.ts';
 import type { Network } from './network.ts';
-import { embeddedMetric } from './observability/metrics.ts';
 
 export interface HttpFunctionProps {
   /** Folder with `index.mjs`, which exports `handler`. */
@@ -132,14 +132,14 @@ export class HttpFunction extends Construct implements IGrantable {
   }
 
   /** Invocations that failed, a minute: the code threw, ran out of time or memory. A request that was answered with 5xx is not one. */
-  metricErrors(options: MetricOptions = {}): Metric {
-    return this.#alias.metricErrors({ period: Duration.minutes(1), ...options });
+  metricErrors(): Metric {
+    return this.#alias.metricErrors({ period: MINUTE });
   }
 
   /** The same of the newest release alone, while the one before still gets a part of the requests. */
   metricReleaseErrors(): Metric {
     const { functionName, currentVersion } = this.function;
-    return this.metricErrors({
+    return this.metricErrors().with({
       dimensionsMap: {
         FunctionName: functionName,
         Resource: `${functionName}:${this.#alias.aliasName}`,
@@ -155,13 +155,13 @@ export class HttpFunction extends Construct implements IGrantable {
   }
 
   /** How long invocations took that ended, ms. */
-  metricDuration(options: MetricOptions = {}): Metric {
-    return this.function.metricDuration({ period: Duration.minutes(1), ...options });
+  metricDuration(options: MetricOptions): Metric {
+    return this.function.metricDuration({ period: MINUTE, ...options });
   }
 
   /** Requests that were refused because no further environment may start, a minute. */
-  metricThrottles(options: MetricOptions = {}): Metric {
-    return this.function.metricThrottles({ period: Duration.minutes(1), ...options });
+  metricThrottles(): Metric {
+    return this.function.metricThrottles({ period: MINUTE });
   }
 
   /** What its code says of requests, by lines of its log. */
@@ -170,12 +170,8 @@ export class HttpFunction extends Construct implements IGrantable {
   }
 
   /** Most environments at work at a time. */
-  metricConcurrency(options: MetricOptions = {}): Metric {
-    return this.function.metric('ConcurrentExecutions', {
-      period: Duration.minutes(1),
-      statistic: 'Maximum',
-      ...options,
-    });
+  metricConcurrency(): Metric {
+    return this.function.metric('ConcurrentExecutions', { period: MINUTE, statistic: 'Maximum' });
   }
 }
 

@@ -21,6 +21,7 @@ import { namespacesOf, reservedConcurrency, type Settings } from '../settings/in
 import { Firewall } from './firewall.ts';
 import type { FleetStore } from './fleet-store.ts';
 import { HttpFunction } from './http-function.ts';
+import { MINUTE } from './metrics.ts';
 import type { Network } from './network.ts';
 
 interface PublicNameProps {
@@ -126,17 +127,17 @@ class StreamingApi extends Construct {
 
   /** Requests that failed in API Gateway or with a 5xx of the function, a minute. */
   metricServerErrors(options: MetricOptions = {}): Metric {
-    return this.api.metricServerError({ period: Duration.minutes(1), statistic: 'Sum', ...options });
+    return this.api.metricServerError({ period: MINUTE, statistic: 'Sum', ...options });
   }
 
   /** Requests, a minute. */
-  metricRequests(options: MetricOptions = {}): Metric {
-    return this.api.metricCount({ period: Duration.minutes(1), statistic: 'Sum', ...options });
+  metricRequests(): Metric {
+    return this.api.metricCount({ period: MINUTE, statistic: 'Sum' });
   }
 
   /** Refused by the gateway: too many, too large, or not understood; and 4xx of the function. */
-  metricClientErrors(options: MetricOptions = {}): Metric {
-    return this.api.metricClientError({ period: Duration.minutes(1), statistic: 'Sum', ...options });
+  metricClientErrors(): Metric {
+    return this.api.metricClientError({ period: MINUTE, statistic: 'Sum' });
   }
 
   #answer(type: ResponseType, code: ErrorCode, message: string): void {

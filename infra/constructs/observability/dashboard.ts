@@ -1,9 +1,9 @@
 import { Dashboard, GraphWidget, type IMetric } from 'aws-cdk-lib/aws-cloudwatch';
 import type { Construct } from 'constructs';
 import type { EdgeService } from '../edge-service.ts';
+import { MINUTE } from '../metrics.ts';
 import type { PublicFront } from '../public-front.ts';
 import { balancerWatches } from './edge-watches.ts';
-import { MINUTE } from './metrics.ts';
 
 interface DashboardProps {
   readonly front: PublicFront;

@@ -3,9 +3,9 @@ import { CfnNatGateway } from 'aws-cdk-lib/aws-ec2';
 import { Construct } from 'constructs';
 import type { Settings } from '../../settings/index.ts';
 import type { FleetStore } from '../fleet-store.ts';
+import { MINUTE } from '../metrics.ts';
 import type { Network } from '../network.ts';
 import { Alarms, type Watch } from './alarms.ts';
-import { MINUTE } from './metrics.ts';
 
 /** A read takes a few. DynamoDB tells averages, of which a minute's has many reads. */
 const LATENCY_MS_MAX = 20;

@@ -2,10 +2,10 @@ import { MathExpression } from 'aws-cdk-lib/aws-cloudwatch';
 import { HttpCodeElb, HttpCodeTarget } from 'aws-cdk-lib/aws-elasticloadbalancingv2';
 import type { Settings } from '../../settings/index.ts';
 import type { EdgeBalancer, EdgeService } from '../edge-service.ts';
+import { embeddedMetric, MINUTE, serviceMetric } from '../metrics.ts';
 import type { NatsService } from '../nats-service.ts';
 import type { Watch } from './alarms.ts';
 import { INTERNAL_ERRORS_MAX } from './front-watches.ts';
-import { embeddedMetric, MINUTE, serviceMetric } from './metrics.ts';
 
 /** Percent of the disk of a NATS server: four fifths of what JetStream may fill. */
 const NATS_DISK_PERCENT = 60;

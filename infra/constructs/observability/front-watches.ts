@@ -1,9 +1,9 @@
 import { Duration } from 'aws-cdk-lib';
 import { MathExpression, Metric } from 'aws-cdk-lib/aws-cloudwatch';
 import type { Settings } from '../../settings/index.ts';
+import { MINUTE } from '../metrics.ts';
 import type { PublicFront } from '../public-front.ts';
 import type { Watch } from './alarms.ts';
-import { MINUTE } from './metrics.ts';
 
 /** A minute in which as many requests are placed without the router is one in which it is missed. */
 const FALLBACKS_MAX = 5;
