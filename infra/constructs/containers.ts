@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { Aws, Duration, IgnoreMode, RemovalPolicy, Size } from 'aws-cdk-lib';
+import { Aws, Duration, IgnoreMode, Size } from 'aws-cdk-lib';
 import { Repository } from 'aws-cdk-lib/aws-ecr';
 import { DockerImageAsset, Platform } from 'aws-cdk-lib/aws-ecr-assets';
 import {
@@ -15,7 +15,7 @@ import {
   OperatingSystemFamily,
 } from 'aws-cdk-lib/aws-ecs';
 import { CfnRole, type IRole } from 'aws-cdk-lib/aws-iam';
-import { type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
+import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
 import { liveProbe } from './live-probe.ts';
 
@@ -59,11 +59,6 @@ function assumeForOwnTasks({ node: { defaultChild } }: IRole): void {
     StringEquals: { 'aws:SourceAccount': Aws.ACCOUNT_ID },
     ArnLike: { 'aws:SourceArn': `arn:${Aws.PARTITION}:ecs:${Aws.REGION}:${Aws.ACCOUNT_ID}:*` },
   });
-}
-
-/** Where what runs in `scope` writes its log, for so many days. It goes with the stack. */
-export function createLogGroup(scope: Construct, days = 30): ILogGroup {
-  return new LogGroup(scope, 'LogGroup', { retention: days, removalPolicy: RemovalPolicy.DESTROY });
 }
 
 /**

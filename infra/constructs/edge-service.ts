@@ -23,10 +23,11 @@ import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import type { EmbeddedMetric } from '../../shared/telemetry/index.ts';
 import { AccessLogs } from './access-logs.ts';
-import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
+import { addStatorContainer, createTask } from './containers.ts';
 import { Firewall } from './firewall.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import { completeEnvironment } from './given-environment.ts';
+import { createLogGroup } from './log-groups.ts';
 import { embeddedMetric } from './metrics.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
@@ -75,8 +76,8 @@ interface EdgeServiceProps {
   readonly cpu?: number;
   /** About 40 bytes for each block that the workers hold, and 200 MiB. @default 2048 */
   readonly memoryMiB?: number;
-  /** Days for which logs are kept. @default 30 */
-  readonly logRetentionDays?: number;
+  /** Days for which logs are kept. */
+  readonly logRetentionDays: number;
   /** Nobody deletes the load balancer by mistake, and its access logs outlast the stack. @default false */
   readonly isRetained?: boolean;
   /** Of a public listener, all callers together and each address; more are refused with 429. @default any number */
@@ -174,7 +175,7 @@ export class EdgeService extends Construct implements IGrantable {
     props: EdgeServiceProps,
     edge: SecurityGroup,
   ): EdgeBalancer {
-    const { network, isRetained = false, logRetentionDays: retentionDays = 30 } = props;
+    const { network, isRetained = false, logRetentionDays: retentionDays } = props;
     const isPublic = listener.kind === 'public';
     const group = new SecurityGroup(this, 'BalancerSecurityGroup', {
       vpc: network.vpc,

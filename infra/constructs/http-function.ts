@@ -30,8 +30,8 @@ import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import type { HttpFunctionChoice, HttpFunctionVariable } from '../../functions/http/environment.ts';
 import type { EmbeddedMetric } from '../../shared/telemetry/index.ts';
-import { createLogGroup } from './containers.ts';
 import { completeEnvironment } from './given-environment.ts';
+import { createLogGroup } from './log-groups.ts';
 import { embeddedMetric, MINUTE } from './metrics.ts';
 import type { Network } from './network.ts';
 
@@ -52,8 +52,8 @@ export interface HttpFunctionProps {
    * @default none: the account's limit
    */
   readonly concurrencyMax?: number | undefined;
-  /** Days for which logs are kept. @default 30 */
-  readonly logRetentionDays?: number;
+  /** Days for which logs are kept. */
+  readonly logRetentionDays: number;
 }
 
 /** The streaming HTTP frontend as a function: one request for each environment, in the network of the workers. */

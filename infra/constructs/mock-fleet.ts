@@ -7,9 +7,10 @@ import {
 } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
-import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
+import { addStatorContainer, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import { completeEnvironment } from './given-environment.ts';
+import { createLogGroup } from './log-groups.ts';
 import type { Network } from './network.ts';
 import { markPart } from './rotation.ts';
 
@@ -43,8 +44,8 @@ export interface MockFleetProps {
   readonly cpu?: number;
   /** @default 512 */
   readonly memoryMiB?: number;
-  /** Days for which logs are kept. @default 30 */
-  readonly logRetentionDays?: number;
+  /** Days for which logs are kept. */
+  readonly logRetentionDays: number;
 }
 
 const PLANE_PORT = 8800;

@@ -15,8 +15,9 @@ import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { DnsRecordType, PrivateDnsNamespace } from 'aws-cdk-lib/aws-servicediscovery';
 import { Construct } from 'constructs';
 import { NATS_PORTS, type NatsConfiguration, renderNatsHealth, renderNatsStart } from '../nats-configuration.ts';
-import { createLogDriver, createLogGroup, createTask } from './containers.ts';
+import { createLogDriver, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
+import { createLogGroup } from './log-groups.ts';
 import type { Network } from './network.ts';
 import { markPart } from './rotation.ts';
 
@@ -113,8 +114,8 @@ interface NatsServiceProps {
   readonly cpu?: number;
   /** @default 1024 */
   readonly memoryMiB?: number;
-  /** Days for which logs are kept. @default 30 */
-  readonly logRetentionDays?: number;
+  /** Days for which logs are kept. */
+  readonly logRetentionDays: number;
 }
 
 /** Share of the disk that JetStream may fill. */

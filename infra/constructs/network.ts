@@ -1,4 +1,4 @@
-import { Aws, RemovalPolicy } from 'aws-cdk-lib';
+import { Aws } from 'aws-cdk-lib';
 import {
   CfnSecurityGroupEgress,
   CfnSecurityGroupIngress,
@@ -15,9 +15,9 @@ import {
   Vpc,
 } from 'aws-cdk-lib/aws-ec2';
 import { AnyPrincipal, PolicyStatement } from 'aws-cdk-lib/aws-iam';
-import { type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import type { Settings } from '../settings/index.ts';
+import { createLogGroup } from './log-groups.ts';
 
 /** A VPC that is there already. */
 export type ExistingVpc = NonNullable<Settings['network']['vpc']>;
@@ -106,8 +106,8 @@ export class Network extends Construct {
 
 /** Writes a line for each connection, allowed or refused. */
 function writeFlows(scope: Construct, vpc: IVpc, days: number): void {
-  const logGroup = new LogGroup(scope, 'Flows', { retention: days, removalPolicy: RemovalPolicy.DESTROY }) as ILogGroup;
-  vpc.addFlowLog('Flows', { destination: FlowLogDestination.toCloudWatchLogs(logGroup) });
+  const destination = FlowLogDestination.toCloudWatchLogs(createLogGroup(scope, days, 'Flows'));
+  vpc.addFlowLog('Flows', { destination });
 }
 
 /**

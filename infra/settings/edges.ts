@@ -12,7 +12,8 @@ const FunctionEdge = z.strictObject({
    */
   concurrencyMax: z
     .union(
-      [z.int().min(1, CONCURRENCY_ALLOWED).max(100_000, CONCURRENCY_ALLOWED), z.literal('account')], CONCURRENCY_ALLOWED,
+      [z.int().min(1, CONCURRENCY_ALLOWED).max(100_000, CONCURRENCY_ALLOWED), z.literal('account')],
+      CONCURRENCY_ALLOWED,
     )
     .optional(),
   /** Adds a streaming URL of the function itself, for callers that sign their requests. */

@@ -10,7 +10,7 @@ import { Construct } from 'constructs';
 import { statorImage } from '../constructs/containers.ts';
 import { type EdgeListener, EdgeService } from '../constructs/edge-service.ts';
 import { FleetStore, keyOf } from '../constructs/fleet-store.ts';
-import { keepLogs } from '../constructs/kept-logs.ts';
+import { keepLogs } from '../constructs/log-groups.ts';
 import { MockFleet } from '../constructs/mock-fleet.ts';
 import { NatsService } from '../constructs/nats-service.ts';
 import { Network } from '../constructs/network.ts';
