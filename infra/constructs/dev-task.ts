@@ -1,5 +1,5 @@
 import { Stack } from 'aws-cdk-lib';
-import { Cluster, type ContainerImage, FargateService, type ICluster, PropagatedTagSource } from 'aws-cdk-lib/aws-ecs';
+import { Cluster, type ContainerImage, type ICluster } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { addStatorContainer, createTask } from './containers.ts';
@@ -9,7 +9,7 @@ import { createLogGroup } from './log-groups.ts';
 import { type GivenSettings, mockWorker } from './mock-fleet.ts';
 import { addNatsContainer } from './nats-service.ts';
 import type { Network } from './network.ts';
-import { markPart } from './rotation.ts';
+import { createService } from './services.ts';
 
 export interface DevTaskProps {
   readonly network: Network;
@@ -95,19 +95,16 @@ export class DevTask extends Construct implements IGrantable {
     );
     for (const container of [edge, ...containers]) container.addContainerDependencies({ container: nats });
     this.cluster = new Cluster(this, 'Cluster', { vpc: network.vpc }) as ICluster; // optional properties as `T | undefined`
-    const service = new FargateService(this, 'Service', {
-      propagateTags: PropagatedTagSource.SERVICE,
+    createService(this, {
+      part: 'all',
+      isAlone: true,
       cluster: this.cluster,
       taskDefinition: task,
       desiredCount: 1,
-      minHealthyPercent: 0, // two tasks would be two event logs
-      maxHealthyPercent: 100,
-      circuitBreaker: { rollback: true },
       assignPublicIp: network.hasPublicTasks,
       vpcSubnets: network.taskSubnets,
       securityGroups: [network.workerSecurityGroup],
     });
-    markPart(service, 'all');
   }
 
   #edgeEnvironment(props: DevTaskProps): Record<string, string> {

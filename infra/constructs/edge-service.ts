@@ -4,9 +4,8 @@ import { type ISecurityGroup, Peer, Port, SecurityGroup } from 'aws-cdk-lib/aws-
 import {
   AvailabilityZoneRebalancing,
   type ContainerImage,
-  FargateService,
+  type FargateService,
   type ICluster,
-  PropagatedTagSource,
 } from 'aws-cdk-lib/aws-ecs';
 import {
   ApplicationLoadBalancer,
@@ -31,7 +30,7 @@ import { createLogGroup } from './log-groups.ts';
 import { embeddedMetric } from './metrics.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
-import { markPart } from './rotation.ts';
+import { createService } from './services.ts';
 
 /** Who reaches the HTTP server of the edge: nobody, the VPC, or the internet by TLS. */
 export type EdgeListener =
@@ -129,18 +128,14 @@ export class EdgeService extends Construct implements IGrantable {
     group.connections.allowFrom(network.functionSecurityGroup, Port.tcp(PLANE_PORT), 'Choose');
     network.allowToWorkers(this.group);
     nats.allowFrom(this.group);
-    this.service = new FargateService(this, 'Service', {
-      propagateTags: PropagatedTagSource.SERVICE,
+    this.service = createService(this, {
+      part: 'edge',
       cluster: props.cluster,
       taskDefinition: task,
-      minHealthyPercent: 100,
-      maxHealthyPercent: 200,
-      circuitBreaker: { rollback: true },
       vpcSubnets: network.taskSubnets, // spread over its zones
       availabilityZoneRebalancing: AvailabilityZoneRebalancing.ENABLED, // after the loss of one, tasks go back to it
       securityGroups: [this.group],
     });
-    markPart(this.service, 'edge');
     this.behind = listener.kind === 'none' ? undefined : this.#listen(listener, props, group);
     // The service has no number of tasks: each release would set a scaled service back to it, and cut streams.
     const scaling = this.service.autoScaleTaskCount({ minCapacity: tasks, maxCapacity: tasksMax });

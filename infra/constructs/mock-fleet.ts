@@ -1,10 +1,4 @@
-import {
-  type ContainerImage,
-  type Secret as EcsSecret,
-  FargateService,
-  type ICluster,
-  PropagatedTagSource,
-} from 'aws-cdk-lib/aws-ecs';
+import type { ContainerImage, Secret as EcsSecret, ICluster } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { addStatorContainer, createTask } from './containers.ts';
@@ -12,7 +6,7 @@ import type { FleetSecrets } from './fleet-secrets.ts';
 import { completeEnvironment } from './given-environment.ts';
 import { createLogGroup } from './log-groups.ts';
 import type { Network } from './network.ts';
-import { markPart } from './rotation.ts';
+import { createService } from './services.ts';
 
 /** What `stator.config.ts` says of the workers of a fleet. */
 export interface GivenSettings {
@@ -78,18 +72,14 @@ export class MockFleet extends Construct implements IGrantable {
       ports: [PLANE_PORT, STATUS_PORT],
       logGroup: createLogGroup(this, props.logRetentionDays),
     });
-    const service = new FargateService(this, 'Service', {
-      propagateTags: PropagatedTagSource.SERVICE,
+    createService(this, {
+      part: 'worker',
       cluster: props.cluster,
       taskDefinition: task,
       desiredCount: props.workers ?? 2,
-      minHealthyPercent: 100,
-      maxHealthyPercent: 200,
-      circuitBreaker: { rollback: true },
       vpcSubnets: network.taskSubnets,
       securityGroups: [network.workerSecurityGroup],
     });
-    markPart(service, 'worker');
   }
 }
 

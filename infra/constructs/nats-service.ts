@@ -5,10 +5,9 @@ import {
   ContainerDependencyCondition,
   ContainerImage,
   Secret as ContainerSecret,
-  FargateService,
+  type FargateService,
   type FargateTaskDefinition,
   type ICluster,
-  PropagatedTagSource,
 } from 'aws-cdk-lib/aws-ecs';
 import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
@@ -19,7 +18,7 @@ import { createLogDriver, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import { createLogGroup } from './log-groups.ts';
 import type { Network } from './network.ts';
-import { markPart } from './rotation.ts';
+import { createService } from './services.ts';
 
 interface NatsContainerProps {
   readonly configuration: NatsConfiguration;
@@ -195,14 +194,12 @@ export class NatsService extends Construct {
       },
       ...(routeSecret === undefined ? {} : { routeSecret }),
     } as Parameters<typeof addNatsContainer>[1]);
-    const service = new FargateService(scope, 'Service', {
-      propagateTags: PropagatedTagSource.SERVICE,
+    return createService(scope, {
+      part: 'nats',
+      isAlone: true,
       cluster: parts.cluster,
       taskDefinition: task,
       desiredCount: 1,
-      minHealthyPercent: 0, // two servers under one name would be two logs
-      maxHealthyPercent: 100,
-      circuitBreaker: { rollback: true },
       vpcSubnets,
       securityGroups: [this.#group as ISecurityGroup],
       cloudMapOptions: {
@@ -212,8 +209,6 @@ export class NatsService extends Construct {
         dnsTtl: Duration.seconds(5),
       },
     });
-    markPart(service, 'nats');
-    return service;
   }
 }
 

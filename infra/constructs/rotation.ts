@@ -1,12 +1,7 @@
-import { Aws, CfnOutput, type Stack, Tags } from 'aws-cdk-lib';
-import type { FargateService, ICluster } from 'aws-cdk-lib/aws-ecs';
+import { Aws, CfnOutput, type Stack } from 'aws-cdk-lib';
+import type { ICluster } from 'aws-cdk-lib/aws-ecs';
 import { ManagedPolicy, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import { type FleetSecrets, NATS_ROLES } from './fleet-secrets.ts';
-
-/** Tells `stator secrets rotate` which part of a fleet a service is: parts are restarted in an order. */
-export function markPart(service: FargateService, part: 'nats' | 'edge' | 'worker' | 'all'): void {
-  Tags.of(service).add('stator:part', part);
-}
 
 /** Adds the command that rotates the secrets of a fleet, and the policy of who may run it: operators who make keys need not. */
 export function describeRotation(stack: Stack, secrets: FleetSecrets, cluster: ICluster): void {
