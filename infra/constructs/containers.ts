@@ -34,8 +34,6 @@ interface StatorContainerProps {
   readonly ports?: readonly number[];
   /** Its end ends the task. Else it is started again by itself. @default true */
   readonly isEssential?: boolean;
-  /** Time to drain after SIGTERM. @default 120 seconds, the longest that Fargate gives */
-  readonly stopTimeout?: Duration;
 }
 
 /** Name of the volume on which all containers of a task may write. */
@@ -88,7 +86,7 @@ export function addStatorContainer(task: FargateTaskDefinition, props: StatorCon
     secrets: { ...props.secrets },
     portMappings: ports.map((containerPort) => ({ containerPort })),
     logging: createLogDriver(props.logGroup, name),
-    stopTimeout: props.stopTimeout ?? Duration.seconds(120),
+    stopTimeout: Duration.seconds(120), // to drain after SIGTERM: the longest that Fargate gives
     healthCheck: {
       command: liveProbe(healthPort),
       interval: Duration.seconds(10),

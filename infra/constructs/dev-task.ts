@@ -20,16 +20,16 @@ export interface DevTaskProps {
   readonly environment: Readonly<Record<string, string>>;
   /** What the edge has beside it. */
   readonly edgeEnvironment: Readonly<Record<string, string>>;
-  /** Further settings of the edge, of `edges.container.environment`. @default none */
-  readonly edgeGiven?: Readonly<Record<string, string>>;
-  /** Further settings of the workers. @default none */
-  readonly given?: GivenSettings | undefined;
+  /** Further settings of the edge, of `edges.container.environment`. */
+  readonly edgeGiven: Readonly<Record<string, string>>;
+  /** Further settings of the workers, of the fleet in the file. */
+  readonly given: GivenSettings | undefined;
   readonly cpu: number;
   readonly memoryMiB: number;
   /** Name of the model that the mock workers serve. */
   readonly model: string;
-  /** Mock workers, a process each. @default 2 */
-  readonly workers?: number;
+  /** Mock workers, a process each. */
+  readonly workers: number;
   /** Days for which logs are kept. */
   readonly logRetentionDays: number;
 }
@@ -54,7 +54,7 @@ export class DevTask extends Construct implements IGrantable {
 
   constructor(scope: Construct, id: string, props: DevTaskProps) {
     super(scope, id);
-    const { network, workers = 2 } = props;
+    const { network, workers } = props;
     if (!Number.isInteger(workers) || workers < 0 || workers > WORKERS_MAX) {
       throw new Error(`workers must lie between 0 and ${WORKERS_MAX}, not ${workers}: one task holds them all`);
     }
@@ -110,7 +110,7 @@ export class DevTask extends Construct implements IGrantable {
   #edgeEnvironment(props: DevTaskProps): Record<string, string> {
     return completeEnvironment(this, {
       process: 'frontend',
-      given: props.edgeGiven ?? {},
+      given: props.edgeGiven,
       secrets: Object.keys(props.secrets.containerSecrets('router')),
       path: 'edges.container.environment',
       own: {

@@ -61,26 +61,25 @@ interface EdgeServiceProps {
   readonly image: ContainerImage;
   /** Where the fleet's tables and files are. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Further settings, of `edges.container.environment`. @default none */
-  readonly given?: Readonly<Record<string, string>>;
-  /** @default nobody: the tasks are resident routers alone */
-  readonly listener?: EdgeListener;
-  /** Tasks that always run: one answers the functions, the others follow and take over. @default 2 */
-  readonly tasks?: number;
-  /** @default 8 */
-  readonly tasksMax?: number;
-  /** Streams that a task is to have; more tasks start above it. @default 400 */
-  readonly streamsPerTask?: number;
-  /** CPU units. @default 1024: the router is one thread */
-  readonly cpu?: number;
-  /** About 40 bytes for each block that the workers hold, and 200 MiB. @default 2048 */
-  readonly memoryMiB?: number;
+  /** Further settings, of `edges.container.environment`. */
+  readonly given: Readonly<Record<string, string>>;
+  /** Where it is `none` the tasks are resident routers alone. */
+  readonly listener: EdgeListener;
+  /** Tasks that always run: one answers the functions, the others follow and take over. */
+  readonly tasks: number;
+  readonly tasksMax: number;
+  /** Streams that a task is to have; more tasks start above it. */
+  readonly streamsPerTask: number;
+  /** CPU units; the router is one thread. */
+  readonly cpu: number;
+  /** About 40 bytes for each block that the workers hold, and 200 MiB. */
+  readonly memoryMiB: number;
   /** Days for which logs are kept. */
   readonly logRetentionDays: number;
-  /** Nobody deletes the load balancer by mistake, and its access logs outlast the stack. @default false */
-  readonly isRetained?: boolean;
-  /** Of a public listener, all callers together and each address; more are refused with 429. @default any number */
-  readonly limits?: { readonly requestsPerSecond: number; readonly requestsPerAddress?: number | undefined };
+  /** Nobody deletes the load balancer by mistake, and its access logs outlast the stack. */
+  readonly isRetained: boolean;
+  /** Of a public listener, all callers together and each address; more are refused with 429. */
+  readonly limits: { readonly requestsPerSecond: number; readonly requestsPerAddress?: number | undefined };
 }
 
 /** `DYN_TCP_RPC_PORT` of the tasks. */
@@ -117,11 +116,11 @@ export class EdgeService extends Construct implements IGrantable {
 
   constructor(scope: Construct, id: string, props: EdgeServiceProps) {
     super(scope, id);
-    const { network, nats, listener = { kind: 'none' }, tasks = 2, tasksMax = 8 } = props;
+    const { network, nats, listener, tasks, tasksMax } = props;
     if (tasks < 1 || tasksMax < tasks)
       throw new Error(`tasks (${tasks}) must lie between 1 and tasksMax (${tasksMax})`);
     this.emfService = Stack.of(this).stackName;
-    const task = createEdgeTask(this, props, listener, this.emfService);
+    const task = createEdgeTask(this, props, this.emfService);
     this.grantPrincipal = task.taskRole;
     const group = new SecurityGroup(this, 'SecurityGroup', { vpc: network.vpc, description: 'Edge of Stator' });
     this.group = group as ISecurityGroup; // its optional properties are `T | undefined`
@@ -148,11 +147,11 @@ export class EdgeService extends Construct implements IGrantable {
     // Not by connections: those of HTTP/2 have a hundred streams, and those that wait for a request have none.
     scaling.scaleToTrackCustomMetric('Streams', {
       metric: this.metric('ActiveStreams'),
-      targetValue: props.streamsPerTask ?? 400,
+      targetValue: props.streamsPerTask,
       scaleInCooldown: Duration.minutes(15),
       scaleOutCooldown: Duration.minutes(1),
     });
-    if (!this.behind.isPublic || props.limits === undefined) return;
+    if (!this.behind.isPublic) return;
     new Firewall(this, 'Firewall', {
       resourceArn: this.behind.balancer.loadBalancerArn,
       ...props.limits,
@@ -170,7 +169,7 @@ export class EdgeService extends Construct implements IGrantable {
     props: EdgeServiceProps,
     edge: SecurityGroup,
   ): EdgeBalancer {
-    const { network, isRetained = false, logRetentionDays: retentionDays } = props;
+    const { network, isRetained, logRetentionDays: retentionDays } = props;
     const isPublic = listener.kind === 'public';
     const group = new SecurityGroup(this, 'BalancerSecurityGroup', {
       vpc: network.vpc,
@@ -244,14 +243,15 @@ function hearsGrpc(listener: EdgeListener): boolean {
   return listener.kind === 'public' && listener.hasGrpc === true;
 }
 
-function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: EdgeListener, emfService: string) {
+function createEdgeTask(scope: Construct, props: EdgeServiceProps, emfService: string) {
+  const { listener } = props;
   const hasHttp = listener.kind !== 'none';
   const hasGrpc = hearsGrpc(listener);
-  const task = createTask(scope, { cpu: props.cpu ?? 1024, memoryLimitMiB: props.memoryMiB ?? 2048 });
+  const task = createTask(scope, { cpu: props.cpu, memoryLimitMiB: props.memoryMiB });
   const secrets = props.secrets.containerSecrets('router');
   const environment = completeEnvironment(scope, {
     process: 'frontend',
-    given: props.given ?? {},
+    given: props.given,
     secrets: Object.keys(secrets),
     path: 'edges.container.environment',
     own: {

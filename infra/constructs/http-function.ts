@@ -41,12 +41,10 @@ export interface HttpFunctionProps {
   readonly network: Network;
   /** A value for every variable that the function's code reads, and for those whose part the deployment has. */
   readonly environment: Readonly<Record<HttpFunctionVariable, string> & Partial<Record<HttpFunctionChoice, string>>>;
-  /** Further settings, of `edges.function.environment`. @default none */
-  readonly given?: Readonly<Record<string, string>>;
-  /** Also the CPU share: 1,769 MB are one core. @default 1769 */
-  readonly memorySizeMb?: number;
-  /** Longest answer. @default 15 minutes, the longest that Lambda and API Gateway allow */
-  readonly timeout?: Duration;
+  /** Further settings, of `edges.function.environment`. */
+  readonly given: Readonly<Record<string, string>>;
+  /** Also the CPU share: 1,769 MB are one core. */
+  readonly memorySizeMb: number;
   /**
    * Most requests at a time, each in an environment of its own; more are refused with 429.
    * @default none: the account's limit
@@ -74,12 +72,12 @@ export class HttpFunction extends Construct implements IGrantable {
       handler: 'index.handler',
       runtime: Runtime.NODEJS_22_X,
       architecture: Architecture.ARM_64,
-      memorySize: checkMemory(props.memorySizeMb ?? 1769),
-      timeout: checkTimeout(props.timeout ?? Duration.minutes(15)),
+      memorySize: checkMemory(props.memorySizeMb),
+      timeout: Duration.minutes(15), // the longest that Lambda and API Gateway allow
       environment: completeEnvironment(this, {
         process: 'function',
         own: props.environment,
-        given: props.given ?? {},
+        given: props.given,
         secrets: [],
         path: 'edges.function.environment',
         bytesMax: 4096, // of Lambda
@@ -213,11 +211,4 @@ function checkMemory(memorySizeMb: number): number {
     throw new Error(`memorySizeMb must lie between 256 and 10240, not ${memorySizeMb}`);
   }
   return memorySizeMb;
-}
-
-/** Work ends 10 s before the timeout, so a shorter one leaves no time to answer. */
-function checkTimeout(timeout: Duration): Duration {
-  const seconds = timeout.toSeconds();
-  if (seconds < 30 || seconds > 900) throw new Error(`timeout must lie between 30 and 900 seconds, not ${seconds}`);
-  return timeout;
 }

@@ -24,20 +24,18 @@ export interface MockFleetProps {
   readonly image: ContainerImage;
   /** Where the fleet's tables, files and NATS are. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Further settings, of the fleet with this name in the file. @default none */
-  readonly given?: GivenSettings;
+  /** Further settings, of the fleet with this name in the file. */
+  readonly given: GivenSettings;
   /** Name of the model that it serves. */
   readonly model: string;
-  /** @default 2 */
-  readonly workers?: number;
-  /** What its workers do of a request. @default agg: all of it */
-  readonly pool?: 'agg' | 'prefill' | 'decode';
+  readonly workers: number;
+  /** What its workers do of a request; `agg` is all of it. */
+  readonly pool: 'agg' | 'prefill' | 'decode';
   /** Suffix of its namespace: a second generation beside the first. @default none */
   readonly generation?: string | undefined;
-  /** CPU units of a worker. @default 256 */
-  readonly cpu?: number;
-  /** @default 512 */
-  readonly memoryMiB?: number;
+  /** CPU units of a worker. */
+  readonly cpu: number;
+  readonly memoryMiB: number;
   /** Days for which logs are kept. */
   readonly logRetentionDays: number;
 }
@@ -52,7 +50,7 @@ export class MockFleet extends Construct implements IGrantable {
   constructor(scope: Construct, id: string, props: MockFleetProps) {
     super(scope, id);
     const { network, generation } = props;
-    const task = createTask(this, { cpu: props.cpu ?? 256, memoryLimitMiB: props.memoryMiB ?? 512 });
+    const task = createTask(this, { cpu: props.cpu, memoryLimitMiB: props.memoryMiB });
     this.grantPrincipal = task.taskRole;
     const worker = mockWorker(this, {
       ...props,
@@ -76,7 +74,7 @@ export class MockFleet extends Construct implements IGrantable {
       part: 'worker',
       cluster: props.cluster,
       taskDefinition: task,
-      desiredCount: props.workers ?? 2,
+      desiredCount: props.workers,
       vpcSubnets: network.taskSubnets,
       securityGroups: [network.workerSecurityGroup],
     });

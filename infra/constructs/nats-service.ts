@@ -24,10 +24,8 @@ interface NatsContainerProps {
   readonly configuration: NatsConfiguration;
   readonly secrets: FleetSecrets;
   readonly logGroup: ILogGroup;
-  /** Image with `nats-server` and a shell. @default the official one */
-  readonly image?: string;
   /** Password of the servers among themselves. @default none: there is one */
-  readonly routeSecret?: ISecret;
+  readonly routeSecret?: ISecret | undefined;
   /** Secret with `certificate`, `key` and `ca`. @default none: no TLS */
   readonly tlsSecret?: ISecret | undefined;
 }
@@ -49,7 +47,7 @@ export function addNatsContainer(task: FargateTaskDefinition, props: NatsContain
   ];
   task.addVolume({ name: 'nats' });
   const container = task.addContainer('nats', {
-    image: ContainerImage.fromRegistry(props.image ?? IMAGE),
+    image: ContainerImage.fromRegistry(IMAGE),
     entryPoint: ['/bin/sh', '-c'],
     command: [start],
     user: '1000:1000',
@@ -80,9 +78,9 @@ export function addNatsContainer(task: FargateTaskDefinition, props: NatsContain
 }
 
 /** Opens the disk to the server and ends: Fargate gives a new volume to root, and the server is somebody else. */
-function addDiskContainer(task: FargateTaskDefinition, { image = IMAGE, logGroup }: NatsContainerProps) {
+function addDiskContainer(task: FargateTaskDefinition, { logGroup }: NatsContainerProps) {
   return task.addContainer('nats-disk', {
-    image: ContainerImage.fromRegistry(image),
+    image: ContainerImage.fromRegistry(IMAGE),
     entryPoint: ['/bin/chmod'],
     command: ['1777', DATA],
     user: '0:0',
@@ -99,20 +97,17 @@ interface NatsServiceProps {
   readonly cluster: ICluster;
   /** The users of its roles. */
   readonly secrets: FleetSecrets;
-  /** One server, or three in a zone each. @default 1 */
-  readonly servers?: 1 | 3;
-  /** Image with `nats-server` and a shell. @default the official one */
-  readonly image?: string;
-  /** Disk of each server; a quarter of it is left free. Between 21 and 200. @default 40 */
-  readonly storageGb?: number;
-  /** Adds a listener for WebSockets. @default false */
-  readonly hasWebSocket?: boolean;
+  /** One server, or three in a zone each. */
+  readonly servers: 1 | 3;
+  /** Disk of each server; a quarter of it is left free. Between 21 and 200. */
+  readonly storageGb: number;
+  /** Adds a listener for WebSockets. */
+  readonly hasWebSocket: boolean;
   /** Secret with `certificate`, `key` and `ca` (PEM). @default none: no TLS */
   readonly tlsSecret?: ISecret | undefined;
-  /** CPU units of a server. @default 512 */
-  readonly cpu?: number;
-  /** @default 1024 */
-  readonly memoryMiB?: number;
+  /** CPU units of a server. */
+  readonly cpu: number;
+  readonly memoryMiB: number;
   /** Days for which logs are kept. */
   readonly logRetentionDays: number;
 }
@@ -139,8 +134,8 @@ export class NatsService extends Construct {
 
   constructor(scope: Construct, id: string, props: NatsServiceProps) {
     super(scope, id);
-    const { network, servers = 1, hasWebSocket = false } = props;
-    checkStorage(props.storageGb ?? 40);
+    const { network, servers, hasWebSocket } = props;
+    checkStorage(props.storageGb);
     const names = servers === 1 ? ['nats'] : Array.from({ length: servers }, (_, at) => `nats-${at}`);
     const hosts = names.map((name) => `${name}.${DOMAIN}`);
     this.#group = new SecurityGroup(this, 'SecurityGroup', { vpc: network.vpc, description: 'NATS of Stator' });
@@ -177,11 +172,11 @@ export class NatsService extends Construct {
   }
 
   #addServer(name: string, vpcSubnets: SubnetSelection, parts: ServerParts): FargateService {
-    const { hosts, routeSecret, storageGb = 40, hasWebSocket = false } = parts;
+    const { hosts, storageGb, hasWebSocket } = parts;
     const scope = new Construct(this, name);
     const task = createTask(scope, {
-      cpu: parts.cpu ?? 512,
-      memoryLimitMiB: parts.memoryMiB ?? 1024,
+      cpu: parts.cpu,
+      memoryLimitMiB: parts.memoryMiB,
       ephemeralStorageGiB: storageGb,
     });
     addNatsContainer(task, {
@@ -192,8 +187,7 @@ export class NatsService extends Construct {
         hasWebSocket,
         ...(hosts === undefined ? {} : { cluster: hosts }),
       },
-      ...(routeSecret === undefined ? {} : { routeSecret }),
-    } as Parameters<typeof addNatsContainer>[1]);
+    });
     return createService(scope, {
       part: 'nats',
       isAlone: true,

@@ -64,12 +64,12 @@ class PublicName extends Construct {
 interface StreamingApiProps {
   /** Answers every path and method; its handler must be a streaming one. */
   readonly handler: IFunction;
-  /** Sustained requests a second over all callers. @default 100 */
-  readonly requestsPerSecond?: number;
-  /** Requests that may come at once. @default 200 */
-  readonly burst?: number;
-  /** It has a name of its own, and no other: what is decided by name (certificates, TLS) holds for every call. @default false */
-  readonly hasOwnName?: boolean;
+  /** Sustained requests a second over all callers. */
+  readonly requestsPerSecond: number;
+  /** Requests that may come at once. */
+  readonly burst: number;
+  /** It has a name of its own, and no other: what is decided by name (certificates, TLS) holds for every call. */
+  readonly hasOwnName: boolean;
 }
 
 /** What the gateway says by itself, with the code whose status and type a client of OpenAI's knows. */
@@ -100,12 +100,12 @@ class StreamingApi extends Construct {
 
   constructor(scope: Construct, id: string, props: StreamingApiProps) {
     super(scope, id);
-    const throttle = { rateLimit: props.requestsPerSecond ?? 100, burstLimit: props.burst ?? 200 };
+    const throttle = { rateLimit: props.requestsPerSecond, burstLimit: props.burst };
     this.api = new RestApi(this, 'Api', {
       restApiName: `${Stack.of(this).stackName}-Api`, // its metrics have this name, and alarms must not hear another API's
       description: 'Stator: streaming HTTP frontend',
       endpointTypes: [EndpointType.REGIONAL],
-      disableExecuteApiEndpoint: props.hasOwnName ?? false,
+      disableExecuteApiEndpoint: props.hasOwnName,
       // Access logs would need an account-wide role; the function writes a line for each request.
       cloudWatchRole: false,
       deployOptions: {
