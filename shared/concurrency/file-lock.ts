@@ -72,17 +72,13 @@ export class FileLock {
   async #take(signal: AbortSignal | undefined): Promise<FileHandle> {
     const { path, clock, waitMsMax = WAIT_MS_MAX, failure } = this.#options;
     const untilMs = clock.nowMs() + waitMsMax;
-    const attempt = async (): Promise<FileHandle | undefined> => {
-      const handle = await create(path);
-      if (handle === undefined) await this.#removeLeft();
-      return handle;
-    };
     try {
       await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE });
       for (;;) {
         signal?.throwIfAborted();
-        const handle = await attempt();
+        const handle = await create(path);
         if (handle !== undefined) return handle;
+        await this.#removeLeft();
         if (clock.nowMs() > untilMs) break;
         await clock.sleep(LOOK_MS, signal);
       }
