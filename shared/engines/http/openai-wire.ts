@@ -6,6 +6,7 @@ import {
   type EngineRequest,
   enginePathOf,
   readUsage,
+  textFinishOf,
 } from '../../protocol/index.ts';
 import { asRecord, isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { EngineSink } from '../types.ts';
@@ -162,7 +163,7 @@ function outputOf(body: object): EngineOutput {
 function finishOf(choice: unknown): EngineFinishReason | undefined {
   const reason = isRecord(choice) ? choice.finish_reason : undefined;
   if (typeof reason !== 'string' || reason === '') return undefined;
-  return reason === 'length' || reason === 'content_filter' ? reason : 'stop'; // the body has its own word
+  return textFinishOf(reason) ?? 'stop'; // the body has its own word
 }
 
 /** Where a server may say how long a sequence can be: vLLM and SGLang, then others. */

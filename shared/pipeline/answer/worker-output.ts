@@ -9,8 +9,12 @@ import {
 } from '../../protocol/index.ts';
 import type { Tokenizer } from '../../tokens/index.ts';
 
-/** A choice that was given up ends as it stands. */
 const GIVEN_UP: ReadonlySet<string> = new Set(['cancelled', 'abort']);
+
+/** Whether a choice was given up: it ends as it stands. */
+export function isGivenUp(reason: EngineOutput['finish_reason']): boolean {
+  return typeof reason === 'string' && GIVEN_UP.has(reason);
+}
 
 /** The reason that the client reads for one that `failureInFinish` let pass. */
 export function toldReason(reason: EngineOutput['finish_reason']): FinishReason {
@@ -21,7 +25,7 @@ export function toldReason(reason: EngineOutput['finish_reason']): FinishReason 
 export function failureInFinish(reason: EngineOutput['finish_reason']): ServeError | undefined {
   if (reason === undefined || reason === null) return undefined;
   if (typeof reason === 'object') return fromWire({ kind: 'Internal', message: reason.error });
-  if (GIVEN_UP.has(reason) || textFinishOf(reason) !== undefined) return undefined;
+  if (isGivenUp(reason) || textFinishOf(reason) !== undefined) return undefined;
   return workerError('Internal', `the worker ended a choice with the finish reason ${JSON.stringify(reason)}`);
 }
 

@@ -9,7 +9,7 @@ import {
 } from '../../protocol/index.ts';
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
-import { failureInFinish } from '../answer/worker-output.ts';
+import { failureInFinish, isGivenUp, toldReason } from '../answer/worker-output.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/routable-model.ts';
 import { Waiting } from './attempt.ts';
 import type { DispatchContext } from './run-context.ts';
@@ -177,7 +177,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
       return;
     }
     const reason = this.#outputs.findLast(({ finish_reason }) => finish_reason != null)?.finish_reason;
-    const isWhole = reason === 'eos' || reason === 'stop' || reason === 'content_filter';
+    const isWhole = reason != null && toldReason(reason) !== 'length';
     this.span?.end();
     this.#resolve({ outputs: this.#outputs, disaggregatedParams: this.#params, usage: this.#usage, isWhole });
   }
@@ -218,7 +218,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
     for (const { finish_reason: reason } of this.#outputs) {
       const failure = failureInFinish(reason);
       if (failure !== undefined) return failure;
-      if (reason === 'cancelled') return workerError('StreamIncomplete', 'the prefill worker dropped the request');
+      if (isGivenUp(reason)) return workerError('StreamIncomplete', 'the prefill worker dropped the request');
     }
     return undefined;
   }

@@ -7,7 +7,12 @@ import { type Worker, workerSetsOf } from '../../../../shared/pipeline/index.ts'
 import { type Bypass, PrefillStage } from '../../../../shared/pipeline/run/prefill-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
-import { decodeEngineRequest, type GenerationRequest, RELEASE_PREFILL } from '../../../../shared/protocol/index.ts';
+import {
+  decodeEngineRequest,
+  type EngineFinishReason,
+  type GenerationRequest,
+  RELEASE_PREFILL,
+} from '../../../../shared/protocol/index.ts';
 import { BYPASS_ANNOTATION, Inhibition, SimpleRouter, type SimpleRouterMode } from '../../../../shared/router/index.ts';
 import type { WorkerLabels } from '../../../../shared/telemetry/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
@@ -218,16 +223,20 @@ describe('a request with prefill workers', () => {
     expect(sink.events).toEqual([{ kind: 'worker', ...ids }]);
   });
 
-  it('ends with the first token when the model does', async () => {
-    const { plane, sink } = start({ extraFields: ['worker_id'] });
-    const { sink: first } = await plane.seen(1);
-    first.output({ token_ids: [0], finish_reason: 'eos', disaggregated_params: PARAMS, completion_usage: usage(0) });
-    first.end();
-    await settled();
-    expect(sink.ended).toMatchObject({ finished: true, usage: { completionTokens: 1 } });
-    expect(sink.finished).toMatchObject({ reason: 'stop', text: '' });
-    expect(plane.calls).toHaveLength(1);
-  });
+  it.each(['eos', 'end_turn', 'tool_calls', 'safety'])(
+    'ends with the first token when the model does, in whatever word: %s',
+    async (word) => {
+      const { plane, sink } = start({ extraFields: ['worker_id'] });
+      const { sink: first } = await plane.seen(1);
+      const finish_reason = word as EngineFinishReason; // a worker may write any word
+      first.output({ token_ids: [0], finish_reason, disaggregated_params: PARAMS, completion_usage: usage(0) });
+      first.end();
+      await settled();
+      expect(sink.ended).toMatchObject({ finished: true, usage: { completionTokens: 1 } });
+      expect(sink.finished).toMatchObject({ reason: 'stop', text: '' });
+      expect(plane.calls).toHaveLength(1);
+    },
+  );
 
   it('has its prompt computed where it is decoded when the prefill says that there are no blocks', async () => {
     const { plane, sink } = start();
@@ -423,6 +432,8 @@ describe('a prefill that fails', () => {
     ['nothing at all', []],
     ['no parameters', [{ token_ids: [1], finish_reason: 'length' }]],
     ['an error', [{ finish_reason: { error: 'no' } }]],
+    ['that it was cancelled', [{ token_ids: [1], finish_reason: 'cancelled', disaggregated_params: PARAMS }]],
+    ['that it was aborted', [{ token_ids: [1], finish_reason: 'abort' as 'cancelled', disaggregated_params: PARAMS }]],
   ] as const)('may be one that ends and says %s', async (_, outputs) => {
     const { plane, seen } = start({}, { limit: 0 });
     const { sink } = await plane.seen(1);
