@@ -170,7 +170,13 @@ describe('whoever has the lease', () => {
       for (let at = 0; at < 19_999; at++) {
         const worker_id = (2 ** 52 + at * 7919).toString(16);
         const component = components[at % components.length]!;
-        speaker.tell({ worker_id, draining: false, epoch: 'e', component, ranks: [at % 100 === 0 ? { ...rank, samples } : rank] });
+        speaker.tell({
+          worker_id,
+          draining: false,
+          epoch: 'e',
+          component,
+          ranks: [at % 100 === 0 ? { ...rank, samples } : rank],
+        });
       }
       await pass(11_000);
       const [event] = rollups().slice(-1);
