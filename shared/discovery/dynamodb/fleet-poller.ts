@@ -60,7 +60,7 @@ export class FleetPoller {
   #attempt: Attempt | undefined;
   #isStarted = false;
   #failures = 0;
-  /** When the reading began that is shown. */
+  /** When the reading began that is shown; of one that was read further, the first part of it. */
   #shown: Moment | undefined;
   /** When the last reading began, if it failed. */
   #failed: Moment | undefined;
@@ -205,7 +205,7 @@ export class FleetPoller {
       this.#failures = 0;
       this.#failed = undefined;
       this.#gaveUp = undefined;
-      this.#shown = attempt.began;
+      if (attempt.request.isFurther !== true) this.#shown = attempt.began;
     } catch (error) {
       outcome = { error };
       if (!signal.aborted) this.#failedWith(error, attempt.began);

@@ -9,7 +9,7 @@ import { cardSumsOf } from './fleet/record-bytes.ts';
 import type { ViewIndex } from './fleet/view-index.ts';
 import type { LeaseCleaner } from './lease-cleaner.ts';
 import { type DeadLease, type LeaseLiveness, LeaseScan } from './lease-scan.ts';
-import { HeadWatch, type ViewHead, ViewReader } from './view-reader.ts';
+import { type HeadState, HeadWatch, type ViewHead, ViewReader } from './view-reader.ts';
 import { FenceLost, ViewWriter } from './view-writer.ts';
 
 export interface FleetReaderOptions {
@@ -91,6 +91,7 @@ export class FleetReader {
   #cardsKeptAtMs = Number.NEGATIVE_INFINITY;
   #leases = 0;
   #isSharded = false;
+  /** As last read, if its view may be used. */
   #head: ViewHead | undefined;
   #models: ReadonlySet<string> | undefined;
   #shardKey: string | undefined;
@@ -142,9 +143,10 @@ export class FleetReader {
     this.#models = models;
     const { mayGather, observer, time } = this.#options;
     if (this.isGathering) return this.#gather(isFailing, signal);
-    const head = (request.isFurther === true ? this.#head : undefined) ?? (await this.#view.readHead(signal));
-    this.#head = head;
-    const state = head === undefined ? { isFresh: false, isTakeable: true } : this.#headWatch.observe(head);
+    const held = request.isFurther === true ? this.#head : undefined;
+    const head = held ?? (await this.#view.readHead(signal));
+    const state = held === undefined ? this.#judge(head) : { isFresh: true, isTakeable: false }; // it was when it was read
+    this.#head = state.isFresh ? head : undefined;
     if (mayGather && state.isTakeable && (await this.#take(head, isFailing, signal)))
       return this.#gather(isFailing, signal);
     if (head !== undefined && state.isFresh) {
@@ -169,6 +171,10 @@ export class FleetReader {
   close(signal: AbortSignal): Promise<void> {
     this.#closing.abort(new Error('the discovery handle is closed'));
     return this.#writer.release(signal);
+  }
+
+  #judge(head: ViewHead | undefined): HeadState {
+    return head === undefined ? { isFresh: false, isTakeable: true } : this.#headWatch.observe(head);
   }
 
   async #take(head: ViewHead | undefined, isFailing: boolean, signal: AbortSignal): Promise<boolean> {

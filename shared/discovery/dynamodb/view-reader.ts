@@ -262,7 +262,7 @@ export interface ViewHead {
 }
 
 /** How a head is to be taken. */
-interface HeadState {
+export interface HeadState {
   /** The view that it tells of may be used. */
   readonly isFresh: boolean;
   /** Its holder is gone: another process may take its place. */

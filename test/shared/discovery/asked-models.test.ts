@@ -93,6 +93,22 @@ describe('a function of a large fleet', { timeout: 60_000 }, () => {
     expect(edge.client.counts.reads - before).toBeLessThanOrEqual(2);
   });
 
+  it('looks at the head again although it is asked for one model after the other', async () => {
+    const edge = await startFunction();
+    for (let at = 0; at < 10; at++) {
+      await edge.discovery.refresh(1000); // as before each request
+      await edge.show(`other-${at}`);
+      if (at === 2)
+        await startWorker(
+          'dynamo/backend/generate/c4',
+          offer('dynamo/backend/generate/c4', { display_name: 'other-1' }),
+        );
+      await bed.pass(900, 300);
+    }
+    expect(new Set(edge.sources)).toEqual(new Set(['view'])); // no reading of all leases
+    expect(edge.seen.keys).toContain('dynamo/backend/generate/c4');
+  });
+
   it('knows all once it was asked for all', async () => {
     const edge = await startFunction();
     await edge.show(undefined);
