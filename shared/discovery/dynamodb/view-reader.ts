@@ -99,6 +99,7 @@ export class ViewReader {
     if (body === undefined) return { fleet: undefined, catalogue: undefined, isSharded: false, isComplete: false };
     const hasIndex = models !== undefined && body.index > 0 && body.records.length > CELLS_WHOLE;
     const isPartial = hasIndex && !isWhole;
+    if (!hasIndex) this.#index = undefined; // nobody keeps it up
     const loads = loadCellsToRead(body.loads.length, shardKey, isPartial);
     const wanted = new Map<string, ItemKey>();
     const want = (cells: Iterable<number>, into: Map<string, ItemKey>): void => {
@@ -112,11 +113,11 @@ export class ViewReader {
     const catalogue = `${fence}/${body.catalogue}`;
     if (catalogue !== this.#catalogue && body.catalogue > 0) wanted.set('catalogue', CATALOGUE_CELL_KEY);
     const byKey = await this.#fetch(wanted, signal);
-    if (hasIndex) this.#takeIndex(byKey.get(INDEX_CELL_KEY.pk), fence, body);
+    const isReadable = !hasIndex || this.#takeIndex(byKey.get(INDEX_CELL_KEY.pk), fence, body);
     const isSharded = loads.length < body.loads.length;
     const index = this.#index?.fence === fence && this.#index.count === body.records.length ? this.#index : undefined;
     // A replica lags behind a new gatherer: what is known does until the next time.
-    const isLate = isPartial && index === undefined && this.#fleet !== undefined;
+    const isLate = isPartial && isReadable && index === undefined && this.#fleet !== undefined;
     if (isLate) return { fleet: this.#fleet, catalogue: undefined, isSharded, isComplete: false };
     const records =
       isPartial && index !== undefined
@@ -154,12 +155,17 @@ export class ViewReader {
     return held?.fence === fence && held.count === records.length && held.version >= index;
   }
 
-  /** What a replica does not have in that version yet stays as it was. */
-  #takeIndex(item: Item | undefined, fence: number, { index, records: { length: count } }: HeadBody): void {
+  /**
+   * What a replica does not have in that version yet stays as it was. False for one that cannot be read, such as a later version's:
+   * what was known before would never be kept up again.
+   */
+  #takeIndex(item: Item | undefined, fence: number, { index, records: { length: count } }: HeadBody): boolean {
     const [version, bytes] = [Number(item?.version?.N), item?.body?.B];
     const isMeant = Number(item?.fence?.N) === fence && Number(item?.cells?.N) === count && version >= index;
-    const content = isMeant && bytes !== undefined ? unpackIndex(bytes) : undefined;
-    if (content !== undefined) this.#index = { fence, count, version, content };
+    if (!isMeant) return true;
+    const content = bytes && unpackIndex(bytes);
+    this.#index = content && { fence, count, version, content };
+    return content !== undefined;
   }
 
   #want<T>(

@@ -21,7 +21,7 @@ import {
 import { INDEX_CELL_KEY } from '../../../shared/discovery/dynamodb/schema.ts';
 import { ViewReader } from '../../../shared/discovery/dynamodb/view-reader.ts';
 import { ViewWriter } from '../../../shared/discovery/dynamodb/view-writer.ts';
-import { TableTime } from '../../../shared/discovery/index.ts';
+import { type Table, TableTime } from '../../../shared/discovery/index.ts';
 import { momentOf } from '../../../shared/discovery/table/table-time.ts';
 import { MemoryTable } from '../../support/memory-table.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
@@ -199,12 +199,44 @@ describe('a reader of some models', () => {
     const next = new ViewWriter({ table, clock, time: new TableTime(clock), holder: 'n', ttlMs: 3000 });
     await next.take(await early.readHead(signal), signal);
     await next.write({ fleet, catalogue: NO_CATALOGUE, namesOf }, momentOf(clock), signal);
-    await table.update(
-      'SET body = :body',
-      { key: INDEX_CELL_KEY, values: { ':body': new Uint8Array([1, 2, 3]) } },
-      signal,
-    );
+    await table.update('SET fence = :fence', { key: INDEX_CELL_KEY, values: { ':fence': 1 } }, signal);
     const late = await read(early);
     expect([late.fleet?.size, late.isComplete]).toEqual([first.fleet?.size, false]);
+  });
+
+  describe.each([
+    [
+      'whose next gatherer writes an index of a later version',
+      async (table: Table) => {
+        const values = { ':body': deflateRawSync(new Uint8Array([2])) };
+        await table.update('SET body = :body', { key: INDEX_CELL_KEY, values }, signal);
+      },
+      600,
+    ],
+    ['whose next gatherer has too few processes for one', async () => {}, 10],
+  ] as const)('of a fleet %s', (_name, change, size) => {
+    it('reads everything from then on', async () => {
+      const clock = new VirtualClock();
+      const { table } = new MemoryTable(clock).connect();
+      const reader = new ViewReader(table);
+      const write = async (holder: string, count: number) => {
+        const writer = new ViewWriter({ table, clock, time: new TableTime(clock), holder, ttlMs: 3000 });
+        await writer.take(await reader.readHead(signal), signal);
+        const fleet = fleetOf(Array.from({ length: count }, (_, at) => memberOf(at, [at % 12])));
+        await writer.write({ fleet, catalogue: NO_CATALOGUE, namesOf }, momentOf(clock), signal);
+      };
+      const read = async () => {
+        const head = await reader.readHead(signal);
+        if (head === undefined) throw new Error('there is no head');
+        return reader.readCells(head, { models: new Set(['model-3']) }, signal);
+      };
+      await write('first', 600);
+      expect((await read()).fleet?.size).toBeLessThan(300);
+      await write('next', size);
+      await change(table);
+      const reading = await read();
+      expect([reading.fleet?.size, reading.isComplete]).toEqual([size, true]);
+      expect(reader.index).toBeUndefined(); // or what is new would be unknown to it for good
+    });
   });
 });
