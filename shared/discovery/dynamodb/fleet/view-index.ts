@@ -25,6 +25,8 @@ export interface ViewIndex {
 
 /** With more cards than this there is no index: everything is read. */
 export const CARDS_MAX = 4096;
+/** An item takes 400 KB. */
+const PACKED_BYTES_MAX = 384 * 1024;
 const INFLATED_BYTES_MAX = 16 * 1024 * 1024;
 const ALIASES_MAX = 256;
 const VERSION = 1;
@@ -85,7 +87,8 @@ export function shows({ cards }: ViewIndex, models: ReadonlySet<string>): (membe
   };
 }
 
-export function packIndex({ cards, others }: ViewIndex): Uint8Array {
+/** Undefined where it would be too large to be kept, or read: then there is none, as with too many cards. */
+export function packIndex({ cards, others }: ViewIndex): Uint8Array | undefined {
   const writer = new PackedWriter(4096);
   const writeCells = (cells: readonly number[]): void => {
     writer.count(cells.length);
@@ -100,7 +103,9 @@ export function packIndex({ cards, others }: ViewIndex): Uint8Array {
     for (const alias of aliases) writer.text(alias);
     writeCells(cells);
   }
-  return deflateRawSync(writer.finish());
+  const bytes = writer.finish();
+  const packed = bytes.length > INFLATED_BYTES_MAX ? undefined : deflateRawSync(bytes);
+  return packed !== undefined && packed.length <= PACKED_BYTES_MAX ? packed : undefined;
 }
 
 /** Undefined for what `packIndex` cannot have made, and for a later version's. */
