@@ -55,7 +55,7 @@ export class ViewWriter {
   readonly #records: WrittenCells = { count: 0, cells: new Map() };
   readonly #loads: WrittenCells = { count: 0, cells: new Map() };
   #catalogue: { readonly mark: Uint8Array; readonly version: number } | undefined;
-  #index: { readonly mark: Uint8Array; readonly version: number } | undefined;
+  #index: { readonly mark: Uint8Array; readonly version: number; readonly count: number } | undefined;
   #placement: Placement | undefined;
   /** What was written since the index was. */
   #isIndexDue = true;
@@ -148,8 +148,7 @@ export class ViewWriter {
     const held = this.#records;
     const { remembered = [], namesOf = () => undefined } = content;
     const rawBytes = members.reduce((sum, { block }) => sum + block.length + 16, 0);
-    const isResized = resize(held, () => firstCellCount(rawBytes, true));
-    if (isResized || this.#placement === undefined)
+    if (resize(held, () => firstCellCount(rawBytes, true)) || this.#placement === undefined)
       this.#placement = new Placement(held.count, (sum) => namesOf(sum)?.name);
     const byCell = this.#placement.place(members);
     await this.#writeCells('records', held, byCell, signal, (ofCell, before) => {
@@ -159,17 +158,18 @@ export class ViewWriter {
       return { mark, bytes: packRecordCell(ofCell) };
     });
     this.#isIndexDue ||= content.hasNewNames === true || this.#remembered !== remembered;
-    if (this.#isIndexDue) await this.#writeIndex(indexOf(byCell, remembered, namesOf), isResized, signal);
+    if (this.#isIndexDue) await this.#writeIndex(indexOf(byCell, remembered, namesOf), signal);
     this.#remembered = remembered;
     this.#isIndexDue = false;
   }
 
-  async #writeIndex(index: ViewIndex | undefined, isResized: boolean, signal: AbortSignal): Promise<void> {
+  async #writeIndex(index: ViewIndex | undefined, signal: AbortSignal): Promise<void> {
     const bytes = index && packIndex(index);
+    const { count } = this.#records;
     const before = this.#index;
-    if (bytes !== undefined && before !== undefined && !isResized && Buffer.compare(before.mark, bytes) === 0) return;
-    if (bytes !== undefined) await this.#put(INDEX_CELL_KEY, this.#records.count, bytes, signal);
-    this.#index = bytes && { mark: bytes, version: this.#round };
+    if (bytes !== undefined && before?.count === count && Buffer.compare(before.mark, bytes) === 0) return;
+    if (bytes !== undefined) await this.#put(INDEX_CELL_KEY, count, bytes, signal);
+    this.#index = bytes && { mark: bytes, version: this.#round, count };
   }
 
   async #writeLoads(members: readonly Member[], signal: AbortSignal): Promise<void> {
