@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
 import { DiscoveryError } from '../options.ts';
 import type { ShownModels } from '../types.ts';
 import type { Fleet } from './fleet/members.ts';
@@ -83,6 +84,8 @@ const NOBODY: ReadonlySet<string> = new Set();
 
 interface PartOptions {
   readonly clock: Clock;
+  /** Longest time that `show` takes. */
+  readonly timeoutMs: number;
   /** Whether what is shown is as new as need be to say that nobody serves a model. */
   readonly isCurrent: () => boolean;
   /** Whether the table is known to be slow or away: nobody is to wait for it. */
@@ -92,12 +95,11 @@ interface PartOptions {
    *
    * @param isFurther the head of the last reading does
    */
-  readonly read: (isFurther: boolean, signal: AbortSignal | undefined) => Promise<void>;
+  readonly read: (isFurther: boolean, signal: AbortSignal) => Promise<void>;
 }
 
 /** A replica of the table has what the view names after some times this. */
 const LAG_MS = 100;
-const LAGS_MAX = 10;
 
 /** Shows models as they are asked for. */
 export class PartOfModels implements ShownModels {
@@ -114,22 +116,24 @@ export class PartOfModels implements ShownModels {
   }
 
   show(name: string | undefined, signal?: AbortSignal): Promise<void> | undefined {
-    return this.#asked.isShown(name) ? undefined : this.#show(name, signal);
+    if (this.#asked.isShown(name)) return undefined;
+    const { clock, timeoutMs } = this.#options;
+    const lateMessage = `what the discovery table has of a model was not read within ${timeoutMs} ms`;
+    return withDeadline({ clock, timeoutMs, signal, lateMessage }, (patience) => this.#show(name, patience));
   }
 
-  async #show(name: string | undefined, signal: AbortSignal | undefined): Promise<void> {
+  async #show(name: string | undefined, signal: AbortSignal): Promise<void> {
     const { clock, isCurrent } = this.#options;
     // Unknown to a view that is not current: a newer one may know it.
     if (!this.#asked.ask(name) && !isCurrent()) await this.#read(false, signal);
     if (!this.#asked.ask(name)) return; // nobody has it
     for (let times = 0; !this.#asked.isShown(name); times++) {
       if (times > 0) await clock.sleep(LAG_MS, signal);
-      if (times === LAGS_MAX) throw new DiscoveryError('unavailable', 'the fleet view does not come to rest');
       await this.#read(times === 0 && isCurrent(), signal);
     }
   }
 
-  async #read(isFurther: boolean, signal: AbortSignal | undefined): Promise<void> {
+  async #read(isFurther: boolean, signal: AbortSignal): Promise<void> {
     if (this.#options.isAway()) {
       throw new DiscoveryError('unavailable', 'the discovery table cannot be read just now');
     }

@@ -141,6 +141,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
       this.#asked &&
       new PartOfModels(this.#asked, {
         clock,
+        timeoutMs: this.#operationTimeoutMs,
         isCurrent: () => this.#poller.isShown(CURRENT_MS_MAX),
         isAway: () => this.#poller.isOpen,
         read: (isFurther, signal) => this.#readOnce({ isExact: false, shardKey: this.#shardKey, isFurther }, signal),

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import { INDEX_CELL_KEY } from '../../../shared/discovery/dynamodb/schema.ts';
 import type { ModelRecord } from '../../../shared/discovery/records.ts';
 import { endpointAt, modelAt, Witness } from '../../contract/discovery/records.ts';
 import { type BedProcess, FleetBed } from './fleet-bed.ts';
@@ -179,6 +180,26 @@ describe('a function of a large fleet', { timeout: 60_000 }, () => {
     expect(edge.seen.events.filter(({ kind, key }) => kind === 'removed' && key.includes('/c'))).toEqual([]);
     await edge.show('other-7');
     expect(new Set(edge.names())).toEqual(new Set(['asked', 'other-7']));
+  });
+
+  it('fails within two seconds to show a model while the index of a new gatherer is not to be had', async () => {
+    const edge = await startFunction();
+    bed.processes.find(({ gathering }) => gathering.at(-1) === true)?.freeze();
+    await bed.follow(); // and takes the place of the one that is gone
+    await bed.pass(30_000, 500);
+    const { table } = edge.client;
+    const { signal } = new AbortController();
+    await table.update('SET fence = :old', { key: INDEX_CELL_KEY, values: { ':old': 0 } }, signal); // as a replica has it
+    edge.client.delay(300);
+    const beganMs = bed.clock.nowMs();
+    let failedAfterMs: number | undefined;
+    const asked = edge.show('other-1').catch(() => {
+      failedAfterMs = bed.clock.nowMs() - beganMs;
+    });
+    await bed.pass(12_000, 50);
+    await asked;
+    expect(failedAfterMs).toBeLessThanOrEqual(2050);
+    expect(edge.seen.keys).toContain('dynamo/router/choose/b1'); // what it knew stays
   });
 
   it('fails to show a model while the table is away, and has it when it is back', async () => {
