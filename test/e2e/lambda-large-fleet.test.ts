@@ -148,4 +148,20 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the function of a large fle
     await expect(reading).rejects.toThrow('cancelled');
     await other.stop();
   });
+
+  it('ends a response of another environment, by its id', async () => {
+    const other = await start();
+    const client = new OpenAI({ baseURL: `${runtime.url}/v1`, apiKey: 'unused', maxRetries: 0 });
+    const elsewhere = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: 'unused', maxRetries: 0 });
+    const input = 'What are you?';
+    const stream = await client.responses.create({ model: MODEL, max_output_tokens: 4000, input, stream: true });
+    const told: string[] = [];
+    for await (const event of stream) {
+      told.push(event.type);
+      if (event.type !== 'response.created') continue;
+      expect(await elsewhere.responses.cancel(event.response.id)).toMatchObject({ status: 'cancelled' });
+    }
+    expect(told).not.toContain('response.completed');
+    await other.stop();
+  });
 });

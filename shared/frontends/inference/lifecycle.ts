@@ -4,6 +4,7 @@ import { untilAborted } from '../../concurrency/index.ts';
 import { LIMITS, type LimitName, ServeError } from '../../errors/index.ts';
 import type { RequestCanceller } from '../../pipeline/index.ts';
 import { requestKeyOf, requestNameOf } from '../../protocol/index.ts';
+import type { InferenceDeps } from './deps.ts';
 
 /** What the client of a dialect reads; it is told when nobody does any more. */
 export interface Abandonable {
@@ -79,7 +80,7 @@ export class RunningRequests {
 }
 
 /** What finds a request by its id. */
-interface CancelDeps {
+interface CancelDeps extends Pick<InferenceDeps, 'lookUp'> {
   readonly lifecycle: ServiceLifecycle;
   readonly canceller?: Pick<RequestCanceller, 'cancel'> | undefined;
   readonly names?: RequestNames | undefined;
@@ -93,7 +94,7 @@ interface CancelDeps {
  *   are cancelled at once
  */
 export async function cancelRequest(
-  { lifecycle, canceller, names }: CancelDeps,
+  { lifecycle, canceller, names, lookUp }: CancelDeps,
   id: string,
   owner: string,
 ): Promise<boolean> {
@@ -103,6 +104,7 @@ export async function cancelRequest(
   const suffix = requestNameOf(id);
   const named = suffix === undefined ? undefined : names?.read(key, suffix, owner);
   if (named === undefined || canceller === undefined) return false;
+  await lookUp?.(undefined); // any worker may have it
   const { isCancelled, silent } = await canceller.cancel(named);
   if (isCancelled || silent === 0) return isCancelled;
   throw new ServeError('service_unavailable', `${silent} workers did not say whether they work on ${id}`, {

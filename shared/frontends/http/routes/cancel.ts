@@ -14,7 +14,6 @@ export const CANCEL_PATH = '/v1/cancel';
  */
 export async function serveCancel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(CANCEL_PATH.length + 1));
-  await deps.lookUp?.(undefined); // any worker may have it
   if (!(await cancelRequest(deps, id, exchange.grant.owner))) {
     throw new ServeError('not_found', `No running request has the id ${shownId(id)}`);
   }
