@@ -5,10 +5,14 @@ import { KeyedTable, type KeyedTableProps } from './keyed-table.ts';
 
 /** Tag of roles that may use the table. */
 const TAG = 'stator:secrets';
-/** What moves items, by whichever interface. */
-const ITEMS = [
-  ...['GetItem', 'BatchGetItem', 'Query', 'Scan', 'PartiQLSelect'],
+/**
+ * What reads or writes items by whichever interface, tells of them (a condition that holds or not), or copies the table to where its
+ * policy does not hold. DynamoDB refuses a policy that names an action without support there, as that of restoring a backup.
+ */
+const REFUSED = [
+  ...['GetItem', 'BatchGetItem', 'Query', 'Scan', 'PartiQLSelect', 'ConditionCheckItem'],
   ...['PutItem', 'UpdateItem', 'DeleteItem', 'BatchWriteItem', 'PartiQLInsert', 'PartiQLUpdate', 'PartiQLDelete'],
+  ...['ExportTableToPointInTime', 'RestoreTableToPointInTime', 'CreateBackup', 'EnableKinesisStreamingDestination'],
 ].map((action) => `dynamodb:${action}`);
 
 /**
@@ -27,7 +31,7 @@ export class SecretsTable extends KeyedTable {
       sid: 'EdgesAndFunctionsAlone',
       effect: Effect.DENY,
       principals: [new AnyPrincipal()],
-      actions: ITEMS,
+      actions: REFUSED,
       resources: ['*'], // of this table: its own name is not known before it is made
       conditions: { StringNotEquals: { [`aws:PrincipalTag/${TAG}`]: stackName } },
     });
