@@ -90,6 +90,10 @@ const { handler: serve, started } = createLambdaHandler(
       embedded.failed();
       embedded.flush(); // there may be no app that would do it after the answer
     },
+    onServedOn: (cause) =>
+      log.warn('cannot start with the secrets that were rotated; serving on with those before', {
+        reason: reasonOf(cause),
+      }),
   },
 );
 

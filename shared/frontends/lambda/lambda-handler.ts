@@ -37,6 +37,8 @@ export interface LambdaHandlerOptions {
   readonly deadlineMarginMs?: number;
   /** Told of each request that the app failed to answer. */
   readonly onFailure: (error: ServeError, requestId: string) => void;
+  /** Told why another app could not start in the place of an outdated one, which serves on. @default nobody is told */
+  readonly onServedOn?: (cause: unknown) => void;
   /** @default systemClock */
   readonly clock?: Clock;
   /** Names requests that could not be begun. @default systemRandom */
@@ -68,7 +70,7 @@ export function createLambdaHandler(
   startApp: () => Promise<FunctionApp>,
   options: LambdaHandlerOptions,
 ): LambdaFunction {
-  const apps = new RunningApp(startApp, options.clock ?? systemClock);
+  const apps = new RunningApp(startApp, options.clock ?? systemClock, (cause) => options.onServedOn?.(cause));
   const started = apps.get().then(
     () => undefined,
     () => undefined, // told by the request that finds it

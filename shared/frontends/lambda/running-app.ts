@@ -22,13 +22,16 @@ interface Replacement {
 export class RunningApp {
   readonly #startApp: () => Promise<FunctionApp>;
   readonly #clock: Clock;
+  readonly #onServedOn: (cause: unknown) => void;
   #starting: Promise<FunctionApp> | undefined;
   #replacement: Replacement | undefined;
   #failedAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(startApp: () => Promise<FunctionApp>, clock: Clock) {
+  /** @param onServedOn is told why another could not start in the place of an outdated one, which serves on */
+  constructor(startApp: () => Promise<FunctionApp>, clock: Clock, onServedOn: (cause: unknown) => void) {
     this.#startApp = startApp;
     this.#clock = clock;
+    this.#onServedOn = onServedOn;
   }
 
   /** @throws ServeError where there is none that can serve */
@@ -63,9 +66,10 @@ export class RunningApp {
       (app) => {
         replacement.app = app;
       },
-      () => {
+      (cause: unknown) => {
         this.#failedAtMs = this.#clock.nowMs();
         this.#replacement = undefined; // what there is does until another is tried
+        this.#onServedOn(cause);
       },
     );
     const replacement: Replacement = { done: started };

@@ -177,6 +177,7 @@ describe('an app that no longer holds what it was started with', () => {
     const clock = new VirtualClock();
     const starts: { readonly start: () => void; readonly fail: () => void }[] = [];
     const closed: number[] = [];
+    const told: string[] = [];
     let outdated = -1;
     const { handler } = createLambdaHandler(
       () =>
@@ -190,7 +191,12 @@ describe('an app that no longer holds what it was started with', () => {
           const app = { serve, isOutdated: () => at <= outdated, close: async () => void closed.push(at) };
           starts.push({ start: () => resolve(app), fail: () => reject(new Error('the table is away')) });
         }),
-      { clock, openHttpStream: (underlying) => underlying, onFailure() {} },
+      {
+        clock,
+        openHttpStream: (underlying) => underlying,
+        onFailure() {},
+        onServedOn: (cause) => told.push(String(cause)),
+      },
     );
     const ask = () => {
       const asked = { text: '' };
@@ -212,7 +218,7 @@ describe('an app that no longer holds what it was started with', () => {
     const outdate = (at: number): void => {
       outdated = at;
     };
-    return { clock, starts, closed, ask, outdate };
+    return { clock, starts, closed, told, ask, outdate };
   }
 
   it('is replaced before a request is served, and closed', async () => {
@@ -230,7 +236,7 @@ describe('an app that no longer holds what it was started with', () => {
   });
 
   it('serves on while another cannot start, without a wait for five seconds after each failure', async () => {
-    const { clock, starts, closed, ask, outdate } = startFunction();
+    const { clock, starts, closed, told, ask, outdate } = startFunction();
     starts[0]?.start();
     outdate(0);
     const first = ask();
@@ -242,7 +248,7 @@ describe('an app that no longer holds what it was started with', () => {
       await asked.done;
       expect(asked.text).toBe('0');
     }
-    expect([starts.length, closed]).toEqual([2, []]);
+    expect([starts.length, closed, told]).toEqual([2, [], ['Error: the table is away']]);
     await clock.advance(5000);
     const later = ask();
     await clock.advance(0);
