@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { reasonOf } from '../../errors/index.ts';
 import type { FleetAccount, FleetService, Part } from './fleet-account.ts';
 import { namesPrevious, rotatedText, type SecretSource } from './rotated-text.ts';
 
@@ -92,7 +93,7 @@ async function readAll({ secrets }: RotationPlan, { account, source }: RotationP
         rotatedText(text, source);
         return { kind, id, text, madeMs, wasRotated: namesPrevious(text) ?? hasPrevious };
       } catch (cause) {
-        throw new RotationError(`${id}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+        throw new RotationError(`${id}: ${reasonOf(cause)}`, { cause });
       }
     }),
   );
@@ -133,36 +134,46 @@ async function restartAll(plan: RotationPlan, services: readonly FleetService[],
     parts.tell('no --cluster: restart whoever has the secrets, in any order, before the next rotation');
     return;
   }
-  for (const { name, arn } of services) {
-    parts.tell(`${name}: restarting`);
-    const deployment = await parts.account.restart(cluster, arn);
-    await untilSteady(cluster, arn, deployment, serviceMsMax, parts);
-    parts.tell(`${name}: restarted`);
+  for (const service of services) {
+    parts.tell(`${service.name}: restarting`);
+    const deployment = await parts.account.restart(cluster, service.arn);
+    await untilSteady(cluster, service, deployment, serviceMsMax, parts);
+    parts.tell(`${service.name}: restarted`);
   }
   parts.tell(services.length === 0 ? 'nothing is left to restart' : 'every service has the secrets in force');
 }
 
-/** Waits until a deployment is the only one of its service. */
+/** What to do about a service that did not become steady. */
+const RESUME = 'Look at its events, then stator secrets rotate --resume goes on';
+
+/** Waits until a deployment is the only one of its service. A look that fails is followed by another, until the time is over. */
 async function untilSteady(
   cluster: string,
-  arn: string,
+  { name, arn }: FleetService,
   deployment: string,
   msMax: number,
   { account, clock, signal }: RotationParts,
 ): Promise<void> {
   const deadlineMs = clock.nowMs() + msMax;
   for (;;) {
-    const service = (await account.services(cluster)).find((each) => each.arn === arn);
-    const { deployments = [], name = arn } = service ?? {};
-    const own = deployments.find(({ id }) => id === deployment);
-    const resume = 'Look at its events, then stator secrets rotate --resume goes on';
-    if (own === undefined || own.rollout === 'FAILED') {
-      throw new RotationError(`${name}: its new tasks do not run, and ECS has taken them back. ${resume}`);
-    }
-    if (deployments.length === 1 && own.rollout === 'COMPLETED') return;
+    let unseen = '';
+    const services = await account.services(cluster).catch((thrown: unknown) => {
+      unseen = `, and the last look at it failed: ${reasonOf(thrown)}`;
+    });
+    if (services !== undefined && isSteady(services, name, arn, deployment)) return;
     if (clock.nowMs() >= deadlineMs) {
-      throw new RotationError(`${name}: not restarted within ${Math.round(msMax / 60_000)} min. ${resume}`);
+      throw new RotationError(`${name}: not restarted within ${Math.round(msMax / 60_000)} min${unseen}. ${RESUME}`);
     }
     await clock.sleep(LOOK_MS, signal);
   }
+}
+
+/** @throws RotationError when ECS has taken the deployment back */
+function isSteady(services: readonly FleetService[], name: string, arn: string, deployment: string): boolean {
+  const { deployments = [] } = services.find((each) => each.arn === arn) ?? {};
+  const own = deployments.find(({ id }) => id === deployment);
+  if (own === undefined || own.rollout === 'FAILED') {
+    throw new RotationError(`${name}: its new tasks do not run, and ECS has taken them back. ${RESUME}`);
+  }
+  return deployments.length === 1 && own.rollout === 'COMPLETED';
 }

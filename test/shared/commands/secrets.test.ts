@@ -62,6 +62,8 @@ class Rig {
   readonly secrets = new Map<string, KeptSecret>();
   readonly services: FleetService[] = [];
   rollout: 'COMPLETED' | 'FAILED' | 'IN_PROGRESS' = 'COMPLETED';
+  /** Looks at services that fail from now on, once something was restarted. */
+  failingLooks = 0;
   #restarting: { readonly arn: string; readonly endMs: number } | undefined;
 
   constructor() {
@@ -105,6 +107,7 @@ class Rig {
       this.secrets.set(id, { text, madeMs: this.clock.wallMs(), hasPrevious: true });
     },
     services: async () => {
+      if (this.#restarting !== undefined && this.failingLooks-- > 0) throw new Error('Rate exceeded');
       this.#settle();
       return [...this.services];
     },
@@ -189,6 +192,17 @@ describe('a rotation', () => {
     const rig = new Rig();
     rig.rollout = 'IN_PROGRESS';
     await expect(rig.run({}, ['ids'])).rejects.toThrow(/^edge: not restarted within 1 min\. .*--resume/);
+  });
+
+  it('goes on where a look at a service fails, and says so where it is the last', async () => {
+    const rig = new Rig();
+    rig.failingLooks = 3;
+    await rig.run({}, ['ids']);
+    expect(rig.told.at(-1)).toBe('every service has the secrets in force');
+    await rig.clock.advance(HOUR);
+    rig.failingLooks = Number.POSITIVE_INFINITY;
+    const over = /^edge: not restarted within 1 min, and the last look at it failed: Rate exceeded\. .*--resume/;
+    await expect(rig.run({}, ['ids'])).rejects.toThrow(over);
   });
 
   it('changes nothing where one of the secrets cannot be rotated, or no service is marked', async () => {
