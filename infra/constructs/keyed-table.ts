@@ -27,14 +27,17 @@ interface TableKind {
   readonly resourcePolicy?: PolicyDocument;
 }
 
-/** The keys that all tables have. */
-export const KEYS = {
-  partitionKey: { name: 'pk', type: AttributeType.STRING },
-  sortKey: { name: 'sk', type: AttributeType.STRING },
-} as const;
-
-/** Attribute (Unix seconds) after which an item may go; readers never rely on it. */
-export const TTL = 'ttl';
+/** The shape that all tables have, whatever their kind. `ttl` holds Unix seconds after which an item may go; readers never rely on it. */
+export function tableShape({ removalPolicy = RemovalPolicy.DESTROY }: KeyedTableProps) {
+  return {
+    partitionKey: { name: 'pk', type: AttributeType.STRING },
+    sortKey: { name: 'sk', type: AttributeType.STRING },
+    pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
+    timeToLiveAttribute: 'ttl',
+    removalPolicy,
+    deletionProtection: removalPolicy !== RemovalPolicy.DESTROY,
+  };
+}
 
 /**
  * A table in the shape that all state of this product has: string keys `pk` and `sk`, paid by use, encrypted with a key of
@@ -47,17 +50,13 @@ export abstract class KeyedTable extends Construct {
 
   constructor(scope: Construct, id: string, props: KeyedTableProps = {}, kind: TableKind = {}) {
     super(scope, id);
-    const { removalPolicy = RemovalPolicy.DESTROY, encryptionKey } = props;
+    const { encryptionKey } = props;
     this.table = new Table(this, 'Table', {
-      ...KEYS,
+      ...tableShape(props),
       billingMode: BillingMode.PAY_PER_REQUEST,
       ...(encryptionKey === undefined
         ? { encryption: TableEncryption.AWS_MANAGED }
         : { encryption: TableEncryption.CUSTOMER_MANAGED, encryptionKey }),
-      pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
-      timeToLiveAttribute: TTL,
-      removalPolicy,
-      deletionProtection: removalPolicy !== RemovalPolicy.DESTROY,
       ...kind,
     });
     this.tableName = this.table.tableName;

@@ -1,9 +1,8 @@
-import { RemovalPolicy } from 'aws-cdk-lib';
 import { Billing, CfnGlobalTable, TableEncryptionV2, TableV2 } from 'aws-cdk-lib/aws-dynamodb';
 import type { Grant, IGrantable } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Construct } from 'constructs';
-import { KEY_RIGHTS, KEYS, type KeyedTableProps, TTL } from './keyed-table.ts';
+import { KEY_RIGHTS, type KeyedTableProps, tableShape } from './keyed-table.ts';
 
 /**
  * API keys, by their digests: read by frontends, written by whoever runs `stator keys`.
@@ -18,15 +17,11 @@ export class KeysTable extends Construct {
 
   constructor(scope: Construct, id: string, props: KeyedTableProps = {}) {
     super(scope, id);
-    const { removalPolicy = RemovalPolicy.DESTROY, encryptionKey } = props;
+    const { encryptionKey } = props;
     this.#table = new TableV2(this, 'Table', {
-      ...KEYS,
+      ...tableShape(props),
       billing: Billing.onDemand(),
       encryption: TableEncryptionV2.awsManagedKey(),
-      pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
-      timeToLiveAttribute: TTL,
-      removalPolicy,
-      deletionProtection: removalPolicy !== RemovalPolicy.DESTROY,
     });
     this.tableName = this.#table.tableName;
     this.#key = encryptionKey;
@@ -39,14 +34,17 @@ export class KeysTable extends Construct {
 
   /** Allows a frontend to look a key up by its id; not to list them, and not to change one. */
   grantCheck(grantee: IGrantable): Grant {
-    this.#key?.grant(grantee, ...KEY_RIGHTS);
-    return this.#table.grant(grantee, 'dynamodb:GetItem');
+    return this.#allow(grantee, 'GetItem');
   }
 
   /** Allows an operator to make, list, change and delete keys. */
   grantManage(grantee: IGrantable): Grant {
+    return this.#allow(grantee, 'GetItem', 'Scan', 'UpdateItem', 'DeleteItem');
+  }
+
+  /** As `allow` of the other tables. */
+  #allow(grantee: IGrantable, ...rights: readonly string[]): Grant {
     this.#key?.grant(grantee, ...KEY_RIGHTS);
-    const rights = ['GetItem', 'Scan', 'UpdateItem', 'DeleteItem'].map((right) => `dynamodb:${right}`);
-    return this.#table.grant(grantee, ...rights);
+    return this.#table.grant(grantee, ...rights.map((right) => `dynamodb:${right}`));
   }
 }
