@@ -45,7 +45,7 @@ function load<T>(from: () => Promise<T>): Promise<T> {
 
 /** Loads now what a stream or an object store needs later; a failure is told there. */
 export function beginLoading(): void {
-  for (const load of [loadJetStream, loadObjectStores]) load().catch(() => {});
+  for (const part of [loadJetStream, loadObjectStores]) part().catch(() => {});
 }
 
 function namesOf<Module extends object>(module: Module): Module {
