@@ -130,16 +130,23 @@ export class FleetStore extends Construct {
     };
   }
 
-  /** What a container edge is told beside it. */
-  edgeEnvironment(): Readonly<Record<string, string>> {
+  /** What a frontend is told beside it, be it a function or a container. */
+  frontendEnvironment() {
     return {
       STATOR_SECRETS_TABLE: this.passedSecrets.tableName,
-      STATOR_STATE_TABLE: this.routerState.tableName,
       STATOR_RESPONSES_TABLE: this.responses.tableName,
       STATOR_KEYS_TABLE: this.keys.tableName,
       STATOR_ARTIFACTS_BUCKET: this.artifacts.bucketName,
-      STATOR_ARTIFACTS_CACHE_DIR: '/tmp/stator',
       STATOR_AUTH: 'on',
+    };
+  }
+
+  /** What a container edge is told: it routes, too, and keeps files of models. */
+  edgeEnvironment() {
+    return {
+      ...this.frontendEnvironment(),
+      STATOR_STATE_TABLE: this.routerState.tableName,
+      STATOR_ARTIFACTS_CACHE_DIR: '/tmp/stator',
     };
   }
 

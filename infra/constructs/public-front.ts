@@ -17,12 +17,13 @@ import { ARecord, HostedZone, RecordTarget } from 'aws-cdk-lib/aws-route53';
 import { ApiGatewayDomain } from 'aws-cdk-lib/aws-route53-targets';
 import { Construct } from 'constructs';
 import { codeRow, type ErrorCode, openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
-import { namespacesOf, reservedConcurrency, type Settings } from '../settings/index.ts';
+import { reservedConcurrency, type Settings } from '../settings/index.ts';
 import { Firewall } from './firewall.ts';
 import type { FleetStore } from './fleet-store.ts';
 import { HttpFunction } from './http-function.ts';
 import { MINUTE } from './metrics.ts';
 import type { Network } from './network.ts';
+import { EVERY_PROCESS, frontendEnvironment } from './process-environment.ts';
 
 interface PublicNameProps {
   readonly name: string;
@@ -172,7 +173,7 @@ export class PublicFront extends Construct {
 
   constructor(scope: Construct, id: string, { code, network, store, settings }: PublicFrontProps) {
     super(scope, id);
-    const { edges, limits, keys, domain } = settings;
+    const { edges, limits, domain } = settings;
     this.function = new HttpFunction(this, 'Http', {
       code,
       network,
@@ -181,26 +182,16 @@ export class PublicFront extends Construct {
       logRetentionDays: settings.logRetentionDays,
       concurrencyMax: reservedConcurrency(settings),
       environment: {
+        ...EVERY_PROCESS,
         ...store.environment,
-        STATOR_AUTH: 'on',
-        STATOR_KEYS_TABLE: store.keys.tableName,
-        STATOR_KEY_CACHE_SECS: String(keys.cacheSecs),
-        STATOR_METRICS_AUTH: String(keys.metrics),
-        STATOR_DOCS_AUTH: String(keys.docs),
-        STATOR_SECRETS_TABLE: store.passedSecrets.tableName,
-        STATOR_ARTIFACTS_BUCKET: store.artifacts.bucketName,
-        STATOR_RESPONSES_TABLE: store.responses.tableName,
-        DYN_REQUEST_PLANE: 'tcp',
+        ...store.frontendEnvironment(),
+        ...frontendEnvironment(settings),
         DYN_ROUTER_MODE: 'kv',
-        DYN_ENABLE_ANTHROPIC_API: 'true', // one base URL for the clients of both
         DYN_HTTP_BODY_LIMIT_MB: '6',
         // Nothing between a client and the function may take a stream that waits for a dead one.
         DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS: '10000',
         STATOR_DEADLINE_MARGIN_SECS: '10',
-        DYN_LOG: 'info',
-        DYN_LOGGING_JSONL: 'true',
         ...(limits.holdSecs === 0 ? {} : { STATOR_HOLD_TIMEOUT: String(limits.holdSecs) }),
-        ...namespacesOf(settings),
       },
     });
     store.grantFront(this.function);

@@ -7,6 +7,7 @@ import { FleetStore, keyOf } from '../constructs/fleet-store.ts';
 import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability/observability.ts';
 import { plannerQueueOf } from '../constructs/planner-queue.ts';
+import { EVERY_PROCESS } from '../constructs/process-environment.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { describeRotation } from '../constructs/rotation.ts';
 import { addSpending } from '../constructs/spending.ts';
@@ -32,7 +33,7 @@ export class DevStack extends Stack {
       network,
       secrets: store.secrets,
       image: statorImage(this, settings.images.edge),
-      environment: { ...store.environment, DYN_REQUEST_PLANE: 'tcp', DYN_LOG: 'info', DYN_LOGGING_JSONL: 'true' },
+      environment: { ...EVERY_PROCESS, ...store.environment },
       edgeEnvironment: { ...store.edgeEnvironment(), ...queue?.environment },
       edgeGiven: settings.edges.container.environment,
       given: name === undefined || fleet === undefined ? undefined : { ...fleet, fleet: name },

@@ -17,12 +17,13 @@ import { Network } from '../constructs/network.ts';
 import { DataObservability } from '../constructs/observability/data-watches.ts';
 import { ProductionObservability } from '../constructs/observability/observability.ts';
 import { plannerQueueOf } from '../constructs/planner-queue.ts';
+import { EVERY_PROCESS, frontendEnvironment } from '../constructs/process-environment.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { describeRotation } from '../constructs/rotation.ts';
 import { addSpending } from '../constructs/spending.ts';
 import { followReferences } from '../constructs/stack-references.ts';
 import { tagCosts } from '../constructs/tags.ts';
-import { forProduction, namespacesOf, passesBlocks, type Settings, zonesOf } from '../settings/index.ts';
+import { forProduction, passesBlocks, type Settings, zonesOf } from '../settings/index.ts';
 
 interface FleetStackProps extends StackProps {
   readonly data: DataStack;
@@ -100,13 +101,11 @@ class EdgeStack extends Stack {
       tlsSecret: tlsSecretArn === undefined ? undefined : Secret.fromSecretCompleteArn(this, 'NatsTls', tlsSecretArn),
     });
     this.workerEnvironment = {
+      ...EVERY_PROCESS,
       ...store.environment,
-      DYN_REQUEST_PLANE: 'tcp',
       DYN_EVENT_PLANE: 'nats',
       NATS_SERVER: nats.url,
       STATOR_NATS_STREAM_REPLICAS: String(nats.replicas),
-      DYN_LOG: 'info',
-      DYN_LOGGING_JSONL: 'true',
     };
     const queue = plannerQueueOf(this, settings.planner.queueArn);
     const edge = new EdgeService(this, 'Edge', {
@@ -125,14 +124,10 @@ class EdgeStack extends Stack {
       environment: {
         ...this.workerEnvironment,
         ...store.edgeEnvironment(),
+        ...frontendEnvironment(settings),
         ...queue?.environment,
-        ...namespacesOf(settings),
-        DYN_ENABLE_ANTHROPIC_API: 'true',
         DYN_HTTP_BODY_LIMIT_MB: String(settings.limits.bodyMb),
         STATOR_HOLD_TIMEOUT: String(settings.limits.holdSecs),
-        STATOR_KEY_CACHE_SECS: String(settings.keys.cacheSecs),
-        STATOR_METRICS_AUTH: String(settings.keys.metrics),
-        STATOR_DOCS_AUTH: String(settings.keys.docs),
       },
     });
     if (edges.container.listener === 'none') store.grantRoute(edge);
