@@ -8,9 +8,9 @@ export const SECRETS_HELP = `Usage: stator secrets rotate --cluster CLUSTER --pl
                              [--which plane,ids,nats] [--minutes N] [--resume]
 
 Rotates what the processes of a fleet on AWS prove to each other: makes new secrets in Secrets Manager, then replaces the tasks of
-every service that has them, one after the other: NATS, edges, workers. Who has not heard of a new secret yet is believed by the
-one before, so no request is lost. The output RotateSecretsCommand of a deployment is this command with its names; who runs it needs
-the policy RotatorPolicyArn.
+every service that has them, one after the other: NATS, edges, workers. A process that has not heard of a new secret yet shows the one
+before, which all still believe, so no request is lost. The output RotateSecretsCommand of a deployment is this command with its names;
+whoever runs it needs the policy of the output RotatorPolicyArn.
 
   --cluster CLUSTER     of ECS, whose services have the tag stator:part. Without it secrets are put, and nothing is restarted
   --plane-token ID      name or ARN of the secret of STATOR_PLANE_TOKEN
