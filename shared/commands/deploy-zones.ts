@@ -1,6 +1,6 @@
 import { isRecord } from '../records/index.ts';
 import { type Account, textsOf } from './deploy-account.ts';
-import { resourcesOf } from './deploy-needs.ts';
+import { resourcesOf } from './deploy-templates.ts';
 
 /** What a zone of a deployment lacks. */
 export interface ZoneProblem {

@@ -2,8 +2,9 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { UsageError } from './config.ts';
 import { checkDeployment } from './deploy-check.ts';
-import { type Estimate, estimateDeployment, LEFT_OUT, type PricedPart } from './deploy-needs.ts';
 import { RELEASES_KEPT, type SynthesizedStack } from './deploy-releases.ts';
+import { estimateDeployment } from './estimate/estimate.ts';
+import { renderEstimate } from './estimate/text.ts';
 
 /** Lines of `stator deploy --help`. */
 export const DEPLOY_HELP = `Usage: stator deploy estimate [FOLDER] [--requests-per-day N] [--seconds-per-request S]
@@ -11,7 +12,7 @@ export const DEPLOY_HELP = `Usage: stator deploy estimate [FOLDER] [--requests-p
 
 Both read the templates that npx cdk synth has written to FOLDER (cdk.out).
 
-estimate: what a deployment to AWS costs a month, idle and under a load, by list prices of us-east-1. It asks nobody.
+estimate: what a deployment to AWS costs, idle, under a load and at most, by list prices of us-east-1. It asks nobody.
 
   --requests-per-day N       0 where it is not said
   --seconds-per-request S    how long an answer takes on average; 10 where it is not said
@@ -58,7 +59,7 @@ async function estimate(argv: readonly string[]): Promise<string> {
     else if (argument === '--seconds-per-request') load.secondsPerRequest = readNumber(argument, argv[++at]);
     else folder = readFolder('estimate', argument, folder);
   }
-  return render(estimateDeployment(await readTemplates(folder ?? FOLDER), load));
+  return renderEstimate(estimateDeployment(await readStacks(folder ?? FOLDER), load));
 }
 
 async function check(argv: readonly string[], print: (text: string) => void): Promise<string> {
@@ -83,10 +84,6 @@ function readNumber(flag: string, text: string | undefined): number {
     throw new UsageError(`${flag} must be a number of at least 0, not ${JSON.stringify(text ?? '')}`);
   }
   return value;
-}
-
-async function readTemplates(folder: string): Promise<readonly unknown[]> {
-  return (await readStacks(folder)).map(({ template }) => template);
 }
 
 async function readStacks(folder: string): Promise<readonly SynthesizedStack[]> {
@@ -114,21 +111,4 @@ async function stacksOf(folder: string): Promise<readonly StackFile[] | undefine
   return Object.entries(artifacts).flatMap(([id, { type, properties: { templateFile, stackName = id } = {} }]) =>
     type === 'aws:cloudformation:stack' && templateFile !== undefined ? [[stackName, templateFile]] : [],
   );
-}
-
-function render({ idle, load, streamsForContainers }: Estimate): string {
-  const sum = (parts: readonly PricedPart[]) => parts.reduce((total, { dollars }) => total + dollars, 0);
-  const line = (name: string, count: string, dollars: number) =>
-    `${name.padEnd(40)} ${count.padStart(12)} ${dollars.toFixed(2).padStart(10)}\n`;
-  const lines = (parts: readonly PricedPart[]) =>
-    parts.map(({ name, count, dollars }) => line(name, String(Math.round(count)), dollars)).join('');
-  const streams =
-    streamsForContainers === undefined
-      ? ''
-      : `\nFrom ${streamsForContainers.toFixed(1)} streams at a time on, day and night, two container edges with a load balancer cost less than the function.\n`;
-  return `${'US$ a month, us-east-1'.padEnd(40)} ${'number'.padStart(12)} ${'US$'.padStart(10)}
-${lines(idle)}${line('idle', '', sum(idle))}
-${lines(load)}${line('idle and load', '', sum(idle) + sum(load))}${streams}
-Not in it:
-${LEFT_OUT.map((text) => `- ${text}\n`).join('')}`;
 }

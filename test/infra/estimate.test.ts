@@ -1,37 +1,193 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { estimateDeployment } from '../../shared/commands/deploy-needs.ts';
-import { devTemplate, productionTemplates } from './templates.ts';
+import type { StatorConfig } from '../../infra/settings/index.ts';
+import { quotasNeeded } from '../../shared/commands/deploy-needs.ts';
+import { type Estimate, estimateDeployment } from '../../shared/commands/estimate/estimate.ts';
+import { renderEstimate } from '../../shared/commands/estimate/text.ts';
+import { EVERYTHING } from './deployments.ts';
+import { deployedTemplates, devTemplate } from './templates.ts';
 
 const IDLE = { requestsPerDay: 0, secondsPerRequest: 10 };
+/** A million requests in a month. */
+const MILLION = { requestsPerDay: 1e6 / (730 / 24), secondsPerRequest: 2 };
 const sum = (parts: readonly { readonly dollars: number }[]) =>
   parts.reduce((total, { dollars }) => total + dollars, 0);
 
-describe('the price of a deployment', () => {
-  it('is at most 40 dollars a month for dev when nobody asks anything', () => {
-    const { idle, load } = estimateDeployment([devTemplate().toJSON()], IDLE);
+type Stack = Parameters<typeof estimateDeployment>[0][number];
+const DEV: readonly Stack[] = [{ name: 'Stator', template: devTemplate().toJSON() }];
+const production = (config: StatorConfig = {}): readonly Stack[] =>
+  Object.entries(deployedTemplates(config)).map(([name, template]) => ({ name, template }));
+const everything = () =>
+  production({
+    ...EVERYTHING,
+    alarms: { topicArn: 'arn:aws:sns:eu-west-1:123456789012:oncall', budgetUsd: 500 },
+    encryption: { keyArn: 'arn:aws:kms:eu-west-1:123456789012:key/0a' },
+  });
+const dollarsOf = (parts: Estimate['idle']) => Object.fromEntries(parts.map(({ name, dollars }) => [name, dollars]));
+const countsOf = (parts: Estimate['idle']) => Object.fromEntries(parts.map(({ name, count }) => [name, count]));
+
+describe('the price of a deployment that nobody asks anything', () => {
+  it('is at most 40 dollars a month for dev', () => {
+    const { idle, load } = estimateDeployment(DEV, IDLE);
     expect(sum(load)).toBe(0);
-    expect(sum(idle)).toBeGreaterThan(18);
     expect(sum(idle)).toBeLessThanOrEqual(40);
-    expect(idle.find(({ name }) => name.startsWith('tasks of'))).toMatchObject({
-      count: 1,
-      dollars: expect.closeTo(14.42, 1),
+    expect(dollarsOf(idle)['tasks of Stator/Task']).toBeCloseTo(14.42, 1);
+  });
+
+  it('counts every part of production that is paid for', () => {
+    expect(countsOf(estimateDeployment(everything(), IDLE).idle)).toEqual({
+      'tasks of Stator-Edge/Natsnats0': 1,
+      'tasks of Stator-Edge/Natsnats1': 1,
+      'tasks of Stator-Edge/Natsnats2': 1,
+      'tasks of Stator-Edge/Edge': 2,
+      'tasks of Stator-Fleet-mock/Workers': 2,
+      'NAT gateways with their addresses': 3,
+      'load balancers': 1,
+      'public addresses of load balancers': 3,
+      secrets: 5,
+      'keys of KMS': 1,
+      'metrics of container insights': 7 + 5 * 8 + 5 * 11,
+      'metrics told by containers': 4,
+      'metrics that alarms watch': 59,
+      'alarms made of alarms': 1,
+      dashboards: 1,
+      'private zones': 1,
+      firewalls: 2,
+      'rules of firewalls': 3,
+      budgets: 1,
     });
   });
 
-  it('counts gateway, function and seconds of a load', () => {
-    const million = { requestsPerDay: 1e6 / (730 / 24), secondsPerRequest: 2 };
-    const { load } = estimateDeployment([devTemplate().toJSON()], million);
-    const [gateway, requests, seconds] = load.map(({ dollars }) => dollars);
-    expect([gateway, requests]).toEqual([expect.closeTo(3.5), expect.closeTo(0.2)]);
-    expect(seconds).toBeCloseTo(2e6 * (1769 / 1024) * 0.0000133334);
+  it('has each number from the templates: all of them twice are twice as many', () => {
+    const once = everything();
+    const again = once.map(({ name, template }) => ({ name: `B-${name}`, template }));
+    const { idle } = estimateDeployment(once, IDLE);
+    const twice = countsOf(estimateDeployment([...once, ...again], IDLE).idle);
+    for (const { name, count } of idle) {
+      if (name === 'keys of KMS') expect(twice[name]).toBe(1);
+      else if (name.startsWith('tasks of ')) expect(twice[name.replace(' of ', ' of B-')]).toBe(count);
+      else expect([name, twice[name]]).toEqual([name, 2 * count]);
+    }
   });
 
-  it('says from how many streams on containers are cheaper, and counts all of production', () => {
-    const stacks = Object.values(productionTemplates()).map((template) => template.toJSON());
-    const { idle, streamsForContainers } = estimateDeployment(stacks, IDLE);
-    expect(streamsForContainers).toBeCloseTo(1.22, 1);
-    const names = idle.map(({ name }) => name);
-    expect(names.filter((name) => name.startsWith('tasks of'))).toHaveLength(5);
-    expect(names).toContain('NAT gateways with their addresses');
+  it('prices each fleet by its own size, though their services have one id', () => {
+    const fleet = { kind: 'mock', model: 'stator-mini' } as const;
+    const stacks = production({
+      fleets: {
+        small: { ...fleet, workers: 1, size: { cpu: 256, memoryMiB: 512 } },
+        large: { ...fleet, workers: 3, size: { cpu: 2048, memoryMiB: 4096 } },
+      },
+    });
+    const dollars = dollarsOf(estimateDeployment(stacks, IDLE).idle);
+    const hour = 0.03238 + 2 * 0.00356;
+    expect(dollars['tasks of Stator-Fleet-small/Workers']).toBeCloseTo((hour / 4) * 730);
+    expect(dollars['tasks of Stator-Fleet-large/Workers']).toBeCloseTo(3 * 2 * hour * 730);
+    const cores = quotasNeeded(stacks.map(({ template }) => template)).find(({ service }) => service === 'fargate');
+    expect(cores?.needed).toBe(2 * 2 + 3 * 0.5 + 2 * (0.25 + 3 * 2));
+  });
+
+  it('counts what is told of each model', () => {
+    const models = { a: {}, b: {}, c: {} };
+    const fleets = Object.fromEntries(Object.keys(models).map((model) => [model, { kind: 'mock' as const, model }]));
+    const { idle, load } = estimateDeployment(production({ models, fleets }), MILLION);
+    expect(countsOf(idle)['metrics told by containers']).toBe(3 + 3);
+    expect(countsOf(load)['metrics told by the function']).toBe(3 * (1 + 3) + 2 + 1);
+  });
+});
+
+describe('the price of a load', () => {
+  it('counts gateway, function, seconds, log and what the function tells', () => {
+    expect(dollarsOf(estimateDeployment(DEV, MILLION).load)).toEqual({
+      'requests at the gateway': expect.closeTo(3.5),
+      'requests at the function': expect.closeTo(0.2),
+      'seconds of the function': expect.closeTo(2e6 * (1769 / 1024) * 0.0000133334),
+      'lines of the log for requests': expect.closeTo(0.5),
+      'metrics told by the function': expect.closeTo(9 * 0.3),
+    });
+  });
+
+  it('counts requests at a firewall if there is one before the gateway', () => {
+    const { load, streamsForContainers } = estimateDeployment(everything(), MILLION);
+    expect(dollarsOf(load)['requests at firewalls']).toBeCloseTo(0.6);
+    expect(streamsForContainers).toBeCloseTo(1.4, 1);
+  });
+});
+
+describe('the worst that a deployment may cost', () => {
+  const hour = 3600 * (1769 / 1024) * 0.0000133334;
+  const hoursOf = (stacks: readonly Stack[]) =>
+    estimateDeployment(stacks, IDLE).worst.functions.map(({ streams, part }) => [streams, part.dollars / 730]);
+
+  it.each([
+    ['what production reserves', production(), [[200, 200 * hour]]],
+    ['what the file reserves', production({ edges: { function: { concurrencyMax: 50 } } }), [[50, 50 * hour]]],
+    [
+      'a bound and what accounts have, if nothing is reserved',
+      production({ edges: { function: { concurrencyMax: 'account' } } }),
+      [
+        [200, 200 * hour],
+        [1000, 1000 * hour],
+      ],
+    ],
+  ] as const)('has as many streams as %s', (_, stacks, expected) => {
+    expect(hoursOf(stacks)).toEqual(expected.map(([streams, dollars]) => [streams, expect.closeTo(dollars)]));
+  });
+
+  it('has edges at their most, requests at the limits of gateway and firewalls, and all metrics', () => {
+    const month = 730 * 3600;
+    const { parts } = estimateDeployment(everything(), IDLE).worst;
+    expect(countsOf(parts)).toEqual({
+      'more tasks of Stator-Edge/Edge': 6,
+      'capacity units of load balancers': 4, // 100 new connections a second
+      'requests at the gateway': 100 * month,
+      'requests at firewalls': 200 * month,
+      'requests at the function': 100 * month,
+      'lines of the log for requests': 200 * month,
+      'metrics told by log while asked': 9 + 8,
+    });
+    const limited = production({ limits: { requestsPerSecond: 10 }, edges: { container: { tasksMax: 3 } } });
+    const fewer = countsOf(estimateDeployment(limited, IDLE).worst.parts);
+    expect(fewer).toMatchObject({ 'more tasks of Stator-Edge/Edge': 1, 'requests at the gateway': 10 * month });
+  });
+
+  it('stands beside what is always paid, by the hour and by the month', () => {
+    const estimate = estimateDeployment(production(), IDLE);
+    const worst = sum(estimate.idle) + sum(estimate.worst.parts) + estimate.worst.functions[0]!.part.dollars;
+    const text = renderEstimate(estimate);
+    const numbers = (name: string) => new RegExp(`^${name} +([\\d.]+) +([\\d.]+)$`, 'm').exec(text)?.slice(1);
+    expect(numbers('idle')).toEqual([sum(estimate.idle).toFixed(2), (sum(estimate.idle) / 730).toFixed(2)]);
+    expect(numbers('the worst, with 200 streams at the function')).toEqual([
+      worst.toFixed(2),
+      (worst / 730).toFixed(2),
+    ]);
+    expect(text).toContain('A request that waits 120 s for a worker costs 0.0028 at the function');
+    expect(text).toMatch(/^- .*between zones/m);
+    expect(text).toMatch(/^- .*gateway charges for streaming/m);
+  });
+});
+
+describe('docs/deploy.md', () => {
+  const docs = readFileSync('docs/deploy.md', 'utf8');
+  const [dev, full] = [DEV, production()].map((stacks) => estimateDeployment(stacks, IDLE)) as [Estimate, Estimate];
+
+  it('has the prices that the command prints', () => {
+    const [ofDev, ofFull] = [dollarsOf(dev.idle), dollarsOf(full.idle)];
+    const names = [...new Set([...dev.idle, ...full.idle].map(({ name }) => name))];
+    const row = (name: string, a: number | undefined, b: number | undefined) =>
+      `| ${name} | ${a?.toFixed(2) ?? '-'} | ${b?.toFixed(2) ?? '-'} |\n`;
+    const rows = names.map((name) => row(name, ofDev[name], ofFull[name])).join('');
+    expect(docs).toContain(`${rows}${row('**idle**', sum(dev.idle), sum(full.idle))}`);
+  });
+
+  it('says the sums, and the worst hour and month, in round numbers', () => {
+    expect(docs).toContain(`costs about ${Math.round(sum(dev.idle))} US$ a month with the rest`);
+    expect(docs).toContain(`production about ${Math.round(sum(full.idle))} (`);
+    expect(readFileSync('README.md', 'utf8')).toContain(`about ${Math.round(sum(dev.idle))} US$ a month while nobody`);
+    const worst = (estimate: Estimate, at: number) =>
+      sum(estimate.idle) + sum(estimate.worst.parts) + estimate.worst.functions[at]!.part.dollars;
+    const words = (dollars: number) =>
+      `${Math.round(dollars / 730)} an hour and ${Math.round(dollars).toLocaleString('en')} a month`;
+    expect(docs).toContain(`production ${words(worst(full, 0))}`);
+    expect(docs).toContain(`dev ${words(worst(dev, 1))}`);
   });
 });

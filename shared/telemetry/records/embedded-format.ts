@@ -1,6 +1,13 @@
 /** Where CloudWatch has the metrics. */
 export const EMBEDDED_NAMESPACE = 'Stator';
 
+interface Described {
+  readonly unit: string;
+  readonly by: readonly (readonly string[])[];
+  /** Told by containers all the time, by a function never; others are told of requests alone. */
+  readonly isGauge: boolean;
+}
+
 /**
  * Every metric that is told, with its unit and the dimensions that it is found by beside the one that says who tells it (`FunctionName` or
  * `Service`). Each name with each of its sets of dimensions is a metric that is paid for while it is told: one for each model, and for a
@@ -8,23 +15,23 @@ export const EMBEDDED_NAMESPACE = 'Stator';
  */
 export const EMBEDDED_METRICS = {
   /** From the entry of a request to its first token. */
-  TimeToFirstToken: { unit: 'Milliseconds', by: [[], ['Model']] },
-  OutputTokens: { unit: 'Count', by: [[], ['Model']] },
+  TimeToFirstToken: { unit: 'Milliseconds', by: [[], ['Model']], isGauge: false },
+  OutputTokens: { unit: 'Count', by: [[], ['Model']], isGauge: false },
   /** Requests that were refused because nobody serves their model. */
-  Unserved: { unit: 'Count', by: [[], ['Model']] },
+  Unserved: { unit: 'Count', by: [[], ['Model']], isGauge: false },
   /** For each request 1 where a fault of the frontend's own ended it, else 0, so that the average is a rate. */
-  InternalErrors: { unit: 'Count', by: [[], ['FunctionVersion']] },
+  InternalErrors: { unit: 'Count', by: [[], ['FunctionVersion']], isGauge: false },
   /** Requests that no resident router decided. */
-  RouterFallbacks: { unit: 'Count', by: [[]] },
+  RouterFallbacks: { unit: 'Count', by: [[]], isGauge: false },
   /** Answers under way. */
-  ActiveStreams: { unit: 'Count', by: [[]] },
+  ActiveStreams: { unit: 'Count', by: [[]], isGauge: true },
   /** Those that serve a model, 0 where one of the roles that it needs is missing. */
-  Workers: { unit: 'Count', by: [['Model']] },
+  Workers: { unit: 'Count', by: [['Model']], isGauge: true },
   /** Age of what is known of the fleet. */
-  ViewAge: { unit: 'Seconds', by: [[]] },
+  ViewAge: { unit: 'Seconds', by: [[]], isGauge: true },
   /** Days since the secrets of the fleet were rotated. */
-  SecretAge: { unit: 'None', by: [[]] },
-} as const satisfies Record<string, { readonly unit: string; readonly by: readonly (readonly string[])[] }>;
+  SecretAge: { unit: 'None', by: [[]], isGauge: true },
+} as const satisfies Record<string, Described>;
 
 /** Name of one of `EMBEDDED_METRICS`. */
 export type EmbeddedMetric = keyof typeof EMBEDDED_METRICS;

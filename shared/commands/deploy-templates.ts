@@ -1,0 +1,74 @@
+import { isRecord } from '../records/index.ts';
+
+/** A part of a template, whose names are those of CloudFormation. */
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** The tasks of one service. */
+export interface ServiceTasks {
+  /** As its construct is called. */
+  readonly name: string;
+  /** Those that always run. */
+  readonly count: number;
+  /** Those that run under the highest load. */
+  readonly countMax: number;
+  readonly cores: number;
+  readonly gb: number;
+  readonly diskGb: number;
+  /** Part of its tasks that run while they are replaced; 2 for twice as many. */
+  readonly replacedShare: number;
+  readonly hasPublicAddresses: boolean;
+  readonly isBehindBalancer: boolean;
+}
+
+/** What Fargate gives a task that says nothing. */
+export const DISK_GB_FREE = 20;
+
+/** All resources of templates, each with its logical id. */
+export function resourcesOf(templates: readonly unknown[]): readonly (readonly [id: string, resource: Fields])[] {
+  return templates.flatMap((template) =>
+    Object.entries(fieldsOf(fieldsOf(template).Resources)).map(([id, resource]) => [id, fieldsOf(resource)] as const),
+  );
+}
+
+/** What templates say of each resource of a type. */
+export function propertiesOf(templates: readonly unknown[], type: string): readonly Fields[] {
+  return resourcesOf(templates).flatMap(([, { Type, Properties }]) => (Type === type ? [fieldsOf(Properties)] : []));
+}
+
+/** The services of one template: two stacks may give theirs the same id. */
+export function servicesOf(template: unknown): readonly ServiceTasks[] {
+  const resources = new Map(resourcesOf([template]));
+  return [...resources].flatMap(([id, { Type, Properties }]) => {
+    if (Type !== 'AWS::ECS::Service') return [];
+    const service = fieldsOf(Properties);
+    const definition = fieldsOf(resources.get(String(fieldsOf(service.TaskDefinition).Ref))?.Properties);
+    const network = fieldsOf(fieldsOf(service.NetworkConfiguration).AwsvpcConfiguration);
+    return {
+      name: id.replace(/Service[0-9A-F]{8}$/, ''),
+      ...countsOf(id, service, template),
+      cores: Number(definition.Cpu ?? 0) / 1024,
+      gb: Number(definition.Memory ?? 0) / 1024,
+      diskGb: Number(fieldsOf(definition.EphemeralStorage).SizeInGiB ?? DISK_GB_FREE),
+      replacedShare: Number(fieldsOf(service.DeploymentConfiguration).MaximumPercent ?? 200) / 100,
+      hasPublicAddresses: network.AssignPublicIp === 'ENABLED',
+      isBehindBalancer: listOf(service.LoadBalancers).length > 0,
+    };
+  });
+}
+
+/** A service that is scaled says no number of tasks itself: its scaling has the least and the most. */
+function countsOf(id: string, { DesiredCount }: Fields, template: unknown): Pick<ServiceTasks, 'count' | 'countMax'> {
+  const scaling = propertiesOf([template], 'AWS::ApplicationAutoScaling::ScalableTarget').find(({ ResourceId }) =>
+    JSON.stringify(ResourceId).includes(`"${id}"`),
+  );
+  const count = Number(DesiredCount ?? scaling?.MinCapacity ?? 1);
+  return { count, countMax: Math.max(count, Number(scaling?.MaxCapacity ?? 0)) };
+}
+
+export function fieldsOf(value: unknown): Fields {
+  return isRecord(value) ? value : {};
+}
+
+export function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}

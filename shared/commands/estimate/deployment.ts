@@ -1,0 +1,80 @@
+import type { SynthesizedStack } from '../deploy-releases.ts';
+import { type Fields, fieldsOf, listOf, propertiesOf, type ServiceTasks, servicesOf } from '../deploy-templates.ts';
+
+/** What the templates of a deployment say that has a price. */
+export interface Deployment {
+  readonly templates: readonly unknown[];
+  /** Their names carry the stack. */
+  readonly services: readonly ServiceTasks[];
+  /** Models that workers serve. */
+  readonly models: number;
+  /** The one that streams; undefined without any. */
+  readonly streaming: StreamingFunction | undefined;
+  /** Requests a second that the gateway lets through. */
+  readonly gatewayRate: number;
+  /** Requests a second that a firewall lets through to the load balancers. */
+  readonly balancerRate: number;
+  readonly guardsGateway: boolean;
+  readonly guardsBalancer: boolean;
+}
+
+interface StreamingFunction {
+  readonly gb: number;
+  /** Requests at a time; undefined where it may have all that the account has left. */
+  readonly reserved: number | undefined;
+  /** How long a request waits for a worker. */
+  readonly holdSecs: number | undefined;
+}
+
+export function readDeployment(stacks: readonly SynthesizedStack[]): Deployment {
+  const templates = stacks.map(({ template }) => template);
+  const of = (type: string): readonly Fields[] => propertiesOf(templates, type);
+  const guarded = of('AWS::WAFv2::WebACLAssociation').map(({ ResourceArn }) => JSON.stringify(ResourceArn));
+  return {
+    templates,
+    services: stacks.flatMap(({ name, template }) =>
+      servicesOf(template).map((service) => ({ ...service, name: `${name}/${service.name}` })),
+    ),
+    models: modelsIn(of('AWS::ECS::TaskDefinition')),
+    streaming: streamingOf(of('AWS::Lambda::Function')),
+    gatewayRate: of('AWS::ApiGateway::Stage').reduce((sum, stage) => sum + rateOf(stage), 0),
+    balancerRate: of('AWS::WAFv2::WebACL').reduce((sum, list) => sum + ruleRate(list), 0),
+    guardsGateway: guarded.some((arn) => arn.includes(':apigateway:')),
+    guardsBalancer: guarded.some((arn) => !arn.includes(':apigateway:')),
+  };
+}
+
+/** The function that streams is the largest; CDK brings small ones. */
+function streamingOf(functions: readonly Fields[]): StreamingFunction | undefined {
+  const memoryOf = ({ MemorySize }: Fields): number => Number(MemorySize ?? 128);
+  const [largest] = functions.toSorted((a, b) => memoryOf(b) - memoryOf(a));
+  if (largest === undefined) return undefined;
+  const { ReservedConcurrentExecutions: reserved, Environment } = largest;
+  const holdSecs = fieldsOf(fieldsOf(Environment).Variables).STATOR_HOLD_TIMEOUT;
+  return {
+    gb: memoryOf(largest) / 1024,
+    reserved: reserved === undefined ? undefined : Number(reserved),
+    holdSecs: holdSecs === undefined ? undefined : Number(holdSecs),
+  };
+}
+
+const MODEL_FLAG = '--model-name=';
+
+function modelsIn(definitions: readonly Fields[]): number {
+  const words = definitions.flatMap(({ ContainerDefinitions }) =>
+    listOf(ContainerDefinitions).flatMap((container) => listOf(fieldsOf(container).Command)),
+  );
+  return new Set(words.filter((word) => typeof word === 'string' && word.startsWith(MODEL_FLAG))).size;
+}
+
+function rateOf({ MethodSettings }: Fields): number {
+  return Math.max(0, ...listOf(MethodSettings).map((each) => Number(fieldsOf(each).ThrottlingRateLimit ?? 0)));
+}
+
+/** Of the rule that counts all callers together. */
+function ruleRate({ Rules }: Fields): number {
+  return listOf(Rules).reduce<number>((sum, rule) => {
+    const limit = fieldsOf(fieldsOf(fieldsOf(rule).Statement).RateBasedStatement);
+    return limit.AggregateKeyType === 'CONSTANT' ? sum + Number(limit.Limit) / Number(limit.EvaluationWindowSec) : sum;
+  }, 0);
+}

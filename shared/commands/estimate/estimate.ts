@@ -1,0 +1,45 @@
+import type { SynthesizedStack } from '../deploy-releases.ts';
+import { readDeployment } from './deployment.ts';
+import { priceIdle } from './idle.ts';
+import { type DeployLoad, priceLoad } from './load.ts';
+import { PRICES, type PricedPart } from './prices.ts';
+import { priceWorst, type Worst } from './worst.ts';
+
+export interface Estimate {
+  /** What is paid though nobody asks anything. */
+  readonly idle: readonly PricedPart[];
+  /** What the load adds. */
+  readonly load: readonly PricedPart[];
+  readonly worst: Worst;
+  /** What a request costs that waits for a worker as long as it may, US$. */
+  readonly held: { readonly secs: number; readonly dollars: number } | undefined;
+  /** Streams at a time, on average, from which on two container edges with a load balancer cost less than the function. */
+  readonly streamsForContainers: number | undefined;
+}
+
+/** Zones that a load balancer has an address in. */
+const ZONES = 3;
+
+/** What the estimate does not say. */
+export const LEFT_OUT: readonly string[] = [
+  'traffic: 0.09 a GB to the internet, 0.045 a GB through a NAT gateway, 0.01 a GB each way between zones, and what load balancers pass on beyond 1 GB an hour',
+  'what the gateway charges for streaming, beside the request',
+  'tables, files and images by the GB, reads and writes of tables (leases about 1 a month for each process, keys and responses by use), calls of keys',
+  'other lines of logs, flow logs and container insights (0.50 a GB), metrics of more than one release at a time',
+  'requests that are refused: a firewall and a gateway may charge for them',
+  'machines of your own, free tiers, discounts and taxes',
+];
+
+/** Prices synthesised stacks. It reads what it knows and takes no notice of the rest. */
+export function estimateDeployment(stacks: readonly SynthesizedStack[], load: DeployLoad): Estimate {
+  const deployment = readDeployment(stacks);
+  const { gb = 0, holdSecs } = deployment.streaming ?? {};
+  const containers = 2 * (PRICES.vcpuHour + 2 * PRICES.gbHour) + PRICES.balancerHour + ZONES * PRICES.publicAddressHour;
+  return {
+    idle: priceIdle(deployment),
+    load: priceLoad(deployment, load),
+    worst: priceWorst(deployment),
+    held: holdSecs === undefined ? undefined : { secs: holdSecs, dollars: holdSecs * gb * PRICES.gbSecond },
+    streamsForContainers: gb === 0 ? undefined : containers / (gb * PRICES.gbSecond * 3600),
+  };
+}

@@ -1,0 +1,39 @@
+import type { Deployment } from './deployment.ts';
+import { functionMetricsOf } from './metrics.ts';
+import { HOURS, PRICES, type PricedPart, pricePart } from './prices.ts';
+
+/** What is asked of a deployment, by way of its function. */
+export interface DeployLoad {
+  readonly requestsPerDay: number;
+  /** How long an answer takes on average. */
+  readonly secondsPerRequest: number;
+}
+
+/** The log has a line for each request, of about 1 KB. */
+const LOG_GB_PER_REQUEST = 1e-6;
+
+/** What the load adds. */
+export function priceLoad(deployment: Deployment, load: DeployLoad): readonly PricedPart[] {
+  const requests = load.requestsPerDay * (HOURS / 24);
+  const seconds = requests * load.secondsPerRequest;
+  const metrics = requests === 0 ? 0 : functionMetricsOf(deployment);
+  return [
+    ...priceRequests(requests, deployment.guardsGateway ? requests : 0),
+    pricePart('requests at the function', requests, PRICES.requestMillion / 1e6),
+    pricePart('seconds of the function', seconds, (deployment.streaming?.gb ?? 0) * PRICES.gbSecond),
+    priceLog(requests),
+    pricePart('metrics told by the function', metrics, PRICES.metricMonth),
+  ];
+}
+
+/** @param guarded those of them that a firewall looks at, and others that it does */
+export function priceRequests(atGateway: number, guarded: number): readonly PricedPart[] {
+  return [
+    pricePart('requests at the gateway', atGateway, PRICES.gatewayMillion / 1e6),
+    ...(guarded === 0 ? [] : [pricePart('requests at firewalls', guarded, PRICES.firewallMillion / 1e6)]),
+  ];
+}
+
+export function priceLog(requests: number): PricedPart {
+  return pricePart('lines of the log for requests', requests, LOG_GB_PER_REQUEST * PRICES.logGb);
+}

@@ -1,0 +1,44 @@
+/** US$, list prices of us-east-1. */
+export const PRICES = {
+  vcpuHour: 0.03238, // Fargate on ARM
+  gbHour: 0.00356,
+  diskGbHour: 0.000111, // beyond 20 GB
+  publicAddressHour: 0.005,
+  natHour: 0.045,
+  endpointHour: 0.01, // of an interface endpoint, in each zone
+  balancerHour: 0.0225,
+  capacityUnitHour: 0.008, // of a load balancer
+  secretMonth: 0.4,
+  keyMonth: 1,
+  metricMonth: 0.3, // of container insights or told by a log
+  alarmedMetricMonth: 0.1,
+  compositeAlarmMonth: 0.5,
+  dashboardMonth: 3,
+  zoneMonth: 0.5,
+  firewallMonth: 5,
+  firewallRuleMonth: 1,
+  budgetMonth: 0, // one that tells and does nothing
+  firewallMillion: 0.6,
+  gatewayMillion: 3.5,
+  requestMillion: 0.2,
+  gbSecond: 0.0000133334, // of a function on ARM
+  logGb: 0.5,
+} as const;
+
+export const HOURS = 730;
+
+/** One kind of resource and what it costs a month, US$. */
+export interface PricedPart {
+  readonly name: string;
+  readonly count: number;
+  readonly dollars: number;
+}
+
+/** @param each US$ a month */
+export function pricePart(name: string, count: number, each: number): PricedPart {
+  return { name, count, dollars: count * each };
+}
+
+export function sumDollars(parts: readonly PricedPart[]): number {
+  return parts.reduce((sum, { dollars }) => sum + dollars, 0);
+}
