@@ -1,8 +1,8 @@
-import { Aws, Duration, RemovalPolicy } from 'aws-cdk-lib';
+import { Aws, Duration, type RemovalPolicy } from 'aws-cdk-lib';
 import type { ApplicationLoadBalancer } from 'aws-cdk-lib/aws-elasticloadbalancingv2';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
-import { BlockPublicAccess, Bucket, BucketEncryption, ObjectOwnership } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
+import { createBucket } from './private-bucket.ts';
 
 interface AccessLogsProps {
   readonly balancer: ApplicationLoadBalancer;
@@ -16,15 +16,8 @@ interface AccessLogsProps {
 export class AccessLogs extends Construct {
   constructor(scope: Construct, id: string, { balancer, retentionDays, removalPolicy }: AccessLogsProps) {
     super(scope, id);
-    const bucket = new Bucket(this, 'Bucket', {
-      encryption: BucketEncryption.S3_MANAGED, // the only kind that a load balancer can write
-      enforceSSL: true,
-      blockPublicAccess: BlockPublicAccess.BLOCK_ALL,
-      objectOwnership: ObjectOwnership.BUCKET_OWNER_ENFORCED,
-      lifecycleRules: [{ expiration: Duration.days(retentionDays) }],
-      removalPolicy,
-      autoDeleteObjects: removalPolicy === RemovalPolicy.DESTROY,
-    });
+    // Without a key of its own: a load balancer can write into no other kind.
+    const bucket = createBucket(this, { removalPolicy, lifecycle: { expiration: Duration.days(retentionDays) } });
     const balancers = `arn:${Aws.PARTITION}:elasticloadbalancing:${Aws.REGION}:${Aws.ACCOUNT_ID}:loadbalancer/*`;
     bucket.addToResourcePolicy(
       new PolicyStatement({

@@ -1,66 +1,13 @@
-import { Duration, RemovalPolicy } from 'aws-cdk-lib';
-import { Grant, type IGrantable } from 'aws-cdk-lib/aws-iam';
+import type { RemovalPolicy } from 'aws-cdk-lib';
+import type { Grant, IGrantable } from 'aws-cdk-lib/aws-iam';
 import { type IKey, Key } from 'aws-cdk-lib/aws-kms';
-import { BlockPublicAccess, Bucket, BucketEncryption, ObjectOwnership } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import type { Settings } from '../settings/index.ts';
+import { ArtifactsBucket } from './artifacts-bucket.ts';
 import { FleetSecrets } from './fleet-secrets.ts';
 import { KeyedTable, READ } from './keyed-table.ts';
 import { KeysTable } from './keys-table.ts';
 import { SecretsTable } from './secrets-table.ts';
-
-interface ArtifactsBucketProps {
-  /**
-   * What happens to the bucket when the stack is deleted. With `DESTROY` it is emptied first, by a function that may do that
-   * and nothing else. @default RemovalPolicy.DESTROY: what is in it comes from `stator artifacts push`
-   */
-  readonly removalPolicy?: RemovalPolicy;
-  /** Key that encrypts it. @default one of S3's own */
-  readonly encryptionKey?: IKey | undefined;
-}
-
-/** Files of models (tokenizer, template, configuration) by checksum: `STATOR_ARTIFACTS_BUCKET`. */
-class ArtifactsBucket extends Construct {
-  readonly bucketName: string;
-  readonly #bucket: Bucket;
-  readonly #key: IKey | undefined;
-
-  constructor(scope: Construct, id: string, props: ArtifactsBucketProps = {}) {
-    super(scope, id);
-    const { removalPolicy = RemovalPolicy.DESTROY, encryptionKey } = props;
-    this.#key = encryptionKey;
-    this.#bucket = new Bucket(this, 'Bucket', {
-      ...(encryptionKey === undefined
-        ? { encryption: BucketEncryption.S3_MANAGED }
-        : { encryption: BucketEncryption.KMS, encryptionKey, bucketKeyEnabled: true }),
-      enforceSSL: true,
-      blockPublicAccess: BlockPublicAccess.BLOCK_ALL,
-      objectOwnership: ObjectOwnership.BUCKET_OWNER_ENFORCED,
-      // Uploads that were begun and never finished are paid for, and are seen by nobody.
-      lifecycleRules: [{ abortIncompleteMultipartUploadAfter: Duration.days(1) }],
-      removalPolicy,
-      autoDeleteObjects: removalPolicy === RemovalPolicy.DESTROY,
-    });
-    this.bucketName = this.#bucket.bucketName;
-  }
-
-  /** Allows a frontend or worker to read files whose checksum it knows; not to list them. */
-  grantRead(grantee: IGrantable): Grant {
-    this.#key?.grantDecrypt(grantee);
-    return this.#grantOnFiles(grantee, ['s3:GetObject']);
-  }
-
-  /** Allows whoever runs `stator artifacts` to put files and to list them. */
-  grantPush(grantee: IGrantable): Grant {
-    this.#key?.grantEncryptDecrypt(grantee);
-    const listing = { grantee, actions: ['s3:ListBucket'], resourceArns: [this.#bucket.bucketArn] };
-    return this.#grantOnFiles(grantee, ['s3:GetObject', 's3:PutObject']).combine(Grant.addToPrincipal(listing));
-  }
-
-  #grantOnFiles(grantee: IGrantable, actions: string[]): Grant {
-    return Grant.addToPrincipal({ grantee, actions, resourceArns: [this.#bucket.arnForObjects('*')] });
-  }
-}
 
 /** Who serves what: leases with their records and loads, model cards, and the view of all of it. */
 class DiscoveryTable extends KeyedTable {
