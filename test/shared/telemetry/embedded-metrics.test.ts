@@ -223,6 +223,14 @@ describe('metrics of containers in their log', () => {
     expect(flushed()).toMatchObject([{ Model: 'tiny', Workers: 0 }]);
   });
 
+  it('are gauges alone while nobody asks anything', () => {
+    const { measure, flushed } = openService();
+    measure({ activeStreams: 0, viewAgeMs: 1, secretAgeMs: 1, workers: new Map([['tiny', 0]]) });
+    const told = flushed().flatMap(({ _aws }) => _aws.CloudWatchMetrics.flatMap(({ Metrics }) => Metrics));
+    const gauges = Object.entries(EMBEDDED_METRICS).filter(([, { isGauge }]) => isGauge);
+    expect(told.map(({ Name }) => Name).sort()).toEqual(gauges.map(([name]) => name).sort());
+  });
+
   it('have the units and dimensions of the list that is paid for, and no others', () => {
     const { metrics, counters, measure, flushed } = openService();
     metrics.requestEnded(END);
