@@ -1,6 +1,6 @@
 // npm run bench:part -- bench/cold-function.ts [--rounds 5] [--json] [--directory BUNDLE]
 // CPU and memory of a function that starts cold and answers one chat, in fleets of other models: it is not to grow with the fleet.
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -12,6 +12,8 @@ import { startLambdaRuntime } from '../test/support/lambda-runtime.ts';
 import { makeUpFleet } from '../test/support/made-up-fleet.ts';
 import { cpuMsOf } from '../test/support/process-table.ts';
 import { spawnProgram } from '../test/support/spawn-node.ts';
+import { median } from './kserve/alternate.ts';
+import { residentMiB } from './processes.ts';
 
 const { values } = parseArgs({
   options: {
@@ -117,15 +119,9 @@ async function measureFleet(workers: number): Promise<Figures> {
   await worker.kill();
   await fleet.close();
   await table.drop();
-  const median = (list: readonly number[]): number =>
-    [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)] ?? Number.NaN;
   return {
     'CPU of init ms': median(all['CPU of init ms']),
     'CPU with a chat ms': median(all['CPU with a chat ms']),
     'resident MiB': median(all['resident MiB']),
   };
-}
-
-function residentMiB(pid: number): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
 }
