@@ -4,15 +4,19 @@ import { cardSumsOf } from './record-bytes.ts';
 /** A cell is filled up to this many times the mean by one model's processes before another one takes them. */
 const FULL = 1.5;
 
+interface Place {
+  readonly cell: number;
+  readonly group: string;
+}
+
 /**
  * Which cell of records each process is in: those of one model together, so that whoever serves it reads few cells. A process stays
  * where it was put first: moved, it would be missing to a reader who sees the one cell before the other.
  */
 export class Placement {
-  readonly #cells = new Map<string, number>(); // by lease id; those of the fleet
+  readonly #places = new Map<string, Place>(); // by lease id; those of the fleet
   readonly #bytes: number[];
-  readonly #ofGroup = new Map<string, Set<number>>(); // as many groups as the fleet has models, and a few that it had
-  #groupOf: (member: Pick<Member, 'block'>) => string;
+  readonly #groupOf: (member: Pick<Member, 'block'>) => string;
 
   /** @param nameOf what the model of a card is called; groups alone hang on it */
   constructor(count: number, nameOf: (sum: string) => string | undefined) {
@@ -25,10 +29,10 @@ export class Placement {
 
   /** The members of each cell, in the order of `members`. */
   place(members: readonly Member[]): readonly (readonly Member[])[] {
-    if (this.#cells.size === 0) this.#fill(members);
+    if (this.#places.size === 0) this.#fill(members);
     else this.#follow(members);
     const byCell = this.#bytes.map((): Member[] => []);
-    for (const member of members) byCell[this.#cells.get(member.leaseId) ?? 0]?.push(member);
+    for (const member of members) byCell[this.#places.get(member.leaseId)?.cell ?? 0]?.push(member);
     return byCell;
   }
 
@@ -40,31 +44,41 @@ export class Placement {
     let before = 0;
     for (const { member, group } of grouped) {
       const cell = total === 0 ? 0 : Math.floor((before / total) * this.#bytes.length);
-      this.#put(member, group, Math.min(cell, this.#bytes.length - 1));
+      this.#places.set(member.leaseId, { cell: Math.min(cell, this.#bytes.length - 1), group });
       before += member.block.length;
     }
   }
 
   #follow(members: readonly Member[]): void {
     const present = new Set(members.map(({ leaseId }) => leaseId));
-    for (const leaseId of [...this.#cells.keys()]) if (!present.has(leaseId)) this.#cells.delete(leaseId);
+    for (const leaseId of [...this.#places.keys()]) if (!present.has(leaseId)) this.#places.delete(leaseId);
     this.#bytes.fill(0);
+    const ofGroup = new Map<string, Set<number>>();
     const added: Member[] = [];
     for (const member of members) {
-      const cell = this.#cells.get(member.leaseId);
-      if (cell === undefined) added.push(member);
-      else this.#bytes[cell] = (this.#bytes[cell] ?? 0) + member.block.length;
+      const place = this.#places.get(member.leaseId);
+      if (place === undefined) added.push(member);
+      else this.#fillCell(member, place, ofGroup);
     }
     for (const member of added) {
       const group = this.#groupOf(member);
-      this.#put(member, group, this.#roomFor(group));
+      const place = { cell: this.#roomFor(ofGroup.get(group) ?? []), group };
+      this.#places.set(member.leaseId, place);
+      this.#fillCell(member, place, ofGroup);
     }
   }
 
-  /** The emptiest cell of the group, or of all where those are full. */
-  #roomFor(group: string): number {
+  #fillCell(member: Member, { cell, group }: Place, ofGroup: Map<string, Set<number>>): void {
+    this.#bytes[cell] = (this.#bytes[cell] ?? 0) + member.block.length;
+    const cells = ofGroup.get(group);
+    if (cells === undefined) ofGroup.set(group, new Set([cell]));
+    else cells.add(cell);
+  }
+
+  /** The emptiest cell of those that its group has, or of all where those are full. */
+  #roomFor(ofGroup: Iterable<number>): number {
     const mean = this.#bytes.reduce((sum, bytes) => sum + bytes, 0) / this.#bytes.length;
-    const own = this.#emptiest(this.#ofGroup.get(group) ?? []);
+    const own = this.#emptiest(ofGroup);
     if (own !== undefined && (this.#bytes[own] ?? 0) <= FULL * mean) return own;
     return this.#emptiest(this.#bytes.keys()) ?? 0;
   }
@@ -75,13 +89,5 @@ export class Placement {
       if (emptiest === undefined || (this.#bytes[cell] ?? 0) < (this.#bytes[emptiest] ?? 0)) emptiest = cell;
     }
     return emptiest;
-  }
-
-  #put(member: Member, group: string, cell: number): void {
-    this.#cells.set(member.leaseId, cell);
-    this.#bytes[cell] = (this.#bytes[cell] ?? 0) + member.block.length;
-    const cells = this.#ofGroup.get(group);
-    if (cells === undefined) this.#ofGroup.set(group, new Set([cell]));
-    else cells.add(cell);
   }
 }
