@@ -158,7 +158,7 @@ describe('a request at its worker', () => {
     expect(sink.failure).toMatchObject({ code: 'internal_error', message: 'Internal server error' });
   });
 
-  it.each(['error', 'repetition', ''])('takes the finish reason %j for a failure, not for a success', async (word) => {
+  it.each(['error', 'exhausted', ''])('takes the finish reason %j for a failure, not for a success', async (word) => {
     const { plane, sink } = start();
     const call = await plane.seen(1);
     say(call, 'a');
@@ -169,6 +169,7 @@ describe('a request at its worker', () => {
 
   it.each([
     ['eos', 'stop'],
+    ['repetition', 'length'],
     ['tool_calls', 'stop'],
     ['abort', 'stop'],
     ['cancelled', 'stop'],
