@@ -24,8 +24,15 @@ export const HTTP_FUNCTION_VARIABLES = [
   'DYN_LOGGING_JSONL',
 ] as const;
 
-/** Variables that only some deployments set: how long requests wait for a worker, and the namespaces of several generations of workers. */
-export const HTTP_FUNCTION_CHOICES = ['STATOR_HOLD_TIMEOUT', 'DYN_NAMESPACE_PREFIX'] as const;
+/**
+ * Variables that only some deployments set: how long requests wait for a worker, how many tokens are for requests that name no
+ * number, and the namespaces of several generations of workers.
+ */
+export const HTTP_FUNCTION_CHOICES = [
+  'STATOR_HOLD_TIMEOUT',
+  'STATOR_MAX_TOKENS_DEFAULT',
+  'DYN_NAMESPACE_PREFIX',
+] as const;
 
 /** Name of one of `HTTP_FUNCTION_CHOICES`. */
 export type HttpFunctionChoice = (typeof HTTP_FUNCTION_CHOICES)[number];

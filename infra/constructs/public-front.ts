@@ -192,6 +192,7 @@ export class PublicFront extends Construct {
         DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS: '10000',
         STATOR_DEADLINE_MARGIN_SECS: '10',
         ...(limits.holdSecs === 0 ? {} : { STATOR_HOLD_TIMEOUT: String(limits.holdSecs) }),
+        ...(limits.maxTokensFunction === 0 ? {} : { STATOR_MAX_TOKENS_DEFAULT: String(limits.maxTokensFunction) }),
       },
     });
     store.grantFront(this.function);

@@ -6,6 +6,12 @@ const HOLD_SECS_ALLOWED = {
   error: ({ input }: { readonly input?: unknown }) => `${String(input)}: allowed are 0 to ${HOLD_SECS_MAX}`,
 };
 
+const MAX_TOKENS_MAX = 4_294_967_295;
+const MAX_TOKENS_ALLOWED = {
+  error: ({ input }: { readonly input?: unknown }) =>
+    `${JSON.stringify(input)}: allowed are whole numbers from 0 to ${MAX_TOKENS_MAX}`,
+};
+
 /** What a caller gets at most. */
 export const Limits = z
   .strictObject({
@@ -16,6 +22,15 @@ export const Limits = z
     bodyMb: z.int().min(1).max(1024).default(192),
     /** Requests of a model without a worker wait this long; at the function 280 s at most where they are not streamed. 0 refuses them. */
     holdSecs: z.int().min(0, HOLD_SECS_ALLOWED).max(HOLD_SECS_MAX, HOLD_SECS_ALLOWED).default(120),
+    /**
+     * Tokens of a choice for requests to the function that name no number: it is not told of clients that leave. Clients may ask for
+     * more. 0 = what the context leaves.
+     */
+    maxTokensFunction: z
+      .int(MAX_TOKENS_ALLOWED)
+      .min(0, MAX_TOKENS_ALLOWED)
+      .max(MAX_TOKENS_MAX, MAX_TOKENS_ALLOWED)
+      .default(8192),
     /** Adds a WAF that blocks an address which sends more in five minutes. @default none */
     requestsPerAddress: z.int().min(100).max(2_000_000_000).optional(),
   })

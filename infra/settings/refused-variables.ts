@@ -61,6 +61,7 @@ const FUNCTION: Refusals = {
   DYN_HTTP_BODY_LIMIT_MB: 'is 6, the largest body that Lambda takes',
   STATOR_DEADLINE_MARGIN_SECS: 'belongs to the time that the function is given',
   STATOR_HOLD_TIMEOUT: BY_SETTING('limits.holdSecs'),
+  STATOR_MAX_TOKENS_DEFAULT: BY_SETTING('limits.maxTokensFunction'),
   DYN_EVENT_PLANE: NO_NATS,
   DYN_NATS_REQUEST_TIMEOUT_SECS: NO_NATS,
   NATS_SERVER: NO_NATS,

@@ -109,7 +109,7 @@ export const LIMITS = {
   },
   output_tokens: {
     what: 'Tokens of a choice that a worker makes',
-    max: '`max_tokens`, or what the context leaves',
+    max: '`max_tokens`, else `STATOR_MAX_TOKENS_DEFAULT`, or what the context leaves',
     beyond: 'the choice ends there with `length`, the worker is told to stop and named in the log',
   },
   stored_response_bytes: {

@@ -71,6 +71,8 @@ export interface PipelineOptions {
   readonly canaryTimeoutMs?: number;
   /** Hide tools from the template when `tool_choice` is none; a model's card may say no as well. @default true */
   readonly excludesUnusableTools?: boolean;
+  /** Tokens of a choice for requests that name no number (`STATOR_MAX_TOKENS_DEFAULT`). @default what the context leaves */
+  readonly maxTokensDefault?: number | undefined;
   /** A failed prefill fails its request (`--enforce-disagg`), which else is prefilled where it is decoded. @default false */
   readonly enforcesPrefill?: boolean;
   /** What knows where a request would go. @default nobody does, and requests that ask for it are answered as others */
@@ -127,6 +129,7 @@ class DiscoveredPipeline implements Pipeline {
       media: options.media ?? new MediaMemory(),
       clock,
       observer,
+      maxTokensDefault: options.maxTokensDefault,
     };
     const { canaryTimeoutMs: timeoutMs = Math.min(3000, stallMs || 3000), plane } = options;
     const bosTokenOf = async (model: RoutableModel) => (await options.store.get(model)).info.bosTokenId;

@@ -83,8 +83,9 @@ describe('the dev stack', () => {
 
   it('sets every variable that the function reads, and none that it does not know', () => {
     const given = Object.keys(functionVariables()).sort();
-    expect(given).toEqual([...HTTP_FUNCTION_VARIABLES, 'STATOR_HOLD_TIMEOUT'].sort());
-    expect([...HTTP_FUNCTION_CHOICES]).toEqual(expect.arrayContaining(['STATOR_HOLD_TIMEOUT']));
+    const chosen = ['STATOR_HOLD_TIMEOUT', 'STATOR_MAX_TOKENS_DEFAULT'];
+    expect(given).toEqual([...HTTP_FUNCTION_VARIABLES, ...chosen].sort());
+    expect([...HTTP_FUNCTION_CHOICES]).toEqual(expect.arrayContaining(chosen));
   });
 
   it('shows no secret in the template', () => {

@@ -172,6 +172,10 @@ describe('what stator.config.ts gives', () => {
       /STATOR_HOLD_TIMEOUT: is limits\.holdSecs of this file/,
     ],
     [
+      { edges: { function: { environment: { STATOR_MAX_TOKENS_DEFAULT: 5 } } } },
+      /STATOR_MAX_TOKENS_DEFAULT: is limits\.maxTokensFunction of this file/,
+    ],
+    [
       { edges: { function: { environment: { OTEL_EXPORTER_OTLP_ENDPOINT: 'https://me:pass@a.example' } } } },
       /OTEL_EXPORTER_OTLP_ENDPOINT: holds a password in its URL/,
     ],

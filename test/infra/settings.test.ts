@@ -111,6 +111,18 @@ describe('readSettings', () => {
     ],
     [{ limits: { holdSecs: 871 } }, 'my.config.ts: limits.holdSecs: 871: allowed are 0 to 870'],
     [{ limits: { holdSecs: -1 } }, 'my.config.ts: limits.holdSecs: -1: allowed are 0 to 870'],
+    [
+      { limits: { maxTokensFunction: -1 } },
+      'my.config.ts: limits.maxTokensFunction: -1: allowed are whole numbers from 0 to 4294967295',
+    ],
+    [
+      { limits: { maxTokensFunction: 1.5 } },
+      'my.config.ts: limits.maxTokensFunction: 1.5: allowed are whole numbers from 0 to 4294967295',
+    ],
+    [
+      { limits: { maxTokensFunction: 'many' } },
+      'my.config.ts: limits.maxTokensFunction: "many": allowed are whole numbers from 0 to 4294967295',
+    ],
     [{ name: '1 bad name' }, /name: must start with a letter/],
   ])('refuses %j', (given, message) => {
     expect(() => reading(given)).toThrow(message);

@@ -22,6 +22,17 @@ describe('the ceiling on what a deployment costs', () => {
     expect(JSON.stringify(devTemplate().toJSON())).not.toContain('ReservedConcurrentExecutions');
   });
 
+  it('is 8,192 tokens for a request to the function that names no number, unless the file says otherwise', () => {
+    const tokens = (template: Template | undefined) =>
+      JSON.stringify(template?.toJSON()).match(/"STATOR_MAX_TOKENS_DEFAULT":"[^"]*"/g);
+    const edgeOf = (maxTokensFunction?: number) =>
+      tokens(productionTemplates(maxTokensFunction === undefined ? {} : { limits: { maxTokensFunction } }).Edge);
+    expect(edgeOf()).toEqual(['"STATOR_MAX_TOKENS_DEFAULT":"8192"']); // none of the container edge, which sees clients leave
+    expect(tokens(devTemplate())).toEqual(['"STATOR_MAX_TOKENS_DEFAULT":"8192"']);
+    expect(edgeOf(500)).toEqual(['"STATOR_MAX_TOKENS_DEFAULT":"500"']);
+    expect(edgeOf(0)).toBeNull();
+  });
+
   it('is told before it is deployed to an account that is too small', () => {
     const templates = Object.values(productionTemplates()).map((template) => template.toJSON());
     expect(quotasNeeded(templates).find(({ service }) => service === 'lambda')).toMatchObject({ needed: 300 });

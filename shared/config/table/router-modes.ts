@@ -173,6 +173,13 @@ export const queueRows = {
     default: 16,
     about: 'Prompts of next turns that are computed ahead at once (nvext.agent_hints.speculative_prefill).',
   }),
+  maxTokensDefault: edges.int({
+    names: 'STATOR_MAX_TOKENS_DEFAULT',
+    range: { min: 1, max: 4_294_967_295, unit: 'tokens' },
+    defaultText: 'unset = what the context leaves',
+    about:
+      'Tokens of a choice for requests that name no number; a lower default of the model wins, and a client may ask for more. Not for models whose workers read prompts themselves.',
+  }),
   holdTimeoutSecs: edges.int({
     names: '--hold-timeout STATOR_HOLD_TIMEOUT',
     range: { min: 0, unit: 's' },

@@ -417,6 +417,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     bypassesPrefill: openBypass(settings, source),
     explanations: source,
     speculativePrefillsMax: settings.speculativePrefillsMax,
+    maxTokensDefault: settings.maxTokensDefault,
     hold: holding?.hold,
     thresholds: thresholdsOf(settings),
     excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,

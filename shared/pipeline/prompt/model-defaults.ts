@@ -15,14 +15,19 @@ export function sampledAs(
 }
 
 /**
- * Tokens of a choice that are asked for: by the client, else by the model, within the bound that the engine was told. Undefined =
- * as many as there is room for.
+ * Tokens of a choice that are asked for: by the client, else by the model or this deployment, whichever says less; within the
+ * bound that the engine was told. Undefined = as many as there is room for.
+ * @param ofDeployment `STATOR_MAX_TOKENS_DEFAULT`
  */
 export function tokensAsked(
   { max_tokens: asked, min_tokens: least = 0 }: StopConditions,
-  { max_tokens: ofModel, max_tokens_limit: limit = Number.POSITIVE_INFINITY }: SamplingDefaults,
+  {
+    max_tokens: ofModel = Number.POSITIVE_INFINITY,
+    max_tokens_limit: limit = Number.POSITIVE_INFINITY,
+  }: SamplingDefaults,
+  ofDeployment = Number.POSITIVE_INFINITY,
 ): number | undefined {
-  const wanted = asked ?? (ofModel === undefined ? undefined : Math.max(ofModel, least));
-  const bound = Math.min(wanted ?? limit, limit);
+  const wanted = asked ?? Math.max(Math.min(ofModel, ofDeployment), least);
+  const bound = Math.min(wanted, limit);
   return Number.isFinite(bound) ? bound : undefined;
 }

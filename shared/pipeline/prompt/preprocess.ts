@@ -51,7 +51,8 @@ export async function preprocess(
   }
   const { primaryName, contextLength } = model;
   const limits = { model: primaryName, contextLength, signal };
-  return withTokens(request, model, loaded, await tokenizePrompt(request, loaded, tools, limits));
+  const tokens = await tokenizePrompt(request, loaded, tools, limits);
+  return withTokens(request, model, loaded, tokens, tools.maxTokensDefault);
 }
 
 /** The request with its prompt in tokens. @throws as `preprocess` */
@@ -60,17 +61,20 @@ export function withTokens(
   model: RoutableModel,
   loaded: LoadedModel,
   { tokenIds, isWhole, formattedPrompt, promptEmbeds }: PromptTokens,
+  maxTokensDefault?: number,
 ): Preprocessed {
   checkVocabulary(request, tokenIds, loaded);
-  const defaults = request.embedding === undefined ? model.card.runtime_config.sampling_defaults : undefined;
+  const isEmbedding = request.embedding !== undefined;
+  const defaults = isEmbedding ? undefined : model.card.runtime_config.sampling_defaults;
   const sampled = defaults ? { ...request, sampling: sampledAs(request.sampling, defaults) } : request;
   const length = { tokens: tokenIds.length, isWhole };
-  const left = tokensLeft(request, length, model.contextLength, tokensAsked(request.stop, defaults ?? {}));
+  const tokens = tokensAsked(request.stop, defaults ?? {}, isEmbedding ? undefined : maxTokensDefault);
+  const left = tokensLeft(request, length, model.contextLength, tokens);
   const input: EngineInput = { kind: 'tokens', tokenIds, ...(promptEmbeds === undefined ? {} : { promptEmbeds }) };
   const eosTokenIds = loaded.info.eosTokenIds;
   const multiModalData = mediaParts(request.prompt);
   // An embedding has no continuation that could stop.
-  const stop = request.embedding === undefined ? stopConditions(request.stop, left, eosTokenIds) : request.stop;
+  const stop = isEmbedding ? request.stop : stopConditions(request.stop, left, eosTokenIds);
   return {
     request: {
       ...engineRequest(sampled, model, input, stop, eosTokenIds),

@@ -12,6 +12,8 @@ export interface PromptTools {
   readonly media: MediaMemory;
   readonly clock: Clock;
   readonly observer: Pick<PipelineObserver, 'template' | 'tokenize' | 'tokenizerCache'>;
+  /** Tokens of a choice for requests that name no number. @default what the context leaves */
+  readonly maxTokensDefault?: number | undefined;
 }
 
 interface PromptLimits {
@@ -182,7 +184,7 @@ function refuseHopeless(request: GenerationRequest, text: string, tokenizer: Tok
 /**
  * `max_tokens`: what is left of the context when absent, clamped to it when larger; and within the room of an
  * answer that is kept until it is whole.
- * @param asked for by the client, else by the model
+ * @param asked for by the client, else by the model or this deployment
  * @throws ServeError `context_length_exceeded` when nothing is left, `invalid_value` when the answer would be too large
  */
 export function tokensLeft(

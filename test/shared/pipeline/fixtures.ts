@@ -119,8 +119,9 @@ export function preprocessed(
   asked: GenerationRequest,
   served: RoutableModel,
   loaded: LoadedModel,
+  deployment: Pick<PromptTools, 'maxTokensDefault'> = {},
 ): Promise<Preprocessed> {
-  return preprocess(asked, served, loaded, promptTools());
+  return preprocess(asked, served, loaded, { ...promptTools(), ...deployment });
 }
 
 /** The same of a raw prompt, at once. */

@@ -11,10 +11,14 @@ const DEFAULTS = {
   repetition_penalty: 1.05,
 } satisfies SamplingDefaults;
 
-async function sent(more: Partial<GenerationRequest>, sampling_defaults: SamplingDefaults = DEFAULTS) {
-  const named = model();
+async function sent(
+  more: Partial<GenerationRequest>,
+  sampling_defaults: SamplingDefaults = DEFAULTS,
+  { maxTokensDefault, contextLength = 100 }: { maxTokensDefault?: number; contextLength?: number } = {},
+) {
+  const named = model({ contextLength });
   const served = { ...named, card: { ...named.card, runtime_config: { sampling_defaults } } };
-  const { request: asked } = await preprocessed(request(more), served, letterModel);
+  const { request: asked } = await preprocessed(request(more), served, letterModel, { maxTokensDefault });
   return asked;
 }
 
@@ -60,5 +64,36 @@ describe("a model's own sampling", () => {
     const runtime_config = { sampling_defaults: { max_tokens: 9 } };
     const served = { ...named, card: { ...named.card, runtime_config } };
     expect((await preprocessed(request(), served, letterModel)).request.stop.max_tokens).toBe(9);
+  });
+});
+
+describe("a deployment's own number of tokens", () => {
+  const asked = async (more: Partial<GenerationRequest>, defaults: SamplingDefaults = {}, contextLength = 100) =>
+    (await sent(more, defaults, { maxTokensDefault: 10, contextLength })).stop.max_tokens;
+
+  it.each<[string, GenerationRequest['stop'], SamplingDefaults, number]>([
+    ['it, for a client and a model that name none', {}, {}, 10],
+    ['what the client asks for, though it is more', { max_tokens: 20 }, {}, 20],
+    ['what the client asks for, which is less', { max_tokens: 5 }, {}, 5],
+    ['what the model says, which is less', {}, { max_tokens: 9 }, 9],
+    ['it, where the model says more', {}, { max_tokens: 50 }, 10],
+    ['as many as the client wants at least', { min_tokens: 12 }, {}, 12],
+    ['the bound of the engine', { min_tokens: 12 }, { max_tokens_limit: 7 }, 7],
+  ])('ends a choice after %s', async (_, stop, defaults, tokens) => {
+    expect(await asked({ stop }, defaults)).toBe(tokens);
+  });
+
+  it('gives way to the context, and holds where that is not known', async () => {
+    expect(await asked({}, {}, 8)).toBe(5);
+    expect(await asked({}, {}, 0)).toBe(10);
+  });
+
+  it('is not taken for what a client asked: an answer that is kept has the room that it has', async () => {
+    expect(await asked({ stream: false, answerTokensMax: 4 })).toBe(4);
+    expect(await asked({ stream: false, answerTokensMax: 50 })).toBe(10);
+  });
+
+  it('is no matter of embeddings', async () => {
+    expect(await asked({ embedding: {} })).toBeUndefined();
   });
 });
