@@ -27,6 +27,14 @@ export interface Account {
 
 const ASK_MS_MAX = 10_000;
 
+/** One question to a service. */
+interface Asked {
+  readonly method: 'GET' | 'POST';
+  readonly query: Readonly<Record<string, string>>;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
 /**
  * Opens the account of the usual credentials in the region of `AWS_REGION`; `AWS_ENDPOINT_URL` names another service.
  * @throws Error when there is no region, or nobody to ask as
@@ -44,34 +52,27 @@ export async function openAccount(): Promise<Account> {
   });
   const baseOf = (service: string): string =>
     process.env.AWS_ENDPOINT_URL ?? `https://${service}.${region}.${suffixOf(region)}`;
+  const send = async (name: string, service: Service | JsonService, path: string, asked: Asked): Promise<string> => {
+    const { query, headers, ...request } = asked;
+    const url = new URL(path, baseOf(service));
+    const { hostname, pathname, protocol, host } = url;
+    const port = url.port === '' ? {} : { port: Number(url.port) };
+    const place = { protocol, hostname, ...port, path: pathname, query, headers: { host, ...headers } };
+    const signer = new SignatureV4({ service, region, credentials, sha256 });
+    const signed = await signer.sign({ ...request, ...place });
+    url.search = new URLSearchParams(query).toString();
+    const signal = AbortSignal.timeout(ASK_MS_MAX);
+    const response = await fetch(url, { ...request, headers: signed.headers, signal });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${name}: ${describeRefusal(text) ?? `status ${response.status}`}`);
+    return text;
+  };
   return {
     region,
-    post: async (service, target, input) => {
-      const url = new URL('/', baseOf(service));
-      const signer = new SignatureV4({ service, region, credentials, sha256 });
-      const { hostname, protocol, host } = url;
-      const port = url.port === '' ? {} : { port: Number(url.port) };
-      const headers = { host, 'content-type': 'application/x-amz-json-1.1', 'x-amz-target': target };
-      const body = JSON.stringify(input);
-      const signed = await signer.sign({ method: 'POST', protocol, hostname, ...port, path: '/', headers, body });
-      const signal = AbortSignal.timeout(ASK_MS_MAX);
-      const response = await fetch(url, { method: 'POST', headers: signed.headers, body, signal });
-      const text = await response.text();
-      if (!response.ok) throw new Error(`${target}: ${describeRefusal(text) ?? `status ${response.status}`}`);
-      return text;
-    },
-    get: async (service, path, query) => {
-      const url = new URL(path, baseOf(service));
-      const signer = new SignatureV4({ service, region, credentials, sha256 });
-      const { hostname, pathname, protocol, host } = url;
-      const port = url.port === '' ? undefined : Number(url.port);
-      const request = { method: 'GET', protocol, hostname, path: pathname, query, headers: { host } };
-      const signed = await signer.sign(port === undefined ? request : { ...request, port });
-      url.search = new URLSearchParams(query).toString();
-      const response = await fetch(url, { headers: signed.headers, signal: AbortSignal.timeout(ASK_MS_MAX) });
-      const body = await response.text();
-      if (!response.ok) throw new Error(`${service}: ${describeRefusal(body) ?? `status ${response.status}`}`);
-      return body;
+    get: (service, path, query) => send(service, service, path, { method: 'GET', query, headers: {} }),
+    post: (service, target, input) => {
+      const headers = { 'content-type': 'application/x-amz-json-1.1', 'x-amz-target': target };
+      return send(target, service, '/', { method: 'POST', query: {}, headers, body: JSON.stringify(input) });
     },
     close: () => client.destroy(),
   };
