@@ -1,28 +1,25 @@
-import { Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
+import { Duration, Stack } from 'aws-cdk-lib';
 import type { Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
-import { type ISecurityGroup, Peer, Port, SecurityGroup } from 'aws-cdk-lib/aws-ec2';
+import { type ISecurityGroup, Port, SecurityGroup } from 'aws-cdk-lib/aws-ec2';
 import {
   AvailabilityZoneRebalancing,
   type ContainerImage,
   type FargateService,
   type ICluster,
 } from 'aws-cdk-lib/aws-ecs';
-import {
-  ApplicationLoadBalancer,
-  ApplicationProtocol,
-  ApplicationProtocolVersion,
-  ApplicationTargetGroup,
-  type ListenerCertificate,
-  ListenerCondition,
-  SslPolicy,
-  TargetGroupLoadBalancingAlgorithmType,
-  TargetType,
-} from 'aws-cdk-lib/aws-elasticloadbalancingv2';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import type { EmbeddedMetric } from '../../shared/telemetry/index.ts';
-import { AccessLogs } from './access-logs.ts';
 import { addStatorContainer, createTask } from './containers.ts';
+import {
+  addBalancer,
+  type EdgeBalancer,
+  type EdgeListener,
+  GRPC_PORT,
+  HTTP_PORT,
+  hearsGrpc,
+  KEEP_ALIVE,
+} from './edge-balancer.ts';
 import { Firewall } from './firewall.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import { completeEnvironment } from './given-environment.ts';
@@ -31,25 +28,6 @@ import { embeddedMetric } from './metrics.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
 import { createService } from './services.ts';
-
-/** Who reaches the HTTP server of the edge: nobody, the VPC, or the internet by TLS. */
-export type EdgeListener =
-  | { readonly kind: 'none' }
-  | { readonly kind: 'internal' }
-  | {
-      readonly kind: 'public';
-      readonly certificate: ListenerCertificate;
-      /** KServe v2 on the same name and port. @default false */
-      readonly hasGrpc?: boolean;
-    };
-
-/** What stands in front of the tasks where they serve clients. */
-export interface EdgeBalancer {
-  readonly balancer: ApplicationLoadBalancer;
-  /** By what they are called. */
-  readonly targets: Readonly<Record<string, ApplicationTargetGroup>>;
-  readonly isPublic: boolean;
-}
 
 interface EdgeServiceProps {
   readonly network: Network;
@@ -84,16 +62,6 @@ interface EdgeServiceProps {
 
 /** `DYN_TCP_RPC_PORT` of the tasks. */
 const PLANE_PORT = 8700;
-const HTTP_PORT = 8000;
-const GRPC_PORT = 8001;
-/** Paths of gRPC's services, of which no HTTP route is one: KServe, health and reflection. */
-const GRPC_PATHS = ['/inference.GRPCInferenceService/*', '/grpc.health.v1.Health/*', '/grpc.reflection.*'];
-/** Between two bytes of a connection; the longest that a load balancer waits. */
-const BALANCER_IDLE = Duration.seconds(4000);
-/** Of the tasks' own servers. They must wait longer than the load balancer, or it sends requests into connections that they have closed. */
-const KEEP_ALIVE = Duration.seconds(4060);
-/** A stream may last as long as a function's. */
-const DRAIN = Duration.seconds(900);
 
 /**
  * The container edge: one image with the role `router`, and `http` and `grpc` where somebody listens. Of its tasks the holder of the lease
@@ -135,7 +103,8 @@ export class EdgeService extends Construct implements IGrantable {
       availabilityZoneRebalancing: AvailabilityZoneRebalancing.ENABLED, // after the loss of one, tasks go back to it
       securityGroups: [this.group],
     });
-    this.behind = listener.kind === 'none' ? undefined : this.#listen(listener, props, group);
+    this.behind =
+      listener.kind === 'none' ? undefined : addBalancer(this, { ...props, listener, service: this.service, group });
     // The service has no number of tasks: each release would set a scaled service back to it, and cut streams.
     const scaling = this.service.autoScaleTaskCount({ minCapacity: tasks, maxCapacity: tasksMax });
     scaling.scaleOnCpuUtilization('Cpu', {
@@ -163,84 +132,6 @@ export class EdgeService extends Construct implements IGrantable {
   metric(name: EmbeddedMetric, options: MetricOptions = {}): Metric {
     return embeddedMetric(name, { Service: this.emfService }, options);
   }
-
-  #listen(
-    listener: Exclude<EdgeListener, { kind: 'none' }>,
-    props: EdgeServiceProps,
-    edge: SecurityGroup,
-  ): EdgeBalancer {
-    const { network, isRetained, logRetentionDays: retentionDays } = props;
-    const isPublic = listener.kind === 'public';
-    const group = new SecurityGroup(this, 'BalancerSecurityGroup', {
-      vpc: network.vpc,
-      description: 'Load balancer of Stator',
-      allowAllOutbound: false,
-    });
-    const balancer = new ApplicationLoadBalancer(this, 'Balancer', {
-      vpc: network.vpc,
-      internetFacing: isPublic,
-      securityGroup: group as ISecurityGroup,
-      idleTimeout: BALANCER_IDLE,
-      // Names with other characters than letters, digits and hyphens: two servers may take them for two different headers.
-      dropInvalidHeaderFields: true,
-      deletionProtection: isRetained,
-    });
-    const removalPolicy = isRetained ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
-    new AccessLogs(this, 'AccessLogs', { balancer, retentionDays, removalPolicy });
-    const targets = new ApplicationTargetGroup(this, 'Targets', {
-      vpc: network.vpc,
-      port: HTTP_PORT,
-      protocol: ApplicationProtocol.HTTP,
-      targetType: TargetType.IP,
-      targets: [this.service.loadBalancerTarget({ containerName: 'edge', containerPort: HTTP_PORT })],
-      deregistrationDelay: DRAIN,
-      loadBalancingAlgorithmType: TargetGroupLoadBalancingAlgorithmType.LEAST_OUTSTANDING_REQUESTS,
-      healthCheck: { path: '/live', interval: Duration.seconds(10), healthyThresholdCount: 2 },
-    });
-    const port = balancer.addListener('Listener', {
-      open: false,
-      defaultTargetGroups: [targets],
-      ...(isPublic
-        ? { port: 443, certificates: [listener.certificate], sslPolicy: SslPolicy.RECOMMENDED_TLS }
-        : { port: 80, protocol: ApplicationProtocol.HTTP }),
-    });
-    const callers = isPublic ? Peer.anyIpv4() : Peer.ipv4(network.vpc.vpcCidrBlock);
-    group.addIngressRule(callers, Port.tcp(isPublic ? 443 : 80), 'Clients');
-    edge.connections.allowFrom(group, Port.tcp(HTTP_PORT), 'Load balancer');
-    if (!hearsGrpc(listener)) return { balancer, targets: { Http: targets }, isPublic };
-    const grpcTargets = this.#grpcTargets(network);
-    port.addTargetGroups('Grpc', {
-      priority: 1,
-      conditions: [ListenerCondition.pathPatterns(GRPC_PATHS)],
-      targetGroups: [grpcTargets],
-    });
-    edge.connections.allowFrom(group, Port.tcp(GRPC_PORT), 'Load balancer, gRPC');
-    return { balancer, targets: { Http: targets, Grpc: grpcTargets }, isPublic };
-  }
-
-  /** Each call goes to the task with the fewest, and a task is healthy when its own health service says so. */
-  #grpcTargets(network: Network): ApplicationTargetGroup {
-    return new ApplicationTargetGroup(this, 'GrpcTargets', {
-      vpc: network.vpc,
-      port: GRPC_PORT,
-      protocol: ApplicationProtocol.HTTP,
-      protocolVersion: ApplicationProtocolVersion.GRPC,
-      targetType: TargetType.IP,
-      targets: [this.service.loadBalancerTarget({ containerName: 'edge', containerPort: GRPC_PORT })],
-      deregistrationDelay: DRAIN,
-      loadBalancingAlgorithmType: TargetGroupLoadBalancingAlgorithmType.LEAST_OUTSTANDING_REQUESTS,
-      healthCheck: {
-        path: '/grpc.health.v1.Health/Check',
-        healthyGrpcCodes: '0',
-        interval: Duration.seconds(10),
-        healthyThresholdCount: 2,
-      },
-    });
-  }
-}
-
-function hearsGrpc(listener: EdgeListener): boolean {
-  return listener.kind === 'public' && listener.hasGrpc === true;
 }
 
 function createEdgeTask(scope: Construct, props: EdgeServiceProps, emfService: string) {

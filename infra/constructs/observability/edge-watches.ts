@@ -1,7 +1,8 @@
 import { MathExpression } from 'aws-cdk-lib/aws-cloudwatch';
 import { HttpCodeElb, HttpCodeTarget } from 'aws-cdk-lib/aws-elasticloadbalancingv2';
 import type { Settings } from '../../settings/index.ts';
-import type { EdgeBalancer, EdgeService } from '../edge-service.ts';
+import type { EdgeBalancer } from '../edge-balancer.ts';
+import type { EdgeService } from '../edge-service.ts';
 import { embeddedMetric, MINUTE, serviceMetric } from '../metrics.ts';
 import type { NatsService } from '../nats-service.ts';
 import type { Watch } from './alarms.ts';
