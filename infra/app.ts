@@ -12,7 +12,8 @@ import { Code } from 'aws-cdk-lib/aws-lambda';
 import { bundleFunction } from './bundle.ts';
 import { ENVIRONMENTS, loadConfig } from './settings/index.ts';
 import { DevStack } from './stacks/dev-stack.ts';
-import { ProductionStacks, ROLLOUTS } from './stacks/production-stacks.ts';
+import { ROLLOUTS } from './stacks/edge-stack.ts';
+import { ProductionStacks } from './stacks/production-stacks.ts';
 
 const app = new App();
 const environment = choose('env', ENVIRONMENTS);
