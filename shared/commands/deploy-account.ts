@@ -1,3 +1,4 @@
+import { quietSdkNotice } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { isRecord } from '../records/index.ts';
 
@@ -21,6 +22,8 @@ export interface Account {
    * @throws Error with the service's code and message when it refuses
    */
   post(service: JsonService, target: string, input: object): Promise<string>;
+  /** Reads one of its quotas, bounded in time. @param quota as Service Quotas knows it */
+  quotaOf(quota: { readonly service: string; readonly code: string }): Promise<number>;
   readonly region: string;
   close(): void;
 }
@@ -40,8 +43,9 @@ interface Asked {
  * @throws Error when there is no region, or nobody to ask as
  */
 export async function openAccount(): Promise<Account> {
-  const { ServiceQuotasClient, SignatureV4 } = await import('./deploy-quota-parts.ts');
-  const client = new ServiceQuotasClient({}); // knows region and credentials from all the places where they may be
+  quietSdkNotice();
+  const { GetServiceQuotaCommand, ServiceQuotasClient, SignatureV4 } = await import('./deploy-quota-parts.ts');
+  const client = new ServiceQuotasClient({ maxAttempts: 2 }); // knows region and credentials from all the places where they may be
   const { credentials, sha256 } = client.config;
   const region = await client.config.region().catch((thrown: unknown) => {
     throw new Error(`AWS_REGION names no region (${reasonOf(thrown)}): export AWS_REGION=eu-west-1, or another one`);
@@ -73,6 +77,12 @@ export async function openAccount(): Promise<Account> {
     post: (service, target, input) => {
       const headers = { 'content-type': 'application/x-amz-json-1.1', 'x-amz-target': target };
       return send(target, service, '/', { method: 'POST', query: {}, headers, body: JSON.stringify(input) });
+    },
+    quotaOf: async ({ service, code }) => {
+      const command = new GetServiceQuotaCommand({ ServiceCode: service, QuotaCode: code });
+      const { Quota: quota } = await client.send(command, { abortSignal: AbortSignal.timeout(ASK_MS_MAX) });
+      if (quota?.Value === undefined) throw new Error('the service names no value');
+      return quota.Value;
     },
     close: () => client.destroy(),
   };

@@ -1,6 +1,6 @@
 import { reasonOf } from '../errors/index.ts';
 import { type Account, openAccount } from './deploy-account.ts';
-import { checkQuotas, isShort, openQuotas, type QuotaFinding, quotasNeeded } from './deploy-needs.ts';
+import { checkQuotas, isShort, type QuotaFinding, quotasNeeded } from './deploy-needs.ts';
 import { findReleases, RELEASES_KEPT, type Releases, type SynthesizedStack } from './deploy-releases.ts';
 import { checkZones, type ZoneFindings } from './deploy-zones.ts';
 
@@ -21,17 +21,14 @@ interface Finding {
 /** Holds what a deployment needs against the account of the usual credentials. */
 export async function checkDeployment(stacks: readonly SynthesizedStack[]): Promise<Verdict> {
   const templates = stacks.map(({ template }) => template);
-  const [quotas, account] = await Promise.all([openQuotas(), openAccount()]);
+  const account = await openAccount();
   const findings = await Promise.all([
-    checkQuotas(quotasNeeded(templates), quotas.read).then(findQuotas),
+    checkQuotas(quotasNeeded(templates), account.quotaOf).then(findQuotas),
     findZones(templates, account),
     findReleases(stacks, account).then(describeReleases, (thrown: unknown): Finding => {
       return { lines: [`releases unknown: ${reasonOf(thrown)}`] }; // they keep no deployment from succeeding
     }),
-  ]).finally(() => {
-    quotas.close();
-    account.close();
-  });
+  ]).finally(() => account.close());
   const problems = findings.flatMap(({ problem }) => problem ?? []);
   const hints = [...new Set(problems.filter((hint) => hint !== ''))];
   return {

@@ -35,7 +35,7 @@ const ADDRESSES: Quota = { service: 'ec2', code: 'L-0263D0A3', name: 'EC2-VPC El
 const UNRESERVED_MIN = 100;
 /** Fewer streams at a time than this are no service. */
 const STREAMS_MIN = 10;
-const READ_MS_MAX = 10_000;
+
 /**
  * What synthesised templates take of an account's quotas.
  * @param templates of CloudFormation, of one deployment
@@ -88,19 +88,4 @@ export function checkQuotas(needs: readonly QuotaNeed[], read: ReadQuota): Promi
 /** Whether the account has what is needed, as far as it could be read. */
 export function isShort({ has, needed }: QuotaFinding): boolean {
   return has !== undefined && has < needed;
-}
-
-/** Reads quotas of the region of `AWS_REGION`, with the usual credentials; `AWS_ENDPOINT_URL` names another service. */
-export async function openQuotas(): Promise<{ readonly read: ReadQuota; close(): void }> {
-  const { GetServiceQuotaCommand, ServiceQuotasClient } = await import('./deploy-quota-parts.ts');
-  const client = new ServiceQuotasClient({ maxAttempts: 2 });
-  return {
-    read: async ({ service, code }) => {
-      const command = new GetServiceQuotaCommand({ ServiceCode: service, QuotaCode: code });
-      const { Quota: quota } = await client.send(command, { abortSignal: AbortSignal.timeout(READ_MS_MAX) });
-      if (quota?.Value === undefined) throw new Error('the service names no value');
-      return quota.Value;
-    },
-    close: () => client.destroy(),
-  };
 }

@@ -1,4 +1,3 @@
-import { quietSdkNotice } from '../../discovery/index.ts';
 import { isRecord } from '../../records/index.ts';
 import { openAccount } from '../deploy-account.ts';
 
@@ -50,7 +49,6 @@ const TARGETS = { secretsmanager: 'secretsmanager', ecs: 'AmazonEC2ContainerServ
 
 /** Opens the account of the usual credentials. @throws Error when there is no region */
 export async function openFleetAccount(): Promise<FleetAccount> {
-  quietSdkNotice();
   const account = await openAccount();
   const ask = async (service: keyof typeof TARGETS, operation: string, input: object) =>
     recordOf(JSON.parse(await account.post(service, `${TARGETS[service]}.${operation}`, input)));
