@@ -75,7 +75,9 @@ function describeZones({ has, needed, problems, good }: ZoneFindings): Finding {
     describeNeed(ZONES, has, needed, isEnough ? 'enough' : 'too few'),
     ...problems.map(({ zone, reason }) => `  ${zone}: ${reason}`),
   ];
-  return isEnough ? { lines } : { lines, problem: `choose network.availabilityZones among ${good.join(', ')}` };
+  if (isEnough) return { lines };
+  if (good.length === 0) return { lines, problem: 'choose another region: no zone of this one has Fargate' };
+  return { lines, problem: `choose network.availabilityZones among ${good.join(', ')}` };
 }
 
 function describeReleases(all: readonly Releases[]): Finding {

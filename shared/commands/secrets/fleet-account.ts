@@ -89,7 +89,8 @@ async function findServices(cluster: string, ask: AskEcs): Promise<readonly Flee
     });
     arns.push(...listOf(page.serviceArns).map(String));
     nextToken = page.nextToken ?? undefined;
-  } while (nextToken !== undefined && arns.length < SERVICES_MAX);
+    if (arns.length > SERVICES_MAX) throw new Error(`cluster ${cluster} has more than ${SERVICES_MAX} services`);
+  } while (nextToken !== undefined);
   const found: FleetService[] = [];
   for (let at = 0; at < arns.length; at += SERVICES_PER_CALL) {
     const services = arns.slice(at, at + SERVICES_PER_CALL);

@@ -99,6 +99,13 @@ describe('stator deploy check', () => {
     expect(printed).toContain('  ap-northeast-1c (apne1-az3): has no Fargate\n');
   });
 
+  it('says that a region has no zone to choose', async () => {
+    const zones = { 'ap-northeast-1c': 'apne1-az3' };
+    await expect(check({ quotas: ENOUGH, zones }, 'ap-northeast-1')).rejects.toThrow(
+      'not everything is known to suffice: choose another region: no zone of this one has Fargate',
+    );
+  });
+
   it('says that a region has fewer zones than the deployment spreads over', async () => {
     await expect(check({ quotas: ENOUGH, zones: { 'us-west-1a': 'usw1-az1' } }, 'us-west-1')).rejects.toThrow();
     expect(printed).toContain('  zone 2: the account has 1 in us-west-1\n');

@@ -1,8 +1,14 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { runSecrets, SECRETS_HELP } from '../../../shared/commands/index.ts';
-import type { FleetAccount, FleetService, KeptSecret } from '../../../shared/commands/secrets/fleet-account.ts';
+import {
+  type FleetAccount,
+  type FleetService,
+  type KeptSecret,
+  openFleetAccount,
+} from '../../../shared/commands/secrets/fleet-account.ts';
 import { type RotationPlan, rotate } from '../../../shared/commands/secrets/rotate.ts';
 import { namesPrevious, rotatedText } from '../../../shared/commands/secrets/rotated-text.ts';
+import { startFleetServices } from '../../support/aws/fleet-services.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const source = { hex: (bytes: number) => 'f'.repeat(2 * bytes) };
@@ -242,5 +248,33 @@ describe('stator secrets', () => {
     for (const flag of ['--cluster', '--plane-token', '--id-secret', '--nats', '--which', '--minutes', '--resume']) {
       expect(SECRETS_HELP).toContain(flag);
     }
+  });
+});
+
+describe('the services of a cluster', () => {
+  afterEach(() => void vi.unstubAllEnvs());
+
+  /** What is found in a cluster of so many services. */
+  async function find(count: number): Promise<readonly FleetService[]> {
+    const restart = async (): Promise<void> => {};
+    const all = Array.from({ length: count }, (_, at) => ({ name: `s${at}`, part: 'worker', restart }));
+    const services = await startFleetServices({}, all);
+    const set = { AWS_REGION: 'us-east-1', AWS_ACCESS_KEY_ID: 'a', AWS_SECRET_ACCESS_KEY: 'b' };
+    for (const [name, value] of Object.entries({ ...set, AWS_ENDPOINT_URL: services.url })) vi.stubEnv(name, value);
+    const account = await openFleetAccount();
+    try {
+      return await account.services('c');
+    } finally {
+      account.close();
+      await services.close();
+    }
+  }
+
+  it('are all found, page after page', async () => {
+    expect(new Set((await find(250)).map(({ name }) => name)).size).toBe(250);
+  });
+
+  it('are refused where there are too many to restart one after the other: none is left out in silence', async () => {
+    await expect(find(1001)).rejects.toThrow('cluster c has more than 1000 services');
   });
 });

@@ -81,7 +81,12 @@ export async function startFleetServices(
       versionsOf(SecretId).push({ text: String(SecretString), madeSecs: nowSecs() });
       return {};
     },
-    ListServices: () => ({ serviceArns: services.map((each) => shown(each).serviceArn) }),
+    ListServices: ({ maxResults, nextToken }) => {
+      const from = Number(nextToken ?? 0);
+      const to = from + Number(maxResults);
+      const serviceArns = services.slice(from, to).map((each) => shown(each).serviceArn);
+      return to < services.length ? { serviceArns, nextToken: String(to) } : { serviceArns };
+    },
     DescribeServices: ({ services: arns }) => ({ services: (arns as unknown[]).map((arn) => shown(named(arn))) }),
     UpdateService: ({ service }) => {
       const { name, restart } = named(service);
