@@ -29,10 +29,10 @@ const PROGRAM = resolve('dist/stator.js');
 /** What Secrets Manager would fill in, by variable and container. One begins with a digit. */
 const secretOf = (container: string, name: string): string => {
   const role = container === 'edge' ? 'router' : 'worker';
-  if (name === 'NATS_AUTH_PASSWORD') return `0${role}-password`;
-  return /^NATS_(WORKER|ROUTER)_PASSWORD$/.test(name)
-    ? `0${name.split('_')[1]?.toLowerCase()}-password`
-    : 'a-secret-of-the-whole-fleet-that-is-long';
+  const [, user, field] = /^NATS_(.+)_(USERNAME|PASSWORD)$/.exec(name) ?? [];
+  if (user === undefined) return 'a-secret-of-the-whole-fleet-that-is-long';
+  const told = user === 'AUTH' ? role : user.toLowerCase();
+  return field === 'USERNAME' ? told : `0${told}-password`;
 };
 
 let folder: string;
@@ -121,6 +121,8 @@ describe.runIf(hasNatsServer() && hasDynamoDb())('the containers of the dev task
       return response.status === 200 ? (answer.usage?.prompt_tokens_details?.cached_tokens ?? 0) : -1;
     };
     await waitUntil(async () => (await ask()) > 0, { timeoutMs: 20_000, pollMs: 200 });
-    expect(readFileSync(join(folder, 'nats.log'), 'utf8')).not.toMatch(/Permissions Violation|Authorization/i);
+    const log = readFileSync(join(folder, 'nats.log'), 'utf8');
+    expect(log).toMatch(/Server is ready/);
+    expect(log).not.toMatch(/Permissions Violation|Authorization/i);
   });
 });

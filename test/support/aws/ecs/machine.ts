@@ -105,7 +105,7 @@ export async function localizeFor(
     if (own.has(text)) return String(own.get(text));
     const here = text
       .replaceAll(HOST_AND_PORT, (address) => others.get(address) ?? address)
-      .replaceAll(/((?:127\.0\.0\.1|localhost|0\.0\.0\.0):|\bport: ?|port=)(\d+)\b/gi, (all, before, port) =>
+      .replaceAll(/((?:127\.0\.0\.1|localhost|0\.0\.0\.0)[:/]|\bport: ?|port=)(\d+)\b/gi, (all, before, port) =>
         own.has(port) ? `${before}${own.get(port)}` : all,
       );
     return paths.length === 0 ? here : here.replaceAll(inFolders, (path) => folders[path] ?? path);
