@@ -133,7 +133,10 @@ class XmlFunction {
           }
         : (piece: string): void => member.push(piece);
     const end = yield* this.#readValue(key, take);
-    if (end === undefined) return undefined;
+    if (end === undefined) {
+      if (text.trim() !== '') this.#stray += `${this.#dialect.parameter}${key}>${text}`; // a value that is no text has no half
+      return undefined;
+    }
     if (member !== undefined) {
       member.push(text);
       member.end();

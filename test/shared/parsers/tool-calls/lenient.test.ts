@@ -17,6 +17,13 @@ const CASES: readonly (readonly [string, string, string, string, ...string[]])[]
   ['kimi_k2', 'one without JSON is text', kimi('0', 'Oslo'), kimi('0', 'Oslo')],
   ['kimi_k2', 'a name of any script', kimi('functions.wëtter-日.v2:0', '{}'), '', 'wëtter-日.v2({})'],
   [
+    'qwen3_coder',
+    'a value of no text that was cut is shown, and not half a value',
+    '<tool_call><function=get_weather><parameter=city>Oslo<parameter=days> about 1',
+    '<parameter=days> about 1',
+    'get_weather({"city":"Oslo")',
+  ],
+  [
     'llama3_json',
     'a dictionary of Python',
     `<|python_tag|>{'name': 'f', 'parameters': {'a': "it's", 'b': [True, None, False, 'say "hi"\\n'], 'c': 'd\\'e\\x41\\d'}}`,
