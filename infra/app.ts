@@ -10,25 +10,36 @@
 import { App } from 'aws-cdk-lib';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { bundleFunction } from './bundle.ts';
-import { ENVIRONMENTS, loadConfig } from './settings/index.ts';
+import { ENVIRONMENTS, loadConfig, SettingsError } from './settings/index.ts';
 import { DevStack } from './stacks/dev-stack.ts';
 import { ROLLOUTS } from './stacks/edge-stack.ts';
 import { ProductionStacks } from './stacks/production-stacks.ts';
 
 const app = new App();
-const environment = choose('env', ENVIRONMENTS);
-const rollout = choose('rollout', ROLLOUTS);
-if (environment === 'dev' && rollout === 'now') throw new Error('-c rollout=now: dev is always replaced at once');
-const settings = await loadConfig(app.node.tryGetContext('config') as string | undefined);
-const httpFunctionCode = Code.fromAsset((await bundleFunction()).directory);
-if (environment === 'dev') new DevStack(app, settings.name, { httpFunctionCode, settings });
-else new ProductionStacks(app, settings.name, { httpFunctionCode, settings, rollout });
-app.synth();
+try {
+  await synthesize();
+} catch (thrown) {
+  if (!(thrown instanceof SettingsError)) throw thrown;
+  process.stderr.write(`${thrown.message}\n`); // the stack would show this program to somebody whose file is wrong
+  process.exit(1); // at another end of the process the app writes what it has
+}
+
+async function synthesize(): Promise<void> {
+  const environment = choose('env', ENVIRONMENTS);
+  const rollout = choose('rollout', ROLLOUTS);
+  if (environment === 'dev' && rollout === 'now')
+    throw new SettingsError('-c rollout=now: dev is always replaced at once');
+  const settings = await loadConfig(app.node.tryGetContext('config') as string | undefined);
+  const httpFunctionCode = Code.fromAsset((await bundleFunction()).directory);
+  if (environment === 'dev') new DevStack(app, settings.name, { httpFunctionCode, settings });
+  else new ProductionStacks(app, settings.name, { httpFunctionCode, settings, rollout });
+  app.synth();
+}
 
 /** What `-c name=value` says; the first of `values` where it is not given. */
 function choose<const V extends string>(name: string, values: readonly [V, ...V[]]): V {
   const given = (app.node.tryGetContext(name) ?? values[0]) as unknown;
   const known = values.find((value) => value === given);
-  if (known === undefined) throw new Error(`-c ${name}=${String(given)}: must be one of ${values.join(', ')}`);
+  if (known === undefined) throw new SettingsError(`-c ${name}=${String(given)}: must be one of ${values.join(', ')}`);
   return known;
 }

@@ -2,6 +2,7 @@ import { Stack } from 'aws-cdk-lib';
 import { Cluster, type ContainerImage, type ICluster } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
+import { SettingsError } from '../settings/index.ts';
 import { addStatorContainer, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import { completeEnvironment } from './given-environment.ts';
@@ -54,9 +55,12 @@ export class DevTask extends Construct implements IGrantable {
 
   constructor(scope: Construct, id: string, props: DevTaskProps) {
     super(scope, id);
-    const { network, workers } = props;
+    const { network, workers, given } = props;
     if (!Number.isInteger(workers) || workers < 0 || workers > WORKERS_MAX) {
-      throw new Error(`workers must lie between 0 and ${WORKERS_MAX}, not ${workers}: one task holds them all`);
+      const path = given === undefined ? 'workers' : `fleets.${given.fleet}.workers`;
+      throw new SettingsError(
+        `${path}: ${workers}: allowed in dev are 0 to ${WORKERS_MAX}, as one task holds them all`,
+      );
     }
     this.emfService = Stack.of(this).stackName;
     const task = createTask(this, { cpu: props.cpu, memoryLimitMiB: props.memoryMiB });

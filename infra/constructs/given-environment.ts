@@ -1,6 +1,7 @@
 import { Annotations } from 'aws-cdk-lib';
 import type { Construct } from 'constructs';
 import { ConfigError, machineToCome, type Process, resolveConfig } from '../../shared/config/index.ts';
+import { SettingsError } from '../settings/index.ts';
 
 type Variables = Readonly<Record<string, string>>;
 
@@ -26,7 +27,7 @@ const UNKNOWN = 'u'.repeat(64);
 /**
  * The environment of a process, of which `given` is the stronger part. What does not go together ends the synthesis as it would
  * end the process; what has no effect is a warning.
- * @throws Error in one line with the place in the file
+ * @throws SettingsError in one line with the place in the file
  */
 export function completeEnvironment(scope: Construct, told: Told): Record<string, string> {
   const { process, argv = [], own, given, secrets, path, bytesMax = Number.POSITIVE_INFINITY } = told;
@@ -36,14 +37,14 @@ export function completeEnvironment(scope: Construct, told: Told): Record<string
   const env = Object.fromEntries([...known, ...secrets.map((name) => [name, UNKNOWN])]) as Variables;
   const bytes = Buffer.byteLength(known.flat().join(''));
   if (bytes > bytesMax)
-    throw new Error(`${path}: ${bytesMax} bytes of variables are taken in all, and these are ${bytes}`);
+    throw new SettingsError(`${path}: ${bytesMax} bytes of variables are taken in all, and these are ${bytes}`);
   try {
     const { warnings } = resolveConfig(process, argv, env, { surroundings: machineToCome(process, env, argv) });
     warnings.forEach((warning, at) => {
       Annotations.of(scope).addWarningV2(`stator:${path}:${at}`, `${path}: ${warning}`);
     });
   } catch (thrown) {
-    if (thrown instanceof ConfigError) throw new Error(`${path}: ${thrown.problems.join('; ')}`);
+    if (thrown instanceof ConfigError) throw new SettingsError(`${path}: ${thrown.problems.join('; ')}`);
     throw thrown;
   }
   return all;

@@ -55,7 +55,7 @@ interface Reached {
 export function checkEdges({ edges, domain, images }: Reached, context: z.RefinementCtx): void {
   const { container } = edges;
   if (container.tasksMax < container.tasks) {
-    const message = `must be at least tasks (${container.tasks})`;
+    const message = `${container.tasksMax}: must be at least tasks (${container.tasks})`;
     context.addIssue({ code: 'custom', path: ['edges', 'container', 'tasksMax'], message });
   }
   if (container.listener === 'public' && domain?.containerName === undefined) {

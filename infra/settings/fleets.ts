@@ -64,8 +64,13 @@ export function checkFleets(given: Served, context: z.RefinementCtx): void {
     const decodes = Object.values(given.fleets).some((other) => other.model === model && other.pool === 'decode');
     if (pool === 'prefill' && !decodes) refuse('pool', 'prefill needs another fleet of the model with pool: decode');
     if (!Object.hasOwn(given.models, model)) {
-      const hint = nearestName(model, Object.keys(given.models));
-      refuse('model', `names no model of models${hint === undefined ? '' : `; did you mean ${JSON.stringify(hint)}?`}`);
+      const known = Object.keys(given.models);
+      const nearest = nearestName(model, known);
+      const hint =
+        nearest === undefined
+          ? `it is ${JSON.stringify(model)}, known are ${known.join(', ') || 'none'}`
+          : `did you mean ${JSON.stringify(nearest)}?`;
+      refuse('model', `names no model of models; ${hint}`);
     }
     const place = { role: 'worker', hasOwnImage: given.images.edge !== undefined } as const;
     const isRight = checkEnvironment(fleet.environment, place, ['fleets', name, 'environment'], context);

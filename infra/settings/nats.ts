@@ -5,7 +5,7 @@ import { Arn } from './names.ts';
 export const Nats = z
   .strictObject({
     /** Servers: one, whose loss routers mend from the workers, or three, a zone each. */
-    servers: z.union([z.literal(1), z.literal(3)]).default(3),
+    servers: z.literal([1, 3]).default(3),
     /** Disk of each; JetStream fills three quarters of it. */
     storageGb: z.int().min(21).max(200).default(40),
     /** Adds a listener for WebSockets on port 8080. */

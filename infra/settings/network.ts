@@ -74,7 +74,7 @@ export function checkZones({ network, nats, edges }: Zoned, context: z.Refinemen
     context.addIssue({ code: 'custom', path: ['network', ...path], message });
   }
   if (network.natGateways !== undefined && network.natGateways > zonesOf(network)) {
-    const message = `must be at most the number of zones (${zonesOf(network)})`;
+    const message = `must be at most the number of zones (${zonesOf(network)}); it is ${network.natGateways}`;
     context.addIssue({ code: 'custom', path: ['network', 'natGateways'], message });
   }
   if (vpc === undefined) return;

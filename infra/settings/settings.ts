@@ -10,7 +10,7 @@ import { Name } from './names.ts';
 import { Nats } from './nats.ts';
 import { checkZones, Network } from './network.ts';
 import { checkPlanner, Planner } from './planner.ts';
-import { problemsOf } from './problems.ts';
+import { CHECKED, problemsOf, SettingsError } from './problems.ts';
 import { Sizes } from './sizes.ts';
 
 /** Which of the two shapes is deployed: `-c env=NAME`. */
@@ -36,7 +36,7 @@ export const Settings = z
     alarms: Alarms,
     encryption: Encryption,
     /** Days for which logs are kept, as CloudWatch has them. */
-    logRetentionDays: z.union([1, 3, 5, 7, 14, 30, 60, 90, 180, 365].map((days) => z.literal(days))).default(30),
+    logRetentionDays: z.literal([1, 3, 5, 7, 14, 30, 60, 90, 180, 365]).default(30),
     /** Keeps tables, buckets and keys when production's stacks are deleted. */
     retain: z.boolean().default(true),
   })
@@ -56,11 +56,11 @@ export type StatorConfig = z.input<typeof Settings>;
 
 /**
  * Checks what a configuration file exports, before any construct exists.
- * @throws Error with one line that names each wrong key by its path and says what it may be.
+ * @throws SettingsError with one line that names each wrong key by its path and says what it may be.
  */
 export function readSettings(given: unknown, file: string): Settings {
-  const parsed = Settings.safeParse(given ?? {});
+  const parsed = Settings.safeParse(given ?? {}, CHECKED);
   if (parsed.success) return parsed.data;
   const problems = problemsOf(Settings, parsed.error);
-  throw new Error(`${file}: ${problems.join('; ')}`);
+  throw new SettingsError(`${file}: ${problems.join('; ')}`);
 }

@@ -14,9 +14,7 @@ export const size = (cpu: number, memoryMiB: number) =>
   z
     .strictObject({
       /** CPU units, 1024 to a core. */
-      cpu: z.union([z.literal(256), z.literal(512), z.literal(1024), z.literal(2048), z.literal(4096)]).default(
-        cpu as 256, // one of them
-      ),
+      cpu: z.literal([256, 512, 1024, 2048, 4096]).default(cpu as 256), // one of them
       memoryMiB: z.int().default(memoryMiB),
     })
     .prefault({})
@@ -24,7 +22,8 @@ export const size = (cpu: number, memoryMiB: number) =>
       const [first, last] = FARGATE_MEMORY_MIB[given.cpu] ?? [0, 0];
       const isSold = given.memoryMiB === 512 || given.memoryMiB % 1024 === 0;
       if (given.memoryMiB < first || given.memoryMiB > last || !isSold) {
-        const message = `Fargate sells ${first} to ${last} MiB with cpu ${given.cpu}, in steps of 1024`;
+        const sold = `Fargate sells ${first} to ${last} MiB with cpu ${given.cpu}, in steps of 1024`;
+        const message = `${sold}; it is ${given.memoryMiB}`;
         context.addIssue({ code: 'custom', path: ['memoryMiB'], message });
       }
     });

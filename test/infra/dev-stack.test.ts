@@ -205,6 +205,13 @@ describe('the dev stack', () => {
     week.allResourcesProperties('AWS::Logs::LogGroup', { RetentionInDays: 7 });
   });
 
+  it('refuses more workers than one task holds, with the field of the file', () => {
+    const mock = { kind: 'mock', model: 'stator-mini', workers: 9 } as const;
+    expect(() => devTemplate({ fleets: { mock } })).toThrow(
+      'fleets.mock.workers: 9: allowed in dev are 0 to 8, as one task holds them all',
+    );
+  });
+
   it('adds a signed function URL, a firewall and a name only where they are asked for', () => {
     for (const type of ['AWS::Lambda::Url', 'AWS::WAFv2::WebACL', 'AWS::ApiGateway::DomainName']) {
       template.resourceCountIs(type, 0);

@@ -124,6 +124,35 @@ describe('readSettings', () => {
       'my.config.ts: limits.maxTokensFunction: "many": allowed are whole numbers from 0 to 4294967295',
     ],
     [{ name: '1 bad name' }, /name: must start with a letter/],
+    [{ name: '1 bad name' }, /; it is "1 bad name"$/],
+    [{ edges: { function: { memoryMb: 'many' } } }, 'edges.function.memoryMb: "many": must be a number'],
+    [{ edges: { function: { memoryMb: 1 } } }, 'edges.function.memoryMb: 1: allowed are 256 to 10240'],
+    [{ edges: { container: { tasks: 1.5 } } }, 'edges.container.tasks: 1.5: must be a whole number'],
+    [{ edges: { container: { tasks: 9 } } }, 'edges.container.tasksMax: 8: must be at least tasks (9)'],
+    [
+      { edges: { container: { listener: 'publik' } } },
+      'edges.container.listener: "publik": allowed are "none"|"internal"|"public"',
+    ],
+    [{ edges: { function: { environment: { DYN_LOG: null } } } }, /DYN_LOG: must be a text.*; it is null$/],
+    [{ logRetentionDays: 31 }, 'logRetentionDays: 31: allowed are 1|3|5|7|14|30|60|90|180|365'],
+    [{ nats: { servers: 2 } }, 'nats.servers: 2: allowed are 1|3'],
+    [{ sizes: { edge: { cpu: 300 } } }, 'sizes.edge.cpu: 300: allowed are 256|512|1024|2048|4096'],
+    [{ sizes: { edge: { cpu: 256, memoryMiB: 8192 } } }, /in steps of 1024; it is 8192$/],
+    [{ retain: 'no' }, 'retain: "no": must be true or false'],
+    [{ alarms: { ttftP99Secs: 0 } }, 'alarms.ttftP99Secs: 0: must be more than 0'],
+    [{ alarms: { topicArn: 'oncall' } }, /alarms\.topicArn: must be an ARN, .*; it is "oncall"$/],
+    [{ alarms: { topicArn: 'a'.repeat(200) } }, /; it is "a{59}\.\.\.$/],
+    [{ domain: { name: 'a.example.com' } }, 'domain.certificateArn: is missing: must be a text'],
+    [{ network: { vpc: { ...VPC, privateSubnetIds: [] } } }, 'privateSubnetIds: must have at least 1 entry'],
+    [{ fleets: { a: { model: 'stator-mini' } } }, 'fleets.a.kind: is missing: allowed are "mock"'],
+    [{ fleets: { a: { kind: 'mock', model: '' } } }, 'fleets.a.model: "": must have at least 1 character'],
+    [
+      { fleets: { a: { kind: 'mock', model: 'qwen' } } },
+      'fleets.a.model: names no model of models; it is "qwen", known are stator-mini',
+    ],
+    [{ fleets: { 'a b': { kind: 'mock', model: 'stator-mini' } } }, 'fleets.a b: must start with a letter'],
+    [5, 'the file: 5: must be an object'],
+    [[], 'the file: a list: must be an object'],
   ])('refuses %j', (given, message) => {
     expect(() => reading(given)).toThrow(message);
   });
@@ -150,6 +179,8 @@ describe('loadConfig', () => {
     writeFileSync(path, 'const name: string = "Mine";\nexport default { name };\n');
     expect((await loadConfig(path)).name).toBe('Mine');
     await expect(loadConfig(join(folder, 'none.ts'))).rejects.toThrow(/no such file; -c config=PATH/);
+    writeFileSync(path, 'export default {\n  fleets: { ;\n};\n');
+    await expect(loadConfig(path)).rejects.toThrow(/mine\.ts: Expected .* on line 2: fleets: \{ ;$/);
     rmSync(folder, { recursive: true });
   });
 });

@@ -44,10 +44,12 @@ describe('the command that cdk runs', { timeout: 120_000 }, () => {
     [{ env: 'staging' }, '-c env=staging: must be one of dev, production'],
     [{ env: 'production', rollout: 'fast' }, '-c rollout=fast: must be one of gradual, now'],
     [{ rollout: 'now' }, '-c rollout=now: dev is always replaced at once'],
+    [{ config: 'none.ts' }, 'none.ts: there is no such file'],
   ])('fails before it makes anything with %j', async (context, message) => {
     const { code, stderr } = await synthesize(context as Record<string, string>);
     expect(code).not.toBe(0);
     expect(stderr).toContain(message);
+    expect(stderr.trim().split('\n')).toHaveLength(1); // no stack of this program
     expect(readdirSync(outdir)).toEqual([]);
   });
 });
