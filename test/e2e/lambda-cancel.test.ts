@@ -1,90 +1,41 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bundleFunction } from '../../infra/bundle.ts';
 import { issueKey } from '../../shared/access/index.ts';
 import { DynamoDbKeyStore } from '../../shared/access/keys/dynamodb-key-store.ts';
 import { systemClock } from '../../shared/clock/index.ts';
-import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
-import {
-  createTable,
-  type DynamoDbServer,
-  hasDynamoDb,
-  postJson,
-  type SpawnedProcess,
-  spawnStator,
-  sseData,
-  startDynamoDb,
-  waitUntil,
-} from '../support/index.ts';
-import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+import { createTable, postJson, sseData, waitUntil } from '../support/index.ts';
+import { FunctionBed, hasFunctionBed, MODEL } from '../support/lambda/function-bed.ts';
+import type { LambdaRuntime } from '../support/lambda-runtime.ts';
 
-const MODEL = 'builtin';
 const SHARED = { STATOR_ID_SECRET: 'a-secret-that-all-instances-are-given' };
 
-let directory: string;
-let server: DynamoDbServer;
-let table: TestTable;
+let bed: FunctionBed;
 let runtime: LambdaRuntime;
 let bearer: Readonly<Record<string, string>>;
 let stranger: Readonly<Record<string, string>>;
-let worker: SpawnedProcess;
-
-/** Where workers and functions meet. */
-function discoveryEnvironment(): Record<string, string> {
-  return {
-    DYN_DISCOVERY_BACKEND: 'dynamodb',
-    STATOR_DISCOVERY_TABLE: table.tableName,
-    STATOR_DYNAMODB_ENDPOINT: table.endpoint,
-  };
-}
 
 /** Headers of a client of its own. */
 async function makeKey(tableName: string): Promise<{ readonly authorization: string }> {
-  const store = await DynamoDbKeyStore.open({ tableName, endpoint: server.url });
+  const store = await DynamoDbKeyStore.open({ tableName, endpoint: bed.server.url });
   const { text } = await issueKey(store, systemClock, { name: 'client', scopes: ['inference'], limits: {} });
   store.close();
   return { authorization: `Bearer ${text}` };
 }
 
-function startMockWorker(): SpawnedProcess {
-  const model = resolve('shared/artifacts/builtin-model');
-  const flags = ['--engine=mocker', '--mock-output=random', `--model-path=${model}`, `--model-name=${MODEL}`];
-  const loopback = { DYN_EVENT_PLANE: 'zmq', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_TCP_RPC_HOST: '127.0.0.1' };
-  return spawnStator(['worker', ...flags], {
-    env: { ...discoveryEnvironment(), ...loopback },
-  });
-}
-
-describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HTTP function', () => {
+describe.runIf(hasFunctionBed())('a stream of the deployed HTTP function', () => {
   beforeAll(async () => {
-    directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
-    await bundleFunction({ outdir: directory });
-    server = await startDynamoDb();
-    table = await createTestTable(server.url);
-    const keysTable = `${table.tableName}-keys`;
-    await createTable({ tableName: keysTable, endpoint: server.url });
+    bed = await FunctionBed.open();
+    const keysTable = `${bed.table.tableName}-keys`;
+    await createTable({ tableName: keysTable, endpoint: bed.server.url });
     [bearer, stranger] = [await makeKey(keysTable), await makeKey(keysTable)];
     const keys = { STATOR_AUTH: 'on', STATOR_KEYS_TABLE: keysTable };
-    const env = {
-      ...discoveryEnvironment(),
-      ...keys,
-      DYN_REQUEST_PLANE: 'tcp',
-      DYN_ROUTER_MODE: 'round-robin',
-      ...SHARED,
-    };
-    runtime = await startLambdaRuntime({ directory, env, environmentsMax: 2 });
-    worker = startMockWorker();
-    await worker.waitForOutput(/worker is ready/);
+    const env = { ...keys, DYN_REQUEST_PLANE: 'tcp', DYN_ROUTER_MODE: 'round-robin', ...SHARED };
+    runtime = await bed.startFunction(env, 2);
+    await bed.startWorker();
   });
 
   afterAll(async () => {
-    await worker.kill();
     await runtime.stop();
-    await table.drop();
-    await server.stop();
-    rmSync(directory, { recursive: true, force: true });
+    await bed.close();
   });
 
   it('is cancelled through another instance, since its own serves nothing beside it', async () => {

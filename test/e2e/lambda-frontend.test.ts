@@ -1,26 +1,16 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { HttpFunctionVariable } from '../../functions/http/environment.ts';
-import { bundleFunction, type FunctionBundle } from '../../infra/bundle.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { passSecrets } from '../../shared/fleet/index.ts';
 import { captureLogger } from '../../shared/telemetry/log/logger.ts';
 import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
-import {
-  type DynamoDbServer,
-  hasDynamoDb,
-  type SpawnedProcess,
-  spawnStator,
-  startDynamoDb,
-  waitUntil,
-} from '../support/index.ts';
-import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+import { type SpawnedProcess, waitUntil } from '../support/index.ts';
+import { FunctionBed, hasFunctionBed, MODEL } from '../support/lambda/function-bed.ts';
+import type { LambdaRuntime } from '../support/lambda-runtime.ts';
 
 const MIB = 1024 * 1024;
-const MODEL = 'builtin';
 /** A path that each process understands in its own way: the function has no model there, and fetches it from its worker. */
 const ELSEWHERE = '/proc/self/cwd/builtin-model';
 /** The function asks the table anew for what it has known for longer. */
@@ -28,10 +18,7 @@ const KNOWN_MS_MAX = 1000;
 /** The table shows a worker so long after it is ready: a process gathers each second, for those that read. */
 const SHOWN_MS_MAX = 2000;
 
-let directory: string;
-let bundle: FunctionBundle;
-let server: DynamoDbServer;
-let table: TestTable;
+let bed: FunctionBed;
 /** Has the same keys. */
 let responsesTable: TestTable;
 let runtime: LambdaRuntime;
@@ -40,9 +27,9 @@ let runtime: LambdaRuntime;
 function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_ENDPOINT', string> &
   Record<string, string> {
   return {
-    STATOR_ARTIFACTS_CACHE_DIR: join(directory, 'models'), // a function has /tmp of its own
+    STATOR_ARTIFACTS_CACHE_DIR: join(bed.bundle.directory, 'models'), // a function has /tmp of its own
     DYN_DISCOVERY_BACKEND: 'dynamodb',
-    STATOR_DISCOVERY_TABLE: table.tableName,
+    STATOR_DISCOVERY_TABLE: bed.table.tableName,
     STATOR_AUTH: 'off', // lambda-cancel.test.ts has keys
     STATOR_KEYS_TABLE: 'read-where-keys-are-asked-for-only',
     STATOR_KEY_CACHE_SECS: '60',
@@ -59,31 +46,19 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
     STATOR_DEADLINE_MARGIN_SECS: '10',
     DYN_LOG: 'info',
     DYN_LOGGING_JSONL: 'true',
-    STATOR_DYNAMODB_ENDPOINT: table.endpoint,
+    STATOR_DYNAMODB_ENDPOINT: bed.table.endpoint,
   };
 }
 
 /** Of the edge that passes its secrets to the function. */
 function edgeSettings() {
   const secrets = { STATOR_ID_SECRET: 'a-secret-that-all-instances-are-given' };
-  const place = { STATOR_SECRETS_TABLE: responsesTable.tableName, STATOR_DYNAMODB_ENDPOINT: table.endpoint };
+  const place = { STATOR_SECRETS_TABLE: responsesTable.tableName, STATOR_DYNAMODB_ENDPOINT: bed.table.endpoint };
   return resolveConfig('frontend', [], { ...secrets, ...place }).settings;
 }
 
-function startMockWorker(): SpawnedProcess {
-  const flags = ['--engine=mocker', '--mock-output=random', `--model-path=${ELSEWHERE}`, `--model-name=${MODEL}`];
-  return spawnStator(['worker', ...flags], {
-    cwd: resolve('shared/artifacts'),
-    env: {
-      DYN_DISCOVERY_BACKEND: 'dynamodb',
-      STATOR_DISCOVERY_TABLE: table.tableName,
-      STATOR_DYNAMODB_ENDPOINT: table.endpoint,
-      DYN_EVENT_PLANE: 'zmq',
-      DYN_EVENT_PLANE_HOST: '127.0.0.1',
-      DYN_TCP_RPC_HOST: '127.0.0.1',
-      DYN_SYSTEM_HOST: '127.0.0.1',
-    },
-  });
+function startMockWorker(): Promise<SpawnedProcess> {
+  return bed.startWorker({ modelPath: ELSEWHERE, cwd: resolve('shared/artifacts') });
 }
 
 function post(body: unknown): Promise<Response> {
@@ -94,37 +69,32 @@ function post(body: unknown): Promise<Response> {
   });
 }
 
-describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function', () => {
+describe.runIf(hasFunctionBed())('the deployed HTTP function', () => {
   beforeAll(async () => {
-    directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
-    bundle = await bundleFunction({ outdir: directory });
-    server = await startDynamoDb();
-    table = await createTestTable(server.url);
-    responsesTable = await createTestTable(server.url);
+    bed = await FunctionBed.open();
+    responsesTable = await createTestTable(bed.server.url);
     await passSecrets(edgeSettings(), captureLogger().logger)?.ended;
-    runtime = await startLambdaRuntime({ directory, env: functionEnvironment(), environmentsMax: 1 });
+    runtime = await bed.startFunction(functionEnvironment());
   });
 
   afterEach(() => runtime.idle());
 
   afterAll(async () => {
     await runtime.stop();
-    await table.drop();
     await responsesTable.drop();
-    await server.stop();
-    rmSync(directory, { recursive: true, force: true });
+    await bed.close();
   });
 
   it('keeps what a cold start parses small, without native code', () => {
-    expect(bundle.initBytes).toBeLessThan(0.8 * MIB); // 0.78 MiB; naming `z` in an import of zod alone would add 0.2
+    expect(bed.bundle.initBytes).toBeLessThan(0.8 * MIB); // 0.78 MiB; naming `z` in an import of zod alone would add 0.2
   });
 
   it('answers 503 while its table is away, and serves in the same environment when it is back', async () => {
-    table.proxy.cut();
+    bed.table.proxy.cut();
     const away = await fetch(`${runtime.url}/v1/models`);
     expect(away.status).toBe(503);
     expect(await away.json()).toMatchObject({ error: { code: 'service_unavailable' } });
-    table.proxy.restore();
+    bed.table.proxy.restore();
     await runtime.idle();
     const back = await waitUntil(async () => {
       const response = await fetch(`${runtime.url}/v1/models`); // 503 while it has just started and knows no model
@@ -155,8 +125,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
   });
 
   it('streams a chat from a worker that registered after it had started, and goes on from a stored response', async () => {
-    const worker = startMockWorker();
-    await worker.waitForOutput(/worker is ready/);
+    const worker = await startMockWorker();
     const client = new OpenAI({ baseURL: `${runtime.url}/v1`, apiKey: 'unused', maxRetries: 0 });
     const request = { model: MODEL, max_tokens: 16, messages: [{ role: 'user' as const, content: 'What are you?' }] };
     await waitUntil(async () => (await client.models.list()).data.length > 0, { what: 'the model in the list' });
@@ -185,8 +154,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     const client = new OpenAI({ baseURL: `${runtime.url}/v1`, apiKey: 'unused', maxRetries: 0 });
     const ask = () =>
       client.chat.completions.create({ model: MODEL, max_tokens: 2, messages: [{ role: 'user', content: 'Hi' }] });
-    let present = startMockWorker();
-    await present.waitForOutput(/worker is ready/);
+    let present = await startMockWorker();
     // The worker of the test before was killed: what it gathered is read until another may.
     const isServed = (): Promise<boolean> => ask().then(Boolean, () => false);
     await waitUntil(isServed, { what: 'the worker to be reached' });
@@ -195,8 +163,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
       const frozenAtMs = performance.now();
       present.signal('SIGTERM');
       expect(await present.exited).toBe(0);
-      present = startMockWorker();
-      await present.waitForOutput(/worker is ready/);
+      present = await startMockWorker();
       const readyAtMs = performance.now();
       await waitUntil(() => performance.now() - frozenAtMs > KNOWN_MS_MAX, { what: 'what is known to be too old' });
       await waitUntil(() => performance.now() - readyAtMs > SHOWN_MS_MAX, { what: 'the worker to be shown' });

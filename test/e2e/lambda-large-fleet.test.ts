@@ -1,52 +1,25 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
 import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { bundleFunction } from '../../infra/bundle.ts';
-import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
-import {
-  type DynamoDbServer,
-  hasDynamoDb,
-  type SpawnedProcess,
-  spawnStator,
-  startDynamoDb,
-  waitUntil,
-} from '../support/index.ts';
-import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+import { waitUntil } from '../support/index.ts';
+import { FunctionBed, hasFunctionBed, MODEL } from '../support/lambda/function-bed.ts';
+import type { LambdaRuntime } from '../support/lambda-runtime.ts';
 import { type MadeUpFleet, makeUpFleet } from '../support/made-up-fleet.ts';
 
-const MODEL = 'builtin';
 const OTHERS = 500;
 const MODELS = 20;
 
 /** The bundle that is deployed, among workers of which few serve what it is asked for: it reads what it needs, and tells the rest when asked. */
-describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the function of a large fleet', () => {
-  let directory: string;
-  let server: DynamoDbServer;
-  let table: TestTable;
+describe.runIf(hasFunctionBed())('the function of a large fleet', () => {
+  let bed: FunctionBed;
   let fleet: MadeUpFleet;
-  let worker: SpawnedProcess;
   let runtime: LambdaRuntime;
 
-  const where = () => ({
-    DYN_DISCOVERY_BACKEND: 'dynamodb',
-    STATOR_DISCOVERY_TABLE: table.tableName,
-    STATOR_DYNAMODB_ENDPOINT: server.url,
-    STATOR_ID_SECRET: 'a-secret-that-all-edges-are-given',
-  });
-
   const start = () =>
-    startLambdaRuntime({
-      directory,
-      env: {
-        ...where(),
-        STATOR_AUTH: 'off',
-        DYN_REQUEST_PLANE: 'tcp',
-        DYN_ENABLE_ANTHROPIC_API: 'true',
-        STATOR_ARTIFACTS_CACHE_DIR: join(directory, 'models'),
-      },
-      environmentsMax: 1,
+    bed.startFunction({
+      STATOR_ID_SECRET: 'a-secret-that-all-edges-are-given',
+      STATOR_AUTH: 'off',
+      DYN_REQUEST_PLANE: 'tcp',
+      DYN_ENABLE_ANTHROPIC_API: 'true',
     });
 
   const post = (path: string, body: object): Promise<Response> =>
@@ -59,18 +32,9 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the function of a large fle
   const messages = [{ role: 'user' as const, content: 'What are you?' }];
 
   beforeAll(async () => {
-    directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
-    await bundleFunction({ outdir: directory });
-    server = await startDynamoDb();
-    table = await createTestTable(server.url);
-    const place = { tableName: table.tableName, endpoint: server.url };
-    fleet = await makeUpFleet(place, { count: OTHERS, models: MODELS, everyMs: 500 });
-    const loopback = { DYN_EVENT_PLANE: 'zmq', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' };
-    const path = `--model-path=${resolve('shared/artifacts/builtin-model')}`;
-    worker = spawnStator(['worker', '--engine=mocker', '--mock-output=random', path, `--model-name=${MODEL}`], {
-      env: { ...where(), ...loopback, DYN_TCP_RPC_HOST: '127.0.0.1' },
-    });
-    await worker.waitForOutput(/worker is ready/);
+    bed = await FunctionBed.open();
+    fleet = await makeUpFleet(bed.table, { count: OTHERS, models: MODELS, everyMs: 500 });
+    await bed.startWorker();
     runtime = await start();
   });
 
@@ -78,11 +42,8 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the function of a large fle
 
   afterAll(async () => {
     await runtime.stop();
-    await worker.kill();
     await fleet.close();
-    await table.drop();
-    await server.stop();
-    rmSync(directory, { recursive: true, force: true });
+    await bed.close();
   });
 
   it('answers its first request, whichever route it takes, and in each dialect', async () => {

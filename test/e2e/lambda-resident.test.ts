@@ -1,75 +1,31 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bundleFunction } from '../../infra/bundle.ts';
-import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
-import {
-  type DynamoDbServer,
-  freePort,
-  hasDynamoDb,
-  postJson,
-  type SpawnedProcess,
-  spawnStator,
-  startDynamoDb,
-  waitUntil,
-} from '../support/index.ts';
-import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+import { freePort, postJson, type SpawnedProcess, waitUntil } from '../support/index.ts';
+import { FunctionBed, hasFunctionBed, MODEL } from '../support/lambda/function-bed.ts';
+import type { LambdaRuntime } from '../support/lambda-runtime.ts';
 
-const MODEL = 'builtin';
 /** A machine shared with other tests is slower than one that serves. */
 const PATIENT = { STATOR_ROUTER_CHOOSE_TIMEOUT_MS: '500', STATOR_ROUTER_CONNECT_TIMEOUT_MS: '2000' };
+/** Who was killed is soon forgotten. */
+const LEASE = { STATOR_LEASE_TTL_SECS: '2' };
 
-let directory: string;
-let server: DynamoDbServer;
-let table: TestTable;
+let bed: FunctionBed;
 let runtime: LambdaRuntime;
-const processes: SpawnedProcess[] = [];
 
 type Env = Readonly<Record<string, string>>;
 
-async function start(args: readonly string[], isUp: RegExp, env: Env = {}): Promise<SpawnedProcess> {
-  const child = spawnStator(args, {
-    env: {
-      DYN_DISCOVERY_BACKEND: 'dynamodb',
-      STATOR_DISCOVERY_TABLE: table.tableName,
-      STATOR_DYNAMODB_ENDPOINT: table.endpoint,
-      STATOR_LEASE_TTL_SECS: '2',
-      DYN_EVENT_PLANE: 'zmq',
-      DYN_EVENT_PLANE_HOST: '127.0.0.1',
-      DYN_TCP_RPC_HOST: '127.0.0.1',
-      ...env,
-    },
-  });
-  processes.push(child);
-  await child.waitForOutput(isUp, 30_000);
-  return child;
-}
-
 function startWorker(): Promise<SpawnedProcess> {
-  const model = resolve('shared/artifacts/builtin-model');
-  const flags = ['--engine=mocker', '--mock-output=random', '--block-size=16'];
-  return start(['worker', ...flags, `--model-path=${model}`, `--model-name=${MODEL}`], /worker is ready/);
+  return bed.startWorker({ flags: ['--block-size=16'], env: LEASE });
 }
 
-function startResident(env: Env = {}): Promise<SpawnedProcess> {
+async function startResident(env: Env = {}): Promise<SpawnedProcess> {
   const flags = ['--http-host=127.0.0.1', '--http-port=0', '--router-mode=kv', '--router-role=resident'];
-  return start(['frontend', ...flags], /serving url=/, env);
+  const resident = bed.spawn(['frontend', ...flags], { env: { ...LEASE, ...env } });
+  await resident.waitForOutput(/serving url=/, 30_000);
+  return resident;
 }
 
 function startFunction(env: Env = {}): Promise<LambdaRuntime> {
-  return startLambdaRuntime({
-    directory,
-    env: {
-      DYN_DISCOVERY_BACKEND: 'dynamodb',
-      STATOR_DISCOVERY_TABLE: table.tableName,
-      STATOR_DYNAMODB_ENDPOINT: table.endpoint,
-      DYN_ROUTER_MODE: 'kv',
-      ...PATIENT,
-      ...env,
-    },
-    environmentsMax: 1,
-  });
+  return bed.startFunction({ DYN_ROUTER_MODE: 'kv', ...PATIENT, ...env });
 }
 
 /** Status of one short answer of the function. */
@@ -103,22 +59,16 @@ async function untilDecidedBy(source: string): Promise<void> {
   );
 }
 
-describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed function in router mode kv', () => {
+describe.runIf(hasFunctionBed())('the deployed function in router mode kv', () => {
   beforeAll(async () => {
-    directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
-    await bundleFunction({ outdir: directory });
-    server = await startDynamoDb();
-    table = await createTestTable(server.url);
+    bed = await FunctionBed.open();
     await Promise.all([startWorker(), startWorker()]);
     runtime = await startFunction();
   }, 120_000);
 
   afterAll(async () => {
-    await Promise.all(processes.map((each) => each.kill()));
     await runtime.stop();
-    await table.drop();
-    await server.stop();
-    rmSync(directory, { recursive: true, force: true });
+    await bed.close();
   });
 
   it('hashes while there is no resident router', async () => {

@@ -1,21 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { bundleFunction } from '../../infra/bundle.ts';
-import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
 import { type CountingTableProxy, startCountingTableProxy, type TableFault } from '../support/counting-table-proxy.ts';
-import {
-  type DynamoDbServer,
-  hasDynamoDb,
-  type SpawnedProcess,
-  spawnStator,
-  startDynamoDb,
-  waitUntil,
-} from '../support/index.ts';
-import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+import { waitUntil } from '../support/index.ts';
+import { FunctionBed, hasFunctionBed, MODEL } from '../support/lambda/function-bed.ts';
+import type { LambdaRuntime } from '../support/lambda-runtime.ts';
 
-const MODEL = 'builtin';
 /** The function reads the table anew for what it has known for longer. */
 const KNOWN_MS_MAX = 1000;
 
@@ -28,32 +16,18 @@ const FAULTS: readonly (readonly [string, TableFault])[] = [
 ];
 
 /** The bundle that is deployed, under Lambda's runtime client, with a table that is slow, throttled or away. */
-describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the function and a table with a fault', () => {
-  let directory: string;
-  let server: DynamoDbServer;
-  let table: TestTable;
+describe.runIf(hasFunctionBed())('the function and a table with a fault', () => {
+  let bed: FunctionBed;
   let proxy: CountingTableProxy;
-  let worker: SpawnedProcess;
   let runtime: LambdaRuntime;
   let cold: LambdaRuntime | undefined;
 
-  const where = (endpoint: string) => ({
-    DYN_DISCOVERY_BACKEND: 'dynamodb',
-    STATOR_DISCOVERY_TABLE: table.tableName,
-    STATOR_DYNAMODB_ENDPOINT: endpoint,
-  });
-
   const start = () =>
-    startLambdaRuntime({
-      directory,
-      env: {
-        ...where(proxy.url),
-        STATOR_AUTH: 'off',
-        DYN_REQUEST_PLANE: 'tcp',
-        DYN_ROUTER_MODE: 'round-robin',
-        STATOR_ARTIFACTS_CACHE_DIR: join(directory, 'models'),
-      },
-      environmentsMax: 1,
+    bed.startFunction({
+      STATOR_DYNAMODB_ENDPOINT: proxy.url,
+      STATOR_AUTH: 'off',
+      DYN_REQUEST_PLANE: 'tcp',
+      DYN_ROUTER_MODE: 'round-robin',
     });
 
   const ask = (of: LambdaRuntime): Promise<Response> =>
@@ -64,20 +38,9 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the function and a table wi
     });
 
   beforeAll(async () => {
-    directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
-    await bundleFunction({ outdir: directory });
-    server = await startDynamoDb();
-    table = await createTestTable(server.url);
-    proxy = await startCountingTableProxy(server.url);
-    const loopback = { DYN_EVENT_PLANE: 'zmq', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' };
-    worker = spawnStator(
-      [
-        ...['worker', '--engine=mocker', '--mock-output=random', `--model-name=${MODEL}`],
-        `--model-path=${resolve('shared/artifacts/builtin-model')}`,
-      ],
-      { env: { ...where(server.url), ...loopback, DYN_TCP_RPC_HOST: '127.0.0.1' } },
-    );
-    await worker.waitForOutput(/worker is ready/);
+    bed = await FunctionBed.open();
+    proxy = await startCountingTableProxy(bed.server.url);
+    await bed.startWorker();
     runtime = await start();
     await waitUntil(async () => {
       const { status } = await ask(runtime);
@@ -94,11 +57,8 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the function and a table wi
 
   afterAll(async () => {
     await runtime.stop();
-    await worker.kill();
     await proxy.close();
-    await table.drop();
-    await server.stop();
-    rmSync(directory, { recursive: true, force: true });
+    await bed.close();
   });
 
   it.each(FAULTS)('serves from what a warm environment knows while its table %s', async (_name, fault) => {
