@@ -1,6 +1,7 @@
 import { isRecord } from '../records/index.ts';
+import { type Fields, fieldsOf, listOf } from './aws-answers.ts';
 import { type Account, textsOf } from './deploy-account.ts';
-import { resourcesOf } from './deploy-templates.ts';
+import { propertiesOf } from './deploy-templates.ts';
 
 /** A stack that `cdk synth` has written. */
 export interface SynthesizedStack {
@@ -27,17 +28,14 @@ export async function findReleases(
   account: Account,
 ): Promise<readonly Releases[]> {
   const found = stacks.flatMap(({ name, template }) =>
-    resourcesOf([template])
-      .filter(([, { Type }]) => Type === 'AWS::Lambda::Alias')
-      .map(([, { Properties }]) => releasesOf(name, functionIdOf(Properties), account)),
+    propertiesOf([template], 'AWS::Lambda::Alias').map((alias) => releasesOf(name, functionIdOf(alias), account)),
   );
   return (await Promise.all(found)).filter((releases) => releases !== undefined);
 }
 
 /** The logical id in `FunctionName: { Ref }` of an alias. */
-function functionIdOf(properties: unknown): string {
-  const name = isRecord(properties) ? properties.FunctionName : undefined;
-  return String(isRecord(name) ? name.Ref : undefined);
+function functionIdOf({ FunctionName }: Fields): string {
+  return String(fieldsOf(FunctionName).Ref);
 }
 
 async function releasesOf(stack: string, logicalId: string, account: Account): Promise<Releases | undefined> {
@@ -70,16 +68,15 @@ async function physicalIdOf(stack: string, logicalId: string, account: Account):
 }
 
 /** All entries of a list that Lambda gives in pages. */
-async function pagesOf(account: Account, path: string, field: string): Promise<readonly Record<string, unknown>[]> {
-  const entries: Record<string, unknown>[] = [];
+async function pagesOf(account: Account, path: string, field: string): Promise<readonly Fields[]> {
+  const entries: Fields[] = [];
   let marker: string | undefined;
   for (let page = 0; page < PAGES_MAX; page++) {
     const answer: unknown = JSON.parse(
       await account.get('lambda', path, marker === undefined ? {} : { Marker: marker }),
     );
     if (!isRecord(answer)) throw new Error(`lambda: ${path} is no list`);
-    const list = answer[field];
-    if (Array.isArray(list)) entries.push(...list.filter(isRecord));
+    entries.push(...listOf(answer[field]).filter(isRecord));
     if (typeof answer.NextMarker !== 'string' || answer.NextMarker === '') return entries;
     marker = answer.NextMarker;
   }
@@ -87,7 +84,6 @@ async function pagesOf(account: Account, path: string, field: string): Promise<r
 }
 
 /** Versions that an alias sends requests to: one, and another while a release is rolled out. */
-function versionsOf({ FunctionVersion, RoutingConfig }: Record<string, unknown>): readonly string[] {
-  const weights = isRecord(RoutingConfig) ? RoutingConfig.AdditionalVersionWeights : undefined;
-  return [String(FunctionVersion), ...(isRecord(weights) ? Object.keys(weights) : [])];
+function versionsOf({ FunctionVersion, RoutingConfig }: Fields): readonly string[] {
+  return [String(FunctionVersion), ...Object.keys(fieldsOf(fieldsOf(RoutingConfig).AdditionalVersionWeights))];
 }

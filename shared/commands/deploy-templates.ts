@@ -1,7 +1,4 @@
-import { isRecord } from '../records/index.ts';
-
-/** A part of a template, whose names are those of CloudFormation. */
-export type Fields = Readonly<Record<string, unknown>>;
+import { type Fields, fieldsOf, listOf } from './aws-answers.ts';
 
 /** The tasks of one service. */
 export interface ServiceTasks {
@@ -24,7 +21,7 @@ export interface ServiceTasks {
 export const DISK_GB_FREE = 20;
 
 /** All resources of templates, each with its logical id. */
-export function resourcesOf(templates: readonly unknown[]): readonly (readonly [id: string, resource: Fields])[] {
+function resourcesOf(templates: readonly unknown[]): readonly (readonly [id: string, resource: Fields])[] {
   return templates.flatMap((template) =>
     Object.entries(fieldsOf(fieldsOf(template).Resources)).map(([id, resource]) => [id, fieldsOf(resource)] as const),
   );
@@ -63,12 +60,4 @@ function countsOf(id: string, { DesiredCount }: Fields, template: unknown): Pick
   );
   const count = Number(DesiredCount ?? scaling?.MinCapacity ?? 1);
   return { count, countMax: Math.max(count, Number(scaling?.MaxCapacity ?? 0)) };
-}
-
-export function fieldsOf(value: unknown): Fields {
-  return isRecord(value) ? value : {};
-}
-
-export function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
 }

@@ -1,6 +1,6 @@
-import { isRecord } from '../records/index.ts';
+import { fieldsOf } from './aws-answers.ts';
 import { type Account, textsOf } from './deploy-account.ts';
-import { resourcesOf } from './deploy-templates.ts';
+import { propertiesOf } from './deploy-templates.ts';
 
 /** What a zone of a deployment lacks. */
 export interface ZoneProblem {
@@ -74,12 +74,9 @@ function lackIn(id: string, region: string): { readonly reason: string; readonly
 
 /** Zones of the subnets, each once. */
 function wantedIn(templates: readonly unknown[]): readonly Wanted[] {
-  const zones = resourcesOf(templates)
-    .filter(([, { Type }]) => Type === 'AWS::EC2::Subnet')
-    .map(([, { Properties }]) => (isRecord(Properties) ? Properties.AvailabilityZone : undefined));
-  const read = zones.flatMap((zone): readonly Wanted[] => {
+  const read = propertiesOf(templates, 'AWS::EC2::Subnet').flatMap(({ AvailabilityZone: zone }): readonly Wanted[] => {
     if (typeof zone === 'string') return [zone];
-    const select = isRecord(zone) ? zone['Fn::Select'] : undefined;
+    const select = fieldsOf(zone)['Fn::Select'];
     return Array.isArray(select) ? [Number(select[0])] : [];
   });
   return [...new Set(read)];

@@ -10,6 +10,7 @@ export { type PassingSecrets, passSecrets, readPassedSecrets } from './passed-se
 export { type CallingPlaneOptions, callingPlane, servingPlane } from './planes.ts';
 export { openPlannerOutbox } from './planner-outbox.ts';
 export { openRouterState, PartWatch, SharedRouterState } from './router-state.ts';
+export { secretFields } from './secret-text.ts';
 export { openSecrets, SecretWatch } from './secrets.ts';
 export { followServiceCertificate, refuseClearToken, secureService } from './security.ts';
 export { createServiceServer, endRefused, haveLeft, LINGER_REFUSED_MS } from './service-server.ts';

@@ -1,9 +1,10 @@
 /** Secrets that a process reads for itself: the environment names them, Secrets Manager has them. */
 import type { Clock } from '../clock/index.ts';
+import { quietSdkNotice } from '../discovery/index.ts';
 import { loadCode, reasonOf } from '../errors/index.ts';
-import { isRecord } from '../records/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { PASSED_VARIABLES, passedVariables } from './passed-secrets.ts';
+import { secretFields } from './secret-text.ts';
 
 export interface SecretWatchOptions {
   readonly clock: Clock;
@@ -166,10 +167,11 @@ function variablesOf({ variable, toVariables }: Named, texts: SecretTexts): Read
 
 /** JSON with `current` and `previous`, as `stator secrets rotate` writes it, or the secret itself. */
 function rotatedVariables(variable: string, text: string, older?: string): Readonly<Record<string, string>> {
-  if (!text.trimStart().startsWith('{')) {
+  const fields = secretFields(text);
+  if (fields === undefined) {
     return { [variable]: text, ...(older === undefined ? {} : { [`${variable}_PREVIOUS`]: older }) };
   }
-  const { current, previous = 'none' } = parseRecord(text);
+  const { current, previous = 'none' } = fields;
   if (typeof current !== 'string' || current === '' || typeof previous !== 'string') {
     throw new Error('the secret must be a text, or JSON with current and previous, both texts');
   }
@@ -178,22 +180,13 @@ function rotatedVariables(variable: string, text: string, older?: string): Reado
 
 /** A user of NATS as JSON with `username` and `password`, or else a token. */
 function natsVariables(text: string): Readonly<Record<string, string>> {
-  if (!text.trimStart().startsWith('{')) return { NATS_AUTH_TOKEN: text };
-  const { username, password } = parseRecord(text);
+  const fields = secretFields(text);
+  if (fields === undefined) return { NATS_AUTH_TOKEN: text };
+  const { username, password } = fields;
   if (typeof username !== 'string' || typeof password !== 'string' || username === '' || password === '') {
     throw new Error('the secret must be a token, or JSON with username and password, both texts that are not empty');
   }
   return { NATS_AUTH_USERNAME: username, NATS_AUTH_PASSWORD: password };
-}
-
-function parseRecord(text: string): Readonly<Record<string, unknown>> {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    throw new Error('the secret begins as JSON and is none'); // the parser's own words quote the text
-  }
-  return isRecord(parsed) ? parsed : {};
 }
 
 const ATTEMPTS_MAX = 3;
@@ -219,7 +212,7 @@ function readFromService(): ReadSecret {
 }
 
 async function openClient() {
-  process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ||= 'true'; // the SDK is pinned; its notice tells operators nothing
+  quietSdkNotice();
   const { GetSecretValueCommand, SecretsManagerClient } = await loadCode(
     'Secrets Manager',
     () => import('./secret-parts.ts'),

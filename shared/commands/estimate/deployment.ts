@@ -1,5 +1,6 @@
+import { type Fields, fieldsOf, listOf } from '../aws-answers.ts';
 import type { SynthesizedStack } from '../deploy-releases.ts';
-import { type Fields, fieldsOf, listOf, propertiesOf, type ServiceTasks, servicesOf } from '../deploy-templates.ts';
+import { propertiesOf, type ServiceTasks, servicesOf } from '../deploy-templates.ts';
 
 /** What the templates of a deployment say that has a price. */
 export interface Deployment {

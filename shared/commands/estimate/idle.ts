@@ -1,4 +1,5 @@
-import { DISK_GB_FREE, listOf, propertiesOf, type ServiceTasks } from '../deploy-templates.ts';
+import { listOf } from '../aws-answers.ts';
+import { DISK_GB_FREE, propertiesOf, type ServiceTasks } from '../deploy-templates.ts';
 import type { Deployment } from './deployment.ts';
 import { alarmedMetricsOf, idleMetricsOf, insightsOf } from './metrics.ts';
 import { HOURS, PRICES, type PricedPart, pricePart } from './prices.ts';

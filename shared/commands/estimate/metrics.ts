@@ -1,5 +1,6 @@
 import { EMBEDDED_METRICS } from '../../telemetry/index.ts';
-import { fieldsOf, listOf, propertiesOf } from '../deploy-templates.ts';
+import { fieldsOf, listOf } from '../aws-answers.ts';
+import { propertiesOf } from '../deploy-templates.ts';
 import type { Deployment } from './deployment.ts';
 
 /** Metrics that container insights tell. */

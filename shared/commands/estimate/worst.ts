@@ -1,4 +1,5 @@
-import { fieldsOf, propertiesOf } from '../deploy-templates.ts';
+import { fieldsOf } from '../aws-answers.ts';
+import { propertiesOf } from '../deploy-templates.ts';
 import type { Deployment } from './deployment.ts';
 import { taskMonth } from './idle.ts';
 import { priceLog, priceRequests } from './load.ts';

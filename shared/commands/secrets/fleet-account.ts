@@ -1,4 +1,4 @@
-import { isRecord } from '../../records/index.ts';
+import { type Fields, fieldsOf, listOf } from '../aws-answers.ts';
 import { openAccount } from '../deploy-account.ts';
 
 /** A secret as Secrets Manager has it. */
@@ -51,13 +51,13 @@ const TARGETS = { secretsmanager: 'secretsmanager', ecs: 'AmazonEC2ContainerServ
 export async function openFleetAccount(): Promise<FleetAccount> {
   const account = await openAccount();
   const ask = async (service: keyof typeof TARGETS, operation: string, input: object) =>
-    recordOf(JSON.parse(await account.post(service, `${TARGETS[service]}.${operation}`, input)));
+    fieldsOf(JSON.parse(await account.post(service, `${TARGETS[service]}.${operation}`, input)));
   return {
     async readSecret(SecretId) {
       const answer = await ask('secretsmanager', 'GetSecretValue', { SecretId });
       if (typeof answer.SecretString !== 'string') throw new Error('it is binary, and text is wanted');
       const { VersionIdsToStages: versions } = await ask('secretsmanager', 'DescribeSecret', { SecretId });
-      const hasPrevious = Object.values(recordOf(versions)).some((stages) => listOf(stages).includes('AWSPREVIOUS'));
+      const hasPrevious = Object.values(fieldsOf(versions)).some((stages) => listOf(stages).includes('AWSPREVIOUS'));
       return { text: answer.SecretString, madeMs: timeOf(answer.CreatedDate), hasPrevious };
     },
     async putSecret(SecretId, SecretString) {
@@ -68,7 +68,7 @@ export async function openFleetAccount(): Promise<FleetAccount> {
     async restart(cluster, service) {
       const input = { cluster, service, forceNewDeployment: true };
       const { service: restarted } = await ask('ecs', 'UpdateService', input);
-      const newest = deploymentsOf(recordOf(restarted)).find(({ status }) => status === 'PRIMARY');
+      const newest = deploymentsOf(fieldsOf(restarted)).find(({ status }) => status === 'PRIMARY');
       if (newest === undefined) throw new Error(`ECS names no deployment of ${service}`);
       return newest.id;
     },
@@ -76,7 +76,7 @@ export async function openFleetAccount(): Promise<FleetAccount> {
   };
 }
 
-type AskEcs = (operation: string, input: object) => Promise<Readonly<Record<string, unknown>>>;
+type AskEcs = (operation: string, input: object) => Promise<Fields>;
 
 async function findServices(cluster: string, ask: AskEcs): Promise<readonly FleetService[]> {
   const arns: string[] = [];
@@ -95,33 +95,25 @@ async function findServices(cluster: string, ask: AskEcs): Promise<readonly Flee
   for (let at = 0; at < arns.length; at += SERVICES_PER_CALL) {
     const services = arns.slice(at, at + SERVICES_PER_CALL);
     const answer = await ask('DescribeServices', { cluster, services, include: ['TAGS'] });
-    found.push(...listOf(answer.services).flatMap((each) => fleetService(recordOf(each))));
+    found.push(...listOf(answer.services).flatMap((each) => fleetService(fieldsOf(each))));
   }
   const order = (service: FleetService): number => PARTS.indexOf(service.part);
   return found.sort((a, b) => order(a) - order(b) || (a.name < b.name ? -1 : 1));
 }
 
-function fleetService(service: Readonly<Record<string, unknown>>): readonly FleetService[] {
-  const tags = listOf(service.tags).map(recordOf);
+function fleetService(service: Fields): readonly FleetService[] {
+  const tags = listOf(service.tags).map(fieldsOf);
   const part = PARTS.find((each) => tags.some(({ key, value }) => key === TAG && value === each));
   if (part === undefined || service.status === 'INACTIVE') return [];
   const { serviceName, serviceArn } = service;
   return [{ name: String(serviceName), arn: String(serviceArn), part, deployments: deploymentsOf(service) }];
 }
 
-function deploymentsOf({ deployments }: Readonly<Record<string, unknown>>): readonly Deployment[] {
+function deploymentsOf({ deployments }: Fields): readonly Deployment[] {
   return listOf(deployments).map((each) => {
-    const { id, status, createdAt, rolloutState } = recordOf(each);
+    const { id, status, createdAt, rolloutState } = fieldsOf(each);
     return { id: String(id), status: String(status), madeMs: timeOf(createdAt), rollout: String(rolloutState) };
   });
-}
-
-function recordOf(value: unknown): Readonly<Record<string, unknown>> {
-  return isRecord(value) ? value : {};
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
 }
 
 /** Seconds since 1970 with a fraction, as both services have times; some stand-ins write them out. */

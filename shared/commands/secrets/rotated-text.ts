@@ -1,4 +1,4 @@
-import { isRecord } from '../../records/index.ts';
+import { secretFields } from '../../fleet/index.ts';
 
 /** What stands for a secret that was never rotated. */
 const NONE = 'none';
@@ -17,8 +17,8 @@ export interface SecretSource {
  * @throws Error that says nothing of what is in it
  */
 export function rotatedText(text: string, source: SecretSource): string {
-  if (!text.trimStart().startsWith('{')) return source.hex(32);
-  const fields = fieldsOf(text);
+  const fields = secretFields(text);
+  if (fields === undefined) return source.hex(32);
   if (isText(fields.current)) return JSON.stringify({ ...fields, previous: fields.current, current: source.hex(32) });
   if (isText(fields.username) && isText(fields.password)) {
     return JSON.stringify({
@@ -36,21 +36,12 @@ export function rotatedText(text: string, source: SecretSource): string {
 
 /** Whether a secret names the one before; undefined = its form does not say. */
 export function namesPrevious(text: string): boolean | undefined {
-  if (!text.trimStart().startsWith('{')) return undefined;
-  const { previous, previous_password: password } = fieldsOf(text);
+  const fields = secretFields(text);
+  if (fields === undefined) return undefined;
+  const { previous, previous_password: password } = fields;
   return [previous, password].some((each) => isText(each) && each !== NONE);
 }
 
 function isText(value: unknown): value is string {
   return typeof value === 'string' && value !== '';
-}
-
-function fieldsOf(text: string): Readonly<Record<string, unknown>> {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    throw new Error('it begins as JSON and is none'); // the parser's own words quote the text
-  }
-  return isRecord(parsed) ? parsed : {};
 }
