@@ -108,12 +108,10 @@ export class FleetStore extends Construct {
 
   /** Allows a container edge to do what a function may, to be found, and to route. */
   grantEdge(grantee: IGrantable): void {
-    this.discovery.grantRegister(grantee);
+    this.grantRoute(grantee);
     this.responses.grantKeep(grantee);
     this.keys.grantCheck(grantee);
     this.artifacts.grantRead(grantee);
-    this.routerState.grantRoute(grantee);
-    this.passedSecrets.grantPass(grantee);
   }
 
   /** Allows a router that serves no clients to be found, to route, and to pass its secrets to functions. */

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
-import { Annotations, Match } from 'aws-cdk-lib/assertions';
+import { Annotations, Match, type Template } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
 import { EMBEDDED_METRICS, EMBEDDED_NAMESPACE, type EmbeddedMetric } from '../../shared/telemetry/index.ts';
 import { awsMetrics } from './aws-metrics.ts';
 import { DEPLOYMENTS, type Deployment, deploymentOf } from './deployments.ts';
-import { openApp, productionStacks, type Resource, templatesIn } from './templates.ts';
+import { openApp, productionStacks, productionTemplates, type Resource, templatesIn } from './templates.ts';
 
 const TOPIC = 'arn:aws:sns:eu-west-1:123456789012:oncall';
 const PAGES = 'arn:aws:sns:eu-west-1:123456789012:pages';
@@ -134,8 +134,7 @@ describe('what nobody would hear of', () => {
 });
 
 describe('what stops a release', () => {
-  const edge = () => templatesIn(productionStacks(openApp())).Edge!;
-  const rolloutOf = (template = edge()) =>
+  const rolloutOf = (template: Template) =>
     Object.values(template.findResources('AWS::CodeDeploy::DeploymentGroup'))[0]?.Properties as {
       DeploymentConfigName: string;
       AlarmConfiguration: { Alarms?: { Name: { Ref: string } }[]; Enabled: boolean };
@@ -143,7 +142,7 @@ describe('what stops a release', () => {
     };
 
   it('is told by the new release alone: errors of its invocations, and faults of its own, which refusals are not', () => {
-    const template = edge();
+    const template = productionTemplates().Edge!;
     const resources = (template.toJSON() as { Resources: Record<string, Resource> }).Resources;
     const watched = (rolloutOf(template).AlarmConfiguration.Alarms ?? []).map(
       ({ Name }) => resources[Name.Ref]!.Properties as unknown as Alarm,
@@ -166,7 +165,7 @@ describe('what stops a release', () => {
   });
 
   it('is nothing with -c rollout=now, which hands it all requests at once', () => {
-    const urgent = rolloutOf(templatesIn(productionStacks(openApp(), {}, 'now')).Edge);
+    const urgent = rolloutOf(templatesIn(productionStacks(openApp(), {}, 'now')).Edge!);
     expect(urgent.DeploymentConfigName).toBe('CodeDeployDefault.LambdaAllAtOnce');
     expect(urgent.AlarmConfiguration).toMatchObject({ Enabled: false });
     expect(urgent.AlarmConfiguration.Alarms ?? []).toEqual([]);

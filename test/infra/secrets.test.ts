@@ -1,22 +1,22 @@
 import { describe, expect, it } from 'vitest';
 import { TABLE } from '../../shared/config/table.ts';
+import { DEPLOYMENTS, type Deployment, EVERYTHING } from './deployments.ts';
 import { devTemplate, productionTemplates, type Resource, rightsOf, statementsOf } from './templates.ts';
 
-const CERTIFICATE = 'arn:aws:acm:eu-west-1:123456789012:certificate/a';
 const KEY = 'arn:aws:kms:eu-west-1:123456789012:key/1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
-const EVERYTHING = {
-  edges: { container: { listener: 'public', grpc: true }, function: { url: true } },
-  domain: { name: 'llm.example.com', containerName: 'edge.example.com', certificateArn: CERTIFICATE },
-  nats: { websocket: true, tlsSecretArn: 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:tls-abcdef' },
+/** Everything, with a key and a certificate of yours. */
+const KEYED = {
+  ...EVERYTHING,
+  nats: { ...EVERYTHING.nats, tlsSecretArn: 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:tls-abcdef' },
   encryption: { keyArn: KEY },
 } as const;
 
 type Variables = Readonly<Record<string, unknown>>;
 
 /** Templates of a deployment. */
-function templatesOf(name: 'dev' | 'production' | 'everything') {
+function templatesOf(name: Deployment) {
   if (name === 'dev') return [devTemplate()];
-  return Object.values(productionTemplates(name === 'everything' ? EVERYTHING : {}));
+  return Object.values(productionTemplates(name === 'everything' ? KEYED : {}));
 }
 
 /** Variables by what they are given to, of functions and containers. */
@@ -42,7 +42,7 @@ function environmentsIn(
 
 const SECRET = new Set([...TABLE.values()].filter(({ type }) => type.isSecret).flatMap(({ env }) => env));
 
-describe.each(['dev', 'production', 'everything'] as const)('the secrets of %s', (name) => {
+describe.each(DEPLOYMENTS)('the secrets of %s', (name) => {
   const templates = templatesOf(name);
   const resources = templates.flatMap((template) =>
     Object.entries((template.toJSON() as { Resources: Record<string, Resource> }).Resources),
