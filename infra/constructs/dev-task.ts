@@ -8,7 +8,7 @@ import type { FleetSecrets } from './fleet-secrets.ts';
 import { completeEnvironment } from './given-environment.ts';
 import { createLogGroup } from './log-groups.ts';
 import { type GivenSettings, mockWorker } from './mock-fleet.ts';
-import { addNatsContainer } from './nats-service.ts';
+import { addNatsContainer } from './nats-container.ts';
 import type { Network } from './network.ts';
 import { createService } from './services.ts';
 
