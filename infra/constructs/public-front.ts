@@ -3,7 +3,6 @@ import { DomainName, EndpointType, type IRestApi, type RestApi, SecurityPolicy }
 import { Certificate } from 'aws-cdk-lib/aws-certificatemanager';
 import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import type { Code, FunctionUrl } from 'aws-cdk-lib/aws-lambda';
-import { ARecord, HostedZone, RecordTarget } from 'aws-cdk-lib/aws-route53';
 import { ApiGatewayDomain } from 'aws-cdk-lib/aws-route53-targets';
 import { Construct } from 'constructs';
 import { reservedConcurrency, type Settings } from '../settings/index.ts';
@@ -13,6 +12,7 @@ import { HttpFunction } from './http-function.ts';
 import type { Network } from './network.ts';
 import { EVERY_PROCESS, frontendEnvironment } from './process-environment.ts';
 import { StreamingApi } from './streaming-api.ts';
+import { addZoneRecord } from './zone-record.ts';
 
 interface PublicNameProps {
   readonly name: string;
@@ -39,15 +39,7 @@ class PublicName extends Construct {
     });
     this.target = domain.domainNameAliasDomainName;
     if (hostedZone === undefined) return;
-    const zone = HostedZone.fromHostedZoneAttributes(this, 'Zone', {
-      hostedZoneId: hostedZone.id,
-      zoneName: hostedZone.name,
-    });
-    new ARecord(this, 'Record', {
-      zone,
-      recordName: `${name}.`,
-      target: RecordTarget.fromAlias(new ApiGatewayDomain(domain)),
-    });
+    addZoneRecord(this, 'Record', { name, hostedZone, target: new ApiGatewayDomain(domain) });
   }
 }
 

@@ -3,7 +3,6 @@ import { Certificate } from 'aws-cdk-lib/aws-certificatemanager';
 import { Cluster, ContainerInsights, type ICluster } from 'aws-cdk-lib/aws-ecs';
 import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
-import { ARecord, HostedZone, RecordTarget } from 'aws-cdk-lib/aws-route53';
 import { LoadBalancerTarget } from 'aws-cdk-lib/aws-route53-targets';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { Construct } from 'constructs';
@@ -18,6 +17,7 @@ import { EVERY_PROCESS, frontendEnvironment } from '../constructs/process-enviro
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { describeRotation } from '../constructs/rotation.ts';
 import { followReferences } from '../constructs/stack-references.ts';
+import { addZoneRecord } from '../constructs/zone-record.ts';
 import type { Settings } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
 
@@ -134,14 +134,8 @@ function nameEdge(scope: Construct, { behind }: EdgeService, { edges, domain }: 
   const { containerName, hostedZone } = domain ?? {};
   if (edges.container.listener !== 'public' || behind === undefined) return;
   if (containerName === undefined || hostedZone === undefined) return;
-  new ARecord(scope, 'EdgeRecord', {
-    zone: HostedZone.fromHostedZoneAttributes(scope, 'EdgeZone', {
-      hostedZoneId: hostedZone.id,
-      zoneName: hostedZone.name,
-    }),
-    recordName: `${containerName}.`,
-    target: RecordTarget.fromAlias(new LoadBalancerTarget(behind.balancer)),
-  });
+  const target = new LoadBalancerTarget(behind.balancer);
+  addZoneRecord(scope, 'EdgeRecord', { name: containerName, hostedZone, target });
 }
 
 function listenerOf(scope: Construct, { edges, domain }: Settings): EdgeListener {
