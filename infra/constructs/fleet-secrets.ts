@@ -2,8 +2,9 @@ import type { RemovalPolicy } from 'aws-cdk-lib';
 import { Secret as ContainerSecret } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
-import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
+import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Construct } from 'constructs';
+import { KeyedSecret } from './keyed-secret.ts';
 
 /** Processes that have a user of their own at NATS. */
 export const NATS_ROLES = ['worker', 'router'] as const;
@@ -48,7 +49,7 @@ export class FleetSecrets extends Construct {
 
   #make(name: string, description: string, fields: object, generated: string): ISecret {
     const { removalPolicy, encryptionKey } = this.#props;
-    const secret = new Secret(this, name, {
+    const secret = new KeyedSecret(this, name, {
       description: `Stator: ${description}`,
       ...(encryptionKey === undefined ? {} : { encryptionKey }),
       generateSecretString: {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { TABLE } from '../../shared/config/table.ts';
 import { DEPLOYMENTS, type Deployment, EVERYTHING } from './deployments.ts';
-import { devTemplate, productionTemplates, type Resource, rightsOf, statementsOf } from './templates.ts';
+import { devTemplate, productionTemplates, type Resource, statementsOf } from './templates.ts';
 
 const KEY = 'arn:aws:kms:eu-west-1:123456789012:key/1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
 /** Everything, with a key and a certificate of yours. */
@@ -38,6 +38,30 @@ function environmentsIn(
       return [`${id} ${Name}`, variables] as const;
     });
   });
+}
+
+const MANAGED = 'AWS::IAM::ManagedPolicy';
+type Statements = readonly { readonly Action: string | readonly string[]; readonly Resource: unknown }[];
+const statementsIn = ({ Statement }: { Statement: Statements }): Statements => Statement;
+
+/** By what somebody may do to which of the things that a key of yours encrypts: what they need to be allowed on the key. */
+const KEY_RIGHTS: readonly (readonly [action: RegExp, resource: RegExp, rights: readonly string[]])[] = [
+  [/^secretsmanager:GetSecretValue$/, /StoreSecrets/, ['kms:Decrypt']],
+  [/^secretsmanager:PutSecretValue$/, /StoreSecrets/, ['kms:Decrypt', 'kms:GenerateDataKey']],
+  [/^dynamodb:/, /Store\w+Table/, ['kms:Decrypt', 'kms:DescribeKey', 'kms:Encrypt', 'kms:GenerateDataKey']],
+  [/^s3:GetObject$/, /StoreArtifacts/, ['kms:Decrypt']],
+  [/^s3:PutObject$/, /StoreArtifacts/, ['kms:Decrypt', 'kms:GenerateDataKey*']],
+];
+
+function keyRightsFor(statements: Statements): readonly string[] {
+  const rights = statements.flatMap(({ Action, Resource }) =>
+    KEY_RIGHTS.flatMap(([action, resource, needed]) =>
+      resource.test(JSON.stringify(Resource)) && [Action].flat().some((each) => action.test(String(each)))
+        ? needed
+        : [],
+    ),
+  );
+  return [...new Set(rights)];
 }
 
 const SECRET = new Set([...TABLE.values()].filter(({ type }) => type.isSecret).flatMap(({ env }) => env));
@@ -142,16 +166,31 @@ describe.each(DEPLOYMENTS)('the secrets of %s', (name) => {
         return replica?.SSESpecification?.KMSMasterKeyId;
       }),
     ];
+    const buckets = of('AWS::S3::Bucket').filter(([id]) => id.startsWith('Store'));
+    expect(buckets).toHaveLength(1);
+    for (const [, { Properties }] of buckets) {
+      const { ServerSideEncryptionConfiguration: rules } = Properties.BucketEncryption as {
+        ServerSideEncryptionConfiguration: { ServerSideEncryptionByDefault: { KMSMasterKeyID?: unknown } }[];
+      };
+      keys.push(...rules.map((rule) => rule.ServerSideEncryptionByDefault.KMSMasterKeyID));
+    }
     expect(new Set(keys)).toEqual(new Set([name === 'everything' ? KEY : undefined]));
-    for (const role of [
-      /^FrontHttpRole/,
-      /^(EdgeTask|Task)TaskRole/,
-      /^(WorkersTask|Task)TaskRole/,
-      /^OperatorPolicy/,
-    ]) {
-      const rights = templates.flatMap((template) => rightsOf(template, role));
-      expect(rights.length).toBeGreaterThan(0);
-      expect(rights.some(([, actions]) => actions.includes('kms:Decrypt'))).toBe(name === 'everything');
+  });
+
+  it('come with the rights on that key to whoever has rights on what it encrypts: services use it as their callers', () => {
+    const users = templates.flatMap((template) =>
+      Object.values({ ...template.findResources('AWS::IAM::Policy'), ...template.findResources(MANAGED) }).map(
+        ({ Properties }) => statementsIn(Properties.PolicyDocument),
+      ),
+    );
+    const needed = users.filter((statements) => keyRightsFor(statements).length > 0);
+    // Function, edge with its start, NATS servers, workers with theirs, and who makes keys, rotates secrets, or runs workers elsewhere.
+    expect(needed).toHaveLength(name === 'dev' ? 5 : 11);
+    for (const statements of needed) {
+      const onKey = statements.filter(({ Resource }) => Resource === KEY).flatMap(({ Action }) => Action);
+      expect([...new Set(onKey)]).toEqual(
+        name === 'everything' ? expect.arrayContaining([...keyRightsFor(statements)]) : [],
+      );
     }
   });
 
