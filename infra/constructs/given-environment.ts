@@ -1,4 +1,4 @@
-import { Annotations } from 'aws-cdk-lib';
+import { Annotations, Stack } from 'aws-cdk-lib';
 import type { Construct } from 'constructs';
 import { ConfigError, machineToCome, type Process, resolveConfig } from '../../shared/config/index.ts';
 import { SettingsError } from '../settings/index.ts';
@@ -17,12 +17,14 @@ interface Told {
   readonly secrets: readonly string[];
   /** Where `given` stands in the file. */
   readonly path: string;
-  /** Most bytes of names and values that the platform takes. @default as many as there are */
+  /** Most bytes that the platform takes of all of them, as JSON. @default as many as there are */
   readonly bytesMax?: number;
 }
 
-/** What stands for a text that CloudFormation knows, or a secret: long enough for both. */
-const UNKNOWN = 'u'.repeat(64);
+/** Bytes of a secret. */
+const SECRET_BYTES = 64;
+/** Most bytes that CloudFormation adds to the name of a stack to name what is in it. */
+const MADE_BYTES = 48;
 
 /**
  * The environment of a process, of which `given` is the stronger part. What does not go together ends the synthesis as it would
@@ -33,9 +35,11 @@ export function completeEnvironment(scope: Construct, told: Told): Record<string
   const { process, argv = [], own, given, secrets, path, bytesMax = Number.POSITIVE_INFINITY } = told;
   const all = { ...own, ...given };
   if (Object.keys(given).length === 0 && argv.length === 0) return all;
-  const known = Object.entries(all).map(([name, text]) => [name, text.replace(/\$\{Token\[[^\]]*\]\}/g, UNKNOWN)]);
-  const env = Object.fromEntries([...known, ...secrets.map((name) => [name, UNKNOWN])]) as Variables;
-  const bytes = Buffer.byteLength(known.flat().join(''));
+  const unknown = 'u'.repeat(Math.max(SECRET_BYTES, Stack.of(scope).stackName.length + MADE_BYTES));
+  const texts = Object.entries(all).map(([name, text]) => [name, text.replace(/\$\{Token\[[^\]]*\]\}/g, unknown)]);
+  const known = Object.fromEntries(texts) as Variables;
+  const env = { ...known, ...Object.fromEntries(secrets.map((name) => [name, unknown])) };
+  const bytes = Buffer.byteLength(JSON.stringify(known));
   if (bytes > bytesMax)
     throw new SettingsError(`${path}: ${bytesMax} bytes of variables are taken in all, and these are ${bytes}`);
   try {

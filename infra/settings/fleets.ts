@@ -79,6 +79,11 @@ export function checkFleets(given: Served, context: z.RefinementCtx): void {
   }
 }
 
+/** Name of a fleet's stack, behind that of the deployment. */
+export function stackOf(fleet: string, { generation }: { readonly generation?: string | undefined }): string {
+  return `Fleet-${fleet}${generation === undefined ? '' : `-${generation}`}`;
+}
+
 /** Lets an edge serve all generations of workers, where a fleet has one. */
 export function namespacesOf({ fleets }: Pick<Served, 'fleets'>): { readonly DYN_NAMESPACE_PREFIX?: string } {
   const hasGenerations = Object.values(fleets).some(({ generation }) => generation !== undefined);

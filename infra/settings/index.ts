@@ -1,4 +1,4 @@
-export { namespacesOf, passesBlocks } from './fleets.ts';
+export { namespacesOf, passesBlocks, stackOf } from './fleets.ts';
 export { loadConfig } from './load.ts';
 export { zonesOf } from './network.ts';
 export { SettingsError } from './problems.ts';

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { checkWanted } from './alarmed-models.ts';
 import { Alarms } from './alarms.ts';
 import { checkNames, Domain } from './domain.ts';
 import { checkEdges, Edges } from './edges.ts';
@@ -12,6 +13,7 @@ import { checkZones, Network } from './network.ts';
 import { checkPlanner, Planner } from './planner.ts';
 import { CHECKED, problemsOf, SettingsError } from './problems.ts';
 import { Sizes } from './sizes.ts';
+import { checkStackNames } from './stack-names.ts';
 
 /** Which of the two shapes is deployed: `-c env=NAME`. */
 export const ENVIRONMENTS = ['dev', 'production'] as const;
@@ -42,6 +44,8 @@ export const Settings = z
   })
   .superRefine((given, context) => {
     checkFleets(given, context);
+    checkStackNames(given, context);
+    checkWanted(given, context);
     checkEdges(given, context);
     checkZones(given, context);
     checkNames(given, context);

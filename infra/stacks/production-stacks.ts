@@ -3,7 +3,7 @@ import type { Code } from 'aws-cdk-lib/aws-lambda';
 import { Construct } from 'constructs';
 import { addSpending } from '../constructs/spending.ts';
 import { tagCosts } from '../constructs/tags.ts';
-import { forProduction, type Settings } from '../settings/index.ts';
+import { forProduction, type Settings, stackOf } from '../settings/index.ts';
 import { DataStack } from './data-stack.ts';
 import { EdgeStack, type Releasing } from './edge-stack.ts';
 import { FleetStack } from './fleet-stack.ts';
@@ -25,7 +25,7 @@ export class ProductionStacks extends Construct {
     const data = new DataStack(this, 'Data', { settings, stackName: `${id}-Data` });
     const edge = new EdgeStack(this, 'Edge', { data, httpFunctionCode, settings, rollout, stackName: `${id}-Edge` });
     for (const [name, fleet] of Object.entries(settings.fleets)) {
-      const own = `Fleet-${name}${fleet.generation === undefined ? '' : `-${fleet.generation}`}`;
+      const own = stackOf(name, fleet);
       new FleetStack(this, own, { data, edge, settings, fleet, fleetName: name, stackName: `${id}-${own}` });
     }
     addSpending(edge, settings);

@@ -70,7 +70,12 @@ export {
 } from './metrics/worker-metrics.ts';
 export { openTelemetry, type Telemetry } from './open-telemetry.ts';
 export { EMBEDDED_METRICS, EMBEDDED_NAMESPACE, type EmbeddedMetric } from './records/embedded-format.ts';
-export { type EmbeddedGauges, EmbeddedMetrics, type EmbeddedMetricsOptions } from './records/embedded-metrics.ts';
+export {
+  EMBEDDED_MODELS_MAX,
+  type EmbeddedGauges,
+  EmbeddedMetrics,
+  type EmbeddedMetricsOptions,
+} from './records/embedded-metrics.ts';
 export {
   createFileSink,
   createStreamSink,

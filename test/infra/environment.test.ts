@@ -1,5 +1,6 @@
 import { App, Stack } from 'aws-cdk-lib';
 import { Annotations, Match } from 'aws-cdk-lib/assertions';
+import { AttributeType, Table } from 'aws-cdk-lib/aws-dynamodb';
 import { describe, expect, it } from 'vitest';
 import { completeEnvironment } from '../../infra/constructs/given-environment.ts';
 import { readSettings, type StatorConfig } from '../../infra/settings/index.ts';
@@ -244,5 +245,37 @@ describe('what stator.config.ts gives', () => {
         '^edges\\.function\\.environment: DYN_ROUTER_TEMPERATURE has no effect: it needs --router-mode kv',
       ),
     );
+  });
+});
+
+describe('the bytes that a function takes of variables', () => {
+  /** Variables of a function in a stack whose name is as long as it may be, with one whose value CloudFormation makes. */
+  const complete = (attributes: string) => {
+    const stack = new Stack(new App(), `${'N'.repeat(64)}-Data`);
+    const { tableName } = new Table(stack, 'PassedSecretsTable', {
+      partitionKey: { name: 'pk', type: AttributeType.STRING },
+    });
+    return completeEnvironment(stack, {
+      process: 'function',
+      own: { STATOR_SECRETS_TABLE: tableName },
+      given: { OTEL_RESOURCE_ATTRIBUTES: attributes },
+      secrets: [],
+      path: 'edges.function.environment',
+      bytesMax: 4096,
+    });
+  };
+  /** As Lambda is given them. A name has that of the stack, of what it is, and twelve more characters. */
+  const made = `${'N'.repeat(64)}-Data-StorePassedSecretsTable9A105642-1A2B3C4D5E6F`;
+  const bytesOf = (attributes: string) =>
+    Buffer.byteLength(JSON.stringify({ STATOR_SECRETS_TABLE: made, OTEL_RESOURCE_ATTRIBUTES: attributes }));
+
+  it.each(['b', 'é', '"'])('are those of the JSON that it is given, with names of resources: %s', (letter) => {
+    const size = bytesOf(`a=${letter}`) - bytesOf('a=');
+    const most = `a=${letter.repeat(Math.floor((4096 - bytesOf('a=')) / size))}`;
+    expect(bytesOf(most)).toBeLessThanOrEqual(4096);
+    expect(() => complete(`${most}${letter}`)).toThrow(
+      /^edges\.function\.environment: 4096 bytes of variables are taken in all, and these are 4\d\d\d$/,
+    );
+    expect(complete(most.slice(0, -20)).OTEL_RESOURCE_ATTRIBUTES).toHaveLength(most.length - 20);
   });
 });

@@ -18,6 +18,10 @@ const DOMAIN = {
   certificateArn: 'arn:aws:acm:eu-west-1:123456789012:certificate/a',
 };
 
+const MOCK = { kind: 'mock', model: 'stator-mini' };
+const ofFleets = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`f${at}`, MOCK]));
+const ofModels = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`m${at}`, {}]));
+
 describe('readSettings', () => {
   it('has a default for each', () => {
     expect(reading({})).toMatchObject({
@@ -27,6 +31,14 @@ describe('readSettings', () => {
       limits: { requestsPerSecond: 100 },
       retain: true,
     });
+  });
+
+  it('takes what is as long and as much as it may be', () => {
+    const models = { ...ofModels(49), 'stator-mini': {}, 模型: { wanted: false } };
+    const fleets = { ['f'.repeat(40)]: { ...MOCK, generation: 'g'.repeat(16) }, ...ofFleets(63) };
+    const read = reading({ name: 'N'.repeat(64), models, fleets });
+    expect(Object.keys(read.fleets)).toHaveLength(64);
+    expect(Object.values(read.models).filter(({ wanted }) => wanted)).toHaveLength(50);
   });
 
   it.each([
@@ -153,6 +165,23 @@ describe('readSettings', () => {
     [{ fleets: { 'a b': { kind: 'mock', model: 'stator-mini' } } }, 'fleets.a b: must start with a letter'],
     [5, 'the file: 5: must be an object'],
     [[], 'the file: a list: must be an object'],
+    [
+      { name: 'N'.repeat(64), fleets: { ['f'.repeat(58)]: MOCK } },
+      /fleets\.f{58}: its stack would be N{64}-Fleet-f{58}, which has 129 characters: allowed are 128$/,
+    ],
+    [
+      { fleets: { 'a-b': MOCK, a: { ...MOCK, generation: 'b' } } },
+      'my.config.ts: fleets.a: its stack would be Stator-Fleet-a-b, as that of fleets.a-b is',
+    ],
+    [
+      { models: { ...ofModels(50), 'stator-mini': {} } },
+      'my.config.ts: models: 51 have wanted: true, as all have that do not say otherwise: allowed are 50',
+    ],
+    [
+      { models: { 'stator-mini': {}, 模型: {} } },
+      'my.config.ts: models.模型.wanted: allowed is false: an alarm finds a model by a name in ASCII',
+    ],
+    [{ models: { 'stator-mini': {}, ':a': {} } }, /^my\.config\.ts: models\.:a\.wanted: allowed is false/],
   ])('refuses %j', (given, message) => {
     expect(() => reading(given)).toThrow(message);
   });

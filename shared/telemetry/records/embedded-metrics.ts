@@ -2,7 +2,7 @@ import { type EmbeddedFigures, type EmbeddedSource, renderEmbedded } from './emb
 import type { RequestEnd, RequestRecorder } from './request-records.ts';
 
 /** Models that are named; those beyond share one name, as every name is a metric that is paid for. */
-const MODELS_MAX = 50;
+export const EMBEDDED_MODELS_MAX = 50;
 /** Values of a metric in one line, as many as CloudWatch reads. */
 const VALUES_MAX = 100;
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -121,7 +121,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   }
 
   #nameOf(model: string): string {
-    if (!this.#models.has(model) && this.#models.size >= MODELS_MAX) return OTHER_MODELS;
+    if (!this.#models.has(model) && this.#models.size >= EMBEDDED_MODELS_MAX) return OTHER_MODELS;
     this.#models.add(model);
     return model;
   }
