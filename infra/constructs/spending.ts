@@ -1,3 +1,4 @@
+import { Annotations } from 'aws-cdk-lib';
 import { CfnBudget } from 'aws-cdk-lib/aws-budgets';
 import { CfnAnomalyMonitor, CfnAnomalySubscription } from 'aws-cdk-lib/aws-ce';
 import { Construct } from 'constructs';
@@ -64,4 +65,12 @@ class Spending extends Construct {
 export function addSpending(scope: Construct, { name, alarms: { budgetUsd, topicArn } }: Settings): void {
   if (budgetUsd === undefined || topicArn === undefined) return;
   new Spending(scope, 'Spending', { deployment: name, budgetUsd, topicArn });
+}
+
+/** Warns where nobody would hear that a deployment which clients depend on costs more than it should. */
+export function warnOfSpending(scope: Construct, { alarms: { budgetUsd } }: Settings): void {
+  if (budgetUsd !== undefined) return;
+  const why =
+    'nobody is told what the deployment costs: set alarms.budgetUsd to US$ a month (stator deploy estimate says what to expect)';
+  Annotations.of(scope).addWarningV2('stator:alarms.budgetUsd', why);
 }

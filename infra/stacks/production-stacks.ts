@@ -1,7 +1,7 @@
 import type { Stack } from 'aws-cdk-lib';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
 import { Construct } from 'constructs';
-import { addSpending } from '../constructs/spending.ts';
+import { addSpending, warnOfSpending } from '../constructs/spending.ts';
 import { tagCosts } from '../constructs/tags.ts';
 import { forProduction, type Settings, stackOf } from '../settings/index.ts';
 import { DataStack } from './data-stack.ts';
@@ -29,6 +29,7 @@ export class ProductionStacks extends Construct {
       new FleetStack(this, own, { data, edge, settings, fleet, fleetName: name, stackName: `${id}-${own}` });
     }
     addSpending(edge, settings);
+    warnOfSpending(edge, settings);
     for (const stack of this.node.children as Stack[]) tagCosts(stack, settings.name, 'production');
   }
 }

@@ -1,5 +1,5 @@
 import { CfnResource, Stack, TagManager } from 'aws-cdk-lib';
-import { Template } from 'aws-cdk-lib/assertions';
+import { Annotations, Match, Template } from 'aws-cdk-lib/assertions';
 import type { IConstruct } from 'constructs';
 import { describe, expect, it } from 'vitest';
 import { readSettings } from '../../infra/settings/index.ts';
@@ -67,6 +67,22 @@ describe('the ceiling on what a deployment costs', () => {
     expect(() => readSettings({ alarms: { budgetUsd: 5 } }, 'file')).toThrow(
       'file: alarms.budgetUsd: needs alarms.topicArn, which is told',
     );
+  });
+});
+
+describe('what nobody would hear of: the cost of production', () => {
+  const edgeOf = (alarms: object) => productionStacks(openApp(), { alarms }).node.findChild('Edge') as Stack;
+
+  it.each([{}, { topicArn }])('is warned of where no budget is set: %j', (alarms) => {
+    Annotations.fromStack(edgeOf(alarms)).hasWarning(
+      '*',
+      Match.stringLikeRegexp('^nobody is told .* alarms.budgetUsd'),
+    );
+  });
+
+  it('is no warning with a budget, and none of dev', () => {
+    for (const stack of [edgeOf({ topicArn, budgetUsd: 500 }), devStack(openApp())])
+      Annotations.fromStack(stack).hasNoWarning('*', Match.stringLikeRegexp('budgetUsd'));
   });
 });
 
