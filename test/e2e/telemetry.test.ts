@@ -110,3 +110,27 @@ describe('what a start that fails has logged', () => {
     expect(collector.lines.map(({ body }) => body)).toContain(message);
   });
 });
+
+describe('what a planner logs', () => {
+  it('arrives at the collector, its last words too', async () => {
+    const collector = await startOtlpCollector('http/protobuf');
+    cleanups.push(() => collector.stop());
+    const planner = fleet.spawn(
+      ['planner', '--planner-connector=virtual', `--planner-dir=${fleet.temporary}/planner`],
+      {
+        DYN_DISCOVERY_BACKEND: 'file',
+        DYN_FILE_KV: fleet.fileKv,
+        OTEL_SERVICE_NAME: 'planner',
+        OTEL_EXPORT_ENABLED: '1',
+        OTEL_BLRP_SCHEDULE_DELAY: '60000', // nothing leaves by time
+        OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+        OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf',
+      },
+    );
+    await planner.waitForOutput(/planning/);
+    planner.signal('SIGTERM');
+    expect(await planner.exited).toBe(0);
+    const bodies = collector.lines.filter(({ service }) => service === 'planner').map(({ body }) => body);
+    expect(bodies).toEqual(expect.arrayContaining(['planning', 'stopping']));
+  });
+});

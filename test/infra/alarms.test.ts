@@ -65,6 +65,22 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
     expect(alarm.TreatMissingData).toMatch(/^(breaching|notBreaching|ignore)$/);
   });
 
+  it('take silence for a fault where something should tell of itself all the time', () => {
+    const silent = alarms.filter(([, { TreatMissingData }]) => TreatMissingData === 'breaching');
+    const names = silent.map(([id]) => /^Observability(.*)Alarm[0-9A-F]{8}$/.exec(id)?.[1]).sort();
+    const lasting = ['NatsStorage', 'NatsTasks', 'NoWorker', 'RouterTasks', 'ViewAge'];
+    const behind = name === 'everything' ? ['GrpcUnhealthy', 'HttpUnhealthy'] : [];
+    expect(names).toEqual(name === 'dev' ? ['NoWorker'] : [...behind, ...lasting]);
+  });
+
+  it('tell of a wanted model by its workers: before a request for it is refused', () => {
+    const [[, alarm] = []] = alarms.filter(([id]) => id.startsWith('ObservabilityNoWorker'));
+    const [stat, ...others] = alarm === undefined ? [] : statsOf(alarm);
+    expect(others).toEqual([]);
+    expect(stat).toMatchObject({ MetricName: 'Workers' });
+    expect(stat && labelOf(stat, 'Model')).toBe('stator-mini');
+  });
+
   it.each(alarms)('%s watches what something tells, by those dimensions', (_id, alarm) => {
     const stats = statsOf(alarm);
     expect(stats.length).toBeGreaterThan(0);

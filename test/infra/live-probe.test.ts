@@ -47,6 +47,14 @@ describe('the health command of a container', () => {
     expect(await exitCode(liveProbe(port))).toBe(1);
   });
 
+  it('fails where somebody listens and says nothing', async () => {
+    const server = createServer(() => {}); // takes the request
+    servers.push(server);
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    expect(await exitCode(liveProbe((server.address() as AddressInfo).port))).toBe(1);
+    server.closeAllConnections();
+  });
+
   it('asks with Node where an image has no bash', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'stator-probe-'));
     symlinkSync(process.execPath, join(folder, 'node'));

@@ -1,6 +1,6 @@
 import { Match } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
-import { devTemplate, productionTemplates, rightsOf } from './templates.ts';
+import { devTemplate, productionTemplates, statementsOf } from './templates.ts';
 
 const queueArn = 'arn:aws:sqs:eu-west-1:123456789012:planner.fifo';
 const vpc = {
@@ -17,7 +17,9 @@ describe('the queue of a planner elsewhere', () => {
     const text = JSON.stringify(template.toJSON());
     expect(text).toContain('"Name":"STATOR_PLANNER_QUEUE_URL","Value":{"Fn::Join":["",["https://sqs.eu-west-1.');
     expect(text).toContain('/123456789012/planner.fifo"]]}}');
-    expect(rightsOf(template, /TaskRole/).map(([, actions]) => actions)).toContainEqual(['sqs:SendMessage']);
+    const rights = statementsOf(template).filter(({ Action }) => JSON.stringify(Action).includes('sqs:'));
+    expect(rights).toEqual([{ Effect: 'Allow', Action: 'sqs:SendMessage', Resource: queueArn }]);
+    expect(statementsOf(template, /TaskTaskRole/)).toContainEqual(rights[0]);
     template.resourceCountIs('AWS::EC2::VPCEndpoint', name === 'dev' ? 2 : 0);
   });
 
@@ -27,13 +29,19 @@ describe('the queue of a planner elsewhere', () => {
       VpcEndpointType: 'Interface',
       PrivateDnsEnabled: true,
       SubnetIds: vpc.privateSubnetIds,
+      ServiceName: { 'Fn::Join': ['', ['com.amazonaws.', { Ref: 'AWS::Region' }, '.sqs']] },
+      SecurityGroupIds: [{ 'Fn::GetAtt': [Match.stringLikeRegexp('^PlannerQueueEndpointSecurityGroup'), 'GroupId'] }],
     });
-    const openings = Object.values(
+    const openings = Object.entries(
       Edge!.findResources('AWS::EC2::SecurityGroup', {
         Properties: { GroupDescription: 'Endpoint of SQS for Stator' },
       }),
     );
-    expect(openings.map(({ Properties }) => Properties.SecurityGroupIngress)).toEqual([undefined]);
+    expect(openings.map(([, { Properties }]) => Properties.SecurityGroupIngress)).toEqual([undefined]);
+    const ingress = Object.values(Edge!.findResources('AWS::EC2::SecurityGroupIngress')).filter(
+      ({ Properties }) => Properties.GroupId['Fn::GetAtt']?.[0] === openings[0]?.[0],
+    );
+    expect(ingress.map(({ Properties }) => Properties.Description as unknown)).toEqual(['Edges']);
     Edge!.hasResourceProperties('AWS::EC2::SecurityGroupIngress', {
       Description: 'Edges',
       FromPort: 443,

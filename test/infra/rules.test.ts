@@ -9,6 +9,21 @@ const NAMES = ['TableName', 'BucketName', 'Name', 'LogGroupName', 'FunctionName'
 /** Of these, what some type needs: the name of what it belongs to. */
 const BELONGS_TO: Readonly<Record<string, string>> = { 'AWS::Lambda::Version': 'FunctionName' };
 
+/** Every table of the deployment's account in its region, as templates have it. */
+const TABLES_OF_THE_ACCOUNT =
+  '{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":dynamodb:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},":*"]]}';
+
+/** What the endpoints of DynamoDB let through. */
+function statementsOfTables(resources: ReturnType<typeof deploymentOf>) {
+  return resources
+    .filter(([, { Type }]) => Type === 'AWS::EC2::VPCEndpoint')
+    .filter(([, { Properties }]) => JSON.stringify(Properties.ServiceName).includes('.dynamodb'))
+    .flatMap(
+      ([, { Properties }]) =>
+        (Properties.PolicyDocument as { Statement: { readonly Resource: unknown }[] } | undefined)?.Statement ?? [],
+    );
+}
+
 describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
   const resources = deploymentOf(name);
   const of = (type: string) => resources.filter(([, { Type }]) => Type === type);
@@ -121,6 +136,23 @@ describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
       .filter(([, { Properties }]) => JSON.stringify(Properties.ServiceName).includes('.dynamodb'))
       .map(([, { Properties }]) => JSON.stringify(Properties.PolicyDocument));
     expect(policies).toEqual([expect.stringContaining('"aws:PrincipalAccount":{"Ref":"AWS::AccountId"}')]);
+    const [statement, ...others] = statementsOfTables(resources);
+    expect(others).toEqual([]);
+    expect(statement).toMatchObject({
+      Effect: 'Allow',
+      Action: 'dynamodb:*',
+      Condition: { StringEquals: { 'aws:PrincipalAccount': { Ref: 'AWS::AccountId' } } },
+    });
+    expect(JSON.stringify(statement?.Resource)).toBe(TABLES_OF_THE_ACCOUNT);
+  });
+
+  it('speaks no older TLS than 1.2 under names of its own', () => {
+    const policies = [
+      ...of('AWS::ApiGateway::DomainName').map(([, { Properties }]) => Properties.SecurityPolicy),
+      ...of('AWS::ElasticLoadBalancingV2::Listener').map(([, { Properties }]) => Properties.SslPolicy),
+    ];
+    const expected = ['TLS_1_2', expect.stringMatching(/^ELBSecurityPolicy-TLS13-1-2-/)];
+    expect(policies).toEqual(name === 'everything' ? expected : []);
   });
 
   it('writes down who connected to whom where it is asked for', () => {
@@ -156,5 +188,18 @@ describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
     expect({ idles, keepAlives }).toEqual(
       name === 'everything' ? { idles: [4000], keepAlives: [4060] } : { idles: [], keepAlives: [] },
     );
+  });
+});
+
+describe('a VPC of yours', () => {
+  it('gets an endpoint of DynamoDB that leads to tables of the account alone, too', () => {
+    const vpc = {
+      id: 'vpc-0123456789abcdef0',
+      availabilityZones: ['eu-west-1a', 'eu-west-1b', 'eu-west-1c'],
+      privateSubnetIds: ['subnet-0000000a', 'subnet-0000000b', 'subnet-0000000c'],
+      privateRouteTableIds: ['rtb-a', 'rtb-b', 'rtb-c'],
+    };
+    const statements = statementsOfTables(deploymentOf('production', { network: { vpc } }));
+    expect(statements.map(({ Resource }) => JSON.stringify(Resource))).toEqual([TABLES_OF_THE_ACCOUNT]);
   });
 });
