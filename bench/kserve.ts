@@ -6,8 +6,9 @@ import { parseArgs } from 'node:util';
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
 import { alternate, type Blocks, median, mediansOf, ratioOf } from './kserve/alternate.ts';
 import { echoLarge } from './kserve/large-echo.ts';
-import { askStream, askUnary, forgetPeak, memoryMiB, messageOf, SERVICE } from './kserve/load.ts';
+import { askStream, askUnary, forgetPeak, messageOf, SERVICE } from './kserve/load.ts';
 import { type KserveSide, type KserveSideOptions, type SideName, startKserveSide } from './kserve/sides.ts';
+import { residentMiB } from './processes.ts';
 
 const { values } = parseArgs({
   options: {
@@ -101,10 +102,10 @@ async function memoryOfStreams(side: KserveSide): Promise<number> {
     Promise.all(Array.from({ length: streams }, () => askStream(side.client, message)));
   await wave(); // the heap has its size
   await new Promise((resolve) => setTimeout(resolve, 3000));
-  const before = memoryMiB(side.pid);
+  const before = residentMiB(side.pid);
   forgetPeak(side.pid);
   await wave();
-  return ((memoryMiB(side.pid, 'VmHWM') - before) * 1024) / streams;
+  return ((residentMiB(side.pid, 'VmHWM') - before) * 1024) / streams;
 }
 
 const MEASURES: Readonly<Record<string, () => Promise<readonly Row[]>>> = {
@@ -146,7 +147,7 @@ const MEASURES: Readonly<Record<string, () => Promise<readonly Row[]>>> = {
       await withSides(['stator'], base, async ([side]) => {
         ready.push(side!.readyMs);
         await new Promise((resolve) => setTimeout(resolve, 2000));
-        idle.push(memoryMiB(side!.pid));
+        idle.push(residentMiB(side!.pid));
       });
     }
     return [

@@ -1,6 +1,6 @@
 // npm run bench:part -- bench/lambda-start.ts [--rounds 9] [--directory BUNDLE] [--model FOLDER]
 // What a cold start of the deployed function costs: Node 22 under the runtime client of Lambda, a DynamoDB server beside it.
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -11,6 +11,7 @@ import { setup } from '../test/support/global-setup.ts';
 import { startLambdaRuntime } from '../test/support/lambda-runtime.ts';
 import { cpuMsOf } from '../test/support/process-table.ts';
 import { spawnProgram } from '../test/support/spawn-node.ts';
+import { residentMiB } from './processes.ts';
 
 const { values } = parseArgs({
   options: {
@@ -101,10 +102,6 @@ for (const [name, list] of Object.entries(rows)) {
   );
 }
 process.exit(0);
-
-function residentMiB(pid: number, field = 'VmRSS'): number {
-  return Number(new RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
-}
 
 async function startWorker(model: string) {
   const flags = ['--engine=mocker', '--mock-output=random', `--model-path=${model}`, `--model-name=${MODEL}`];

@@ -39,9 +39,9 @@ async function end(child: ChildProcess): Promise<void> {
   clearTimeout(impatient);
 }
 
-/** Resident memory of a process in MiB, from the kernel. */
-export function residentMiB(pid: number): number {
-  const match = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+/** Resident memory of a process in MiB, from the kernel: `VmRSS` now, `VmHWM` at most. */
+export function residentMiB(pid: number, field: 'VmRSS' | 'VmHWM' = 'VmRSS'): number {
+  const match = new RegExp(`${field}:\\s+(\\d+) kB`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
   return match === null ? Number.NaN : Number(match[1]) / 1024;
 }
 

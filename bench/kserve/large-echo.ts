@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { LoopReport } from '../loop-probe.ts';
-import { waitUntil } from '../processes.ts';
+import { residentMiB, waitUntil } from '../processes.ts';
 import { median } from './alternate.ts';
-import { askUnary, forgetPeak, memoryMiB, messageOf } from './load.ts';
+import { askUnary, forgetPeak, messageOf } from './load.ts';
 import { type KserveSide, type KserveSideOptions, startKserveSide } from './sides.ts';
 
 /** What a large tensor costs; medians of five. */
@@ -36,7 +36,7 @@ export async function echoLarge(options: KserveSideOptions): Promise<LargeEcho> 
     const large = messageOf('echo', { tensor: Buffer.alloc(BYTES, 1) });
     const small = messageOf('echo');
     for (let round = 0; round < 500; round++) await ask(side, small);
-    const before = memoryMiB(side.pid);
+    const before = residentMiB(side.pid);
     for (let round = 0; round < 3; round++) await ask(side, large);
     const figures: LargeEcho[] = [];
     for (let round = 0; round < ROUNDS; round++) {
@@ -69,7 +69,7 @@ async function echoOne(side: KserveSide, large: Buffer, before: number, probeFil
   isOver = true;
   await others;
   const { sliceCpuMs } = await probeOf(side.pid, probeFile);
-  const copies = ((memoryMiB(side.pid, 'VmHWM') - before) * MEBIBYTE) / BYTES;
+  const copies = ((residentMiB(side.pid, 'VmHWM') - before) * MEBIBYTE) / BYTES;
   return { copies, sliceMs: sliceCpuMs, otherMs };
 }
 

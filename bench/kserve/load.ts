@@ -1,7 +1,8 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import type { Client } from '@grpc/grpc-js';
 import { encodeMessage } from '../../shared/grpc/index.ts';
 import { ModelInferRequestSchema } from '../../shared/grpc/messages/generated/grpc_service_pb.js';
+import { cpuMsOf } from '../../test/support/process-table.ts';
 
 export const SERVICE = '/inference.GRPCInferenceService';
 
@@ -64,13 +65,11 @@ export function askStream(client: Client, message: Buffer): Promise<number> {
   });
 }
 
-/** CPU of a process in milliseconds, of all the threads that it has now: to the microsecond, which ticks are not. */
-export function cpuMs(pid: number): number {
-  let ns = 0;
-  for (const thread of readdirSync(`/proc/${pid}/task`)) {
-    ns += Number.parseInt(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8'), 10);
-  }
-  return ns / 1e6;
+/** CPU of a process in milliseconds, of all the threads that it has now. */
+function cpuMs(pid: number): number {
+  const ms = cpuMsOf(pid);
+  if (ms === undefined) throw new Error(`process ${pid} has ended`);
+  return ms;
 }
 
 export interface Load {
@@ -101,10 +100,4 @@ export async function loadFor(pid: number, { atOnce, count, seconds, ask }: Load
 /** Forgets the most memory that a process has had. */
 export function forgetPeak(pid: number): void {
   writeFileSync(`/proc/${pid}/clear_refs`, '5');
-}
-
-/** Resident memory of a process in MiB: `VmRSS` now, `VmHWM` at most. */
-export function memoryMiB(pid: number, field: 'VmRSS' | 'VmHWM' = 'VmRSS'): number {
-  const match = new RegExp(`${field}:\\s+(\\d+) kB`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
-  return match === null ? Number.NaN : Number(match[1]) / 1024;
 }
