@@ -51,7 +51,7 @@ export async function openAccount(): Promise<Account> {
     throw new Error(`AWS_REGION names no region (${reasonOf(thrown)}): export AWS_REGION=eu-west-1, or another one`);
   });
   await client.config.credentials().catch((thrown: unknown) => {
-    const ways = 'aws configure, aws sso login, or AWS_PROFILE for others than the default ones';
+    const ways = 'aws configure, aws sso login, or AWS_PROFILE=NAME for another profile';
     throw new Error(`there are no credentials for AWS (${reasonOf(thrown)}): ${ways}`);
   });
   const baseOf = (service: string): string =>

@@ -7,9 +7,9 @@ import { KINDS, type Kind, type NamedSecret, type RotationPlan, rotate } from '.
 export const SECRETS_HELP = `Usage: stator secrets rotate --cluster CLUSTER --plane-token ID --id-secret ID --nats ID --nats ID
                              [--which plane,ids,nats] [--minutes N] [--resume]
 
-Rotates what the processes of a fleet on AWS prove to each other: makes new secrets in Secrets Manager, then replaces the tasks of
-every service that has them, one after the other: NATS, edges, workers. A process that has not heard of a new secret yet shows the one
-before, which all still believe, so no request is lost. The output RotateSecretsCommand of a deployment is this command with its names;
+Rotates the secrets by which the processes of a fleet on AWS know each other: makes new ones in Secrets Manager, then replaces the
+tasks of every service that has them, one service after the other: NATS, edges, workers. A process that does not have a new secret yet
+shows the one before, which all still believe, so no request is lost. The output RotateSecretsCommand of a deployment is this command with its names;
 whoever runs it needs the policy of the output RotatorPolicyArn.
 
   --cluster CLUSTER     of ECS, whose services have the tag stator:part. Without it secrets are put, and nothing is restarted
@@ -20,7 +20,7 @@ whoever runs it needs the policy of the output RotatorPolicyArn.
   --minutes N           longest time for a service to be replaced. Default: 40
   --resume              restarts what an interrupted rotation has left, and makes nothing new
 
-One rotation is refused before the last one is over. A secret that leaked is believed until it has been rotated twice.
+A rotation is refused until the one before is over. A secret that leaked is believed until it has been rotated twice.
 Without Secrets Manager: set STATOR_PLANE_TOKEN_PREVIOUS to the old token and STATOR_PLANE_TOKEN to the new one, process after
 process, in any order (and likewise STATOR_ID_SECRET); then leave the previous ones out.
 `;
