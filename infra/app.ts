@@ -7,9 +7,11 @@
  * | `rollout` | `gradual` | of production: `gradual`: alarms watch a release on a tenth of the requests; `now`: it gets all, and nothing stops it |
  * | `config` | `infra/stator.config.ts` | the file that says what is deployed |
  */
+import { fileURLToPath } from 'node:url';
 import { App } from 'aws-cdk-lib';
 import { Code } from 'aws-cdk-lib/aws-lambda';
-import { bundleFunction } from './bundle.ts';
+import { DISABLE_ASSET_STAGING_CONTEXT } from 'aws-cdk-lib/cx-api';
+import { type BundleOptions, bundleFunction } from './bundle.ts';
 import { ENVIRONMENTS, loadConfig, SettingsError } from './settings/index.ts';
 import { DevStack } from './stacks/dev-stack.ts';
 import { ROLLOUTS } from './stacks/edge-stack.ts';
@@ -30,10 +32,16 @@ async function synthesize(): Promise<void> {
   if (environment === 'dev' && rollout === 'now')
     throw new SettingsError('-c rollout=now: dev is always replaced at once');
   const settings = await loadConfig(app.node.tryGetContext('config') as string | undefined);
-  const httpFunctionCode = Code.fromAsset((await bundleFunction()).directory);
+  const httpFunctionCode = Code.fromAsset((await bundleFunction(bundleFolder())).directory);
   if (environment === 'dev') new DevStack(app, settings.name, { httpFunctionCode, settings });
   else new ProductionStacks(app, settings.name, { httpFunctionCode, settings, rollout });
   app.synth();
+}
+
+/** Beside this program, which is there for one run; where assets are not copied, they are read after it, so that they last. */
+function bundleFolder(): BundleOptions {
+  if (app.node.tryGetContext(DISABLE_ASSET_STAGING_CONTEXT)) return {};
+  return { outdir: fileURLToPath(new URL('function', import.meta.url)) };
 }
 
 /** What `-c name=value` says; the first of `values` where it is not given. */

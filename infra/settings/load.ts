@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { existsSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { type BuildFailure, build, type Message } from 'esbuild';
@@ -18,12 +18,15 @@ const DEFAULT_CONFIG = 'infra/stator.config.ts';
 export async function loadConfig(file = DEFAULT_CONFIG): Promise<Settings> {
   const path = resolve(file);
   if (!existsSync(path)) throw new SettingsError(`${file}: there is no such file; -c config=PATH names another one`);
-  // Under node_modules, from where its imports of packages are resolved.
-  const name = createHash('sha256').update(path).digest('hex').slice(0, 12);
-  const outfile = resolve(`node_modules/.cache/stator/config-${name}.mjs`);
-  for (const warning of await bundle(path, outfile, file)) process.stderr.write(`${file}: ${warning}\n`);
-  const module = (await import(pathToFileURL(outfile).href)) as { default?: unknown };
-  return readSettings(module.default, file);
+  // Under node_modules, from where its imports of packages are resolved; its own, as other runs may read the same file.
+  const outfile = resolve(`node_modules/.cache/stator/config-${randomUUID()}.mjs`);
+  try {
+    for (const warning of await bundle(path, outfile, file)) process.stderr.write(`${file}: ${warning}\n`);
+    const module = (await import(pathToFileURL(outfile).href)) as { default?: unknown };
+    return readSettings(module.default, file);
+  } finally {
+    rmSync(outfile, { force: true });
+  }
 }
 
 /** @returns what is odd in the file, such as a key that it has twice */

@@ -11,33 +11,42 @@ beforeEach(() => {
 afterEach(() => rmSync(outdir, { recursive: true, force: true }));
 
 /** Runs the command of `cdk.json` as the CDK CLI does, without credentials. */
-async function synthesize(context: Record<string, string> = {}): Promise<{ code: number | null; stderr: string }> {
+async function synthesize(
+  context: Record<string, string> = {},
+  folder = outdir,
+): Promise<{ code: number | null; stderr: string; pid: number }> {
   const { app } = JSON.parse(readFileSync('cdk.json', 'utf8')) as { app: string };
   const [command, ...args] = app.split(' ');
   expect(command).toBe('node');
   const synth = spawnNode(args, {
     env: {
-      CDK_OUTDIR: outdir,
+      CDK_OUTDIR: folder,
       CDK_CONTEXT_JSON: JSON.stringify(context),
       CDK_VALIDATION: 'false', // loads for seconds; `lint.test.ts` has it
       AWS_ACCESS_KEY_ID: '',
       AWS_PROFILE: '',
     },
   });
-  return { code: await synth.exited, stderr: synth.stderr() };
+  return { code: await synth.exited, stderr: synth.stderr(), pid: synth.pid };
 }
 
 describe('the command that cdk runs', { timeout: 120_000 }, () => {
-  it('writes a stack with the bundled function, without credentials, network or Docker', async () => {
-    expect(await synthesize()).toMatchObject({ code: 0 });
-    const files = readdirSync(outdir);
+  it('writes a stack with the bundled function, without credentials, network or Docker, the same one beside another run', async () => {
+    const folders = ['one', 'other'].map((name) => join(outdir, name));
+    const ended = await Promise.all(folders.map((folder) => synthesize({}, folder)));
+    for (const { code, stderr } of ended) expect(code, stderr).toBe(0);
+    const [one = '', other = ''] = folders;
+    const files = readdirSync(one);
     expect(files).toEqual(expect.arrayContaining(['manifest.json', 'Stator.template.json']));
     const assets = files.filter((name) => name.startsWith('asset.'));
     // The function, the sources of the image, and what empties the bucket.
     expect(assets).toHaveLength(3);
-    const contents = assets.map((asset) => readdirSync(join(outdir, asset)));
+    const contents = assets.map((asset) => readdirSync(join(one, asset)));
     expect(contents).toContainEqual(expect.arrayContaining(['index.mjs']));
     expect(contents).toContainEqual(expect.arrayContaining(['package-lock.json', 'shared', 'functions', 'infra']));
+    expect(readdirSync(other)).toEqual(files); // assets are called after what is in them
+    const left = readdirSync('node_modules/.cache/stator');
+    for (const { pid } of ended) expect(left.filter((name) => name.startsWith(`synth-${pid}-`))).toEqual([]);
   });
 
   it.each([
