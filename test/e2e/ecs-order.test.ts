@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -77,7 +77,7 @@ function stack(...services: readonly Record<string, Resource>[]): Templates {
 describe('services, played from their templates', () => {
   let cluster: EcsCluster;
   beforeEach(() => {
-    cluster = new EcsCluster({ machine, timeScale: TIME_SCALE });
+    cluster = new EcsCluster({ machine, timeScale: TIME_SCALE, patienceScale: TIME_SCALE });
   });
   afterEach(() => cluster.close());
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -188,6 +188,21 @@ describe('services, played from their templates', () => {
     rmSync(join(only.tasks[0]?.folder ?? '', 'up'));
     await waitUntil(() => only.started === 4 && only.isSteady);
     expect(cluster.events.at(-2)).toContain('its check failed 3 times in a row');
+  });
+
+  it('keep a task whose check fails often, but not for as long as checks on Fargate take to', async () => {
+    await cluster.close();
+    cluster = new EcsCluster({ machine, timeScale: TIME_SCALE });
+    await cluster.deploy(stack(service('Only', { check: 'test -e up && touch good || { echo >> failed; exit 1; }' })));
+    const only = cluster.serviceOf('Only');
+    const fileOf = (name: string): string => join(only.tasks[0]?.folder ?? '', name);
+    const isThere = (name: string): boolean => existsSync(fileOf(name));
+    for (const name of ['up', 'failed']) rmSync(fileOf(name), { force: true });
+    await waitUntil(() => isThere('failed') && readFileSync(fileOf('failed')).length > 4);
+    rmSync(fileOf('good'));
+    writeFileSync(fileOf('up'), '');
+    await waitUntil(() => isThere('good'));
+    expect([only.started, only.isSteady]).toEqual([1, true]);
   });
 
   it('spread over zones, move out of one that is lost where they may, and wait for it where not', async () => {

@@ -210,7 +210,7 @@ describe.runIf(hasNatsServer())('routers and workers over three NATS servers', {
 describe.runIf(hasNatsServer())('three NATS servers whose health check is wrong', () => {
   it('never come up: the first one waits for those that wait for it, and the deployment is taken back', async () => {
     secrets ??= new Secrets(Object.values(deployedTemplates()));
-    const other = new EcsCluster({ machine, timeScale: 0.05 });
+    const other = new EcsCluster({ machine, timeScale: 0.05, patienceScale: 0.05 });
     const wrong = withHealthCheck(onlyServicesOf(deployedTemplates(), 'nats'), 'nats', HEALTHZ_ALONE);
     await expect(other.deploy(wrong)).rejects.toThrow(/container nats is unhealthy: its check failed 3 times in a row/);
     expect(other.events.filter((event) => event.endsWith(' is made'))).toHaveLength(1);

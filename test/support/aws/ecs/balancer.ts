@@ -18,6 +18,7 @@ import {
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../../free-port.ts';
+import { FailureCount, type TimeScales } from './failure-count.ts';
 import type { Ports } from './machine.ts';
 import type { ServicePlan } from './services.ts';
 import { type BalancerPlan, readBalancer, type TargetGroupPlan } from './target-groups.ts';
@@ -30,7 +31,9 @@ interface Target {
   readonly port: number;
   /** To a target that speaks gRPC; another one when it has ended. */
   session: ClientHttp2Session | undefined;
+  /** In a row before it was used. */
   successes: number;
+  readonly failures: FailureCount;
   isDraining: boolean;
   /** Requests that are under way. */
   running: number;
@@ -43,7 +46,7 @@ interface Target {
 export class Balancer {
   readonly #plan: BalancerPlan;
   readonly #ports: Ports;
-  readonly #timeScale: number;
+  readonly #scales: TimeScales;
   readonly #targets: Target[] = [];
   readonly #agent = new Agent({ keepAlive: true });
   readonly #http: Server;
@@ -54,17 +57,17 @@ export class Balancer {
   url = '';
   grpcAddress = '';
 
-  private constructor(plan: BalancerPlan, ports: Ports, timeScale: number) {
+  private constructor(plan: BalancerPlan, ports: Ports, scales: TimeScales) {
     this.#plan = plan;
     this.#ports = ports;
-    this.#timeScale = timeScale;
+    this.#scales = scales;
     this.#http = createServer({ requestTimeout: 0 }, (request, response) => this.#forward(request, response));
     this.#grpc = createHttp2Server();
     this.#grpc.on('stream', (stream, headers) => this.#forwardStream(stream, headers));
   }
 
-  static async open(templates: Templates, values: TemplateValues, ports: Ports, timeScale: number): Promise<Balancer> {
-    const balancer = new Balancer(readBalancer(templates, values), ports, timeScale);
+  static async open(templates: Templates, values: TemplateValues, ports: Ports, scales: TimeScales): Promise<Balancer> {
+    const balancer = new Balancer(readBalancer(templates, values), ports, scales);
     for (const server of [balancer.#http, balancer.#grpc]) {
       await once(server.listen(await freePort(), '127.0.0.1'), 'listening');
     }
@@ -86,6 +89,7 @@ export class Balancer {
         port: local,
         session: undefined,
         successes: 0,
+        failures: new FailureCount(group.unhealthyThreshold, group.intervalMs, this.#scales),
         isDraining: false,
         running: 0,
       };
@@ -127,8 +131,14 @@ export class Balancer {
     const { group } = target;
     while (!signal.aborted && !target.isDraining) {
       const isGood = await (group.isGrpc ? isServing(target) : this.#ask(target));
-      target.successes = isGood ? target.successes + 1 : 0;
-      await sleep(group.intervalMs * this.#timeScale, undefined, { signal }).catch(() => {}); // seen by the loop
+      if (isGood) {
+        target.successes++;
+        target.failures.reset();
+      } else {
+        target.failures.add();
+        if (!isUsed(target) || target.failures.isOver) target.successes = 0;
+      }
+      await sleep(group.intervalMs * this.#scales.timeScale, undefined, { signal }).catch(() => {}); // seen by the loop
     }
   }
 

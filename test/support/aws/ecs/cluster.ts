@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { waitUntil } from '../../wait-until.ts';
 import { Balancer } from './balancer.ts';
+import type { TimeScales } from './failure-count.ts';
 import { type Machine, Ports } from './machine.ts';
 import { RunningService, slotOf } from './running-service.ts';
 import type { RunningTask } from './running-task.ts';
@@ -9,8 +10,13 @@ import { type Templates, TemplateValues } from './values.ts';
 
 export interface ClusterOptions {
   readonly machine: Machine;
-  /** Times of health checks are multiplied by it. @default 0.2 */
+  /** Intervals of health checks are multiplied by it. @default 0.2 */
   readonly timeScale?: number;
+  /**
+   * Times after which failed checks count, and after which they are the end, are multiplied by it. @default 1: processes start and
+   * answer no faster here
+   */
+  readonly patienceScale?: number;
 }
 
 /** A deployment that CloudFormation would take back. */
@@ -27,7 +33,7 @@ export class EcsCluster {
   /** What happened, in its order. */
   readonly events: string[] = [];
   readonly #machine: Machine;
-  readonly #timeScale: number;
+  readonly #scales: TimeScales;
   readonly #ports = new Ports();
   readonly #services = new Map<string, RunningService>();
   readonly #lostZones = new Set<string>();
@@ -40,9 +46,9 @@ export class EcsCluster {
   #problem: Error | undefined;
   readonly #looking: Promise<void>;
 
-  constructor({ machine, timeScale = 0.2 }: ClusterOptions) {
+  constructor({ machine, timeScale = 0.2, patienceScale = 1 }: ClusterOptions) {
     this.#machine = machine;
-    this.#timeScale = timeScale;
+    this.#scales = { timeScale, patienceScale };
     this.#looking = this.#look();
   }
 
@@ -53,7 +59,7 @@ export class EcsCluster {
   async deploy(templates: Templates, values = new TemplateValues(templates)): Promise<void> {
     const plans = readServices(templates, values);
     if (plans.some(({ targets }) => targets.length > 0)) {
-      this.balancer ??= await Balancer.open(templates, values, this.#ports, this.#timeScale);
+      this.balancer ??= await Balancer.open(templates, values, this.#ports, this.#scales);
     }
     this.#hosts = new Map(plans.flatMap(({ id, hostNames }) => hostNames.map((host) => [host, id])));
     const before = new Map([...this.#services].map(([id, { plan }]) => [id, plan]));
@@ -191,7 +197,7 @@ export class EcsCluster {
     const service = new RunningService(plan, {
       machine: this.#machine,
       ports: this.#ports,
-      timeScale: this.#timeScale,
+      scales: this.#scales,
       balancer: this.balancer,
       machineOf: (host) => {
         const id = this.#hosts.get(host);

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type SpawnedProcess, spawnProgram } from '../../spawn-node.ts';
 import type { ContainerPlan } from './containers.ts';
+import { FailureCount, type TimeScales } from './failure-count.ts';
 import type { LocalImage, Localize } from './machine.ts';
 
 /** How a container is, as ECS tells it. `unknown`: it has no health check, or none has succeeded yet. */
@@ -13,8 +14,7 @@ interface Start {
   /** Further variables: secrets, and what the machine adds. */
   readonly environment: Readonly<Record<string, string>>;
   readonly folder: string;
-  /** Times of health checks are multiplied by it. */
-  readonly timeScale: number;
+  readonly scales: TimeScales;
 }
 
 /** The process of a container, with its health check. */
@@ -68,18 +68,19 @@ export class RunningContainer {
   /** Failures count after the start period, or once a check has succeeded; `retries` of them in a row are the end of it. */
   async #watch({ intervalMs, retries, startPeriodMs, ...check }: NonNullable<ContainerPlan['health']>): Promise<void> {
     const { signal } = this.#isOver;
-    const countsFromMs = performance.now() + startPeriodMs * this.#start.timeScale;
-    let failures = 0;
+    const { scales } = this.#start;
+    const countsFromMs = performance.now() + startPeriodMs * scales.patienceScale;
+    const failures = new FailureCount(retries, intervalMs, scales);
     while (!signal.aborted) {
-      await sleep(intervalMs * this.#start.timeScale, undefined, { signal }).catch(() => {}); // it has ended: seen below
+      await sleep(intervalMs * scales.timeScale, undefined, { signal }).catch(() => {}); // it has ended: seen below
       if (signal.aborted || this.#isFrozen) return;
       const isGood = await this.#ask(check.command, check.timeoutMs);
       if (signal.aborted) return;
       if (isGood) {
-        failures = 0;
+        failures.reset();
         this.health = 'healthy';
-      } else if (this.health === 'healthy' || performance.now() >= countsFromMs) failures++;
-      if (failures >= retries) this.health = 'unhealthy';
+      } else if (this.health === 'healthy' || performance.now() >= countsFromMs) failures.add();
+      if (failures.isOver) this.health = 'unhealthy';
     }
   }
 

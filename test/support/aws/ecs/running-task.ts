@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Balancer } from './balancer.ts';
 import type { ContainerDependency, ContainerPlan } from './containers.ts';
+import type { TimeScales } from './failure-count.ts';
 import { type Localize, localizeFor, type Machine, type Ports } from './machine.ts';
 import { RunningContainer } from './running-container.ts';
 import type { ServicePlan, TaskPlan } from './services.ts';
@@ -16,7 +17,7 @@ export interface TaskPlace {
   readonly machine: Machine;
   readonly ports: Ports;
   readonly machineOf: (host: string) => string | undefined;
-  readonly timeScale: number;
+  readonly scales: TimeScales;
   /** @default there is none */
   readonly balancer: Balancer | undefined;
 }
@@ -140,11 +141,11 @@ export class RunningTask {
   }
 
   #run(plan: ContainerPlan): void {
-    const { machine, timeScale } = this.place;
+    const { machine, scales } = this.place;
     const secrets = Object.entries(plan.secrets).map(([name, from]) => [name, machine.secretOf(from)]);
     const environment = { ...Object.fromEntries(secrets), ...machine.environmentOf?.(this.plan) };
     const image = machine.imageOf(plan.image);
-    const start = { image, environment, timeScale, localize: this.#localize, folder: this.folder };
+    const start = { image, environment, scales, localize: this.#localize, folder: this.folder };
     this.#containers.set(plan.name, new RunningContainer(plan, start));
   }
 

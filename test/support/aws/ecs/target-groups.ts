@@ -10,6 +10,8 @@ export interface TargetGroupPlan {
   readonly intervalMs: number;
   /** Checks in a row that must succeed before it is sent requests. */
   readonly healthyThreshold: number;
+  /** Checks in a row that must fail before it is sent no more. */
+  readonly unhealthyThreshold: number;
   readonly deregistrationMs: number;
 }
 
@@ -81,7 +83,13 @@ function patternsOf({ PathPatternConfig }: Rule['Conditions'][number]): readonly
 }
 
 function readGroup(id: string, { Properties = {} }: Resource): TargetGroupPlan {
-  const { HealthCheckPath, HealthCheckIntervalSeconds, HealthyThresholdCount, ProtocolVersion } = Properties;
+  const {
+    HealthCheckPath,
+    HealthCheckIntervalSeconds,
+    HealthyThresholdCount,
+    UnhealthyThresholdCount,
+    ProtocolVersion,
+  } = Properties;
   const attributes = (Properties.TargetGroupAttributes ?? []) as { readonly Key: string; readonly Value: string }[];
   const delay = attributes.find(({ Key }) => Key === 'deregistration_delay.timeout_seconds')?.Value;
   return {
@@ -90,6 +98,7 @@ function readGroup(id: string, { Properties = {} }: Resource): TargetGroupPlan {
     healthPath: String(HealthCheckPath ?? '/'),
     intervalMs: Number(HealthCheckIntervalSeconds ?? 30) * 1000,
     healthyThreshold: Number(HealthyThresholdCount ?? 5),
+    unhealthyThreshold: Number(UnhealthyThresholdCount ?? 2),
     deregistrationMs: Number(delay ?? 300) * 1000,
   };
 }
