@@ -12,6 +12,7 @@ const LONGEST = [
   'test/e2e/faults/chaos.test.ts',
   'test/e2e/faults/worker-faults.test.ts',
   'test/e2e/faults/split-worker-faults.test.ts',
+  'test/e2e/aws-production.test.ts',
   'test/e2e/package.test.ts',
   'test/e2e/local-planner.test.ts',
   'test/e2e/planner.test.ts',

@@ -107,7 +107,8 @@ export async function openAccount(): Promise<Account> {
     });
   const empty = join(folder, 'empty'); // in the app's folder it would synthesise first
   mkdirSync(empty);
-  await cdk(['bootstrap', 'aws://123456789012/us-east-1'], empty);
+  const bootstrapped = cdk(['bootstrap', 'aws://123456789012/us-east-1'], empty); // meanwhile, what is deployed is synthesised
+  bootstrapped.catch(() => {}); // known to whoever deploys
   let round = 0;
   /** What was synthesised, by its context: to deploy it once more, nobody need do it again. */
   const assemblies = new Map<string, Assembly>();
@@ -127,7 +128,7 @@ export async function openAccount(): Promise<Account> {
     url,
     async deploy(context = {}) {
       const key = JSON.stringify(context);
-      const { out, templates } = assemblies.get(key) ?? (await synthesise(key));
+      const [{ out, templates }] = await Promise.all([assemblies.get(key) ?? synthesise(key), bootstrapped]);
       deployed = out;
       const flags = ['--all', '--method=direct', '--require-approval=never', '--no-notices'];
       await cdk(['deploy', '--app', out, ...flags], empty);
