@@ -2,10 +2,10 @@ import { ANYBODY, type Grant, type Need } from '../../access/index.ts';
 import { codeRow, type ServeError } from '../../errors/index.ts';
 import { type GrpcCall, STATUS, statusName } from '../../grpc/index.ts';
 import {
-  type BookedExchange,
   clientRequestId,
   type ExchangeListener,
   type InferenceDeps,
+  type TrackedExchange,
   type TransportNames,
 } from '../inference/deps.ts';
 import { serverAttributes } from '../inference/server-attributes.ts';
@@ -19,7 +19,7 @@ const GRPC: TransportNames = {
 const UUID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$/i;
 
 /** One request of a call, of which a stream has many. */
-export class GrpcExchange implements BookedExchange {
+export class GrpcExchange implements TrackedExchange {
   readonly transport = GRPC;
   readonly sink: GrpcCall;
   readonly grant: Grant;

@@ -22,7 +22,7 @@ import {
   requireAllowed,
   requireService,
 } from '../inference/dialect.ts';
-import { InferenceBooks } from '../inference/inference-books.ts';
+import { RequestTracker } from '../inference/request-tracker.ts';
 import { admit, GrpcExchange, type KserveDeps } from './grpc-exchange.ts';
 import type { InferStatistics } from './models.ts';
 import { modelNotFound, modelUnavailable, parseFailure, type Responses, StreamResponses } from './responses.ts';
@@ -57,37 +57,41 @@ export function infer(run: InferRun): void {
   }
 }
 
-/** Books of the request; what its dialect throws ends it, and the call. */
-function withBooks(run: InferRun, endpoint: 'completions' | 'tensor', start: (books: InferenceBooks) => void): void {
+/** Runs `start` with the tracker of a request. What the dialect throws ends the request, and with it the call. */
+function withTracker(
+  run: InferRun,
+  endpoint: 'completions' | 'tensor',
+  start: (tracker: RequestTracker) => void,
+): void {
   const { deps, call, grant, request, responses } = run;
-  const books = new InferenceBooks(deps, new GrpcExchange(deps, call, grant, request.id), endpoint);
+  const tracker = new RequestTracker(deps, new GrpcExchange(deps, call, grant, request.id), endpoint);
   try {
-    start(books);
+    start(tracker);
   } catch (thrown) {
     const error = thrown instanceof GrpcStatus ? new ServeError('invalid_value', thrown.message) : toServeError(thrown);
     const status = error.code === 'service_unavailable' ? modelUnavailable(error.retryAfterMs) : parseFailure(thrown);
-    const isTold = books.requestId !== undefined && error.code === 'client_closed_request';
+    const isTold = tracker.requestId !== undefined && error.code === 'client_closed_request';
     if (!isTold) responses.abort(status);
-    books.fail(error, status.code);
+    tracker.fail(error, status.code);
   }
 }
 
 function inferText(run: InferRun): void {
-  withBooks(run, 'completions', (books) => {
+  withTracker(run, 'completions', (tracker) => {
     const { deps, request, responses, statistics } = run;
     const { body, timeoutMs } = completionsOf(request);
     if (body.stream && !responses.isStream) {
       throw new GrpcStatus(STATUS.INVALID_ARGUMENT, 'Streaming is not supported for this endpoint');
     }
-    const { meter, primaryName } = openForModel(books, request.modelName, body.stream);
-    const generation = textRequest(request.modelName, body, books);
-    books.identify(generation);
-    if (request.id !== '') books.spans?.answersAs(request.id, false);
-    const late = timeoutMs === undefined ? undefined : deps.clock.after(timeoutMs, () => books.breakOff(tooLate()));
-    books.onOver = noteOf(statistics, primaryName, books, late);
+    const { meter, primaryName } = openForModel(tracker, request.modelName, body.stream);
+    const generation = textRequest(request.modelName, body, tracker);
+    tracker.identify(generation);
+    if (request.id !== '') tracker.spans?.answersAs(request.id, false);
+    const late = timeoutMs === undefined ? undefined : deps.clock.after(timeoutMs, () => tracker.breakOff(tooLate()));
+    tracker.onOver = noteOf(statistics, primaryName, tracker, late);
     const parts = { responses, model: primaryName, id: request.id, isRaw: request.rawInputContents.length > 0 };
-    const sink = generation.stream ? new TextStream(books, parts) : new TextFold(books, parts);
-    generate(books, generation, sink, { meter });
+    const sink = generation.stream ? new TextStream(tracker, parts) : new TextFold(tracker, parts);
+    generate(tracker, generation, sink, { meter });
   });
 }
 
@@ -95,12 +99,12 @@ function inferText(run: InferRun): void {
 function textRequest(
   model: string,
   fields: Readonly<Record<string, unknown>> & { readonly prompt: string },
-  books: InferenceBooks,
+  tracker: RequestTracker,
 ): GenerationRequest {
   const { prompt } = fields;
   const value = { model, ...fields, prompt: prompt === '' ? NO_PROMPT : prompt };
   const body = parseCompletionsBody({ value });
-  const { requests } = decodeCompletions(body, decodeContext(books));
+  const { requests } = decodeCompletions(body, decodeContext(tracker));
   const generation = requests[0]!; // of one prompt
   const forWorker = { ...body, prompt, stream: true };
   const bodyChoicesMax = LIMITS.choices.max; // KServe has no field that would ask for a number of them
@@ -120,10 +124,10 @@ function tooLate(): ServeError {
 }
 
 function inferTensors(run: InferRun): void {
-  withBooks(run, 'tensor', (books) => {
+  withTracker(run, 'tensor', (tracker) => {
     const { request, responses, statistics } = run;
     const record = tensorRequestOf(request);
-    const { meter, primaryName } = openForModel(books, request.modelName, responses.isStream);
+    const { meter, primaryName } = openForModel(tracker, request.modelName, responses.isStream);
     const generation = assembleTextless(
       {},
       {
@@ -132,12 +136,12 @@ function inferTensors(run: InferRun): void {
         stream: responses.isStream,
         prompt: { kind: 'tensor', body: { ...record } },
       },
-      decodeContext(books),
+      decodeContext(tracker),
     );
-    books.identify(generation);
-    books.onOver = noteOf(statistics, primaryName, books);
-    const sink = new TensorSink(books, { responses, id: request.id, isRaw: request.rawInputContents.length > 0 });
-    generate(books, generation, sink, { meter });
+    tracker.identify(generation);
+    tracker.onOver = noteOf(statistics, primaryName, tracker);
+    const sink = new TensorSink(tracker, { responses, id: request.id, isRaw: request.rawInputContents.length > 0 });
+    generate(tracker, generation, sink, { meter });
   });
 }
 
@@ -145,10 +149,10 @@ function inferTensors(run: InferRun): void {
  * Notes how a request went, and ends its timer. Made here, and not where the request is served: there it would hold all that is known of
  * the request, which then outlives its turn by a collection of garbage or two, at a tenth of the CPU of a request.
  */
-function noteOf(statistics: InferStatistics, model: string, books: InferenceBooks, timer?: Timer): () => void {
+function noteOf(statistics: InferStatistics, model: string, tracker: RequestTracker, timer?: Timer): () => void {
   return () => {
     timer?.cancel();
-    const { hasSucceeded, elapsedMs: ms, deps } = books;
+    const { hasSucceeded, elapsedMs: ms, deps } = tracker;
     statistics.noted(model, { hasSucceeded, ms, wallMs: deps.clock.wallMs() });
   };
 }

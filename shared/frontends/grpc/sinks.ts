@@ -12,7 +12,7 @@ import {
 } from '../../protocol/index.ts';
 import { asRecord } from '../../records/index.ts';
 import { DialectSink } from '../inference/dialect.ts';
-import type { InferenceBooks } from '../inference/inference-books.ts';
+import type { RequestTracker } from '../inference/request-tracker.ts';
 import { dispatchFailure, failureText, foldFailure, isEngineFailure, type Responses } from './responses.ts';
 
 /** How the responses to one request look. */
@@ -36,7 +36,7 @@ interface TextParts extends ResponseParts {
 abstract class KserveSink<Parts extends ResponseParts> extends DialectSink {
   protected readonly parts: Parts;
 
-  constructor(inference: InferenceBooks, parts: Parts) {
+  constructor(inference: RequestTracker, parts: Parts) {
     super(inference);
     this.parts = parts;
   }
@@ -53,7 +53,7 @@ abstract class KserveSink<Parts extends ResponseParts> extends DialectSink {
     this.inference.fail(error, status.code);
   }
 
-  /** Tells of a failure inside a stream that goes on. @param code what the books have of it */
+  /** Tells of a failure inside a stream that goes on. @param code the status that the log line and the metrics get */
   protected fault(error: ServeError, code: number): void {
     this.parts.responses.fault(failureText(error), true);
     this.inference.fail(error, code);

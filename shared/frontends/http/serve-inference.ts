@@ -10,7 +10,7 @@ import {
   parseLargeJsonBody,
 } from '../../protocol/index.ts';
 import { modelsShown, type OpenedModel, openForModel, requireService } from '../inference/dialect.ts';
-import { InferenceBooks } from '../inference/inference-books.ts';
+import { RequestTracker } from '../inference/request-tracker.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { BodyIntake } from './hosts/body-intake.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
@@ -83,8 +83,8 @@ async function notServed(
 /** Tells a failure in a dialect's own words and returns the status. */
 type Refusal = (inference: Inference, error: ServeError) => number;
 
-/** The books of one inference request that came by HTTP. */
-export class Inference extends InferenceBooks<HttpExchange, HttpAppDeps> {
+/** Tracks one inference request that came by HTTP. */
+export class Inference extends RequestTracker<HttpExchange, HttpAppDeps> {
   /** The handler failed: before there was a sink, or through a mistake of ours in the middle of one. */
   refuse(error: ServeError, refusal: Refusal = refuseInOpenAi): void {
     this.breakOff(error);

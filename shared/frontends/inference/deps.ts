@@ -46,8 +46,8 @@ export interface ExchangeListener {
   late(): void;
 }
 
-/** One request and the place for its response, as far as its books know its transport. */
-export interface BookedExchange {
+/** One request and the place for its response, as far as the request tracker knows their transport. */
+export interface TrackedExchange {
   /** The id by which the client may name this request: its own `x-request-id`, or one made for it. Every response carries it. */
   readonly requestId: string;
   /** That id where it was made here and therefore names no other request. */

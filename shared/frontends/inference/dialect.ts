@@ -13,9 +13,9 @@ import {
   type Usage,
 } from '../../protocol/index.ts';
 import type { RequestMeter } from '../../telemetry/index.ts';
-import type { BookedExchange, InferenceDeps } from './deps.ts';
-import { type InferenceBooks, UNKNOWN_MODEL } from './inference-books.ts';
+import type { InferenceDeps, TrackedExchange } from './deps.ts';
 import type { Abandonable } from './lifecycle.ts';
+import { type RequestTracker, UNKNOWN_MODEL } from './request-tracker.ts';
 
 /* The steps that every inference request takes, whatever its dialect. */
 
@@ -24,7 +24,7 @@ import type { Abandonable } from './lifecycle.ts';
  * @throws ServeError `server_overloaded` where there is none
  */
 export function generate(
-  inference: InferenceBooks,
+  inference: RequestTracker,
   request: GenerationRequest,
   sink: Abandonable & GenerationSink,
   { meter, isWritten = request.stream }: { readonly meter: RequestMeter; readonly isWritten?: boolean },
@@ -50,7 +50,7 @@ export function requireService({ lifecycle, pipeline }: Pick<InferenceDeps, 'lif
 }
 
 /** @throws ServeError `insufficient_permissions`, whether there is such a model or not */
-export function requireAllowed({ grant }: Pick<BookedExchange, 'grant'>, name: string, primaryName = name): void {
+export function requireAllowed({ grant }: Pick<TrackedExchange, 'grant'>, name: string, primaryName = name): void {
   if (grant.allowsModel(name, primaryName)) return;
   const message = `Key ${grant.key?.id} may not use model '${name}'`;
   throw new ServeError('insufficient_permissions', message, { param: 'model' });
@@ -61,7 +61,7 @@ export function requireServed(
   {
     deps,
     exchange,
-  }: { readonly deps: Pick<InferenceDeps, 'pipeline'>; readonly exchange: Pick<BookedExchange, 'grant'> },
+  }: { readonly deps: Pick<InferenceDeps, 'pipeline'>; readonly exchange: Pick<TrackedExchange, 'grant'> },
   name: string,
   endpoint: Endpoint,
 ): void {
@@ -76,13 +76,13 @@ export function requireServed(
  */
 export function modelsShown(
   { pipeline }: Pick<InferenceDeps, 'pipeline'>,
-  { grant }: Pick<BookedExchange, 'grant'>,
+  { grant }: Pick<TrackedExchange, 'grant'>,
   directory: 'requestable' | 'models' = 'requestable',
 ): readonly ServedModel[] {
   return pipeline[directory].list().filter(({ name, primaryName }) => grant.allowsModel(name, primaryName));
 }
 
-/** The model of a request whose books are open. */
+/** Model of a request that is being tracked. */
 export interface OpenedModel {
   readonly meter: RequestMeter;
   /** As the worker registered it; the name may be an alias. */
@@ -91,11 +91,11 @@ export interface OpenedModel {
 }
 
 /**
- * Opens the request's books under its model and lets it pass only if the model can be served now. A name that nobody
+ * Starts to meter the request under its model and lets it pass only if the model can be served now. A name that nobody
  * registered passes: that is told after the body was checked.
  * @throws ServeError `service_unavailable`, `insufficient_permissions`
  */
-export function openForModel(inference: InferenceBooks, name: string, isStream: boolean): OpenedModel {
+export function openForModel(inference: RequestTracker, name: string, isStream: boolean): OpenedModel {
   const served = inference.deps.pipeline.requestable.find(name);
   requireAllowed(inference.exchange, name, served?.primaryName);
   inference.spans?.named(name, served?.primaryName);
@@ -106,7 +106,7 @@ export function openForModel(inference: InferenceBooks, name: string, isStream: 
 
 /** @param model of a chat. @default none that a conversation is read for */
 export function decodeContext(
-  inference: Pick<InferenceBooks, 'deps' | 'exchange'> & Partial<Pick<InferenceBooks, 'spans'>>,
+  inference: Pick<RequestTracker, 'deps' | 'exchange'> & Partial<Pick<RequestTracker, 'spans'>>,
   model?: string,
 ): DecodeContext {
   const { settings, random, logger } = inference.deps;
@@ -165,14 +165,14 @@ export abstract class PartialSink implements GenerationSink {
 }
 
 /** Writes the answer to one inference request: how it ends, in any way but once, and what its reader has to do with that. */
-export abstract class DialectSink<Books extends InferenceBooks = InferenceBooks>
+export abstract class DialectSink<Tracker extends RequestTracker = RequestTracker>
   extends PartialSink
   implements Abandonable
 {
-  readonly inference: Books;
+  readonly inference: Tracker;
   #isOver = false;
 
-  constructor(inference: Books) {
+  constructor(inference: Tracker) {
     super();
     this.inference = inference;
   }

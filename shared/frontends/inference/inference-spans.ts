@@ -1,7 +1,7 @@
 import { codeRow, isClientCancel, type ServeError } from '../../errors/index.ts';
 import { ENDPOINTS, type Endpoint, type GenerationRequest, type Usage } from '../../protocol/index.ts';
 import type { Span, SpanAttributes, Tracer } from '../../telemetry/index.ts';
-import type { BookedExchange } from './deps.ts';
+import type { TrackedExchange } from './deps.ts';
 
 /** Who answers, as traces name it. */
 const PROVIDER = 'stator';
@@ -27,12 +27,12 @@ interface Ending {
 export class InferenceSpans {
   readonly transport: Span;
   readonly operation: Span;
-  readonly #exchange: BookedExchange;
+  readonly #exchange: TrackedExchange;
   readonly #endpoint: Endpoint;
   #isStream = false;
   #response: { readonly id: string; readonly isTold: boolean } | undefined;
 
-  constructor(tracer: Tracer, exchange: BookedExchange, endpoint: Endpoint) {
+  constructor(tracer: Tracer, exchange: TrackedExchange, endpoint: Endpoint) {
     this.#exchange = exchange;
     this.#endpoint = endpoint;
     const headers = { traceparent: exchange.header('traceparent'), tracestate: exchange.header('tracestate') };

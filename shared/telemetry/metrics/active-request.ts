@@ -150,7 +150,7 @@ export class ActiveRequest {
     this.#toldTokens = (this.#toldTokens ?? 0) + tokens;
   }
 
-  /** Closes the books; later calls do nothing. */
+  /** Ends the request and counts its outcome. Later calls do nothing. */
   end(outcome: RequestOutcome): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;

@@ -91,7 +91,7 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}) {
   return {
     registry,
     requestPlane: createRequestPlaneMetrics(registry),
-    /** Opens the books of one request. All its times count from the handler's entry. */
+    /** Returns a new meter for one request. Its times count from the entry of the handler. */
     startRequest({ model, endpoint, requestType, startedMs = clock.nowMs() }: RequestRoute): RequestMeter {
       const series = seriesOf(model);
       const route = series.route(endpoint, requestType);
@@ -116,7 +116,7 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}) {
       const labels = LABELS[code];
       families.failures.with(labels.class, labels.reason).add();
     },
-    /** A fault of our own ended a request whose books were not open. */
+    /** Counts a request that a fault of our own ended before it was tracked. */
     handlerFailed: () => families.handlerFailures.add(),
     /** So many WebSockets are open now. */
     openSockets: (count: number) => families.websockets.set(count),

@@ -36,12 +36,12 @@ export type DrainOutcome = (typeof DRAIN_OUTCOMES)[number];
 
 const DRAIN_OUTCOMES = ['finished', 'moved', 'failed'] as const;
 
-/** The books of one request at a worker. */
+/** Meter of one request at a worker. */
 export interface WorkerRequestMeter {
   /** The first answer left. Later calls do nothing. */
   firstResponse(): void;
   responseBytes(count: number): void;
-  /** Closes the books. Later calls do nothing. */
+  /** Ends the request and counts its outcome. Later calls do nothing. */
   end(outcome: WorkerOutcome): void;
 }
 

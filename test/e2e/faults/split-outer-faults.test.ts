@@ -8,8 +8,8 @@ const CANCELLED = 'dynamo_component_cancellation_total';
 /** A worker that drains keeps its requests: on a busy machine they would else have moved when their clients leave. */
 const PATIENT = { DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: '5' };
 
-/** What the two pools have done so far. */
-async function booksOf(bed: MatrixBed) {
+/** Returns how many requests the two pools have had and cancelled so far. */
+async function countsOf(bed: MatrixBed) {
   const sums = [REQUESTS, CANCELLED].flatMap((name) => [bed.sum(name, 'first'), bed.sum(name, 'last')]);
   const [prefills = 0, decodes = 0, prefillsCut = 0, decodesCut = 0] = await Promise.all(sums);
   return { prefills, decodes, prefillsCut, decodesCut };
@@ -22,9 +22,9 @@ describe('a client that leaves', () => {
   it.each(cellsAt('in prefill', ['queued', 'before the first token', 'in prefill']))(
     '$stage ($form): its prefill worker is told once, and nobody decodes',
     async (cell) => {
-      const before = await booksOf(bed);
+      const before = await countsOf(bed);
       await expectLeft(bed, cell);
-      const after = await booksOf(bed);
+      const after = await countsOf(bed);
       expect(after.prefillsCut).toBe(before.prefillsCut + 1);
       expect(after.decodesCut).toBe(before.decodesCut);
       // Those that kept engines busy were decoded, the one that left was not.
@@ -35,9 +35,9 @@ describe('a client that leaves', () => {
   it.each(cellsAt('in mid-stream', ['in mid-stream', 'at the last token']))(
     '$stage ($form): its decode worker is told once, and no prefill worker is',
     async (cell) => {
-      const before = await booksOf(bed);
+      const before = await countsOf(bed);
       await expectLeft(bed, cell);
-      const after = await booksOf(bed);
+      const after = await countsOf(bed);
       expect(after.prefillsCut).toBe(before.prefillsCut);
       // The last token may have been on its way: then there was nothing left to cancel.
       const told = after.decodesCut - before.decodesCut;
@@ -49,9 +49,9 @@ describe('a client that leaves', () => {
   it.each(cellsAt('during a prefill drain', ['during a prefill drain', 'during a drain']))(
     '$stage ($form): the other pool is left alone',
     async (cell) => {
-      const before = await booksOf(bed);
+      const before = await countsOf(bed);
       await expectLeft(bed, cell);
-      const after = await booksOf(bed);
+      const after = await countsOf(bed);
       if (cell.stage === 'during a drain') expect(after.prefillsCut).toBe(before.prefillsCut);
       else expect(after.decodes).toBe(before.decodes);
     },

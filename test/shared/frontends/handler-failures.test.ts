@@ -87,7 +87,7 @@ describe('a mistake of ours', () => {
   });
 });
 
-describe('a handler without books of its own that fails', () => {
+describe('a failing handler that tracks no inference request', () => {
   const failing = () => {
     const test = createTestApp();
     test.deps.pipeline.models.list = bug;

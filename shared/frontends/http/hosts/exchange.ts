@@ -1,5 +1,5 @@
 import type { StoredResponse } from '../../../responses/index.ts';
-import type { BookedExchange } from '../../inference/deps.ts';
+import type { TrackedExchange } from '../../inference/deps.ts';
 import type { BodyIntake } from './body-intake.ts';
 
 /**
@@ -50,7 +50,7 @@ export interface ResponseMemory {
 }
 
 /** An exchange as handlers get it: all that they know of their host. */
-export interface HttpExchange extends Omit<HostExchange, 'headerLines'>, BookedExchange {
+export interface HttpExchange extends Omit<HostExchange, 'headerLines'>, TrackedExchange {
   readonly sink: FrameSink;
   readonly deadline?: AbortSignal;
   /** Headers of the response, whatever becomes of it. */

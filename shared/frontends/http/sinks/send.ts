@@ -1,7 +1,7 @@
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { openAiErrorBody, type ServeError } from '../../../errors/index.ts';
 import { isLongJson, jsonPieces, objectPieces } from '../../../protocol/index.ts';
-import type { InferenceBooks } from '../../inference/inference-books.ts';
+import type { RequestTracker } from '../../inference/request-tracker.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 
 type Headers = Readonly<Record<string, string>>;
@@ -88,7 +88,7 @@ export function sendFailure(exchange: HttpExchange, error: ServeError, response:
  * @returns resolves when nothing more will be written; undefined when that is so already
  */
 export function sendObject(
-  { exchange, room }: InferenceBooks<HttpExchange>,
+  { exchange, room }: RequestTracker<HttpExchange>,
   object: object,
   more: Iterable<string> = [],
   headers?: Headers,
@@ -106,7 +106,7 @@ export function objectText(object: object, more: Iterable<string>): string {
 
 /** As `sendObject`, of an object whose JSON text comes in parts. */
 export function sendParts(
-  { exchange, room }: InferenceBooks<HttpExchange>,
+  { exchange, room }: RequestTracker<HttpExchange>,
   parts: Iterable<string>,
 ): Promise<void> | undefined {
   if (room.usedBytes >= LARGE_BYTES) return sendPieces(exchange, parts);

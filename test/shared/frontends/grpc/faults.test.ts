@@ -224,7 +224,7 @@ describe('KServe and clients that go', () => {
     const second = await call(1);
     client.destroy();
     await wait('the worker to hear of that', () => second.call.stopped.aborted);
-    await wait('the books to close', () => models.lifecycle.inflight === 0);
+    await wait('the request to end', () => models.lifecycle.inflight === 0);
   });
 
   it('ends a request at the time that its client gives, wherever it is', async () => {

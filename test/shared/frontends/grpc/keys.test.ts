@@ -89,7 +89,7 @@ describe('KServe behind API keys', () => {
     expect(calls.map(({ headers }) => Object.entries(headers).filter(([name]) => name.endsWith('owner')))).toEqual(
       Array.from({ length: 2 }, () => [[expect.any(String), 'ada']]),
     );
-    await waitUntil(() => spent.length === 2, { timeoutMs: 5000, what: 'the books' });
+    await waitUntil(() => spent.length === 2, { timeoutMs: 5000, what: 'the charges of both requests' });
     for (const [owner, tokens] of spent) expect([owner, tokens]).toEqual(['ada', expect.any(Number)]);
     expect(Math.min(...spent.map(([, tokens]) => tokens))).toBeGreaterThan(2); // prompt and answer
   });

@@ -19,7 +19,7 @@ import {
   toListedItems,
 } from '../../../../protocol/index.ts';
 import { decodeContext, generate, requireServed, requireService } from '../../../inference/dialect.ts';
-import { CHOSEN_ID, idIsTaken } from '../../../inference/inference-books.ts';
+import { CHOSEN_ID, idIsTaken } from '../../../inference/request-tracker.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import type { BodyRoute } from '../../route.ts';

@@ -15,7 +15,7 @@ import {
   type RequestRecorder,
   type TraceContext,
 } from '../../telemetry/index.ts';
-import type { BookedExchange, ExchangeListener, InferenceDeps } from './deps.ts';
+import type { ExchangeListener, InferenceDeps, TrackedExchange } from './deps.ts';
 import { InferenceSpans, roundMs } from './inference-spans.ts';
 import { AnswerRoom, KeptSink } from './kept-sink.ts';
 import type { Abandonable } from './lifecycle.ts';
@@ -33,11 +33,11 @@ export function idIsTaken(): ServeError {
 export const UNKNOWN_MODEL = 'unknown_model';
 
 /**
- * The books of one inference request: its meter, its one log line, its place among the responses under way. Closed exactly
- * once, by `succeed`, `fail` or the client's leaving.
+ * Tracks one inference request: its meter, its one log line, its place among the requests in flight. It ends exactly once:
+ * by `succeed`, by `fail`, or when the client leaves.
  */
-export class InferenceBooks<
-  Exchange extends BookedExchange = BookedExchange,
+export class RequestTracker<
+  Exchange extends TrackedExchange = TrackedExchange,
   Deps extends InferenceDeps = InferenceDeps,
 > {
   readonly exchange: Exchange;
@@ -344,8 +344,8 @@ export class InferenceBooks<
   }
 }
 
-/** As `BookedExchange.watch`, by the signals. */
-function watchSignals({ deadline, sink: { closed } }: BookedExchange, { left, late }: ExchangeListener): () => void {
+/** As `TrackedExchange.watch`, by the signals. */
+function watchSignals({ deadline, sink: { closed } }: TrackedExchange, { left, late }: ExchangeListener): () => void {
   if (deadline?.aborted === true) late();
   else if (closed.aborted) left();
   else {
