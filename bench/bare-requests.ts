@@ -1,7 +1,7 @@
 /** Requests whose hosts cost next to nothing, so that what is left to measure is the app: a unary chat and a unary inference of KServe. */
 import { createHttpApp } from '../shared/frontends/http/app.ts';
-import type { BodyIntake } from '../shared/frontends/http/hosts/body-intake.ts';
-import type { FrameSink, HostExchange } from '../shared/frontends/http/hosts/exchange.ts';
+import type { BodyIntake } from '../shared/frontends/http/exchange/body-intake.ts';
+import type { FrameSink, HostExchange } from '../shared/frontends/http/exchange/exchange.ts';
 import { encodeMessage, type GrpcCall, type GrpcMethod, type GrpcStatus, STATUS } from '../shared/grpc/index.ts';
 import { ModelInferRequestSchema } from '../shared/grpc/messages/generated/grpc_service_pb.js';
 import type { IncomingCall } from '../shared/planes/index.ts';

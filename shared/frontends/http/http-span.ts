@@ -1,6 +1,6 @@
 import type { SpanAttributes } from '../../telemetry/index.ts';
 import { serverAttributes } from '../inference/server-attributes.ts';
-import type { HostExchange } from './hosts/exchange.ts';
+import type { HostExchange } from './exchange/exchange.ts';
 
 /** What the span of a request says when it begins. */
 interface SpanStart {

@@ -10,7 +10,7 @@ import {
 } from '../../access/index.ts';
 import { assertNever, ServeError } from '../../errors/index.ts';
 import type { HttpAppDeps } from './deps.ts';
-import type { HostExchange } from './hosts/exchange.ts';
+import type { HostExchange } from './exchange/exchange.ts';
 import type { Access } from './route.ts';
 import type { HttpSettings } from './settings.ts';
 

@@ -2,7 +2,7 @@ import type { Need } from '../../access/index.ts';
 import { type ErrorCode, loadCode } from '../../errors/index.ts';
 import type { BodySchema, MODEL_TYPES, ModelKind } from '../../protocol/index.ts';
 import type { HttpAppDeps } from './deps.ts';
-import type { HttpExchange } from './hosts/exchange.ts';
+import type { HttpExchange } from './exchange/exchange.ts';
 
 /** A handler. */
 export interface Serve {

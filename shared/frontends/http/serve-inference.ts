@@ -12,8 +12,8 @@ import {
 import { modelsShown, type OpenedModel, openForModel, requireService } from '../inference/dialect.ts';
 import { RequestTracker } from '../inference/request-tracker.ts';
 import type { HttpAppDeps } from './deps.ts';
-import { BodyIntake } from './hosts/body-intake.ts';
-import type { HttpExchange } from './hosts/exchange.ts';
+import { BodyIntake } from './exchange/body-intake.ts';
+import type { HttpExchange } from './exchange/exchange.ts';
 import type { Serve } from './route.ts';
 import { sendError } from './sinks/send.ts';
 

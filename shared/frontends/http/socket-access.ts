@@ -1,7 +1,7 @@
 import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import { requireService } from '../inference/dialect.ts';
 import type { HttpAppDeps } from './deps.ts';
-import type { HostExchange } from './hosts/exchange.ts';
+import type { HostExchange } from './exchange/exchange.ts';
 import { admit, requireHost } from './operators.ts';
 
 /**

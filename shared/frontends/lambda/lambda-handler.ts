@@ -2,8 +2,8 @@ import { type Clock, type Random, systemClock, systemRandom, type Timer } from '
 import { untilAborted } from '../../concurrency/index.ts';
 import { openAiErrorBody, openAiStreamError, ServeError, toServeError } from '../../errors/index.ts';
 import type { HttpApp } from '../http/app.ts';
-import type { BodyIntake } from '../http/hosts/body-intake.ts';
-import type { FrameSink, HostExchange } from '../http/hosts/exchange.ts';
+import type { BodyIntake } from '../http/exchange/body-intake.ts';
+import type { FrameSink, HostExchange } from '../http/exchange/exchange.ts';
 import { requestIdOf } from '../inference/deps.ts';
 import { fromLambdaEvent, type LambdaRequest, shardKeyOf } from './lambda-events.ts';
 import { type LambdaContext, LambdaSink, type OpenHttpStream, type StreamingHandler } from './lambda-sink.ts';

@@ -1,5 +1,5 @@
 import { type Flushable, flushAtEndOfTurn } from '../../concurrency/index.ts';
-import type { FrameSink } from '../http/hosts/exchange.ts';
+import type { FrameSink } from '../http/exchange/exchange.ts';
 
 /** Waiting bytes that leave without waiting for the end of the turn, so that a burst meets back pressure early. */
 const WAITING_BYTES_MAX = 16 * 1024;

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { FrameSink } from '../../../shared/frontends/http/hosts/exchange.ts';
+import type { FrameSink } from '../../../shared/frontends/http/exchange/exchange.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 /** The client's end of one response. */
@@ -35,7 +35,7 @@ export interface FrameSinkHost {
 const HEADERS = { 'content-type': 'text/event-stream', 'x-request-id': 'r1' };
 const MEBIBYTE = 1024 * 1024;
 
-/** What every `FrameSink` must do (shared/frontends/http/hosts/exchange.ts). Call inside a `describe`. */
+/** What every `FrameSink` must do (shared/frontends/http/exchange/exchange.ts). Call inside a `describe`. */
 export function itKeepsTheFrameSinkContract(host: () => FrameSinkHost): void {
   const received = (client: SinkClient): string => client.pieces().join('');
   const openHead = async (status = 200): Promise<OpenSink> => {

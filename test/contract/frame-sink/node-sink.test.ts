@@ -2,7 +2,7 @@ import { createServer, IncomingMessage, type Server, ServerResponse } from 'node
 import { type AddressInfo, connect, Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { NodeFrameSink } from '../../../shared/frontends/http/hosts/node-exchange.ts';
+import { NodeFrameSink } from '../../../shared/frontends/node/node-exchange.ts';
 import { type FrameSinkHost, itKeepsTheFrameSinkContract, type OpenSink } from './frame-sink.contract.ts';
 import { RawResponseReader } from './raw-response-reader.ts';
 

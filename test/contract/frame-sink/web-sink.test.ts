@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { WebFrameSink } from '../../../shared/frontends/http/hosts/web-exchange.ts';
+import { WebFrameSink } from '../../../shared/frontends/fetch/web-exchange.ts';
 import {
   type FrameSinkHost,
   itKeepsTheFrameSinkContract,

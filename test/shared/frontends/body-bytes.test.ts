@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BodyBytes } from '../../../shared/frontends/http/hosts/body-intake.ts';
+import { BodyBytes } from '../../../shared/frontends/http/exchange/body-intake.ts';
 
 describe('BodyBytes', () => {
   it('gives back what was put in, in chunks of any size', () => {

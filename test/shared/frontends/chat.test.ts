@@ -482,7 +482,7 @@ describe('a host with a deadline', () => {
   it('gets an answer that ends with an error when the deadline passes', async () => {
     const pipeline = new ScriptedPipeline();
     const { app } = createTestApp({ pipeline });
-    const { WebExchange } = await import('../../../shared/frontends/http/hosts/web-exchange.ts');
+    const { WebExchange } = await import('../../../shared/frontends/fetch/web-exchange.ts');
     const deadline = new AbortController();
     const exchange = Object.assign(new WebExchange(post({ stream: true })), { deadline: deadline.signal });
     app.serve(exchange);

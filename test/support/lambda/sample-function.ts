@@ -1,7 +1,7 @@
 /** A small app under the real adapter, for the suites of the adapter. Each route shows one behaviour. */
 import { isErrorCode, openAiErrorBody, ServeError, toServeError } from '../../../shared/errors/index.ts';
-import { BodyIntake } from '../../../shared/frontends/http/hosts/body-intake.ts';
-import type { HostExchange } from '../../../shared/frontends/http/hosts/exchange.ts';
+import { BodyIntake } from '../../../shared/frontends/http/exchange/body-intake.ts';
+import type { HostExchange } from '../../../shared/frontends/http/exchange/exchange.ts';
 import { ByteBudget } from '../../../shared/frontends/inference/deps.ts';
 import { createLambdaHandler, type FunctionApp } from '../../../shared/frontends/lambda/lambda-handler.ts';
 import type { LambdaRuntime } from '../../../shared/frontends/lambda/lambda-sink.ts';

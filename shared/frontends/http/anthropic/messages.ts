@@ -17,7 +17,7 @@ import {
 } from '../../../protocol/index.ts';
 import { decodeContext, generate, modelsShown, requireAllowed, requireService } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import { RunningUsage } from '../openai/running-usage.ts';
 import { namesOf, type WireNames } from '../openai/wire.ts';

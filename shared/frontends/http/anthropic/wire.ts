@@ -1,7 +1,7 @@
 import type { Random } from '../../../clock/index.ts';
 import { anthropicErrorBody, type ServeError, workerError } from '../../../errors/index.ts';
 import type { FinishReason, TextFinish, Usage } from '../../../protocol/index.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
 import type { WireNames } from '../openai/wire.ts';
 import type { Inference } from '../serve-inference.ts';
 import { sendFailure, statusOf } from '../sinks/send.ts';

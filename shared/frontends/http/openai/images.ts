@@ -14,7 +14,7 @@ import {
 } from '../../../protocol/index.ts';
 import { decodeContext, generate, requireServed } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
 import type { BodyRoute, ExampleModels, Serve } from '../route.ts';
 import { readJson, serveInference, withBody } from '../serve-inference.ts';
 import { imagesBody, MediaObject, mediaRequest } from './media.ts';

@@ -8,7 +8,7 @@ import packageJson from '../../../../package.json' with { type: 'json' };
 import { loadCode, ServeError } from '../../../errors/index.ts';
 import { modelsShown } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
 import type { Operation, Serve } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
 import { sendText } from '../sinks/send.ts';

@@ -13,7 +13,7 @@ import {
 } from '../../../protocol/index.ts';
 import { decodeContext } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
 import { type BodyRoute, decodePath, EXPLAIN_PATH, shownId } from '../route.ts';
 import { readJson, warnOfLeftOut } from '../serve-inference.ts';
 import { sendJson } from '../sinks/send.ts';

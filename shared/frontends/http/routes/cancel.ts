@@ -1,7 +1,7 @@
 import { ServeError } from '../../../errors/index.ts';
 import { cancelRequest } from '../../inference/lifecycle.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
 import { decodePath, shownId } from '../route.ts';
 import { sendJson } from '../sinks/send.ts';
 

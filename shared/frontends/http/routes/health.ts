@@ -3,7 +3,7 @@ import type { EndpointRecord } from '../../../discovery/index.ts';
 import { reasonOf } from '../../../errors/index.ts';
 import { loadPrinter } from '../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
 import { isOperator } from '../operators.ts';
 import type { Serve } from '../route.ts';
 import { sendJson, sendText } from '../sinks/send.ts';

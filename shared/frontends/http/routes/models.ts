@@ -7,7 +7,7 @@ import {
 } from '../../../pipeline/index.ts';
 import { modelsShown, requireService } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
 import { type Access, decodePath, pathBelow } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
 import { sendJson } from '../sinks/send.ts';

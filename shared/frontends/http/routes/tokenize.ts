@@ -11,7 +11,7 @@ import {
 } from '../../../protocol/index.ts';
 import { decodeContext, modelsShown, requireAllowed, requireService } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
 import type { BodyRoute } from '../route.ts';
 import { readJson, warnOfLeftOut } from '../serve-inference.ts';
 import { sendJson } from '../sinks/send.ts';

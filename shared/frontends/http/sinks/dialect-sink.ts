@@ -2,7 +2,7 @@ import type { Timer } from '../../../clock/index.ts';
 import { openAiStreamError, ServeError, toServeError } from '../../../errors/index.ts';
 import type { Usage } from '../../../protocol/index.ts';
 import { DialectSink, PartialSink } from '../../inference/dialect.ts';
-import type { FrameSink } from '../hosts/exchange.ts';
+import type { FrameSink } from '../exchange/exchange.ts';
 import type { Inference } from '../serve-inference.ts';
 import { sendError } from './send.ts';
 

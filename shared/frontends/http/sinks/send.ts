@@ -2,7 +2,7 @@ import { endOfTurn } from '../../../concurrency/index.ts';
 import { openAiErrorBody, type ServeError } from '../../../errors/index.ts';
 import { isLongJson, jsonPieces, objectPieces } from '../../../protocol/index.ts';
 import type { RequestTracker } from '../../inference/request-tracker.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
 
 type Headers = Readonly<Record<string, string>>;
 

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../clock/index.ts';
 import { LIMITS, type LimitName } from '../../../errors/index.ts';
 import { MemoryResponseStore, type StoredResponse } from '../../../responses/index.ts';
-import type { ResponseMemory } from '../../http/hosts/exchange.ts';
+import type { ResponseMemory } from '../../http/exchange/exchange.ts';
 
 /** Longer than a connection lives. */
 const TTL_MS = 2 * 60 * 60 * 1000;

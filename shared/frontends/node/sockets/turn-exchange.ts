@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
-import type { BodyIntake } from '../../http/hosts/body-intake.ts';
-import type { HostExchange, ResponseMemory } from '../../http/hosts/exchange.ts';
-import { schemeOf } from '../../http/hosts/node-exchange.ts';
+import type { BodyIntake } from '../../http/exchange/body-intake.ts';
+import type { HostExchange, ResponseMemory } from '../../http/exchange/exchange.ts';
 import { KEY_PROTOCOL } from '../../http/socket-access.ts';
+import { schemeOf } from '../node-exchange.ts';
 import type { TurnSink } from './turn-sink.ts';
 
 /** The sub-protocol that is agreed on: a browser takes no answer without one. The first that is no key, if there is one. */

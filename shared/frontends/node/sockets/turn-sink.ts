@@ -1,5 +1,5 @@
 import { openAiErrorBody, toServeError } from '../../../errors/index.ts';
-import type { FrameSink } from '../../http/hosts/exchange.ts';
+import type { FrameSink } from '../../http/exchange/exchange.ts';
 
 /** Where the events of a response go. */
 interface EventOutlet {

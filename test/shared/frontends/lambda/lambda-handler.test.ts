@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../../shared/errors/index.ts';
-import type { HostExchange } from '../../../../shared/frontends/http/hosts/exchange.ts';
+import type { HostExchange } from '../../../../shared/frontends/http/exchange/exchange.ts';
 import { createLambdaHandler, type FunctionApp } from '../../../../shared/frontends/lambda/lambda-handler.ts';
 import type { LambdaResponseStream, ResponsePrelude } from '../../../../shared/frontends/lambda/lambda-sink.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

@@ -12,7 +12,7 @@ import {
 } from '../../../../protocol/index.ts';
 import { ResponseStoreError, type StoredResponse } from '../../../../responses/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
-import type { HttpExchange, ResponseMemory } from '../../hosts/exchange.ts';
+import type { HttpExchange, ResponseMemory } from '../../exchange/exchange.ts';
 import { shownId } from '../../route.ts';
 
 const MEBIBYTE = 1024 * 1024;

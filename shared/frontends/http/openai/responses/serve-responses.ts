@@ -21,7 +21,7 @@ import {
 import { decodeContext, generate, requireServed, requireService } from '../../../inference/dialect.ts';
 import { CHOSEN_ID, idIsTaken } from '../../../inference/request-tracker.ts';
 import type { HttpAppDeps } from '../../deps.ts';
-import type { HttpExchange } from '../../hosts/exchange.ts';
+import type { HttpExchange } from '../../exchange/exchange.ts';
 import type { BodyRoute } from '../../route.ts';
 import { type Inference, readJson, serveInference, tellLeftOut } from '../../serve-inference.ts';
 import { sendJson } from '../../sinks/send.ts';

@@ -11,7 +11,7 @@ import {
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 import { cancelRequest } from '../../../inference/lifecycle.ts';
 import type { HttpAppDeps } from '../../deps.ts';
-import type { HttpExchange } from '../../hosts/exchange.ts';
+import type { HttpExchange } from '../../exchange/exchange.ts';
 import { pathBelow } from '../../route.ts';
 import { sendStored } from '../../sinks/send.ts';
 import { type FinalEvent, ItemEvents } from './outlets.ts';

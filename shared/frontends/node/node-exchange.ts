@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { type Flushable, flushAtEndOfTurn, spendOfTurn } from '../../../concurrency/index.ts';
-import { ServeError } from '../../../errors/index.ts';
-import { type BodyIntake, bodyUnreadable } from './body-intake.ts';
-import type { FrameSink, HostExchange } from './exchange.ts';
+import { type Flushable, flushAtEndOfTurn, spendOfTurn } from '../../concurrency/index.ts';
+import { ServeError } from '../../errors/index.ts';
+import { type BodyIntake, bodyUnreadable } from '../http/exchange/body-intake.ts';
+import type { FrameSink, HostExchange } from '../http/exchange/exchange.ts';
 
 /** Bytes that may wait for a slow client before `isBlocked` says so. */
 const HIGH_WATER_BYTES = 64 * 1024;

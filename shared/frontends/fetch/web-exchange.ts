@@ -1,6 +1,6 @@
-import { type Flushable, flushAtEndOfTurn, spendOfTurn } from '../../../concurrency/index.ts';
-import { type BodyIntake, bodyUnreadable } from './body-intake.ts';
-import type { FrameSink, HostExchange } from './exchange.ts';
+import { type Flushable, flushAtEndOfTurn, spendOfTurn } from '../../concurrency/index.ts';
+import { type BodyIntake, bodyUnreadable } from '../http/exchange/body-intake.ts';
+import type { FrameSink, HostExchange } from '../http/exchange/exchange.ts';
 
 const HIGH_WATER_BYTES = 64 * 1024;
 const TURN_CHARS_MAX = 64 * 1024;
