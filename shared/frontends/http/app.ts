@@ -4,7 +4,7 @@ import { TrieRouter } from 'hono/router/trie-router';
 import { getPath } from 'hono/utils/url';
 import { ANYBODY, type Grant, OverBudget } from '../../access/index.ts';
 import { codeRow, LIMITS, type LimitName, overLimit, ServeError, toServeError } from '../../errors/index.ts';
-import { WebExchange } from '../fetch/web-exchange.ts';
+import { createFetchHandler } from '../fetch/fetch-handler.ts';
 import { type ByteBudget, clientRequestId, type TransportNames } from '../inference/deps.ts';
 import { newRequestId, sendMessagesError } from './anthropic/wire.ts';
 import type { HttpAppDeps } from './deps.ts';
@@ -29,7 +29,7 @@ export interface HttpApp {
    * file could not be opened, because clients held all files of the process, would fail until the process ends.
    */
   load(): Promise<void>;
-  /** The same for a plain fetch handler. @param host what it knows of the socket */
+  /** Serves a request as a plain fetch handler. @param host what it knows of the socket */
   fetch(request: Request, host?: Pick<HostExchange, 'peer'>): Promise<Response>;
   /** For hosts that can hold WebSockets. */
   readonly sockets: SocketTerms;
@@ -71,11 +71,7 @@ export function createHttpApp(deps: HttpAppDeps): HttpApp {
     load: async () => {
       await Promise.all(routes.map((each) => each.serve.load?.()));
     },
-    fetch: (request, host) => {
-      const exchange = new WebExchange(request, host?.peer);
-      serve(exchange);
-      return exchange.response;
-    },
+    fetch: createFetchHandler(serve),
     sockets: {
       bodies: deps.bodies,
       messageBytesMax: Math.min(deps.settings.bodyLimitBytes, deps.bodies.limitBytes),

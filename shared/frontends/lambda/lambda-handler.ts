@@ -1,34 +1,14 @@
 import { type Clock, type Random, systemClock, systemRandom, type Timer } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
 import { openAiErrorBody, openAiStreamError, ServeError, toServeError } from '../../errors/index.ts';
-import type { HttpApp } from '../http/app.ts';
-import type { BodyIntake } from '../http/exchange/body-intake.ts';
-import type { FrameSink, HostExchange } from '../http/exchange/exchange.ts';
 import { requestIdOf } from '../inference/deps.ts';
 import { fromLambdaEvent, type LambdaRequest, shardKeyOf } from './lambda-events.ts';
+import { exchangeOf } from './lambda-exchange.ts';
 import { type LambdaContext, LambdaSink, type OpenHttpStream, type StreamingHandler } from './lambda-sink.ts';
-import { RunningApp } from './running-app.ts';
-
-/** Largest request that Lambda passes on, the event's envelope included. */
-const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
+import { type FunctionApp, RunningApp } from './running-app.ts';
 
 /** The gateway ends an answer that is silent for 300 s, and the service any after 900 s: who waits for a worker is told before. */
 export const LAMBDA_HOLD = { streamMsMax: 870_000, unaryMsMax: 280_000 } as const;
-
-/** An app as a function runs it. */
-export interface FunctionApp extends Pick<HttpApp, 'serve'> {
-  /**
-   * Brings up to date what stood still while the environment was frozen; the request waits for it, `signal` is its deadline.
-   * Bounded in time by itself, and a rejection fails the request. `shardKey` is of the conversation (`shardKeyOf`).
-   */
-  beforeRequest?(signal: AbortSignal, shardKey: string | undefined): Promise<void>;
-  /** Sends what must not wait until the environment is thawed; the client has its whole answer. Bounded by itself. */
-  afterRequest?(): Promise<void>;
-  /** True when what it was started with no longer holds: the next request starts another in its place. */
-  isOutdated?(): boolean;
-  /** Lets go of what it holds; called once another is wanted in its place. */
-  close?(): Promise<void>;
-}
 
 export interface LambdaHandlerOptions {
   /** `awslambda.HttpResponseStream.from`. */
@@ -88,12 +68,12 @@ export function createLambdaHandler(
     };
     const limits = armLimits(sink, context, options, fail);
     let running: FunctionApp | undefined;
-    const started = async (): Promise<FunctionApp> => {
+    const startedApp = async (): Promise<FunctionApp> => {
       running = await apps.get();
       return running;
     };
     try {
-      await answer(read, sink, limits.deadline, started).catch((thrown: unknown) => {
+      await answer(read, sink, limits.deadline, startedApp).catch((thrown: unknown) => {
         // Whoever aborted `closed` has ended the answer as well.
         if (thrown !== sink.closed.reason) fail(toServeError(thrown));
       });
@@ -178,38 +158,4 @@ function endWithError(sink: LambdaSink, error: ServeError, requestId: string): v
   } else if (sink.isOpen) {
     sink.breakOff(error); // a body that simply ended would look whole
   }
-}
-
-/** One event and the place for its answer, as the app sees them. */
-function exchangeOf(request: LambdaRequest, sink: FrameSink, deadline: AbortSignal): HostExchange {
-  const { method, path, query, headerLines, headers } = request;
-  return {
-    method,
-    path,
-    query,
-    headerLines,
-    sink,
-    deadline,
-    headerNames: () => [...headers.keys()],
-    header: (name) => headers.get(name),
-    readBody: (intake) => readBody(request, intake),
-  };
-}
-
-/** With the white space of bodies that were encoded in lines. */
-const NOT_BASE64 = /[^A-Za-z0-9+/=_\s-]/;
-
-async function readBody({ body, isBase64 }: LambdaRequest, intake: BodyIntake): Promise<void> {
-  const encoding = isBase64 ? 'base64' : 'utf8';
-  // Counted before anything is decoded.
-  const sizeBytes = Buffer.byteLength(body, encoding);
-  if (sizeBytes > LAMBDA_BODY_BYTES_MAX) {
-    const limitMb = LAMBDA_BODY_BYTES_MAX / 1024 / 1024;
-    throw new ServeError('request_too_large', `Request body exceeds the limit of ${limitMb} MB`);
-  }
-  if (isBase64 && NOT_BASE64.test(body)) {
-    throw new ServeError('invalid_json', 'Failed to read request body: it is not base64, as the event says');
-  }
-  intake.expect(sizeBytes);
-  if (sizeBytes > 0) intake.add(Buffer.from(body, encoding));
 }

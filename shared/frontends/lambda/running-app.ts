@@ -1,7 +1,22 @@
 import type { Clock } from '../../clock/index.ts';
 import { forAtMost } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import type { FunctionApp } from './lambda-handler.ts';
+import type { HttpApp } from '../http/app.ts';
+
+/** An app as a function runs it. */
+export interface FunctionApp extends Pick<HttpApp, 'serve'> {
+  /**
+   * Brings up to date what stood still while the environment was frozen; the request waits for it, `signal` is its deadline.
+   * Bounded in time by itself, and a rejection fails the request. `shardKey` is of the conversation (`shardKeyOf`).
+   */
+  beforeRequest?(signal: AbortSignal, shardKey: string | undefined): Promise<void>;
+  /** Sends what must not wait until the environment is thawed; the client has its whole answer. Bounded by itself. */
+  afterRequest?(): Promise<void>;
+  /** True when what it was started with no longer holds: the next request starts another in its place. */
+  isOutdated?(): boolean;
+  /** Lets go of what it holds; called once another is wanted in its place. */
+  close?(): Promise<void>;
+}
 
 /** A request waits so long for an app that takes the place of an outdated one, which serves it otherwise. */
 const REPLACED_MS_MAX = 1000;

@@ -3,8 +3,9 @@ import { isErrorCode, openAiErrorBody, ServeError, toServeError } from '../../..
 import { BodyIntake } from '../../../shared/frontends/http/exchange/body-intake.ts';
 import type { HostExchange } from '../../../shared/frontends/http/exchange/exchange.ts';
 import { ByteBudget } from '../../../shared/frontends/inference/deps.ts';
-import { createLambdaHandler, type FunctionApp } from '../../../shared/frontends/lambda/lambda-handler.ts';
+import { createLambdaHandler } from '../../../shared/frontends/lambda/lambda-handler.ts';
 import type { LambdaRuntime } from '../../../shared/frontends/lambda/lambda-sink.ts';
+import type { FunctionApp } from '../../../shared/frontends/lambda/running-app.ts';
 
 declare const awslambda: LambdaRuntime;
 

@@ -2,8 +2,9 @@ import { Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import type { HostExchange } from '../../../../shared/frontends/http/exchange/exchange.ts';
-import { createLambdaHandler, type FunctionApp } from '../../../../shared/frontends/lambda/lambda-handler.ts';
+import { createLambdaHandler } from '../../../../shared/frontends/lambda/lambda-handler.ts';
 import type { LambdaResponseStream, ResponsePrelude } from '../../../../shared/frontends/lambda/lambda-sink.ts';
+import type { FunctionApp } from '../../../../shared/frontends/lambda/running-app.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const EVENT = { httpMethod: 'GET', path: '/', headers: {} };
