@@ -52,9 +52,9 @@ const LONGEST = [
  */
 const COMPUTING = [
   'test/shared/simulate/reference-runs.test.ts',
-  'test/shared/router/block-index/model.test.ts',
+  'test/shared/block-index/model.test.ts',
   'test/shared/protocol/kserve/infer-codec.test.ts',
-  'test/shared/router/block-index/memory-bound.test.ts',
+  'test/shared/block-index/memory-bound.test.ts',
   'test/faults/matrix.test.ts',
   'test/infra/lint.test.ts',
   'test/repository/one-guess.test.ts',
@@ -64,7 +64,7 @@ const COMPUTING = [
   'test/shared/simulate/scaling.test.ts',
   'test/infra/synth.test.ts',
   'test/shared/planner/host/host.test.ts',
-  'test/shared/router/feed/rank-follower.test.ts',
+  'test/shared/worker-events/rank-follower.test.ts',
 ];
 
 class LongestFirst extends BaseSequencer {

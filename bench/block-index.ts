@@ -2,9 +2,9 @@
 // eight of which share their first 64 blocks. Process CPU time, each row in a process of its own. By itself:
 //   npm run bench:part -- bench/block-index.ts [--quick] [--json]
 import { execFileSync } from 'node:child_process';
-import { BlockIndex, type HashPair } from '../shared/router/index.ts';
-import { Overlaps } from '../shared/router/scheduler/prefix-index.ts';
-import { RankTable } from '../shared/router/scheduler/ranks.ts';
+import { BlockIndex, type HashPair } from '../shared/block-index/index.ts';
+import { Overlaps } from '../shared/block-index/prefix-index.ts';
+import { RankTable } from '../shared/block-index/rank-table.ts';
 import { borrowChain, chainHashes } from '../shared/tokens/index.ts';
 import { loadBlockIndex } from '../test/support/router/load-block-index.ts';
 

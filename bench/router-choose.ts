@@ -4,9 +4,12 @@
  *
  *     npm run bench:part -- bench/router-choose.ts [--json]
  */
+
+import { BlockIndex, RankTable } from '../shared/block-index/index.ts';
 import { seededRandom } from '../shared/clock/index.ts';
-import { BlockIndex, RankTable, Scheduler, type SchedulingRequest, StatelessDecider } from '../shared/router/index.ts';
-import { kvRouterConfig } from '../shared/router/scheduler/kv-config.ts';
+import { Scheduler, type SchedulingRequest } from '../shared/scheduler/index.ts';
+import { kvRouterConfig } from '../shared/scheduler/kv-config.ts';
+import { StatelessDecider } from '../shared/stateless-router/index.ts';
 import { type BlockHashes, hashBlocks } from '../shared/tokens/index.ts';
 
 const BLOCK_SIZE_TOKENS = 16;

@@ -9,19 +9,19 @@ import { fork } from 'node:child_process';
 import { parseArgs } from 'node:util';
 import { Client, credentials } from '@grpc/grpc-js';
 import protobuf from 'protobufjs/minimal.js';
+import { BlockIndex } from '../shared/block-index/index.ts';
 import { seededRandom, systemClock, systemRandom } from '../shared/clock/index.ts';
 import { createTcpRequestPlane, type Transport } from '../shared/planes/index.ts';
 import type { WorkerPool } from '../shared/router/index.ts';
 import {
-  BlockIndex,
-  KvRouter,
   ResidentClient,
   ResidentService,
   serveRouterGrpc,
   serveRouterOnPlane,
-} from '../shared/router/index.ts';
-import { kvRouterConfig } from '../shared/router/scheduler/kv-config.ts';
-import type { ChooseQuery } from '../shared/router/service/messages.ts';
+} from '../shared/router-service/index.ts';
+import type { ChooseQuery } from '../shared/router-service/messages.ts';
+import { KvRouter } from '../shared/scheduler/index.ts';
+import { kvRouterConfig } from '../shared/scheduler/kv-config.ts';
 import { hashBlocks } from '../shared/tokens/index.ts';
 
 const BLOCK = 16;

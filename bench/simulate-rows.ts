@@ -1,4 +1,4 @@
-import type { KvRouterConfig } from '../shared/router/index.ts';
+import type { KvRouterConfig } from '../shared/scheduler/index.ts';
 
 /** Hit %, then TTFT mean, p50, p90 and p99 in ms. */
 export type Figures = readonly [hits: number, mean: number, p50: number, p90: number, p99: number];

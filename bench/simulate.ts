@@ -4,8 +4,8 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
-import type { KvRouterConfig } from '../shared/router/index.ts';
-import { kvRouterConfig } from '../shared/router/scheduler/kv-config.ts';
+import type { KvRouterConfig } from '../shared/scheduler/index.ts';
+import { kvRouterConfig } from '../shared/scheduler/kv-config.ts';
 import {
   parseTrace,
   type RoutingMode,

@@ -1,5 +1,5 @@
 import { reasonOf } from '../errors/index.ts';
-import { type ExplanationRecord, renderExplanation } from '../router/index.ts';
+import { type ExplanationRecord, renderExplanation } from '../scheduler/index.ts';
 import { parseFlags, UsageError } from './config.ts';
 
 /** Lines of `stator router explain --help`. */

@@ -8,17 +8,14 @@ import { type EventPlane, openNats } from '../planes/index.ts';
 import {
   ComponentIndex,
   type ComponentPool,
-  type ComponentScope,
   createNatsSnapshotStore,
   DynamoDbRouterState,
-  type EventSource,
   FileRouterState,
-  KV_EVENTS_TOPIC,
   LeaseHolder,
   type RouterState,
   type SnapshotStore,
   snapshotBucketOf,
-} from '../router/index.ts';
+} from '../router-state/index.ts';
 import {
   createRouterStateMetrics,
   type Logger,
@@ -27,6 +24,7 @@ import {
   type RouterStateMetrics,
   type SharedPart,
 } from '../telemetry/index.ts';
+import { type ComponentScope, type EventSource, KV_EVENTS_TOPIC } from '../worker-events/index.ts';
 
 /** Giving leases back at the end takes no longer. */
 const CLOSE_MS_MAX = 1000;

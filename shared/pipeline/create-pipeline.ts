@@ -9,7 +9,8 @@ import {
   type GenerationSink,
   type OutputOptions,
 } from '../protocol/index.ts';
-import { Inhibition, type Router } from '../router/index.ts';
+import type { Router } from '../router/index.ts';
+import { Inhibition } from '../scheduler/index.ts';
 import { inSpan } from '../telemetry/index.ts';
 import { PromptEncoder, type Tokenizer } from '../tokens/index.ts';
 import { ResponseAssembler } from './answer/response-assembler.ts';

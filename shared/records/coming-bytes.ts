@@ -94,3 +94,8 @@ export function grown<List extends Uint8Array | Uint32Array | Int32Array | Float
   larger.set(list);
   return larger;
 }
+
+/** `list` with room for `length`: itself, or a copy of at least twice the size. */
+export function roomy<List extends Uint32Array | Int32Array | Float64Array>(list: List, length: number): List {
+  return length <= list.length ? list : grown(list, Math.max(length, 2 * list.length));
+}

@@ -7,7 +7,7 @@
  * in every process.
  */
 export { BoundedMap } from './bounded-map.ts';
-export { ComingBytes, grown } from './coming-bytes.ts';
+export { ComingBytes, grown, roomy } from './coming-bytes.ts';
 export { fnv1a, fnv1aOfBytes } from './fnv1a.ts';
 export {
   asRecord,

@@ -21,6 +21,17 @@ export interface RoutableWorker {
   readonly stableId?: string | undefined;
 }
 
+/** @param rank undefined = any will do */
+export function hasRank(
+  {
+    dataParallelStartRank: start,
+    dataParallelSize: size,
+  }: Pick<RoutableWorker, 'dataParallelStartRank' | 'dataParallelSize'>,
+  rank: number | undefined,
+): boolean {
+  return rank === undefined || (rank >= start && rank < start + size);
+}
+
 /** One data-parallel rank of one worker. */
 export interface RankId {
   /** Instance id, lower-case hex. */

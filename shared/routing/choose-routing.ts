@@ -6,25 +6,26 @@ import { reasonOf, ServeError } from '../errors/index.ts';
 import { refuseClearToken } from '../fleet/index.ts';
 import { type ExplanationSource, FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
 import { type PlaneClientTls, type RequestPlane, readPlaneTls, type Transport } from '../planes/index.ts';
+import type { Router, WorkerPool } from '../router/index.ts';
 import {
-  type AskOptions,
-  type BusyLimits,
-  createAskMetrics,
   createFallbackMetrics,
-  QUOTE_ENDPOINT,
   queryOf,
   type ResidentAddress,
   ResidentClient,
   type ResidentLine,
   ResidentRouter,
-  type Router,
-  StatelessRouter,
-  WorkerAsker,
-  type WorkerPool,
   watchResidents,
   watchResidentUrls,
-} from '../router/index.ts';
+} from '../router-service/index.ts';
+import {
+  type AskOptions,
+  createAskMetrics,
+  QUOTE_ENDPOINT,
+  StatelessRouter,
+  WorkerAsker,
+} from '../stateless-router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
+import type { BusyLimits } from '../worker-events/index.ts';
 import type { Routing, RoutingParts } from './feeds.ts';
 import type { KvRouting } from './kv-routing.ts';
 
@@ -139,7 +140,7 @@ async function loadGrpcLine(
     }
     return known;
   };
-  const { RouterLine } = await import('../router/index.ts');
+  const { RouterLine } = await import('../router-service/index.ts');
   const previousSecret = planeTokenPrevious ?? undefined;
   return (place) => new RouterLine(place, clock, { secret, previousSecret, tls });
 }

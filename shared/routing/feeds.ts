@@ -5,20 +5,19 @@ import type { Discovery } from '../discovery/index.ts';
 import type { SharedRouterState } from '../fleet/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
 import type { EventPlane, RequestPlane } from '../planes/index.ts';
+import type { Router, WorkerPool } from '../router/index.ts';
+import type { Inhibition } from '../scheduler/index.ts';
+import type { FrontendMetrics, ProcessLogger, RouterMetrics, Tracer } from '../telemetry/index.ts';
 import {
   type BusyLimits,
   type ComponentScope,
   type EventSource,
-  type Inhibition,
   type LoadReport,
   RECOVERIES_AT_ONCE_MAX,
   RecoveryClient,
-  type Router,
   WorkerFeeds,
   type WorkerLoads,
-  type WorkerPool,
-} from '../router/index.ts';
-import type { FrontendMetrics, ProcessLogger, RouterMetrics, Tracer } from '../telemetry/index.ts';
+} from '../worker-events/index.ts';
 
 /** What routing is made of. */
 export interface RoutingParts {

@@ -1,32 +1,28 @@
-import { type Clock, seededRandom, type Timer } from '../clock/index.ts';
-import type { EdgeSettings } from '../config/index.ts';
-import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
 import {
   ApproximateIndex,
   type ApproximateIndexOptions,
-  type BlockChangeSink,
   BlockIndex,
-  type BusyLimits,
-  BusyWorkers,
-  type ComponentPool,
-  type ComponentScope,
   IndexMemory,
-  indexSink,
-  KvRouter,
-  type KvRouterConfig,
-  kvRouterConfigOf,
-  type LoadReport,
   type PrefixIndex,
-  poolName,
   predictingIndex,
   type RankTable,
-  RendezvousShare,
-  type Router,
-  rootOf,
-  WorkerLoads,
-  type WorkerPool,
-} from '../router/index.ts';
+} from '../block-index/index.ts';
+import { type Clock, seededRandom, type Timer } from '../clock/index.ts';
+import type { EdgeSettings } from '../config/index.ts';
+import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
+import { poolName, type Router, rootOf, type WorkerPool } from '../router/index.ts';
+import type { ComponentPool } from '../router-state/index.ts';
+import { KvRouter, type KvRouterConfig, kvRouterConfigOf, RendezvousShare } from '../scheduler/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
+import {
+  type BlockChangeSink,
+  type BusyLimits,
+  BusyWorkers,
+  type ComponentScope,
+  indexSink,
+  type LoadReport,
+  WorkerLoads,
+} from '../worker-events/index.ts';
 import { type OpenFeeds, openFeeds, type Routing, type RoutingParts } from './feeds.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';

@@ -1,13 +1,8 @@
 import type { EdgeSettings } from '../config/index.ts';
 import { FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
-import {
-  type BusyLimits,
-  BusyWorkers,
-  type Router,
-  SimpleRouter,
-  type SimpleRouterMode,
-  WorkerLoads,
-} from '../router/index.ts';
+import type { Router, SimpleRouterMode } from '../router/index.ts';
+import { SimpleRouter } from '../scheduler/index.ts';
+import { type BusyLimits, BusyWorkers, WorkerLoads } from '../worker-events/index.ts';
 import { followLoads, type OpenFeeds, openFeeds, type Routing, type RoutingParts } from './feeds.ts';
 
 /** Routing in a mode that knows nothing of caches. */

@@ -1,22 +1,24 @@
+import type { RankTable } from '../block-index/index.ts';
 import type { Watch } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
 import {
-  askIndex,
-  askingRouter,
-  createRemoteIndexMetrics,
-  type IndexerAddress,
   poolName,
-  type RankTable,
-  RemoteIndex,
-  type RemoteIndexObserver,
   type RoutableWorker,
   type RouteRequest,
   type Router,
   rootOf,
   type WorkerPool,
-  watchIndexers,
 } from '../router/index.ts';
+import {
+  askIndex,
+  askingRouter,
+  createRemoteIndexMetrics,
+  type IndexerAddress,
+  RemoteIndex,
+  type RemoteIndexObserver,
+  watchIndexers,
+} from '../router-service/index.ts';
 import type { RoutingParts } from './feeds.ts';
 
 const WATCH_MS_MAX = 15_000;

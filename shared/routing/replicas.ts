@@ -5,24 +5,19 @@ import { reasonOf } from '../errors/index.ts';
 import type { PartWatch } from '../fleet/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
 import type { EventPlane, EventPublisher } from '../planes/index.ts';
+import { poolName, type WorkerPool } from '../router/index.ts';
 import {
   ACTIVE_SEQUENCES_TOPIC,
   type ActiveSequenceChange,
   type ActiveSequenceEvent,
-  type ComponentScope,
-  type Decision,
-  type KvPool,
-  type PeerTeller,
-  poolName,
   REPORT_AGE_S,
   ReplicaSync,
   replicaBookings,
-  type SchedulingRequest,
-  TopicFollower,
   UnattributedLoad,
-  type WorkerPool,
-} from '../router/index.ts';
+} from '../router-state/index.ts';
+import type { Decision, KvPool, PeerTeller, SchedulingRequest } from '../scheduler/index.ts';
 import type { RouterMetrics } from '../telemetry/index.ts';
+import { type ComponentScope, TopicFollower } from '../worker-events/index.ts';
 import type { RoutingParts } from './feeds.ts';
 
 interface PeerLoadsOptions {

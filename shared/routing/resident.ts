@@ -2,19 +2,17 @@ import type { EdgeSettings } from '../config/index.ts';
 import { followServiceCertificate, secureService } from '../fleet/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
 import { fleetHost, listenAddress, protectionOf } from '../planes/index.ts';
+import type { PoolRole, Router } from '../router/index.ts';
 import {
   createResidentMetrics,
-  type KvRouter,
-  LeaseHolder,
-  type PoolRole,
   type PresentPool,
   ResidentService,
   ROUTER_COMPONENT,
-  type Router,
-  type RouterState,
   serveRouterOnPlane,
   WELL_KNOWN_INSTANCE,
-} from '../router/index.ts';
+} from '../router-service/index.ts';
+import { LeaseHolder, type RouterState } from '../router-state/index.ts';
+import type { KvRouter } from '../scheduler/index.ts';
 import type { RoutingParts } from './feeds.ts';
 import type { RouterServer } from './router-server.ts';
 
@@ -116,7 +114,7 @@ async function openGrpc(
     host,
     remedy: 'set DYN_TCP_RPC_HOST=127.0.0.1',
   });
-  const { serveRouterGrpc } = await import('../router/index.ts');
+  const { serveRouterGrpc } = await import('../router-service/index.ts');
   const server = await serveRouterGrpc({
     service,
     host,

@@ -12,7 +12,7 @@ import {
   type PrefillDurationModel,
   readModelShape,
   type TrackingHash,
-} from '../router/index.ts';
+} from '../scheduler/index.ts';
 
 /** What the files that a router's settings name say. */
 export interface RouterFiles {
@@ -47,7 +47,7 @@ async function readPolicies(path: string | undefined): Promise<PolicyConfig | un
   } catch (cause) {
     throw new Error(`--router-policy-config: ${reasonOf(cause)}`, { cause });
   }
-  const { parsePolicyConfig } = await import('../router/index.ts'); // a reader of YAML, for who has such a file
+  const { parsePolicyConfig } = await import('../scheduler/index.ts'); // a reader of YAML, for who has such a file
   return parsePolicyConfig(yaml);
 }
 

@@ -4,11 +4,11 @@ import type { RoutableModel } from '../pipeline/index.ts';
 import type { PlaneServer } from '../planes/index.ts';
 import {
   INDEX_RECORD_ENDPOINT,
-  type KvRouter,
   type RouterEndpoint,
   type ServedIndex,
   serveIndexOnPlane,
-} from '../router/index.ts';
+} from '../router-service/index.ts';
+import type { KvRouter } from '../scheduler/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { RoutingParts } from './feeds.ts';
 

@@ -1,21 +1,18 @@
 import { type Random, seededRandom } from '../clock/index.ts';
 import type { FleetLoads, RankLoad } from '../discovery/index.ts';
+import { keyOfText, type RoutableWorker } from '../router/index.ts';
+import { InFlight, type Pick, pickerFor } from '../scheduler/index.ts';
 import {
   bestQuote,
   CLAIMS_MAX,
   type HeldPlace,
-  InFlight,
-  keyOfText,
-  type Pick,
   PlaceBook,
-  pickerFor,
   placeOn,
   type RankQuote,
-  type RoutableWorker,
   StatelessDecider,
   type StatelessRequest,
   termsOf,
-} from '../router/index.ts';
+} from '../stateless-router/index.ts';
 import type { CpuWorkers, PoolView, RoutedPool, RouterBench, RoutingMode } from './routers.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 

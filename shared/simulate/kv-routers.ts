@@ -1,18 +1,8 @@
 import assert from 'node:assert';
+import { ApproximateIndex, BlockIndex, type PrefixIndex, predictingIndex, RankTable } from '../block-index/index.ts';
 import type { KvEvent } from '../engines/index.ts';
 import type { RouterConfigOverride } from '../protocol/index.ts';
-import {
-  ApproximateIndex,
-  BlockIndex,
-  type Decision,
-  decodeOverride,
-  type PrefixIndex,
-  predictingIndex,
-  prefillPoolConfig,
-  RankTable,
-  RendezvousShare,
-  Scheduler,
-} from '../router/index.ts';
+import { type Decision, decodeOverride, prefillPoolConfig, RendezvousShare, Scheduler } from '../scheduler/index.ts';
 import { routerRandom } from './indexless-routers.ts';
 import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
 import type { SimulatedRequest } from './simulated-rank.ts';

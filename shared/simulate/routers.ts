@@ -1,5 +1,6 @@
 import type { KvEvent, SchedulerOptions } from '../engines/index.ts';
-import type { KvRouterConfig, PolicyProfile, PoolRole, PrefillDurationModel } from '../router/index.ts';
+import type { PoolRole } from '../router/index.ts';
+import type { KvRouterConfig, PolicyProfile, PrefillDurationModel } from '../scheduler/index.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 
 /** How requests find a worker. `load-aware` is `kv` without knowledge of the caches, `stateless` without that of anything but old loads. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert';
 import { seededRandom } from '../clock/index.ts';
 import type { SchedulerOptions, TransferModel } from '../engines/index.ts';
-import { loadAware } from '../router/index.ts';
+import { loadAware } from '../scheduler/index.ts';
 import { Fleet } from './fleet.ts';
 import { DirectRouters, SimpleRouters, StatelessRouters } from './indexless-routers.ts';
 import { KvRouters } from './kv-routers.ts';

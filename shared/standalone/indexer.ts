@@ -1,18 +1,8 @@
+import { BlockIndex, type HashPair, IndexMemory, Overlaps, RankTable, type StoredRun } from '../block-index/index.ts';
 import { asRecord, u64OfHex } from '../records/index.ts';
-import {
-  applyChange,
-  BlockIndex,
-  decodeRouterEvents,
-  type HashPair,
-  IndexMemory,
-  indexSink,
-  type OnApplied,
-  Overlaps,
-  RankTable,
-  type StoredRun,
-} from '../router/index.ts';
 import type { Logger, MetricRegistry } from '../telemetry/index.ts';
 import { type BlockHashes, borrowChain } from '../tokens/index.ts';
+import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../worker-events/index.ts';
 import { ServiceError, writeExactJson } from './body-fields.ts';
 import { dumpPools, overlapsByWorker, Pools, type WorkerOverlap } from './pools.ts';
 import { isConnectable, type ListenSource, type OpenListener, RankListeners } from './rank-listeners.ts';

@@ -1,20 +1,14 @@
+import { Overlaps } from '../block-index/index.ts';
 import { isClientCancel, ServeError, toServeError, workerError } from '../errors/index.ts';
 import type { Call, IncomingCall, PlaneServer, RequestPlane, Transport } from '../planes/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../protocol/index.ts';
 import { asRecord, u64OfHex } from '../records/index.ts';
-import {
-  type KvRouter,
-  Overlaps,
-  type PlacedWorker,
-  type Reservation,
-  type RoutableWorker,
-  type RouteRequest,
-  type RouterEndpoint,
-  serveEndpoints,
-  type WorkerPool,
-} from '../router/index.ts';
+import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from '../router/index.ts';
+import { type RouterEndpoint, serveEndpoints } from '../router-service/index.ts';
+import type { KvRouter } from '../scheduler/index.ts';
 import type { Span, Tracer } from '../telemetry/index.ts';
 import { hashBlocks } from '../tokens/index.ts';
+import type { PlacedWorker } from '../worker-events/index.ts';
 import { overlapScores } from './pools.ts';
 
 /** Component under which the standalone router is found, in the namespace of its workers. */

@@ -1,5 +1,6 @@
+import type { Overlaps, RankTable } from '../block-index/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import type { Overlaps, PotentialLoad, RankTable } from '../router/index.ts';
+import type { PotentialLoad } from '../scheduler/index.ts';
 import { ServiceError } from './body-fields.ts';
 
 /** The workers of one model and routing group. */

@@ -1,8 +1,8 @@
 import type { Clock } from '../clock/index.ts';
 import { EventRelay, type KvEvent } from '../engines/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import type { BlockChange, BlockChangeSink } from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
+import type { BlockChange, BlockChangeSink } from '../worker-events/index.ts';
 
 /** Where an engine publishes the cache changes of one rank. */
 export interface ListenSource {

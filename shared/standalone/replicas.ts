@@ -5,7 +5,7 @@ import type { Clock } from '../clock/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { LARGE_RECORD_BYTES, readSliced, refuseOpenListener } from '../planes/index.ts';
 import { asRecord } from '../records/index.ts';
-import { type ActiveSequenceEvent, ReplicaSync } from '../router/index.ts';
+import { type ActiveSequenceEvent, ReplicaSync } from '../router-state/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { ServiceError } from './body-fields.ts';
 import { poolKey } from './pools.ts';

@@ -1,24 +1,21 @@
+import { BlockIndex, type IndexMemory, Overlaps, RankTable } from '../block-index/index.ts';
 import type { Clock, Random } from '../clock/index.ts';
 import { u64OfHex } from '../records/index.ts';
+import type { RankId } from '../router/index.ts';
+import type { ActiveSequenceEvent } from '../router-state/index.ts';
 import {
-  type ActiveSequenceEvent,
-  BlockIndex,
   type Decision,
-  type IndexMemory,
-  indexSink,
   type KvRouterConfig,
-  Overlaps,
   type PolicyProfile,
   type PrefillDurationModel,
-  type RankId,
-  RankTable,
   Scheduler,
   type SchedulingRequest,
   SessionAffinity,
   type SessionAffinityOptions,
-} from '../router/index.ts';
+} from '../scheduler/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
+import { indexSink } from '../worker-events/index.ts';
 import { type BodyFields, DEFAULT_GROUP, ServiceError } from './body-fields.ts';
 import { dumpEvents } from './indexer.ts';
 import { overlapScores, overlapsByWorker, type ScoredRank, type WorkerOverlap } from './pools.ts';

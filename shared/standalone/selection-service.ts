@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { seededRandom, type TimeAndChance } from '../clock/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import { kvRouterConfigOf } from '../router/index.ts';
 import { openRouterFiles } from '../routing/index.ts';
+import { kvRouterConfigOf } from '../scheduler/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { type BodyFields, promptOf, ServiceError } from './body-fields.ts';
 import { dumpPools, potentialLoadJson } from './pools.ts';

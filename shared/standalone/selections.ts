@@ -1,16 +1,15 @@
+import { IndexMemory } from '../block-index/index.ts';
 import type { Clock, Random } from '../clock/index.ts';
 import { u64OfHex } from '../records/index.ts';
+import type { ActiveSequenceChange, ActiveSequenceEvent } from '../router-state/index.ts';
 import {
-  type ActiveSequenceChange,
-  type ActiveSequenceEvent,
   type Decision,
-  IndexMemory,
   type KvRouterConfig,
   type PolicyConfig,
   type PrefillDurationModel,
   profileFor,
   type SessionAffinityOptions,
-} from '../router/index.ts';
+} from '../scheduler/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { type Prompt, ServiceError } from './body-fields.ts';
 import { Pools } from './pools.ts';

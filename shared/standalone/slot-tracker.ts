@@ -1,6 +1,8 @@
+import { RankTable } from '../block-index/index.ts';
 import type { Clock, TimeAndChance } from '../clock/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import { ActiveLoad, type ActiveSequenceEvent, type PotentialLoad, type RankLoad, RankTable } from '../router/index.ts';
+import type { ActiveSequenceEvent } from '../router-state/index.ts';
+import { ActiveLoad, type PotentialLoad, type RankLoad } from '../scheduler/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { type BodyFields, DEFAULT_GROUP, ServiceError } from './body-fields.ts';
 import { type Pool, Pools, potentialLoadJson } from './pools.ts';

@@ -1,18 +1,13 @@
+import { BlockIndex } from '../block-index/index.ts';
 import { seededRandom, type TimeAndChance } from '../clock/index.ts';
 import type { Discovery, DiscoveryEvent, EndpointRecord, ModelRecord, Watch } from '../discovery/index.ts';
 import { callingPlane, eventPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
 import { type RequestPlane, silentObserver } from '../planes/index.ts';
-import {
-  BlockIndex,
-  InitialWorkers,
-  indexSink,
-  KvRouter,
-  kvRouterConfigOf,
-  WorkerLoads,
-  type WorkerPool,
-} from '../router/index.ts';
+import { InitialWorkers, type WorkerPool } from '../router/index.ts';
 import { openFeeds, openRouterFiles, type RouterFiles } from '../routing/index.ts';
+import { KvRouter, kvRouterConfigOf } from '../scheduler/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger, type Tracer } from '../telemetry/index.ts';
+import { indexSink, WorkerLoads } from '../worker-events/index.ts';
 import { type EndpointWorker, PlaneRouter, STANDALONE_COMPONENT } from './plane-router.ts';
 import type { ServiceSettings } from './service.ts';
 

@@ -3,7 +3,8 @@ import type { EngineInfo, ModelFacts } from '../engines/index.ts';
 import { detailOf, type ServeError, workerError } from '../errors/index.ts';
 import type { IncomingCall, PlaneServer, Transport } from '../planes/index.ts';
 import { healthCheckRequest } from '../protocol/index.ts';
-import { QUOTE_ENDPOINT, RESERVATION_HEADER } from '../router/index.ts';
+import { QUOTE_ENDPOINT } from '../stateless-router/index.ts';
+import { RESERVATION_HEADER } from '../worker-events/index.ts';
 import { Adapters } from './adapters/adapters.ts';
 import {
   Admission,

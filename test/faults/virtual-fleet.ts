@@ -14,7 +14,7 @@ import {
   workerSetsOf,
 } from '../../shared/pipeline/index.ts';
 import type { PlaneServer, RequestPlane } from '../../shared/planes/index.ts';
-import { Inhibition, SimpleRouter } from '../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../shared/scheduler/index.ts';
 import { captureLogger, createFrontendMetrics, createWorkerMetrics } from '../../shared/telemetry/index.ts';
 import { EndpointHealth, startWorker, type Worker } from '../../shared/worker/index.ts';
 import { letterModel } from '../shared/pipeline/fixtures.ts';

@@ -9,7 +9,7 @@ import {
   type PrefillState,
   type RoutableModel,
 } from '../../pipeline/index.ts';
-import { QUEUE_THRESHOLD, readConditionalDisaggregation } from '../../router/index.ts';
+import { QUEUE_THRESHOLD, readConditionalDisaggregation } from '../../scheduler/index.ts';
 import {
   createDisaggregationMetrics,
   type Logger,

@@ -24,8 +24,9 @@ import {
 } from '../../pipeline/index.ts';
 import { absencesOf, type EventPlane, type RequestPlane } from '../../planes/index.ts';
 import type { PlannerEventOf } from '../../protocol/index.ts';
-import { Inhibition, InitialWorkers } from '../../router/index.ts';
+import { InitialWorkers } from '../../router/index.ts';
 import { openRouterMetrics, openRouting } from '../../routing/index.ts';
+import { Inhibition } from '../../scheduler/index.ts';
 import {
   bucketsOf,
   createDrainMetrics,

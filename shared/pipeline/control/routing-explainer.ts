@@ -1,14 +1,14 @@
 import type { Clock } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import type { GenerationRequest } from '../../protocol/index.ts';
+import type { RouteRequest } from '../../router/index.ts';
 import {
   bypassesRemotePrefill,
   type CandidateRecord,
   type ConditionalDisaggregation,
   decodeOverride,
   type ExplanationRecord,
-  type RouteRequest,
-} from '../../router/index.ts';
+} from '../../scheduler/index.ts';
 import type { PromptEncoder } from '../../tokens/index.ts';
 import type { LiveModelDirectory } from '../models/model-directory.ts';
 import { modelNotFound } from '../models/model-errors.ts';

@@ -1,13 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { EndpointRecord, ModelCard, ModelRecord, WorkerType } from '../../discovery/index.ts';
 import type { Transport } from '../../planes/index.ts';
-import {
-  type KvTransferPolicy,
-  kvTransferPolicy,
-  type PoolRole,
-  type RoutableWorker,
-  type WorkerPool,
-} from '../../router/index.ts';
+import type { PoolRole, RoutableWorker, WorkerPool } from '../../router/index.ts';
+import { type KvTransferPolicy, kvTransferPolicy } from '../../scheduler/index.ts';
 import type { ModelReadiness, NamespaceReadiness, ServedModel } from '../pipeline.ts';
 
 /** A live endpoint instance that serves a model. */

@@ -7,7 +7,7 @@ import type {
   SamplingOptions,
   StopConditions,
 } from '../../protocol/index.ts';
-import { clientAnnotations } from '../../router/index.ts';
+import { clientAnnotations } from '../../scheduler/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from '../models/routable-model.ts';
 import { isRenderedByWorker, MediaPrompt } from './media-prompt.ts';

@@ -1,7 +1,8 @@
 import { untilAborted } from '../../concurrency/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest, ServingWorkers } from '../../protocol/index.ts';
-import type { ExplanationRecord, RouteRequest } from '../../router/index.ts';
+import type { RouteRequest } from '../../router/index.ts';
+import type { ExplanationRecord } from '../../scheduler/index.ts';
 import type { Worker } from '../models/routable-model.ts';
 import type { PrefillStage } from './prefill-stage.ts';
 import type { RoutedRequest, RunContext } from './run-context.ts';

@@ -2,17 +2,16 @@ import type { Random } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { BootstrapInfo, EngineOutput, EngineRequest, RoutingHints } from '../../protocol/index.ts';
+import type { Reservation, RouteRequest } from '../../router/index.ts';
 import {
   BYPASS_ANNOTATION,
   bootstrapRoom,
   decodeOverride,
   outOfReach,
   prefillStop,
-  type Reservation,
-  type RouteRequest,
   requirePrefillWorker,
   withTransferPolicy,
-} from '../../router/index.ts';
+} from '../../scheduler/index.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/routable-model.ts';
 import { dispatchSpan, traceHeaders } from './attempt.ts';
 import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';

@@ -1,7 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RequestPlane } from '../../planes/index.ts';
 import { type ChatMessage, type GenerationRequest, MOVES_HEADER } from '../../protocol/index.ts';
-import type { Inhibition, Router } from '../../router/index.ts';
+import type { Router } from '../../router/index.ts';
+import type { Inhibition } from '../../scheduler/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { RoutableModel, Worker, WorkersOfPool } from '../models/routable-model.ts';
 import type { PipelineObserver } from '../pipeline.ts';

@@ -13,8 +13,8 @@ import {
   readPlannerEvent,
   type TrafficTotals,
 } from '../../protocol/index.ts';
-import { TopicFollower } from '../../router/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
+import { TopicFollower } from '../../worker-events/index.ts';
 import type { PlannerConfig } from '../config.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import type { Look } from '../host/decide.ts';

@@ -12,8 +12,8 @@ import {
   readPlannerEvent,
   workerKey,
 } from '../../protocol/index.ts';
-import { TopicFollower } from '../../router/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
+import { TopicFollower } from '../../worker-events/index.ts';
 import { RollupFolder } from './rollup-folder.ts';
 
 type WorkerRollup = PlannerEventOf<'worker.rollup'>;

@@ -4,8 +4,13 @@ import { gunzipSync } from 'node:zlib';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
 import { engineModel, readTimingProfile } from '../../engines/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { type KvRouterConfig, KvRouterConfigError, kvRouterConfigOf, type PolicyConfig } from '../../router/index.ts';
 import { openRouterFiles } from '../../routing/index.ts';
+import {
+  type KvRouterConfig,
+  KvRouterConfigError,
+  kvRouterConfigOf,
+  type PolicyConfig,
+} from '../../scheduler/index.ts';
 import { applyEngineArgs, readEngineArgs } from '../../worker/index.ts';
 import type { CpuWorkers, RoutingMode, RoutingOptions } from '../routers.ts';
 import type { SimulationOptions } from '../simulate.ts';

@@ -12,7 +12,7 @@ import {
   type PlaceClaim,
   placeOn,
   type QuotedRank,
-} from '../../router/index.ts';
+} from '../../stateless-router/index.ts';
 
 export interface QuoteServiceOptions {
   readonly clock: Clock;

@@ -3,7 +3,7 @@ import type { Engine } from '../../engines/index.ts';
 import { toServeError, workerError } from '../../errors/index.ts';
 import type { IncomingCall, PlaneHandler, Transport } from '../../planes/index.ts';
 import { isRecord, type UnknownRecord } from '../../records/index.ts';
-import { recoveryEndpoint } from '../../router/index.ts';
+import { recoveryEndpoint } from '../../worker-events/index.ts';
 import type { Adapters } from '../adapters/adapters.ts';
 import type { CallsUnderWay } from '../calls/calls-under-way.ts';
 import { type RankJournal, RecoveryService } from '../events/rank-journal.ts';

@@ -1,5 +1,5 @@
 import type { EngineLoad, KvEvent } from '../../engines/index.ts';
-import type { ActiveLoadRecord, RouterEventRecord } from '../../router/index.ts';
+import type { ActiveLoadRecord, RouterEventRecord } from '../../worker-events/index.ts';
 
 type EventData = RouterEventRecord['event']['data'];
 

@@ -1,7 +1,9 @@
+import { BlockIndex, Overlaps, RankTable } from '../../block-index/index.ts';
 import type { KvEvent } from '../../engines/index.ts';
 import type { EventPublisher } from '../../planes/index.ts';
 import { u64OfHex } from '../../records/index.ts';
-import { BlockIndex, defaultKvRouterConfig, EVENTS_PER_MESSAGE_MAX, Overlaps, RankTable } from '../../router/index.ts';
+import { defaultKvRouterConfig } from '../../scheduler/index.ts';
+import { EVENTS_PER_MESSAGE_MAX } from '../../worker-events/index.ts';
 import { toRouterEvent } from './event-records.ts';
 import { RankJournal } from './rank-journal.ts';
 

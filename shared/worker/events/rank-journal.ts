@@ -1,14 +1,9 @@
+import type { BlockIndex, StoredRun } from '../../block-index/index.ts';
 import type { KvEvent } from '../../engines/index.ts';
 import { workerError } from '../../errors/index.ts';
 import type { IncomingCall } from '../../planes/index.ts';
 import { isRecord } from '../../records/index.ts';
-import type {
-  BlockIndex,
-  RecoveryRequest,
-  RecoveryResponse,
-  RouterEventRecord,
-  StoredRun,
-} from '../../router/index.ts';
+import type { RecoveryRequest, RecoveryResponse, RouterEventRecord } from '../../worker-events/index.ts';
 import { toRouterEvent } from './event-records.ts';
 
 const EVENTS_MAX = 1024;

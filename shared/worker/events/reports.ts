@@ -4,7 +4,7 @@ import type { EngineLoad } from '../../engines/index.ts';
 import type { EventPublisher, EventScope } from '../../planes/index.ts';
 import { ROLLUP_TOPIC } from '../../protocol/index.ts';
 import { u64OfHex } from '../../records/index.ts';
-import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../router/index.ts';
+import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../worker-events/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
 import { type ReservedRequests, toActiveLoad } from './event-records.ts';
 import { KvEventPublisher } from './kv-event-publisher.ts';

@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
-import { type TopologyFields, topologyFault, topologyTaint } from '../../router/index.ts';
+import { type TopologyFields, topologyFault, topologyTaint } from '../../scheduler/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
 /** Orchestrators write the files when they have placed the worker, which may be after its start. */

@@ -3,7 +3,7 @@ import { unpack } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { createNatsEventPlane, type EventScope, NatsClient } from '../../../shared/planes/index.ts';
-import { createNatsSnapshotStore, snapshotBucketOf } from '../../../shared/router/index.ts';
+import { createNatsSnapshotStore, snapshotBucketOf } from '../../../shared/router-state/index.ts';
 import { hasNatsServer, spawnProgram, startNatsServer, waitUntil } from '../../support/index.ts';
 import { nodeIn } from '../../support/tools/nodes.ts';
 

@@ -1,7 +1,7 @@
 import { DeleteTableCommand, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { DynamoDbRouterState, type RouterState } from '../../../shared/router/index.ts';
+import { DynamoDbRouterState, type RouterState } from '../../../shared/router-state/index.ts';
 import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
 import { type LosingProxy, startLosingProxy } from './losing-proxy.ts';
 import { describeRouterState, type StateUnderTest } from './router-state.contract.ts';

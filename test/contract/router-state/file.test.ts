@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { type Clock, systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import { FileRouterState, LeaseHolder, type RouterState } from '../../../shared/router/index.ts';
+import { FileRouterState, LeaseHolder, type RouterState } from '../../../shared/router-state/index.ts';
 import { FreezableClock, waitUntil } from '../../support/index.ts';
 import { describeRouterState } from './router-state.contract.ts';
 

@@ -3,7 +3,7 @@ import { connect } from '@nats-io/transport-node';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { NatsClient } from '../../../shared/planes/index.ts';
-import { createNatsSnapshotStore, type SnapshotStore, snapshotBucketOf } from '../../../shared/router/index.ts';
+import { createNatsSnapshotStore, type SnapshotStore, snapshotBucketOf } from '../../../shared/router-state/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
 import { describeSnapshotStore } from './snapshot-store.contract.ts';
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { RouterState } from '../../../shared/router/index.ts';
+import type { RouterState } from '../../../shared/router-state/index.ts';
 
 /** Handles on one shared state, for one test. */
 export interface StateUnderTest {

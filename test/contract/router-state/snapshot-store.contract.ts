@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { SnapshotStore } from '../../../shared/router/index.ts';
+import type { SnapshotStore } from '../../../shared/router-state/index.ts';
 
 /** One empty store for one test. */
 export interface SnapshotStoreUnderTest {

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../../shared/commands/config.ts';
 import { explainRouting } from '../../../shared/commands/router-explain.ts';
-import type { CandidateRecord, ExplanationRecord } from '../../../shared/router/index.ts';
+import type { CandidateRecord, ExplanationRecord } from '../../../shared/scheduler/index.ts';
 
 function candidate(workerId: string, cost: number, device: number): CandidateRecord {
   return {

@@ -1,17 +1,18 @@
 import { describe, expect, it } from 'vitest';
+import { BlockIndex, RankTable } from '../../../shared/block-index/index.ts';
 import { seededRandom } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { PartWatch, SharedRouterState } from '../../../shared/fleet/index.ts';
 import { watched } from '../../../shared/fleet/router-state.ts';
 import type { EventLog, EventPlane } from '../../../shared/planes/index.ts';
-import type { KvEventFeed } from '../../../shared/router/feed/kv-event-feed.ts';
-import { BlockIndex, RankTable, type SnapshotStore } from '../../../shared/router/index.ts';
-import type { ComponentFeed } from '../../../shared/router/state/snapshots/component-index.ts';
+import type { SnapshotStore } from '../../../shared/router-state/index.ts';
+import type { ComponentFeed } from '../../../shared/router-state/snapshots/component-index.ts';
 import { captureLogger, createRouterStateMetrics, MetricRegistry } from '../../../shared/telemetry/index.ts';
+import type { KvEventFeed } from '../../../shared/worker-events/kv-event-feed.ts';
 import { MemoryRouterStateHub } from '../../support/router/memory-router-state.ts';
 import { createMemorySnapshotStore } from '../../support/router/memory-snapshot-store.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
-import { ScriptedEventLog } from '../router/state/event-log.ts';
+import { ScriptedEventLog } from '../router-state/event-log.ts';
 
 type Fault = 'table' | 'log' | 'follow' | 'store';
 

@@ -3,7 +3,7 @@ import { ServeError } from '../../../shared/errors/index.ts';
 import { createHttpApp } from '../../../shared/frontends/http/app.ts';
 import type { HttpAppDeps } from '../../../shared/frontends/http/deps.ts';
 import type { GenerationRequest } from '../../../shared/protocol/index.ts';
-import type { ExplanationRecord } from '../../../shared/router/index.ts';
+import type { ExplanationRecord } from '../../../shared/scheduler/index.ts';
 import { createTestApp, fromThisMachine } from '../../support/http-app.ts';
 
 const ID = '1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';

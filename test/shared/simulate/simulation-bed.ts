@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import type { KvRouterConfig } from '../../../shared/router/index.ts';
-import { kvRouterConfig } from '../../../shared/router/scheduler/kv-config.ts';
+import type { KvRouterConfig } from '../../../shared/scheduler/index.ts';
+import { kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
 import {
   parseTrace,
   type RoutingMode,

@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import type { BlockChange } from '../../../shared/router/index.ts';
 import { StandaloneIndexer } from '../../../shared/standalone/indexer.ts';
 import { createIndexerMetrics, indexerRoutes } from '../../../shared/standalone/indexer-service.ts';
 import type { OpenListener } from '../../../shared/standalone/rank-listeners.ts';
@@ -7,6 +6,7 @@ import { Peers } from '../../../shared/standalone/replicas.ts';
 import { createServiceApp } from '../../../shared/standalone/service.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
+import type { BlockChange } from '../../../shared/worker-events/index.ts';
 import { type ServiceClient, serviceClient } from '../../support/router/service-client.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../shared/clock/index.ts';
-import type { BlockChange, KvRouterConfig, SessionAffinityOptions } from '../../../shared/router/index.ts';
-import { kvRouterConfig } from '../../../shared/router/scheduler/kv-config.ts';
+import type { KvRouterConfig, SessionAffinityOptions } from '../../../shared/scheduler/index.ts';
+import { kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
 import type { OpenListener } from '../../../shared/standalone/rank-listeners.ts';
 import { Peers } from '../../../shared/standalone/replicas.ts';
 import { selectionRoutes } from '../../../shared/standalone/selection-service.ts';
@@ -9,6 +9,7 @@ import { SelectionService } from '../../../shared/standalone/selections.ts';
 import { createServiceApp } from '../../../shared/standalone/service.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
+import type { BlockChange } from '../../../shared/worker-events/index.ts';
 import { serviceClient } from '../../support/router/service-client.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
+import { BlockIndex, RankTable } from '../../../shared/block-index/index.ts';
 import type { KvEvent } from '../../../shared/engines/index.ts';
 import type { ServeError } from '../../../shared/errors/index.ts';
 import type { IncomingCall } from '../../../shared/planes/index.ts';
 import type { EngineOutput } from '../../../shared/protocol/index.ts';
-import { BlockIndex, RankTable, type RecoveryResponse } from '../../../shared/router/index.ts';
 import { EventRing, RankJournal, RecoveryService } from '../../../shared/worker/events/rank-journal.ts';
+import type { RecoveryResponse } from '../../../shared/worker-events/index.ts';
 import { waitUntil } from '../../support/wait-until.ts';
-import { applyTo, decodeAnswer, heldBy } from '../router/feed/scripted-rank.ts';
+import { applyTo, decodeAnswer, heldBy } from '../worker-events/scripted-rank.ts';
 
 const WHO = { worker_id: '2748', dp_rank: 0 };
 

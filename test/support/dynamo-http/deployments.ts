@@ -19,7 +19,7 @@ import {
 import type { IncomingCall, RequestPlane } from '../../../shared/planes/index.ts';
 import { decodeEngineRequest } from '../../../shared/protocol/index.ts';
 import { MemoryResponseStore } from '../../../shared/responses/index.ts';
-import { Inhibition, SimpleRouter } from '../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../shared/scheduler/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
 import { defaultHttpSettings } from '../http-settings.ts';

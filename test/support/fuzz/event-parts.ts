@@ -3,7 +3,7 @@ import { decodeEventBatch, EventBatchError } from '../../../shared/engines/kv-st
 import { EventNormaliser } from '../../../shared/engines/kv-stream/event-normaliser.ts';
 import { decodeEnvelope, decodeEnvelopeRecord } from '../../../shared/planes/event/envelope.ts';
 import { MsgpackReader } from '../../../shared/planes/sliced-record.ts';
-import { decodeRouterEvents } from '../../../shared/router/feed/kv-events.ts';
+import { decodeRouterEvents } from '../../../shared/worker-events/kv-events.ts';
 import type { HostileValues } from './hostile-values.ts';
 import type { Part } from './parts.ts';
 

@@ -1,4 +1,5 @@
 import type { Gate } from '../../../shared/access/index.ts';
+import { BlockIndex } from '../../../shared/block-index/index.ts';
 import { type Clock, seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { ModelCard, ModelInput, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
@@ -16,8 +17,8 @@ import {
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
 import type { IncomingCall, PlaneServer } from '../../../shared/planes/index.ts';
-import { BlockIndex, Inhibition, KvRouter, SimpleRouter } from '../../../shared/router/index.ts';
-import { kvRouterConfig } from '../../../shared/router/scheduler/kv-config.ts';
+import { Inhibition, KvRouter, SimpleRouter } from '../../../shared/scheduler/index.ts';
+import { kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
 import {
   createFrontendMetrics,
   type FrontendMetrics,

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { engineModel, type SchedulerOptions } from '../../../shared/engines/index.ts';
-import { kvRouterConfigOf } from '../../../shared/router/index.ts';
+import { kvRouterConfigOf } from '../../../shared/scheduler/index.ts';
 import { parseTrace, type RoutingOptions, type Workload } from '../../../shared/simulate/index.ts';
 
 /** The engine and router of the reference runs: requests are bound to a worker as they arrive. */

@@ -1,5 +1,5 @@
-import { BlockIndex, RankTable } from '../../../shared/router/index.ts';
-import { Overlaps } from '../../../shared/router/scheduler/prefix-index.ts';
+import { BlockIndex, RankTable } from '../../../shared/block-index/index.ts';
+import { Overlaps } from '../../../shared/block-index/prefix-index.ts';
 import { chainHashes } from '../../../shared/tokens/index.ts';
 import { difference, pairOf, pairsOf } from './row.ts';
 

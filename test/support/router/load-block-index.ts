@@ -1,5 +1,5 @@
-import type { BlockIndexOptions } from '../../../shared/router/block-index/block-index.ts';
-import { BlockIndex } from '../../../shared/router/index.ts';
+import type { BlockIndexOptions } from '../../../shared/block-index/block-index.ts';
+import { BlockIndex } from '../../../shared/block-index/index.ts';
 
 /** The index that a snapshot was taken of, loaded at once: about 50 ms for a million blocks. All its ranks get numbers. */
 export function loadBlockIndex(snapshot: Uint8Array, options: BlockIndexOptions): BlockIndex {

@@ -5,7 +5,7 @@ import {
   RouterStateError,
   type SnapshotPointer,
   type StateName,
-} from '../../../shared/router/state/router-state.ts';
+} from '../../../shared/router-state/router-state.ts';
 
 /** What the states of one process share, as processes share a table. Its clock is the table's time. */
 export class MemoryRouterStateHub {

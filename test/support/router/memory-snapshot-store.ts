@@ -1,5 +1,5 @@
-import { RouterStateError } from '../../../shared/router/state/router-state.ts';
-import { assertObjectName, type SnapshotStore } from '../../../shared/router/state/snapshots/snapshot.ts';
+import { RouterStateError } from '../../../shared/router-state/router-state.ts';
+import { assertObjectName, type SnapshotStore } from '../../../shared/router-state/snapshots/snapshot.ts';
 
 /** Keeps snapshots inside one process. @param bytesMax of all objects together. @default 1 GiB */
 export function createMemorySnapshotStore(bytesMax = 1024 ** 3): SnapshotStore {

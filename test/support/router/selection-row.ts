@@ -1,17 +1,13 @@
+import { Overlaps } from '../../../shared/block-index/prefix-index.ts';
+import { RankTable } from '../../../shared/block-index/rank-table.ts';
 import { describeFailure } from '../../../shared/router/router.ts';
-import { fillWeights } from '../../../shared/router/scheduler/chooser.ts';
-import {
-  Candidates,
-  type CostInputs,
-  type DynamoWeights,
-  fillDynamoCosts,
-} from '../../../shared/router/scheduler/cost.ts';
-import { fillEligible, taintFactor } from '../../../shared/router/scheduler/eligibility.ts';
-import { kvRouterConfig } from '../../../shared/router/scheduler/kv-config.ts';
-import { readGivenConfig, weightsFor } from '../../../shared/router/scheduler/kv-config-sources.ts';
-import { Overlaps } from '../../../shared/router/scheduler/prefix-index.ts';
-import { RankTable, WorkerSet } from '../../../shared/router/scheduler/ranks.ts';
-import type { SchedulingRequest } from '../../../shared/router/scheduler/types.ts';
+import { fillWeights } from '../../../shared/scheduler/chooser.ts';
+import { Candidates, type CostInputs, type DynamoWeights, fillDynamoCosts } from '../../../shared/scheduler/cost.ts';
+import { fillEligible, taintFactor } from '../../../shared/scheduler/eligibility.ts';
+import { kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
+import { readGivenConfig, weightsFor } from '../../../shared/scheduler/kv-config-sources.ts';
+import type { SchedulingRequest } from '../../../shared/scheduler/types.ts';
+import { WorkerSet } from '../../../shared/scheduler/worker-set.ts';
 import { difference } from './row.ts';
 
 type Rank = readonly [worker: number, rank: number];

@@ -1,5 +1,5 @@
 // The resident router as a service: which worker takes a request, and why. Stator's functions ask it over the request plane
-// (shared/router/service/messages.ts has the same names); this is the same service for everybody else.
+// (shared/router-service/messages.ts has the same names); this is the same service for everybody else.
 //
 // 64-bit hashes travel as bytes, 8 a block, little-endian. Worker ids are lower-case hex. A failure that the router itself tells
 // names its class in the trailer `stator-error-kind`: one without it is the connection's.

@@ -1,14 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import { QueuedRequests } from '../../../../shared/frontends/process/hold.ts';
-import {
-  KvRouter,
-  type Reservation,
-  type RoutableWorker,
-  type RouteRequest,
-  type WorkerPool,
-} from '../../../../shared/router/index.ts';
-import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
+import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
+import { KvRouter } from '../../../../shared/scheduler/index.ts';
+import { kvRouterConfig } from '../../../../shared/scheduler/kv-config.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const pool: WorkerPool = { key: 'sum', model: 'm', role: 'aggregated', blockSizeTokens: 16 };

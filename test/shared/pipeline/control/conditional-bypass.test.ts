@@ -1,10 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { conditionalBypass, type ExplanationSource } from '../../../../shared/pipeline/index.ts';
-import {
-  type ExplanationRecord,
-  type RouteRequest,
-  readConditionalDisaggregation,
-} from '../../../../shared/router/index.ts';
+import type { RouteRequest } from '../../../../shared/router/index.ts';
+import { type ExplanationRecord, readConditionalDisaggregation } from '../../../../shared/scheduler/index.ts';
 import { worker } from '../fixtures.ts';
 
 interface Facts {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { BlockIndex } from '../../../../shared/block-index/index.ts';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ModelCard } from '../../../../shared/discovery/index.ts';
 import { type Worker, workerSetsOf } from '../../../../shared/pipeline/index.ts';
@@ -6,8 +7,9 @@ import { DryRun } from '../../../../shared/pipeline/run/dry-run.ts';
 import { PrefillStage } from '../../../../shared/pipeline/run/prefill-stage.ts';
 import { routedRequest } from '../../../../shared/pipeline/run/run-context.ts';
 import type { GenerationRequest } from '../../../../shared/protocol/index.ts';
-import { BlockIndex, Inhibition, KvRouter, type WorkerPool } from '../../../../shared/router/index.ts';
-import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
+import type { WorkerPool } from '../../../../shared/router/index.ts';
+import { Inhibition, KvRouter } from '../../../../shared/scheduler/index.ts';
+import { kvRouterConfig } from '../../../../shared/scheduler/kv-config.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { HandPlane, letterModel, model, preprocessNow, request, worker } from '../fixtures.ts';

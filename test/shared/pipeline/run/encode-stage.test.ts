@@ -7,7 +7,7 @@ import { passThrough } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import { EncodeStage } from '../../../../shared/pipeline/run/encode-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/index.ts';
-import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../../shared/scheduler/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
   HandPlane,

@@ -13,7 +13,8 @@ import {
   type GenerationRequest,
   RELEASE_PREFILL,
 } from '../../../../shared/protocol/index.ts';
-import { BYPASS_ANNOTATION, Inhibition, SimpleRouter, type SimpleRouterMode } from '../../../../shared/router/index.ts';
+import type { SimpleRouterMode } from '../../../../shared/router/index.ts';
+import { BYPASS_ANNOTATION, Inhibition, SimpleRouter } from '../../../../shared/scheduler/index.ts';
 import type { WorkerLabels } from '../../../../shared/telemetry/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {

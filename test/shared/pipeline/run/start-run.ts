@@ -5,7 +5,7 @@ import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
 
 import type { GenerationRequest } from '../../../../shared/protocol/index.ts';
-import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../../shared/scheduler/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
   HandPlane,

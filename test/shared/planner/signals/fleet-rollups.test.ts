@@ -15,7 +15,7 @@ import {
   type PlannerSignal,
   readPlannerText,
 } from '../../../../shared/protocol/index.ts';
-import { LeaseHolder, type RouterState } from '../../../../shared/router/index.ts';
+import { LeaseHolder, type RouterState } from '../../../../shared/router-state/index.ts';
 import { captureLogger, createPlannerQueueMetrics, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { createMemoryEventPlane } from '../../../support/memory-event-plane.ts';
 import { MemoryPlannerQueue } from '../../../support/memory-planner-queue.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import type { EventPublisher } from '../../../../shared/planes/index.ts';
-import { decodeRouterEvents } from '../../../../shared/router/index.ts';
 import { KvEventPublisher } from '../../../../shared/worker/events/kv-event-publisher.ts';
+import { decodeRouterEvents } from '../../../../shared/worker-events/index.ts';
 
 function start({ holdsOnce }: { readonly holdsOnce?: boolean } = {}) {
   const messages: unknown[] = [];

@@ -1,0 +1,303 @@
+import type { Clock } from '../clock/index.ts';
+import type { BlockHashes } from '../tokens/index.ts';
+import { BlockIndex } from './block-index.ts';
+import { BlockAllowance } from './memory.ts';
+import { Overlaps, type PrefixIndex } from './prefix-index.ts';
+import type { RankTable } from './rank-table.ts';
+import { TouchedBlocks } from './touched-blocks.ts';
+
+/** Blocks whose time is up and that one query takes off at most. */
+const EXPIRED_PER_QUERY = 1000;
+/** Blocks that give way to a decision at most, beyond those of its own. */
+const EVICTED_AHEAD = 256;
+/** Expiry is rounded up to this, and to a tenth of a shorter time to live. */
+const BUCKET_MS = 100;
+/** List of the blocks that go by time. Ranks with a known capacity have lists of their own. */
+const BY_TIME = 0;
+/**
+ * Lists of blocks whose clients expect them to be of use for longer, by how long: rounded up, so that what comes later on a list
+ * ends later.
+ */
+const HELD_MS: readonly number[] = [300_000, 3_600_000, 86_400_000];
+const LISTS_BY_TIME = 1 + HELD_MS.length;
+/** Share of the room that such blocks have before others: what one client asks for must not push out everybody else's prompts. */
+const HELD_SHARE = 0.5;
+
+export interface ApproximateIndexOptions {
+  readonly ranks: RankTable;
+  readonly clock: Pick<Clock, 'nowMs'>;
+  /** `lru`: a rank keeps as many blocks as it has room for (`setCapacity`); until that is known, by time. */
+  readonly policy: 'ttl' | 'lru';
+  /** How long a block counts as held after the last decision that used it. */
+  readonly ttlMs: number;
+  /** Most holdings of ranks that go by time; those used longest ago give way. @default 1,048,576 */
+  readonly blocksMax?: number;
+  /** Most memory, asked for whenever the index has grown. @default none */
+  readonly bytesMax?: () => number;
+  /** Told the number of blocks that gave way for want of room. */
+  readonly onEvicted?: (blocks: number) => void;
+}
+
+interface Running {
+  readonly rank: number;
+  readonly sequence: Uint32Array;
+}
+
+/**
+ * What ranks hold as far as the router's own decisions tell: instead of events in approximate
+ * mode, or beside them (`raise`) to know of a prompt before its first event arrives.
+ */
+export class ApproximateIndex implements PrefixIndex {
+  readonly #ranks: RankTable;
+  readonly #index: BlockIndex;
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #policy: 'ttl' | 'lru';
+  readonly #ttlMs: number;
+  readonly #bucketMs: number;
+  readonly #touched = new TouchedBlocks();
+  readonly #blocksMax: number;
+  readonly #allowance: BlockAllowance;
+  readonly #onEvicted: (blocks: number) => void;
+  readonly #capacities: (number | undefined)[] = [];
+  /** By rank. */
+  readonly #lists: (number | undefined)[] = [];
+  #listCount = LISTS_BY_TIME;
+  readonly #freeLists: number[] = [];
+  /** Lists of removed ranks. */
+  readonly #goneLists: number[] = [];
+  readonly #running = new Map<string, Running>();
+  readonly #found = new Overlaps(0);
+  readonly #hash = new Uint32Array(2);
+
+  constructor(options: ApproximateIndexOptions) {
+    const { ranks, clock, policy, ttlMs, blocksMax = 1 << 20, onEvicted = () => {} } = options;
+    const { bytesMax = () => Number.POSITIVE_INFINITY } = options;
+    // Twice as many, so that it is the list of uses that says what goes; under `lru` the ranks' own bounds hold.
+    const roomBlocks = policy === 'lru' ? 1 << 24 : 2 * blocksMax;
+    this.#index = new BlockIndex({ ranks, blocksMax: roomBlocks, onEvicted });
+    this.#ranks = ranks;
+    this.#allowance = new BlockAllowance(Number.POSITIVE_INFINITY, bytesMax);
+    this.#clock = clock;
+    this.#policy = policy;
+    this.#blocksMax = blocksMax;
+    this.#onEvicted = onEvicted;
+    this.#ttlMs = ttlMs;
+    this.#bucketMs = Math.min(BUCKET_MS, Math.max(1, ttlMs / 10));
+  }
+
+  /** A request went to `rank`; its blocks count as stored there. Under `lru` they stay until it is `freed`. */
+  decided(requestId: string, rank: number, { local, sequence }: BlockHashes, cacheTtlMs = 0): void {
+    this.#expire(EXPIRED_PER_QUERY);
+    this.#index.stored(rank, 'device', undefined, sequence, local);
+    const isPinned = this.#hasCapacity(rank) && !this.#running.has(requestId);
+    if (isPinned) this.#running.set(requestId, { rank, sequence });
+    const held = HELD_MS.findIndex((ms) => ms >= cacheTtlMs);
+    const heldMs = cacheTtlMs > this.#ttlMs ? (HELD_MS[held] ?? this.#ttlMs) : 0;
+    const stamp = Math.ceil((this.#clock.nowMs() + Math.max(this.#ttlMs, heldMs)) / this.#bucketMs);
+    const list = heldMs > this.#ttlMs && !this.#hasCapacity(rank) ? 1 + held : this.#listOf(rank);
+    for (let at = sequence.length - 2; at >= 0; at -= 2) {
+      const record = this.#touched.open(rank, (sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
+      if (record === 0) continue;
+      if (isPinned) this.#touched.pin(record);
+      if (this.#isHeldLonger(record, stamp)) continue;
+      this.#touched.touch(record, list, stamp);
+    }
+    this.#shrink(rank);
+    this.#makeRoom(rank, sequence.length >> 1);
+  }
+
+  /** The request left its worker. Idempotent. */
+  freed(requestId: string): void {
+    const running = this.#running.get(requestId);
+    if (running === undefined) return;
+    this.#running.delete(requestId);
+    const { rank, sequence } = running;
+    const list = this.#listOf(rank);
+    for (let at = sequence.length - 2; at >= 0; at -= 2) {
+      const record = this.#touched.find(rank, (sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
+      if (record === 0) continue;
+      this.#touched.unpin(record);
+      this.#touched.touch(record, list, this.#touched.stampOf(record));
+    }
+    this.#shrink(rank);
+  }
+
+  /** How many blocks the rank has room for; undefined = unknown. Matters under `lru` only. */
+  setCapacity(rank: number, blocks: number | undefined): void {
+    this.#capacities[rank] = blocks;
+    this.#shrink(rank);
+  }
+
+  /** As `cleared` of a block index, and recycles the rank's number if its pair was dropped from the `RankTable`. */
+  removeRank(rank: number): void {
+    for (const [requestId, running] of this.#running) if (running.rank === rank) this.freed(requestId);
+    this.#index.cleared(rank);
+    this.#capacities[rank] = undefined;
+    const list = this.#lists[rank];
+    this.#lists[rank] = undefined;
+    if (list !== undefined) this.#goneLists.push(list);
+    this.#ranks.recycle(rank);
+  }
+
+  /** Resets `overlaps` and fills it. All blocks count as on the device. */
+  match(hashes: BlockHashes, overlaps: Overlaps): void {
+    this.#expire(EXPIRED_PER_QUERY);
+    this.#index.match(hashes, overlaps);
+  }
+
+  /** Raises what another index found on the device to what is known here; lower tiers go on where the device ends. */
+  raise(hashes: BlockHashes, overlaps: Overlaps): void {
+    const found = this.#found;
+    this.match(hashes, found);
+    for (let at = 0; at < found.count; at++) {
+      const rank = found.ranks[at] as number;
+      const device = overlaps.device[rank] as number;
+      const raised = found.device[rank] as number;
+      if (raised <= device) continue;
+      const inHost = device + (overlaps.host[rank] as number);
+      const onDisk = inHost + (overlaps.disk[rank] as number);
+      overlaps.touch(rank);
+      overlaps.device[rank] = raised;
+      overlaps.host[rank] = Math.max(0, inHost - raised);
+      overlaps.disk[rank] = Math.max(0, onDisk - Math.max(raised, inHost));
+    }
+  }
+
+  /** Takes off what is out of date, no more than `blocksMax` blocks. @returns whether there is more to do */
+  housekeep(blocksMax = 2000): boolean {
+    const isLate = this.#expire(blocksMax);
+    const hasGone = this.#forgetGone(blocksMax);
+    return this.#index.housekeep(blocksMax) || isLate || hasGone;
+  }
+
+  #forgetGone(blocksMax: number): boolean {
+    for (let count = 0; count < blocksMax; count++) {
+      const list = this.#goneLists[0];
+      if (list === undefined) return false;
+      const record = this.#touched.oldest(list);
+      if (record !== 0) this.#forget(record);
+      else this.#freeLists.push(...this.#goneLists.splice(0, 1));
+    }
+    return this.#goneLists.length > 0;
+  }
+
+  get blockCount(): number {
+    return this.#index.blockCount;
+  }
+
+  /** Memory taken, as that of `BlockIndex`. */
+  get bytes(): number {
+    return this.#index.bytes + this.#touched.bytes;
+  }
+
+  blocksOf(rank: number): number {
+    return this.#index.blocksOf(rank);
+  }
+
+  #hasCapacity(rank: number): boolean {
+    return this.#policy === 'lru' && this.#capacities[rank] !== undefined;
+  }
+
+  #listOf(rank: number): number {
+    if (!this.#hasCapacity(rank)) return BY_TIME;
+    const list = this.#lists[rank] ?? this.#freeLists.pop() ?? this.#listCount++;
+    this.#lists[rank] = list;
+    return list;
+  }
+
+  /** Least recently used blocks go, those of running requests excepted, until the rank has room for the rest. */
+  #shrink(rank: number): void {
+    if (!this.#hasCapacity(rank)) return;
+    while (this.blocksOf(rank) > (this.#capacities[rank] ?? 0)) {
+      const record = this.#touched.oldest(this.#listOf(rank));
+      if (record === 0) return;
+      this.#forget(record);
+    }
+  }
+
+  /**
+   * The blocks nearest to their end go; for want of memory also those that `rank` used longest ago. When many are to
+   * go, they do so in the course of some decisions.
+   */
+  #makeRoom(rank: number, blocks: number): void {
+    const held = this.#touched;
+    const fitting = this.#allowance.blocksMax(held.count, this.bytes);
+    const room = Math.min(fitting, this.#blocksMax);
+    let evicted = 0;
+    for (; held.count > room && evicted < blocks + EVICTED_AHEAD; evicted++) {
+      const record = this.#firstByTime(room) || (held.count > fitting ? held.oldest(this.#listOf(rank)) : 0);
+      if (record === 0) break;
+      this.#forget(record);
+    }
+    if (evicted > 0) this.#onEvicted(evicted);
+  }
+
+  /** @returns whether there is more that is out of date */
+  #expire(blocksMax: number): boolean {
+    const now = this.#clock.nowMs() / this.#bucketMs;
+    let count = 0;
+    for (let list = BY_TIME; list < LISTS_BY_TIME; list++) {
+      for (;;) {
+        const record = this.#touched.oldest(list);
+        if (record === 0 || this.#touched.stampOf(record) > now) break;
+        if (count++ === blocksMax) return true;
+        this.#forget(record);
+      }
+    }
+    return false;
+  }
+
+  /** Somebody else expects it to be of use beyond `stamp`. */
+  #isHeldLonger(record: number, stamp: number): boolean {
+    const list = this.#touched.listOf(record);
+    return list > BY_TIME && list < LISTS_BY_TIME && this.#touched.stampOf(record) > stamp;
+  }
+
+  /** The block that goes first for want of room: what is held for longer goes last, as far as it keeps to its share. */
+  #firstByTime(room: number): number {
+    const isOver = this.#heldCount > HELD_SHARE * room;
+    return (isOver ? 0 : this.#touched.oldest(BY_TIME)) || this.#firstHeld();
+  }
+
+  get #heldCount(): number {
+    return HELD_MS.reduce((count, _, at) => count + this.#touched.sizeOf(1 + at), 0);
+  }
+
+  /** Of those that are held for longer the one that was used longest ago; 0 when there is none. */
+  #firstHeld(): number {
+    let [first, firstMs] = [0, Number.POSITIVE_INFINITY];
+    for (const [at, heldMs] of HELD_MS.entries()) {
+      const record = this.#touched.oldest(1 + at);
+      const usedMs = record === 0 ? firstMs : this.#touched.stampOf(record) * this.#bucketMs - heldMs;
+      if (usedMs < firstMs) [first, firstMs] = [record, usedMs];
+    }
+    return first;
+  }
+
+  #forget(record: number): void {
+    this.#hash[0] = this.#touched.low(record);
+    this.#hash[1] = this.#touched.high(record);
+    this.#index.removed(this.#touched.rankOf(record), 'device', this.#hash);
+    this.#touched.remove(record);
+  }
+}
+
+/** An index of events with decisions beside it, so that a burst of siblings meets before the first event arrives. */
+export function predictingIndex(
+  events: PrefixIndex,
+  predictions: Pick<ApproximateIndex, 'decided' | 'freed' | 'raise' | 'removeRank'>,
+): PrefixIndex {
+  return {
+    match: (hashes, overlaps) => {
+      events.match(hashes, overlaps);
+      predictions.raise(hashes, overlaps);
+    },
+    removeRank: (rank) => {
+      predictions.removeRank(rank);
+      events.removeRank(rank); // gives the number back when nothing refers to it
+    },
+    decided: (requestId, rank, hashes) => predictions.decided(requestId, rank, hashes),
+    freed: (requestId) => predictions.freed(requestId),
+    blocksOf: (rank) => events.blocksOf?.(rank) ?? 0,
+  };
+}

@@ -1,0 +1,172 @@
+import {
+  type ChannelCredentials,
+  Client,
+  type ClientOptions,
+  credentials,
+  Metadata,
+  type ServiceError,
+} from '@grpc/grpc-js';
+import type { Clock } from '../../clock/index.ts';
+import { fromWire, type ServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
+import { HEALTH } from '../../grpc/index.ts';
+import type { PlaneClientTls } from '../../planes/index.ts';
+import type { ExplanationRecord } from '../../scheduler/index.ts';
+import type { ChooseQuery, ChosenWorker, ReservationChangeQuery } from '../messages.ts';
+import { type AskedCall, CHANGE_MS_MAX, EXPLAIN_MS_MAX, type ResidentLine, UNDECIDED } from '../residents.ts';
+import {
+  decodeChooseResponse,
+  decodeExplainResponse,
+  ERROR_KIND_TRAILER,
+  ERROR_PARAM_TRAILER,
+  encodeChooseRequest,
+  encodeExplainRequest,
+  encodeReleaseRequest,
+  MESSAGE_BYTES_MAX,
+  ROUTER,
+} from './codec.ts';
+
+/** A resident router's channel decides when to connect and whom to ask; the library is to do only what it is told. */
+const OPTIONS: ClientOptions = {
+  'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
+  'grpc.enable_retries': 0,
+  'grpc.enable_http_proxy': 0,
+  'grpc.enable_channelz': 0,
+  'grpc.service_config_disable_resolution': 1,
+  'grpc.use_local_subchannel_pool': 1, // a new connection is one: it does not wait for the last one's back-off
+};
+const NOTHING = new Uint8Array(0);
+
+export interface RouterLineOptions {
+  /** Shown with every call, where the fleet has one. */
+  readonly secret?: string | undefined;
+  /** The one before it was rotated, for routers that have not heard of the new one: shown beside it. @default none */
+  readonly previousSecret?: string | undefined;
+  /** Asked for each connection: certificates are renewed. @default it speaks plainly */
+  readonly tls?: () => PlaneClientTls | undefined;
+}
+
+/** Asks the resident router at `place`, `host:port`, by gRPC. Connects when it is first asked. */
+export class RouterLine implements ResidentLine {
+  readonly #place: string;
+  readonly #clock: Clock;
+  readonly #metadata = new Metadata();
+  readonly #tls: () => PlaneClientTls | undefined;
+  #client: Client | undefined;
+  #isClosed = false;
+
+  constructor(place: string, clock: Clock, { secret, previousSecret, tls = () => undefined }: RouterLineOptions) {
+    if (secret !== undefined) this.#metadata.set('authorization', `Bearer ${secret}`);
+    if (previousSecret !== undefined) this.#metadata.set('x-api-key', previousSecret);
+    this.#tls = tls;
+    this.#place = place;
+    this.#clock = clock;
+  }
+
+  /** By a health check of the process: a standby is there. Connects anew after one that failed. */
+  async probe(timeoutMs: number): Promise<boolean> {
+    if ((await this.#ask(`/${HEALTH}/Check`, NOTHING, timeoutMs)) !== undefined) return true;
+    this.#disconnect();
+    return false;
+  }
+
+  choose(query: ChooseQuery, onQueued: () => void): AskedCall {
+    const request = encodeChooseRequest(query);
+    const path = `/${ROUTER}/Choose`;
+    const call = this.#connected().makeServerStreamRequest(path, toBuffer, same, request, this.#metadataOf(query));
+    const decision = new Promise<ChosenWorker>((resolve, reject) => {
+      call.on('data', (bytes: Buffer) => {
+        try {
+          const message = decodeChooseResponse(bytes);
+          if (message.kind === 'decision') resolve(message.chosen);
+          else onQueued();
+        } catch (thrown) {
+          call.cancel();
+          reject(thrown);
+        }
+      });
+      call.on('error', (error: ServiceError) => reject(failureOf(error)));
+      call.on('end', () => reject(UNDECIDED));
+    });
+    return { decision, kill: () => call.cancel() };
+  }
+
+  #metadataOf({ traceparent }: ChooseQuery): Metadata {
+    if (traceparent === undefined) return this.#metadata;
+    const metadata = this.#metadata.clone();
+    metadata.set('traceparent', traceparent);
+    return metadata;
+  }
+
+  change(change: ReservationChangeQuery): void {
+    void this.#ask(`/${ROUTER}/Release`, encodeReleaseRequest(change), CHANGE_MS_MAX); // never rejects
+  }
+
+  async explain(about: string | ChooseQuery): Promise<ExplanationRecord | undefined> {
+    const answer = await this.#ask(`/${ROUTER}/Explain`, encodeExplainRequest(about), EXPLAIN_MS_MAX);
+    try {
+      return answer && (decodeExplainResponse(answer) as ExplanationRecord);
+    } catch {
+      return undefined; // of another version; another router may explain
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#disconnect();
+  }
+
+  #connected(): Client {
+    if (this.#client === undefined) {
+      const tls = this.#tls();
+      this.#client = new Client(this.#place, credentialsOf(tls), optionsOf(tls));
+    }
+    return this.#client;
+  }
+
+  /** Calls under way go on. */
+  #disconnect(): void {
+    this.#client?.close();
+    this.#client = undefined;
+  }
+
+  /** One short question; resolves with the answer, undefined when it failed or did not come in time. */
+  #ask(path: string, question: Uint8Array, timeoutMs: number): Promise<Uint8Array | undefined> {
+    if (this.#isClosed) return Promise.resolve(undefined);
+    return new Promise((resolve) => {
+      const call = this.#connected().makeUnaryRequest(path, toBuffer, same, question, this.#metadata, (_, answer) => {
+        timer.cancel();
+        resolve(answer);
+      });
+      const timer = this.#clock.after(timeoutMs, () => call.cancel());
+    });
+  }
+}
+
+function credentialsOf(tls: PlaneClientTls | undefined): ChannelCredentials {
+  if (tls === undefined) return credentials.createInsecure();
+  const { ca, cert, key, isInsecure = false } = tls;
+  const [roots, privateKey, chain] = [ca, key, cert].map((pem) => (pem === undefined ? null : Buffer.from(pem)));
+  return credentials.createSsl(roots, privateKey, chain, { rejectUnauthorized: !isInsecure });
+}
+
+function optionsOf(tls: PlaneClientTls | undefined): ClientOptions {
+  const name = tls?.serverName;
+  return name === undefined ? OPTIONS : { ...OPTIONS, 'grpc.ssl_target_name_override': name };
+}
+
+/** A failure that names its class is the router's; one without is the connection's. */
+function failureOf({ metadata, details }: ServiceError): ServeError {
+  const [kind] = metadata.get(ERROR_KIND_TRAILER);
+  if (kind === undefined) return workerError('Disconnected', details);
+  const [param] = metadata.get(ERROR_PARAM_TRAILER);
+  const field = param === undefined ? {} : { param: String(param) };
+  return fromWire({ kind: String(kind) as WorkerErrorKind, message: details, ...field }); // reads unknown ones as such
+}
+
+function toBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength);
+}
+
+function same(bytes: Buffer): Buffer {
+  return bytes;
+}

@@ -1,0 +1,242 @@
+import { workerError } from '../errors/index.ts';
+import type { RouterConfigOverride, RoutingHints } from '../protocol/index.ts';
+import { RecordReader, type UnknownRecord } from '../records/index.ts';
+import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../router/index.ts';
+import type { ExplanationRecord, RankLoad } from '../scheduler/index.ts';
+import { hashedPrompt } from '../scheduler/index.ts';
+
+/*
+ * The router's own records on the request plane, in the names of proto/router.proto. Block hashes are in none of them: they
+ * ride as the raw u32 tail of the OPEN frame, first every local hash, then every sequence hash, low half first, so that no
+ * 64-bit integer meets a codec.
+ */
+
+/** Component and endpoints of the resident router in discovery. */
+export const ROUTER_COMPONENT = 'router';
+/** Instance under which a resident router is reached by address alone. */
+export const WELL_KNOWN_INSTANCE = 'resident';
+export const CHOOSE_ENDPOINT = 'choose';
+export const RELEASE_ENDPOINT = 'release';
+export const LOADS_ENDPOINT = 'loads';
+export const EXPLAIN_ENDPOINT = 'explain';
+
+/** Not the client's mistake: the two ends are of different versions. Whoever asked decides without the other. */
+const read = new RecordReader((what) => workerError('BackendProtocol', what));
+
+const ROLES: readonly PoolRole[] = ['aggregated', 'prefill', 'decode'];
+const WORDS_PER_BLOCK = 4;
+
+/** Body of a question that only sees whether the router is there; it is accepted and ended. */
+export const PROBE_BODY = { probe: true } as const;
+
+export function isProbe(body: unknown): boolean {
+  return read.record(body, 'message').probe === true;
+}
+
+/** Record and tail of a query. */
+export function encodeQuery(query: ChooseQuery): { readonly body: UnknownRecord; readonly tokenIds: Uint32Array } {
+  const { poolKey, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass } = query;
+  const { local, sequence } = prompt.hashes;
+  const tail = new Uint32Array(local.length + sequence.length);
+  tail.set(local);
+  tail.set(sequence, local.length);
+  return {
+    body: {
+      pool_key: poolKey,
+      role,
+      block_size_tokens: blockSizeTokens,
+      prompt_tokens: prompt.tokens,
+      routing,
+      ...(override === undefined ? {} : { override }),
+      ...(excluded.size === 0 ? {} : { excluded: [...excluded] }),
+      ...(avoided.size === 0 ? {} : { avoided: [...avoided] }),
+      ...(policyClass === undefined ? {} : { policy_class: policyClass }),
+    },
+    tokenIds: tail,
+  };
+}
+
+/** @throws ServeError for a record that is no query */
+export function decodeQuery(requestId: string, body: unknown, tail: Uint32Array | undefined): ChooseQuery {
+  const fields = read.record(body, 'message');
+  const { role, override, policy_class: policyClass } = fields;
+  if (requestId === '') throw read.refuse(requestId, 'request_id', 'a text that is not empty');
+  if (!ROLES.some((known) => known === role)) throw read.refuse(role, 'role', ROLES.join(', '));
+  return {
+    requestId,
+    poolKey: read.text(fields.pool_key, 'pool_key'),
+    role: role as PoolRole,
+    blockSizeTokens: read.wholeNumber(fields.block_size_tokens, 'block_size_tokens'),
+    prompt: {
+      tokens: read.wholeNumber(fields.prompt_tokens, 'prompt_tokens'),
+      hashes: splitTail(tail ?? new Uint32Array(0)),
+    },
+    routing: read.record(fields.routing ?? {}, 'routing') as RoutingHints, // made by a frontend, which has checked what clients sent
+    override: override === undefined ? undefined : (read.record(override, 'override') as RouterConfigOverride),
+    excluded: new Set(read.texts(fields.excluded ?? [], 'excluded')),
+    avoided: new Set(read.texts(fields.avoided ?? [], 'avoided')),
+    policyClass: policyClass === undefined ? undefined : read.text(policyClass, 'policy_class'),
+  };
+}
+
+export function encodeQueued(position: number): UnknownRecord {
+  return { queued: { position } };
+}
+
+export function encodeDecision(chosen: ChosenWorker): UnknownRecord {
+  const { workerId, dpRank, overlapBlocks, cachedTokens, reservationId } = chosen;
+  return {
+    decision: {
+      worker_id: workerId,
+      ...(dpRank === undefined ? {} : { dp_rank: dpRank }),
+      overlap_blocks: overlapBlocks,
+      cached_tokens: cachedTokens,
+      reservation_id: reservationId,
+    },
+  };
+}
+
+/** One message of an answer. */
+export type ChooseMessage =
+  | { readonly kind: 'queued'; readonly position: number }
+  | { readonly kind: 'decision'; readonly chosen: ChosenWorker };
+
+/** @throws ServeError for a record that is no answer */
+export function decodeMessage(body: unknown): ChooseMessage {
+  const { queued, decision } = read.record(body, 'message');
+  if (queued !== undefined)
+    return { kind: 'queued', position: read.wholeNumber(read.record(queued, 'queued').position, 'position') };
+  const fields = read.record(decision, 'decision');
+  return {
+    kind: 'decision',
+    chosen: {
+      workerId: read.text(fields.worker_id, 'worker_id'),
+      reservationId: read.text(fields.reservation_id, 'reservation_id'),
+      dpRank: fields.dp_rank === undefined ? undefined : read.wholeNumber(fields.dp_rank, 'dp_rank'),
+      overlapBlocks: read.wholeNumber(fields.overlap_blocks, 'overlap_blocks'),
+      cachedTokens: read.wholeNumber(fields.cached_tokens, 'cached_tokens'),
+    },
+  };
+}
+
+export function encodeChange({ requestId, reservationId, stage }: ReservationChangeQuery): UnknownRecord {
+  return { request_id: requestId, reservation_id: reservationId, stage };
+}
+
+/** @throws ServeError for a record that is no change */
+export function decodeChange(body: unknown): ReservationChangeQuery {
+  const { request_id: requestId, reservation_id: reservationId, stage } = read.record(body, 'message');
+  if (stage !== 'end' && stage !== 'prefill_done') throw read.refuse(stage, 'stage', 'end or prefill_done');
+  return {
+    requestId: read.text(requestId, 'request_id'),
+    reservationId: read.text(reservationId, 'reservation_id'),
+    stage,
+  };
+}
+
+/** Hashes of a tail; each half a view of it. @throws ServeError for a tail of a wrong length */
+function splitTail(tail: Uint32Array): ChooseQuery['prompt']['hashes'] {
+  if (tail.length % WORDS_PER_BLOCK !== 0)
+    throw workerError('BackendProtocol', 'block hashes must be as many local as sequence hashes');
+  const half = tail.length / 2;
+  return { local: tail.subarray(0, half), sequence: tail.subarray(half) };
+}
+
+/** One question to a resident router: which worker takes this request? */
+export interface ChooseQuery {
+  readonly requestId: string;
+  /** `WorkerPool.key`, on which both sides must agree. */
+  readonly poolKey: string;
+  readonly role: PoolRole;
+  /** What the prompt was hashed with; a resident that uses another one cannot answer. */
+  readonly blockSizeTokens: number;
+  readonly prompt: HashedPrompt;
+  readonly routing: RoutingHints;
+  readonly override: RouterConfigOverride | undefined;
+  /** Workers that failed the request. */
+  readonly excluded: ReadonlySet<string>;
+  /** Workers to pass over while another is left. */
+  readonly avoided: ReadonlySet<string>;
+  readonly policyClass: string | undefined;
+  /** Header that names the caller's span. It crosses beside the record, and is then its caller's. @default the caller makes none */
+  readonly traceparent?: string | undefined;
+}
+
+/** A decision with the place that it holds. */
+export interface ChosenWorker {
+  /** Instance id, lower-case hex. */
+  readonly workerId: string;
+  readonly dpRank: number | undefined;
+  readonly overlapBlocks: number;
+  readonly cachedTokens: number;
+  /** Names this place, so that the release of an earlier one of the same request does not end it. Hex. */
+  readonly reservationId: string;
+}
+
+/** How far a request with a reservation has come. `prefill_done`: its first token is there. */
+export type ReservationStage = 'prefill_done' | 'end';
+
+/** What is known of a reservation by its caller. */
+export interface ReservationChangeQuery {
+  readonly requestId: string;
+  readonly reservationId: string;
+  readonly stage: ReservationStage;
+}
+
+/** Load of one worker set. */
+export interface PoolLoads {
+  readonly model: string;
+  readonly poolKey: string;
+  readonly role: PoolRole;
+  readonly pendingRequests: number;
+  readonly pendingPromptTokens: number;
+  readonly loads: readonly RankLoad[];
+}
+
+/** A worker set as the process of the resident sees it. */
+export interface PresentPool {
+  readonly pool: WorkerPool;
+  /** Its workers above the busy limits of their model. @default none */
+  readonly busy?: ReadonlySet<string> | undefined;
+}
+
+/** Who asks, as the service sees it. */
+export interface ChooseCaller {
+  /** Whether it has left: its connection is gone, or it asks no more. */
+  readonly hasLeft: boolean;
+  /** Aborts then. Made when it is first read: few queries wait, and a signal costs microseconds. */
+  readonly left: AbortSignal;
+  /** Header that names its span. @default it makes none */
+  readonly traceparent?: string | undefined;
+  /** Its query waits, with so many ahead of it. Told once, and not where it need not wait. */
+  queued(position: number): void;
+}
+
+/** The resident router, whatever carries its answers. */
+export interface ChooseService {
+  /** Whether this process answers `choose`; for health checks of the router by name. */
+  readonly isLeader: boolean;
+  /**
+   * Asks for a worker. Rejects with a `ServeError`, also where the caller has left before the decision, and then nothing is
+   * reserved.
+   */
+  choose(query: ChooseQuery, caller: ChooseCaller): Promise<ChosenWorker>;
+  /** A reservation goes on or ends. Idempotent; one that is not known is ignored. */
+  release(change: ReservationChangeQuery): void;
+  loads(): readonly PoolLoads[];
+  /** What was decided for a request, if it was one of the last. */
+  explained(requestId: string): ExplanationRecord | undefined;
+  /** What would be decided now. @throws ServeError as `choose` fails */
+  explain(query: ChooseQuery): ExplanationRecord;
+}
+
+const NOBODY: ReadonlySet<string> = new Set();
+
+/** The query for a request. @param avoided in place of the request's own */
+export function queryOf(request: RouteRequest, avoided = request.avoided ?? NOBODY): ChooseQuery {
+  const { id: requestId, pool, routing, override, excluded, policyClass, traceparent } = request;
+  const { key: poolKey, role, blockSizeTokens } = pool;
+  const prompt = hashedPrompt(request);
+  const said = { requestId, poolKey, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass };
+  return traceparent === undefined ? said : { ...said, traceparent };
+}

@@ -1,0 +1,147 @@
+import type { Clock, Random, Timer } from '../clock/index.ts';
+import { PeriodicTask } from '../concurrency/index.ts';
+import type { LeaseRow, RouterState, StateName } from './router-state.ts';
+
+export interface LeaseHolderOptions {
+  readonly state: RouterState;
+  readonly lease: StateName;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** @default 10_000 */
+  readonly ttlMs?: number;
+  /** Told once for each time that the lease is held. */
+  onAcquired?(fence: number): void;
+  /** The lease ran out, or somebody else holds it. */
+  onLost?(): void;
+  /** Hears of renewals and looks that failed. */
+  onProblem(problem: unknown): void;
+}
+
+const TTL_MS = 10_000;
+const RENEWALS_PER_TTL = 3;
+/** In table time, a lease that has been expired for this many times to live is taken at first sight. */
+const EXPIRED_TTLS = 2;
+
+/**
+ * Holds one lease whenever nobody else does, and stops holding it on its own clock before anybody may take it.
+ *
+ *   waiting --taken or found to be ours--> held --own deadline passes, or another holder seen--> waiting
+ *
+ * A lease of another holder is taken only when table time says that it has expired, and either this process has seen it
+ * unchanged for one time to live on its own clock, or it has been expired for two: a wrong clock alone takes nothing. In a state
+ * without table time it must have been seen unchanged.
+ */
+export class LeaseHolder {
+  readonly #options: LeaseHolderOptions;
+  readonly #ttlMs: number;
+  readonly #task: PeriodicTask;
+  /** Another one each time, so that a late write of an earlier term finds another holder. */
+  #holder: string;
+  #fence: number | undefined;
+  #heldSinceMs = 0;
+  #deadlineMs = 0;
+  #deadline: Timer | undefined;
+  #seen: { readonly fence: number; readonly sinceMs: number } | undefined;
+
+  constructor(options: LeaseHolderOptions) {
+    const { clock, random, ttlMs = TTL_MS, onProblem } = options;
+    this.#options = options;
+    this.#ttlMs = ttlMs;
+    this.#holder = random.instanceId();
+    const periodMs = ttlMs / RENEWALS_PER_TTL;
+    this.#task = new PeriodicTask({
+      clock,
+      random,
+      periodMs,
+      backOffMsMax: periodMs,
+      run: (signal) => this.#round(signal),
+      onProblem,
+    });
+  }
+
+  start(): void {
+    this.#task.start();
+  }
+
+  /** The fence of the lease while it is held, by this process's own clock. */
+  get fence(): number | undefined {
+    if (this.#fence !== undefined && this.#options.clock.nowMs() >= this.#deadlineMs) this.#lose();
+    return this.#fence;
+  }
+
+  /** For how long the lease has been held without a break; undefined while it is not. */
+  get heldMs(): number | undefined {
+    return this.fence === undefined ? undefined : this.#options.clock.nowMs() - this.#heldSinceMs;
+  }
+
+  /** Renews now and resolves with the new fence, undefined when the lease is not ours. For work that needs a fence of its own. */
+  async renew(signal: AbortSignal): Promise<number | undefined> {
+    if (this.fence === undefined) return undefined;
+    await this.#renew(signal);
+    return this.fence;
+  }
+
+  /** Gives the lease back, so that another one can take it at once. */
+  async stop(signal: AbortSignal): Promise<void> {
+    await this.#task.stop();
+    const isHeld = this.fence !== undefined;
+    this.#lose();
+    if (isHeld) await this.#options.state.endLease(this.#options.lease, this.#holder, signal);
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    if (this.fence !== undefined) return this.#renew(signal);
+    const { state, lease, clock } = this.#options;
+    const row = await state.readLease(lease, signal);
+    if (row?.holder === this.#holder) return this.#renew(signal); // the answer to our taking it was lost
+    if (!this.#mayTake(row)) return;
+    const sentAtMs = clock.nowMs();
+    const { random } = this.#options;
+    this.#holder = random.instanceId();
+    const take = { holder: this.#holder, ttlMs: this.#ttlMs, seenFence: row?.fence };
+    const taken = await state.takeLease(lease, take, signal);
+    if (taken !== undefined) this.#hold(taken.fence, sentAtMs);
+  }
+
+  async #renew(signal: AbortSignal): Promise<void> {
+    const { state, lease, clock } = this.#options;
+    const sentAtMs = clock.nowMs();
+    const row = await state.renewLease(lease, this.#holder, this.#ttlMs, signal);
+    if (row === undefined) this.#lose();
+    else this.#hold(row.fence, sentAtMs);
+  }
+
+  #mayTake(row: LeaseRow | undefined): boolean {
+    if (row === undefined || row.holder === '') return true;
+    const { state, clock } = this.#options;
+    const nowMs = clock.nowMs();
+    if (this.#seen?.fence !== row.fence) this.#seen = { fence: row.fence, sinceMs: nowMs };
+    const isUnchanged = nowMs - this.#seen.sinceMs >= row.ttlMs;
+    const tableMs = state.nowMs();
+    if (tableMs === undefined) return isUnchanged;
+    const expiredForMs = tableMs - row.expiresAtMs;
+    return expiredForMs >= 0 && (isUnchanged || expiredForMs >= EXPIRED_TTLS * row.ttlMs);
+  }
+
+  #hold(fence: number, sentAtMs: number): void {
+    const { clock, onAcquired } = this.#options;
+    const deadlineMs = sentAtMs + this.#ttlMs;
+    if (deadlineMs <= clock.nowMs()) return; // the answer came so late that what it gave has run out
+    if (this.#fence !== undefined && fence <= this.#fence) return; // answers of two renewals that crossed
+    const isNew = this.#fence === undefined;
+    this.#fence = fence;
+    this.#deadlineMs = deadlineMs;
+    this.#deadline?.cancel();
+    this.#deadline = clock.after(deadlineMs - clock.nowMs(), () => this.#lose());
+    if (!isNew) return;
+    this.#heldSinceMs = clock.nowMs();
+    onAcquired?.(fence);
+  }
+
+  #lose(): void {
+    this.#deadline?.cancel();
+    if (this.#fence === undefined) return;
+    this.#fence = undefined;
+    this.#options.onLost?.();
+  }
+}

@@ -1,0 +1,284 @@
+import type { Clock, Timer } from '../clock/index.ts';
+import type { EventPublisher } from '../planes/index.ts';
+import { RecordReader, type UnknownRecord, u64OfHex } from '../records/index.ts';
+import type { RankId } from '../router/index.ts';
+import type { Scheduler } from '../scheduler/index.ts';
+
+/** What another router did with a request. */
+export interface ActiveSequenceEvent extends RankId {
+  readonly requestId: string;
+  /** Of the router that says so; hex. */
+  readonly routerId: string;
+  readonly loraName: string | undefined;
+  readonly change: ActiveSequenceChange;
+}
+
+export type ActiveSequenceChange =
+  | {
+      readonly kind: 'added';
+      /** Sequence hashes of the complete prompt blocks, pairs of u32 halves; undefined where blocks are not tracked. */
+      readonly sequenceHashes: Uint32Array | undefined;
+      readonly tracksPrefillTokens: boolean;
+      readonly expectedOutputTokens: number | undefined;
+      /** Prompt tokens to compute; the receiver lets them decay from when it hears of them. */
+      readonly prefillTokens: number | undefined;
+      readonly expectedPrefillMs: number | undefined;
+    }
+  | { readonly kind: 'prefill_done' }
+  | { readonly kind: 'freed' };
+
+/** Hashes in one event: a prompt of 4 million tokens in blocks of 16. */
+const HASHES_MAX = 262_144;
+const EVENTS_MAX = 65_536;
+const ID_CHARACTERS_MAX = 1024;
+const BYTES_PER_HASH = 8;
+const MS_PER_SECOND = 1000;
+const NANOS_PER_MS = 1e6;
+
+/**
+ * The record of one event in our own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each, little-endian.
+ */
+export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
+  return {
+    request_id: event.requestId,
+    worker: { worker_id: u64OfHex(event.workerId).toString(), dp_rank: event.dpRank },
+    data: encodeChange(event.change),
+    router_id: u64OfHex(event.routerId).toString(),
+    lora_name: event.loraName ?? null,
+  };
+}
+
+/**
+ * The events of one message: our own form, or Dynamo's with 64-bit values as text, bigints or numbers, alone or as a list.
+ * What cannot be read is left out and told to `onMalformed`; never throws. A number that JSON has rounded cannot be read:
+ * pass the text through `parseExactJson`.
+ */
+export function decodeActiveSequences(payload: unknown, onMalformed: () => void): readonly ActiveSequenceEvent[] {
+  const records = Array.isArray(payload) ? payload.slice(0, EVENTS_MAX) : [payload];
+  const events: ActiveSequenceEvent[] = [];
+  for (const record of records) {
+    try {
+      events.push(decodeEvent(record));
+    } catch (error) {
+      if (!(error instanceof MalformedEvent)) throw error;
+      onMalformed();
+    }
+  }
+  return events;
+}
+
+class MalformedEvent extends Error {}
+
+const read = new RecordReader((what) => new MalformedEvent(what));
+
+function encodeChange(change: ActiveSequenceChange): unknown {
+  if (change.kind === 'freed') return 'Free';
+  if (change.kind === 'prefill_done') return 'MarkPrefillCompleted';
+  const { sequenceHashes, prefillTokens, expectedPrefillMs, expectedOutputTokens } = change;
+  return {
+    AddRequest: {
+      token_sequence: sequenceHashes === undefined ? null : bytesOf(sequenceHashes),
+      track_prefill_tokens: change.tracksPrefillTokens,
+      expected_output_tokens: expectedOutputTokens ?? null,
+      prefill_load_hint:
+        prefillTokens === undefined
+          ? null
+          : {
+              initial_effective_prefill_tokens: prefillTokens,
+              expected_prefill_duration: expectedPrefillMs === undefined ? null : durationOf(expectedPrefillMs),
+            },
+    },
+  };
+}
+
+function decodeEvent(record: unknown): ActiveSequenceEvent {
+  const fields = read.record(record, 'event');
+  const worker = read.record(fields.worker, 'worker');
+  const { request_id: requestId, lora_name: loraName } = fields;
+  return {
+    requestId: read.text(requestId, 'request_id', ID_CHARACTERS_MAX),
+    workerId: read.u64(worker.worker_id, 'worker_id').toString(16),
+    dpRank: read.wholeNumber(worker.dp_rank ?? 0, 'dp_rank'),
+    routerId: read.u64(fields.router_id, 'router_id').toString(16),
+    loraName: typeof loraName === 'string' ? loraName : undefined,
+    change: decodeChange(fields.data),
+  };
+}
+
+function decodeChange(data: unknown): ActiveSequenceChange {
+  if (data === 'Free') return { kind: 'freed' };
+  if (data === 'MarkPrefillCompleted') return { kind: 'prefill_done' };
+  const added = read.record(read.record(data, 'data').AddRequest, 'AddRequest');
+  const { track_prefill_tokens: tracks, token_sequence: sequence } = added;
+  const hint = read.record(added.prefill_load_hint ?? {}, 'prefill_load_hint');
+  const { expected_prefill_duration: duration } = hint;
+  return {
+    kind: 'added',
+    sequenceHashes: sequence === null || sequence === undefined ? undefined : hashesOf(sequence),
+    tracksPrefillTokens: tracks !== false,
+    expectedOutputTokens: optionalCount(added, 'expected_output_tokens'),
+    prefillTokens: optionalCount(hint, 'initial_effective_prefill_tokens'),
+    expectedPrefillMs: duration === null || duration === undefined ? undefined : millisecondsOf(duration),
+  };
+}
+
+function bytesOf(pairs: Uint32Array): Uint8Array {
+  return new Uint8Array(pairs.buffer, pairs.byteOffset, pairs.byteLength); // little-endian, as every machine of Node is
+}
+
+function hashesOf(value: unknown): Uint32Array {
+  if (value instanceof Uint8Array) {
+    if (value.length % BYTES_PER_HASH !== 0 || value.length > HASHES_MAX * BYTES_PER_HASH) throw new MalformedEvent();
+    return new Uint32Array(Uint8Array.from(value).buffer);
+  }
+  return read.u64Pairs(value, 'token_sequence', HASHES_MAX);
+}
+
+function durationOf(ms: number): { readonly secs: number; readonly nanos: number } {
+  const secs = Math.floor(ms / MS_PER_SECOND);
+  return { secs, nanos: Math.floor((ms - secs * MS_PER_SECOND) * NANOS_PER_MS) };
+}
+
+function millisecondsOf(value: unknown): number {
+  const { secs, nanos } = read.record(value, 'expected_prefill_duration');
+  return read.wholeNumber(secs, 'secs') * MS_PER_SECOND + read.wholeNumber(nanos, 'nanos') / NANOS_PER_MS;
+}
+
+/** What both absence and null leave out. */
+function optionalCount(fields: UnknownRecord, name: string): number | undefined {
+  const value = fields[name] ?? undefined;
+  return value === undefined ? undefined : read.wholeNumber(value, name);
+}
+
+/** Topic of what routers tell each other, in the scope of the component. */
+export const ACTIVE_SEQUENCES_TOPIC = 'active_sequences_events';
+
+export interface ReplicaSyncOptions {
+  readonly publisher: Pick<EventPublisher, 'publish'>;
+  /** Of this router, hex; its own events are passed over when they come back. */
+  readonly routerId: string;
+  readonly clock: Clock;
+  /** Another router did something: books, releases, or lets its prefill tokens go. Unknown ids and workers are its to judge. */
+  apply(event: ActiveSequenceEvent): void;
+  /** Hears of records that could not be read. */
+  onMalformed?(): void;
+  /** A booking of another router is not remembered, as too many are: only that router, or time, will free it. */
+  onFull?(): void;
+  /** Open requests of other routers that are remembered. @default 262_144 */
+  readonly peerRequestsMax?: number;
+}
+
+/** Events in one message. */
+const BATCH_MAX = 256;
+const PEER_REQUESTS_MAX = 262_144;
+const BATCH_MS = 1;
+
+/**
+ * Tells the other routers of a pool what this one books and frees, and hears the same from them.
+ * Nothing is replayed and nothing is confirmed: what gets lost is put right by what the workers say, see `UnattributedLoad`.
+ */
+export class ReplicaSync {
+  readonly #options: ReplicaSyncOptions;
+  /** By `bookingOf`: a client may send one id through several routers, and one request books at several workers. */
+  readonly #peerRequests = new Map<string, ActiveSequenceEvent>();
+  #batch: unknown[] = [];
+  #timer: Timer | undefined;
+  #isClosed = false;
+
+  constructor(options: ReplicaSyncOptions) {
+    this.#options = options;
+  }
+
+  /** Publishes `event` within 1 ms, together with what else happens until then. */
+  tell(event: Omit<ActiveSequenceEvent, 'routerId'>): void {
+    if (this.#isClosed) return;
+    this.#batch.push(encodeActiveSequence({ ...event, routerId: this.#options.routerId }));
+    if (this.#batch.length >= BATCH_MAX) this.#flush();
+    else this.#timer ??= this.#options.clock.after(BATCH_MS, () => this.#flush());
+  }
+
+  /** Takes the payload of a message on the topic. Never throws for what it holds. */
+  receive(payload: unknown): void {
+    const { routerId, apply, onMalformed } = this.#options;
+    for (const event of decodeActiveSequences(payload, () => onMalformed?.())) {
+      if (event.routerId === routerId) continue;
+      this.#remember(event);
+      apply(event);
+    }
+  }
+
+  /**
+   * Frees what other routers booked and may never free: all of them when the event plane is away, or one that is gone. What
+   * really runs is still seen through `UnattributedLoad`.
+   */
+  forgetPeers(routerId?: string): void {
+    for (const [booking, event] of this.#peerRequests) {
+      if (routerId !== undefined && event.routerId !== routerId) continue;
+      this.#peerRequests.delete(booking);
+      this.#options.apply({ ...event, change: { kind: 'freed' } });
+    }
+  }
+
+  /** Publishes what is waiting, and nothing after it. Idempotent. */
+  close(): void {
+    this.#flush();
+    this.#isClosed = true;
+  }
+
+  #remember(event: ActiveSequenceEvent): void {
+    const { peerRequestsMax = PEER_REQUESTS_MAX, onFull } = this.#options;
+    const booking = bookingOf(event);
+    if (event.change.kind === 'freed') this.#peerRequests.delete(booking);
+    else if (event.change.kind === 'added') {
+      if (this.#peerRequests.size >= peerRequestsMax && !this.#peerRequests.has(booking)) onFull?.();
+      else this.#peerRequests.set(booking, { ...event, change: { kind: 'freed' } }); // without its hashes
+    }
+  }
+
+  #flush(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    if (this.#batch.length === 0) return;
+    const batch = this.#batch;
+    this.#batch = [];
+    this.#options.publisher.publish(batch);
+  }
+}
+
+/** Names a booking among those of all routers. */
+function bookingOf({ routerId, requestId, workerId, dpRank }: ActiveSequenceEvent): string {
+  return `${routerId}/${workerId}/${dpRank}/${requestId}`;
+}
+
+const NO_HASHES = new Uint32Array(0);
+
+/** Books what other routers tell of with the scheduler of the same worker set. */
+export function replicaBookings(
+  scheduler: Pick<Scheduler, 'book' | 'prefillDone' | 'free'>,
+  blockSizeTokens: number,
+): (event: ActiveSequenceEvent) => void {
+  return ({ requestId, routerId, workerId, dpRank, change }) => {
+    const id = `${routerId}/${requestId}`; // a client may send one id through two routers
+    switch (change.kind) {
+      case 'added': {
+        const { sequenceHashes, tracksPrefillTokens, expectedOutputTokens, prefillTokens, expectedPrefillMs } = change;
+        scheduler.book({
+          requestId: id,
+          workerId,
+          dpRank,
+          promptTokens: ((sequenceHashes?.length ?? 0) >> 1) * blockSizeTokens,
+          hashes: sequenceHashes && { local: NO_HASHES, sequence: sequenceHashes },
+          uncachedTokens: tracksPrefillTokens ? (prefillTokens ?? 0) : 0,
+          expectedOutputTokens,
+          prefillMs: expectedPrefillMs,
+        });
+        return;
+      }
+      case 'prefill_done':
+        scheduler.prefillDone(id);
+        return;
+      case 'freed':
+        scheduler.free(id);
+    }
+  };
+}

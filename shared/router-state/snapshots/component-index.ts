@@ -1,0 +1,173 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { BlockIndex, LoadedBlockIndex } from '../../block-index/index.ts';
+import type { Timer } from '../../clock/index.ts';
+import type { EventLog } from '../../planes/index.ts';
+import type { RankId } from '../../router/index.ts';
+import type { EventSource, KvEventFeed, RankPlace } from '../../worker-events/index.ts';
+import { IndexReader, type IndexReaderOptions } from './index-reader.ts';
+import type { FoldedIndex } from './snapshot.ts';
+import { Snapshotter, type SnapshotterOptions } from './snapshotter.ts';
+
+export interface ComponentIndexOptions
+  extends Omit<SnapshotterOptions, 'log' | 'index' | 'reader' | 'onProblem'>,
+    Pick<IndexReaderOptions, 'dropsPointer' | 'onHydrated' | 'onFollowing' | 'onUnusable'> {
+  /** Opens the log; waits while its server is away. */
+  openLog(signal: AbortSignal): Promise<EventLog>;
+  /** Worker sets with workers of this component. */
+  pools(): readonly ComponentPool[];
+  /** The log cannot be followed: the workers are asked instead. Told once, until the log is there. */
+  onWithoutLog(): void;
+  onProblem(part: 'log' | 'snapshots', problem: unknown): void;
+  /** Nothing is followed any more. */
+  onStop?(): void;
+}
+
+/** Without a log for so long, the workers are asked for what they hold; a snapshot may take longer. */
+const PATIENCE_MS = 2000;
+
+/**
+ * The indexes of one component's worker sets, kept at the head of its event log: hydrated from the newest snapshot, written
+ * to a new one while the lease is held. Where the log cannot be had, the workers' own dumps do.
+ */
+export class ComponentIndex implements EventSource {
+  readonly #options: ComponentIndexOptions;
+  readonly #log: EventLog;
+  #reader: IndexReader | undefined;
+  #snapshotter: Snapshotter | undefined;
+  #patience: Timer | undefined;
+
+  constructor(options: ComponentIndexOptions) {
+    this.#options = options;
+    this.#log = logOnDemand(options.openLog);
+  }
+
+  /** Whether the indexes are at the head of the log, dumps of single ranks aside. */
+  get isFollowing(): boolean {
+    return this.#reader?.position !== undefined;
+  }
+
+  /** Begins to fill the indexes; `feed` follows the event ids of each rank. */
+  start(feed: ComponentFeed & { restoreAll(): void }): void {
+    const { pools, onProblem } = this.#options;
+    const parts = { ...this.#options, log: this.#log, index: foldComponent(feed, pools) };
+    const reader = new IndexReader({ ...parts, onProblem: (problem) => onProblem('log', problem) });
+    this.#reader = reader;
+    this.#snapshotter = new Snapshotter({ ...parts, reader, onProblem: (problem) => onProblem('snapshots', problem) });
+    this.#awaitLog(reader, () => feed.restoreAll());
+    reader.start();
+    this.#snapshotter.start();
+  }
+
+  /** A snapshot that is on its way is waited for, however long it takes: the store gives up one that has stopped coming. */
+  #awaitLog(reader: IndexReader, restoreAll: () => void): void {
+    const { clock, onWithoutLog } = this.#options;
+    this.#patience = clock.after(PATIENCE_MS, () => {
+      if (this.isFollowing) return;
+      if (reader.isHydrating) {
+        this.#awaitLog(reader, restoreAll);
+        return;
+      }
+      onWithoutLog();
+      restoreAll();
+    });
+  }
+
+  /** Closes its store, too. */
+  async stop(): Promise<void> {
+    this.#patience?.cancel();
+    await this.#snapshotter?.stop();
+    await this.#reader?.stop();
+    await this.#options.store.close();
+    this.#options.onStop?.();
+  }
+}
+
+/** A log that is opened by its first use, and by each further one until that succeeds. */
+function logOnDemand(open: (signal: AbortSignal) => Promise<EventLog>): EventLog {
+  let opened: EventLog | undefined;
+  const get = async (signal: AbortSignal): Promise<EventLog> => {
+    opened ??= await open(signal);
+    return opened;
+  };
+  return {
+    state: async (signal) => (await get(signal)).state(signal),
+    async *read(fromSequence, signal) {
+      yield* (await get(signal)).read(fromSequence, signal);
+    },
+    follow: async (fromSequence, listener, signal) => (await get(signal)).follow(fromSequence, listener, signal),
+    purge: async (sequence, signal) => (await get(signal)).purge(sequence, signal),
+  };
+}
+
+/** A worker set as far as snapshots of a component go. */
+export interface ComponentPool {
+  /** Names the set to every router: its role and key. */
+  readonly name: string;
+  readonly workerIds: ReadonlySet<string>;
+  /** Whether all its workers publish on this component's log. Others are left to their workers' dumps. */
+  readonly isWhole: boolean;
+  readonly index: BlockIndex;
+}
+
+/** Whoever follows the event ids of each rank of the component (`KvEventFeed`). */
+export type ComponentFeed = Pick<KvEventFeed, 'apply' | 'places' | 'resume' | 'ranks' | 'recover'>;
+
+/** All worker sets whose events are in one log, as `IndexReader` and `Snapshotter` see them. */
+export function foldComponent(feed: ComponentFeed, pools: () => readonly ComponentPool[]): FoldedIndex {
+  /** Replaces whole pools by what was read of them, and forgets of the others what came from this component. */
+  function replace(read: ReadonlyMap<BlockIndex, LoadedBlockIndex>, cursors: readonly RankPlace[]): void {
+    const held = new Set<string>();
+    for (const { index, isWhole, workerIds } of pools()) {
+      const next = read.get(index);
+      if (isWhole) index.replaceBy(next);
+      else clearRanks(index, feed.ranks(), workerIds);
+      if (isWhole && next !== undefined) for (const workerId of workerIds) held.add(workerId);
+    }
+    feed.resume(cursors.filter(({ workerId }) => held.has(workerId)));
+  }
+
+  return {
+    apply: (envelope) => feed.apply(envelope),
+    cursors: () => placesOf(feed, pools()),
+    // Each is as of its first chunk, none older than the cursors: events that are in it already change nothing when they come again.
+    write: () => wholeOf(pools()).map(({ name, index }) => ({ name, chunks: index.snapshot() })),
+    async load(indexes, cursors, signal) {
+      signal.throwIfAborted();
+      const read = new Map<BlockIndex, LoadedBlockIndex>();
+      for (const { name, index, isWhole } of pools()) {
+        const bytes = indexes.get(name);
+        if (isWhole && bytes !== undefined) read.set(index, await inSlices(index.read(bytes), signal));
+      }
+      replace(read, cursors); // all in one turn, with the pools as they are now
+    },
+    clear: () => replace(new Map(), []),
+    ranks: () => feed.ranks(),
+    recover: ({ workerId, dpRank }, signal) => feed.recover(workerId, dpRank, signal),
+  };
+}
+
+/** One slice a turn: requests are routed between them. */
+async function inSlices<T>(slices: Generator<void, T>, signal: AbortSignal): Promise<T> {
+  for (;;) {
+    const slice = slices.next();
+    if (slice.done === true) return slice.value;
+    await nextTurn();
+    signal.throwIfAborted();
+  }
+}
+
+function wholeOf(pools: readonly ComponentPool[]): readonly ComponentPool[] {
+  return pools.filter(({ isWhole }) => isWhole);
+}
+
+function placesOf(feed: ComponentFeed, pools: readonly ComponentPool[]): readonly RankPlace[] {
+  const whole = wholeOf(pools);
+  return feed.places().filter(({ workerId }) => whole.some(({ workerIds }) => workerIds.has(workerId)));
+}
+
+function clearRanks(index: BlockIndex, ranks: readonly RankId[], workerIds: ReadonlySet<string>): void {
+  for (const { workerId, dpRank } of ranks) {
+    const rank = workerIds.has(workerId) ? index.ranks.find(workerId, dpRank) : undefined;
+    if (rank !== undefined) index.cleared(rank);
+  }
+}

@@ -1,0 +1,216 @@
+import { setMaxListeners } from 'node:events';
+import { PeriodicTask } from '../../concurrency/index.ts';
+import type { EventLogFollower, EventLogListener, EventLogState } from '../../planes/index.ts';
+import type { RankId } from '../../router/index.ts';
+import type { SnapshotPlace, SnapshotPointer } from '../router-state.ts';
+import { type LogPosition, readSnapshot, type SnapshotParts } from './snapshot.ts';
+
+export interface IndexReaderOptions extends SnapshotParts {
+  /** Between two attempts to hydrate, while they fail; and between two looks whether the log is still the same one. @default 1000 */
+  readonly checkMs?: number;
+  /** What is stored is not to be trusted: the pointer is dropped before anything is read. @default false */
+  readonly dropsPointer?: boolean;
+  /** The index was made anew. */
+  onHydrated(from: HydratedFrom): void;
+  /** The log was looked at and is followed: after each look, while nothing is wrong. */
+  onFollowing?(): void;
+  /** A snapshot could not be used: the next best is. */
+  onUnusable?(problem: unknown): void;
+  /** Hears of each look at the log that failed. */
+  onProblem(problem: unknown): void;
+}
+
+/** How the index came to be what it is. */
+export type HydratedFrom = 'snapshot' | 'dumps';
+
+const CHECK_MS = 1000;
+
+/**
+ * Keeps an index at the head of the event log: loads the newest snapshot that can be used, follows the log from there, and
+ * asks the workers where neither has what is missing.
+ *
+ *            pointer, snapshot                     every entry
+ *   hydrating -----------------> following <---------------------
+ *       ^  \---- dumps ------------^  |
+ *       '----- gap, another log ------'
+ *
+ * A dump is asked for only after the log is followed, so it holds all that was published before; what is applied twice
+ * changes nothing.
+ */
+export class IndexReader {
+  readonly #options: IndexReaderOptions;
+  readonly #task: PeriodicTask;
+  #position: LogPosition | undefined;
+  #follower: EventLogFollower | undefined;
+  #hydration: AbortController | undefined;
+  #hydrations = 0;
+  #mustDrop: boolean;
+
+  constructor(options: IndexReaderOptions) {
+    const { clock, random, checkMs = CHECK_MS, dropsPointer = false, onProblem } = options;
+    this.#options = options;
+    this.#mustDrop = dropsPointer;
+    this.#task = new PeriodicTask({
+      clock,
+      random,
+      periodMs: checkMs,
+      run: (signal) => this.#round(signal),
+      onProblem,
+    });
+  }
+
+  start(): void {
+    this.#task.start();
+  }
+
+  /** Where the index stands; undefined while it is being hydrated. Ranks may still wait for their dumps. */
+  get position(): LogPosition | undefined {
+    return this.#position;
+  }
+
+  /** Whether the log has answered and the index is being filled: a large snapshot takes a while. */
+  get isHydrating(): boolean {
+    return this.#hydration !== undefined && this.#position === undefined;
+  }
+
+  /** Grows whenever the index starts anew: it may then be older than it was. */
+  get hydrations(): number {
+    return this.#hydrations;
+  }
+
+  async stop(): Promise<void> {
+    this.#forget();
+    await this.#task.stop();
+    await this.#unfollow();
+  }
+
+  /** A log that was made anew without a message in it tells nobody: the state is looked at now and then. */
+  async #round(signal: AbortSignal): Promise<void> {
+    const before = this.#position; // the answer may be older than what arrives while we wait for it
+    const state = await this.#options.log.state(signal);
+    const isSameLog = before?.createdAt === state.createdAt && before.sequence <= state.lastSequence;
+    if (!isSameLog || this.#position === undefined) await this.#hydrate(state, signal);
+    if (this.#position !== undefined) this.#options.onFollowing?.(); // no gap since
+  }
+
+  async #hydrate(state: EventLogState, stopping: AbortSignal): Promise<void> {
+    this.#forget();
+    await this.#unfollow();
+    this.#hydrations++;
+    const hydration = new AbortController();
+    this.#hydration = hydration;
+    const signal = AbortSignal.any([stopping, hydration.signal]);
+    setMaxListeners(0, signal); // every rank may be waiting for its dump
+    const loaded = await this.#loadNewest(state, signal);
+    if (loaded === undefined) this.#options.index.clear();
+    this.#options.onHydrated(loaded === undefined ? 'dumps' : 'snapshot');
+    // Nothing before the log's present end is needed for dumps: workers apply to what they dump before they publish.
+    const sequence = loaded?.sequence ?? state.lastSequence;
+    this.#position = { createdAt: state.createdAt, sequence };
+    try {
+      const follower = await this.#options.log.follow(sequence + 1, this.#listenerOf(hydration), signal);
+      if (this.#hydration === hydration) this.#follower = follower;
+      else await follower.close();
+    } catch (error) {
+      this.#forget();
+      throw error;
+    }
+    if (this.#hydration === hydration) void this.#recoverMissing(signal); // never rejects
+  }
+
+  /** The newest snapshot that this log continues, and failing that the one before. */
+  async #loadNewest(state: EventLogState, signal: AbortSignal): Promise<SnapshotPlace | undefined> {
+    const pointer = await this.#readPointer(signal);
+    for (const place of [pointer, pointer?.previous]) {
+      if (place === undefined || !isContinuedBy(place, state)) continue;
+      try {
+        if (await this.#load(place, signal)) return place;
+      } catch (problem) {
+        signal.throwIfAborted();
+        this.#options.onUnusable?.(problem); // cut short, damaged, or of another version: the next best
+      }
+    }
+    return undefined;
+  }
+
+  async #readPointer(signal: AbortSignal): Promise<SnapshotPointer | undefined> {
+    const { state, pointer } = this.#options;
+    try {
+      if (!this.#mustDrop) return await state.readPointer(pointer, signal);
+      await state.dropPointer(pointer, signal);
+      this.#mustDrop = false; // what is written from now on is good
+      return undefined;
+    } catch {
+      signal.throwIfAborted();
+      return undefined; // the table is away, which it tells itself: the workers know as well
+    }
+  }
+
+  /** False when there is no such object any more. */
+  async #load(place: SnapshotPlace, signal: AbortSignal): Promise<boolean> {
+    const bytes = await this.#options.store.get(place.object, signal);
+    if (bytes === undefined) return false;
+    const { head, indexes } = readSnapshot(bytes);
+    if (head.createdAt !== place.createdAt || head.sequence !== place.sequence) {
+      throw new RangeError(`snapshot "${place.object}" is not the one that its pointer means`);
+    }
+    await this.#options.index.load(indexes, head.cursors, signal);
+    return true;
+  }
+
+  /** Ranks that the snapshot does not have, or only in part. One that cannot be recovered does not hold up the others. */
+  async #recoverMissing(signal: AbortSignal): Promise<void> {
+    const { index } = this.#options;
+    const complete = new Set(index.cursors().map(nameOf));
+    const missing = index.ranks().filter((rank) => !complete.has(nameOf(rank)));
+    await Promise.all(
+      missing.map(async (rank) => {
+        try {
+          await index.recover(rank, signal);
+        } catch {
+          // Told where the worker was asked; the rank's next event tries again.
+        }
+      }),
+    );
+  }
+
+  /** What an earlier hydration still delivers is dropped. */
+  #listenerOf(hydration: AbortController): EventLogListener {
+    return {
+      entry: ({ sequence, envelope }) => {
+        const position = this.#position;
+        if (this.#hydration !== hydration || position === undefined || sequence <= position.sequence) return;
+        this.#options.index.apply(envelope);
+        this.#position = { createdAt: position.createdAt, sequence };
+      },
+      gap: () => {
+        if (this.#hydration !== hydration) return;
+        this.#forget();
+        this.#task.soon(); // finds no position, and starts again from the pointer
+      },
+    };
+  }
+
+  /** Where the index stands is not known any more; dumps that were asked for are of no use. */
+  #forget(): void {
+    this.#position = undefined;
+    this.#hydration?.abort(new Error('the index is hydrated anew'));
+    this.#hydration = undefined;
+  }
+
+  async #unfollow(): Promise<void> {
+    const follower = this.#follower;
+    this.#follower = undefined;
+    await follower?.close();
+  }
+}
+
+/** The log has every message after the snapshot. */
+function isContinuedBy(place: SnapshotPlace, state: EventLogState): boolean {
+  const isSameLog = place.createdAt === state.createdAt;
+  return isSameLog && state.firstSequence <= place.sequence + 1 && place.sequence <= state.lastSequence;
+}
+
+function nameOf({ workerId, dpRank }: RankId): string {
+  return `${workerId}/${dpRank}`;
+}

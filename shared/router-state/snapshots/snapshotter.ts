@@ -1,0 +1,122 @@
+import { PeriodicTask } from '../../concurrency/index.ts';
+import type { LeaseHolder } from '../lease-holder.ts';
+import type { SnapshotPlace, SnapshotPointer } from '../router-state.ts';
+import type { IndexReader } from './index-reader.ts';
+import { objectName, objectPrefix, type SnapshotParts, writeSnapshot } from './snapshot.ts';
+
+export interface SnapshotterOptions extends SnapshotParts {
+  /** Keeps `index` at the head of `log`. */
+  readonly reader: Pick<IndexReader, 'position' | 'hydrations'>;
+  readonly lease: Pick<LeaseHolder, 'fence' | 'renew'>;
+  /** Longest time between two snapshots. @default 60_000 */
+  readonly intervalMs?: number | undefined;
+  /** Messages between two snapshots, at most. @default 1_000_000 */
+  readonly messagesMax?: number | undefined;
+  onSnapshot?(place: SnapshotPlace): void;
+  /** Whether the store failed last: it is asked again, by whoever does not write, too. @default it did not */
+  isStoreAway?(): boolean;
+  /** Hears of snapshots that failed; the next look tries again. */
+  onProblem(problem: unknown): void;
+}
+
+/** What came of one attempt. */
+export type SnapshotOutcome = 'written' | 'nothing_new' | 'not_ready' | 'lease_lost' | 'superseded';
+
+const INTERVAL_MS = 60_000;
+const MESSAGES_MAX = 1_000_000;
+/** Between two looks whether one is due. */
+const CHECK_MS = 1000;
+
+/**
+ * Writes the index where late readers find it, while the lease is held (docs/router-state.md):
+ *
+ *   renew lease -> put object -> move pointer -> purge log -> remove old objects
+ *    own fence    new name      version, fence  <= previous    < previous
+ *
+ * Each step leaves behind what readers can use, wherever the next one fails: an object that nothing points to is ignored and
+ * later removed; the log is purged, and objects are removed, only where both remaining snapshots go without. A holder that
+ * was robbed of its lease in between is refused by the pointer when its successor has moved it, and before that does no harm:
+ * what it points to is whole and newer than what was there.
+ */
+export class Snapshotter {
+  readonly #options: SnapshotterOptions;
+  readonly #task: PeriodicTask;
+  #lastAtMs: number;
+  #lastSequence = 0;
+
+  constructor(options: SnapshotterOptions) {
+    const { clock, random, onProblem } = options;
+    this.#options = options;
+    this.#lastAtMs = clock.nowMs();
+    this.#task = new PeriodicTask({
+      clock,
+      random,
+      periodMs: CHECK_MS,
+      backOffMsMax: options.intervalMs ?? INTERVAL_MS, // each attempt writes a large object
+      run: (signal) => this.#round(signal),
+      onProblem,
+    });
+  }
+
+  start(): void {
+    this.#task.start();
+  }
+
+  stop(): Promise<void> {
+    return this.#task.stop();
+  }
+
+  /** Writes one now. Rejects when a step failed; whatever was done by then may stay. */
+  async snapshot(signal: AbortSignal): Promise<SnapshotOutcome> {
+    const { state, pointer, store, index, reader, lease } = this.#options;
+    const fence = await lease.renew(signal);
+    if (fence === undefined) return 'lease_lost';
+    const seen = await state.readPointer(pointer, signal);
+    const { position, hydrations } = reader;
+    if (position === undefined) return 'not_ready';
+    const isSameLog = seen?.createdAt === position.createdAt;
+    if (isSameLog && seen.sequence >= position.sequence) return this.#done(seen.sequence, 'nothing_new');
+    const place = { ...position, object: objectName(pointer, fence, position.sequence) };
+    // Position and cursors are taken in one turn with the first slice's index; later slices may only be newer.
+    await store.put(place.object, writeSnapshot({ ...position, cursors: index.cursors() }, index.write()), signal);
+    if (reader.hydrations !== hydrations) return 'not_ready'; // it went back in time while it was written
+    if (lease.fence === undefined) return 'lease_lost';
+    const isMoved = await state.movePointer(pointer, { to: place, fence: lease.fence, seen }, signal);
+    if (!isMoved && !(await this.#isPointedTo(place, signal))) return 'superseded';
+    this.#done(position.sequence, 'written');
+    this.#options.onSnapshot?.(place);
+    if (seen !== undefined) await this.#clear(seen, signal);
+    return 'written';
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { clock, reader, lease, intervalMs = INTERVAL_MS, messagesMax = MESSAGES_MAX } = this.#options;
+    if (this.#options.isStoreAway?.() === true) await this.#options.store.list(signal);
+    if (lease.fence === undefined || reader.position === undefined) return;
+    const messages = reader.position.sequence - this.#lastSequence;
+    const isDue = clock.nowMs() - this.#lastAtMs >= intervalMs || messages >= messagesMax;
+    if (isDue) await this.snapshot(signal);
+  }
+
+  #done(sequence: number, outcome: SnapshotOutcome): SnapshotOutcome {
+    this.#lastAtMs = this.#options.clock.nowMs();
+    this.#lastSequence = sequence;
+    return outcome;
+  }
+
+  /** The pointer moves once; a repetition after a lost answer is refused, although the first one did it. */
+  async #isPointedTo(place: SnapshotPlace, signal: AbortSignal): Promise<boolean> {
+    const { state, pointer } = this.#options;
+    return (await state.readPointer(pointer, signal))?.object === place.object;
+  }
+
+  /** What neither the newest snapshot nor `previous` needs. */
+  async #clear(previous: SnapshotPointer, signal: AbortSignal): Promise<void> {
+    const { log, store, pointer } = this.#options;
+    const { createdAt } = await log.state(signal);
+    if (createdAt === previous.createdAt) await log.purge(previous.sequence, signal);
+    const prefix = objectPrefix(pointer);
+    const old = (await store.list(signal)).filter((name) => name.startsWith(prefix) && name < previous.object);
+    for (const name of old) await store.remove(name, signal);
+  }
+}

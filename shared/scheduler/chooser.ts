@@ -1,0 +1,299 @@
+import type { RankTable } from '../block-index/index.ts';
+import { Overlaps, type PrefixIndex } from '../block-index/index.ts';
+import type { Clock, Random } from '../clock/index.ts';
+import { roomy } from '../records/index.ts';
+import type { RoutingFailure } from '../router/index.ts';
+import { seedOf, weightOf } from '../router/index.ts';
+import {
+  Candidates,
+  type CostInputs,
+  type DynamoWeights,
+  fillDynamoCosts,
+  fillStatorCosts,
+  type ReplicaShare,
+  UNCACHED_WEIGHT,
+} from './cost.ts';
+import { fillEligible, taintFactor } from './eligibility.ts';
+import type { KvRouterConfig } from './kv-config.ts';
+import { asksForDynamo, weightsFor } from './kv-config-sources.ts';
+import type { ActiveLoad, PrefillPace } from './load/active-load.ts';
+import type { DecisionReason, SchedulingRequest } from './types.ts';
+import type { WorkerSet } from './worker-set.ts';
+
+export interface ChooserOptions {
+  readonly config: KvRouterConfig;
+  readonly blockSizeTokens: number;
+  readonly ranks: RankTable;
+  readonly index: PrefixIndex | undefined;
+  readonly clock: Pick<Clock, 'nowMs'>;
+  readonly random: Random;
+  readonly isDecodePool: boolean;
+  readonly workers: WorkerSet;
+  readonly load: ActiveLoad;
+  readonly pace: PrefillPace;
+  readonly share: ReplicaShare | undefined;
+}
+
+/** A request with its own weights over the router's. */
+export interface WeighedRequest {
+  readonly request: SchedulingRequest;
+  readonly weights: DynamoWeights;
+  /** The formula that scores it: the router's, or Dynamo's for a request that sets a weight of that one. */
+  readonly costModel: KvRouterConfig['costModel'];
+}
+
+/** Position among `Chooser.candidates`, and why that one. */
+export interface Choice {
+  readonly at: number;
+  readonly reason: DecisionReason;
+  /** What the formulas saw. */
+  readonly inputs: CostInputs;
+}
+
+const NO_HASHES = new Uint32Array(0);
+/**
+ * Works out who should take a request, in three steps that share scratch arrays: `look` asks the index, `narrow` filters,
+ * `choose` weighs. Books nothing.
+ */
+export class Chooser {
+  /** What each rank has cached of the prompt last looked at. */
+  readonly overlaps: Overlaps;
+  /** Who may take the request last narrowed to, and what each would cost once chosen from. */
+  readonly candidates = new Candidates();
+  readonly #options: ChooserOptions;
+  readonly #weights: DynamoWeights;
+  readonly #blocksOf: ((rank: number) => number) | undefined;
+  #chances = new Float64Array(64);
+
+  constructor(options: ChooserOptions) {
+    const { config, ranks, index, isDecodePool } = options;
+    this.#options = options;
+    this.#weights = { ...config, isDecodePool };
+    this.overlaps = new Overlaps(ranks.capacity);
+    const blocksOf = index?.blocksOf?.bind(index);
+    this.#blocksOf = config.tieBreak === 'fewest-blocks' ? blocksOf : undefined;
+  }
+
+  /** @throws ServeError `invalid_value` for an override out of range */
+  weigh(request: SchedulingRequest): WeighedRequest {
+    const { override } = request;
+    const { config } = this.#options;
+    if (override === undefined) return { request, weights: this.#weights, costModel: config.costModel };
+    const weights = { ...this.#weights, ...weightsFor(config, override) };
+    return { request, weights, costModel: asksForDynamo(override) ? 'dynamo' : config.costModel };
+  }
+
+  /** Fills `overlaps` for the request's prompt. */
+  look({ hashes }: SchedulingRequest): void {
+    const { ranks, index } = this.#options;
+    this.overlaps.reset(ranks.capacity);
+    if (hashes.local.length > 0) index?.match(hashes, this.overlaps);
+  }
+
+  /** Fills `candidates` with the ranks that may take the request; returns why there is none. */
+  narrow(request: SchedulingRequest): RoutingFailure | undefined {
+    return fillEligible(request, this.#options.workers, this.candidates);
+  }
+
+  /** Weighs the candidates, of which there is at least one. */
+  choose(weighed: WeighedRequest): Choice {
+    this.#fillPrefill(weighed);
+    const { request, weights } = weighed;
+    const inputs = this.#inputsOf(weighed);
+    if (weighed.costModel === 'dynamo') fillDynamoCosts(this.candidates, inputs, weights);
+    else fillStatorCosts(this.candidates, inputs, weights, this.#options.share);
+    this.#applyPreferences(request);
+    this.#favourHome(weighed);
+    return this.#select(request, weights.routerTemperature, inputs);
+  }
+
+  #inputsOf({ request, weights }: WeighedRequest): CostInputs {
+    const { config, blockSizeTokens, load } = this.#options;
+    const tracksBlocks = config.trackActiveBlocks;
+    const activeHashes = request.activeHashes ?? request.hashes.sequence;
+    load.uses.matchDepths(tracksBlocks && weights.assumeKvReuse ? activeHashes : NO_HASHES);
+    return {
+      blockSizeTokens,
+      promptTokens: request.promptTokens,
+      hashedBlocks: tracksBlocks ? request.hashes.sequence.length >> 1 : 0,
+      overlaps: this.overlaps,
+      activeBlocks: load.activeBlocks,
+      sharedDepths: load.uses.depths,
+      activeRequests: load.requests,
+      sharedRanges: request.sharedRanges,
+    };
+  }
+
+  /** Prompt tokens that a rank still has to prefill, decayed to `nowMs` as the formula has it. */
+  prefillTokensAt(rank: number, nowMs: number, costModel: KvRouterConfig['costModel']): number {
+    const { load, pace } = this.#options;
+    if (costModel === 'dynamo') return load.prefillTokensAt(rank, nowMs);
+    const sum = load.prefillSum[rank] as number;
+    if (sum === 0) return 0;
+    const done = (nowMs - (load.oldestSinceMs[rank] as number)) / pace.msPerToken;
+    return sum - Math.min(done, load.oldestTokens[rank] as number);
+  }
+
+  /** Most prompt tokens that a candidate has cached; 0 without candidates. */
+  bestCachedTokens(): number {
+    const { config, blockSizeTokens } = this.#options;
+    const { device, host, disk } = this.overlaps;
+    const { ranks, count } = this.candidates;
+    let best = 0;
+    for (let at = 0; at < count; at++) {
+      const rank = ranks[at] as number;
+      const lower =
+        config.hostCacheHitWeight * (host[rank] as number) + config.diskCacheHitWeight * (disk[rank] as number);
+      best = Math.max(best, (device[rank] as number) + lower);
+    }
+    return Math.round(best * blockSizeTokens);
+  }
+
+  #fillPrefill({ costModel }: WeighedRequest): void {
+    const { load, clock } = this.#options;
+    const { ranks, count, prefillTokens } = this.candidates;
+    if (costModel === 'dynamo' && !load.decays) {
+      for (let at = 0; at < count; at++) prefillTokens[at] = load.prefillSum[ranks[at] as number] as number;
+      return;
+    }
+    const nowMs = clock.nowMs();
+    for (let at = 0; at < count; at++) {
+      prefillTokens[at] = this.prefillTokensAt(ranks[at] as number, nowMs, costModel);
+    }
+  }
+
+  /** What preferred taints multiply the cost of a rank by; a pinned request has no preferences. */
+  factorOf(rank: number, { constraints, pinned }: SchedulingRequest): number {
+    const preferred = constraints?.preferred_taints;
+    if (preferred === undefined || pinned !== undefined) return 1;
+    return taintFactor(preferred, this.#options.workers.ofRank(rank)?.taints ?? []);
+  }
+
+  #applyPreferences(request: SchedulingRequest): void {
+    if (request.constraints?.preferred_taints === undefined) return;
+    const { ranks, costs, count } = this.candidates;
+    for (let at = 0; at < count; at++) costs[at]! *= this.factorOf(ranks[at] as number, request);
+  }
+
+  /** Takes off the cost of the prompt's home what it may save there: much for another to have cached, or to be free of. */
+  #favourHome({ request: { home }, weights, costModel }: WeighedRequest): void {
+    if (home === undefined) return;
+    const { ranks: table, blockSizeTokens } = this.#options;
+    const { ranks, costs, count } = this.candidates;
+    let [at, heaviest] = [0, -1];
+    for (let candidate = 0; candidate < count; candidate++) {
+      const rank = ranks[candidate] as number;
+      const weight = weightOf(home.key, seedOf(`${table.workerIdOf(rank)}/${table.dpRankOf(rank)}`));
+      if (weight > heaviest) [at, heaviest] = [candidate, weight];
+    }
+    const saved = costModel === 'dynamo' ? weights.prefillLoadScale / blockSizeTokens : UNCACHED_WEIGHT;
+    costs[at]! -= saved * home.tokens;
+  }
+
+  /** Position of the rank that the request's session prefers; -1 when it has none or may not go there. */
+  #preferredAt({ preferredWorker }: SchedulingRequest): number {
+    if (preferredWorker === undefined) return -1;
+    const rank = this.#options.ranks.find(preferredWorker.workerId, preferredWorker.dpRank);
+    return rank === undefined ? -1 : this.candidates.ranks.subarray(0, this.candidates.count).indexOf(rank);
+  }
+
+  #select(request: SchedulingRequest, temperature: number, inputs: CostInputs): Choice {
+    const { random } = this.#options;
+    const { count } = this.candidates;
+    if (request.pinned !== undefined && count === 1) return { at: 0, reason: 'pinned', inputs };
+    if (count === 1) return { at: 0, reason: 'only', inputs };
+    const preferredAt = this.#preferredAt(request);
+    if (preferredAt !== -1) return { at: preferredAt, reason: 'session', inputs };
+    if (temperature > 0) {
+      this.#chances = roomy(this.#chances, count);
+      return { at: drawByCost(this.candidates, temperature, random, this.#chances), reason: 'drawn', inputs };
+    }
+    const { at, ties } = selectLowest(this.candidates, random, this.#blocksOf);
+    return { at, reason: ties > 1 ? 'tie' : 'lowest-cost', inputs };
+  }
+}
+
+/** Which candidate, and whether others were as good. */
+export interface Selected {
+  /** Position among the candidates. */
+  readonly at: number;
+  readonly ties: number;
+}
+
+/**
+ * The lowest cost; of several exactly as low the one with the fewest blocks in its cache when `blocksOf` is given, else any,
+ * each with the same chance. Needs at least one candidate.
+ */
+export function selectLowest(candidates: Candidates, random: Random, blocksOf?: (rank: number) => number): Selected {
+  const { costs, count } = candidates;
+  let chosen = 0;
+  let lowest = costs[0] as number;
+  let ties = 1;
+  for (let at = 1; at < count; at++) {
+    const cost = costs[at] as number;
+    if (cost > lowest) continue;
+    if (cost < lowest) {
+      lowest = cost;
+      chosen = at;
+      ties = 1;
+    } else {
+      ties++;
+      if (blocksOf === undefined && random.below(ties) === 0) chosen = at;
+    }
+  }
+  if (ties > 1 && blocksOf !== undefined) chosen = fewestBlocks(candidates, lowest, blocksOf);
+  return { at: chosen, ties };
+}
+
+function fewestBlocks({ costs, count, ranks }: Candidates, lowest: number, blocksOf: (rank: number) => number): number {
+  let chosen = -1;
+  let fewest = Number.POSITIVE_INFINITY;
+  for (let at = 0; at < count; at++) {
+    if (costs[at] !== lowest) continue;
+    const blocks = blocksOf(ranks[at] as number);
+    if (blocks >= fewest) continue;
+    fewest = blocks;
+    chosen = at;
+  }
+  return chosen;
+}
+
+/**
+ * A draw by softmax over costs normalised to 0 .. 1: only their spread counts.
+ * @param temperature above 0
+ * @param weights scratch with room for every candidate; holds the probabilities, not normalised, when done
+ */
+export function drawByCost(
+  { costs, count }: Candidates,
+  temperature: number,
+  random: Random,
+  weights: Float64Array,
+): number {
+  let total = fillWeights(costs, count, temperature, weights);
+  const drawn = random.next() * total;
+  total = 0;
+  for (let at = 0; at < count; at++) {
+    total += weights[at] as number;
+    if (drawn <= total) return at;
+  }
+  return count - 1;
+}
+
+/** Fills `weights` with numbers in proportion to each candidate's chance; returns their sum. */
+export function fillWeights(costs: Float64Array, count: number, temperature: number, weights: Float64Array): number {
+  let lowest = Number.POSITIVE_INFINITY;
+  let highest = Number.NEGATIVE_INFINITY;
+  for (let at = 0; at < count; at++) {
+    lowest = Math.min(lowest, costs[at] as number);
+    highest = Math.max(highest, costs[at] as number);
+  }
+  // Bounded, so that the lowest cost keeps its weight of 1 at the smallest temperatures.
+  const scale = highest > lowest ? Math.min(Number.MAX_VALUE, 1 / ((highest - lowest) * temperature)) : 0;
+  let total = 0;
+  for (let at = 0; at < count; at++) {
+    const weight = Math.exp(-((costs[at] as number) - lowest) * scale);
+    weights[at] = weight;
+    total += weight;
+  }
+  return total;
+}

@@ -1,0 +1,301 @@
+import type { Overlaps } from '../block-index/index.ts';
+import { roomy } from '../records/index.ts';
+import type { RequestWeights } from './kv-config-sources.ts';
+
+export interface PromptFacts {
+  readonly blockSizeTokens: number;
+  readonly promptTokens: number;
+}
+
+/** What a formula knows of a request and of the ranks it may go to. Arrays are by rank number. */
+export interface CostInputs extends PromptFacts {
+  /** Complete blocks of the prompt that count as active blocks; 0 where active blocks are not tracked. */
+  readonly hashedBlocks: number;
+  /** What each rank has cached of the prompt. */
+  readonly overlaps: Overlaps;
+  /** Blocks of each rank's active requests. */
+  readonly activeBlocks: Float64Array;
+  /** Leading blocks of the prompt that are among those. */
+  readonly sharedDepths: Uint32Array;
+  readonly activeRequests: Float64Array;
+  /** Blocks of an outside pool: sorted, disjoint, `[start, end)`; undefined = none. */
+  readonly sharedRanges: readonly (readonly [number, number])[] | undefined;
+}
+
+/** Weights of the tiers, the same in every formula. */
+export interface TierWeights {
+  readonly hostCacheHitWeight: number;
+  readonly diskCacheHitWeight: number;
+}
+
+/** The same for one candidate, taken out of the arrays. Blocks and tokens. */
+export interface CandidateRow {
+  readonly prefillTokens: number;
+  readonly deviceBlocks: number;
+  readonly hostBlocks: number;
+  readonly diskBlocks: number;
+  /** Of the outside pool, beyond the device's. */
+  readonly sharedBlocks: number;
+  readonly activeBlocks: number;
+  readonly addedBlocks: number;
+  readonly activeRequests: number;
+}
+
+/** Prompt tokens that a candidate has cached, whatever the tier. */
+export function cachedTokensOf(
+  { deviceBlocks, hostBlocks, diskBlocks }: Pick<CandidateRow, 'deviceBlocks' | 'hostBlocks' | 'diskBlocks'>,
+  { blockSizeTokens }: Pick<PromptFacts, 'blockSizeTokens'>,
+  { hostCacheHitWeight, diskCacheHitWeight }: TierWeights,
+): number {
+  return Math.round(
+    (deviceBlocks + hostCacheHitWeight * hostBlocks + diskCacheHitWeight * diskBlocks) * blockSizeTokens,
+  );
+}
+
+/** Blocks of the outside pool at positions `from` and later. */
+export function hitsBeyond(ranges: readonly (readonly [number, number])[], from: number): number {
+  let hits = 0;
+  for (const [start, end] of ranges) hits += Math.max(0, end - Math.max(start, from));
+  return hits;
+}
+
+/**
+ * The ranks a request may go to and what each would cost, in arrays that are reused from request to request. The first
+ * `count` entries are valid.
+ */
+export class Candidates {
+  /** Rank numbers, in the order of worker id and rank. */
+  ranks: Uint32Array<ArrayBuffer> = new Uint32Array(64);
+  costs: Float64Array<ArrayBuffer> = new Float64Array(64);
+  /** Active prefill tokens of each, decayed to the present. */
+  prefillTokens: Float64Array<ArrayBuffer> = new Float64Array(64);
+  /** Prompt tokens that each has cached, whatever the tier. */
+  cachedTokens: Float64Array<ArrayBuffer> = new Float64Array(64);
+  count = 0;
+
+  reserve(count: number): void {
+    if (count <= this.ranks.length) return;
+    this.ranks = roomy(this.ranks, count);
+    this.costs = roomy(this.costs, count);
+    this.prefillTokens = roomy(this.prefillTokens, count);
+    this.cachedTokens = roomy(this.cachedTokens, count);
+  }
+
+  add(rank: number): void {
+    this.reserve(this.count + 1);
+    this.ranks[this.count++] = rank;
+  }
+
+  addAll(ranks: Uint32Array): void {
+    this.reserve(this.count + ranks.length);
+    this.ranks.set(ranks, this.count);
+    this.count += ranks.length;
+  }
+}
+
+/** Everything that Dynamo's formula weighs with. */
+export interface DynamoWeights extends RequestWeights, TierWeights {
+  readonly overlapScoreCreditDecay: number;
+  readonly decodeActiveRequestWeight: number;
+  /** The pool's label says decode: without prefill tracking the credit counts against decode blocks. */
+  readonly isDecodePool: boolean;
+}
+
+/** Parts of one cost, in blocks: prefill, decode and requests add up to it. */
+export interface DynamoTerms {
+  /** Prompt blocks of the worker's prefills and of this request, before credit. */
+  readonly rawPrefillBlocks: number;
+  readonly overlapCredit: number;
+  readonly prefill: number;
+  readonly decode: number;
+  readonly requests: number;
+}
+
+/** Fills `candidates.costs` from `candidates.prefillTokens`, and `candidates.cachedTokens` on the way. */
+export function fillDynamoCosts(candidates: Candidates, inputs: CostInputs, weights: DynamoWeights): void {
+  const { count, ranks, costs, prefillTokens, cachedTokens } = candidates;
+  const { blockSizeTokens, promptTokens, hashedBlocks, activeBlocks, sharedDepths, activeRequests } = inputs;
+  const { device, host, disk } = inputs.overlaps;
+  const { overlapScoreCredit: credit, hostCacheHitWeight, diskCacheHitWeight } = weights;
+  const { prefillLoadScale, decodeActiveRequestWeight, trackPrefillTokens } = weights;
+  const ranges = weights.sharedCacheMultiplier > 0 ? inputs.sharedRanges : undefined;
+  const creditsDecode = weights.isDecodePool && !trackPrefillTokens && credit > 0;
+  const decay = trackPrefillTokens ? weights.overlapScoreCreditDecay : 0;
+  const leastTokens = decay > 0 ? leastOf(prefillTokens, count) : 0;
+  const promptBlocks = Math.max(1, Math.ceil(promptTokens / blockSizeTokens));
+  for (let at = 0; at < count; at++) {
+    const rank = ranks[at] as number;
+    const onDevice = device[rank] as number;
+    const onHost = hostCacheHitWeight * (host[rank] as number);
+    const onDisk = diskCacheHitWeight * (disk[rank] as number);
+    const cached = Math.round((onDevice + onHost + onDisk) * blockSizeTokens);
+    cachedTokens[at] = cached;
+    const tokens = prefillTokens[at] as number;
+    let overlapCredit = onHost + onDisk;
+    if (decay > 0) {
+      const ahead = (tokens - leastTokens) / blockSizeTokens / promptBlocks;
+      overlapCredit += (credit / (1 + decay * ahead)) * onDevice;
+    } else {
+      overlapCredit += credit * onDevice;
+    }
+    if (ranges !== undefined) overlapCredit += weights.sharedCacheMultiplier * hitsBeyond(ranges, onDevice);
+    const decodeBlocks = (activeBlocks[rank] as number) + Math.max(0, hashedBlocks - (sharedDepths[rank] as number));
+    const requests = decodeActiveRequestWeight * (activeRequests[rank] as number);
+    if (creditsDecode) {
+      costs[at] = Math.max(0, decodeBlocks - overlapCredit) + requests;
+      continue;
+    }
+    const rawBlocks = trackPrefillTokens ? (tokens + Math.max(promptTokens, cached)) / blockSizeTokens : 0;
+    costs[at] = prefillLoadScale * Math.max(0, rawBlocks - overlapCredit) + decodeBlocks + requests;
+  }
+}
+
+/**
+ * The parts of one candidate's cost, for people.
+ * @param leastTokens fewest active prefill tokens among the candidates
+ */
+export function dynamoTerms(
+  row: CandidateRow,
+  prompt: PromptFacts,
+  leastTokens: number,
+  weights: DynamoWeights,
+): DynamoTerms {
+  const { blockSizeTokens, promptTokens } = prompt;
+  const decay = weights.trackPrefillTokens ? weights.overlapScoreCreditDecay : 0;
+  const promptBlocks = Math.max(1, Math.ceil(promptTokens / blockSizeTokens));
+  const fade = 1 + (decay * (row.prefillTokens - leastTokens)) / blockSizeTokens / promptBlocks;
+  const lowerTiers = weights.hostCacheHitWeight * row.hostBlocks + weights.diskCacheHitWeight * row.diskBlocks;
+  const overlapCredit =
+    (weights.overlapScoreCredit / fade) * row.deviceBlocks +
+    lowerTiers +
+    weights.sharedCacheMultiplier * row.sharedBlocks;
+  const cachedTokens = cachedTokensOf(row, prompt, weights);
+  const rawTokens = weights.trackPrefillTokens ? row.prefillTokens + Math.max(promptTokens, cachedTokens) : 0;
+  const rawPrefillBlocks = rawTokens / blockSizeTokens;
+  const decodeBlocks = row.activeBlocks + row.addedBlocks;
+  const creditsDecode = weights.isDecodePool && !weights.trackPrefillTokens && weights.overlapScoreCredit > 0;
+  return {
+    rawPrefillBlocks,
+    overlapCredit,
+    prefill: creditsDecode ? 0 : weights.prefillLoadScale * Math.max(0, rawPrefillBlocks - overlapCredit),
+    decode: creditsDecode ? Math.max(0, decodeBlocks - overlapCredit) : decodeBlocks,
+    requests: weights.decodeActiveRequestWeight * row.activeRequests,
+  };
+}
+
+function leastOf(values: Float64Array, count: number): number {
+  let least = Number.POSITIVE_INFINITY;
+  for (let at = 0; at < count; at++) least = Math.min(least, values[at] as number);
+  return least;
+}
+
+/**
+ * Weight of a token that this request leaves to compute, against one that waits already, where nobody prefills. Cache hits
+ * spare time for whoever comes later, the more so the busier the pool is: there they count twice as much.
+ */
+export const UNCACHED_WEIGHT = 2;
+const UNCACHED_WEIGHT_BUSY = 4;
+/** Weight of a token that is decoded over, against one that waits to be prefilled. */
+const DECODE_WEIGHT = 0.003;
+/**
+ * A request that joins a rank in the middle of a prefill waits for the end of that pass and shares the next one: two times
+ * the fixed cost of a pass, in tokens.
+ */
+const SHARED_PASS_TOKENS = 2000;
+/**
+ * What a rank outside of this router's own share costs more (`ReplicaShare`): as much as 750 tokens to compute in a busy
+ * pool. Less than a good cache hit, more than the small differences that would send every router to the same rank.
+ */
+const OTHERS_SHARE_COST = 3000;
+/** The same for a short prompt: at most this share of what computing all of it would cost, so that a full hit outweighs it. */
+const OTHERS_SHARE_MAX = 0.5;
+
+/** Tells which ranks this router prefers among equals, where several routers place requests in one pool. */
+export interface ReplicaShare {
+  /** Every rank belongs to one of the live routers. */
+  isOwn(rank: number): boolean;
+}
+
+/**
+ * Parts of one cost, in prompt tokens; lower is better. Dynamo's formula, and three things more: the
+ * weight of uncached tokens follows how busy the pool is, a rank that prefills costs the pass that is shared, and routers
+ * that place requests in the same instant, and so cannot know of each other's, each prefer a share of the ranks.
+ */
+export interface StatorTerms {
+  readonly backlog: number;
+  readonly uncached: number;
+  readonly decode: number;
+  readonly share: number;
+}
+
+/** Weight of an uncached token in a pool where `busy` of `count` ranks prefill. */
+export function uncachedWeight(busy: number, count: number): number {
+  return UNCACHED_WEIGHT + (UNCACHED_WEIGHT_BUSY - UNCACHED_WEIGHT) * Math.sqrt(count === 0 ? 0 : busy / count);
+}
+
+/** What a rank of another router's share costs a prompt of `promptTokens`, where an uncached token weighs `weight`. */
+export function othersShareCost(promptTokens: number, weight: number): number {
+  return Math.min(OTHERS_SHARE_COST, OTHERS_SHARE_MAX * weight * promptTokens);
+}
+
+/**
+ * A request goes to a rank that prefills already where the backlog, with what the request adds, stays below this: about the
+ * fixed cost of two passes. So short prompts share passes instead of waiting for each other.
+ */
+export const SHORT_BACKLOG_TOKENS = 2000;
+
+/** Prompt tokens that a rank would compute: at least the last one, which gives the first output. */
+export function uncachedTokens(promptTokens: number, cachedTokens: number): number {
+  return promptTokens - Math.min(Math.max(0, promptTokens - 1), cachedTokens);
+}
+
+function withSharedPass(backlog: number): number {
+  return backlog === 0 ? 0 : backlog + SHARED_PASS_TOKENS;
+}
+
+/** Fills `candidates.costs` from backlogs in `candidates.prefillTokens`, and `candidates.cachedTokens` on the way. */
+export function fillStatorCosts(
+  candidates: Candidates,
+  inputs: CostInputs,
+  weights: TierWeights,
+  share: ReplicaShare | undefined,
+): void {
+  const { count, ranks, costs, prefillTokens, cachedTokens } = candidates;
+  const { blockSizeTokens, promptTokens, hashedBlocks, activeBlocks, sharedDepths } = inputs;
+  const { device, host, disk } = inputs.overlaps;
+  const { hostCacheHitWeight, diskCacheHitWeight } = weights;
+  const decodeWeight = DECODE_WEIGHT * blockSizeTokens;
+  let busy = 0;
+  for (let at = 0; at < count; at++) if ((prefillTokens[at] as number) > 0) busy++;
+  const weight = uncachedWeight(busy, count);
+  const othersCost = othersShareCost(promptTokens, weight);
+  for (let at = 0; at < count; at++) {
+    const rank = ranks[at] as number;
+    const blocks =
+      (device[rank] as number) +
+      hostCacheHitWeight * (host[rank] as number) +
+      diskCacheHitWeight * (disk[rank] as number);
+    const cached = Math.round(blocks * blockSizeTokens);
+    cachedTokens[at] = cached;
+    const decodeBlocks = (activeBlocks[rank] as number) + Math.max(0, hashedBlocks - (sharedDepths[rank] as number));
+    costs[at] =
+      withSharedPass(prefillTokens[at] as number) +
+      weight * uncachedTokens(promptTokens, cached) +
+      decodeWeight * decodeBlocks +
+      (share === undefined || share.isOwn(rank) ? 0 : othersCost);
+  }
+}
+
+/** The parts of one candidate's cost, for people. `weight` is that of the decision. */
+export function statorTerms(
+  row: Pick<CandidateRow, 'prefillTokens' | 'activeBlocks' | 'addedBlocks'> & { readonly cachedTokens: number },
+  { blockSizeTokens, promptTokens }: PromptFacts,
+  { weight, isOwn }: { readonly weight: number; readonly isOwn: boolean },
+): StatorTerms {
+  return {
+    backlog: withSharedPass(row.prefillTokens),
+    uncached: weight * uncachedTokens(promptTokens, row.cachedTokens),
+    decode: DECODE_WEIGHT * blockSizeTokens * (row.activeBlocks + row.addedBlocks),
+    share: isOwn ? 0 : othersShareCost(promptTokens, weight),
+  };
+}

@@ -1,0 +1,173 @@
+import type { Clock } from '../clock/index.ts';
+import { describeFailure, RoutingError } from '../router/index.ts';
+import type { Choice, Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
+import { hitsBeyond, uncachedTokens } from './cost.ts';
+import { DecisionLog, explanationOf, type RecordedChoice, recordOf } from './decision-log.ts';
+import type { ExplanationRecord } from './explanation-record.ts';
+import type { ActiveLoad } from './load/active-load.ts';
+import type { Decision, PrefillDurationModel, SchedulerObserver, SchedulingRequest } from './types.ts';
+
+export interface DeciderOptions extends ChooserOptions {
+  readonly chooser: Chooser;
+  readonly prefillDuration: PrefillDurationModel | undefined;
+  readonly observer: SchedulerObserver | undefined;
+  /** Decisions kept for `explained`. */
+  readonly explainedMax: number;
+}
+
+/** Turns a choice into a decision: books it, remembers why, and tells who wants to know. */
+export class Decider {
+  readonly #options: DeciderOptions;
+  readonly #chooser: Chooser;
+  readonly #load: ActiveLoad;
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #log: DecisionLog;
+
+  constructor(options: DeciderOptions) {
+    this.#options = options;
+    this.#chooser = options.chooser;
+    this.#load = options.load;
+    this.#clock = options.clock;
+    this.#log = new DecisionLog(options.explainedMax);
+  }
+
+  /**
+   * Chooses among the chooser's candidates and books; undefined when a request of that id is booked already.
+   * @param matchMs how long the index took
+   */
+  decide(weighed: WeighedRequest, waitedMs: number, matchMs: number): Decision | undefined {
+    const { request, weights } = weighed;
+    if (this.#load.has(request.id)) return undefined;
+    const { observer, config, index } = this.#options;
+    const startMs = observer === undefined ? 0 : this.#clock.nowMs();
+    const choice = this.#chooser.choose(weighed);
+    const decision = this.#describe(weighed, choice, waitedMs);
+    const { prefillTokens, prefillMs } = decision;
+    if (this.#log.isOn) this.#log.add(recorded(weighed, choice, waitedMs), this.#chooser.candidates);
+    this.#load.add(
+      {
+        id: request.id,
+        rank: decision.rank,
+        promptTokens: request.promptTokens,
+        hashes: config.trackActiveBlocks ? (request.activeHashes ?? request.hashes.sequence) : undefined,
+        isReusing: weights.assumeKvReuse,
+        prefillTokens,
+        prefillMs,
+        expectedOutputTokens: request.expectedOutputTokens,
+      },
+      this.#clock.nowMs(),
+    );
+    index?.decided?.(request.id, decision.rank, request.hashes, request.cacheTtlMs);
+    if (observer !== undefined) this.#tell(observer, decision, request, matchMs, startMs);
+    return decision;
+  }
+
+  /** What would be decided among the chooser's candidates. */
+  explain(weighed: WeighedRequest): ExplanationRecord {
+    const record = recordOf(recorded(weighed, this.#chooser.choose(weighed), 0), this.#chooser.candidates);
+    return explanationOf(record, this.#options.ranks, this.#options.share);
+  }
+
+  /** An explanation for a request that nobody can take. */
+  explainFailure(
+    { request, weights, costModel }: WeighedRequest,
+    failure: Parameters<typeof describeFailure>[0],
+  ): ExplanationRecord {
+    const { code, message, param } = new RoutingError(failure);
+    return {
+      request_id: request.id,
+      cost_model: costModel,
+      prompt_tokens: request.promptTokens,
+      blocks: request.hashes.local.length >> 1,
+      temperature: weights.routerTemperature,
+      waited_ms: 0,
+      chosen: null,
+      failure: describeFailure(failure),
+      rejection: { code, message, ...(param === undefined ? {} : { param }) },
+      candidates: [],
+    };
+  }
+
+  explained(requestId: string): ExplanationRecord | undefined {
+    const record = this.#log.find(requestId);
+    if (record === undefined) return undefined;
+    return explanationOf(record, this.#options.ranks, this.#options.share);
+  }
+
+  #describe(weighed: WeighedRequest, { at, reason }: Choice, waitedMs: number): Decision {
+    const { request } = weighed;
+    const { config, ranks, blockSizeTokens } = this.#options;
+    const { candidates, overlaps } = this.#chooser;
+    const rank = candidates.ranks[at] as number;
+    const cachedTokens = candidates.cachedTokens[at] as number;
+    const deviceBlocks = overlaps.device[rank] as number;
+    const hostBlocks = overlaps.host[rank] as number;
+    const diskBlocks = overlaps.disk[rank] as number;
+    const hashedBlocks = config.trackActiveBlocks ? request.hashes.sequence.length >> 1 : 0;
+    const addedBlocks = Math.max(0, hashedBlocks - (this.#load.uses.depths[rank] as number));
+    const { uncachedTokens: left, prefillTokens, prefillMs } = this.#prefillOf(weighed, cachedTokens);
+    return {
+      requestId: request.id,
+      workerId: ranks.workerIdOf(rank) ?? '',
+      dpRank: ranks.dpRankOf(rank),
+      rank,
+      cost: candidates.costs[at] as number,
+      deviceBlocks,
+      hostBlocks,
+      diskBlocks,
+      effectiveOverlapBlocks:
+        deviceBlocks + config.hostCacheHitWeight * hostBlocks + config.diskCacheHitWeight * diskBlocks,
+      cachedTokens,
+      uncachedTokens: left,
+      prefillTokens,
+      prefillMs,
+      potentialDecodeBlocks:
+        (this.#load.activeBlocks[rank] as number) + addedBlocks + Math.ceil(request.promptTokens / blockSizeTokens),
+      reason,
+      waitedMs,
+    };
+  }
+
+  #prefillOf({ request, weights, costModel }: WeighedRequest, cachedTokens: number) {
+    const { promptTokens } = request;
+    const left =
+      costModel === 'stator' ? uncachedTokens(promptTokens, cachedTokens) : Math.max(0, promptTokens - cachedTokens);
+    const prefillTokens = weights.trackPrefillTokens ? left : 0;
+    const isPredicted = prefillTokens > 0;
+    const prefillMs = isPredicted ? this.#options.prefillDuration?.durationMs(left, promptTokens - left) : undefined;
+    return { uncachedTokens: left, prefillTokens, prefillMs };
+  }
+
+  #tell(
+    observer: SchedulerObserver,
+    { deviceBlocks, cachedTokens }: Decision,
+    { promptTokens, sharedRanges }: SchedulingRequest,
+    matchMs: number,
+    startMs: number,
+  ): void {
+    const { ranks, count } = this.#chooser.candidates;
+    const { device } = this.#chooser.overlaps;
+    let bestDeviceBlocks = 0;
+    for (let at = 0; at < count; at++) {
+      bestDeviceBlocks = Math.max(bestDeviceBlocks, device[ranks[at] as number] as number);
+    }
+    observer.decided({
+      promptTokens,
+      cachedTokens,
+      bestCachedTokens: this.#chooser.bestCachedTokens(),
+      blocksLost: bestDeviceBlocks - deviceBlocks,
+      sharedBeyondBlocks: sharedRanges === undefined ? 0 : hitsBeyond(sharedRanges, deviceBlocks),
+      matchMs,
+      schedulingMs: this.#clock.nowMs() - startMs,
+    });
+  }
+}
+
+function recorded(
+  { request, weights, costModel }: WeighedRequest,
+  { at: chosenAt, reason, inputs }: Choice,
+  waitedMs: number,
+): RecordedChoice {
+  const blocks = request.hashes.local.length >> 1;
+  return { requestId: request.id, blocks, inputs, weights, costModel, waitedMs, chosenAt, reason };
+}

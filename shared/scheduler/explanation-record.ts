@@ -1,0 +1,137 @@
+import type { ErrorCode } from '../errors/index.ts';
+
+/** A decision taken apart, as operators read it: on HTTP, on the request plane and, but for its encoding, by gRPC. */
+export interface ExplanationRecord {
+  readonly request_id: string;
+  readonly cost_model: 'dynamo' | 'stator';
+  readonly prompt_tokens: number;
+  readonly blocks: number;
+  readonly temperature: number;
+  readonly waited_ms: number;
+  /** Null when nobody could take the request; then `failure` says why. */
+  readonly chosen: { readonly worker_id: string; readonly dp_rank: number; readonly reason: string } | null;
+  readonly failure: string | null;
+  /** What its client would be told then. */
+  readonly rejection?: { readonly code: ErrorCode; readonly message: string; readonly param?: string | undefined };
+  /** Cheapest first. */
+  readonly candidates: readonly CandidateRecord[];
+  /** The same of the prefill worker; only where the prompt is computed apart from the answer. */
+  readonly prefill?: ExplanationRecord;
+}
+
+/** One candidate. Blocks unless named otherwise. */
+export interface CandidateRecord {
+  /** Hex. */
+  readonly worker_id: string;
+  readonly dp_rank: number;
+  readonly cost: number;
+  /** What it has cached of the prompt, by tier; each tier goes on from the one before. */
+  readonly overlap: {
+    readonly device: number;
+    readonly host_pinned: number;
+    readonly disk: number;
+    readonly shared: number;
+  };
+  readonly load: {
+    readonly prefill_tokens: number;
+    readonly decode_blocks: number;
+    /** What the request would add to those. */
+    readonly added_blocks: number;
+    readonly requests: number;
+  };
+  /** Parts of the cost; they add up to it before `factor`. */
+  readonly terms: Readonly<Record<string, number>>;
+  /** What preferred taints multiply the cost by. */
+  readonly factor: number;
+}
+
+/** The explanation as a table for people; two of them where the prompt is computed apart from the answer. */
+export function renderExplanation(explanation: ExplanationRecord): string {
+  const { prefill } = explanation;
+  if (prefill === undefined) return renderDecision(explanation, 'request');
+  return `${renderDecision(prefill, 'prefill')}\n${renderDecision(explanation, 'decode')}`;
+}
+
+function renderDecision(explanation: ExplanationRecord, title: 'request' | 'prefill' | 'decode'): string {
+  const { chosen, candidates } = explanation;
+  const terms = [...new Set(candidates.flatMap((candidate) => Object.keys(candidate.terms)))];
+  const hasFactors = candidates.some(({ factor }) => factor !== 1);
+  const head = ['', 'worker', 'rank', 'cost', ...terms, ...(hasFactors ? ['factor'] : []), ...FIXED_HEADS];
+  const rows = candidates.map((candidate) => {
+    const isChosen = candidate.worker_id === chosen?.worker_id && candidate.dp_rank === chosen.dp_rank;
+    return [
+      isChosen ? '*' : '',
+      candidate.worker_id,
+      String(candidate.dp_rank),
+      shown(candidate.cost),
+      ...terms.map((term) => shown(candidate.terms[term] ?? 0)),
+      ...(hasFactors ? [shown(candidate.factor)] : []),
+      ...fixedCells(candidate),
+    ];
+  });
+  return `${headlines(explanation, title).join('\n')}\n\n${alignColumns(withoutIdleColumns([head, ...rows], terms))}`;
+}
+
+/** Tiers that hold nothing and parts that add nothing to any cost are left out: few deployments have them all. */
+function withoutIdleColumns(
+  rows: readonly (readonly string[])[],
+  terms: readonly string[],
+): readonly (readonly string[])[] {
+  const [head = [], ...cells] = rows;
+  const mayGo = new Set([...terms, ...LOWER_TIERS]);
+  const kept = head.map((name, at) => !mayGo.has(name) || cells.some((row) => row[at] !== '0'));
+  return rows.map((row) => row.filter((_, at) => kept[at]));
+}
+
+const LOWER_TIERS = ['host', 'disk', 'shared'];
+const FIXED_HEADS = ['device', 'host', 'disk', 'shared', 'tokens', 'blocks', 'adds', 'active'];
+
+function fixedCells({ overlap, load }: CandidateRecord): readonly string[] {
+  const { device, host_pinned: host, disk, shared } = overlap;
+  const { prefill_tokens: prefill, decode_blocks: decode, added_blocks: adds, requests } = load;
+  return [device, host, disk, shared, prefill, decode, adds, requests].map(shown);
+}
+
+function headlines(explanation: ExplanationRecord, title: string): readonly string[] {
+  const { chosen, failure, temperature, waited_ms: waitedMs } = explanation;
+  const facts = [
+    `${explanation.prompt_tokens} prompt tokens in ${explanation.blocks} blocks`,
+    `cost model ${explanation.cost_model}`,
+    ...(temperature > 0 ? [`temperature ${temperature}`] : []),
+    ...(waitedMs > 0 ? [`waited ${shown(waitedMs)} ms`] : []),
+  ];
+  const outcome =
+    chosen === null
+      ? `nobody: ${failure}`
+      : `worker ${chosen.worker_id} rank ${chosen.dp_rank}, ${REASONS[chosen.reason] ?? chosen.reason}`;
+  return [
+    `${title.padEnd(9)}${explanation.request_id}: ${facts.join(', ')}`,
+    `chosen   ${outcome}`,
+    'columns  cost and its parts; cached blocks by tier; tokens to prefill, blocks in use,',
+    '         blocks it adds, active requests',
+  ];
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  only: 'the only one that may take it',
+  'lowest-cost': 'the lowest cost',
+  tie: 'one of several with the lowest cost',
+  drawn: 'drawn by its cost',
+  pinned: 'the request names it',
+  session: 'its session went there before',
+};
+
+/** Whole numbers as they are, others with two decimals. */
+function shown(value: number): string {
+  return Number.isInteger(value) ? String(value) : value.toFixed(2);
+}
+
+function alignColumns(rows: readonly (readonly string[])[]): string {
+  const widths = rows[0]!.map((_, at) => Math.max(...rows.map((row) => row[at]!.length)));
+  const line = (row: readonly string[]): string =>
+    row
+      .map((cell, at) => (at < 2 ? cell.padEnd(widths[at]!) : cell.padStart(widths[at]!)))
+      .join('  ')
+      .trimEnd();
+  return `${rows.map(line).join('\n')}\n`;
+}

@@ -1,0 +1,400 @@
+import type { PrefixIndex } from '../block-index/index.ts';
+import { RankTable } from '../block-index/index.ts';
+import type { Clock, Random, Timer } from '../clock/index.ts';
+import { workerError } from '../errors/index.ts';
+import {
+  type PoolRole,
+  poolName,
+  type Reservation,
+  type RoutableWorker,
+  type RouteRequest,
+  type Router,
+  RoutingError,
+  rootOf,
+  type WorkerPool,
+} from '../router/index.ts';
+import type { ReplicaShare } from './cost.ts';
+import type { Inhibition } from './eligibility.ts';
+import type { ExplanationRecord } from './explanation-record.ts';
+import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
+import { type PoolMember, PoolMembers } from './pool-members.ts';
+import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
+import { Scheduler } from './scheduler.ts';
+import { hashedPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
+import type { TrackingHash } from './tracking-hash.ts';
+import type { Decision, KvRouterObserver, PrefillDurationModel, SchedulingRequest } from './types.ts';
+
+export interface KvRouterOptions {
+  readonly config: KvRouterConfig;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Workers that failed lately. @default nobody is passed over */
+  readonly inhibition?: Inhibition;
+  /**
+   * The block index of a worker set, asked for once when the set appears. What feeds it numbers workers with `ranks`
+   * (`intern`, `find`) and stops for a rank after `removeRank`. Not called when the overlap credit is 0.
+   * @default no index: load alone decides
+   */
+  readonly indexFor?: (pool: WorkerPool, ranks: RankTable) => PrefixIndex | undefined;
+  /** Queue classes of a model (`parsePolicyConfig`). @default one class as the configuration says */
+  readonly policies?: PolicyConfig | undefined;
+  /** @default off */
+  readonly sessionAffinity?: SessionAffinityOptions | undefined;
+  /** Predicts prefills, so that the load of the oldest one shrinks while it runs. @default none */
+  readonly prefillDuration?: PrefillDurationModel | undefined;
+  /** Names the blocks of running requests. @default their public sequence hashes */
+  readonly tracking?: TrackingHash | undefined;
+  readonly observer?: KvRouterObserver | undefined;
+  /** The ranks of a worker set that this router prefers among equals. @default it places requests alone */
+  readonly shareFor?: (pool: WorkerPool, ranks: RankTable) => ReplicaShare;
+  /** Tells other routers of what this one books. @default nobody is told */
+  readonly peers?: PeerTeller | undefined;
+}
+
+/** Hears of every request that the router books. Called in the request's path. */
+export interface PeerTeller {
+  booked(pool: WorkerPool, decision: Decision, request: SchedulingRequest): void;
+  /** Its first token came. At most once, before `ended`. */
+  prefillDone(pool: WorkerPool, decision: Decision): void;
+  /** It left its worker. Once. */
+  ended(pool: WorkerPool, decision: Decision): void;
+}
+
+/** One worker set of a KV router, its adapters included, and what decides for it. */
+export interface KvPool<Worker extends RoutableWorker = RoutableWorker> {
+  /** Of the base model. */
+  readonly pool: WorkerPool;
+  /** Those of the base model and of its adapters. */
+  readonly workers: readonly Worker[];
+  readonly ranks: RankTable;
+  readonly index: PrefixIndex | undefined;
+  readonly scheduler: Scheduler;
+}
+
+/** A pool with what the router itself keeps of it. */
+interface LivePool<Worker extends RoutableWorker> extends KvPool<Worker> {
+  readonly members: PoolMembers<Worker>;
+  readonly affinity: SessionAffinity | undefined;
+  readonly recheck: Timer;
+  /** Set while the queue is to be looked at before the next recheck. */
+  next: { readonly atMs: number; readonly timer: Timer } | undefined;
+}
+
+/** Where the requests of one worker set are decided, and who may take them. */
+interface Place<Worker extends RoutableWorker> {
+  readonly pool: LivePool<Worker>;
+  readonly member: PoolMember<Worker>;
+}
+
+/** Divides costs where nobody says how large blocks are; without blocks only the order matters. */
+const BLOCK_SIZE_UNKNOWN = 16;
+
+/** The router of mode `kv`: one scheduler for each worker set. */
+export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
+  readonly mode = 'kv';
+  readonly #options: KvRouterOptions;
+  readonly #pools = new Map<string, LivePool<Worker>>(); // bounded by the models in discovery, two roles each
+  /** By worker set, adapters beside their base models. */
+  readonly #places = new Map<string, Place<Worker>>();
+  readonly #heard: ReservationEvents<Worker>;
+
+  /** @throws KvRouterConfigError for a configuration that contradicts itself */
+  constructor(options: KvRouterOptions) {
+    this.#options = { ...options, config: kvRouterConfig(options.config) };
+    const { peers, observer, clock } = options;
+    this.#heard = {
+      clock,
+      metrics: observer?.requests,
+      progressed: ({ pool, decision }) => {
+        peers?.prefillDone(pool.pool, decision);
+        this.#arm(pool);
+      },
+      ended: ({ pool, decision, sessionId }) => {
+        peers?.ended(pool.pool, decision);
+        if (sessionId !== undefined) pool.affinity?.ended(sessionId);
+        this.#arm(pool);
+      },
+    };
+  }
+
+  /** Worker sets in the order they appeared, adapters with their base models. */
+  get pools(): readonly KvPool<Worker>[] {
+    return [...this.#pools.values()];
+  }
+
+  find(pool: WorkerPool): KvPool<Worker> | undefined {
+    return this.#pools.get(poolName(rootOf(pool)));
+  }
+
+  /** What is known of workers that are in no set of the pool any more is forgotten: their blocks, their bookings. */
+  setWorkers(facts: WorkerPool, workers: readonly Worker[]): KvPool<Worker> {
+    const root = rootOf(facts);
+    const pool = this.#pools.get(poolName(root)) ?? this.#addPool(root);
+    const member = pool.members.of(facts);
+    if (pool.members.set(member, workers)) this.#replaceWorkers(pool);
+    if (!this.#places.has(poolName(facts))) this.#places.set(poolName(facts), { pool, member });
+    return pool;
+  }
+
+  choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>> {
+    return new Promise((resolve, reject) => {
+      signal.throwIfAborted();
+      const place = this.#placeOf(request);
+      const { pool, member } = place;
+      const asked = this.#ask(request, pool, member);
+      let leave = (): void => {};
+      const ticket = pool.scheduler.submit(asked, {
+        decided: (decision) => {
+          leave();
+          resolve(this.#reserve(decision, request, asked, place));
+        },
+        rejected: (error) => {
+          leave();
+          reject(error);
+        },
+      });
+      if (!ticket.isWaiting) return;
+      const leaving = request.onQueued?.(ticket.position ?? 0) ?? signal;
+      const end = (reason: unknown): void => {
+        leave();
+        ticket.cancel();
+        this.#arm(pool);
+        reject(reason);
+      };
+      const giveUp = (): void => end(leaving.reason);
+      leave = () => {
+        leaving.removeEventListener('abort', giveUp);
+        member.waits.delete(end);
+      };
+      leaving.addEventListener('abort', giveUp, { once: true });
+      member.waits.add(end);
+      if (leaving.aborted) giveUp();
+      this.#arm(pool);
+    });
+  }
+
+  /** What would be decided now and why, without booking. @throws ServeError for an override out of range, or no such pool */
+  explain(request: RouteRequest): ExplanationRecord {
+    const { pool, member } = this.#placeOf(request);
+    return pool.scheduler.explain(this.#ask(request, pool, member));
+  }
+
+  /** What was decided for one of the last requests and why. */
+  explained(requestId: string): ExplanationRecord | undefined {
+    const legs: { prefill?: ExplanationRecord; answer?: ExplanationRecord } = {};
+    for (const { pool, scheduler } of this.#pools.values()) {
+      const found = scheduler.explained(requestId);
+      if (found !== undefined) legs[pool.role === 'prefill' ? 'prefill' : 'answer'] ??= found;
+    }
+    const { prefill, answer } = legs;
+    return answer === undefined || prefill === undefined ? (answer ?? prefill) : { ...answer, prefill };
+  }
+
+  /** Its index is left to its owner. One that others share stays for them. */
+  removePool(facts: WorkerPool): void {
+    const pool = this.#pools.get(poolName(rootOf(facts)));
+    if (pool === undefined) return;
+    this.#places.delete(poolName(facts));
+    pool.members.remove(facts, new RoutingError({ kind: 'SubscriberShutdown' }));
+    if (pool.members.isEmpty) this.#endPool(pool);
+    else this.#replaceWorkers(pool);
+  }
+
+  /** Waiting requests fail; timers end. Idempotent. */
+  close(): void {
+    for (const pool of [...this.#pools.values()]) this.#endPool(pool);
+  }
+
+  #endPool(pool: LivePool<Worker>): void {
+    this.#pools.delete(poolName(pool.pool));
+    for (const [name, place] of this.#places) if (place.pool === pool) this.#places.delete(name);
+    pool.recheck.cancel();
+    pool.next?.timer.cancel();
+    pool.scheduler.close();
+  }
+
+  #placeOf({ pool }: RouteRequest): Place<Worker> {
+    const known = this.#places.get(poolName(pool));
+    if (known === undefined) throw workerError('Unavailable');
+    return known;
+  }
+
+  #addPool(facts: WorkerPool): LivePool<Worker> {
+    const pool = this.#makePool(facts);
+    this.#pools.set(poolName(facts), pool);
+    return pool;
+  }
+
+  #replaceWorkers(pool: LivePool<Worker>): void {
+    pool.scheduler.setWorkers(pool.workers);
+    this.#arm(pool);
+  }
+
+  #makePool(pool: WorkerPool): LivePool<Worker> {
+    const { clock, random, observer, policies, sessionAffinity, prefillDuration, indexFor, shareFor } = this.#options;
+    const config = poolConfig(pool.role, this.#options.config);
+    const ranks = new RankTable();
+    const index = config.overlapScoreCredit === 0 ? undefined : indexFor?.(pool, ranks);
+    const scheduler = new Scheduler({
+      config,
+      blockSizeTokens: pool.blockSizeTokens === 0 ? BLOCK_SIZE_UNKNOWN : pool.blockSizeTokens,
+      ranks,
+      index,
+      clock,
+      random,
+      isDecodePool: pool.role === 'decode',
+      policies: profileFor(policies, pool.model ?? pool.key, config),
+      prefillDuration,
+      observer: observer?.pool(pool),
+      share: shareFor?.(pool, ranks),
+    });
+    const affinity = sessionAffinity && new SessionAffinity(sessionAffinity, clock);
+    const recheck = clock.every(scheduler.recheckMs, () => scheduler.tick());
+    const members = new PoolMembers<Worker>();
+    return {
+      pool,
+      members,
+      get workers() {
+        return members.all;
+      },
+      ranks,
+      index,
+      scheduler,
+      affinity,
+      recheck,
+      next: undefined,
+    };
+  }
+
+  #ask(request: RouteRequest, { pool, affinity, members }: LivePool<Worker>, member: PoolMember<Worker>) {
+    const { observer, clock, tracking, inhibition } = this.#options;
+    const { workers } = member;
+    const startMs = observer === undefined ? 0 : clock.nowMs();
+    const prompt = hashedPrompt(request);
+    const activeHashes = tracking?.activeHashes(request, pool, prompt.hashes);
+    observer?.requests.hashed(clock.nowMs() - startMs);
+    return schedulingRequest(request, prompt, {
+      pool,
+      workers,
+      holders: members.narrowing(member),
+      activeHashes,
+      affinity,
+      avoidedWorkers: inhibition === undefined ? request.avoided : inhibition.among(workers, request.avoided),
+    });
+  }
+
+  #reserve(
+    decision: Decision,
+    request: RouteRequest,
+    asked: SchedulingRequest,
+    { pool, member }: Place<Worker>,
+  ): Reservation<Worker> {
+    // The scheduler chooses only among the workers that were last told for the pool.
+    const worker =
+      member.byId.get(decision.workerId) ?? (pool.workers.find(({ id }) => id === decision.workerId) as Worker);
+    const sessionId = request.routing.session_id;
+    if (sessionId !== undefined) pool.affinity?.began(sessionId, decision, request.routing.cache_ttl_ms);
+    this.#options.peers?.booked(pool.pool, decision, asked);
+    return new KvReservation(worker, { pool, decision, sessionId }, this.#heard);
+  }
+
+  /** Sees to it that the queue is looked at when time alone can open it. */
+  #arm(pool: LivePool<Worker>): void {
+    if (pool.scheduler.pendingRequests === 0) return;
+    const atMs = pool.scheduler.nextTickMs;
+    if (atMs === undefined || (pool.next !== undefined && pool.next.atMs <= atMs)) return;
+    pool.next?.timer.cancel();
+    const { clock } = this.#options;
+    const timer = clock.after(Math.max(0, atMs - clock.nowMs()), () => {
+      pool.next = undefined;
+      pool.scheduler.tick();
+      this.#arm(pool);
+    });
+    pool.next = { atMs, timer };
+  }
+}
+
+/** What was booked. */
+interface Booked<Worker extends RoutableWorker> {
+  readonly pool: LivePool<Worker>;
+  readonly decision: Decision;
+  readonly sessionId: string | undefined;
+}
+
+/** Told after the scheduler was: load has changed, the queue may open at another time. */
+interface ReservationEvents<Worker extends RoutableWorker> {
+  readonly clock: Pick<Clock, 'nowMs'>;
+  readonly metrics: KvRouterObserver['requests'] | undefined;
+  progressed(booked: Booked<Worker>): void;
+  ended(booked: Booked<Worker>): void;
+}
+
+class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker> {
+  readonly worker: Worker;
+  readonly #booked: Booked<Worker>;
+  readonly #events: ReservationEvents<Worker>;
+  #isPrefilled = false;
+  #isReleased = false; // a later request may carry the same id
+  /** Of the decision, then of each output. */
+  #lastMs: number;
+  #outputTokens = 0;
+
+  constructor(worker: Worker, booked: Booked<Worker>, events: ReservationEvents<Worker>) {
+    this.worker = worker;
+    this.#booked = booked;
+    this.#events = events;
+    this.#lastMs = events.clock.nowMs();
+  }
+
+  get dpRank(): number {
+    return this.#booked.decision.dpRank;
+  }
+
+  get overlapBlocks(): number {
+    return Math.round(this.#booked.decision.effectiveOverlapBlocks);
+  }
+
+  get cachedTokens(): number {
+    return this.#booked.decision.cachedTokens;
+  }
+
+  prefillDone(): void {
+    if (this.#isReleased || this.#isPrefilled) return;
+    this.#isPrefilled = true;
+    const { pool, decision } = this.#booked;
+    pool.scheduler.prefillDone(decision.requestId);
+    this.#events.progressed(this.#booked);
+    this.#events.metrics?.firstToken(this.#sinceLastMs());
+  }
+
+  produced(outputTokens: number): void {
+    if (this.#isReleased) return;
+    const { pool, decision } = this.#booked;
+    pool.scheduler.produced(decision.requestId, outputTokens);
+    const before = this.#outputTokens;
+    this.#outputTokens = outputTokens;
+    if (before === 0 || outputTokens <= before) return; // the first output is the first token, however many it brings
+    this.#events.metrics?.tokens(this.#sinceLastMs(), outputTokens - before);
+  }
+
+  release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    const { pool, decision } = this.#booked;
+    pool.scheduler.free(decision.requestId);
+    this.#events.ended(this.#booked);
+    this.#events.metrics?.ended(this.#outputTokens);
+  }
+
+  #sinceLastMs(): number {
+    const beforeMs = this.#lastMs;
+    this.#lastMs = this.#events.clock.nowMs();
+    return this.#lastMs - beforeMs;
+  }
+}
+
+/** Prefill pools keep no blocks; decode pools have no prompts to prefill, which the model `stator` goes by. */
+function poolConfig(role: PoolRole, config: KvRouterConfig): KvRouterConfig {
+  if (role === 'prefill') return prefillPoolConfig(config);
+  return role === 'decode' ? { ...config, costModel: 'dynamo' } : config;
+}

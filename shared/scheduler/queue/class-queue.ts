@@ -1,0 +1,260 @@
+import type { FoundOverlaps } from '../../block-index/index.ts';
+import { fnv1a } from '../../records/index.ts';
+import type { WeighedRequest } from '../chooser.ts';
+import type { PendingTotals, SchedulingOutcome, SchedulingRequest } from '../types.ts';
+import type { PolicyClass } from './policy-config.ts';
+
+/** A request that waits for a worker. */
+export interface Waiting {
+  readonly weighed: WeighedRequest;
+  readonly outcome: SchedulingOutcome;
+  readonly arrivedMs: number;
+  /** Counts arrivals; of two as urgent, the earlier goes first. */
+  readonly order: number;
+  /** Larger goes first; see `queueKey`. */
+  key: number;
+  /** Most of its prompt that any eligible worker had cached on arrival. */
+  readonly cachedTokens: number;
+  /** The rest of the prompt, at least one; what it costs its class. */
+  readonly costTokens: number;
+  /** Of its class. */
+  readonly line: ClassQueue;
+  /** What the index said when it was last asked. */
+  found: FoundOverlaps;
+  foundMs: number;
+  /** Prompt tokens left to compute at the best worker, by `found`. */
+  uncachedTokens: number;
+  /** Name of the line that it stands in; the queue's. */
+  lane: string;
+  /** Position in its heap; -1 once it left. */
+  heapAt: number;
+}
+
+/** Waiting requests, the most urgent on top: a binary heap in which any entry can be taken out. */
+class WaitingHeap implements Iterable<Waiting> {
+  readonly #entries: Waiting[] = [];
+
+  get size(): number {
+    return this.#entries.length;
+  }
+
+  get top(): Waiting | undefined {
+    return this.#entries[0];
+  }
+
+  [Symbol.iterator](): Iterator<Waiting> {
+    return this.#entries[Symbol.iterator]();
+  }
+
+  add(waiting: Waiting): void {
+    this.#entries.push(waiting);
+    this.#rise(waiting, this.#entries.length - 1);
+  }
+
+  /** False when it is not here any more. */
+  remove(waiting: Waiting): boolean {
+    const at = waiting.heapAt;
+    if (at === -1) return false;
+    const last = this.#entries.pop() as Waiting;
+    if (last !== waiting) {
+      this.#rise(last, at);
+      this.#sink(last, last.heapAt);
+    }
+    waiting.heapAt = -1;
+    return true;
+  }
+
+  /** Puts an entry whose key has changed in its place. */
+  moved(waiting: Waiting): void {
+    this.#rise(waiting, waiting.heapAt);
+    this.#sink(waiting, waiting.heapAt);
+  }
+
+  /** Puts everything in order again after keys have changed. */
+  reorder(): void {
+    for (let at = (this.#entries.length >> 1) - 1; at >= 0; at--) this.#sink(this.#entries[at] as Waiting, at);
+  }
+
+  /** Entries that go before `waiting`. Costs as much as there are entries. */
+  before(waiting: Waiting): number {
+    let count = 0;
+    for (const entry of this.#entries) if (entry !== waiting && precedes(entry, waiting)) count++;
+    return count;
+  }
+
+  #rise(waiting: Waiting, from: number): void {
+    let at = from;
+    while (at > 0) {
+      const parentAt = (at - 1) >> 1;
+      const parent = this.#entries[parentAt] as Waiting;
+      if (!precedes(waiting, parent)) break;
+      this.#put(parent, at);
+      at = parentAt;
+    }
+    this.#put(waiting, at);
+  }
+
+  #sink(waiting: Waiting, from: number): void {
+    let at = from;
+    for (;;) {
+      const left = 2 * at + 1;
+      if (left >= this.#entries.length) break;
+      const right = left + 1;
+      const isRight =
+        right < this.#entries.length && precedes(this.#entries[right] as Waiting, this.#entries[left] as Waiting);
+      const childAt = isRight ? right : left;
+      const child = this.#entries[childAt] as Waiting;
+      if (!precedes(child, waiting)) break;
+      this.#put(child, at);
+      at = childAt;
+    }
+    this.#put(waiting, at);
+  }
+
+  #put(waiting: Waiting, at: number): void {
+    this.#entries[at] = waiting;
+    waiting.heapAt = at;
+  }
+}
+
+/** The tier always wins; then the key; then who came first. */
+function precedes(a: Waiting, b: Waiting): boolean {
+  const tierA = a.weighed.request.strictPriority ?? 0;
+  const tierB = b.weighed.request.strictPriority ?? 0;
+  if (tierA !== tierB) return tierA > tierB;
+  return a.key === b.key ? a.order < b.order : a.key > b.key;
+}
+
+/** The line of the requests that any worker may take. */
+const ANYWHERE = '';
+
+/**
+ * Lines of one class for requests that only some workers may take, pins aside: each is looked at whenever something may have
+ * changed. Requests beyond them share one more line, and there wait for each other.
+ */
+const FILTERED_LANES_MAX = 64;
+const CROWDED = 'crowded';
+
+/**
+ * Waiting requests of one class: one line for those that any worker may take, one for each rank that requests are pinned to,
+ * and one for each set of workers that requests are limited to, so that a full worker holds up only its own.
+ */
+export class ClassQueue {
+  readonly policyClass: PolicyClass;
+  readonly #lanes = new Map<string, WaitingHeap>(); // none is empty
+  #filteredLanes = 0;
+  /** Uncached tokens that the class may still send before another one's turn. */
+  creditTokens = 0;
+  #requests = 0;
+  #promptTokens = 0;
+  #cachedTokens = 0;
+
+  constructor(policyClass: PolicyClass) {
+    this.policyClass = policyClass;
+  }
+
+  get totals(): PendingTotals {
+    return { requests: this.#requests, promptTokens: this.#promptTokens, cachedTokens: this.#cachedTokens };
+  }
+
+  /** Whether others wait where the request would. */
+  hasLineFor(request: SchedulingRequest): boolean {
+    return this.#lanes.has(this.#laneOf(request));
+  }
+
+  get lanes(): IterableIterator<WaitingHeap> {
+    return this.#lanes.values();
+  }
+
+  /** The most urgent of the first ones in line that could go now. */
+  first(canGo: (first: Waiting) => boolean): Waiting | undefined {
+    let best: Waiting | undefined;
+    for (const { top } of this.#lanes.values()) {
+      if (top === undefined || (best !== undefined && precedes(best, top)) || !canGo(top)) continue;
+      best = top;
+    }
+    return best;
+  }
+
+  add(waiting: Waiting): void {
+    const { request } = waiting.weighed;
+    const name = this.#laneOf(request);
+    waiting.lane = name;
+    let lane = this.#lanes.get(name);
+    if (lane === undefined) {
+      lane = new WaitingHeap();
+      this.#lanes.set(name, lane);
+      if (isFiltered(request, name)) this.#filteredLanes++;
+    }
+    lane.add(waiting);
+    this.#count(waiting, 1);
+  }
+
+  moved(waiting: Waiting): void {
+    this.#lanes.get(waiting.lane)?.moved(waiting);
+  }
+
+  /** False when it does not wait any more. */
+  remove(waiting: Waiting): boolean {
+    const lane = this.#lanes.get(waiting.lane);
+    if (lane?.remove(waiting) !== true) return false;
+    if (lane.size === 0) {
+      this.#lanes.delete(waiting.lane);
+      if (isFiltered(waiting.weighed.request, waiting.lane)) this.#filteredLanes--;
+    }
+    this.#count(waiting, -1);
+    if (this.#requests === 0) this.creditTokens = 0;
+    return true;
+  }
+
+  /** Requests that go before it in its line. */
+  before(waiting: Waiting): number {
+    return this.#lanes.get(waiting.lane)?.before(waiting) ?? 0;
+  }
+
+  #laneOf(request: SchedulingRequest): string {
+    const name = laneName(request);
+    const hasRoom = this.#filteredLanes < FILTERED_LANES_MAX || this.#lanes.has(name);
+    return hasRoom || !isFiltered(request, name) ? name : CROWDED;
+  }
+
+  #count({ weighed, cachedTokens }: Waiting, sign: 1 | -1): void {
+    this.#requests += sign;
+    this.#promptTokens += sign * weighed.request.promptTokens;
+    this.#cachedTokens += sign * cachedTokens;
+  }
+}
+
+/** Whether a line of this name is one of those that are limited in number. */
+function isFiltered({ pinned }: SchedulingRequest, lane: string): boolean {
+  return pinned === undefined && lane !== ANYWHERE && lane !== CROWDED;
+}
+
+/**
+ * Names the line of a request among those that wait: requests that the same ranks may take stand in one. Sets of ids are
+ * told apart by a checksum: where two have the same, which is one case in 2^32, their requests wait for each other.
+ */
+function laneName(request: SchedulingRequest): string {
+  const { pinned, constraints, allowedWorkers, excludedWorkers, busyWorkers, avoidedWorkers } = request;
+  if (pinned !== undefined) return `${pinned.workerId} ${pinned.dpRank ?? ''}`;
+  const taints = constraints?.required_taints ?? [];
+  const allowed = allowedWorkers === undefined ? '' : `only ${sumOf(allowedWorkers)}`;
+  const passedOver = [excludedWorkers, busyWorkers, avoidedWorkers].map(sumOf);
+  if (taints.length === 0 && allowed === '' && passedOver.every((sum) => sum === '')) return ANYWHERE;
+  return JSON.stringify([[...new Set(taints)].sort(), allowed, passedOver]);
+}
+
+/** A checksum of a set of ids, whatever their order; empty for no ids. */
+function sumOf(ids: ReadonlySet<string> | undefined): string {
+  if (ids === undefined) return '';
+  let sum = 0;
+  for (const id of ids) sum = (sum + hashOf(id)) >>> 0;
+  return ids.size === 0 ? '' : `${ids.size}:${sum}`;
+}
+
+/** Mixed so that sums of similar ids differ. */
+function hashOf(text: string): number {
+  const plain = fnv1a(text);
+  const hash = Math.imul(plain ^ (plain >>> 16), 0x21f0aaad);
+  return (hash ^ (hash >>> 15)) >>> 0;
+}

@@ -1,0 +1,362 @@
+import type { RankTable } from '../block-index/index.ts';
+import { Overlaps, type PrefixIndex } from '../block-index/index.ts';
+import type { Clock, Random } from '../clock/index.ts';
+import { toServeError } from '../errors/index.ts';
+import { RoutingError, type RoutingFailure } from '../router/index.ts';
+import { Chooser, type WeighedRequest } from './chooser.ts';
+import { cachedTokensOf, type ReplicaShare } from './cost.ts';
+import { Decider } from './decider.ts';
+import type { ExplanationRecord } from './explanation-record.ts';
+import type { KvRouterConfig } from './kv-config.ts';
+import { ActiveLoad, PrefillPace } from './load/active-load.ts';
+import type { Waiting } from './queue/class-queue.ts';
+import { type PolicyProfile, singleClass } from './queue/policy-config.ts';
+import { RequestQueue } from './queue/request-queue.ts';
+import type {
+  Booking,
+  PotentialLoad,
+  PrefillDurationModel,
+  RankLoad,
+  RankWeight,
+  SchedulableWorker,
+  SchedulerObserver,
+  SchedulingOutcome,
+  SchedulingRequest,
+  SchedulingTicket,
+} from './types.ts';
+import { WorkerSet } from './worker-set.ts';
+
+export interface SchedulerOptions {
+  readonly config: KvRouterConfig;
+  readonly blockSizeTokens: number;
+  /** Numbers of the pool's ranks; shared with what feeds `index`. */
+  readonly ranks: RankTable;
+  /** Undefined = nothing is known of caches, load alone decides. */
+  readonly index: PrefixIndex | undefined;
+  readonly clock: Pick<Clock, 'nowMs'>;
+  readonly random: Random;
+  /** The pool is labelled decode: see `DynamoWeights.isDecodePool`. @default false */
+  readonly isDecodePool?: boolean;
+  /** Queue classes. @default one, as the configuration says */
+  readonly policies?: PolicyProfile | undefined;
+  readonly prefillDuration?: PrefillDurationModel | undefined;
+  /** Where other routers place requests in the same pool; counts in the cost model `stator`. @default this is the only one */
+  readonly share?: ReplicaShare | undefined;
+  /** Decisions kept for `explained`, 0 = none. @default 1000 */
+  readonly explainedMax?: number;
+  readonly observer?: SchedulerObserver | undefined;
+}
+
+/** Lost requests are looked for so often while others come in. */
+const EXPIRY_CHECK_MS = 30_000;
+const RECHECK_MS = 60_000;
+/** Load that shrinks with time can open the queue at any instant. */
+const DECAY_RECHECK_MS = 100;
+const DONE: SchedulingTicket = { isWaiting: false, position: undefined, cancel: () => {} };
+
+/**
+ * The router's core without sockets and timers: index, load, cost and queue of one pool of workers. Everything happens in
+ * the caller's turn; time comes from the clock it was made with.
+ */
+export class Scheduler {
+  readonly recheckMs: number;
+  readonly #options: SchedulerOptions;
+  readonly #workers: WorkerSet;
+  readonly #load: ActiveLoad;
+  readonly #pace = new PrefillPace();
+  readonly #chooser: Chooser;
+  readonly #decider: Decider;
+  readonly #queue: RequestQueue;
+  #checkedExpiryMs: number;
+  #isDraining = false;
+  #drainsAgain = false;
+  #isClosed = false;
+
+  constructor(options: SchedulerOptions) {
+    const { config, blockSizeTokens, ranks, index, clock, random, isDecodePool = false, share } = options;
+    this.#options = options;
+    this.#workers = new WorkerSet(ranks);
+    this.#load = new ActiveLoad(ranks.capacity, { blockSizeTokens, expiryMs: config.activeRequestExpiryMs });
+    const shared = { workers: this.#workers, load: this.#load, pace: this.#pace };
+    const choosing = { config, blockSizeTokens, ranks, index, clock, random, isDecodePool, share, ...shared };
+    this.#chooser = new Chooser(choosing);
+    const { prefillDuration, observer, explainedMax = 1000, policies = singleClass(config) } = options;
+    this.#decider = new Decider({ ...choosing, chooser: this.#chooser, prefillDuration, observer, explainedMax });
+    this.#queue = new RequestQueue({ ...choosing, chooser: this.#chooser, policies, observer });
+    const hasQueue = config.queueThreshold !== undefined;
+    this.recheckMs = prefillDuration !== undefined && hasQueue ? DECAY_RECHECK_MS : RECHECK_MS;
+    this.#checkedExpiryMs = clock.nowMs();
+  }
+
+  /** The pool as it is now. Workers that are gone lose their bookings and their blocks. */
+  setWorkers(workers: readonly SchedulableWorker[]): void {
+    const { ranks, index, clock } = this.#options;
+    const gone = this.#workers.replace(workers);
+    this.#load.reserve(ranks.capacity);
+    for (const rank of gone) {
+      this.#load.freeRank(rank, clock.nowMs());
+      if (index === undefined) ranks.recycle(rank);
+      else index.removeRank(rank);
+    }
+    if (index?.setCapacity !== undefined) {
+      for (const { ranks: own, totalKvBlocks } of this.#workers.workers) {
+        for (const rank of own) index.setCapacity(rank, totalKvBlocks);
+      }
+    }
+    if (gone.length > 0) this.#queue.invalidateMatches(); // their numbers may soon mean other ranks
+    this.#drain();
+  }
+
+  /** Books the request on a worker, now or when one has room. `outcome` hears once, possibly before this returns. */
+  submit(request: SchedulingRequest, outcome: SchedulingOutcome): SchedulingTicket {
+    const { clock, observer } = this.#options;
+    observer?.received(request.policyClass ?? 'default');
+    if (this.#isClosed) return this.#reject(outcome, { kind: 'SubscriberShutdown' });
+    let weighed: WeighedRequest;
+    try {
+      weighed = this.#chooser.weigh(request);
+    } catch (thrown) {
+      outcome.rejected(toServeError(thrown));
+      return DONE;
+    }
+    if (this.#queue.waitsElsewhere(request)) this.#drain(); // who waited goes first
+    const startMs = clock.nowMs();
+    this.#expireSometimes(startMs);
+    this.#chooser.look(request);
+    const matchMs = observer === undefined ? 0 : clock.nowMs() - startMs;
+    const failure = this.#chooser.narrow(request);
+    if (failure !== undefined) return this.#reject(outcome, failure);
+    if (!this.#queue.mustWait(weighed)) {
+      this.#dispatch(weighed, outcome, 0, matchMs);
+      return DONE;
+    }
+    const waiting = this.#queue.enter(weighed, outcome, startMs);
+    if ('kind' in waiting) return this.#reject(outcome, waiting);
+    this.#drain(); // it may be more urgent than the one that waits for room
+    return new QueueTicket(this.#queue, waiting, () => this.#drain());
+  }
+
+  /** The first token came. Idempotent; unknown ids are ignored. */
+  prefillDone(requestId: string): void {
+    const end = this.#load.prefillDone(requestId, this.#options.clock.nowMs());
+    if (end === undefined) return;
+    if (end.elapsedMs !== undefined) this.#pace.learn(end.tokens, end.elapsedMs);
+    this.#drain();
+  }
+
+  /** `outputTokens` so far. Needed only where output blocks are tracked. */
+  produced(requestId: string, outputTokens: number): void {
+    if (this.#options.config.trackOutputBlocks) this.#load.produced(requestId, outputTokens);
+  }
+
+  /**
+   * One more block of output, counted by the caller, tracked in any case; `fraction` is the weight from now on of the blocks
+   * that only this request runs on. False for unknown ids.
+   */
+  addOutputBlock(requestId: string, fraction?: number): boolean {
+    return this.#load.addOutputBlock(requestId, fraction);
+  }
+
+  /** Whether the request is booked at a worker: it was not freed and did not expire. */
+  isActive(requestId: string): boolean {
+    return this.#load.has(requestId);
+  }
+
+  /** The request left its worker, however it ended. Idempotent. */
+  free(requestId: string): void {
+    if (!this.#load.free(requestId, this.#options.clock.nowMs())) return;
+    this.#options.index?.freed?.(requestId);
+    this.#drain();
+  }
+
+  /**
+   * Books a request that somebody else sent to a worker: a peer's, or one chosen outside.
+   * False when the worker is unknown or the id is booked already; then nothing changes.
+   */
+  book(booking: Booking): boolean {
+    const { config, ranks, clock } = this.#options;
+    const rank = ranks.find(booking.workerId, booking.dpRank);
+    if (rank === undefined || this.#workers.ofRank(rank) === undefined) return false;
+    const { requestId: id, promptTokens, uncachedTokens, prefillMs, expectedOutputTokens, hashes } = booking;
+    const prefillTokens = config.trackPrefillTokens ? uncachedTokens : 0;
+    const counted = config.trackActiveBlocks ? hashes?.sequence : undefined;
+    const entry = { id, rank, promptTokens, prefillTokens, prefillMs, expectedOutputTokens, hashes: counted };
+    return this.#load.add({ ...entry, isReusing: config.assumeKvReuse }, clock.nowMs());
+  }
+
+  /** What the booked requests weigh on a rank; undefined when the rank is unknown. */
+  bookedLoad(workerId: string, dpRank: number): RankWeight | undefined {
+    const rank = this.#options.ranks.find(workerId, dpRank);
+    return rank === undefined ? undefined : this.#load.booked(rank);
+  }
+
+  /** What others have brought to a rank without a booking: it counts as the rank's load until told otherwise. */
+  setUnattributedLoad(workerId: string, dpRank: number, load: RankWeight): void {
+    const { ranks } = this.#options;
+    const rank = ranks.find(workerId, dpRank);
+    if (rank === undefined || this.#workers.ofRank(rank) === undefined) return;
+    this.#load.setUnattributed(rank, load);
+    this.#drain(); // others may have finished what the queue waits for
+  }
+
+  /** Looks at the queue and at requests that were never freed; call it every `recheckMs`, and at `nextTickMs`. */
+  tick(): void {
+    const nowMs = this.#options.clock.nowMs();
+    this.#expire(nowMs);
+    for (const { outcome } of this.#queue.leaveOverdue(nowMs)) this.#reject(outcome, { kind: 'DeadlineExceeded' });
+    this.#drain();
+  }
+
+  /** Instant at which the queue may open by the passing of time alone; undefined when only an event can open it. */
+  get nextTickMs(): number | undefined {
+    return this.#queue.nextOpeningMs();
+  }
+
+  get pendingRequests(): number {
+    return this.#queue.requests;
+  }
+
+  get pendingPromptTokens(): number {
+    return this.#queue.promptTokens;
+  }
+
+  get activeRequests(): number {
+    return this.#load.size;
+  }
+
+  /** Load of every rank of the pool, in the order of worker id and rank. */
+  loads(): readonly RankLoad[] {
+    const { ranks, clock } = this.#options;
+    const nowMs = clock.nowMs();
+    return Array.from(this.#workers.allRanks, (rank) => ({
+      workerId: ranks.workerIdOf(rank) ?? '',
+      dpRank: ranks.dpRankOf(rank),
+      activePrefillTokens: this.#load.prefillTokensAt(rank, nowMs),
+      activeDecodeBlocks: this.#load.activeBlocks[rank] as number,
+      activeRequests: this.#load.requests[rank] as number,
+    }));
+  }
+
+  /** What each rank's load would be with the request there. */
+  potentialLoads(hashes: SchedulingRequest['hashes'], promptTokens: number): readonly PotentialLoad[] {
+    const { config, ranks, index } = this.#options;
+    const overlaps = new Overlaps(ranks.capacity);
+    index?.match(hashes, overlaps);
+    this.#load.uses.matchDepths(hashes.sequence);
+    const depths = this.#load.uses.depths;
+    return this.loads().map((load, at) => {
+      const rank = this.#workers.allRanks[at] as number;
+      const cached = {
+        deviceBlocks: overlaps.device[rank] ?? 0,
+        hostBlocks: overlaps.host[rank] ?? 0,
+        diskBlocks: overlaps.disk[rank] ?? 0,
+      };
+      const cachedTokens = cachedTokensOf(cached, this.#options, config);
+      const addedBlocks = config.trackActiveBlocks ? (hashes.sequence.length >> 1) - (depths[rank] as number) : 0;
+      return {
+        workerId: load.workerId,
+        dpRank: load.dpRank,
+        potentialPrefillTokens: load.activePrefillTokens + Math.max(promptTokens - cachedTokens, 0),
+        potentialDecodeBlocks: load.activeDecodeBlocks + addedBlocks,
+        activeRequests: load.activeRequests,
+      };
+    });
+  }
+
+  /** What would be decided now and why, without booking. */
+  explain(request: SchedulingRequest): ExplanationRecord {
+    const weighed = this.#chooser.weigh(request);
+    this.#chooser.look(request);
+    const failure = this.#chooser.narrow(request);
+    return failure === undefined ? this.#decider.explain(weighed) : this.#decider.explainFailure(weighed, failure);
+  }
+
+  /** What was decided for one of the last requests and why. */
+  explained(requestId: string): ExplanationRecord | undefined {
+    return this.#decider.explained(requestId);
+  }
+
+  /** Every waiting request is told `SubscriberShutdown`; later ones too. Idempotent. */
+  close(): void {
+    this.#isClosed = true;
+    for (const waiting of this.#queue.leaveAll()) this.#reject(waiting.outcome, { kind: 'SubscriberShutdown' });
+  }
+
+  #dispatch(weighed: WeighedRequest, outcome: SchedulingOutcome, waitedMs: number, matchMs: number): void {
+    const decision = this.#decider.decide(weighed, waitedMs, matchMs);
+    if (decision === undefined) this.#reject(outcome, { kind: 'BookingFailed', requestId: weighed.request.id });
+    else outcome.decided(decision);
+  }
+
+  #reject(outcome: SchedulingOutcome, failure: RoutingFailure): SchedulingTicket {
+    const { observer } = this.#options;
+    if (failure.kind === 'QueueRejected') observer?.backpressure(failure.policyClass, failure.limit);
+    if (failure.kind === 'DoNotQueue') observer?.backpressure(failure.policyClass, 'do_not_queue');
+    outcome.rejected(new RoutingError(failure));
+    return DONE;
+  }
+
+  /** Sends what can go. Whoever is told may call back in; that only asks for one more round. */
+  #drain(): void {
+    if (this.#queue.requests === 0) return;
+    this.#drainsAgain = true;
+    if (this.#isDraining) return;
+    this.#isDraining = true;
+    try {
+      while (this.#drainsAgain) {
+        this.#drainsAgain = false;
+        for (let next = this.#queue.next(); next !== undefined; next = this.#queue.next()) this.#serve(next);
+      }
+    } finally {
+      this.#isDraining = false;
+    }
+  }
+
+  #serve(waiting: Waiting): void {
+    const { weighed, outcome, arrivedMs } = waiting;
+    const nowMs = this.#options.clock.nowMs();
+    const { deadlineMs } = weighed.request;
+    if (deadlineMs !== undefined && deadlineMs <= nowMs) {
+      this.#reject(outcome, { kind: 'DeadlineExceeded' });
+      return;
+    }
+    this.#queue.recall(waiting, nowMs);
+    const failure = this.#chooser.narrow(weighed.request);
+    if (failure !== undefined) this.#reject(outcome, failure);
+    else this.#dispatch(weighed, outcome, nowMs - arrivedMs, 0);
+  }
+
+  #expireSometimes(nowMs: number): void {
+    if (nowMs - this.#checkedExpiryMs >= EXPIRY_CHECK_MS) this.#expire(nowMs);
+  }
+
+  #expire(nowMs: number): void {
+    this.#checkedExpiryMs = nowMs;
+    for (const id of this.#load.expire(nowMs)) this.#options.index?.freed?.(id);
+  }
+}
+
+class QueueTicket implements SchedulingTicket {
+  readonly #queue: RequestQueue;
+  readonly #waiting: Waiting;
+  readonly #onLeft: () => void;
+
+  /** @param onLeft those behind it may be able to go where it could not */
+  constructor(queue: RequestQueue, waiting: Waiting, onLeft: () => void) {
+    this.#queue = queue;
+    this.#waiting = waiting;
+    this.#onLeft = onLeft;
+  }
+
+  get isWaiting(): boolean {
+    return this.#waiting.heapAt !== -1;
+  }
+
+  get position(): number | undefined {
+    return this.#queue.positionOf(this.#waiting);
+  }
+
+  cancel(): void {
+    if (this.#queue.leave(this.#waiting)) this.#onLeft();
+  }
+}

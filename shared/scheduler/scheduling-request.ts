@@ -1,0 +1,183 @@
+import type { Clock } from '../clock/index.ts';
+import type { RoutingHints } from '../protocol/index.ts';
+import { BoundedMap } from '../records/index.ts';
+import type { HashedPrompt, RankId, RoutableWorker, RouteRequest, WorkerPool } from '../router/index.ts';
+import { hasRank } from '../router/index.ts';
+import { type BlockHashes, hashBlocks } from '../tokens/index.ts';
+import { pinnedIn } from './eligibility.ts';
+import type { SchedulingRequest } from './types.ts';
+
+const NO_HASHES: BlockHashes = { local: new Uint32Array(0), sequence: new Uint32Array(0) };
+
+/**
+ * The prompt of a request, its blocks named where nobody has done that before; they have no names where it has no tokens or
+ * the block size is not known.
+ */
+export function hashedPrompt({ tokenIds, prompt, routing, pool }: RouteRequest): HashedPrompt {
+  if (prompt !== undefined) return prompt;
+  const { blockSizeTokens, isEagle } = pool;
+  if (tokenIds === undefined || blockSizeTokens === 0) return { tokens: tokenIds?.length ?? 0, hashes: NO_HASHES };
+  const { lora_name: loraName, cache_salt: cacheSalt } = routing;
+  return { tokens: tokenIds.length, hashes: hashBlocks(tokenIds, { blockSizeTokens, isEagle, loraName, cacheSalt }) };
+}
+
+export interface RequestSurroundings {
+  readonly pool: WorkerPool;
+  /** Those of the request's own set. */
+  readonly workers: readonly RoutableWorker[];
+  /** Their ids, where others are in the pool beside them. @default nobody is */
+  readonly holders?: ReadonlySet<string> | undefined;
+  /** Undefined = blocks go by their public names. */
+  readonly activeHashes: Uint32Array | undefined;
+  /** Workers that failed lately. */
+  readonly avoidedWorkers: ReadonlySet<string> | undefined;
+  readonly affinity: SessionAffinity | undefined;
+}
+
+/** What the scheduler is asked for a request, of which `prompt` is the `hashedPrompt`. */
+export function schedulingRequest(
+  request: RouteRequest,
+  prompt: HashedPrompt,
+  { pool, workers, holders, activeHashes, avoidedWorkers, affinity }: RequestSurroundings,
+): SchedulingRequest {
+  const { routing } = request;
+  const explicit = pinnedIn(pool, routing);
+  const session = explicit === undefined ? sessionTarget(request, workers, affinity) : undefined;
+  const isHard = affinity?.mode === 'hard';
+  return {
+    id: request.id,
+    promptTokens: prompt.tokens,
+    hashes: prompt.hashes,
+    activeHashes,
+    override: request.override,
+    priorityJump: routing.priority_jump,
+    strictPriority: routing.strict_priority,
+    expectedOutputTokens: routing.expected_output_tokens,
+    cacheTtlMs: routing.cache_ttl_ms,
+    policyClass: request.policyClass,
+    allowedWorkers: within(holders, allowedWorkers(routing, workers, explicit?.workerId)),
+    excludedWorkers: request.excluded,
+    busyWorkers: request.busy,
+    avoidedWorkers,
+    pinned: explicit ?? (isHard ? session : undefined),
+    preferredWorker: isHard ? undefined : session,
+    constraints: routing.routing_constraints,
+    home: request.home,
+  };
+}
+
+function allowedWorkers(
+  { allowed_worker_ids: ids, lora_name: loraName }: RoutingHints,
+  workers: readonly RoutableWorker[],
+  pinnedId: string | undefined,
+): ReadonlySet<string> | undefined {
+  const allowed = ids && new Set(ids);
+  if (loraName === undefined || loraName === '') return allowed;
+  const candidates = allowed === undefined ? workers : workers.filter(({ id }) => allowed.has(id));
+  return within(adapterHolders(candidates, loraName, pinnedId), allowed);
+}
+
+/** Those who are in both, where each may be anybody. */
+function within(
+  holders: ReadonlySet<string> | undefined,
+  allowed: ReadonlySet<string> | undefined,
+): ReadonlySet<string> | undefined {
+  if (holders === undefined || allowed === undefined) return holders ?? allowed;
+  return new Set([...allowed].filter((id) => holders.has(id)));
+}
+
+/** Where the request's session is bound, if that worker and rank can still be had; a binding that cannot is dropped. */
+function sessionTarget(
+  { routing, excluded }: RouteRequest,
+  workers: readonly RoutableWorker[],
+  affinity: SessionAffinity | undefined,
+): RankId | undefined {
+  const sessionId = routing.session_id;
+  if (affinity === undefined || sessionId === undefined) return undefined;
+  const target = affinity.find(sessionId);
+  if (target === undefined) return undefined;
+  const worker = workers.find(({ id }) => id === target.workerId);
+  if (worker !== undefined && hasRank(worker, target.dpRank) && !excluded.has(worker.id)) return target;
+  affinity.unbind(sessionId);
+  return undefined;
+}
+
+/**
+ * Ids of the workers that have loaded an adapter, and of `pinnedId`, which is always kept; undefined when no worker says it
+ * has, and then any may take the request.
+ */
+export function adapterHolders(
+  workers: readonly RoutableWorker[],
+  loraName: string,
+  pinnedId: string | undefined,
+): ReadonlySet<string> | undefined {
+  const holders = workers.filter((worker) => worker.loraNames?.includes(loraName));
+  if (holders.length === 0) return undefined;
+  const ids = new Set(holders.map(({ id }) => id));
+  if (pinnedId !== undefined) ids.add(pinnedId);
+  return ids;
+}
+
+export interface SessionAffinityOptions {
+  /** Idle life of a binding. */
+  readonly ttlMs: number;
+  /** `hard`: a session stays where it is bound. `soft`: while it may. @default 'hard' */
+  readonly mode?: 'hard' | 'soft';
+}
+
+interface Binding {
+  target: RankId;
+  /** Idle life: the router's, or as long as its client expects its prompts to be of use. */
+  ttlMs: number;
+  /** Requests under way; while there are any the binding does not expire. */
+  requests: number;
+  idleSinceMs: number;
+}
+
+const BINDINGS_MAX = 65_536;
+const ID_BYTES_MAX = 256;
+
+/** Sessions bound to the worker that took their first request. One for each phase of a model. */
+export class SessionAffinity {
+  readonly mode: 'hard' | 'soft';
+  readonly #bindings = new BoundedMap<string, Binding>(BINDINGS_MAX); // the one used longest ago first
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #ttlMs: number;
+
+  constructor({ ttlMs, mode = 'hard' }: SessionAffinityOptions, clock: Pick<Clock, 'nowMs'>) {
+    this.mode = mode;
+    this.#clock = clock;
+    this.#ttlMs = ttlMs;
+  }
+
+  find(sessionId: string): RankId | undefined {
+    const binding = this.#bindings.get(sessionId);
+    if (binding === undefined) return undefined;
+    if (binding.requests > 0 || this.#clock.nowMs() - binding.idleSinceMs <= binding.ttlMs) return binding.target;
+    this.#bindings.delete(sessionId);
+    return undefined;
+  }
+
+  /** A request of the session was sent to `target`. Ids that are too long are not bound. */
+  began(sessionId: string, target: RankId, cacheTtlMs = 0): void {
+    if (Buffer.byteLength(sessionId) > ID_BYTES_MAX) return;
+    const binding = this.#bindings.get(sessionId) ?? { target, ttlMs: 0, requests: 0, idleSinceMs: 0 };
+    binding.ttlMs = Math.max(this.#ttlMs, cacheTtlMs);
+    binding.target = target;
+    binding.requests++;
+    this.#bindings.set(sessionId, binding);
+  }
+
+  /** That request ended, however it did: the idle time starts anew. */
+  ended(sessionId: string): void {
+    const binding = this.#bindings.get(sessionId);
+    if (binding === undefined) return;
+    binding.requests = Math.max(0, binding.requests - 1);
+    binding.idleSinceMs = this.#clock.nowMs();
+  }
+
+  /** The worker is gone or failed the session's request. */
+  unbind(sessionId: string): void {
+    this.#bindings.delete(sessionId);
+  }
+}

@@ -1,0 +1,322 @@
+import type { Clock, Random } from '../clock/index.ts';
+import { endOfTurn, type Semaphore, withDeadline } from '../concurrency/index.ts';
+import type { Discovery, Watch, WatchListener } from '../discovery/index.ts';
+import { reasonOf, workerError } from '../errors/index.ts';
+import type { EventEnvelope, EventPlane, Transport } from '../planes/index.ts';
+import type { RankId } from '../router/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import {
+  type BlockChange,
+  decodeRouterEvents,
+  KV_EVENTS_TOPIC,
+  rankOfRecoveryEndpoint,
+  type SkipReason,
+} from './kv-events.ts';
+import { type FollowerObserver, RankFollower } from './rank-follower.ts';
+import type { RecoveryClient } from './recovery.ts';
+import { TopicFollower } from './topic-follower.ts';
+
+/** A worker whose blocks are to be known. */
+export interface FollowedWorker {
+  /** Hex. */
+  readonly id: string;
+  readonly dataParallelStartRank: number;
+  readonly dataParallelSize: number;
+  /** Whether it answers recovery queries (`enable_local_indexer` of its card). */
+  readonly hasLocalIndexer: boolean;
+}
+
+/** Where the changes of a worker's ranks go: the index of its model. */
+export interface BlockChangeSink {
+  /** Ranks that the sink does not know are its own to ignore. */
+  apply(workerId: string, dpRank: number, change: BlockChange): void;
+}
+
+/** What a feed counts. */
+export interface FeedObserver extends FollowerObserver {
+  /** An event could not be used. */
+  skipped(reason: SkipReason): void;
+}
+
+/** How far the events of one rank are in a snapshot of the index. */
+export interface RankPlace extends RankId {
+  readonly eventId: number;
+  /** Hex; undefined = the worker does not say. */
+  readonly publisherId: string | undefined;
+}
+
+/**
+ * Where the events of a component come from, when it is not the event plane's own subscription: a log, whose reader tells
+ * the feed of every message, and which places it goes on from.
+ */
+export interface EventSource {
+  start(feed: KvEventFeed): void;
+  stop(): Promise<void>;
+}
+
+/** What every feed of a process shares. */
+export interface FeedSurroundings {
+  readonly eventPlane: EventPlane;
+  readonly discovery: Discovery;
+  readonly recovery: RecoveryClient;
+  readonly slots: Semaphore;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly observer: FeedObserver;
+  /** Gives way to other work. @default the end of the turn of the event loop */
+  readonly defer?: () => Promise<void>;
+  /** The log of a component's events. @default none: the topic is subscribed to, and every rank is restored by its worker */
+  readonly sourceOf?: ((scope: ComponentScope) => EventSource | undefined) | undefined;
+}
+
+/** Workers whose events go through one event plane topic. */
+export interface ComponentScope {
+  readonly namespace: string;
+  readonly component: string;
+}
+
+interface Followed {
+  readonly worker: FollowedWorker;
+  readonly sink: BlockChangeSink;
+  readonly ranks: Map<number, RankFollower>;
+}
+
+const OPEN_MS_MAX = 15_000;
+const RETRY_MS = 1000;
+
+/**
+ * The cache changes of the workers of one component, brought to the indexes of their models: one subscription, and one
+ * `RankFollower` for each rank that is followed. Everything else on the topic is passed over.
+ */
+export class KvEventFeed {
+  readonly #surroundings: FeedSurroundings;
+  readonly #scope: ComponentScope;
+  readonly #workers = new Map<string, Followed>();
+  /** Recovery endpoints by worker and rank, as discovery has them. */
+  readonly #endpoints = new Map<string, Map<number, Transport>>();
+  readonly #endpointOfKey = new Map<string, RankId>();
+  readonly #events: TopicFollower | undefined;
+  readonly #source: EventSource | undefined;
+  readonly #stopping = new AbortController();
+  readonly #opened: Promise<void>;
+  #watch: Watch | undefined;
+  #isOpen = false;
+  /** Whether ranks that appear are restored by their workers at once; a source says when. */
+  #restoresRanks: boolean;
+
+  constructor(scope: ComponentScope, surroundings: FeedSurroundings) {
+    this.#scope = scope;
+    this.#surroundings = surroundings;
+    this.#source = surroundings.sourceOf?.(scope);
+    this.#restoresRanks = this.#source === undefined;
+    if (this.#source === undefined) this.#events = this.#subscribe();
+    this.#opened = this.#open();
+  }
+
+  /** Keeps the worker's blocks in `sink` from now on. One that is followed already goes on unless its ranks changed. */
+  follow(worker: FollowedWorker, sink: BlockChangeSink): void {
+    const known = this.#workers.get(worker.id);
+    if (known !== undefined && known.sink === sink && hasSameRanks(known.worker, worker)) return;
+    this.unfollow(worker.id);
+    const followed: Followed = { worker, sink, ranks: new Map() };
+    this.#workers.set(worker.id, followed);
+    const { dataParallelStartRank: start, dataParallelSize: size } = worker;
+    for (let dpRank = start; dpRank < start + size; dpRank++) {
+      followed.ranks.set(dpRank, this.#createFollower(followed, dpRank));
+    }
+    if (this.#isOpen && this.#restoresRanks) for (const rank of followed.ranks.values()) rank.start();
+  }
+
+  /** Stops at once; what the sink holds is left to its owner. */
+  unfollow(workerId: string): void {
+    const followed = this.#workers.get(workerId);
+    if (followed === undefined) return;
+    this.#workers.delete(workerId);
+    for (const rank of followed.ranks.values()) rank.close();
+  }
+
+  /** Takes a message of the topic. */
+  apply({ publisherId, payload }: EventEnvelope): void {
+    for (const event of decodeRouterEvents(payload, (reason) => this.#skipped(reason, publisherId))) {
+      this.#workers.get(event.workerId)?.ranks.get(event.dpRank)?.live({ publisherId, event });
+    }
+  }
+
+  /** Ranks whose blocks are all there, with their places. */
+  places(): readonly RankPlace[] {
+    const places: RankPlace[] = [];
+    for (const { worker, ranks } of this.#workers.values()) {
+      for (const [dpRank, { cursor: eventId, publisherId, isRecovering }] of ranks) {
+        if (eventId !== undefined && !isRecovering) places.push({ workerId: worker.id, dpRank, eventId, publisherId });
+      }
+    }
+    return places;
+  }
+
+  /** Every rank that is followed. */
+  ranks(): readonly RankId[] {
+    return [...this.#workers.values()].flatMap(({ worker, ranks }) =>
+      Array.from(ranks.keys(), (dpRank) => ({ workerId: worker.id, dpRank })),
+    );
+  }
+
+  /** The indexes were replaced and hold the events up to these places, and nothing of other ranks. */
+  resume(places: readonly RankPlace[]): void {
+    const byRank = new Map(places.map((place) => [`${place.workerId}/${place.dpRank}`, place]));
+    for (const { worker, ranks } of this.#workers.values()) {
+      for (const [dpRank, rank] of ranks) rank.resume(byRank.get(`${worker.id}/${dpRank}`));
+    }
+    this.#restoresRanks = true; // those that appear from now on are in no snapshot
+  }
+
+  /** Asks the worker for what is missing of one rank; see `RankFollower.recover`. */
+  async recover(workerId: string, dpRank: number, signal: AbortSignal): Promise<void> {
+    await this.#workers.get(workerId)?.ranks.get(dpRank)?.recover(signal);
+  }
+
+  /** Asks the workers for every rank of which nothing is known: the source does not tell. */
+  restoreAll(): void {
+    this.#restoresRanks = true;
+    if (!this.#isOpen) return;
+    for (const { ranks } of this.#workers.values()) for (const rank of ranks.values()) rank.start();
+  }
+
+  /** The worker's own report says which event was its last. While a source still fills the indexes, nothing is late yet. */
+  announced(workerId: string, dpRank: number, eventId: number): void {
+    if (!this.#restoresRanks) return;
+    this.#workers.get(workerId)?.ranks.get(dpRank)?.announced(eventId);
+  }
+
+  /** True when every followed rank has been restored and misses nothing that is known of. */
+  get isSettled(): boolean {
+    for (const { ranks } of this.#workers.values()) {
+      for (const rank of ranks.values()) if (rank.cursor === undefined || rank.isRecovering) return false;
+    }
+    return this.#isOpen;
+  }
+
+  async close(): Promise<void> {
+    this.#stopping.abort(new Error('the feed is closed'));
+    for (const workerId of [...this.#workers.keys()]) this.unfollow(workerId);
+    await this.#opened;
+    this.#watch?.close();
+    await Promise.all([this.#events?.close(), this.#source?.stop()]);
+  }
+
+  #subscribe(): TopicFollower {
+    return new TopicFollower({
+      ...this.#surroundings,
+      scope: { kind: 'component', ...this.#scope },
+      topic: KV_EVENTS_TOPIC,
+      listener: {
+        event: (envelope) => this.apply(envelope),
+        gap: (publisherId) => this.#suspectPublisher(publisherId),
+      },
+    });
+  }
+
+  /** Restores begin once events are heard and endpoints known, so that no event falls between the two. */
+  async #open(): Promise<void> {
+    const { clock, logger } = this.#surroundings;
+    const { signal } = this.#stopping;
+    await this.#events?.opened;
+    while (this.#watch === undefined && !signal.aborted) {
+      try {
+        this.#watch = await this.#watchEndpoints(signal);
+      } catch (thrown) {
+        if (signal.aborted) return;
+        logger.warn('recovery endpoints cannot be read; trying again', { ...this.#scope, reason: reasonOf(thrown) });
+        await clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early when the feed is closed
+      }
+    }
+    if (signal.aborted) return;
+    this.#isOpen = true;
+    if (this.#restoresRanks) this.restoreAll();
+    this.#source?.start(this);
+  }
+
+  #watchEndpoints(signal: AbortSignal): Promise<Watch> {
+    const { namespace, component } = this.#scope;
+    const { discovery, clock } = this.#surroundings;
+    const query = { bucket: 'v1/instances', prefix: `${namespace}/${component}` } as const;
+    const event: WatchListener['event'] = (each) => {
+      if (each.kind === 'removed') this.#endpointRemoved(each.key);
+      else if (each.record.type === 'Endpoint') {
+        const { endpoint, instance_id: workerId, transport } = each.record;
+        const dpRank = rankOfRecoveryEndpoint(endpoint);
+        if (dpRank !== undefined) this.#endpointAdded(each.key, workerId, dpRank, transport);
+      }
+    };
+    const deadline = { clock, timeoutMs: OPEN_MS_MAX, signal };
+    return withDeadline(deadline, (within) => discovery.watch(query, { event }, within));
+  }
+
+  #endpointAdded(key: string, workerId: string, dpRank: number, transport: Transport): void {
+    this.#endpointOfKey.set(key, { workerId, dpRank });
+    const ofWorker = this.#endpoints.get(workerId) ?? new Map<number, Transport>();
+    this.#endpoints.set(workerId, ofWorker);
+    const before = ofWorker.get(dpRank);
+    ofWorker.set(dpRank, transport);
+    if (before === undefined || addressOf(before) === addressOf(transport)) return;
+    this.#workers.get(workerId)?.ranks.get(dpRank)?.replaced();
+  }
+
+  #endpointRemoved(key: string): void {
+    const endpoint = this.#endpointOfKey.get(key);
+    if (endpoint === undefined) return;
+    this.#endpointOfKey.delete(key);
+    const ofWorker = this.#endpoints.get(endpoint.workerId);
+    ofWorker?.delete(endpoint.dpRank);
+    if (ofWorker?.size === 0) this.#endpoints.delete(endpoint.workerId);
+  }
+
+  #createFollower({ worker, sink }: Followed, dpRank: number): RankFollower {
+    const { clock, random, slots, observer, logger, recovery, defer = endOfTurn } = this.#surroundings;
+    return new RankFollower({
+      sink: { apply: (change) => sink.apply(worker.id, dpRank, change) },
+      clock,
+      random,
+      slots,
+      observer,
+      defer,
+      canRecover: worker.hasLocalIndexer,
+      query: (startEventId, signal) => {
+        const transport = this.#endpoints.get(worker.id)?.get(dpRank);
+        if (transport === undefined) throw workerError('Unavailable', 'the worker has no recovery endpoint');
+        return recovery.query(transport, worker.id, dpRank, startEventId, signal);
+      },
+      onFailed: (reason) =>
+        logger.warn('cached blocks of a worker could not be recovered', {
+          worker_id: worker.id,
+          dp_rank: dpRank,
+          reason,
+        }),
+    });
+  }
+
+  #skipped(reason: SkipReason, publisherId: string): void {
+    const { observer, logger } = this.#surroundings;
+    observer.skipped(reason);
+    logger.warn('KV events that cannot be used are passed over', { ...this.#scope, publisher_id: publisherId, reason });
+  }
+
+  #suspectPublisher(publisherId: string): void {
+    const workerId = this.#events?.workerOf(publisherId);
+    const followed = workerId === undefined ? undefined : this.#workers.get(workerId);
+    if (followed === undefined || !this.#isOpen) return;
+    for (const rank of followed.ranks.values()) rank.suspect();
+  }
+}
+
+function hasSameRanks(a: FollowedWorker, b: FollowedWorker): boolean {
+  return (
+    a.dataParallelStartRank === b.dataParallelStartRank &&
+    a.dataParallelSize === b.dataParallelSize &&
+    a.hasLocalIndexer === b.hasLocalIndexer
+  );
+}
+
+function addressOf(transport: Transport): string {
+  return Object.values(transport).join();
+}

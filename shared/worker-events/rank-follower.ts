@@ -1,0 +1,395 @@
+import type { Clock, Random, Timer } from '../clock/index.ts';
+import type { Semaphore } from '../concurrency/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import type { BlockChange, RankEvent } from './kv-events.ts';
+import { EventBuffer, type LiveEvent, type RecoveryAnswer } from './recovery.ts';
+
+/** Recoveries of one router that run at once. */
+export const RECOVERIES_AT_ONCE_MAX = 16;
+
+/** What one rank's events are applied to. */
+export interface RankSink {
+  apply(change: BlockChange): void;
+}
+
+/** What the followers of a router count. */
+export interface FollowerObserver {
+  /** An event came a second time, or late. */
+  stale(): void;
+  /** A live event was dropped while a recovery took too long. */
+  dropped(): void;
+  /** A recovery ended. */
+  recovered(kind: RecoveryKind, outcome: 'ok' | 'failed'): void;
+}
+
+/** Everything that the rank holds, or the events that were missed. */
+export type RecoveryKind = 'restore' | 'gap';
+
+export interface RankFollowerOptions {
+  readonly sink: RankSink;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly slots: Semaphore;
+  readonly observer: FollowerObserver;
+  /** Gives way to other work between two slices of a large answer. */
+  readonly defer: () => Promise<void>;
+  /** False when the worker keeps no index of its own: nothing that was missed can be had back. */
+  readonly canRecover: boolean;
+  /** Asks the worker for the events from `startEventId` on, or for all its blocks. */
+  query(startEventId: number | undefined, signal: AbortSignal): Promise<RecoveryAnswer>;
+  /** A recovery was given up after its last attempt. */
+  onFailed(reason: string): void;
+}
+
+const ATTEMPTS_MAX = 8;
+const BACKOFF_MS = 200;
+/** Part of a pause by which it may be shorter or longer, so that those who failed together do not come back together. */
+const BACKOFF_JITTER = 0.5;
+/** Within so long the restores of a whole fleet begin: a worker is asked by every router that starts with this one. */
+const RESTORE_SPREAD_MS = 100;
+/** An announced event may still be on its way for so long. */
+const ANNOUNCED_GRACE_MS = 250;
+/** Blocks of an answer that are applied in one go; about 1 ms of work. */
+const SLICE_BLOCKS = 4096;
+/** Publishers of a rank that were replaced and whose late events are known as such. */
+const RETIRED_KEPT_MAX = 4;
+
+/** How one attempt ended; `progress`: something was learned, but events are missing still. */
+type AttemptResult = 'complete' | 'progress' | 'failed';
+
+/**
+ * Keeps the index equal to what one rank holds, through loss, duplication, reordering and restarts.
+ *
+ * | State | event <= cursor | cursor + 1 | later event | `cleared` later than cursor | answer | last attempt failed |
+ * |---|---|---|---|---|---|---|
+ * | no cursor | - | - | buffer, -> recovering (all) | cursor := id, -> following | - | - |
+ * | following | ignore | apply | buffer, -> recovering (gap) | forget all, cursor := id | - | - |
+ * | recovering | ignore | buffer | buffer | with a cursor: forget all, cursor := id, answer void; else buffer | apply, then the buffer; whole: -> following, hole: again | drop the buffer; next event or announcement tries again |
+ *
+ * A new publisher, or a new endpoint of the worker, forgets all and goes to recovering (all) from every state. `resume` goes
+ * on from a snapshot: its owner has replaced what the index holds.
+ */
+export class RankFollower {
+  readonly #options: RankFollowerOptions;
+  readonly #buffer = new EventBuffer();
+  readonly #retired: string[] = [];
+  /** Last event that the index contains. */
+  #cursor: number | undefined;
+  #publisherId: string | undefined;
+  /** Highest id that the worker says to have published. */
+  #announced = 0;
+  #announceTimer: Timer | undefined;
+  /** The recovery under way. Aborted = its answer is void. */
+  #recovery: AbortController | undefined;
+  /** Told once when nothing is missing any more, or why that cannot be. */
+  readonly #waits = new Set<(failure: Error | undefined) => void>();
+  #isClosed = false;
+
+  constructor(options: RankFollowerOptions) {
+    this.#options = options;
+  }
+
+  /** Last event that the index contains; undefined before the first restore. */
+  get cursor(): number | undefined {
+    return this.#cursor;
+  }
+
+  /** Who publishes the rank's events, hex; undefined = nobody has said so yet. */
+  get publisherId(): string | undefined {
+    return this.#publisherId;
+  }
+
+  get isRecovering(): boolean {
+    return this.#recovery !== undefined;
+  }
+
+  /** Fetches everything that the rank holds, unless events made it do so already. */
+  start(): void {
+    if (!this.#options.canRecover) this.#cursor ??= 0;
+    else if (this.#recovery === undefined && this.#cursor === undefined) this.#recover();
+  }
+
+  /**
+   * The index was replaced, by one that holds the events up to `place`, or nothing of this rank. Without a place, the next
+   * event, `start` or `recover` asks for everything. A recovery under way is void.
+   */
+  resume(place: { readonly eventId: number; readonly publisherId: string | undefined } | undefined): void {
+    if (this.#isClosed) return;
+    this.#cancelRecovery();
+    this.#endWaits(new Error('the index was replaced'));
+    this.#buffer.clear();
+    this.#announced = 0;
+    this.#cursor = place?.eventId;
+    this.#publisherId = place?.publisherId;
+    this.#retired.length = 0;
+  }
+
+  /**
+   * Asks the worker for everything that is missing, unless that is under way. Resolves when it is there, and rejects when
+   * the last attempt failed, the index was replaced meanwhile, or the signal aborted.
+   */
+  recover(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      signal.throwIfAborted();
+      if (this.#isClosed) throw new Error('the rank is not followed any more');
+      if (!this.#options.canRecover) {
+        this.#cursor ??= 0; // what was missed is missed
+        resolve();
+        return;
+      }
+      const wait = (failure: Error | undefined): void => {
+        signal.removeEventListener('abort', onAbort);
+        if (failure === undefined) resolve();
+        else reject(failure);
+      };
+      const onAbort = (): void => {
+        this.#waits.delete(wait);
+        reject(signal.reason);
+      };
+      this.#waits.add(wait);
+      signal.addEventListener('abort', onAbort, { once: true });
+      if (this.#recovery === undefined) this.#recover();
+    });
+  }
+
+  /** An event from the event plane. */
+  live(live: LiveEvent): void {
+    if (this.#isClosed || !this.#isCurrent(live.publisherId)) return;
+    const { event } = live;
+    if (this.#cursor !== undefined && event.eventId <= this.#cursor) {
+      this.#options.observer.stale();
+    } else if (event.change.kind === 'cleared' && !this.#isRestoring) {
+      this.#clear(event.eventId);
+    } else if (this.#recovery === undefined && event.eventId === (this.#cursor ?? Number.NaN) + 1) {
+      this.#apply(event);
+    } else if (!this.#options.canRecover) {
+      this.#apply(event); // what was missed is missed
+    } else {
+      if (this.#buffer.add(live) > 0) this.#options.observer.dropped();
+      if (this.#recovery === undefined) this.#recover();
+    }
+  }
+
+  /** The worker says that it has published events up to `eventId`: the last ones before a silence can be lost, too. */
+  announced(eventId: number): void {
+    this.#announced = eventId;
+    if (this.#isClosed || !this.#options.canRecover) return;
+    if (this.#announceTimer !== undefined || !this.#isBehind()) return;
+    this.#announceTimer = this.#options.clock.after(ANNOUNCED_GRACE_MS, () => {
+      this.#announceTimer = undefined;
+      if (this.#recovery === undefined && this.#isBehind()) this.#recover();
+    });
+  }
+
+  /** Messages of the worker were lost; whether this rank's were among them shows only when it is asked. */
+  suspect(): void {
+    if (this.#isClosed || this.#recovery !== undefined || !this.#options.canRecover) return;
+    this.#recover();
+  }
+
+  /** Another process answers under the worker's id: what the old one held is gone. */
+  replaced(): void {
+    if (this.#isClosed) return;
+    this.#reset();
+    this.#retire();
+    if (this.#options.canRecover) this.#recover();
+    else this.#cursor = 0;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#announceTimer?.cancel();
+    this.#announceTimer = undefined;
+    this.#cancelRecovery();
+    this.#endWaits(new Error('the rank is not followed any more'));
+    this.#buffer.clear();
+  }
+
+  /** Whether events of this publisher count: late ones of a publisher that was replaced do not. */
+  #isCurrent(publisherId: string): boolean {
+    if (publisherId === this.#publisherId) return true;
+    if (this.#retired.includes(publisherId)) return false;
+    if (this.#publisherId !== undefined) this.replaced();
+    this.#publisherId = publisherId;
+    return true;
+  }
+
+  #retire(): void {
+    if (this.#publisherId === undefined) return;
+    this.#retired.push(this.#publisherId);
+    if (this.#retired.length > RETIRED_KEPT_MAX) this.#retired.shift();
+    this.#publisherId = undefined;
+  }
+
+  #apply({ eventId, change }: RankEvent): void {
+    this.#options.sink.apply(change);
+    this.#cursor = eventId;
+  }
+
+  /** Whatever came before does not matter any more. */
+  #clear(eventId: number): void {
+    this.#cancelRecovery();
+    this.#options.sink.apply({ kind: 'cleared' });
+    this.#cursor = eventId;
+    this.#goOn();
+    if (this.#recovery === undefined) this.#endWaits(undefined);
+  }
+
+  #reset(): void {
+    this.#cancelRecovery();
+    this.#buffer.clear();
+    this.#options.sink.apply({ kind: 'cleared' });
+    this.#cursor = undefined;
+    this.#announced = 0;
+  }
+
+  #cancelRecovery(): void {
+    this.#recovery?.abort(new Error('the recovery was overtaken'));
+    this.#recovery = undefined;
+  }
+
+  /** Applies what follows the cursor without a hole. */
+  #drainBuffer(): void {
+    this.#buffer.keepAfter(this.#cursor ?? 0, this.#publisherId);
+    for (let live = this.#buffer.take(this.#next); live !== undefined; live = this.#buffer.take(this.#next)) {
+      this.#apply(live.event);
+    }
+  }
+
+  /** After a recovery, or what made one needless: live events that came meanwhile, and another recovery if some are missing. */
+  #goOn(): void {
+    this.#drainBuffer();
+    if (this.#hasHole() && this.#options.canRecover) this.#recover();
+  }
+
+  /** The answer will tell more than an event can: it names the publisher that counts. */
+  get #isRestoring(): boolean {
+    return this.#recovery !== undefined && this.#cursor === undefined;
+  }
+
+  get #next(): number {
+    return (this.#cursor ?? 0) + 1;
+  }
+
+  #hasHole(): boolean {
+    return !this.#buffer.isEmpty || this.#isBehind();
+  }
+
+  #isBehind(): boolean {
+    return this.#cursor === undefined || this.#announced > this.#cursor;
+  }
+
+  #recover(): void {
+    const aborter = new AbortController();
+    this.#recovery = aborter;
+    const kind: RecoveryKind = this.#cursor === undefined ? 'restore' : 'gap';
+    this.#runRecovery(aborter.signal).then(
+      (failure) => this.#recoveryEnded(aborter, kind, failure),
+      (thrown: unknown) => this.#recoveryEnded(aborter, kind, reasonOf(thrown)),
+    );
+  }
+
+  #recoveryEnded(aborter: AbortController, kind: RecoveryKind, failure: string | undefined): void {
+    if (this.#recovery !== aborter) return; // overtaken
+    this.#recovery = undefined;
+    const { observer, onFailed } = this.#options;
+    observer.recovered(kind, failure === undefined ? 'ok' : 'failed');
+    if (failure === undefined) {
+      this.#goOn(); // events may have come since the last look
+      if (this.#recovery === undefined) this.#endWaits(undefined);
+      return;
+    }
+    this.#buffer.clear();
+    this.#endWaits(new Error(failure));
+    onFailed(failure);
+  }
+
+  #endWaits(failure: Error | undefined): void {
+    for (const wait of this.#waits) wait(failure);
+    this.#waits.clear();
+  }
+
+  /** Resolves with undefined, or with why it was given up. */
+  async #runRecovery(signal: AbortSignal): Promise<string | undefined> {
+    const { clock, random, slots } = this.#options;
+    if (this.#cursor === undefined) await clock.sleep(random.next() * RESTORE_SPREAD_MS, signal);
+    let reason = '';
+    for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+      if (attempt > 0) await clock.sleep(backOffMs(attempt, random), signal);
+      let result: AttemptResult;
+      try {
+        result = await slots.run(() => this.#attempt(signal), signal);
+        if (result === 'failed') reason = 'the worker does not have the events that it announced';
+      } catch (thrown) {
+        if (signal.aborted) throw thrown;
+        result = 'failed';
+        reason = reasonOf(thrown);
+      }
+      if (result === 'complete') return undefined;
+      if (result === 'progress') attempt = -1;
+    }
+    return reason;
+  }
+
+  async #attempt(signal: AbortSignal): Promise<AttemptResult> {
+    const before = this.#cursor;
+    const answer = await this.#options.query(before === undefined ? undefined : before + 1, signal);
+    signal.throwIfAborted();
+    if (answer.kind === 'refused') throw new Error(answer.reason);
+    if (this.#isFromAnother(answer.publisherId) && answer.kind !== 'dump') {
+      this.#forget(answer.publisherId); // its ids say nothing about ours
+      return 'progress';
+    }
+    if (answer.kind === 'too_new') {
+      if (before === undefined || answer.newestEventId < before) {
+        this.#forget(answer.publisherId); // it counts anew: another process
+        return before === undefined ? 'failed' : 'progress';
+      }
+      this.#announced = Math.min(this.#announced, answer.newestEventId);
+    } else if (answer.kind === 'dump') {
+      this.#forget(answer.publisherId);
+      await this.#applyAll(answer.events, signal, ({ change }) => this.#options.sink.apply(change));
+      this.#cursor = answer.lastEventId;
+    } else {
+      await this.#applyAll(answer.events, signal, (event) => {
+        if (event.eventId > (this.#cursor ?? 0)) this.#apply(event);
+      });
+      this.#cursor = Math.max(this.#cursor ?? 0, answer.lastEventId);
+    }
+    this.#drainBuffer();
+    if (!this.#hasHole()) return 'complete';
+    return this.#cursor === before ? 'failed' : 'progress';
+  }
+
+  #isFromAnother(publisherId: string | undefined): boolean {
+    return publisherId !== undefined && this.#publisherId !== undefined && publisherId !== this.#publisherId;
+  }
+
+  /** Makes room for the blocks of a publisher, perhaps another one. */
+  #forget(publisherId: string | undefined): void {
+    this.#options.sink.apply({ kind: 'cleared' });
+    this.#cursor = undefined;
+    if (publisherId === undefined || publisherId === this.#publisherId) return;
+    this.#retire();
+    this.#publisherId = publisherId;
+    this.#announced = 0;
+  }
+
+  /** Runs `move` on every event, in slices. The ids of a dump are its own and move no cursor. */
+  async #applyAll(events: readonly RankEvent[], signal: AbortSignal, move: (event: RankEvent) => void): Promise<void> {
+    let blocks = 0;
+    for (const event of events) {
+      move(event);
+      blocks += event.change.kind === 'cleared' ? 0 : event.change.blockHashes.length / 2;
+      if (blocks < SLICE_BLOCKS) continue;
+      blocks = 0;
+      await this.#options.defer();
+      signal.throwIfAborted();
+    }
+  }
+}
+
+/** The pause before attempt number `attempt`, counted from 0. */
+function backOffMs(attempt: number, random: Random): number {
+  return BACKOFF_MS * 2 ** (attempt - 1) * (1 + BACKOFF_JITTER * (2 * random.next() - 1));
+}

@@ -1,0 +1,172 @@
+import type { Clock, Random } from '../clock/index.ts';
+import { workerError } from '../errors/index.ts';
+import { askOnce, type RequestPlane, type Transport } from '../planes/index.ts';
+import { RecordReader, u64OfHex } from '../records/index.ts';
+import { decodeRouterEvent, type RankEvent, type RecoveryRequest, type SkipReason } from './kv-events.ts';
+
+/** What a worker answered, decoded. */
+export type RecoveryAnswer = {
+  /** Hex; undefined when the worker does not say. */
+  readonly publisherId: string | undefined;
+} & (
+  | { readonly kind: 'events' | 'dump'; readonly events: readonly RankEvent[]; readonly lastEventId: number }
+  | { readonly kind: 'too_new'; readonly newestEventId: number }
+  | { readonly kind: 'refused'; readonly reason: string }
+);
+
+export interface RecoveryClientOptions {
+  readonly plane: RequestPlane;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** An event of an answer could not be read. */
+  onSkip(reason: SkipReason): void;
+}
+
+const read = new RecordReader((what) => workerError('BackendProtocol', `recovery answer: ${what}`));
+
+/** Time for one whole answer. */
+const ANSWER_MS_MAX = 30_000;
+/** Blocks in one answer; what holds more than this would not fit the index either. */
+const ANSWER_BLOCKS_MAX = 1 << 26;
+/** Events of one part of an answer, of which a worker sends at most 16,384 with a block each. */
+const PART_EVENTS_MAX = 1 << 15;
+
+/** Asks workers for what a router has missed. */
+export class RecoveryClient {
+  readonly #options: RecoveryClientOptions;
+
+  constructor(options: RecoveryClientOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Events from `startEventId` on, or all that the rank holds when it is undefined. Rejects with a `ServeError` when the
+   * worker cannot be reached, takes more than 30 s or answers nonsense, and with the signal's reason.
+   *
+   * @param workerId hex
+   */
+  async query(
+    transport: Transport,
+    workerId: string,
+    dpRank: number,
+    startEventId: number | undefined,
+    signal: AbortSignal,
+  ): Promise<RecoveryAnswer> {
+    const { plane, clock, random, onSkip } = this.#options;
+    const body: RecoveryRequest = {
+      worker_id: u64OfHex(workerId).toString(),
+      dp_rank: dpRank,
+      ...(startEventId === undefined ? {} : { start_event_id: startEventId }),
+      compact: true,
+    };
+    const question = { id: random.uuid(), headers: {}, deadlineMs: ANSWER_MS_MAX, body };
+    const limits = { clock, timeoutMs: ANSWER_MS_MAX, signal };
+    const answer = new AnswerReader(onSkip);
+    const outcome = await askOnce(plane, transport, question, limits, (output) => answer.take(output.body));
+    signal.throwIfAborted();
+    if (outcome.kind === 'failed') throw outcome.error;
+    return answer.whole();
+  }
+}
+
+/** Puts the parts of an answer together. */
+class AnswerReader {
+  readonly #onSkip: (reason: SkipReason) => void;
+  readonly #events: RankEvent[] = [];
+  #blocks = 0;
+  #answer: RecoveryAnswer | undefined;
+
+  constructor(onSkip: (reason: SkipReason) => void) {
+    this.#onSkip = onSkip;
+  }
+
+  /** @throws ServeError when nothing was taken */
+  whole(): RecoveryAnswer {
+    if (this.#answer === undefined) throw workerError('BackendProtocol', 'an empty recovery answer');
+    return this.#answer;
+  }
+
+  /** @throws ServeError for a part that is none */
+  take(body: unknown): void {
+    const {
+      Events,
+      TreeDump,
+      TooNew,
+      InvalidRange,
+      Error: text,
+      TreeDumpFailed,
+      publisher_id,
+    } = read.record(body, 'recovery answer');
+    const publisherId = typeof publisher_id === 'string' ? publisher_id : undefined;
+    if (Events !== undefined) this.#add('events', Events, publisherId);
+    else if (TreeDump !== undefined) this.#add('dump', TreeDump, publisherId);
+    else if (TooNew !== undefined) {
+      const newestEventId = read.wholeNumber(read.record(TooNew, 'TooNew').newest_available, 'newest_available');
+      this.#answer = { kind: 'too_new', newestEventId, publisherId };
+    } else {
+      const reason = JSON.stringify(text ?? InvalidRange ?? TreeDumpFailed ?? 'an answer of an unknown kind');
+      this.#answer = { kind: 'refused', reason: reason.slice(0, 1000), publisherId };
+    }
+  }
+
+  #add(kind: 'events' | 'dump', part: unknown, publisherId: string | undefined): void {
+    const { events, last_event_id } = read.record(part, kind);
+    for (const record of read.list(events, 'events', PART_EVENTS_MAX)) {
+      const event = decodeRouterEvent(record);
+      if (typeof event === 'string') {
+        this.#onSkip(event);
+        continue;
+      }
+      this.#blocks += event.change.kind === 'cleared' ? 0 : event.change.blockHashes.length / 2;
+      if (this.#blocks > ANSWER_BLOCKS_MAX) throw workerError('BackendProtocol', 'a recovery answer without an end');
+      this.#events.push(event);
+    }
+    const lastEventId = read.wholeNumber(last_event_id, 'last_event_id');
+    this.#answer = { kind, events: this.#events, lastEventId, publisherId };
+  }
+}
+
+/** A live event and who published it. */
+export interface LiveEvent {
+  readonly publisherId: string;
+  readonly event: RankEvent;
+}
+
+/** Events that wait for the one that is missing. */
+const BUFFERED_MAX = 1024;
+
+/** Live events of one rank that wait for a recovery to end. Bounded: the one that waits longest is dropped. */
+export class EventBuffer {
+  readonly #events = new Map<number, LiveEvent>();
+
+  get isEmpty(): boolean {
+    return this.#events.size === 0;
+  }
+
+  /** Returns how many events were dropped for it. */
+  add(live: LiveEvent): number {
+    this.#events.set(live.event.eventId, live);
+    if (this.#events.size <= BUFFERED_MAX) return 0;
+    const [oldest] = this.#events.keys();
+    if (oldest !== undefined) this.#events.delete(oldest);
+    return 1;
+  }
+
+  /** Takes the event out. */
+  take(eventId: number): LiveEvent | undefined {
+    const live = this.#events.get(eventId);
+    this.#events.delete(eventId);
+    return live;
+  }
+
+  /** Drops what comes before or at `eventId`, and what another publisher sent. */
+  keepAfter(eventId: number, publisherId: string | undefined): void {
+    for (const [id, live] of this.#events) {
+      if (id <= eventId || (publisherId !== undefined && live.publisherId !== publisherId)) this.#events.delete(id);
+    }
+  }
+
+  clear(): void {
+    this.#events.clear();
+  }
+}

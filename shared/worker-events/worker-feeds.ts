@@ -1,0 +1,166 @@
+import type { BlockIndex, IndexStatus, RankTable } from '../block-index/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import type { EventEnvelope } from '../planes/index.ts';
+import {
+  type BlockChangeSink,
+  type ComponentScope,
+  type FeedSurroundings,
+  type FollowedWorker,
+  KvEventFeed,
+} from './kv-event-feed.ts';
+import { type BlockChange, LOAD_TOPIC } from './kv-events.ts';
+import { TopicFollower } from './topic-follower.ts';
+import { decodeLoadReport, type LoadReport, type WorkerLoads } from './worker-loads.ts';
+
+/** A worker and the component whose topics it publishes on. */
+export interface PlacedWorker extends FollowedWorker {
+  readonly scope: ComponentScope;
+}
+
+interface OpenScope {
+  readonly workers: Set<string>;
+  readonly events: KvEventFeed | undefined;
+  readonly loads: TopicFollower;
+}
+
+export interface WorkerFeedsOptions {
+  readonly loads: WorkerLoads;
+  /** Whether cache changes are followed, or loads alone. */
+  readonly followsKvEvents: boolean;
+  /** Told of every report. */
+  readonly onReport?: ((report: LoadReport) => void) | undefined;
+}
+
+/**
+ * Events and loads of every worker that a process routes to: worker sets in, one subscription for each component and topic
+ * that they publish on. A component nobody needs any more is left.
+ */
+export class WorkerFeeds {
+  readonly #surroundings: FeedSurroundings;
+  readonly #options: WorkerFeedsOptions;
+  readonly #scopes = new Map<string, OpenScope>();
+  /** By worker set: the scope of each of its workers. */
+  readonly #sets = new Map<string, Map<string, OpenScope>>();
+  readonly #closing = new Set<Promise<void>>();
+
+  constructor(surroundings: FeedSurroundings, options: WorkerFeedsOptions) {
+    this.#surroundings = surroundings;
+    this.#options = options;
+  }
+
+  /** The workers of the set `key` as they are now; their cache changes go to `sink`, if there is one. */
+  setWorkers(key: string, workers: readonly PlacedWorker[], sink: BlockChangeSink | undefined): void {
+    const set = this.#sets.get(key) ?? new Map<string, OpenScope>();
+    this.#sets.set(key, set);
+    const present = new Set(workers.map(({ id }) => id));
+    for (const [workerId, open] of set) {
+      if (!present.has(workerId)) this.#leave(set, workerId, open);
+    }
+    for (const worker of workers) {
+      const open = this.#open(worker.scope);
+      set.set(worker.id, open);
+      open.workers.add(worker.id);
+      this.#options.loads.expect(worker);
+      if (sink !== undefined) open.events?.follow(worker, sink);
+    }
+    if (workers.length === 0) this.#sets.delete(key);
+    this.#closeUnused();
+  }
+
+  /** Keys of the sets with at least one worker. */
+  get keys(): readonly string[] {
+    return [...this.#sets.keys()];
+  }
+
+  /** True when the blocks of every followed worker are known as far as it is told. */
+  get isSettled(): boolean {
+    return [...this.#scopes.values()].every(({ events }) => events?.isSettled !== false);
+  }
+
+  async close(): Promise<void> {
+    for (const key of this.keys) this.setWorkers(key, [], undefined);
+    await Promise.all(this.#closing);
+  }
+
+  /** A worker may be in several sets: it has left when the last of them does without it. */
+  #leave(set: Map<string, OpenScope>, workerId: string, open: OpenScope): void {
+    set.delete(workerId);
+    for (const other of this.#sets.values()) if (other.get(workerId) === open) return;
+    open.workers.delete(workerId);
+    open.events?.unfollow(workerId);
+    this.#options.loads.forget(workerId);
+  }
+
+  #open(scope: ComponentScope): OpenScope {
+    const key = `${scope.namespace}/${scope.component}`;
+    const known = this.#scopes.get(key);
+    if (known !== undefined) return known;
+    const events = this.#options.followsKvEvents ? new KvEventFeed(scope, this.#surroundings) : undefined;
+    const loads = new TopicFollower({
+      ...this.#surroundings,
+      scope: { kind: 'component', ...scope },
+      topic: LOAD_TOPIC,
+      listener: { event: (envelope) => this.#receiveLoad(envelope, events) },
+    });
+    const open: OpenScope = { workers: new Set(), events, loads };
+    this.#scopes.set(key, open);
+    return open;
+  }
+
+  #receiveLoad({ payload }: EventEnvelope, events: KvEventFeed | undefined): void {
+    const report = decodeLoadReport(payload);
+    if (report === undefined) {
+      this.#surroundings.observer.skipped('malformed');
+      return;
+    }
+    this.#options.loads.set(report);
+    this.#options.onReport?.(report);
+    if (report.lastEventId !== undefined) events?.announced(report.workerId, report.dpRank, report.lastEventId);
+  }
+
+  #closeUnused(): void {
+    for (const [key, open] of this.#scopes) {
+      if (open.workers.size > 0) continue;
+      this.#scopes.delete(key);
+      const closing = Promise.all([open.events?.close(), open.loads.close()]).then(
+        () => void this.#closing.delete(closing),
+        (thrown: unknown) => this.#surroundings.logger.warn('a feed did not close', { reason: reasonOf(thrown) }),
+      );
+      this.#closing.add(closing);
+    }
+  }
+}
+
+/** Told of every change that was applied, and what came of it (`kv_cache_events_applied`). */
+export type OnApplied = (kind: BlockChange['kind'], status: IndexStatus) => void;
+
+/** The index of one worker set as the end of its workers' events. Ranks that left the table are passed over. */
+export function indexSink(
+  index: Pick<BlockIndex, 'stored' | 'removed' | 'cleared'>,
+  ranks: RankTable,
+  onApplied: OnApplied,
+): BlockChangeSink {
+  return {
+    apply(workerId, dpRank, change) {
+      const rank = ranks.find(workerId, dpRank);
+      if (rank !== undefined) onApplied(change.kind, applyChange(index, rank, change));
+    },
+  };
+}
+
+/** Applies one change to one rank. */
+export function applyChange(
+  index: Pick<BlockIndex, 'stored' | 'removed' | 'cleared'>,
+  rank: number,
+  change: BlockChange,
+): IndexStatus {
+  switch (change.kind) {
+    case 'stored':
+      return index.stored(rank, change.tier, change.parent, change.blockHashes, change.tokensHashes);
+    case 'removed':
+      return index.removed(rank, change.tier, change.blockHashes);
+    case 'cleared':
+      index.cleared(rank);
+      return 'ok';
+  }
+}

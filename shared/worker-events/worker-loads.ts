@@ -1,0 +1,154 @@
+import type { Clock } from '../clock/index.ts';
+import { asRecord, asWholeNumber } from '../records/index.ts';
+import type { RankId, RoutableWorker } from '../router/index.ts';
+import { hasRank } from '../router/index.ts';
+import type { FollowedWorker } from './kv-event-feed.ts';
+import { workerIdOf } from './kv-events.ts';
+
+/** What a worker says of one of its ranks. Undefined = it does not say. */
+export interface LoadReport extends RankId {
+  readonly usedKvBlocks: number | undefined;
+  readonly activePrefillTokens: number | undefined;
+  readonly activeDecodeBlocks: number | undefined;
+  /** Last KV event that the rank published. */
+  readonly lastEventId: number | undefined;
+  /** Requests with a reservation that have come to the worker since its last report, and those that have gone. */
+  readonly arrivedRequests: readonly string[];
+  readonly leftRequests: readonly string[];
+}
+
+/** The report in a message of `kv_metrics`; undefined when it is none. */
+export function decodeLoadReport(payload: unknown): LoadReport | undefined {
+  const fields = asRecord(payload);
+  if (fields === undefined) return undefined;
+  const workerId = workerIdOf(fields.worker_id);
+  const dpRank = asWholeNumber(fields.dp_rank ?? 0);
+  if (workerId === undefined || dpRank === undefined) return undefined;
+  return {
+    workerId,
+    dpRank,
+    usedKvBlocks: asWholeNumber(fields.kv_used_blocks),
+    activePrefillTokens: asWholeNumber(fields.active_prefill_tokens),
+    activeDecodeBlocks: asWholeNumber(fields.active_decode_blocks),
+    lastEventId: asWholeNumber(fields.last_event_id),
+    arrivedRequests: texts(fields.arrived_requests),
+    leftRequests: texts(fields.left_requests),
+  };
+}
+
+const NO_TEXTS: readonly string[] = [];
+
+function texts(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter((each) => typeof each === 'string') : NO_TEXTS;
+}
+
+interface ExpectedWorker {
+  readonly dataParallelStartRank: number;
+  readonly dataParallelSize: number;
+  readonly reports: Map<number, LoadReport>;
+}
+
+/** The last report of each rank of the workers that are followed. */
+export class WorkerLoads {
+  readonly #workers = new Map<string, ExpectedWorker>();
+
+  /** Keeps the report, without its requests, if it is of a rank that is expected. */
+  set(report: LoadReport): void {
+    const { workerId, dpRank } = report;
+    const worker = this.#workers.get(workerId);
+    if (worker === undefined) return;
+    if (!hasRank(worker, dpRank)) return;
+    worker.reports.set(dpRank, { ...report, arrivedRequests: NO_TEXTS, leftRequests: NO_TEXTS });
+  }
+
+  of(workerId: string, dpRank: number): LoadReport | undefined {
+    return this.#workers.get(workerId)?.reports.get(dpRank);
+  }
+
+  /** Reports of the worker's ranks are kept from now on. Idempotent. */
+  expect({ id, dataParallelStartRank, dataParallelSize }: Omit<FollowedWorker, 'hasLocalIndexer'>): void {
+    const reports = this.#workers.get(id)?.reports ?? new Map<number, LoadReport>();
+    this.#workers.set(id, { dataParallelStartRank, dataParallelSize, reports });
+    for (const dpRank of reports.keys()) {
+      if (!hasRank({ dataParallelStartRank, dataParallelSize }, dpRank)) reports.delete(dpRank);
+    }
+  }
+
+  forget(workerId: string): void {
+    this.#workers.delete(workerId);
+  }
+}
+
+/** Loads above which a rank is busy; undefined = that load does not matter. */
+export interface BusyLimits {
+  /** Share of the KV blocks, 0 to 1. */
+  readonly decodeBlocksShare?: number | undefined;
+  readonly prefillTokens?: number | undefined;
+  /** Multiple of the worker's `max_num_batched_tokens`. */
+  readonly prefillTokensFraction?: number | undefined;
+}
+
+/** How long one look at a fleet's loads is used; workers report every second, and at once on a large change. */
+const LOOK_MS = 50;
+
+interface Look {
+  readonly atMs: number;
+  readonly limits: BusyLimits;
+  readonly busy: ReadonlySet<string>;
+}
+
+/** Which workers are above the busy limits of their model. */
+export class BusyWorkers {
+  readonly #loads: WorkerLoads;
+  readonly #clock: Clock;
+  /** By worker list: a changed fleet is another list. */
+  readonly #looks = new WeakMap<readonly RoutableWorker[], Look>();
+
+  constructor(loads: WorkerLoads, clock: Clock) {
+    this.#loads = loads;
+    this.#clock = clock;
+  }
+
+  /** Undefined where no limit is set. Ids of the busy workers, at most 50 ms old. */
+  of(workers: readonly RoutableWorker[], limits: BusyLimits): ReadonlySet<string> | undefined {
+    if (!isSet(limits)) return undefined;
+    const known = this.#looks.get(workers);
+    const nowMs = this.#clock.nowMs();
+    if (known !== undefined && known.limits === limits && nowMs - known.atMs < LOOK_MS) return known.busy;
+    const busy = new Set<string>();
+    for (const worker of workers) if (this.#isBusy(worker, limits)) busy.add(worker.id);
+    this.#looks.set(workers, { atMs: nowMs, limits, busy });
+    return busy;
+  }
+
+  /** A worker is busy when all its ranks are; a rank without a report is not. */
+  #isBusy(worker: RoutableWorker, limits: BusyLimits): boolean {
+    const { dataParallelStartRank: start, dataParallelSize: size } = worker;
+    for (let rank = start; rank < start + size; rank++) if (!this.#isRankBusy(worker, rank, limits)) return false;
+    return size > 0;
+  }
+
+  #isRankBusy(worker: RoutableWorker, dpRank: number, limits: BusyLimits): boolean {
+    const load = this.#loads.of(worker.id, dpRank);
+    if (load === undefined) return false;
+    const { totalKvBlocks, maxNumBatchedTokens } = worker;
+    const used = load.usedKvBlocks ?? load.activeDecodeBlocks;
+    return (
+      exceeds(ratio(used, totalKvBlocks), limits.decodeBlocksShare) ||
+      exceeds(load.activePrefillTokens, limits.prefillTokens) ||
+      exceeds(ratio(load.activePrefillTokens, maxNumBatchedTokens), limits.prefillTokensFraction)
+    );
+  }
+}
+
+function isSet({ decodeBlocksShare, prefillTokens, prefillTokensFraction }: BusyLimits): boolean {
+  return decodeBlocksShare !== undefined || prefillTokens !== undefined || prefillTokensFraction !== undefined;
+}
+
+function ratio(part: number | undefined, whole: number | undefined): number | undefined {
+  return part === undefined || whole === undefined || whole === 0 ? undefined : part / whole;
+}
+
+function exceeds(value: number | undefined, limit: number | undefined): boolean {
+  return value !== undefined && limit !== undefined && value > limit;
+}
