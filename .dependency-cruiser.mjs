@@ -35,6 +35,9 @@ const ROOMS = [
   'commands',
 ];
 
+/** Folders of `shared/frontends/http/` that are no dialect. */
+const BESIDE_DIALECTS = ['exchange', 'openapi', 'routes', 'sinks'];
+
 export default {
   forbidden: [
     {
@@ -56,6 +59,15 @@ export default {
       from: { path: '^(shared|functions|infra)/', pathNot: `^shared/${room}/` },
       to: { path: `^shared/${room}/`, pathNot: `^shared/${room}/index\\.ts$` },
     })),
+    {
+      name: 'dialect-knows-no-other-dialect', // what they share is in these folders beside them
+      severity: 'error',
+      from: { path: `^shared/frontends/http/(?!(?:${BESIDE_DIALECTS.join('|')})/)([^/]+)/` },
+      to: {
+        path: `^shared/frontends/http/(?!(?:${BESIDE_DIALECTS.join('|')})/)[^/]+/`,
+        pathNot: '^shared/frontends/http/$1/',
+      },
+    },
     {
       name: 'shared-knows-no-host',
       severity: 'error',

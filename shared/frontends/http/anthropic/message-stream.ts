@@ -1,10 +1,11 @@
 import { anthropicErrorBody, type ServeError } from '../../../errors/index.ts';
 import type { GenerationRequest, TextFinish, Usage } from '../../../protocol/index.ts';
-import { ChatBodyReader } from '../openai/chat-body-reader.ts';
-import type { RunningUsage } from '../openai/running-usage.ts';
-import { annotationFrame, preprocessorFrame, type WireNames } from '../openai/wire.ts';
 import type { Inference } from '../serve-inference.ts';
+import { annotationFrame, preprocessorFrame } from '../sinks/annotations.ts';
+import { ChatBodyReader } from '../sinks/chat-body-reader.ts';
 import { COMMENT_FRAME, isAscii, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
+import type { WireNames } from '../sinks/response-names.ts';
+import type { RunningUsage } from '../sinks/running-usage.ts';
 import {
   anthropicRequestId,
   END_OF_TURN,

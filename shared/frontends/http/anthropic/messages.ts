@@ -18,12 +18,12 @@ import {
 import { decodeContext, generate, modelsShown, requireAllowed, requireService } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../exchange/exchange.ts';
-import { ChatBodyReader } from '../openai/chat-body-reader.ts';
-import { RunningUsage } from '../openai/running-usage.ts';
-import { namesOf, type WireNames } from '../openai/wire.ts';
 import type { BodyRoute } from '../route.ts';
 import { type Inference, readJson, serveInference, tellLeftOut, warnOfLeftOut } from '../serve-inference.ts';
+import { ChatBodyReader } from '../sinks/chat-body-reader.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
+import { namesOf, type WireNames } from '../sinks/response-names.ts';
+import { RunningUsage } from '../sinks/running-usage.ts';
 import { sendJson, sendObject } from '../sinks/send.ts';
 import { MessageStream } from './message-stream.ts';
 import {

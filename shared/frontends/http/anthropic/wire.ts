@@ -2,8 +2,8 @@ import type { Random } from '../../../clock/index.ts';
 import { anthropicErrorBody, type ServeError, workerError } from '../../../errors/index.ts';
 import type { FinishReason, TextFinish, Usage } from '../../../protocol/index.ts';
 import type { HttpExchange } from '../exchange/exchange.ts';
-import type { WireNames } from '../openai/wire.ts';
 import type { Inference } from '../serve-inference.ts';
+import type { WireNames } from '../sinks/response-names.ts';
 import { sendFailure, statusOf } from '../sinks/send.ts';
 
 /** Why a message ended, in Anthropic's terms. */

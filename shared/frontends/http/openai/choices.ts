@@ -1,7 +1,8 @@
 import { type FinishReason, LazyList, type NamedLogprob, type TokenLogprob } from '../../../protocol/index.ts';
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
-import { type WireNames, withFirstChoice } from './wire.ts';
+import type { WireNames } from '../sinks/response-names.ts';
+import { withFirstChoice } from './wire.ts';
 
 /** A tool call of a whole answer as it grows. */
 export interface SaidCall {

@@ -2,8 +2,8 @@ import { assembleTextless, type DecodeContext, type GenerationRequest } from '..
 import { isRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
+import type { WireNames } from '../sinks/response-names.ts';
 import { sendObject } from '../sinks/send.ts';
-import type { WireNames } from './wire.ts';
 
 type Body = Readonly<Record<string, unknown>>;
 

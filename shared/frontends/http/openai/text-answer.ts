@@ -8,12 +8,13 @@ import {
 import type { OpenedModel } from '../../inference/dialect.ts';
 import type { Inference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
+import { namesOf, type WireNames } from '../sinks/response-names.ts';
+import { RunningUsage } from '../sinks/running-usage.ts';
 import { sendObject } from '../sinks/send.ts';
 import { BodyFold, type SaidChoice } from './choices.ts';
 import { NvextFields } from './nvext.ts';
-import { RunningUsage } from './running-usage.ts';
 import { NO_USAGE, type TextAnswer, TextStream } from './text-stream.ts';
-import { namesOf, usageBody, type WireNames } from './wire.ts';
+import { usageBody } from './wire.ts';
 
 /**
  * Starts every prompt of an answer under one signal.

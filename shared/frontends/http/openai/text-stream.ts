@@ -9,11 +9,13 @@ import type {
 } from '../../../protocol/index.ts';
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
+import { annotationFrame, preprocessorFrame } from '../sinks/annotations.ts';
 import { BatchPart, BatchUsage, isAscii, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
+import { namesOf, type WireNames } from '../sinks/response-names.ts';
+import type { RunningUsage } from '../sinks/running-usage.ts';
 import type { SaidChoice } from './choices.ts';
 import { NvextFields } from './nvext.ts';
-import type { RunningUsage } from './running-usage.ts';
-import { annotationFrame, namesOf, preprocessorFrame, usageBody, type WireNames, withFirstChoice } from './wire.ts';
+import { usageBody, withFirstChoice } from './wire.ts';
 
 /** What tells chats and completions apart. */
 export interface TextDialect {

@@ -7,8 +7,8 @@ import type { Abandonable } from '../../inference/lifecycle.ts';
 import type { BodyRoute, Serve } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { StreamSink } from '../sinks/dialect-sink.ts';
+import type { WireNames } from '../sinks/response-names.ts';
 import { dataOf, foldedVideoBody, MediaObject, mediaRequest, videoBody } from './media.ts';
-import type { WireNames } from './wire.ts';
 
 const BOUNDARY = 'frame';
 

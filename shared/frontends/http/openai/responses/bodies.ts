@@ -8,7 +8,7 @@ import {
   type TokenLogprob,
   type Usage,
 } from '../../../../protocol/index.ts';
-import type { WireNames } from '../wire.ts';
+import type { WireNames } from '../../sinks/response-names.ts';
 import type { OutputItem } from './output-items.ts';
 
 /** Where a response stands. */

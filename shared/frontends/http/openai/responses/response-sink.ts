@@ -11,10 +11,11 @@ import type {
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 import { DialectSink } from '../../../inference/dialect.ts';
 import type { Inference } from '../../serve-inference.ts';
+import { annotationFrame, preprocessorFrame } from '../../sinks/annotations.ts';
+import { ChatBodyReader } from '../../sinks/chat-body-reader.ts';
 import { nothingSent } from '../../sinks/dialect-sink.ts';
-import { ChatBodyReader } from '../chat-body-reader.ts';
+import type { WireNames } from '../../sinks/response-names.ts';
 import { NvextFields } from '../nvext.ts';
-import { annotationFrame, preprocessorFrame, type WireNames } from '../wire.ts';
 import { incompleteReasonOf, itemBody, type ResponseState, responseBody } from './bodies.ts';
 import type { FinalEvent, ResponseOutlet } from './outlets.ts';
 import { OutputItems } from './output-items.ts';
