@@ -100,6 +100,6 @@ export function problemsOfArguments(
 function problemOfFlag(row: Row, texts: readonly string[], place: Place): string | undefined {
   const [refusal] = [...row.env, ...row.flags].flatMap((name) => refusalOf(place.role, name) ?? []);
   if (refusal !== undefined) return refusal;
-  if (row.type.isSecret) return 'is a secret, and whoever sees the deployment reads it';
+  if (row.type.isSecret) return 'is a secret, and anyone who can see the deployment can read it';
   return texts.map((text) => problemOfPath(row, text, place)).find((problem) => problem !== undefined);
 }

@@ -5,7 +5,7 @@ export const Keys = z
   .strictObject({
     /** Longest time until a revoked key is refused. */
     cacheSecs: z.int().min(0).max(300).default(60),
-    /** Keeps /metrics for operators and for keys with the scope metrics. */
+    /** Serves /metrics only to operators and to keys with the scope metrics. */
     metrics: z.boolean().default(true),
     /** Keeps /docs for whoever has a key. */
     docs: z.boolean().default(false),

@@ -55,7 +55,7 @@ const NEEDS = [
 /** Settings that no process takes any more: what to use. */
 export const REFUSED_SETTINGS = {
   connector:
-    'is not taken any more: use --kv-transfer-config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\' or the ' +
+    'is no longer accepted: use --kv-transfer-config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\' or the ' +
     "connector's own JSON",
 } as const satisfies Partial<Record<SettingName, string>>;
 
@@ -82,7 +82,7 @@ const WORKER_KINDS: readonly Dependency[] = [
   {
     setting: 'omni',
     holds: ({ values }) => values.omni !== true || values.engine === 'vllm',
-    says: 'needs --engine vllm: it is vLLM-Omni that is driven',
+    says: 'needs --engine vllm: it drives vLLM-Omni',
   },
   {
     setting: 'omni',
@@ -97,7 +97,7 @@ const WORKER_KINDS: readonly Dependency[] = [
   {
     setting: 'embeddingWorkerProcesses',
     holds: ({ values }) => (values.embeddingWorkerProcesses ?? 1) === 1,
-    says: 'can be 1 alone: for more processes start more workers, which attach the engine of the first with --engine-url',
+    says: 'can only be 1: for more processes, start more workers that attach to the engine of the first one with --engine-url',
   },
 ];
 
@@ -185,13 +185,13 @@ const DEPENDENCIES: readonly Dependency[] = [
       values.engineUrl !== undefined ||
       values.disaggregationMode !== 'prefill' ||
       values.kvTransferConfig !== undefined,
-    says: 'is needed by a prefill worker, e.g. \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\'',
+    says: 'is required for a prefill worker, e.g. \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\'',
   },
   {
     setting: 'routeToEncoder',
     holds: ({ values }) =>
       values.routeToEncoder !== true || values.disaggregationMode === 'agg' || values.disaggregationMode === 'prefill',
-    says: 'is for workers that compute prompts: --disaggregation-mode agg or prefill',
+    says: 'needs --disaggregation-mode agg or prefill: only such workers compute prompts',
   },
   {
     setting: 'disaggregationMode',
@@ -202,7 +202,7 @@ const DEPENDENCIES: readonly Dependency[] = [
     setting: 'enableMultimodal',
     holds: ({ values }) =>
       values.enableMultimodal !== true || ['vllm', 'trtllm', 'openai'].includes(values.engine ?? ''),
-    says: 'needs --engine vllm or trtllm; --engine openai hands media on without it',
+    says: 'needs --engine vllm or trtllm; --engine openai passes media on without it',
   },
   ...WORKER_KINDS,
   {
@@ -225,7 +225,7 @@ const DEPENDENCIES: readonly Dependency[] = [
     setting: 'numPrefillWorkers',
     holds: ({ given, values }) =>
       values.numPrefillWorkers === undefined || !(given.has('workers') || given.has('numWorkers')),
-    says: 'and --num-workers exclude each other: workers are split, or they are not',
+    says: 'and --num-workers exclude each other: workers form either two pools or one',
   },
   {
     setting: 'numPrefillWorkers',
@@ -242,18 +242,18 @@ const DEPENDENCIES: readonly Dependency[] = [
   {
     setting: 'endpointTypes',
     holds: ({ values: { endpointTypes: types = [] } }) => types.length < 2 || !types.includes('none'),
-    says: 'none stands alone: it registers no route',
+    says: 'none cannot be combined with others: it registers no route',
   },
   {
     setting: 'grpcPort',
     holds: ({ values }) => values.kserveGrpcServer !== true || values.grpcPort === undefined,
-    says: 'and --kserve-grpc-server exclude each other: that one serves gRPC on --http-port',
+    says: 'and --kserve-grpc-server exclude each other: the latter serves gRPC on --http-port',
   },
   {
     setting: 'roles',
     holds: ({ values: { roles = [], kserveGrpcServer } }) =>
       kserveGrpcServer !== true || roles.length === 0 || (roles.includes('grpc') && !roles.includes('http')),
-    says: 'with --kserve-grpc-server are grpc, or grpc,router',
+    says: 'can only be grpc or grpc,router with --kserve-grpc-server',
   },
   {
     setting: 'roles',
@@ -263,7 +263,7 @@ const DEPENDENCIES: readonly Dependency[] = [
   {
     setting: 'roles',
     holds: ({ values }) => values.roles?.includes('router') !== true || values.routerRole === 'resident',
-    says: 'router excludes every --router-role but resident',
+    says: 'router allows no --router-role but resident',
   },
   {
     setting: 'routerRole',

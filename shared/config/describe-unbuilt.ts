@@ -72,14 +72,14 @@ function refusedRows(): string {
 export function renderUnbuilt(): string {
   return `## Not built
 
-These names are accepted, warn, and do nothing but for those that an engine takes: with \`--engine\` as the column "passed on" says, a
-worker that starts its engine passes them on as they are given, and does not warn.
+A process accepts these names, warns and does nothing else, except for those that an engine takes: a worker that starts an
+engine named in the column "passed on" passes them on unchanged, without a warning.
 
 | what | names | accepted by | passed on | use instead |
 |---|---|---|---|---|
 ${unbuiltRows()}
 
-These end the start, with the reason:
+These end the start, with this reason:
 
 | name | values | reason |
 |---|---|---|

@@ -106,7 +106,7 @@ const ROUTER_MODE: Asked = {
   setting: 'routerMode',
   value: 'MODE',
   about:
-    'How a worker is chosen: round-robin, random, power-of-two, least-loaded, direct, or kv: by what it has of the prompt',
+    'How a worker is chosen: round-robin, random, power-of-two, least-loaded, direct, or kv (by how much of the prompt it has cached)',
 };
 const DISCOVERY: Asked = {
   setting: 'discoveryBackend',
@@ -114,7 +114,7 @@ const DISCOVERY: Asked = {
   about:
     'Where workers and frontends find each other: file (this machine; the default without a table), dynamodb or mem',
 };
-const NAMESPACE: Asked = { setting: 'namespace', value: 'NAME', about: 'The fleet that this belongs to' };
+const NAMESPACE: Asked = { setting: 'namespace', value: 'NAME', about: 'Fleet that this process belongs to' };
 const DUMP: Asked = {
   setting: 'dumpConfigTo',
   value: 'FILE',
@@ -126,20 +126,20 @@ const LOCAL: Brief = {
     'stator local': 'two mock workers behind http://127.0.0.1:8000: no GPU, no model, no cloud',
     'stator local --router-mode kv': 'each request goes where most of its prompt is cached',
     'stator local --engine openai --engine-url http://127.0.0.1:8001':
-      'in front of a server of yours that speaks the OpenAI API',
+      'in front of your own server with the OpenAI API',
   },
   flags: [
     {
       ...MODEL_PATH,
-      about: 'Hugging Face model folder: its tokenizer and chat template (default: a small built-in one)',
+      about: 'Hugging Face model folder with tokenizer and chat template (default: a small built-in one)',
     },
     { setting: 'engine', value: 'ENGINE', about: 'mocker (default), openai, vllm or sglang' },
     { setting: 'engineUrl', value: 'URL', about: 'A server that runs already, for openai, vllm and sglang' },
     ROUTER_MODE,
     { setting: 'numWorkers', about: 'Mock workers' },
-    { setting: 'numPrefillWorkers', about: 'Workers for prompts alone, with --num-decode-workers' },
-    { setting: 'numDecodeWorkers', about: 'Workers for answers alone, with --num-prefill-workers' },
-    { setting: 'speedupRatio', about: 'How much faster than a GPU mock workers answer' },
+    { setting: 'numPrefillWorkers', about: 'Workers that only compute prompts, with --num-decode-workers' },
+    { setting: 'numDecodeWorkers', about: 'Workers that only write answers, with --num-prefill-workers' },
+    { setting: 'speedupRatio', about: 'Factor by which mock workers answer faster than a GPU' },
     { setting: 'interactive', about: 'A chat in this terminal instead of a server' },
     { setting: 'httpHost', value: 'ADDRESS', about: 'Address to listen on' },
     HTTP_PORT,
@@ -157,7 +157,7 @@ const FRONTEND: Brief = {
   },
   flags: [
     DISCOVERY,
-    { ...NAMESPACE, about: 'Serves the models of this fleet alone (default: all)' },
+    { ...NAMESPACE, about: 'Serves only the models of this fleet (default: all)' },
     ROUTER_MODE,
     { setting: 'httpHost', value: 'ADDRESS', about: 'Address to listen on' },
     HTTP_PORT,
@@ -166,7 +166,7 @@ const FRONTEND: Brief = {
     { setting: 'tlsKeyPath', value: 'FILE', about: 'Its private key' },
     { setting: 'corsOrigin', value: 'ORIGINS', about: 'Web pages that may call from a browser' },
     { setting: 'migrationLimit', about: 'How often a request may move to another worker when its own is lost' },
-    { setting: 'holdTimeoutSecs', value: 'SECONDS', about: 'Waits so long for a worker instead of answering 503' },
+    { setting: 'holdTimeoutSecs', value: 'SECONDS', about: 'How long to wait for a worker before answering 503' },
     { setting: 'interactive', about: 'A chat in this terminal instead of a server' },
     DUMP,
   ],
@@ -175,7 +175,7 @@ const FRONTEND: Brief = {
 const WORKER: Brief = {
   examples: {
     'stator worker --engine mocker --discovery-backend file':
-      'a mock GPU, for a frontend on this machine; --model-path FOLDER gives it a tokenizer of yours',
+      'a mock GPU, for a frontend on this machine; --model-path FOLDER sets the tokenizer',
     'stator worker --engine vllm --model Qwen/Qwen3-0.6B --discovery-backend file': 'starts vLLM and serves it',
     'stator worker --engine openai --engine-url http://127.0.0.1:8001 --discovery-backend file':
       'serves what a running server offers',
@@ -189,13 +189,13 @@ const WORKER: Brief = {
       about: 'Id or folder to start the engine with, or its name at a running server',
     },
     { ...MODEL_PATH, about: 'Hugging Face model folder: tokenizer, configuration, chat template' },
-    { setting: 'servedModelName', value: 'NAME', about: 'What clients call the model' },
+    { setting: 'servedModelName', value: 'NAME', about: 'Name of the model for clients' },
     DISCOVERY,
     NAMESPACE,
     {
       setting: 'disaggregationMode',
       value: 'ROLE',
-      about: 'prefill: prompts alone; decode: answers alone; encode; agg: all',
+      about: 'prefill: only prompts; decode: only answers; encode: only media; agg: everything',
     },
     {
       setting: 'toolCallParser',
@@ -207,7 +207,7 @@ const WORKER: Brief = {
     DUMP,
     {
       setting: 'engineArguments',
-      about: 'For the engine, as is every flag that --help all does not list, with --engine vllm or sglang',
+      about: 'Arguments for the engine. With --engine vllm or sglang, flags that --help all does not list go there too',
     },
   ],
 };
@@ -215,8 +215,8 @@ const WORKER: Brief = {
 const ROUTER: Brief = {
   examples: {
     'stator router --endpoint dynamo.backend.generate --router-block-size 64 --discovery-backend file':
-      'chooses workers for whoever asks on the request plane',
-    'stator router --service indexer': 'tells by HTTP which worker has how much of a prompt',
+      'chooses workers for every process that asks on the request plane',
+    'stator router --service indexer': 'answers by HTTP how much of a prompt each worker has cached',
     "stator router explain --prompt 'Once upon a time' --url http://127.0.0.1:8000":
       'where a frontend would send this prompt now, and why; nothing is sent to a worker',
   },
@@ -225,14 +225,14 @@ const ROUTER: Brief = {
     { setting: 'routerEndpoint', value: 'NAME', about: 'The workers to choose from: NAMESPACE.COMPONENT.ENDPOINT' },
     { setting: 'routerBlockSize', about: "Tokens of a block in the workers' caches" },
     { setting: 'servicePort', about: 'Port of an HTTP service (default: 8090 indexer, 8091 slots, 8092 selection)' },
-    { setting: 'servicePeers', value: 'URLS', about: 'Replicas to take the state from and to tell' },
+    { setting: 'servicePeers', value: 'URLS', about: 'Replicas to load the state from, and to keep informed' },
     DISCOVERY,
-    { setting: 'loadAware', about: 'Chooses by load alone, without knowledge of the caches' },
+    { setting: 'loadAware', about: 'Chooses only by load, without knowledge of the caches' },
     {
       setting: 'routerKvEvents',
       about: 'Learns caches from events of the workers; --no-router-kv-events predicts them',
     },
-    { setting: 'routerKvOverlapScoreCredit', about: 'How much cached blocks count beside load' },
+    { setting: 'routerKvOverlapScoreCredit', about: 'How much cached blocks count against load' },
     { setting: 'routerTemperature', about: '0 always takes the best worker; more spreads requests' },
     { setting: 'routerQueueThreshold', about: 'Holds requests back above this share of prefill capacity' },
     DUMP,
@@ -250,9 +250,9 @@ const SIMULATE: Brief = {
   },
   flags: [
     { setting: 'trace', value: 'FILE', about: 'Recorded requests, in the JSONL of the Mooncake traces' },
-    { setting: 'workload', value: 'KIND', about: 'Made-up requests instead: steady, poisson, bursts or sessions' },
-    { setting: 'requestCount', about: 'How many of them' },
-    { setting: 'requestRate', about: 'How many a second' },
+    { setting: 'workload', value: 'KIND', about: 'Synthetic requests instead: steady, poisson, bursts or sessions' },
+    { setting: 'requestCount', about: 'Number of synthetic requests' },
+    { setting: 'requestRate', about: 'Synthetic requests per second' },
     { setting: 'inputTokens', about: 'Tokens of a prompt' },
     { setting: 'outputTokens', about: 'Tokens of an answer' },
     { setting: 'workers', about: 'Workers of the fleet' },
@@ -263,7 +263,11 @@ const SIMULATE: Brief = {
       about: 'round-robin, random, power-of-two, least-loaded, load-aware or kv',
     },
     { setting: 'numGpuBlocks', about: 'Blocks in the cache of a worker' },
-    { setting: 'sweep', value: 'FLAG=A,B', about: 'Runs side by side over values of a flag; again for another one' },
+    {
+      setting: 'sweep',
+      value: 'FLAG=A,B',
+      about: 'Shows runs for several values of a flag side by side; may be repeated for further flags',
+    },
     { setting: 'report', value: 'FILE', about: 'Writes a page with charts (.html) or the figures (.json)' },
     { setting: 'json', about: 'Prints one JSON object' },
     { setting: 'seed', about: 'The same seed gives the same figures' },
@@ -272,10 +276,10 @@ const SIMULATE: Brief = {
 
 const PLANNER: Brief = {
   examples: {
-    'stator planner': 'leaves targets for a system of yours, and waits until they are acknowledged',
+    'stator planner': 'publishes targets for a system of your own, and waits until it acknowledges them',
     'stator planner --planner-connector local -- --engine mocker':
       'starts and ends workers of this machine, each a stator worker --engine mocker',
-    'stator planner explain': 'why it decided as it did, for every decision of the last week',
+    'stator planner explain': 'explains every decision of the last week',
   },
   flags: [
     {
@@ -284,10 +288,14 @@ const PLANNER: Brief = {
       about: 'Targets, bounds and law, with the keys of docs/planner.md',
     },
     { setting: 'plannerLaw', value: 'LAW', about: 'rate (default), or one of Dynamo: throughput, latency, load, sla' },
-    { setting: 'plannerConnector', value: 'WHO', about: 'Who carries decisions out: virtual or local' },
-    { setting: 'plannerDir', value: 'FOLDER', about: 'Where decisions are kept and targets left' },
-    { setting: 'plannerModel', value: 'NAME', about: 'The model (default: the first that is heard)' },
-    { setting: 'prometheusEndpoint', value: 'URL', about: 'Reads the traffic from a Prometheus of yours' },
+    {
+      setting: 'plannerConnector',
+      value: 'WHO',
+      about: 'How decisions are carried out: virtual (by a system of your own) or local',
+    },
+    { setting: 'plannerDir', value: 'FOLDER', about: 'Folder of decisions and targets' },
+    { setting: 'plannerModel', value: 'NAME', about: 'Model to plan for (default: the first that reports)' },
+    { setting: 'prometheusEndpoint', value: 'URL', about: 'Prometheus to read the traffic from' },
     DISCOVERY,
     NAMESPACE,
     DUMP,

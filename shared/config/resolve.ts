@@ -61,7 +61,7 @@ function readGiven(
     given.delete(setting);
     const { unread } = source.passed;
     if (unread !== undefined)
-      warnings.push(`${source.name} ${JSON.stringify(shown(row, source.texts))} goes to the engine alone: ${unread}`);
+      warnings.push(`${source.name} ${JSON.stringify(shown(row, source.texts))} goes only to the engine: ${unread}`);
   } else if (row.lenient) {
     given.delete(setting);
     warnings.push(`${describeBadValue(row, source, parsed.fault)}; ignored`);

@@ -35,7 +35,7 @@ function chooseName(
   const texts = textsByName.get(winner)!;
   for (const other of present.slice(1)) {
     if (textsByName.get(other)!.at(-1) !== texts.at(-1)) {
-      warnings.push(`${winner} and ${other} are one setting and differ: ${winner} counts`);
+      warnings.push(`${winner} and ${other} name the same setting and differ: ${winner} is used`);
     }
   }
   return { kind, name: winner, texts };
@@ -106,7 +106,7 @@ export function collectSources(
     if (warning !== undefined) findings.warnings.push(warning);
   }
   if (rest.length > 0 && !takesRest) {
-    findings.problems.push(`arguments after -- go to the engine of stator worker; ${commandOf(process)} takes none`);
+    findings.problems.push(`arguments after -- go to the engine of stator worker; ${commandOf(process)} accepts none`);
   }
   warnOfOtherVariables(process, env, findings.warnings);
   return given;

@@ -26,10 +26,10 @@ export const UNBUILT: readonly Unbuilt[] = [
     about: 'routes from modules',
     usedBy: ['frontend'],
     names: '--frontend-route-extension DYN_FRONTEND_ROUTE_EXTENSIONS',
-    instead: 'a program of your own around createFrontend of the package',
+    instead: 'your own program around createFrontend of the package',
   },
   {
-    about: 'file descriptors and allocator of the process',
+    about: 'limit of file descriptors and allocator of the process',
     usedBy: ['frontend'],
     names: 'DYN_FRONTEND_FD_LIMIT_TARGET DYN_FRONTEND_JEMALLOC',
     instead: 'ulimit -n and NODE_OPTIONS',
@@ -54,7 +54,7 @@ export const UNBUILT: readonly Unbuilt[] = [
       '--aic-mtp-seed --ais-mtp-seed DYN_AIS_MTP_SEED --ais-perf-config DYN_AIS_PERF_CONFIG',
   },
   {
-    about: 'a policy of its own for each pool',
+    about: 'separate policies of the prefill and the decode pool',
     usedBy: routers.usedBy,
     names: '--router-prefill-policy DYN_ROUTER_PREFILL_POLICY --router-decode-policy DYN_ROUTER_DECODE_POLICY',
   },
@@ -90,7 +90,7 @@ export const UNBUILT: readonly Unbuilt[] = [
     instead: 'DYN_LOG and DYN_LOGGING_JSONL',
   },
   {
-    about: 'names that an operator gives',
+    about: 'names that a Kubernetes operator assigns',
     usedBy: ['worker'],
     names: 'DYN_COMPONENT DYN_PARENT_DGD_K8S_NAME DYN_PARENT_DGD_K8S_NAMESPACE',
     instead: '--endpoint',
@@ -112,7 +112,7 @@ export const UNBUILT: readonly Unbuilt[] = [
     names: '--classify-worker DYN_VLLM_CLASSIFY_WORKER --enable-rl DYN_ENABLE_RL',
   },
   {
-    about: 'speech, realtime, and variables of vLLM-Omni beside those of the table',
+    about: 'speech, realtime, and variables of vLLM-Omni that the table does not list',
     usedBy: ['worker'],
     names: '--realtime DYN_VLLM_REALTIME DYN_OMNI_*',
   },
@@ -135,7 +135,7 @@ export const UNBUILT: readonly Unbuilt[] = [
       'DYN_MM_VIDEO_NUM_FRAMES DYN_MM_NIXL_CLEANUP_TIMEOUT_S DYN_MM_TRUST_EGRESS_PROXY',
   },
   {
-    about: 'forward-pass metrics and profiler ranges, which stock engines do not give',
+    about: 'forward-pass metrics and profiler ranges, which stock engines do not provide',
     usedBy: ['worker'],
     names:
       'DYN_FORWARDPASS_METRIC_PORT --fpm-trace DYN_FPM_TRACE DYN_FPM_OUTPUT_PATH DYN_FPM_MODE DYN_FPM_SAMPLE_INTERVAL_MS ' +
@@ -156,7 +156,7 @@ export const UNBUILT: readonly Unbuilt[] = [
     instead: '--model-path with a local folder',
   },
   {
-    about: 'replacing a loaded adapter in place, and a bound of loading one',
+    about: 'replacing a loaded adapter in place, and a time limit of loading one',
     usedBy: ['worker'],
     names: 'DYN_LORA_HOTSWAP_ENABLED VLLM_LORA_MODULES_LOADING_TIMEOUT',
   },
@@ -190,12 +190,12 @@ export const UNBUILT: readonly Unbuilt[] = [
     names: '--num-host-blocks --host-offload-d2h-bandwidth-gbps --host-offload-h2d-bandwidth-gbps',
   },
   {
-    about: 'variables of the planner beside those of the table',
+    about: 'variables of the planner that the table does not list',
     usedBy: ['function', 'local', 'planner'],
     names: 'DYN_PLANNER_*',
   },
   {
-    about: 'cloud services beside DynamoDB',
+    about: 'cloud services other than DynamoDB',
     usedBy: ['frontend', 'worker', 'router', 'function'],
     names: 'STATOR_RESPONSES_BUCKET STATOR_S3_ENDPOINT',
   },
@@ -222,8 +222,8 @@ export function unbuiltNames(process: Process): readonly string[] {
 /** Names of older releases that would change what a process does, so that they are not taken in silence: what to use. */
 export const REFUSED_NAMES: Readonly<Record<string, string>> = {
   '--static-endpoint':
-    'is not taken: workers are found by discovery, on one machine without a server (--discovery-backend file), and ' +
-    '--namespace chooses among them; --router-mode direct sends a request to the worker that it names, and excludes KV routing as ' +
+    'is not accepted: discovery finds the workers, on one machine without a server (--discovery-backend file), and ' +
+    '--namespace chooses among them; --router-mode direct sends a request to the worker that it names, and excludes KV routing, as ' +
     '--static-endpoint did',
 };
 

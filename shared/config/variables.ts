@@ -41,7 +41,7 @@ export function machineToCome(process: Process, env: Environment, argv: readonly
       return kind === 'file or folder' ? 'folder' : kind;
     },
     readText: () => {
-      throw new Error('it is on a machine that is not there yet: give the JSON itself');
+      throw new Error('the file is on a machine that does not exist yet: give the JSON itself');
     },
     sizeBytes: (path) => targets.get(path)?.sizeBytes ?? 0,
   };
@@ -54,10 +54,10 @@ export function machineToCome(process: Process, env: Environment, argv: readonly
 export function faultOfVariable(process: Process, variable: string, text: string): VariableFault | undefined {
   const row = rowOfVariable(process, variable);
   if (row === undefined) return faultOfName(process, variable);
-  if (row.type.isSecret) return { kind: 'secret', says: 'is a secret, and whoever sees the deployment reads it' };
+  if (row.type.isSecret)
+    return { kind: 'secret', says: 'is a secret, and anyone who can see the deployment can read it' };
   if (hideUrlPassword(text) !== text) return { kind: 'secret', says: 'holds a password in its URL' };
-  if (text === '' && !row.type.emptyIsValue)
-    return { kind: 'value', says: 'is empty, which is as if it were not there' };
+  if (text === '' && !row.type.emptyIsValue) return { kind: 'value', says: 'is empty, which counts as unset' };
   const parsed = row.type.parse([text], machineToCome(process, { [variable]: text }));
   if (parsed.ok) return undefined;
   return { kind: 'value', says: `${JSON.stringify(text)}: ${parsed.fault}; allowed: ${describeAllowed(row)}` };
@@ -74,6 +74,6 @@ function faultOfName(process: Process, variable: string): VariableFault {
     variable,
     rowsOf(process).flatMap(([, { env }]) => env),
   );
-  const hint = nearest === undefined ? 'docs/configuration.md has them all' : `did you mean ${nearest}?`;
+  const hint = nearest === undefined ? 'docs/configuration.md lists them all' : `did you mean ${nearest}?`;
   return { kind: 'unknown', says: `unknown variable; ${hint}` };
 }

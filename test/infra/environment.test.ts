@@ -94,7 +94,7 @@ describe.each(ROLES)('the environment that stator.config.ts gives to: $role', ({
       const text = row.type.isSecret ? 'x'.repeat(64) : sampleOf(process, row, name);
       const problem = problemOf({ images: IMAGES, ...config({ [name]: text ?? '1' }) });
       if (problem !== undefined) expect(problem).toMatch(new RegExp(`^file: ${path}.${name}: .{10,}`));
-      if (row.type.isSecret) expect(problem).toMatch(/is a secret, and whoever sees the deployment/);
+      if (row.type.isSecret) expect(problem).toMatch(/is a secret, and anyone who can see the deployment/);
       return problem === undefined;
     });
     // Those of its own are few.
@@ -120,7 +120,7 @@ describe.each(ROLES)('the environment that stator.config.ts gives to: $role', ({
       `file: ${path}.DYN_LOGG: unknown variable; did you mean DYN_LOG?`,
     );
     expect(problemOf(config({ QQQ: 1 }))).toBe(
-      `file: ${path}.QQQ: unknown variable; docs/configuration.md has them all`,
+      `file: ${path}.QQQ: unknown variable; docs/configuration.md lists them all`,
     );
   });
 

@@ -29,7 +29,7 @@ export function readEngineFile(
   try {
     const value: unknown = JSON.parse(around.readText(path.value));
     if (isRecord(value)) return { argv: wordsOf(value, engine.flags), source };
-    problems.push(`${source}: it holds no JSON object`);
+    problems.push(`${source}: the file does not hold a JSON object`);
   } catch (thrown) {
     problems.push(`${source}: ${reasonOf(thrown)}`);
   }

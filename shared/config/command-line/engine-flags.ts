@@ -91,8 +91,8 @@ function vllmSwitch(setting: SettingName, flag: string): readonly (readonly [str
 
 const WRITTEN = { way: 'written' } as const;
 const TLS =
-  'the engine listens for its worker alone, on the loopback: TLS for clients is --tls-cert-path of stator frontend';
-const GRPC = 'a worker asks its engine by HTTP: gRPC for clients is stator frontend --kserve-grpc-server';
+  'the engine listens only for its worker, on loopback: for TLS to clients use --tls-cert-path of stator frontend';
+const GRPC = 'a worker calls its engine by HTTP: for gRPC to clients use stator frontend --kserve-grpc-server';
 /** What an engine does with chats that it renders itself, and a frontend with all others. */
 const CHAT_FLAGS: readonly (readonly [string, SharedFlag])[] = [
   [

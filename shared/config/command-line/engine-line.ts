@@ -66,8 +66,7 @@ export class EngineLine {
       const { flag = nameOf(setting), text = '{}' } = this.#own.uses.get(setting)?.at(-1) ?? {};
       const merged = mergeFields(text, fields);
       if (merged !== undefined) this.#own.add(setting, { flag, text: merged });
-      else
-        this.#findings.problems.push(`${flag} is given by its fields and as ${text}: give it in one of the two ways`);
+      else this.#findings.problems.push(`${flag} is given both by its fields and as ${text}: use one of the two ways`);
     }
     return this.#passed.map((argument) => this.#spelled(argument));
   }
@@ -186,12 +185,12 @@ export class EngineLine {
     const { names, title } = this.#engine;
     if (names.has(name) || !name.startsWith('--')) return true;
     const { problems } = this.#findings;
-    if (meaning !== undefined) problems.push(`${typed} is a flag of Stator's, and none of ${title}`);
+    if (meaning !== undefined) problems.push(`${typed} is a flag of Stator, not of ${title}`);
     else if (this.#own.isElsewhere(name)) this.#own.refuse(name);
     else {
       const nearest = nameWithin(name, this.#own.candidates(), EDITS_MAX);
       if (nearest === undefined) return true;
-      const hint = part === 'own' ? ` Behind -- it goes to ${title} as it is` : '';
+      const hint = part === 'own' ? ` After -- it goes to ${title} unchanged` : '';
       problems.push(`unknown flag ${typed}; did you mean ${nearest}?${hint}`);
     }
     return false;

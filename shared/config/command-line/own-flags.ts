@@ -41,7 +41,7 @@ export interface NamedEngine {
 }
 
 /** What is said of flags for an engine that runs already. */
-export const ATTACHED = 'the engine of --engine-url runs already: give it where that is started';
+export const ATTACHED = 'the engine of --engine-url is already running: give the flag where that engine is started';
 
 /** Every spelling that `process` takes, `--no-` forms included. */
 function flagsOf(process: Process): ReadonlyMap<string, FlagMeaning> {
@@ -107,7 +107,9 @@ export class OwnFlags {
     const next = argv[at + 1];
     if (!isFlag(argument)) {
       const word = JSON.stringify(argument);
-      this.#findings.problems.push(`unexpected argument ${word}; flags start with --, a switch is set by --x=true`);
+      this.#findings.problems.push(
+        `unexpected argument ${word}; flags start with --, and a switch is set with --x=true`,
+      );
       return 1;
     }
     const { typed, text } = splitWord(argument);
@@ -158,14 +160,14 @@ export class OwnFlags {
     const { flags, isAttached, given } = this.#engine ?? {};
     const name = flagName(flag);
     if (isAttached === true && flags?.names.has(name) === true) {
-      return `${flag} is a flag of ${flags.title}, and ${ATTACHED}`;
+      return `${flag} is a flag of ${flags.title}; ${ATTACHED}`;
     }
     const owners = ownersOf(flag);
     if (owners !== undefined) return `${flag} belongs to ${owners}, not to ${own}`;
     const engines = given === undefined ? [] : enginesWith(name);
     if (engines.length > 0) {
       const wanted = engines.map(({ engine }) => `--engine ${engine}`).join(' and ');
-      return `unknown flag ${flag}: ${wanted} would pass it on, ${given} has none of that name`;
+      return `unknown flag ${flag}: ${wanted} would pass it on, but ${given} has no such flag`;
     }
     const nearest = likelyName(flag, this.candidates());
     return nearest === undefined

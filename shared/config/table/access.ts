@@ -6,7 +6,8 @@ export const accessRows = {
     names: '--auth STATOR_AUTH',
     values: ['auto', 'on', 'off'],
     default: 'auto',
-    about: 'Asks for API keys; auto = where there is a store of keys. off with a store warns at the start.',
+    about:
+      'Requires API keys from clients; auto = if a store of keys is configured. off with a store warns at the start.',
   }),
   keysTable: edges.text({
     names: 'STATOR_KEYS_TABLE',
@@ -18,40 +19,40 @@ export const accessRows = {
     allowed: 'a JSON file, need not exist',
     written: true,
     defaultText: 'unset = none',
-    about: 'File of API keys, which stator keys writes, for processes without a table.',
+    about: 'File of API keys, written by stator keys, for processes without a table.',
   }),
   keyCacheSecs: edges.int({
     names: 'STATOR_KEY_CACHE_SECS',
     range: { min: 0, max: 300, unit: 's' },
     default: 60,
-    about: 'Longest time until a revoked key is refused; a key in use is read once in it.',
+    about: 'Longest time until a revoked key is refused; a process reads a key in use again after this long.',
   }),
   metricsAuth: edges.bool({
     names: 'STATOR_METRICS_AUTH',
-    about: 'Keeps /metrics for operators and for keys with the scope metrics.',
+    about: 'Serves /metrics only to operators and to keys with the scope metrics.',
   }),
   docsAuth: edges.bool({
     names: 'STATOR_DOCS_AUTH',
-    about: 'Keeps /, /docs and /openapi.json for operators and for whoever has a key.',
+    about: 'Serves /, /docs and /openapi.json only to operators and to clients with a key.',
   }),
   cacheIsolation: edges.choice({
     names: 'STATOR_CACHE_ISOLATION',
     values: ['figures', 'blocks', 'off'],
     default: 'figures',
     about:
-      'What answers under keys tell of the cache: figures = not what was cached; blocks = all, since owners share nothing; off = all.',
+      'Keeps clients with keys from learning what others cached: figures = answers do not say what was cached; blocks = owners share no blocks, so answers say it; off = owners share blocks, and answers say it.',
   }),
   idSecret: edges.secret({
     names: 'STATOR_ID_SECRET',
     minLength: 32,
-    defaultText: 'unset = STATOR_PLANE_TOKEN, else each cancels its own alone',
-    about: 'Shared by all frontends, so that each can cancel what another streams, by its id.',
+    defaultText: 'unset = STATOR_PLANE_TOKEN; without either, each frontend cancels only its own',
+    about: 'Secret shared by all frontends, so that each can cancel by id what another one streams.',
   }),
   idSecretPrevious: edges.secretOrNone({
     names: 'STATOR_ID_SECRET_PREVIOUS',
     minLength: 32,
-    defaultText: 'unset = STATOR_PLANE_TOKEN_PREVIOUS where STATOR_ID_SECRET is unset',
-    about: 'The secret before STATOR_ID_SECRET was rotated: names that were made with it count.',
+    defaultText: 'unset = STATOR_PLANE_TOKEN_PREVIOUS if STATOR_ID_SECRET is unset',
+    about: 'Previous STATOR_ID_SECRET during a rotation: ids that were made with it stay valid.',
   }),
 };
 

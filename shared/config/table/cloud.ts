@@ -34,13 +34,14 @@ export const cloudRows = {
   secretsTable: cloudEdges.text({
     names: 'STATOR_SECRETS_TABLE',
     about:
-      'Table in which a container leaves its plane token and its secret of request ids, and from which functions have them.',
+      'Table in which a container stores its plane token and its secret of request ids, and from which functions read them.',
   }),
   secretCacheSecs: cloud.int({
     names: 'STATOR_SECRET_CACHE_SECS',
     range: { min: 10, max: 86400, unit: 's' },
     default: 300,
-    about: 'Age at which secrets are read again; on a change a function starts anew, a container drains and ends.',
+    about:
+      'Age at which secrets are read again; if one has changed, a function starts anew, and a container drains and ends.',
   }),
   routerUrl: cloudEdges.urls({
     names: 'STATOR_ROUTER_URL',
@@ -57,9 +58,9 @@ export const cloudRows = {
   plannerQueueUrl: tellers.url({
     names: 'STATOR_PLANNER_QUEUE_URL',
     schemes: ['http', 'https'],
-    defaultText: 'unset = planners hear the event plane',
+    defaultText: 'unset = planners read the event plane',
     about:
-      'FIFO queue of planners: of a frontend for the fleet that it answers for and its held requests, of a worker for itself.',
+      'FIFO queue to the planners: a frontend reports the fleet that it answers for and its held requests, a worker reports itself.',
   }),
   sqsEndpoint: tellers.url({
     names: 'STATOR_SQS_ENDPOINT',
@@ -71,7 +72,7 @@ export const cloudRows = {
     names: 'STATOR_DEADLINE_MARGIN_SECS',
     range: { min: 1, max: 60, unit: 's' },
     default: 10,
-    about: "Work ends this long before the function's limit.",
+    about: "Time before the function's limit at which work ends.",
   }),
   awsRegion: cloud.text({
     names: 'AWS_REGION',

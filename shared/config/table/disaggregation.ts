@@ -5,12 +5,12 @@ export const disaggregationRows = {
   decodeFallback: edges.bool({
     names: '--decode-fallback DYN_DECODE_FALLBACK',
     source: 'Dynamo',
-    about: 'Aggregated mode on decode workers when no prefill worker is available.',
+    about: 'Lets decode workers compute prompts themselves when no prefill worker is available.',
   }),
   enforceDisagg: edges.bool({
     names: '--enforce-disagg DYN_ENFORCE_DISAGG',
     source: '1.6.1: ignored',
-    about: 'A failed prefill leg fails the request instead of falling back.',
+    about: 'Fails a request whose prefill stage fails, instead of falling back.',
   }),
   routerConditionalDisagg: edges.bool({
     names: '--router-conditional-disagg DYN_ROUTER_CONDITIONAL_DISAGG',
@@ -51,7 +51,7 @@ export const disaggregationRows = {
   prefillDrainTimeoutSecs: worker.decimal({
     names: 'DYN_PREFILL_DRAIN_TIMEOUT_S',
     range: { min: 0, unit: 's' },
-    about: 'Drain bound of a prefill worker.',
+    about: 'Longest drain of a prefill worker.',
   }),
   kvTransferDomain: worker.text({
     names: 'DYN_KV_TRANSFER_DOMAIN',
@@ -72,11 +72,11 @@ export const disaggregationRows = {
   }),
   topologyEnabled: worker.bool({
     names: 'DYN_TOPOLOGY_ENABLED',
-    about: 'The worker reads where it stands, for KV transfer, and says it on its card.',
+    about: "Reads the worker's place in the topology, for KV transfer, and publishes it on its card.",
   }),
   topologyMountPath: worker.folder({
     names: 'DYN_TOPOLOGY_MOUNT_PATH',
     default: '/etc/dynamo/topology',
-    about: 'Folder with one file a topology domain: its name is the domain, its content the value.',
+    about: 'Folder with one file per topology domain: the file name is the domain, the content is the value.',
   }),
 };

@@ -58,7 +58,8 @@ export const discoveryRows = {
     },
     defaultText: 'dynamodb with a table, else file; stator local: file; function without a table: mem',
     source: 'Dynamo: etcd',
-    about: 'Service discovery: of many machines (dynamodb), of one (file), or of one process alone (mem).',
+    about:
+      'How processes find each other: on many machines (dynamodb), on one machine (file), or within one process (mem).',
   }),
   namespace: fleet.text({
     names: '--namespace DYN_NAMESPACE',
@@ -80,8 +81,8 @@ export const discoveryRows = {
     names: 'DYN_FILE_KV',
     written: true,
     defaultText:
-      '$XDG_STATE_HOME/stator/discovery/HOST, else ~/.local/state/stator/discovery/HOST (macOS: without HOST), for this user alone; ' +
-      'temporary folder/dynamo_store_kv-UID where that cannot be written; stator local makes one for each run',
+      '$XDG_STATE_HOME/stator/discovery/HOST, else ~/.local/state/stator/discovery/HOST (macOS: without HOST), for this user only; ' +
+      'temporary folder/dynamo_store_kv-UID if that cannot be written; stator local makes one for each run',
     about: 'Root of the file back end: processes that share it find each other.',
   }),
   endpoint: worker.text({

@@ -46,7 +46,7 @@ export const kvEventsRows = {
     names: '--enable-local-indexer',
     default: true,
     source: 'older Dynamo; 1.6.1: always on',
-    about: 'Worker keeps its own index for replays and dumps.',
+    about: 'Lets the worker keep its own index for replays and dumps.',
   }),
   zmqKvEventsPorts: workers.ports({
     names: '--zmq-kv-events-ports',
@@ -67,7 +67,7 @@ export const kvEventsRows = {
     defaultText: 'one of STATOR_ENGINE_PORTS',
     source: 'older Dynamo',
     about:
-      'Port of the event stream of a started engine: one that is taken is an error, of a range the first free one is used.',
+      'Port of the KV event stream of a started engine. A single port that is in use is an error; of a range, the first free port is used.',
   }),
   vllmKvEventsUseIntBlockHashes: worker.boolOrUnset({
     names: 'VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES',

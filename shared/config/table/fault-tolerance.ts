@@ -26,9 +26,9 @@ export const faultToleranceRows = {
   modelMemorySecs: edges.decimal({
     names: '--model-memory-secs STATOR_MODEL_MEMORY_SECS',
     range: { min: 0, unit: 's' },
-    note: '0 = off; without end with --hold-timeout',
+    note: '0 = off; no end with --hold-timeout',
     default: 600,
-    about: 'A model whose last worker has gone is 503 with Retry-After for this long, then 404.',
+    about: 'How long requests for a model whose last worker has gone get 503 with Retry-After; later ones get 404.',
   }),
   gracefulShutdownGracePeriodSecs: worker.decimal({
     names: 'DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS',
@@ -36,7 +36,7 @@ export const faultToleranceRows = {
     note: '300 for deployed fleets',
     default: 5,
     source: 'Dynamo (vLLM page)',
-    about: 'Running requests may end for this long after SIGTERM; then other workers go on with those that can move.',
+    about: 'Time for running requests to end after SIGTERM; then those that can migrate move to other workers.',
   }),
   runtimeGracefulShutdownTimeoutSecs: worker.int({
     names: 'DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS',
@@ -57,8 +57,8 @@ export const faultToleranceRows = {
     note: '0 = none',
     default: 120,
     about:
-      'What the first answer of an engine may take before silence or a failed canary counts against it: engines compile for it. ' +
-      'Another worker that has answered takes its requests sooner.',
+      'Time for the first answer of an engine, which may have to compile first; until then silence or a failed canary does not count ' +
+      'against it. If another worker has answered before, it takes over the requests sooner.',
   }),
   stableRoutingId: worker.text({
     names: 'DYN_STABLE_ROUTING_ID',

@@ -5,7 +5,7 @@ export const grpcRows = {
   kserveGrpcServer: frontend.bool({
     names: '--kserve-grpc-server DYN_KSERVE_GRPC_SERVER',
     source: 'Dynamo',
-    about: 'KServe v2 by gRPC on --http-port, and no OpenAI routes: what stator grpc does.',
+    about: 'Serves KServe v2 by gRPC on --http-port, and no OpenAI routes, as stator grpc does.',
   }),
   grpcPort: listeners.port({
     names: '--grpc-port STATOR_GRPC_PORT',
@@ -29,34 +29,35 @@ export const grpcRows = {
     range: { min: 65_535, max: 2_147_483_647, unit: 'bytes' },
     default: 1_048_576,
     source: 'Dynamo',
-    about: 'What a gRPC client may send on a stream before any of it was read.',
+    about: 'Bytes that a gRPC client may send on a stream before the server has read any of them.',
   }),
   grpcInitialConnectionWindowSize: listeners.int({
     names: 'DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE',
     range: { min: 65_535, max: 2_147_483_647, unit: 'bytes' },
     default: 1_048_576,
     source: 'Dynamo',
-    about: 'What it may send on a connection, of all streams together.',
+    about:
+      'Bytes that a gRPC client may send on a connection, all streams together, before the server has read any of them.',
   }),
   grpcMaxConcurrentStreams: listeners.int({
     names: 'STATOR_GRPC_MAX_CONCURRENT_STREAMS',
     range: { min: 1, max: 1_000_000 },
     default: 1000,
-    about: 'Calls at a time on a gRPC connection.',
+    about: 'Calls at the same time on one gRPC connection.',
   }),
   grpcMaxConnections: listeners.int({
     names: 'STATOR_GRPC_MAX_CONNECTIONS',
     range: { min: 1, max: 1_000_000 },
     defaultText: 'half of the files that the process may open, 8192 at most',
     about:
-      'Connections of gRPC clients at a time; one more takes the place of an idle one of the address with the most.',
+      'Connections of gRPC clients at the same time; a further one replaces an idle connection of the address that has the most.',
   }),
   grpcKeepaliveTimeMs: listeners.int({
     names: 'STATOR_GRPC_KEEPALIVE_TIME_MS',
     range: { min: 0, max: 86_400_000, unit: 'ms' },
     note: '0 = never',
     default: 30_000,
-    about: 'How often gRPC clients are pinged; a connection that does not answer is closed.',
+    about: 'Interval of pings to gRPC clients; the server closes a connection that does not answer.',
   }),
   grpcKeepaliveTimeoutMs: listeners.int({
     names: 'STATOR_GRPC_KEEPALIVE_TIMEOUT_MS',
@@ -69,6 +70,6 @@ export const grpcRows = {
     range: { min: 0, max: 2_147_483_647, unit: 'ms' },
     note: '0 = any',
     default: 0,
-    about: 'Age at which a gRPC client is asked to connect anew, for balancing.',
+    about: 'Age of a connection at which the server asks its gRPC client to connect anew, for load balancing.',
   }),
 };

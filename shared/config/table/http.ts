@@ -32,31 +32,32 @@ export const httpRows = {
     range: { min: 1, unit: 'MiB' },
     default: 192,
     source: 'Dynamo',
-    about: 'Largest request body, 1 MB = 1024^2 bytes; above is 413.',
+    about: 'Largest request body, 1 MB = 1024^2 bytes; a larger one gets 413.',
   }),
   httpBodyBudgetMb: edges.int({
     names: 'STATOR_HTTP_BODY_BUDGET_MB',
     range: { min: 1, unit: 'MiB' },
     defaultText: 'a quarter of the heap limit',
-    about: 'Request bodies that are being read at once, all together; beyond it requests get 503 with Retry-After.',
+    about:
+      'Memory of all request bodies that are being read at the same time; further requests get 503 with Retry-After.',
   }),
   httpAnswerLimitMb: edges.int({
     names: 'STATOR_HTTP_ANSWER_LIMIT_MB',
     range: { min: 1, unit: 'MiB' },
     default: 32,
-    about: 'Memory of one answer that is kept until it is whole; a request that asks for more is 400.',
+    about: 'Memory of one answer that is collected before it is sent; a request that asks for more gets 400.',
   }),
   httpAnswerBudgetMb: edges.int({
     names: 'STATOR_HTTP_ANSWER_BUDGET_MB',
     range: { min: 1, unit: 'MiB' },
     defaultText: 'a quarter of the heap limit',
-    about: 'Answers that are kept until they are whole, all together; beyond it requests get 503 with Retry-After.',
+    about: 'Memory of all answers that are collected before they are sent; further requests get 503 with Retry-After.',
   }),
   stopMaxBytes: edges.int({
     names: 'STATOR_STOP_MAX_BYTES',
     range: { min: 1, max: 1048576, unit: 'bytes' },
     default: 1024,
-    about: 'Longest stop sequence; above is 400.',
+    about: 'Longest stop sequence; a longer one gets 400.',
   }),
   httpGracefulShutdownTimeoutSecs: listeners.int({
     names: 'DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS',
@@ -64,14 +65,14 @@ export const httpRows = {
     default: 5,
     source: 'Dynamo',
     about:
-      'Time for running answers to reach their clients after SIGTERM; what is not over by then ends with an error.',
+      'Time for running answers to reach their clients after SIGTERM; an answer that is still running then ends with an error.',
   }),
   httpKeepAliveSecs: listeners.int({
     names: 'STATOR_HTTP_KEEP_ALIVE_SECS',
     range: { min: 1, max: 86_400, unit: 's' },
     default: 75,
     about:
-      'How long a connection may wait for its next request. Longer than the idle timeout of a load balancer in front, or some requests meet a closed connection.',
+      'How long an idle connection stays open for its next request. It must be longer than the idle timeout of a load balancer in front; otherwise some requests meet a closed connection.',
   }),
   httpSvcChatPath: svcPath('DYN_HTTP_SVC_CHAT_PATH', '/v1/chat/completions', 'chat completions'),
   httpSvcCmpPath: svcPath('DYN_HTTP_SVC_CMP_PATH', '/v1/completions', 'completions'),
@@ -97,7 +98,7 @@ export const httpRows = {
     range: { min: 400, max: 599 },
     default: 503,
     source: '1.6.1: 529',
-    about: 'Status of overloaded on OpenAI routes; Anthropic routes keep 529.',
+    about: 'Status of an overload error on OpenAI routes; Anthropic routes keep 529.',
   }),
   httpPreCommitErrorPeekMs: edges.int({
     names: 'DYN_HTTP_PRE_COMMIT_ERROR_PEEK_MS',
@@ -105,21 +106,22 @@ export const httpRows = {
     note: '0 = commit at once',
     default: 2000,
     source: '1.6.1: 0',
-    about: 'Longest wait for the first event before the 200 head.',
+    about: 'Longest wait for the first event before the status 200 is sent.',
   }),
   httpSseKeepAliveIntervalMs: edges.int({
     names: 'DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS',
     range: { min: 0, unit: 'ms' },
     note: '0 = off',
     default: 0,
-    about: 'Comment (Anthropic: ping) on idle streams; held streams always every 10 s.',
+    about:
+      'Interval of comments (Anthropic: pings) on idle streams; streams of held requests get one every 10 s in any case.',
   }),
   httpBackendStreamTimeoutSecs: edges.int({
     names: 'DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS',
     range: { min: 0, unit: 's' },
     note: '0 = off',
     default: 0,
-    about: 'No backend event for this long ends or migrates the request.',
+    about: 'Longest silence of a backend stream; then the request migrates or ends.',
   }),
   metadataHeader: edges.text({
     names: 'DYN_METADATA_HEADER',
@@ -133,7 +135,7 @@ export const httpRows = {
   }),
   disableFrontendNvext: edges.bool({
     names: 'DYN_DISABLE_FRONTEND_NVEXT',
-    about: 'Ignores nvext except cache_salt, and routing headers.',
+    about: 'Ignores routing headers, and all of nvext except cache_salt.',
   }),
   ignoreOpenaiFeUnsupportedFields: edges.bool({
     names: 'DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS',
@@ -147,7 +149,7 @@ export const httpRows = {
     names: '--enable-anthropic-api DYN_ENABLE_ANTHROPIC_API',
     defaultFor: { local: true },
     source: 'Dynamo',
-    about: 'Serves the Anthropic Messages API; the model list has its shape for clients that ask for it.',
+    about: 'Serves the Anthropic Messages API; the model list takes the shape of that API for clients that ask for it.',
   }),
   stripAnthropicPreamble: edges.bool({
     names: '--strip-anthropic-preamble DYN_STRIP_ANTHROPIC_PREAMBLE',
@@ -189,18 +191,19 @@ export const httpRows = {
     names: 'STATOR_RESPONSE_STORE_MAX_MB',
     range: { min: 1, unit: 'MiB' },
     default: 256,
-    about: 'Memory bound of the local response store; oldest leaves first.',
+    about: 'Memory bound of the local response store; the oldest responses leave first.',
   }),
   httpHosts: listeners.list({
     names: '--http-hosts STATOR_HTTP_HOSTS',
     allowed: 'host names or *',
     defaultText: 'unset = none',
-    about: 'Names beside localhost that Host may have on a loopback address, such as that of a tunnel; * = any.',
+    about:
+      'Host names beside localhost that requests to a loopback address may carry, such as the name of a tunnel; * = any.',
   }),
   adminKey: edges.secret({
     names: 'STATOR_ADMIN_KEY',
     minLength: 32,
-    defaultText: 'unset = operators are asked for on loopback alone',
-    about: 'Lets who shows it as a bearer token use the routes for operators from another machine.',
+    defaultText: 'unset = routes for operators answer only on loopback',
+    about: 'Bearer token that opens the routes for operators to callers on other machines.',
   }),
 };

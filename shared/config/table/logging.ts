@@ -87,21 +87,21 @@ export const loggingRows = {
     range: { min: 1, unit: 'ms' },
     default: 5000,
     source: 'OpenTelemetry',
-    about: 'A batch that the collector has not taken by then is lost.',
+    about: 'Deadline of an export; a batch that the collector has not accepted by then is lost.',
   }),
   otelBspScheduleDelayMs: fleet.int({
     names: 'OTEL_BSP_SCHEDULE_DELAY',
     range: { min: 1, unit: 'ms' },
     default: 5000,
     source: 'OpenTelemetry',
-    about: 'How long a span waits for others at most before it is sent.',
+    about: 'Longest time that a span waits for others before it is sent.',
   }),
   otelBlrpScheduleDelayMs: fleet.int({
     names: 'OTEL_BLRP_SCHEDULE_DELAY',
     range: { min: 1, unit: 'ms' },
     default: 1000,
     source: 'OpenTelemetry',
-    about: 'How long a log line waits for others at most before it is sent.',
+    about: 'Longest time that a log line waits for others before it is sent.',
   }),
   otelSdkDisabled: fleet.bool({
     names: 'OTEL_SDK_DISABLED',
@@ -113,7 +113,7 @@ export const loggingRows = {
   otelResourceAttributes: fleet.attributes({
     names: 'OTEL_RESOURCE_ATTRIBUTES',
     source: 'OpenTelemetry',
-    about: 'What spans and log lines say of the process, such as deployment.environment.name=production.',
+    about: 'Attributes of the process on spans and log lines, such as deployment.environment.name=production.',
   }),
   otelServiceName: fleet.text({
     names: 'OTEL_SERVICE_NAME',
@@ -136,7 +136,7 @@ export const loggingRows = {
     values: SAMPLERS,
     default: 'parentbased_traceidratio',
     source: 'OpenTelemetry',
-    about: 'Who decides which traces are recorded: with parentbased_ the caller, where there is one.',
+    about: 'Rule that decides which traces are recorded; with parentbased_ the caller decides, if there is one.',
   }),
   otelTracesSamplerArg: fleet.decimal({
     names: 'OTEL_TRACES_SAMPLER_ARG',
@@ -150,7 +150,7 @@ export const loggingRows = {
     names: 'DYN_REQUEST_TRACE',
     allowed: 'a switch, or sinks: file, stderr',
     defaultText: 'unset = off',
-    about: 'Takes a record of every request.',
+    about: 'Writes a record of every request.',
   }),
   requestTraceSinks: edges.choices({
     names: 'DYN_REQUEST_TRACE_SINKS',
@@ -162,7 +162,7 @@ export const loggingRows = {
     names: 'DYN_REQUEST_TRACE_FILE_PATH',
     olderNames: 'DYN_REQUEST_TRACE_OUTPUT_PATH',
     default: '/tmp/dynamo-request-trace',
-    about: 'File of request records; the start of segment names when they are compressed.',
+    about: 'File of request records; if compressed, the prefix of the names of its segments.',
   }),
   requestTraceFileFormat: edges.choice({
     names: 'DYN_REQUEST_TRACE_FILE_FORMAT',

@@ -25,7 +25,7 @@ export const metricsRows = {
     allowed: 'invalid characters become _',
     default: 'dynamo_frontend',
     source: 'Dynamo',
-    about: 'Prefix of all frontend metrics; a planner reads them from Prometheus by it.',
+    about: 'Prefix of all frontend metrics; a planner asks Prometheus for metrics with it.',
   }),
   metricsRequestDurationMin: bucketEnd('DYN_METRICS_REQUEST_DURATION_MIN', 1, 'request duration, seconds'),
   metricsRequestDurationMax: bucketEnd('DYN_METRICS_REQUEST_DURATION_MAX', 512, 'request duration, seconds'),
@@ -48,12 +48,12 @@ export const metricsRows = {
   emf: frontend.bool({
     names: 'STATOR_EMF',
     about:
-      'Tells CloudWatch of requests, streams and workers every 15 s, by lines of the log in its embedded metric format.',
+      'Reports requests, streams and workers to CloudWatch every 15 s, as log lines in its embedded metric format.',
   }),
   emfService: frontend.text({
     names: 'STATOR_EMF_SERVICE',
     default: 'stator',
-    about: 'Value of the dimension Service of those metrics: containers of one service share it.',
+    about: 'Value of the dimension Service of the metrics of STATOR_EMF; containers of one service share it.',
   }),
   systemPort: planeServers.portRange({
     names: 'DYN_SYSTEM_PORT',
@@ -62,7 +62,8 @@ export const metricsRows = {
     decide: (facts) => byMachines(facts, { first: 9100, last: 9163 }, { first: -1, last: -1 }),
     defaultText: `9100-9163 for ${MANY_MACHINES}; -1 for ${WITHIN_A_MACHINE}`,
     source: '1.6.1; range: Stator',
-    about: 'Status server of a worker: health, live, metrics, files of the model. The first free port of a range.',
+    about:
+      'Port of the status server of a worker: health, live, metrics, files of the model. Of a range, the first free port is used.',
   }),
   systemHost: planeServers.text({
     names: 'DYN_SYSTEM_HOST',
@@ -75,13 +76,13 @@ export const metricsRows = {
     range: { min: -1 },
     note: '-1 = off, 0 = any free',
     defaultText: 'unset = off',
-    about: 'Control routes of a worker: adapters, sleep, cache.',
+    about: 'Port of the control routes of a worker: adapters, sleep, cache.',
   }),
   controlHost: worker.text({
     names: 'STATOR_CONTROL_HOST',
     allowed: 'IP',
     default: '127.0.0.1',
-    about: 'Address of the control routes; beyond loopback they want STATOR_PLANE_TOKEN and TLS.',
+    about: 'Address of the control routes; beyond loopback they need STATOR_PLANE_TOKEN and TLS.',
   }),
   systemHealthPath: statusServers.route({
     names: 'DYN_SYSTEM_HEALTH_PATH',
@@ -110,11 +111,11 @@ export const metricsRows = {
     names: 'DYN_SYSTEM_ENABLED',
     source: 'older Dynamo',
     deprecated: 'DYN_SYSTEM_PORT decides',
-    about: 'Without effect.',
+    about: 'Has no effect.',
   }),
   healthCheckEnabled: workers.bool({
     names: 'DYN_HEALTH_CHECK_ENABLED',
-    about: 'Canary requests on idle endpoints.',
+    about: 'Sends canary requests to idle endpoints.',
   }),
   canaryWaitTimeSecs: workers.decimal({
     names: 'DYN_CANARY_WAIT_TIME',

@@ -56,7 +56,7 @@ export const mockerRows = {
     range: { min: 0, max: 1 },
     default: 0,
     source: 'older Dynamo: 0.01',
-    about: 'Share of blocks that newcomers leave free; an imitated vLLM alone.',
+    about: 'Share of blocks that new requests leave free; only when vLLM is imitated.',
   }),
   speedupRatio: mockers.decimal({
     names: '--speedup-ratio',
@@ -115,7 +115,7 @@ export const mockerRows = {
     range: { min: 0, unit: 'GB/s' },
     note: '0 = no delay',
     default: 64,
-    about: 'Simulated KV transfer.',
+    about: 'Bandwidth of a simulated KV transfer.',
   }),
   kvTransferTimingMode: mockers.choice({
     names: '--kv-transfer-timing-mode',
@@ -128,13 +128,13 @@ export const mockerRows = {
     range: { min: 1, unit: 'ms' },
     default: 300_000,
     source: 'Stator; a key of 1.6.1',
-    about: 'Longest stay of prompt blocks that no decode worker fetches.',
+    about: 'How long a prefill worker keeps prompt blocks that no decode worker fetches.',
   }),
   kvCacheDtype: mockers.choice({
     names: '--kv-cache-dtype',
     values: ['auto', 'bfloat16', 'fp8', 'fp8_ds_mla', 'fp8_e4m3', 'fp8_e5m2', 'fp8_inc'],
     default: 'auto',
-    about: 'Type used for bytes per token.',
+    about: 'Type of KV values, from which bytes per token follow.',
   }),
   kvBytesPerToken: mockers.int({
     names: '--kv-bytes-per-token',

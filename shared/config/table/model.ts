@@ -21,7 +21,7 @@ export const modelRows = {
     names: '--model-name DYN_MODEL_NAME',
     source: 'Dynamo',
     about:
-      'Overrides the model name: a worker registers its model under it; a frontend shows its model by it alone, of several the first.',
+      'Overrides the model name. A worker registers its model under it; a frontend shows only this name for its model, or for the first one of several.',
   }),
   modelPath: hosts.folder({
     names: '--model-path DYN_MODEL_PATH',
@@ -30,7 +30,7 @@ export const modelRows = {
     defaultText: 'the built-in model in stator local',
     source: 'Dynamo',
     about:
-      "Local model folder. A frontend takes tokenizer and template from it where the worker's files are not to be had; it must hold a tokenizer.",
+      "Local model folder. A frontend takes tokenizer and template from it if it cannot get the worker's files; the folder must hold a tokenizer.",
   }),
   artifactsCacheDir: edges.folder({
     names: 'STATOR_ARTIFACTS_CACHE_DIR',
@@ -44,11 +44,11 @@ export const modelRows = {
     range: { min: 16, unit: 'MiB' },
     default: 1024,
     defaultFor: { function: 256 },
-    about: 'What that folder may hold; what was used longest ago leaves.',
+    about: 'Size bound of that folder; the files used longest ago leave first.',
   }),
   artifactsBucket: edges.text({
     names: 'STATOR_ARTIFACTS_BUCKET',
-    about: 'Bucket with files of models by checksum (stator artifacts push), asked after the workers.',
+    about: 'Bucket with files of models by checksum (filled by stator artifacts push), asked after the workers.',
   }),
   kvCacheBlockSize: lastingFleetRouters.int({
     names: '--kv-cache-block-size DYN_KV_CACHE_BLOCK_SIZE',
@@ -197,7 +197,7 @@ export const loraRows = {
     names: 'VLLM_ALLOW_RUNTIME_LORA_UPDATING',
     defaultText: 'true when LoRA is enabled',
     source: 'engine',
-    about: 'Set for a started engine.',
+    about: 'Variable of a started engine: it may load adapters while it runs.',
   }),
   awsAccessKeyId: worker.secret({
     names: 'AWS_ACCESS_KEY_ID',
@@ -217,6 +217,6 @@ export const loraRows = {
   awsAllowHttp: fetchers.boolOrUnset({
     names: 'AWS_ALLOW_HTTP',
     defaultText: 'standard credential chain',
-    about: 'Permits plain HTTP to that endpoint.',
+    about: 'Permits plain HTTP to AWS_ENDPOINT.',
   }),
 };

@@ -9,7 +9,7 @@ export const natsRows = {
     names: 'NATS_SERVER',
     schemes: ['nats', 'tls', 'ws', 'wss'],
     default: ['nats://localhost:4222'],
-    about: 'NATS servers; ws and wss are native to our client.',
+    about: 'NATS servers, reached by TCP (nats, tls) or by WebSocket (ws, wss).',
   }),
   natsAuthUsername: fleet.text({
     names: 'NATS_AUTH_USERNAME',

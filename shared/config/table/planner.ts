@@ -11,13 +11,14 @@ export const plannerRows = {
   planner: rowsFor('simulate', 'local').bool({
     names: '--planner STATOR_LOCAL_PLANNER',
     default: false,
-    about: 'Workers come and go as the planner decides.',
+    about: 'Starts and ends workers as the planner decides.',
   }),
   plannerLaw: planners.choice({
     names: '--planner-law STATOR_PLANNER_LAW',
     values: [...PLANNER_LAWS, 'foresight'],
     defaultText: 'law or optimization_target of --planner-config, else rate',
-    about: "Law of the planner; the middle four are Dynamo's optimization targets, foresight knows the workload.",
+    about:
+      "Law of the planner. throughput, latency, load and sla are Dynamo's optimization targets; foresight knows the workload.",
   }),
   plannerConfig: planners.jsonOrFile({
     names: '--planner-config STATOR_PLANNER_CONFIG',
@@ -28,48 +29,49 @@ export const plannerRows = {
     names: '--min-workers STATOR_LOCAL_MIN_WORKERS',
     range: { min: 0, max: 1000 },
     default: 1,
-    about: 'With --planner: workers that stay; with 0 the last one goes when nothing was asked for long enough.',
+    about:
+      'With --planner: smallest number of workers; with 0 the last one ends after a long enough time without requests.',
   }),
   maxWorkers: local.int({
     names: '--max-workers STATOR_LOCAL_MAX_WORKERS',
     range: { min: 1, max: 1000 },
     default: 4,
-    about: 'With --planner: workers at most.',
+    about: 'With --planner: largest number of workers.',
   }),
   startSeconds: simulate.decimal({
     names: '--start-seconds',
     range: { min: 0, max: 86_400, unit: 's' },
     default: 180,
     source: 'Stator',
-    about: 'With --planner: from a decision to a worker that serves.',
+    about: 'With --planner: time from a decision to a worker that serves.',
   }),
   startFailures: simulate.decimal({
     names: '--start-failures',
     range: { min: 0, max: 0.95 },
     default: 0,
     source: 'Stator',
-    about: 'With --planner: share of the starts that come to nothing.',
+    about: 'With --planner: share of the starts that fail.',
   }),
   warmWorkers: simulate.int({
     names: '--warm-workers',
     range: { min: 0, max: 10_000 },
     default: 0,
     source: 'Stator',
-    about: 'With --planner: spares that start sooner, and are paid while they wait.',
+    about: 'With --planner: spare workers, which start sooner and cost money while they wait.',
   }),
   warmStartSeconds: simulate.decimal({
     names: '--warm-start-seconds',
     range: { min: 0, max: 86_400, unit: 's' },
     default: 45,
     source: 'Stator',
-    about: 'With --planner: from a decision to a spare that serves.',
+    about: 'With --planner: time from a decision to a spare worker that serves.',
   }),
   interruptionsPerHour: simulate.decimal({
     names: '--interruptions-per-hour',
     range: { min: 0, max: 60 },
     default: 0,
     source: 'Stator',
-    about: 'With --planner: spot interruptions of each worker, each with two minutes of notice.',
+    about: 'With --planner: spot interruptions of each worker per hour, each with two minutes of notice.',
   }),
   gpuPrice: simulate.decimal({
     names: '--gpu-price',
@@ -87,28 +89,30 @@ export const plannerProcessRows = {
     names: '--planner-connector STATOR_PLANNER_CONNECTOR',
     values: ['virtual', 'local'],
     default: 'virtual',
-    about: 'Who carries decisions out: an external system that reads targets, or worker processes of this machine.',
+    about:
+      'How decisions are carried out: by an external system that reads targets (virtual), or by worker processes on this machine (local).',
   }),
   plannerDir: rowsFor('planner', 'local').folder({
     names: '--planner-dir STATOR_PLANNER_DIR',
     written: true,
     defaultText: '$XDG_STATE_HOME/stator/planner, else ~/.local/state/stator/planner',
-    about: 'Where a planner keeps what it knows and decided, and leaves its targets.',
+    about: 'Folder in which a planner keeps what it knows, its decisions and its targets.',
   }),
   plannerTable: planner.text({
     names: 'STATOR_PLANNER_TABLE',
-    about: 'DynamoDB table for the same, instead of the folder.',
+    about: 'DynamoDB table that holds the same instead of --planner-dir.',
   }),
   plannerModel: planner.text({
     names: '--planner-model STATOR_PLANNER_MODEL',
-    defaultText: 'model_name of --planner-config, else the first that is heard',
-    about: 'Model that is planned for.',
+    defaultText: 'model_name of --planner-config, else the first that reports',
+    about: 'Model whose workers the planner scales.',
   }),
   scalingMaxWaitTimeSecs: planner.int({
     names: 'SCALING_MAX_WAIT_TIME',
     range: { above: 0, unit: 's' },
     default: 1800,
-    about: 'An external system that has not acknowledged a decision for so long gets the next one.',
+    about:
+      'How long the planner waits until an external system acknowledges a decision; then it publishes the next one.',
   }),
   plannerMetricsPort: planner.port({
     names: '--planner-metrics-port PLANNER_PROMETHEUS_PORT',
@@ -119,8 +123,8 @@ export const plannerProcessRows = {
   prometheusEndpoint: planner.url({
     names: '--prometheus-endpoint PROMETHEUS_ENDPOINT',
     schemes: ['http', 'https'],
-    defaultText: 'unset = workers say what they serve',
-    about: 'Prometheus that the traffic is read from.',
+    defaultText: 'unset = workers report what they serve',
+    about: 'Prometheus from which the planner reads the traffic.',
   }),
   prometheusToken: planner.secret({
     names: 'PROMETHEUS_TOKEN',
@@ -137,6 +141,6 @@ export const plannerProcessRows = {
     range: { min: 0, max: 60_000, unit: 'ms' },
     note: '0 = off',
     default: 5000,
-    about: 'How often a worker tells planners what it serves.',
+    about: 'Interval at which a worker reports to planners what it serves.',
   }),
 };

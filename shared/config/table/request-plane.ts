@@ -27,7 +27,7 @@ export const requestPlaneRows = {
   tcpRpcHost: lastingFleet.text({
     names: 'DYN_TCP_RPC_HOST',
     allowed: 'IP or host name',
-    defaultText: `auto = every interface; loopback for ${WITHIN_A_MACHINE} where callers prove nothing`,
+    defaultText: `auto = every interface; loopback for ${WITHIN_A_MACHINE} if callers do not authenticate`,
     about: 'Address that a worker or resident router advertises and binds.',
   }),
   tcpRpcPort: lastingFleet.portRange({
@@ -36,26 +36,27 @@ export const requestPlaneRows = {
     decide: (facts) => byMachines(facts, { first: 8800, last: 8863 }, { first: 0, last: 0 }),
     defaultText: `8800-8863 for ${MANY_MACHINES}; 0 for ${WITHIN_A_MACHINE}`,
     source: '1.6.1; range: Stator',
-    about: 'Port that a worker or resident router binds: the first free one of a range, which a firewall can name.',
+    about:
+      'Port that a worker or resident router binds. Of a range, which a firewall can name, the first free port is used.',
   }),
   tcpRpcAdvertiseHost: lastingFleet.text({
     names: 'DYN_TCP_RPC_ADVERTISE_HOST',
     allowed: 'IP or host name',
-    defaultText: 'DYN_TCP_RPC_HOST; of every interface the first address that others can reach',
+    defaultText: 'DYN_TCP_RPC_HOST; if that is every interface, the first address that others can reach',
     source: 'Stator',
-    about: 'Address under which others reach what DYN_TCP_RPC_HOST binds, where it is another one.',
+    about: 'Address under which other machines reach the listener, if it differs from DYN_TCP_RPC_HOST.',
   }),
   tcpRequestTimeoutSecs: fleetRouters.decimal({
     names: 'DYN_TCP_REQUEST_TIMEOUT',
     range: { above: 0, unit: 's' },
     default: 5,
-    about: 'Deadline of PROLOGUE after OPEN.',
+    about: 'Longest wait for a worker to accept a request (its frame PROLOGUE after OPEN).',
   }),
   tcpConnectTimeoutSecs: fleetRouters.decimal({
     names: 'DYN_TCP_CONNECT_TIMEOUT',
     range: { above: 0, unit: 's' },
     default: 5,
-    about: 'Deadline of a connection.',
+    about: 'Deadline of connecting to a worker.',
   }),
   tcpPoolSize: lastingFleetRouters.int({
     names: 'DYN_TCP_POOL_SIZE',
@@ -67,7 +68,7 @@ export const requestPlaneRows = {
     names: 'DYN_TCP_CHANNEL_BUFFER',
     range: { min: 1, max: 65536 },
     default: 1024,
-    about: 'Streams in flight per connection; a worker takes as many as any caller may set.',
+    about: 'Streams in flight per connection, as the caller sets it; a worker accepts every allowed number.',
   }),
   tcpMaxMessageSize: fleet.int({
     names: 'DYN_TCP_MAX_MESSAGE_SIZE',
@@ -84,18 +85,18 @@ export const requestPlaneRows = {
   planeTokenPrevious: fleet.secretOrNone({
     names: 'STATOR_PLANE_TOKEN_PREVIOUS',
     minLength: 32,
-    about: 'The token before STATOR_PLANE_TOKEN was rotated: who proves it is still believed.',
+    about: 'Previous STATOR_PLANE_TOKEN during a rotation: a peer that proves it is still accepted.',
   }),
   planeTls: fleet.choice({
     names: 'STATOR_PLANE_TLS',
     values: ['auto', 'on', 'off'],
     default: 'auto',
     about:
-      'Whether the plane token alone encrypts the TCP plane, and its services want a certificate; auto = beyond loopback.',
+      'Whether a plane token without certificates encrypts the TCP plane, and whether services that take the token need a certificate; auto = beyond loopback.',
   }),
   planeOpen: lastingFleet.bool({
     names: 'STATOR_PLANE_OPEN',
-    about: 'Lets listeners for the fleet open beyond loopback although callers prove nothing.',
+    about: 'Lets listeners for the fleet open beyond loopback although callers do not authenticate.',
   }),
   natsRequestTimeoutSecs: fleet.decimal({
     names: 'DYN_NATS_REQUEST_TIMEOUT_SECS',

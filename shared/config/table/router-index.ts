@@ -7,7 +7,7 @@ export const routerIndexRows = {
     olderNames: '--kv-events',
     default: true,
     source: 'Dynamo',
-    about: 'Index from worker events, or predicted.',
+    about: 'Builds the block index from events of the workers; off = predicts it.',
   }),
   routerTtlSecs: routers.decimal({
     names: '--router-ttl-secs DYN_ROUTER_TTL_SECS',
@@ -21,7 +21,7 @@ export const routerIndexRows = {
     values: ['ttl', 'lru'],
     note: 'lru needs KV events off',
     default: 'ttl',
-    about: 'How predicted blocks leave.',
+    about: 'Rule by which predicted blocks leave the index.',
   }),
   routerPredictedTtlSecs: routers.decimal({
     names: '--router-predicted-ttl-secs DYN_ROUTER_PREDICTED_TTL_SECS',
@@ -41,7 +41,7 @@ export const routerIndexRows = {
     range: { min: 1 },
     default: 1000000,
     source: 'Dynamo; 1.6.1 ignores it',
-    about: 'Event messages before a snapshot.',
+    about: 'Event messages after which a snapshot is written.',
   }),
   routerResetStates: lastingRouters.bool({
     names: '--router-reset-states DYN_ROUTER_RESET_STATES',
@@ -52,19 +52,19 @@ export const routerIndexRows = {
     names: '--router-durable-kv-events DYN_ROUTER_DURABLE_KV_EVENTS',
     source: 'Dynamo (deprecated); 1.6.1: error',
     deprecated: 'it changes nothing',
-    about: 'Recognised and without effect: KV events have one log.',
+    about: 'Has no effect: there is one log of KV events.',
   }),
   routerEventThreads: lastingRouters.int({
     names: '--router-event-threads DYN_ROUTER_EVENT_THREADS',
     range: { min: 1 },
     default: 4,
     source: 'Dynamo',
-    about: 'Index threads; accepted, one thread reaches the stated speed.',
+    about: 'Index threads. Any number is accepted, but one thread does the work: it reaches the stated speed.',
   }),
   useRemoteIndexer: routers.bool({
     names: '--use-remote-indexer DYN_USE_REMOTE_INDEXER',
     note: 'excludes --serve-indexer',
-    about: 'Asks an index served elsewhere instead of keeping one.',
+    about: 'Asks a remote index instead of keeping its own.',
   }),
   serveIndexer: lastingRouters.bool({
     names: '--serve-indexer DYN_SERVE_INDEXER',
@@ -79,7 +79,7 @@ export const routerIndexRows = {
     names: 'STATOR_INDEX_MAX_MB',
     range: { min: 16, unit: 'MiB' },
     default: 1024,
-    about: 'Memory bound of the block index; a metric shows it reached.',
+    about: 'Memory bound of the block index; a metric shows when it is reached.',
   }),
   indexStalenessMs: routers.int({
     names: 'STATOR_INDEX_STALENESS_MS',
@@ -97,7 +97,7 @@ export const routerIndexRows = {
     names: '--router-role STATOR_ROUTER_ROLE',
     values: ['resident', 'embedded', 'choose', 'stateless'],
     defaultText: 'function choose, others embedded',
-    about: 'Where the routing decision of mode kv is made; a resident also answers others.',
+    about: 'Where routing decisions of mode kv are made; a resident router also answers other processes.',
   }),
   routerChooseTimeoutMs: cloudEdges.int({
     names: 'STATOR_ROUTER_CHOOSE_TIMEOUT_MS',
@@ -116,13 +116,13 @@ export const routerIndexRows = {
     range: { min: 0, max: 8 },
     note: '0 = none',
     default: 4,
-    about: 'Workers that are asked what a request would cost there, where hashing decides.',
+    about: 'Number of workers that a router which chooses by hashing asks what a request would cost there.',
   }),
   routerAskTimeoutMs: cloudEdges.int({
     names: 'STATOR_ROUTER_ASK_TIMEOUT_MS',
     range: { min: 1, max: 10000, unit: 'ms' },
     default: 50,
-    about: 'Deadline of all that one request asks workers, connecting included.',
+    about: 'Deadline of all questions to workers for one request, connecting included.',
   }),
   routerGrpcPort: frontend.port({
     names: 'STATOR_ROUTER_GRPC_PORT',
@@ -134,7 +134,7 @@ export const routerIndexRows = {
     names: 'STATOR_RESERVATION_TTL_MS',
     range: { min: 100, unit: 'ms' },
     default: 2000,
-    about: 'A reservation that the worker never reports is freed.',
+    about: 'Age at which a reservation is freed if the worker has not reported the request.',
   }),
   loadReportIntervalMs: lastingFleet.int({
     names: 'STATOR_LOAD_REPORT_INTERVAL_MS',

@@ -19,7 +19,7 @@ export const routerModesRows = {
     range: { min: 0 },
     note: '0 = no wait',
     default: 0,
-    about: 'Workers that must exist before start continues, for half an hour at most.',
+    about: 'Workers that must exist before the start continues, which waits half an hour at most.',
   }),
   routerSessionAffinityTtlSecs: routers.int({
     names: '--router-session-affinity-ttl-secs DYN_ROUTER_SESSION_AFFINITY_TTL_SECS',
@@ -31,7 +31,7 @@ export const routerModesRows = {
     names: '--router-session-affinity-mode DYN_ROUTER_SESSION_AFFINITY_MODE',
     values: ['hard', 'soft'],
     default: 'hard',
-    about: 'Binding as a constraint or as a preference.',
+    about: 'Whether the binding of a session is a constraint (hard) or a preference (soft).',
   }),
   encoderCudaToCpuRatio: routers.decimal({
     names: 'DYN_ENCODER_CUDA_TO_CPU_RATIO',
@@ -75,21 +75,21 @@ export const routerModesRows = {
     names: '--service-host STATOR_ROUTER_SERVICE_HOST',
     allowed: 'IP or host name',
     default: '127.0.0.1',
-    about: 'Listen address of an HTTP service; beyond loopback it wants STATOR_PLANE_TOKEN and TLS.',
+    about: 'Listen address of an HTTP service; beyond loopback it needs STATOR_PLANE_TOKEN and TLS.',
   }),
   serviceSyncPort: router.port({
     names: '--service-sync-port STATOR_ROUTER_SERVICE_SYNC_PORT',
     range: { min: 0 },
     note: '0 = any free',
-    defaultText: 'unset = tells nobody',
-    about: 'Port where the slot tracker and the selection service tell their replicas what they book.',
+    defaultText: 'unset = replicas are not told',
+    about: 'Port on which the slot tracker and the selection service tell their replicas what they book.',
   }),
   servicePeers: router.urls({
     names: '--service-peers STATOR_ROUTER_SERVICE_PEERS',
     schemes: ['http', 'https', 'tcp'],
     default: [],
     about:
-      'Replicas known from the start: http:// of indexers, the first dump is taken over; tcp:// sync ports of others.',
+      'Replicas known from the start: http:// URLs of indexers, of which the first dump is loaded; tcp:// sync ports of the other services.',
   }),
 };
 
@@ -111,7 +111,7 @@ export const queueRows = {
     default: 'auto',
     source: 'Dynamo: fcfs; 1.6.1: no lcfs',
     about:
-      'Order of the router queue, with either cost model. auto: fcfs with dynamo; with stator the least left to compute first, and waiting counts.',
+      'Order of the router queue, with either cost model. auto: fcfs with dynamo; with stator the request with the least left to compute goes first, and time spent waiting counts.',
   }),
   admissionControl: edges.choice({
     names: '--admission-control DYN_ADMISSION_CONTROL',
@@ -139,14 +139,15 @@ export const queueRows = {
     range: { min: 0 },
     default: 64,
     source: 'Dynamo; 1.6.1: unset',
-    about: 'The same as fraction of max_num_batched_tokens; OR with the absolute.',
+    about:
+      'Active prefill tokens, as a fraction of max_num_batched_tokens, above which a worker is busy; exceeding either threshold is enough.',
   }),
   routerOverlapRefreshAfterSecs: lastingRouters.decimal({
     names: 'DYN_ROUTER_OVERLAP_REFRESH_AFTER_SECS',
     range: { min: 0, unit: 's' },
     note: '0 = never',
     default: 10,
-    about: 'Queued longer than this: overlap is looked up again.',
+    about: 'Time in the queue after which the overlap of a request is looked up again.',
   }),
   routerActiveRequestExpirySecs: routers.int({
     names: 'DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS',
@@ -171,26 +172,26 @@ export const queueRows = {
     range: { min: 0 },
     note: '0 = off',
     default: 16,
-    about: 'Prompts of next turns that are computed ahead at once (nvext.agent_hints.speculative_prefill).',
+    about: 'Prompts of next turns that are computed ahead at the same time (nvext.agent_hints.speculative_prefill).',
   }),
   maxTokensDefault: edges.int({
     names: 'STATOR_MAX_TOKENS_DEFAULT',
     range: { min: 1, max: 4_294_967_295, unit: 'tokens' },
     defaultText: 'unset = what the context leaves',
     about:
-      'Tokens of a choice for requests that name no number; a lower default of the model wins, and a client may ask for more. Not for models whose workers read prompts themselves.',
+      'Output tokens of a choice if the request names no number. A lower default of the model wins, and a client may ask for more. Does not apply to models whose workers read prompts themselves.',
   }),
   holdTimeoutSecs: edges.int({
     names: '--hold-timeout STATOR_HOLD_TIMEOUT',
     range: { min: 0, unit: 's' },
     note: '0 = no hold',
     defaultText: 'unset = no hold',
-    about: 'Longest hold for a model without ready worker.',
+    about: 'How long requests for a model without a ready worker are held.',
   }),
   holdMax: edges.int({
     names: '--hold-max STATOR_HOLD_MAX',
     range: { min: 0 },
     default: 256,
-    about: 'Held requests per model; more are 503 with Retry-After.',
+    about: 'Held requests per model; further ones get 503 with Retry-After.',
   }),
 };

@@ -58,14 +58,14 @@ export const routerScoringRows = {
     names: '--shared-cache-multiplier DYN_SHARED_CACHE_MULTIPLIER',
     range: { min: 0, max: 1 },
     defaultText: 'unset = 0.5 with hicache, else 0',
-    about: 'Credit for overlap in the shared pool; without effect while there is none to ask.',
+    about: 'Credit for overlap in the shared cache; has no effect while there is none to ask.',
   }),
   sharedCacheType: routers.choice({
     names: '--shared-cache-type DYN_SHARED_CACHE_TYPE',
     values: ['none'],
     refused: { hicache: 'not built yet' },
     default: 'none',
-    about: "External shared KV cache to ask. Shared tiers in workers' events count as disk, whatever this says.",
+    about: 'External shared KV cache to ask. Shared tiers in events of workers count as disk, whatever the value.',
   }),
   routerTemperature: routers.decimal({
     names: '--router-temperature DYN_ROUTER_TEMPERATURE',
@@ -81,7 +81,7 @@ export const routerScoringRows = {
     note: 'fewest-blocks needs an index in this process',
     default: 'random',
     about:
-      'Which of equally cheap workers: any, or the one whose caches hold the fewest blocks (the rule of Dynamo 1.0).',
+      'Choice among equally cheap workers: any of them, or the one whose caches hold the fewest blocks (the rule of Dynamo 1.0).',
   }),
   routerTrackActiveBlocks: routers.bool({
     names: '--router-track-active-blocks DYN_ROUTER_TRACK_ACTIVE_BLOCKS',
@@ -95,7 +95,7 @@ export const routerScoringRows = {
     olderNames: '--assume-kv-reuse',
     default: true,
     source: 'Dynamo',
-    about: 'Real hashes for active blocks.',
+    about: 'Counts active blocks by their real hashes.',
   }),
   routerTrackOutputBlocks: routers.bool({
     names: '--router-track-output-blocks DYN_ROUTER_TRACK_OUTPUT_BLOCKS',
@@ -116,7 +116,7 @@ export const routerScoringRows = {
     note: 'ais is the same as aic',
     default: 'none',
     source: 'Dynamo; 1.6.1: none, ais',
-    about: 'Static prompt load, or decay of the oldest prefill.',
+    about: 'Load of prompts: static (none), or with decay of the oldest prefill (aic).',
   }),
   aicBackend: timingModelUsers.text({
     names: '--aic-backend --ais-backend DYN_AIC_BACKEND DYN_AIS_BACKEND',
@@ -134,7 +134,7 @@ export const routerScoringRows = {
     names: '--aic-model-path --ais-model-path DYN_AIC_MODEL_PATH DYN_AIS_MODEL_PATH',
     allowed: 'path or model id',
     source: 'Dynamo; ais 1.6.1',
-    about: 'Model of the timing model.',
+    about: 'Model whose times the timing model estimates.',
   }),
   aicBackendVersion: timingModelUsers.text({
     names: '--aic-backend-version --ais-backend-version DYN_AIC_BACKEND_VERSION DYN_AIS_BACKEND_VERSION',

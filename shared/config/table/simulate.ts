@@ -47,21 +47,21 @@ export const simulateRows = {
     default: 'round-robin',
     source: 'Stator',
     about:
-      'Routing in the simulation; load-aware is kv without knowledge of the caches, direct sends a request where its line of the trace says (worker), or all of a made-up session to any one worker.',
+      'Routing in the simulation. load-aware is kv without knowledge of the caches. direct sends a request to the worker that its line of the trace names, or all requests of a synthetic session to one worker.',
   }),
   numCpuWorkers: simulate.int({
     names: '--num-cpu-workers',
     range: { min: 0 },
     default: 0,
     source: 'Stator',
-    about: 'Workers among them that are CPUs, for --mode device-aware-weighted.',
+    about: 'How many of the workers are CPUs, for --mode device-aware-weighted.',
   }),
   cpuSlowdown: simulate.decimal({
     names: '--cpu-slowdown',
     range: { min: 1 },
     default: 8,
     source: 'Stator',
-    about: 'How many times as long as an accelerator a CPU worker takes.',
+    about: 'Factor by which a CPU worker is slower than an accelerator.',
   }),
   costModel: simulate.choice({
     names: '--cost-model --router-cost-model',
@@ -89,7 +89,7 @@ export const simulateRows = {
     range: { min: 0, unit: 'ms' },
     default: 0,
     source: 'Stator',
-    about: 'Delay from block to index.',
+    about: 'Delay until a block of a cache is in the index.',
   }),
   routers: simulate.int({
     names: '--routers',
@@ -103,7 +103,7 @@ export const simulateRows = {
     range: { min: 0, unit: 'ms' },
     default: 1,
     source: 'Stator',
-    about: 'Until a router knows what another decided; with --routers 2 or more.',
+    about: 'Time until a router knows what another one decided; with --routers 2 or more.',
   }),
   loadAgeMs: simulate.int({
     names: '--load-age-ms',
@@ -117,7 +117,7 @@ export const simulateRows = {
     range: { min: 0, max: 1000, unit: 'ms' },
     default: 0.5,
     source: 'Stator',
-    about: 'Until a worker that is asked has answered, with --router-role stateless.',
+    about: 'Time until a worker answers the question of a router, with --router-role stateless.',
   }),
   sweep: simulate.list({
     names: '--sweep',
@@ -125,7 +125,7 @@ export const simulateRows = {
     unsplit: true,
     default: [],
     source: 'Stator',
-    about: 'Runs side by side over values of one flag.',
+    about: 'Runs the simulation for several values of one flag and shows the results side by side.',
   }),
   json: simulate.bool({
     names: '--json',
@@ -150,7 +150,7 @@ export const simulateRows = {
     names: '--replay-concurrency',
     range: { min: 1 },
     defaultText: 'unset = trace times',
-    about: 'Closed loop of this many requests.',
+    about: 'Requests in flight at any time, whatever the times of the trace say.',
   }),
   workload: simulate.choice({
     names: '--workload',
@@ -175,7 +175,7 @@ export const simulateRows = {
     names: '--request-count',
     range: { above: 0 },
     default: 1000,
-    about: 'Synthetic workload: requests, or sessions where they have turns.',
+    about: 'Synthetic workload: number of requests, or of sessions if they have turns.',
   }),
   arrivalIntervalMs: simulate.decimal({
     names: '--arrival-interval-ms',
@@ -189,7 +189,7 @@ export const simulateRows = {
     note: 'requests/s',
     defaultText: 'unset = --arrival-interval-ms',
     source: 'Stator',
-    about: 'Synthetic workload: arrivals, as a rate.',
+    about: 'Synthetic workload: rate of arrivals.',
   }),
   burstSize: simulate.int({
     names: '--burst-size',

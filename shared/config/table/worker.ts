@@ -22,32 +22,32 @@ export const workerRows = {
   engineUrl: workers.url({
     names: '--engine-url STATOR_ENGINE_URL',
     schemes: ['http', 'https'],
-    about: 'Attaches a running engine server instead of starting one.',
+    about: 'Attaches to a running engine server instead of starting one.',
   }),
   engineCommand: workers.text({
     names: '--engine-command STATOR_ENGINE_COMMAND',
     allowed: 'a program and its first arguments, split at spaces',
     defaultText: 'vllm, python3 -m sglang.launch_server or trtllm-serve',
-    about: 'Starts the engine when --engine-url is not given.',
+    about: 'Command that starts the engine if --engine-url is not given.',
   }),
   engineStartTimeoutSecs: workers.decimal({
     names: '--engine-start-timeout STATOR_ENGINE_START_TIMEOUT_SECS',
     range: { above: 0, unit: 's' },
     defaultText: '1800 for an engine that is started, else 10',
-    about: 'How long a worker waits until its engine is healthy and has said what it is.',
+    about: 'How long a worker waits until its engine is healthy and has described itself.',
   }),
   enginePorts: worker.portRange({
     names: '--engine-ports STATOR_ENGINE_PORTS',
     range: { min: 1024 },
     default: { first: 21_000, last: 29_999 },
     about:
-      'Ports for a started engine (HTTP, KV events, its own processes): free ones, kept from other workers meanwhile.',
+      'Range from which a started engine gets free ports (HTTP, KV events, its own processes); other workers do not take them meanwhile.',
   }),
   deviceType: workers.choice({
     names: '--device-type STATOR_DEVICE_TYPE',
     values: ['cpu', 'cuda'],
-    defaultText: 'cpu for a vLLM that says it is a CPU build, else unknown',
-    about: 'What the engine runs on, told to routers; unknown counts as cuda in device-aware mode.',
+    defaultText: 'cpu for a vLLM that reports a CPU build, else unknown',
+    about: 'Device that the engine runs on, for routers; unknown counts as cuda in device-aware mode.',
   }),
   engineApiKey: workers.secret({
     names: '--engine-api-key STATOR_ENGINE_API_KEY',
@@ -63,23 +63,23 @@ export const workerRows = {
   servedModelName: worker.list({
     names: '--served-model-name',
     unsplit: true,
-    allowed: 'a name; of vLLM several, separated by blanks',
+    allowed: 'a name; for vLLM also several, separated by blanks',
     defaultText: 'value of --model',
     about:
-      'Name under which the model is registered; those behind the first are other names for it. Without it a path stays whole, ' +
-      'as with vLLM (Dynamo takes its last part).',
+      'Name under which the model is registered; further names are aliases. Without it, a path is registered whole, ' +
+      'as vLLM does (Dynamo takes the last part of the path).',
   }),
   engineConfigJson: worker.file({
     names: '--engine-config-json',
     allowed: 'a JSON file of engine arguments',
-    about: 'Flags of the engine from a file, by name; those of the command line count more.',
+    about: 'File of engine flags, by name; flags on the command line win.',
   }),
   engineArguments: rowsFor('worker', 'local', 'planner').rest({
     default: [],
     source: 'Dynamo (vLLM page)',
     about:
-      'With --engine vllm or sglang, every flag that is not of this table goes to the engine as it is, with the values that ' +
-      'follow, and so do all arguments after --. Those after -- of stator planner go to its workers.',
+      'With --engine vllm or sglang, every flag that this table does not list goes to the engine unchanged, with the values that ' +
+      'follow it, and so do all arguments after --. Arguments after -- of stator planner go to its workers.',
   }),
   tensorParallelSize: worker.int({
     names: '--tensor-parallel-size',
@@ -110,7 +110,7 @@ export const workerRows = {
   enablePromptEmbeds: worker.bool({
     names: '--enable-prompt-embeds',
     source: 'Dynamo (vLLM page)',
-    about: 'Prompt embeddings; NATS needs 15 MB payloads.',
+    about: 'Accepts prompt embeddings; NATS needs 15 MB payloads for them.',
   }),
   pythonhashseed: worker.int({
     names: 'PYTHONHASHSEED',
@@ -129,7 +129,7 @@ export const workerRows = {
   }),
   useVllmTokenizer: worker.bool({
     names: '--use-vllm-tokenizer DYN_VLLM_USE_TOKENIZER',
-    about: 'Text input to the engine; only chat is served.',
+    about: 'Sends text instead of tokens to the engine; only chat is served.',
   }),
   sleepModeLevel: worker.int({
     names: '--sleep-mode-level DYN_VLLM_SLEEP_MODE_LEVEL',
@@ -144,7 +144,7 @@ export const workerRows = {
   }),
   enableMultimodal: worker.bool({
     names: '--enable-multimodal DYN_VLLM_ENABLE_MULTIMODAL',
-    about: 'Accepts media parts; the engine renders the chats that hold them itself.',
+    about: 'Accepts media parts; the engine itself renders chats that hold them.',
   }),
   routeToEncoder: worker.bool({
     names: '--route-to-encoder DYN_VLLM_ROUTE_TO_ENCODER',
@@ -162,7 +162,7 @@ export const workerRows = {
   mmPromptTemplate: worker.text({
     names: '--mm-prompt-template DYN_VLLM_MM_PROMPT_TEMPLATE',
     default: 'USER: <image>\n<prompt> ASSISTANT:',
-    about: 'Text around prompts with media, when given; else the engine places media by its own template.',
+    about: 'Text around prompts with media, if given; otherwise the engine places media by its own template.',
   }),
   streamInterval: worker.int({
     names: '--stream-interval DYN_VLLM_STREAM_INTERVAL DYN_SGLANG_STREAM_INTERVAL',
@@ -173,13 +173,13 @@ export const workerRows = {
   vllmNixlSideChannelHost: worker.text({
     names: 'VLLM_NIXL_SIDE_CHANNEL_HOST',
     defaultText: 'own address',
-    about: 'Host of the side channel of the NIXL connector; set to the own address when unset.',
+    about: 'Host of the side channel of the NIXL connector; if unset, the worker sets its own address.',
   }),
   vllmNixlSideChannelPort: worker.port({
     names: 'VLLM_NIXL_SIDE_CHANNEL_PORT',
     note: 'rank adds to it',
     defaultText: 'one of STATOR_ENGINE_PORTS',
-    about: 'Port of the side channel of the NIXL connector; one that is taken is an error.',
+    about: 'Port of the side channel of the NIXL connector; a port that is in use is an error.',
   }),
   vllmServerDevMode: worker.boolOrUnset({
     names: 'VLLM_SERVER_DEV_MODE',
@@ -204,25 +204,25 @@ export const workerRows = {
   httpTimeoutSecs: worker.decimal({
     names: '--http-timeout DYN_HTTP_TIMEOUT',
     range: { above: 0, unit: 's' },
-    about: 'Deadline of fetching media; not of the server.',
+    about: 'Deadline of fetching media; does not apply to the server.',
   }),
   httpConnectTimeoutSecs: worker.decimal({
     names: '--http-connect-timeout DYN_HTTP_CONNECT_TIMEOUT',
     range: { above: 0, unit: 's' },
     default: 5,
-    about: 'Deadline of connecting to fetch media; not of the server.',
+    about: 'Deadline of connecting to fetch media; does not apply to the server.',
   }),
   httpMaxConnections: worker.int({
     names: '--http-max-connections DYN_HTTP_MAX_CONNECTIONS',
     range: { above: 0 },
     default: 100,
-    about: 'Connections that fetch media at once; not of the server.',
+    about: 'Connections that fetch media at the same time; does not apply to the server.',
   }),
   httpKeepaliveTimeoutSecs: worker.decimal({
     names: '--http-keepalive-timeout DYN_HTTP_KEEPALIVE_TIMEOUT',
     range: { above: 0, unit: 's' },
     default: 15,
-    about: 'Idle life of a connection that fetches media; not of the server.',
+    about: 'Idle life of a connection that fetches media; does not apply to the server.',
   }),
   mmAllowInternal: workers.bool({
     names: 'DYN_MM_ALLOW_INTERNAL',
@@ -248,7 +248,7 @@ export const workerRows = {
     names: 'STATOR_MM_MAX_REQUEST_MB',
     range: { min: 1, unit: 'MiB' },
     default: 256,
-    about: 'All media of a request together.',
+    about: 'Size of all media of a request together.',
   }),
   mediaAllowHosts: workers.list({
     names: 'STATOR_MEDIA_ALLOW_HOSTS',

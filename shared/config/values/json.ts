@@ -76,7 +76,7 @@ export function jsonTextListType(limits: JsonLimits): ValueType<readonly string[
     if (!Array.isArray(value)) return refuse('not a JSON list');
     const texts: readonly unknown[] = value;
     const areTexts = texts.every((element) => typeof element === 'string');
-    return areTexts ? accept(texts) : refuse('holds something else than strings');
+    return areTexts ? accept(texts) : refuse('has elements that are not strings');
   });
 }
 

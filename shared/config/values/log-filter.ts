@@ -14,7 +14,7 @@ interface LogLevels {
 
 /** What a filter may say, in words. */
 export const LOG_FILTER_ALLOWED =
-  'level,target=level,... with levels error, warn, info, debug, trace, off; beside others a target alone is trace';
+  'level,target=level,... with levels error, warn, info, debug, trace, off; in a list, a target without a level means trace';
 
 /**
  * Reads the parts of a log filter, `<default>,<target>=<level>,...`, empty ones left out. A target alone means all of its lines,

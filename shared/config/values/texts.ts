@@ -81,7 +81,7 @@ function readWholeUrl(text: string, { schemes }: UrlLimits): Parsed<string> {
   if (!URL.canParse(text)) return refuse('not a URL');
   const scheme = new URL(text).protocol.slice(0, -1);
   const isAllowed = schemes === undefined || schemes.includes(scheme);
-  return isAllowed ? accept(text) : refuse(`scheme ${scheme} is not one of the allowed`);
+  return isAllowed ? accept(text) : refuse(`scheme ${scheme} is not allowed`);
 }
 
 /** A URL without the password that it may carry. */

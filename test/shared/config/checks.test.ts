@@ -131,12 +131,12 @@ describe('settings that need each other', () => {
     [
       'worker',
       [...VLLM, '--enable-multimodal', '--route-to-encoder', '--disaggregation-mode=decode'],
-      '--route-to-encoder is for workers that compute prompts: --disaggregation-mode agg or prefill',
+      '--route-to-encoder needs --disaggregation-mode agg or prefill: only such workers compute prompts',
     ],
     [
       'worker',
       ['--engine=mocker', '--enable-multimodal'],
-      '--enable-multimodal needs --engine vllm or trtllm; --engine openai hands media on without it',
+      '--enable-multimodal needs --engine vllm or trtllm; --engine openai passes media on without it',
     ],
     [
       'worker',
@@ -217,7 +217,7 @@ describe('settings that need each other', () => {
   });
 
   it('refuse route types beside none', () => {
-    const refusal = '--endpoint-types none stands alone: it registers no route';
+    const refusal = '--endpoint-types none cannot be combined with others: it registers no route';
     expect(problemsOf('worker', '--engine=mocker', '--endpoint-types=none,chat')).toEqual([refusal]);
     expect(problemsOf('worker', '--engine=mocker', '--endpoint-types=none')).toEqual([]);
   });

@@ -84,7 +84,7 @@ describe('flags', () => {
 
   it('leave no stray argument unmentioned', () => {
     expect(problemsOf('frontend', ['--interactive', 'true'])).toEqual([
-      'unexpected argument "true"; flags start with --, a switch is set by --x=true',
+      'unexpected argument "true"; flags start with --, and a switch is set with --x=true',
     ]);
     expect(problemsOf('frontend', ['--no-interactive=true'])).toEqual([
       '--no-interactive takes no value; write --no-interactive',
@@ -102,7 +102,7 @@ describe('flags', () => {
   it('with several names: the first named wins and a difference warns', () => {
     const { settings, warnings } = frontend(['--ais-system', 'two', '--aic-system', 'one']);
     expect(settings.aicSystem).toBe('one');
-    expect(warnings).toContain('--aic-system and --ais-system are one setting and differ: --aic-system counts');
+    expect(warnings).toContain('--aic-system and --ais-system name the same setting and differ: --aic-system is used');
     expect(frontend(['--ais-system', 'two']).settings.aicSystem).toBe('two');
     const same = frontend(['--ais-system', 'x', '--aic-system', 'x']).warnings;
     expect(same.filter((warning) => warning.includes('differ'))).toEqual([]);
@@ -111,7 +111,7 @@ describe('flags', () => {
   it('end at --: what follows goes to the engine of a worker and to nobody else', () => {
     expect(worker(['--', '--http-port', 'x']).settings.engineArguments).toEqual(['--http-port', 'x']);
     expect(problemsOf('frontend', ['--', 'x'])).toEqual([
-      'arguments after -- go to the engine of stator worker; stator frontend takes none',
+      'arguments after -- go to the engine of stator worker; stator frontend accepts none',
     ]);
   });
 });
@@ -158,7 +158,7 @@ describe('variables', () => {
   it('with several names: the first named wins, the second works alone', () => {
     const both = frontend([], { DYN_HTTP_SVC_CHAT_PATH_ENV: '/a', DYN_HTTP_SVC_CHAT_PATH: '/b' });
     expect(both.settings.httpSvcChatPath).toBe('/a');
-    expect(both.warnings[0]).toContain('DYN_HTTP_SVC_CHAT_PATH_ENV counts');
+    expect(both.warnings[0]).toContain('DYN_HTTP_SVC_CHAT_PATH_ENV is used');
     expect(frontend([], { DYN_HTTP_SVC_CHAT_PATH: '/b' }).settings.httpSvcChatPath).toBe('/b');
   });
 
@@ -217,7 +217,7 @@ describe('values', () => {
   it('a static endpoint is refused with what to use in its place', () => {
     for (const argv of [['--static-endpoint', 'ns.backend.generate'], ['--static-endpoint=ns.backend.generate']]) {
       const [problem, ...more] = problemsOf('frontend', argv);
-      expect(problem).toMatch(/^--static-endpoint is not taken: .*--discovery-backend file.*--router-mode direct/);
+      expect(problem).toMatch(/^--static-endpoint is not accepted: .*--discovery-backend file.*--router-mode direct/);
       expect(more).toEqual([]);
     }
   });
@@ -282,10 +282,10 @@ describe('values', () => {
   it('URLs have an allowed scheme', () => {
     const argv = ['--engine=openai', '--engine-url'];
     expect(problemsOf('worker', [...argv, 'http://h:1/v1'])).toEqual([]);
-    expect(problemsOf('worker', [...argv, 'ftp://h'])[0]).toContain('scheme ftp is not one of the allowed');
+    expect(problemsOf('worker', [...argv, 'ftp://h'])[0]).toContain('scheme ftp is not allowed');
     for (const place of ['localhost:9000', '127.0.0.1:9000/v1', '[::1]:9000', 'gpu-1.lan:80'])
       expect(resolveConfig('worker', [...argv, place], {}).settings.engineUrl).toBe(`http://${place}`);
-    expect(problemsOf('worker', [...argv, 'localhost:9000x'])[0]).toContain('scheme localhost is not one');
+    expect(problemsOf('worker', [...argv, 'localhost:9000x'])[0]).toContain('scheme localhost is not allowed');
     expect(problemsOf('frontend', [], { NATS_SERVER: 'localhost:4222' })[0]).toContain('write nats://localhost:4222');
     expect(problemsOf('worker', [...argv, 'localhost'])[0]).toContain('not a URL; allowed: URL, http, https');
     const servers = frontend([], { NATS_SERVER: 'nats://a:1, wss://b' }).settings.natsServer;
@@ -384,7 +384,7 @@ describe('names that do nothing in this version', () => {
     expect(settings.httpPort).toBe(1);
     expect([...given.keys()].sort()).toEqual(['discoveryBackend', 'httpPort']);
     expect(warnings).toEqual([
-      '--frontend-route-extension is accepted, but does nothing in this version (routes from modules): use a program of your own around createFrontend of the package',
+      '--frontend-route-extension is accepted, but does nothing in this version (routes from modules): use your own program around createFrontend of the package',
       'ETCD_ENDPOINTS is accepted, but does nothing in this version (discovery in etcd and Kubernetes): use --discovery-backend dynamodb or file, with STATOR_LEASE_TTL_SECS',
     ]);
   });

@@ -25,7 +25,7 @@ describe('the roles of a container', () => {
   it.each([
     [['--roles=worker'], 'worker needs a process of its own: stator worker'],
     [['--roles=router'], '--roles router needs --router-mode kv'],
-    [[KV, '--roles=router', '--router-role=embedded'], '--roles router excludes every --router-role but resident'],
+    [[KV, '--roles=router', '--router-role=embedded'], '--roles router allows no --router-role but resident'],
     [[KV, '--roles=http', '--router-role=resident'], '--router-role resident needs router among the --roles'],
   ])('%j are refused', (argv, problem) => {
     expect(() => of(...argv)).toThrow(problem);

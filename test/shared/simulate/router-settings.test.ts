@@ -84,10 +84,10 @@ const BY_FORMULA: readonly Case[] = [
 
 /** Flags of the router that no two runs of the simulator can tell apart, and what their rows say of it. */
 const NOT_SIMULATED: Readonly<Record<string, string>> = {
-  '--router-snapshot-threshold': 'Event messages before a snapshot',
+  '--router-snapshot-threshold': 'Event messages after which a snapshot',
   '--router-reset-states': 'stored router state',
-  '--router-durable-kv-events': 'without effect',
-  '--router-event-threads': 'one thread reaches the stated speed',
+  '--router-durable-kv-events': 'Has no effect',
+  '--router-event-threads': 'one thread does the work',
   '--aic-backend': 'the same for all',
   '--aic-backend-version': 'has none and warns',
   '--aic-moe-tp-size': 'only checks',

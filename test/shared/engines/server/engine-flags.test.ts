@@ -108,7 +108,7 @@ describe.each(RECORDED_ENGINES)('a worker that starts %s', (release) => {
     writeFileSync(file, '{"max_num_seq":8,"endpoint":"a.b.c","router_mode":"kv"}');
     expect(problemsOf(engine, ['--engine-config-json', file])).toEqual([
       `--engine-config-json ${file}: unknown flag --max-num-seq; did you mean --max-num-seqs?`,
-      expect.stringContaining(`--engine-config-json ${file}: --endpoint is a flag of Stator's`),
+      expect.stringContaining(`--engine-config-json ${file}: --endpoint is a flag of Stator, not of`),
       expect.stringContaining('--router-mode belongs to stator frontend'),
     ]);
     rmSync(folder, { recursive: true });
@@ -189,8 +189,8 @@ describe('flags of an engine', () => {
 
   it('that are misspelt flags of ours are refused with what was meant, unless the engine has just that name', () => {
     expect(problemsOf('vllm', ['--max-num-seq', '4', '--disagregation-mode=prefill'])).toEqual([
-      'unknown flag --max-num-seq; did you mean --max-num-seqs? Behind -- it goes to vLLM as it is',
-      'unknown flag --disagregation-mode; did you mean --disaggregation-mode? Behind -- it goes to vLLM as it is',
+      'unknown flag --max-num-seq; did you mean --max-num-seqs? After -- it goes to vLLM unchanged',
+      'unknown flag --disagregation-mode; did you mean --disaggregation-mode? After -- it goes to vLLM unchanged',
     ]);
     expect(started('vllm', ['--', '--max-num-seq', '4']).slice(-2)).toEqual(['--max-num-seq', '4']);
     expect(problemsOf('vllm', ['--router-mode=kv'])).toEqual([
@@ -229,14 +229,14 @@ describe('flags of an engine', () => {
     const unread = resolved('vllm', ['--tool-call-parser', 'cohere2']);
     expect([unread.settings.toolCallParser, unread.warnings]).toEqual([
       undefined,
-      ['--tool-call-parser "cohere2" goes to the engine alone: frontends read tool calls by --dyn-tool-call-parser'],
+      ['--tool-call-parser "cohere2" goes only to the engine: frontends read tool calls by --dyn-tool-call-parser'],
     ]);
   });
 
   it('cannot reach an engine that runs already', () => {
     const url = '--engine-url=http://127.0.0.1:1';
     expect(problemsOf('vllm', [url, '--load-format', 'dummy'])).toEqual([
-      '--load-format is a flag of vLLM, and the engine of --engine-url runs already: give it where that is started',
+      '--load-format is a flag of vLLM; the engine of --engine-url is already running: give the flag where that engine is started',
     ]);
     expect(problemsOf('vllm', [url, '--', '--load-format', 'dummy'])).toEqual([
       expect.stringContaining('--load-format dummy cannot be passed on'),
@@ -253,9 +253,9 @@ describe('flags of an engine', () => {
       return [];
     };
     expect(mocker('--load-format', 'dummy', '--mamba-backend=x', '--tokenizer-mode=slow')).toEqual([
-      'unknown flag --load-format: --engine vllm and --engine sglang would pass it on, --engine mocker has none of that name',
-      'unknown flag --mamba-backend: --engine vllm and --engine sglang would pass it on, --engine mocker has none of that name',
-      'unknown flag --tokenizer-mode: --engine vllm and --engine sglang would pass it on, --engine mocker has none of that name',
+      'unknown flag --load-format: --engine vllm and --engine sglang would pass it on, but --engine mocker has no such flag',
+      'unknown flag --mamba-backend: --engine vllm and --engine sglang would pass it on, but --engine mocker has no such flag',
+      'unknown flag --tokenizer-mode: --engine vllm and --engine sglang would pass it on, but --engine mocker has no such flag',
     ]);
     for (const flag of ['--lora-space', '--swap-space', '--name-spec', '--devices']) {
       expect(mocker(flag, 'x')).toEqual([`unknown flag ${flag}; stator worker --help lists all`]);

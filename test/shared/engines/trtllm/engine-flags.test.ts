@@ -83,7 +83,7 @@ describe('a worker that starts TensorRT-LLM', () => {
   it('refuses a misspelt flag of ours, and flags for an engine that runs already', () => {
     expect(problemsOf('--disagregation-mode=prefill')).toEqual([expect.stringContaining('--disaggregation-mode')]);
     expect(problemsOf('--engine-url=http://127.0.0.1:1', '--backend', 'pytorch')).toEqual([
-      expect.stringContaining('--backend is a flag of TensorRT-LLM, and the engine of --engine-url runs already'),
+      expect.stringContaining('--backend is a flag of TensorRT-LLM; the engine of --engine-url is already running'),
     ]);
   });
 });
