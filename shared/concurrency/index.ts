@@ -5,6 +5,7 @@
 export { inBatches, RateBudget, Semaphore } from './at-once.ts';
 export { afterSocketsAreRead, forAtMost, tellWhile, untilAborted, withDeadline } from './deadline.ts';
 export { FileLock, type StillHeld } from './file-lock.ts';
+export { Lifetime } from './lifetime.ts';
 export { networkOf } from './networks.ts';
 export { PeriodicTask } from './periodic-task.ts';
 export { readText } from './read-text.ts';
