@@ -93,7 +93,7 @@ export function refuseStranger(caller: Caller): string | undefined {
   if (!namesThisMachine(host)) return 'its Host is not localhost, 127.0.0.1 or [::1]';
   const origin = caller.header('origin');
   const isOwnPage = origin === undefined || origin === `http://${host}` || origin === `https://${host}`;
-  return isOwnPage ? undefined : 'its Origin is a web page of another place';
+  return isOwnPage ? undefined : 'its Origin is a web page of another site';
 }
 
 /** The name or address in a `Host` header: lower case, without the port; an IPv6 address keeps its brackets. */

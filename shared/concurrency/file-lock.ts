@@ -59,7 +59,7 @@ export class FileLock {
     const beats = this.#beat(handle);
     try {
       return await work(async () => {
-        if (!(await isHeld())) throw failure('was taken by another process, as this one stood still');
+        if (!(await isHeld())) throw failure('was taken by another process while this one stood still');
       });
     } finally {
       beats.cancel();

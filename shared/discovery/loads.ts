@@ -75,7 +75,7 @@ export class OwnLoads {
   set(instanceId: string, load: WorkerLoad): boolean {
     assertTellable(instanceId, load);
     if (this.#loads.size >= WORKERS_MAX && !this.#loads.has(instanceId)) {
-      throw new RangeError(`load of worker ${instanceId}: a process tells of at most ${WORKERS_MAX} workers`);
+      throw new RangeError(`load of worker ${instanceId}: a process reports at most ${WORKERS_MAX} workers`);
     }
     const ranks = load.ranks.map(toWhole);
     this.#loads.set(instanceId, { ranks, isDraining: load.isDraining });
@@ -107,7 +107,8 @@ function toWhole({ dpRank, requests, decodeBlocks, prefillTokens }: RankLoad): R
 function assertTellable(instanceId: string, { ranks }: WorkerLoad): void {
   const where = `load of worker ${instanceId}`;
   if (!/^[0-9a-f]{1,16}$/.test(instanceId)) throw new RangeError(`${where}: ids are 1 to 16 lower-case hex digits`);
-  if (ranks.length > RANKS_MAX) throw new RangeError(`${where}: ${ranks.length} ranks, at most ${RANKS_MAX} are told`);
+  if (ranks.length > RANKS_MAX)
+    throw new RangeError(`${where}: ${ranks.length} ranks, at most ${RANKS_MAX} are allowed`);
   for (const rank of ranks) {
     if (!Number.isInteger(rank.dpRank) || rank.dpRank < 0 || rank.dpRank > RANKS_MAX) {
       throw new RangeError(`${where}: rank ${rank.dpRank}, allowed are 0 to ${RANKS_MAX}`);

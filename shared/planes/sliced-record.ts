@@ -113,7 +113,7 @@ export class MsgpackReader {
   }
 
   #finish(): boolean {
-    if (this.#at < this.#bytes.length && !this.#isLeading) throw new RangeError('bytes behind a msgpack record');
+    if (this.#at < this.#bytes.length && !this.#isLeading) throw new RangeError('extra bytes after a msgpack record');
     return true;
   }
 
@@ -237,6 +237,6 @@ function plain(value: bigint): number | bigint {
 
 /** The key of an object: never one that names its prototype. */
 function keyOf(value: unknown): string {
-  if (typeof value === 'object' && value !== null) throw new RangeError('a msgpack map with a key that is no text');
+  if (typeof value === 'object' && value !== null) throw new RangeError('a msgpack map with a key that is not a text');
   return value === '__proto__' ? '__proto_' : String(value);
 }

@@ -80,7 +80,7 @@ export class DynamoDbResponseStore implements ResponseStore {
         values: { ':version': version, ':now': clock.wallMs() },
       };
       if (await this.#attempt(signal, (each) => this.#table.put(head, change, each))) return;
-      throw new ResponseStoreError('conflict', `there is a response ${id} already`);
+      throw new ResponseStoreError('conflict', `response ${id} already exists`);
     });
   }
 
@@ -163,7 +163,7 @@ async function toPieces({ id, owner: _owner, ...body }: StoredResponse): Promise
   const text = await writeRecord(body);
   const zipped = text.length > BODY_BYTES_MAX ? undefined : await compress(text);
   if (zipped === undefined || zipped.length > PIECES_MAX * PIECE_BYTES_MAX) {
-    throw new ResponseStoreError('too_large', `response ${id} has ${text.length} bytes, more than the table takes`);
+    throw new ResponseStoreError('too_large', `response ${id} has ${text.length} bytes, more than the table accepts`);
   }
   return Array.from({ length: Math.ceil(zipped.length / PIECE_BYTES_MAX) }, (_, at) =>
     zipped.subarray(at * PIECE_BYTES_MAX, (at + 1) * PIECE_BYTES_MAX),

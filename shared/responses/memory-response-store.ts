@@ -84,7 +84,7 @@ export class MemoryResponseStore implements ResponseStore {
   /** @throws ResponseStoreError `conflict` */
   #requireFree(id: string): void {
     this.#dropExpired();
-    if (this.#kept.has(id)) throw new ResponseStoreError('conflict', `there is a response ${id} already`);
+    if (this.#kept.has(id)) throw new ResponseStoreError('conflict', `response ${id} already exists`);
   }
 
   #find(id: string, owner: string): Kept | undefined {

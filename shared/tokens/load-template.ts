@@ -40,7 +40,5 @@ async function parse(source: string, pause: () => Promise<void>, signal?: AbortS
   }
   const answer = await askLoader(entry, { kind: 'template', source }, signal);
   if ('nodes' in answer) return answer.nodes;
-  throw new TemplateSyntaxError(
-    'syntaxError' in answer ? answer.syntaxError : 'the loader has answered something else',
-  );
+  throw new TemplateSyntaxError('syntaxError' in answer ? answer.syntaxError : 'the loader gave an unexpected answer');
 }

@@ -60,7 +60,7 @@ export async function loadGeneral(path: string, signal?: AbortSignal): Promise<T
 function toError(answer: LoaderAnswer): Error {
   if ('syntaxError' in answer) return new SyntaxError(answer.syntaxError);
   if ('unsupported' in answer) return new UnsupportedTokenizer(answer.unsupported);
-  return new TypeError('the tokenizer loader has answered something else');
+  return new TypeError('the tokenizer loader gave an unexpected answer');
 }
 
 /**

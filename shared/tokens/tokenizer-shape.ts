@@ -37,8 +37,8 @@ const STEPS = ['normalizers', 'pretokenizers', 'processors', 'decoders'] as cons
  * @throws UnsupportedTokenizer
  */
 export function checkTokenizer(file: unknown): void {
-  const record = asRecord(file) ?? refuse('the file', 'is no JSON object');
-  const model = asRecord(record.model) ?? refuse('model', 'is no object');
+  const record = asRecord(file) ?? refuse('the file', 'is not a JSON object');
+  const model = asRecord(record.model) ?? refuse('model', 'is not an object');
   for (const name of PARTS) checkPart(name, record[name]);
   checkGrowth(record.normalizer);
   checkDecoderGrowth(record.decoder);
@@ -67,13 +67,13 @@ function checkPart(name: string, part: unknown): void {
   const waiting: (readonly [place: string, step: unknown, depth: number])[] = [[name, part, 0]];
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     const [place, step, depth] = next;
-    if (!isRecord(step) || typeof step.type !== 'string') refuse(place, 'is no object with a type');
+    if (!isRecord(step) || typeof step.type !== 'string') refuse(place, 'is not an object with a type');
     if (depth > DEPTH_MAX) refuse(name, `is nested more than ${DEPTH_MAX} deep`);
     if (++steps > STEPS_MAX) refuse(name, `has more than ${STEPS_MAX} steps`);
     if (step.type === 'Sequence') {
       const list = STEPS.find((key) => step[key] !== undefined) ?? refuse(place, 'has no list of steps');
       const inner = step[list];
-      if (!Array.isArray(inner)) refuse(`${place}.${list}`, 'is no list');
+      if (!Array.isArray(inner)) refuse(`${place}.${list}`, 'is not a list');
       for (const [at, each] of inner.slice(0, STEPS_MAX + 1).entries()) {
         waiting.push([depth > 2 ? place : `${place}.${list}[${at}]`, each, depth + 1]);
       }
@@ -86,23 +86,23 @@ function checkAround(place: string, step: UnknownRecord): void {
     const pair = step[name];
     if (pair === undefined) continue;
     if (!Array.isArray(pair) || pair.length !== 2 || typeof pair[0] !== 'string' || !isId(pair[1])) {
-      refuse(`${place}.${name}`, `is no pair of a token and an id up to ${TOKEN_ID_MAX}`);
+      refuse(`${place}.${name}`, `is not a pair of a token and an id up to ${TOKEN_ID_MAX}`);
     }
   }
   if (step.type !== 'TemplateProcessing') return;
-  const special = asRecord(step.special_tokens) ?? refuse(`${place}.special_tokens`, 'is no object');
+  const special = asRecord(step.special_tokens) ?? refuse(`${place}.special_tokens`, 'is not an object');
   const { single } = step;
-  if (!Array.isArray(single)) refuse(`${place}.single`, 'is no list');
+  if (!Array.isArray(single)) refuse(`${place}.single`, 'is not a list');
   let count = 0;
   for (const piece of single) {
     const name = asRecord(asRecord(piece)?.SpecialToken)?.id;
     if (name === undefined) continue;
     const ids = asRecord(Object.hasOwn(special, String(name)) ? special[String(name)] : undefined)?.ids;
     const field = `${place}.special_tokens.${String(name).slice(0, 40)}.ids`;
-    if (!Array.isArray(ids)) refuse(field, 'is no list');
+    if (!Array.isArray(ids)) refuse(field, 'is not a list');
     count += ids.length;
     if (count > IDS_AROUND_MAX) refuse(place, `puts more than ${IDS_AROUND_MAX} ids around a text`);
-    if (!ids.every(isId)) refuse(field, `holds something else than ids up to ${TOKEN_ID_MAX}`);
+    if (!ids.every(isId)) refuse(field, `has elements that are not ids up to ${TOKEN_ID_MAX}`);
   }
 }
 
@@ -121,11 +121,11 @@ function checkGrowth(normalizer: unknown, place = 'normalizer', factor = 1): num
   const { prepend, precompiled_charsmap: map } = step;
   const isLong = typeof prepend === 'string' && prepend.length > PREFIX_UNITS_MAX;
   if (step.type === 'Prepend' && (typeof prepend !== 'string' || isLong)) {
-    refuse(`${place}.prepend`, `is no text of at most ${PREFIX_UNITS_MAX} characters`);
+    refuse(`${place}.prepend`, `is not a text of at most ${PREFIX_UNITS_MAX} characters`);
   }
   if (step.type === 'Precompiled' && map !== null && map !== undefined) {
     if (typeof map !== 'string' || map.length > CHARACTER_MAP_UNITS_MAX || !/^[A-Za-z0-9+/]*={0,2}$/.test(map)) {
-      refuse(`${place}.precompiled_charsmap`, `is no base64 of at most ${CHARACTER_MAP_UNITS_MAX} characters`);
+      refuse(`${place}.precompiled_charsmap`, `is not base64 of at most ${CHARACTER_MAP_UNITS_MAX} characters`);
     }
   }
   if (growth > GROWTH_MAX) refuse(place, `makes texts more than ${GROWTH_MAX} times as long`);
@@ -148,24 +148,24 @@ function checkDecoderGrowth(decoder: unknown, place = 'decoder', factor = 1): nu
 function growthOf(place: string, { pattern, content }: UnknownRecord): number {
   const { String: text, Regex: regex } = asRecord(pattern) ?? {};
   const source = text ?? regex;
-  if (typeof source !== 'string' || source === '') refuse(`${place}.pattern`, 'is no String or Regex');
-  if (typeof content !== 'string') refuse(`${place}.content`, 'is no text');
+  if (typeof source !== 'string' || source === '') refuse(`${place}.pattern`, 'is not a String or Regex');
+  if (typeof content !== 'string') refuse(`${place}.content`, 'is not a text');
   const least = typeof text === 'string' ? text.length : 1;
   return Math.max(1, content.length / least);
 }
 
 function checkModel(model: UnknownRecord): void {
   const { type, max_input_chars_per_word: word, unk_id: unknown } = model;
-  if (type !== undefined && typeof type !== 'string') refuse('model.type', 'is no text');
+  if (type !== undefined && typeof type !== 'string') refuse('model.type', 'is not a text');
   if (word !== undefined && word !== null && !(isId(word) && word > 0 && word <= WORD_UNITS_MAX)) {
-    refuse('model.max_input_chars_per_word', `is no whole number from 1 to ${WORD_UNITS_MAX}`);
+    refuse('model.max_input_chars_per_word', `is not a whole number from 1 to ${WORD_UNITS_MAX}`);
   }
-  if (unknown !== undefined && unknown !== null && !isId(unknown)) refuse('model.unk_id', 'is no id');
+  if (unknown !== undefined && unknown !== null && !isId(unknown)) refuse('model.unk_id', 'is not an id');
   for (const name of ['unk_token', 'continuing_subword_prefix', 'end_of_word_suffix'] as const) {
     const value = model[name];
     if (value === undefined || value === null) continue;
     if (typeof value !== 'string' || value.length > TOKEN_UNITS_MAX) {
-      refuse(`model.${name}`, `is no text of at most ${TOKEN_UNITS_MAX} characters`);
+      refuse(`model.${name}`, `is not a text of at most ${TOKEN_UNITS_MAX} characters`);
     }
   }
 }
@@ -194,13 +194,13 @@ export function checkVocabulary(file: unknown): void {
   const model = asRecord(asRecord(file)?.model) ?? {};
   const { type, vocab, merges } = model;
   if (type === 'Unigram' || (type === undefined && Array.isArray(vocab))) checkUnigram(model);
-  else if (!isRecord(vocab)) refuse('model.vocab', 'is no object');
-  if (type === 'BPE' && !Array.isArray(merges)) refuse('model.merges', 'is no list');
+  else if (!isRecord(vocab)) refuse('model.vocab', 'is not an object');
+  if (type === 'BPE' && !Array.isArray(merges)) refuse('model.merges', 'is not a list');
 }
 
 /** A list of tokens and their scores. */
 function checkUnigram({ vocab, unk_id: unknown }: UnknownRecord): void {
-  if (!Array.isArray(vocab)) refuse('model.vocab', 'is no list');
+  if (!Array.isArray(vocab)) refuse('model.vocab', 'is not a list');
   if (vocab.length > VOCABULARY_MAX) refuse('model.vocab', `has more than ${VOCABULARY_MAX} entries`);
   if (typeof unknown === 'number' && unknown >= vocab.length) refuse('model.unk_id', 'is outside the vocabulary');
   for (const [at, entry] of vocab.entries()) {

@@ -92,7 +92,7 @@ export class MemoryPlannerQueue implements PlannerQueue {
   /** From the group whose first message came first of all that nobody is at. */
   #take(hiddenMs: number, countMax: number): readonly ReceivedMessage[] {
     if (hiddenMs < 1000)
-      throw new QueueError('refused', `messages must be hidden for a second at least, got ${hiddenMs} ms`);
+      throw new QueueError('refused', `messages must be hidden for at least a second, got ${hiddenMs} ms`);
     const nowMs = this.#clock.nowMs();
     const busy = new Set(this.#kept.filter((each) => each.hiddenUntilMs > nowMs).map(({ message }) => message.group));
     const first = this.#kept.find(({ message }) => !busy.has(message.group));

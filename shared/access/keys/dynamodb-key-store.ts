@@ -77,7 +77,7 @@ export class DynamoDbKeyStore implements KeyStore {
       };
       if (await this.#attempt(signal, (each) => this.#table.update(SET, item, each))) return changed;
     }
-    throw new KeyStoreError('conflict', `key ${id} is being changed by others; try again`);
+    throw new KeyStoreError('conflict', `key ${id} is being changed by another process; try again`);
   }
 
   async delete(id: string, signal?: AbortSignal): Promise<boolean> {
@@ -117,7 +117,11 @@ function readItem({ record, version }: Item): KeyItem {
   try {
     return { record: readKeyRecord(JSON.parse(record?.S ?? '')), version: Number(version?.N) };
   } catch (thrown) {
-    throw new KeyStoreError('misconfigured', `the keys table has an item that is no key: ${reasonOf(thrown)}`, thrown);
+    throw new KeyStoreError(
+      'misconfigured',
+      `the keys table has an item that is not a key: ${reasonOf(thrown)}`,
+      thrown,
+    );
   }
 }
 

@@ -79,7 +79,7 @@ export class FileKeyStore implements KeyStore {
     const mark = `${facts.ino}/${facts.size}/${facts.mtimeNs}`;
     if (mark === this.#seen.mark) return this.#seen.records;
     if ((Number(facts.mode) & WRITABLE_BY_OTHERS) !== 0) {
-      throw this.#failure('misconfigured', 'can be written by others: chmod 600 it');
+      throw this.#failure('misconfigured', 'is writable by other users: chmod 600 it');
     }
     if (facts.size > FILE_BYTES_MAX)
       throw this.#failure('misconfigured', `has ${facts.size} bytes, more than ${FILE_BYTES_MAX}`);
@@ -97,7 +97,7 @@ export class FileKeyStore implements KeyStore {
       if (!isRecord(whole) || !Array.isArray(whole.keys)) throw new Error('it has no list "keys"');
       return new Map(whole.keys.map(readKeyRecord).map((record) => [record.id, record]));
     } catch (thrown) {
-      throw this.#failure('misconfigured', 'is no file of keys', thrown);
+      throw this.#failure('misconfigured', 'is not a file of keys', thrown);
     }
   }
 

@@ -95,7 +95,7 @@ export class KeyGate implements Gate {
     if (!isInForce(record, this.#options.clock.wallMs())) throw this.#refuse('expired', invalidKey(record.id));
     const scopes = SCOPES_OF[need];
     if (scopes !== undefined && !record.scopes.some((scope) => scopes.includes(scope))) {
-      const message = `Key ${record.id} has no scope ${scopes.join(' or ')}, which ${path} asks for`;
+      const message = `Key ${record.id} has no scope ${scopes.join(' or ')}, which ${path} requires`;
       throw this.#refuse('scope', new ServeError('insufficient_permissions', message));
     }
     if (!allowsRoute(record.routes, path)) {

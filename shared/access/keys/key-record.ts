@@ -104,7 +104,7 @@ const NAME = /^\P{C}+$/u;
 /** Crosses to workers as a header. */
 const OWNER = /^[\x21-\x7e]+$/;
 
-const READ = new RecordReader((what) => new Error(`a key's record is not one: ${what}`));
+const READ = new RecordReader((what) => new Error(`malformed key record: ${what}`));
 
 /** Reads a record that some process wrote. @throws Error that names the field */
 export function readKeyRecord(value: unknown): KeyRecord {

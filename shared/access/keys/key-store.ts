@@ -39,7 +39,7 @@ export function oldestFirst(records: readonly KeyRecord[]): readonly KeyRecord[]
 }
 
 export function idIsTaken(id: string): KeyStoreError {
-  return new KeyStoreError('conflict', `there is a key ${id} already`);
+  return new KeyStoreError('conflict', `key ${id} already exists`);
 }
 
 /** What an operator says of a new key. */

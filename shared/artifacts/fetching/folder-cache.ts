@@ -133,7 +133,10 @@ export class FolderCache {
       count--;
     }
     if (total <= bytesMax && count <= entriesMax) return;
-    throw workerError('ResourceExhausted', `${bytes} bytes more do not fit into ${root}, which may hold ${bytesMax}`);
+    throw workerError(
+      'ResourceExhausted',
+      `${bytes} more bytes do not fit into ${root}, which is limited to ${bytesMax}`,
+    );
   }
 
   async #entries(): Promise<Entry[]> {

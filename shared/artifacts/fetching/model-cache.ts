@@ -78,7 +78,7 @@ async function readFrom(
   const stop = AbortSignal.any([signal, silence.signal]);
   let heard = false;
   const watch = clock.every(SILENCE_MS_MAX, () => {
-    if (!heard) silence.abort(new Error(`it sends nothing for ${SILENCE_MS_MAX} ms`));
+    if (!heard) silence.abort(new Error(`it sent nothing for ${SILENCE_MS_MAX} ms`));
     heard = false;
   });
   const sum = createHash('sha256');
@@ -249,7 +249,9 @@ export class ModelCache {
     const found = await lstat(root);
     const isOwn = found.isDirectory() && found.uid === (process.getuid?.() ?? found.uid) && (found.mode & 0o022) === 0;
     if (!isOwn) {
-      throw new Error(`${root} is no folder of this user alone: set STATOR_ARTIFACTS_CACHE_DIR to one that is`);
+      throw new Error(
+        `${root} is not a folder that only this user can write: set STATOR_ARTIFACTS_CACHE_DIR to such a folder`,
+      );
     }
   }
 }
@@ -264,7 +266,7 @@ function artifactsOf({ modelName, files }: CardFiles): readonly Artifact[] {
   if (isSound && names.size === artifacts.length && artifacts.length > 0 && artifacts.length <= FILES_MAX) {
     return artifacts.sort((one, other) => (one.name < other.name ? -1 : 1));
   }
-  throw new ModelFolderError(`model ${modelName}: its card does not name the files of a folder, 1 to ${FILES_MAX}`);
+  throw new ModelFolderError(`model ${modelName}: its card must name 1 to ${FILES_MAX} files of a folder`);
 }
 
 function shortSum(text: string): string {

@@ -50,7 +50,7 @@ export function workerSource(filesAt: string): ArtifactSource {
       const response = await fetch(url, { signal, redirect: 'error' });
       if (response.status === 200 && response.body !== null) return response.body;
       await response.body?.cancel();
-      throw new Error(`it answers ${response.status}`);
+      throw new Error(`it answered ${response.status}`);
     },
   };
 }

@@ -135,7 +135,7 @@ export class PartOfModels implements ShownModels {
 
   async #read(isFurther: boolean, signal: AbortSignal): Promise<void> {
     if (this.#options.isAway()) {
-      throw new DiscoveryError('unavailable', 'the discovery table cannot be read just now');
+      throw new DiscoveryError('unavailable', 'the discovery table cannot be read now');
     }
     await this.#options.read(isFurther, signal);
   }

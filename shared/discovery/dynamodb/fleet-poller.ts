@@ -194,7 +194,7 @@ export class FleetPoller {
   /** Does not show what is asked for: begun before the process was frozen, for instance, on a connection that is dead by now. */
   #supersede(attempt: Attempt): void {
     this.#attempt = undefined;
-    attempt.aborter.abort(new Error('a newer reading is asked for'));
+    attempt.aborter.abort(new Error('a newer reading has begun'));
   }
 
   async #read(attempt: Attempt): Promise<{ readonly error: unknown } | undefined> {

@@ -214,7 +214,7 @@ export class ViewWriter {
       { key, condition: FENCE_IS_MINE, names: { '#version': 'version' }, values },
       signal,
     );
-    if (!isWritten) throw this.#lose('another process does');
+    if (!isWritten) throw this.#lose('another process writes it');
   }
 
   async #writeHead(leases: number, signal: AbortSignal): Promise<void> {
@@ -235,7 +235,7 @@ export class ViewWriter {
       { key: HEAD_KEY, condition: 'fence = :fence', values },
       signal,
     );
-    if (!isWritten) throw this.#lose('another process does');
+    if (!isWritten) throw this.#lose('another process writes it');
   }
 }
 

@@ -195,5 +195,5 @@ function isMissing(error: unknown): boolean {
 /** @throws DiscoveryError `misconfigured` when a link stands where a folder of records should be: it would be read, and swept, elsewhere */
 async function checkRealFolder(path: string): Promise<void> {
   if ((await lstat(path)).isDirectory()) return;
-  throw new DiscoveryError('misconfigured', `${path} is a link or no folder; records are kept in real folders only`);
+  throw new DiscoveryError('misconfigured', `${path} is a link or not a folder; records are kept only in real folders`);
 }

@@ -157,7 +157,7 @@ export class FolderFollower {
     if (this.#hasReportedNotifier) return;
     this.#hasReportedNotifier = true;
     const { folder, pollMs, report } = this.#options;
-    report(new Error(`no change notices for ${folder.path}, polling every ${pollMs} ms: ${reasonOf(error)}`));
+    report(new Error(`no change notifications for ${folder.path}; polling it every ${pollMs} ms: ${reasonOf(error)}`));
   }
 
   #silence(): void {

@@ -49,7 +49,7 @@ export async function makeOwnFolder(path: string): Promise<void> {
   const status = await lstat(path);
   const { uid, mode } = status;
   const fault = !status.isDirectory()
-    ? 'is a link or no folder'
+    ? 'is a link or not a folder'
     : uid !== (process.getuid?.() ?? uid)
       ? `belongs to another user (${uid})`
       : (mode & 0o077) !== 0

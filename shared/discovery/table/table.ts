@@ -83,7 +83,7 @@ export class Table {
     const items: Item[] = [];
     const left = keys.map(({ pk, sk }) => ({ pk: { S: pk }, sk: { S: sk } }));
     for (let round = 0; left.length > 0; round++) {
-      if (round > keys.length) throw new Error('the table leaves out what is asked for'); // each answer brings one at least
+      if (round > keys.length) throw new Error('the table leaves out requested items'); // each answer brings one at least
       const asked = left.splice(0, BATCH_MAX);
       const { tableName } = this.#place;
       const input = { RequestItems: { [tableName]: { Keys: asked } } };

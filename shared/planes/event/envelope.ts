@@ -114,7 +114,7 @@ async function readLong(bytes: Buffer): Promise<RecordContents> {
 
 function fieldsOf(record: unknown): Readonly<Record<string, unknown>> {
   if (isRecord(record)) return record;
-  throw new RangeError('an event that is no record');
+  throw new RangeError('an event that is not a record');
 }
 
 function contentsOf(
@@ -127,7 +127,7 @@ function contentsOf(
 /** Nothing else is believed: of any object with a `length`, Node would make that many bytes. */
 function bytesOf(payload: unknown): Buffer {
   if (Buffer.isBuffer(payload)) return payload;
-  throw new RangeError('an event whose payload is no bytes');
+  throw new RangeError('an event whose payload is not bytes');
 }
 
 function isId(value: unknown): value is number | bigint {

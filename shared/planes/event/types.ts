@@ -119,7 +119,7 @@ export interface EventLogFollower {
 export const LOGGED_TOPICS: readonly string[] = ['kv-events'];
 
 export function anotherLog(): Error {
-  return new Error('the event log was created anew: its sequences are not those known here; read its state again');
+  return new Error('the event log was created anew, and its sequence numbers have changed; read its state again');
 }
 
 /** One segment of a subject or key: every byte of its UTF-8 form but `[A-Za-z0-9_-]` as `%XX`. */

@@ -70,7 +70,7 @@ export class NatsBucket {
       for (;;) {
         const { done, value } = await this.#beforeStall(() => reader.read(), name, signal);
         if (done) break;
-        if (length + value.length > bytes.length) throw new Error(`"${name}" is longer than it says`);
+        if (length + value.length > bytes.length) throw new Error(`"${name}" is longer than its declared length`);
         bytes.set(value, length);
         length += value.length;
       }

@@ -49,7 +49,7 @@ function boundGreeting({ socket }: NodeTransport): void {
     chunks++;
     bytes += chunk.length;
     if (chunks > GREETING_CHUNKS_MAX || bytes > LINE_BYTES_MAX) {
-      socket.destroy(new Error('the server does not greet as NATS does'));
+      socket.destroy(new Error('the server does not send the greeting of NATS'));
     }
   });
 }
@@ -57,7 +57,7 @@ function boundGreeting({ socket }: NodeTransport): void {
 /** What the transport has read, up to what breaks a bound or what the parser cannot read: then the connection is closed. */
 async function* readWithin(transport: NodeTransport): AsyncIterableIterator<Uint8Array> {
   const bounds = new StreamBounds();
-  let fault: Error = new Error('the server does not speak as NATS does');
+  let fault: Error = new Error('the server does not speak the protocol of NATS');
   try {
     for await (const chunk of transport.iterate()) {
       if (transport.socket?.writableLength === 0) bounds.pongsAreRead();

@@ -277,7 +277,7 @@ function factsOf({ config, created, state }: StreamInfo, settings: NatsStreamSet
   const isWhole = Array.isArray(config?.subjects) && typeof created === 'string';
   const counts: readonly unknown[] = [state?.messages, state?.first_seq, state?.last_seq];
   if (!isWhole || !counts.every((count) => Number.isSafeInteger(count) && Number(count) >= 0)) {
-    throw new Error(`JetStream says nothing useful of the stream ${settings.name}`);
+    throw new Error(`JetStream gives no usable description of the stream ${settings.name}`);
   }
   if (!config.subjects.includes(settings.subject)) {
     throw new Error(`the JetStream stream ${settings.name} captures ${config.subjects}, not ${settings.subject}`);
@@ -296,5 +296,5 @@ function factsOf({ config, created, state }: StreamInfo, settings: NatsStreamSet
 }
 
 function difference(name: string, found: number, wanted: number): string | undefined {
-  return found === wanted ? undefined : `${name} is ${found}, the setting says ${wanted}`;
+  return found === wanted ? undefined : `${name} is ${found}, but the setting is ${wanted}`;
 }

@@ -151,6 +151,6 @@ export class PlannerOutbox {
     for (const key of keys) this.#waiting.delete(key);
     metrics.ended(outcome, keys.length);
     metrics.waiting(this.#waiting.size);
-    logger.warn('events for the planner were given up', { events: keys.length, outcome });
+    logger.warn('events for the planner were dropped', { events: keys.length, outcome });
   }
 }

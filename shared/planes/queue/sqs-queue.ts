@@ -73,7 +73,7 @@ export class SqsPlannerQueue implements PlannerQueue {
     signal: AbortSignal,
   ): Promise<readonly ReceivedMessage[]> {
     if (hiddenMs < 1000)
-      throw new QueueError('refused', `messages must be hidden for a second at least, got ${hiddenMs} ms`);
+      throw new QueueError('refused', `messages must be hidden for at least a second, got ${hiddenMs} ms`);
     const command = new this.#sdk.ReceiveMessageCommand({
       QueueUrl: this.#options.queueUrl,
       MaxNumberOfMessages: Math.min(BATCH_MAX, messagesMax),

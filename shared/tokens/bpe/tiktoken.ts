@@ -18,7 +18,7 @@ const LINE = /(?:([A-Za-z0-9+/]+)=* (\d+))?(?:\r\n?|\n|$)/y;
  */
 export function scanTiktoken(file: Uint8Array): BpeTables {
   const tables = tabulateVocabulary(readEntries(Buffer.from(file).toString('latin1')));
-  if (tables === undefined) throw new SyntaxError('a byte without a token of its own');
+  if (tables === undefined) throw new SyntaxError('a byte has no token of its own');
   return { ...tables, pairSlots: findMerges(tables) };
 }
 

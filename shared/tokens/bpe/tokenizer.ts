@@ -27,7 +27,7 @@ export function createBpeTokenizer(scanned: ScannedTokenizer, path?: string): To
 export function createBpeEncode({ rest, tables, addedTokens }: ByteLevelRecipe): EncodeText {
   const record = asRecord(rest) ?? {};
   const rules = readRules(record, unpackAddedTokens(addedTokens));
-  if (rules === undefined) throw new TypeError('the recipe of a tokenizer that is none of these');
+  if (rules === undefined) throw new TypeError('unknown recipe of a tokenizer');
   return encodeTextOf(new BpeEncoder({ ...rules, tables }), rules.surroundings);
 }
 

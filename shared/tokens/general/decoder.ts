@@ -117,7 +117,7 @@ function replace(step: UnknownRecord): DecodeStep {
   const { String: text, Regex: regex } = asRecord(step.pattern) ?? {};
   const content = textOf(step.content, '');
   if (typeof text === 'string') return (pieces) => pieces.map((piece) => piece.replaceAll(text, () => content));
-  if (typeof regex !== 'string') throw new UnsupportedTokenizer('decoder has a pattern that is no String or Regex');
+  if (typeof regex !== 'string') throw new UnsupportedTokenizer('decoder has a pattern that is not a String or Regex');
   const pattern = toJsPattern(regex);
   return (pieces) => pieces.map((piece) => piece.replaceAll(pattern, () => content));
 }

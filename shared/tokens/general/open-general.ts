@@ -36,7 +36,7 @@ export async function openGeneral(file: Uint8Array, path: string): Promise<Token
 function readChecked(file: Uint8Array): unknown {
   if (file.length > FILE_BYTES_MAX) {
     throw new UnsupportedTokenizer(
-      `${file.length} bytes, more than ${FILE_BYTES_MAX} for one that is no byte-level BPE`,
+      `${file.length} bytes, more than ${FILE_BYTES_MAX} for one that is not a byte-level BPE`,
     );
   }
   const json: unknown = JSON.parse(new TextDecoder().decode(file));

@@ -46,7 +46,7 @@ function tokensById(vocab: unknown): (string | undefined)[] {
   const texts: (string | undefined)[] = [];
   for (const [token, id] of Object.entries(asRecord(vocab) ?? {})) {
     if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || id > TOKEN_ID_MAX) {
-      throw new UnsupportedTokenizer(`model.vocab has an id that is no whole number up to ${TOKEN_ID_MAX}`);
+      throw new UnsupportedTokenizer(`model.vocab has an id that is not a whole number up to ${TOKEN_ID_MAX}`);
     }
     texts[id] = token;
   }

@@ -147,7 +147,7 @@ export class ThreadLane implements Lane {
   encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches> {
     return new Promise((resolve, reject) => {
       const { recipe } = job.tokenizer;
-      if (recipe === undefined) throw new TypeError('a tokenizer that only its own thread has');
+      if (recipe === undefined) throw new TypeError('this tokenizer exists only in its own thread');
       let impatient: Timer | undefined;
       const onAbort = (): void => {
         Atomics.store(this.#stop, 0, 1);

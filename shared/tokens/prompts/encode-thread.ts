@@ -26,7 +26,7 @@ async function answer(request: ThreadRequest): Promise<ThreadAnswer> {
   const { tokenizer, recipe } = request;
   if (recipe !== undefined) encodes.set(tokenizer, await openEncode(recipe));
   const encode = encodes.get(tokenizer);
-  if (encode === undefined) throw new Error('a tokenizer that this thread was not given');
+  if (encode === undefined) throw new Error('this thread has not got this tokenizer');
   const encoder = new StretchEncoder(encode, request);
   while (encoder.step()) if (Atomics.load(stop, 0) === 1) return { error: 'stopped' };
   return encoder.take();

@@ -43,7 +43,7 @@ describe('the file of keys', () => {
   });
 
   it.each([
-    ['{', 'is no file of keys'],
+    ['{', 'is not a file of keys'],
     ['[]', 'has no list "keys"'],
     ['{"keys":[{"id":"x"}]}', 'id must be the id of a key'],
     [JSON.stringify({ keys: [{ ...someKey(), scopes: ['root'] }] }), 'scopes must be of inference, admin, metrics'],

@@ -212,7 +212,7 @@ describe('a model from elsewhere', () => {
       [sourceOf(contents)],
       namesIn,
     );
-    await expect(attempt).rejects.toThrow('its card does not name the files of a folder');
+    await expect(attempt).rejects.toThrow('its card must name 1 to ');
   });
 });
 

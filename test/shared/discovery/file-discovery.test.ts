@@ -99,7 +99,7 @@ describe('what somebody else put there', () => {
     await utimes(kept, past, past);
     await mkdir(join(rootPath, 'v1'), { recursive: true });
     await symlink(elsewhere, bucketPath);
-    await expect((await open()).list(instances)).rejects.toThrow('is a link or no folder');
+    await expect((await open()).list(instances)).rejects.toThrow('is a link or not a folder');
     expect(await readdir(elsewhere)).toEqual([fileName('a')]);
   });
 
@@ -170,7 +170,7 @@ describe('the folder that nobody named', () => {
         await mkdir(dirname(own), { recursive: true });
         await symlink(rootPath, own);
       },
-      'is a link or no folder',
+      'is a link or not a folder',
     ],
   ])('is refused when somebody made one first %s', async (_how, make, says) => {
     await make();

@@ -182,7 +182,7 @@ describe('who writes the view', () => {
     await old.writer.write({ fleet: fleetOf(1), catalogue: EMPTY }, momentOf(clock), signal);
     await next.writer.take(await reader.readHead(signal), signal);
     await expect(old.writer.write({ fleet: fleetOf(1), catalogue: EMPTY }, momentOf(clock), signal)).rejects.toThrow(
-      'another process does',
+      'another process writes it',
     );
     expect((await reader.readHead(signal))?.holder).toBe('next');
   });

@@ -55,7 +55,11 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
       (value) => [`${part} ${JSON.stringify(value)}`, withParts({ [part]: value }), new RegExp(part)] as const,
     ),
   ),
-  ['steps that are no list', withParts({ decoder: { type: 'Sequence', decoders: 5 } }), /decoder\.decoders is no list/],
+  [
+    'steps that are no list',
+    withParts({ decoder: { type: 'Sequence', decoders: 5 } }),
+    /decoder\.decoders is not a list/,
+  ],
   ['a sequence without steps', withParts({ normalizer: { type: 'Sequence' } }), /normalizer has no list of steps/],
   ['a million ids around a text', template(Array(20_000).fill(1), 50), /post_processor puts more than 1024 ids/],
   ...[[-1], [HUGE], ['x'], [null], [1.5], 7].map(
@@ -101,14 +105,14 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
       [
         `a decoder that makes ${JSON.stringify(pattern)} ${String(content).length} characters`,
         unigram(OK, {}, { decoder: { type: 'Sequence', decoders: [{ type: 'Replace', pattern, content }] } }),
-        /decoder\.decoders\[0\](?:\.pattern)? (?:makes texts more than 64|is no String or Regex)/,
+        /decoder\.decoders\[0\](?:\.pattern)? (?:makes texts more than 64|is not a String or Regex)/,
       ] as const,
   ),
   ['a part of 6 MB', withParts({ decoder: { type: 'ByteLevel', more: 'x'.repeat(6_000_000) } }), /besides its tokens/],
   ['a part 100,000 deep', nested('decoder', 'more', 100_000), /nested|no list/],
   ['an added token of id 2^53', withParts({ added_tokens: [{ id: HUGE, content: '<a>' }] }), /added_tokens\[0\]/],
   ...[7, null, [], 'x'].map((model) => [`model ${JSON.stringify(model)}`, withParts({ model }), /model is/] as const),
-  ['a vocabulary that is a list', withModel({ vocab: [1, 2] }), /model\.vocab is no object/],
+  ['a vocabulary that is a list', withModel({ vocab: [1, 2] }), /model\.vocab is not an object/],
   ...[-1, HUGE, 1.5, '1', null, 4e9].map(
     (id) => [`token id ${JSON.stringify(id)}`, withModel({ vocab: { a: id } }), /at byte/] as const,
   ),
@@ -141,13 +145,13 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
     ]),
     /model\.vocab\[1\] has no token/,
   ],
-  ['scores without a list', unigram({ a: 1 }), /model\.vocab is no list/],
+  ['scores without a list', unigram({ a: 1 }), /model\.vocab is not a list/],
   ...[-1, 9, 'x', HUGE].map((id) => [`unk_id ${id}`, unigram(OK, { unk_id: id }), /model\.unk_id/] as const),
   ...[1e12, 'x', 0, -1, 1.5].map(
     (most) =>
       [`words of ${most}`, wordPiece({ max_input_chars_per_word: most }), /model\.max_input_chars_per_word/] as const,
   ),
-  ['a WordPiece vocabulary that is a list', wordPiece({ vocab: ['a'] }), /model\.vocab is no object/],
+  ['a WordPiece vocabulary that is a list', wordPiece({ vocab: ['a'] }), /model\.vocab is not an object/],
   ['a prefix of a million characters', wordPiece({ continuing_subword_prefix: '#'.repeat(1e6) }), /model\.continuing/],
   ...['!!!', 5, 'A'.repeat(5e6)].map(
     (map) =>

@@ -131,8 +131,8 @@ describe('tiktoken files', () => {
     ['too little for a byte', 'A 0', 'line 1: no token in base64'],
     ['a text after the rank', 'YQ== 1 2', 'line 1: not a token in base64'],
     ['a token of enormous length', `${'A'.repeat(4000)} 0`, 'line 1: a token of more than 1024 bytes'],
-    ['too few tokens', 'YQ== 0\n', 'a byte without a token of its own'],
-    ['nothing', '', 'a byte without a token of its own'],
+    ['too few tokens', 'YQ== 0\n', 'a byte has no token of its own'],
+    ['nothing', '', 'a byte has no token of its own'],
     ['the same token twice', `${fileOf(BYTES).toString()}YQ== 256\n`, 'listed twice'],
   ])('are refused with %s', (_, text, message) => {
     expect(() => scanTiktoken(Buffer.from(text))).toThrow(SyntaxError);

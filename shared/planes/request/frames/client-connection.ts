@@ -159,7 +159,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
         this.#send(FrameType.ping, CONNECTION_STREAM, PING_PAYLOAD);
         break;
       case 'dead':
-        this.#fault(workerError('Disconnected', `nothing heard for ${this.#settings.deadAfterMs} ms`));
+        this.#fault(workerError('Disconnected', `no frame received for ${this.#settings.deadAfterMs} ms`));
         break;
       case 'idle':
         if (this.#held.length === 0) this.close(workerError('Disconnected', 'idle'));

@@ -60,7 +60,7 @@ export class ClientGreeting {
       channel: channelBinding(channel),
     };
     const shared = secret?.provedBy(challenge.subarray(NONCE_BYTES), transcript);
-    if (shared === undefined) throw new PeerFault('the worker knows another STATOR_PLANE_TOKEN, or none');
+    if (shared === undefined) throw new PeerFault('the worker has another STATOR_PLANE_TOKEN, or none');
     writer.overwrite(FRAME_HEADER_BYTES, shared.prove('caller', transcript));
   }
 

@@ -103,7 +103,7 @@ export class PeerFault extends Error {
 export const NO_PROOF =
   'it does not prove that it knows the STATOR_PLANE_TOKEN of this process: set the same at both ends';
 export const TLS_SPOKEN =
-  'it encrypts and this end does not: set the same STATOR_PLANE_TOKEN and STATOR_PLANE_TLS, or certificates, at both ends';
+  'it encrypts, but this end does not: set the same STATOR_PLANE_TOKEN and STATOR_PLANE_TLS, or certificates, at both ends';
 export const NO_GREETING =
   'it closes instead of greeting: do STATOR_PLANE_TOKEN, STATOR_PLANE_TLS and the certificates agree at both ends?';
 
@@ -118,7 +118,7 @@ export function explainHandshake(error: Error, peer: 'caller' | 'worker'): strin
   if (/WRONG_VERSION_NUMBER|HTTP_REQUEST|UNEXPECTED_MESSAGE/.test(code)) {
     return `the ${peer} speaks plainly and this process encrypts: set the same STATOR_PLANE_TOKEN and STATOR_PLANE_TLS, or certificates, at both ends`;
   }
-  if (/BAD_RECORD_MAC|DECRYPT/.test(code)) return `the ${peer} knows another STATOR_PLANE_TOKEN`;
+  if (/BAD_RECORD_MAC|DECRYPT/.test(code)) return `the ${peer} has another STATOR_PLANE_TOKEN`;
   if (/NO_SHARED_CIPHER|HANDSHAKE_FAILURE|PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL|NO_PROTOCOLS/.test(code)) {
     return `the ${peer} and this process do not encrypt alike: one has certificates (DYN_TCP_TLS_*), the other STATOR_PLANE_TOKEN alone`;
   }

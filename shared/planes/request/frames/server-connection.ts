@@ -168,7 +168,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     const record = this.#answers.encode({ data: output });
     const pendingBytes = this.#outbox.pendingBytes + this.#answers.pendingBytes + bytesOf(record);
     if (pendingBytes <= outboundBytesMax(this.#settings)) return record;
-    throw workerError('ResourceExhausted', 'the caller does not read and the output has reached the bound');
+    throw workerError('ResourceExhausted', 'the caller does not read, and its waiting output has reached the limit');
   }
 
   item(streamId: number, record: RecordPieces): void {

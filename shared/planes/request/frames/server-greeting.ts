@@ -38,13 +38,13 @@ export class ServerGreeting {
       if (hello.nonce === undefined) return undefined;
       throw workerError(
         'Unauthenticated',
-        'the caller has a STATOR_PLANE_TOKEN, and the worker has none: set the same',
+        'the caller has a STATOR_PLANE_TOKEN, but the worker has none: set the same at both ends',
       );
     }
     if (hello.nonce === undefined) {
       throw workerError(
         'Unauthenticated',
-        'the worker has a STATOR_PLANE_TOKEN, and the caller has none: set the same',
+        'the worker has a STATOR_PLANE_TOKEN, but the caller has none: set the same at both ends',
       );
     }
     const workerNonce = randomBytes(NONCE_BYTES);
@@ -57,7 +57,7 @@ export class ServerGreeting {
   verify(bytes: Buffer, start: number, end: number): void {
     if (end - start !== PROOF_BYTES || this.#transcript === undefined) throw new FrameError('PROOF of a wrong length');
     if (this.#secret?.isProof(bytes.subarray(start, end), this.#transcript) === true) return;
-    throw workerError('Unauthenticated', 'the caller knows another STATOR_PLANE_TOKEN');
+    throw workerError('Unauthenticated', 'the caller has another STATOR_PLANE_TOKEN');
   }
 }
 
@@ -65,7 +65,7 @@ function readHello(record: unknown): ReadHello {
   if (!isRecord(record)) throw new FrameError('not a HELLO');
   const { proto, maxFrame, instanceId, nonce, moves } = record;
   if (proto !== PLANE_PROTOCOL)
-    throw new PeerFault('the caller is of a release that greets otherwise: update both ends');
+    throw new PeerFault('the caller runs a release with another greeting: update both ends');
   if (!isFrameBound(maxFrame)) throw new FrameError('HELLO without maxFrame');
   if (nonce !== undefined && !(typeof nonce === 'string' && NONCE_TEXT.test(nonce)))
     throw new FrameError('not a nonce');

@@ -69,7 +69,7 @@ export class SlowOpens {
   takes(streamId: number, frame: () => void): boolean {
     const open = this.#opens.get(streamId);
     if (open === undefined) return false;
-    if (open.frames.push(frame) > FRAMES_MAX) throw new FrameError('too many frames of a stream behind its OPEN');
+    if (open.frames.push(frame) > FRAMES_MAX) throw new FrameError('too many frames of a stream after its OPEN');
     return true;
   }
 

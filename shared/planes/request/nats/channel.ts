@@ -165,11 +165,11 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
   receive({ kind, sequence, consumed, bytes }: ChannelMessage): void {
     if (this.#state === 'closed') return;
     if (sequence !== this.#heardMessages >>> 0) {
-      this.fail(new Error(`messages were lost: ${sequence} came for ${this.#heardMessages}`));
+      this.fail(new Error(`messages were lost: expected ${this.#heardMessages}, got ${sequence}`));
       return;
     }
     if ((this.#sentBytes - consumed) >>> 0 > WINDOW_BYTES) {
-      this.fail(new Error('the other side says that it took what was never sent')); // its window has no end
+      this.fail(new Error('the other side acknowledges messages that were never sent')); // its window has no end
       return;
     }
     this.#peerConsumedBytes = consumed;
@@ -177,7 +177,7 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
       this.#heardMessages++;
       this.#heardBytes += bytes.length;
       if (this.#heardBytes - this.#toldBytes > WINDOW_BYTES) {
-        this.fail(new Error('the other side sends more than it may'));
+        this.fail(new Error('the other side sends more than its window allows'));
         return;
       }
       if (this.#reads === undefined) this.#handOn(bytes);

@@ -29,7 +29,7 @@ function open(side: 'client' | 'server', settings: FleetSettings, options: TcpRe
   }
   if (encryption === 'on' && settings.planeToken === undefined && tls?.[side] === undefined) {
     throw new Error(
-      'STATOR_PLANE_TLS=on has nothing to encrypt with: set STATOR_PLANE_TOKEN, or certificates (DYN_TCP_TLS_*)',
+      'STATOR_PLANE_TLS=on has no key to encrypt with: set STATOR_PLANE_TOKEN, or certificates (DYN_TCP_TLS_*)',
     );
   }
   return tls === undefined

@@ -86,14 +86,14 @@ function clientTls(settings: FleetSettings): PlaneClientTls | undefined {
 
 function readPair(certFlag: string, certPath: string | undefined, keyFlag: string, keyPath: string | undefined) {
   if (certPath === undefined || keyPath === undefined) {
-    throw new Error(`${certFlag} and ${keyFlag} belong together: give both`);
+    throw new Error(`${certFlag} and ${keyFlag} belong together: set both`);
   }
   const pair = { cert: read(certFlag, certPath), key: read(keyFlag, keyPath) };
   try {
     createSecureContext(pair);
   } catch (cause) {
     const flags = `${certFlag} ${certPath} and ${keyFlag} ${keyPath}`;
-    throw new Error(`${flags} are no certificate and key that belong together: ${reasonOf(cause)}`, { cause });
+    throw new Error(`${flags} are not a certificate and its key: ${reasonOf(cause)}`, { cause });
   }
   return pair;
 }

@@ -98,8 +98,8 @@ describe('a long envelope', () => {
   });
 
   it.each([
-    ['a payload that says how long it is', { payload: { length: 2 ** 33 }, x: 'x'.repeat(70_000) }, 'is no bytes'],
-    ['a payload of texts', { payload: [...'x'.repeat(50_000)] }, 'is no bytes'],
+    ['a payload that says how long it is', { payload: { length: 2 ** 33 }, x: 'x'.repeat(70_000) }, 'is not bytes'],
+    ['a payload of texts', { payload: [...'x'.repeat(50_000)] }, 'is not bytes'],
     ['a payload that is broken', { payload: Buffer.of(0x91), x: 'x'.repeat(70_000) }, 'MessagePack'],
     ['a payload that is long and broken', { payload: Buffer.alloc(70_000, 0x91) }, 'nested too deeply'],
     ['no publisher', { payload: Buffer.of(48), x: 'x'.repeat(70_000) }, 'without publisher or sequence'],
@@ -110,7 +110,7 @@ describe('a long envelope', () => {
 
   it('is refused where it is a list, or cut off', async () => {
     const list = Buffer.from(encodeRecord(new Array(70_000).fill(1)));
-    await expect(decodeEnvelopeRecord('kv-events', list)).rejects.toThrow('an event that is no record');
+    await expect(decodeEnvelopeRecord('kv-events', list)).rejects.toThrow('an event that is not a record');
     const { body } = encodeEnvelope(event);
     await expect(decodeEnvelopeRecord('kv-events', body.subarray(5, -1))).rejects.toThrow('ends too early');
   });
@@ -133,7 +133,7 @@ describe('an envelope record', () => {
     ['nothing', null],
   ])('is refused when its payload is %s: no memory is taken for bytes that are not there', (_name, payload) => {
     const bytes = Buffer.from(encodeRecord({ ...head, payload }));
-    expect(() => decodeEnvelopeRecord('kv-events', bytes)).toThrow('an event whose payload is no bytes');
+    expect(() => decodeEnvelopeRecord('kv-events', bytes)).toThrow('an event whose payload is not bytes');
   });
 });
 

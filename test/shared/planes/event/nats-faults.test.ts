@@ -197,7 +197,7 @@ describe.runIf(hasNatsServer())('the NATS event plane', () => {
     await open({ logBytesMax: 8 * MIB }).log!(SCOPE, TOPIC, never);
     await waitUntil(() => problems.length > 0);
     expect(problems).toEqual([
-      `the event stream namespace-dynamo-component-backend-kv-events is left as it is: max_bytes is ${4 * MIB}, the setting says ${8 * MIB}`,
+      `the event stream namespace-dynamo-component-backend-kv-events is left as it is: max_bytes is ${4 * MIB}, but the setting is ${8 * MIB}`,
     ]);
   });
 

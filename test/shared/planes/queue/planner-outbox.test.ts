@@ -108,7 +108,7 @@ describe('events on their way to the queue of planners', () => {
     outbox.put(gone(0));
     for (let second = 0; second < 70; second++) await pass(1000);
     expect(await counted('expired')).toBe(1);
-    expect(lines.at(-1)).toMatchObject({ message: 'events for the planner were given up', fields: { events: 1 } });
+    expect(lines.at(-1)).toMatchObject({ message: 'events for the planner were dropped', fields: { events: 1 } });
   });
 
   it('have room for a thousand, of which the oldest go first', async () => {

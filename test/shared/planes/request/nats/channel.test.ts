@@ -107,7 +107,7 @@ describe('a channel', () => {
     one.channel.receive(decodeMessage(encodeMessage(MessageKind.consumed, 0, 6))!);
     one.channel.write(Buffer.alloc(2 * WINDOW_BYTES));
     await turn();
-    expect(one.told).toEqual(['the other side says that it took what was never sent', 'close']);
+    expect(one.told).toEqual(['the other side acknowledges messages that were never sent', 'close']);
   });
 
   it('ends at once where no message may have a byte', async () => {
@@ -191,6 +191,6 @@ describe('a channel whose reads are paced', () => {
       side.channel.receive(decodeMessage(encodeMessage(MessageKind.data, at, 0, Buffer.alloc(MESSAGE)))!);
     }
     await turn();
-    expect(side.told).toEqual(['the other side sends more than it may', 'close']);
+    expect(side.told).toEqual(['the other side sends more than its window allows', 'close']);
   });
 });

@@ -218,7 +218,7 @@ describe('a worker with a token', () => {
     raw.socket.write(frameBytes(FrameType.open, 1, OPEN));
     await waitUntil(() => raw.isClosed);
     expect(calls).toHaveLength(0);
-    expect(refusals).toEqual(['the caller knows another STATOR_PLANE_TOKEN']);
+    expect(refusals).toEqual(['the caller has another STATOR_PLANE_TOKEN']);
   });
 
   it('does not take the proof of another connection, nor the request behind it', async () => {
@@ -269,8 +269,8 @@ describe('two ends whose settings differ', () => {
   const NONE = { token: undefined } as unknown as Partial<TcpRequestPlaneOptions>; // as `openPlane` merges it
   it.each<[string, Partial<TcpRequestPlaneOptions>, Partial<TcpRequestPlaneOptions>, string]>([
     ['another token', {}, { token: 'b'.repeat(32) }, 'another STATOR_PLANE_TOKEN'],
-    ['a token at the worker alone', {}, NONE, 'the worker has a STATOR_PLANE_TOKEN, and the caller has none'],
-    ['a token at the caller alone', NONE, {}, 'the caller has a STATOR_PLANE_TOKEN, and the worker has none'],
+    ['a token at the worker alone', {}, NONE, 'the worker has a STATOR_PLANE_TOKEN, but the caller has none'],
+    ['a token at the caller alone', NONE, {}, 'the caller has a STATOR_PLANE_TOKEN, but the worker has none'],
     ['TLS at the worker alone', { encryption: 'on' }, { encryption: 'off' }, 'STATOR_PLANE_T'],
     ['TLS at the caller alone', { encryption: 'off' }, { encryption: 'on' }, 'STATOR_PLANE_TLS'],
     ['TLS by another token', { encryption: 'on' }, { encryption: 'on', token: 'b'.repeat(32) }, 'STATOR_PLANE_TOKEN'],
