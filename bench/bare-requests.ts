@@ -5,7 +5,7 @@ import type { FrameSink, HostExchange } from '../shared/frontends/http/exchange/
 import { encodeMessage, type GrpcCall, type GrpcMethod, type GrpcStatus, STATUS } from '../shared/grpc/index.ts';
 import { ModelInferRequestSchema } from '../shared/grpc/messages/generated/grpc_service_pb.js';
 import type { IncomingCall } from '../shared/planes/index.ts';
-import { silentLogger } from '../shared/telemetry/index.ts';
+import { silentLogger } from '../shared/telemetry/log/logger.ts';
 import { createTestApp, type TestAppOptions } from '../test/support/http-app.ts';
 import { startScriptedKserve } from '../test/support/kserve/scripted-server.ts';
 import { playTexts, ScriptedPipeline } from '../test/support/scripted-pipeline.ts';

@@ -1,5 +1,5 @@
 import { seededRandom } from '../shared/clock/index.ts';
-import { toWorkload, type Workload, type WorkloadRequest } from '../shared/simulate/index.ts';
+import { toWorkload, type Workload, type WorkloadRequest } from '../shared/simulate/workload.ts';
 
 const STRETCH_TOKENS = 512;
 const HORIZON_S = 3600;

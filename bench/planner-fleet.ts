@@ -1,9 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { parsePlannerConfig } from '../shared/planner/index.ts';
-import { parseTrace, type SimulationOptions, type Workload } from '../shared/simulate/index.ts';
 import { ForesightPolicy, PlannerPolicy } from '../shared/simulate/scaling/policies.ts';
 import type { ScalingOptions, ScalingPolicy } from '../shared/simulate/scaling/scaling.ts';
+import type { SimulationOptions } from '../shared/simulate/simulate.ts';
+import { parseTrace } from '../shared/simulate/trace.ts';
+import type { Workload } from '../shared/simulate/workload.ts';
 import { engineOf, readWorkload, routingOf } from '../test/support/planner/reference-fleet.ts';
 import { BURSTS, burstWorkload } from './planner-bursts.ts';
 

@@ -6,7 +6,9 @@
  *
  *     npm run bench:part -- bench/planner.ts [--json] [step|diurnal|burst|burst-again|burst-short|burst-uneven|burst-rare|burst-long|burst-often|burst-low|burst-mixed|burst-tall|burst-busy|burst-wild|night|apart ...]
  */
-import { simulate, summarize, type Workload } from '../shared/simulate/index.ts';
+import { simulate } from '../shared/simulate/index.ts';
+import { summarize } from '../shared/simulate/summary.ts';
+import type { Workload } from '../shared/simulate/workload.ts';
 import { BURSTS } from './planner-bursts.ts';
 import { APART, DYNAMO, FATES, FORESIGHT, NIGHT, RATE, REPLAYED } from './planner-cases.ts';
 import {

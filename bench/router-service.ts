@@ -11,7 +11,8 @@ import { Client, credentials } from '@grpc/grpc-js';
 import protobuf from 'protobufjs/minimal.js';
 import { BlockIndex } from '../shared/block-index/index.ts';
 import { seededRandom, systemClock, systemRandom } from '../shared/clock/index.ts';
-import { createTcpRequestPlane, type Transport } from '../shared/planes/index.ts';
+import type { Transport } from '../shared/planes/index.ts';
+import { createTcpRequestPlane } from '../shared/planes/request/tcp/plane.ts';
 import type { WorkerPool } from '../shared/router/index.ts';
 import {
   ResidentClient,

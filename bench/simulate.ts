@@ -6,14 +6,11 @@ import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import type { KvRouterConfig } from '../shared/scheduler/index.ts';
 import { kvRouterConfig } from '../shared/scheduler/kv-config.ts';
-import {
-  parseTrace,
-  type RoutingMode,
-  type Summary,
-  simulate,
-  summarize,
-  type Workload,
-} from '../shared/simulate/index.ts';
+import { simulate } from '../shared/simulate/index.ts';
+import type { RoutingMode } from '../shared/simulate/routers.ts';
+import { type Summary, summarize } from '../shared/simulate/summary.ts';
+import { parseTrace } from '../shared/simulate/trace.ts';
+import type { Workload } from '../shared/simulate/workload.ts';
 import { type Figures, type ReferenceRow, ROWS, STATOR_ROWS } from './simulate-rows.ts';
 
 const { values } = parseArgs({

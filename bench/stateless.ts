@@ -4,8 +4,12 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
-import { parseTrace, type RoutingOptions, simulate, summarize, type Workload } from '../shared/simulate/index.ts';
+import { simulate } from '../shared/simulate/index.ts';
+import type { RoutingOptions } from '../shared/simulate/routers.ts';
+import { summarize } from '../shared/simulate/summary.ts';
 import { makeWorkload } from '../shared/simulate/synthetic.ts';
+import { parseTrace } from '../shared/simulate/trace.ts';
+import type { Workload } from '../shared/simulate/workload.ts';
 import {
   FINE_ENGINE,
   herd,

@@ -15,7 +15,6 @@ export {
   type Need,
   namesThisMachine,
   OverBudget,
-  type Refusal,
   refuseCaller,
   refuseStranger,
   STRANGER,

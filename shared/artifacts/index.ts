@@ -17,10 +17,4 @@ export {
   workerSource,
 } from './fetching/sources.ts';
 export { builtinModelPath, builtinText, findLocalModel } from './local-models.ts';
-export {
-  describeChatTemplate,
-  ModelFilesAbsent,
-  type ModelReference,
-  openChatTemplate,
-  openModelFolder,
-} from './open-model-folder.ts';
+export { describeChatTemplate, ModelFilesAbsent, openChatTemplate, openModelFolder } from './open-model-folder.ts';

@@ -4,15 +4,8 @@
  * effective settings of a process, and docs/configuration.md. To add a setting, add a row under table/ and
  * read it where it is used. Names that are known and do nothing stand in unbuilt.ts.
  */
-
 export { isEnough } from './checks.ts';
-export {
-  describeSettings,
-  forwardSettings,
-  renderConfigurationDocs,
-  renderSettings,
-  renderSettingsJson,
-} from './describe.ts';
+export { forwardSettings, renderConfigurationDocs, renderSettings, renderSettingsJson } from './describe.ts';
 export { renderBriefHelp, renderHelp } from './help.ts';
 export {
   REASONING_PARSERS_WITHOUT_GRAMMAR,
@@ -21,7 +14,7 @@ export {
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
   type ToolCallParserName,
 } from './parser-names.ts';
-export { ConfigError, type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
+export { ConfigError, type ResolvedConfig, resolveConfig } from './resolve.ts';
 export { type Command, PROCESSES, type Process, type Row } from './row.ts';
 export { isOfManyMachines, isOfOneProcess } from './table/discovery.ts';
 export { PLANNER_LAWS } from './table/planner.ts';
@@ -29,17 +22,15 @@ export {
   type CallerSettings,
   type EdgeSettings,
   type FleetSettings,
-  GROUPS,
   nameOf,
   type RouterSettings,
   type SettingName,
   type Settings,
   TABLE,
 } from './table.ts';
-export { REFUSED_NAMES, UNBUILT } from './unbuilt.ts';
 export { homeFolder, stateFolder, USER_SUFFIX } from './user-folders.ts';
 export { type FilterLevel, LOG_FILTER_ALLOWED, LOG_LEVELS, parseLogLevels } from './values/log-filter.ts';
 export type { PortRange } from './values/numbers.ts';
-export type { Environment, Surroundings } from './values/value-type.ts';
+export type { Environment } from './values/value-type.ts';
 export { hideSecrets } from './values/words.ts';
 export { faultOfVariable, machineToCome, rowOfVariable } from './variables.ts';

@@ -5,7 +5,7 @@
  * lease's time to live plus a poll or two. In the table one process gathers a view that all others read, so that what reading
  * costs grows with the fleet once; the view holds up to about 100,000 workers.
  */
-export { type Bucket, eventChannelPrefix } from './keys.ts';
+export { eventChannelPrefix } from './keys.ts';
 export type { ReadingSource, StoreOptions, ViewObserver } from './options.ts';
 export type {
   CheckedFile,
@@ -18,7 +18,6 @@ export type {
   ModelType,
   RuntimeConfig,
   SamplingDefaults,
-  TensorDescription,
   TensorModelConfig,
   WorkerType,
 } from './records.ts';
@@ -33,7 +32,6 @@ export type {
   CatalogueEntry,
   Discovery,
   DiscoveryEvent,
-  DiscoveryQuery,
   FleetLoads,
   RankLoad,
   Watch,

@@ -5,33 +5,18 @@
  * sockets: in order, each once, with what was missed asked for again. The mock engine's `Scheduler` has no time of its own: it is
  * the simulator's, too.
  */
-export {
-  createHandlerEngine,
-  type HandlerContext,
-  type HandlerEngineOptions,
-  type HandlerOutput,
-  type RequestHandler,
-} from './handler-engine.ts';
+export { createHandlerEngine, type HandlerContext, type HandlerOutput, type RequestHandler } from './handler-engine.ts';
 export { isRefused } from './http/upstream.ts';
 export { engineKind } from './kinds.ts';
-export {
-  type KvCacheReports,
-  KvEventReports,
-  type KvReportsOptions,
-  type RemovedBlocks,
-  type StoredBlocks,
-} from './kv-reports.ts';
-export { EventRelay, type EventRelayOptions } from './kv-stream/event-relay.ts';
-export type { RankSource } from './kv-stream/event-sources.ts';
+export { type KvCacheReports, KvEventReports, type RemovedBlocks, type StoredBlocks } from './kv-reports.ts';
+export { EventRelay } from './kv-stream/event-relay.ts';
 export { BlockJournal } from './mocker/block-pool.ts';
-export { tcpHandoffs } from './mocker/handoffs.ts';
-export { createMockEngine } from './mocker/mock-engine.ts';
-export { engineModel, type MockEngineOptions } from './mocker/options.ts';
+export { engineModel } from './mocker/options.ts';
 export { toKvEvents } from './mocker/rank.ts';
 export { Scheduler, type SchedulerOptions } from './mocker/scheduler.ts';
 export { type BlockNames, Sequence } from './mocker/sequence.ts';
 export { passMs, readTimingProfile } from './mocker/timing.ts';
-export { kvBytesPerToken, type TransferModel, transferMs } from './mocker/transfers.ts';
+export { type TransferModel, transferMs } from './mocker/transfers.ts';
 export { relabelEngineMetrics } from './server/engine-metrics.ts';
 export type {
   Engine,
@@ -39,10 +24,8 @@ export type {
   EngineKind,
   EngineLoad,
   EnginePass,
-  EngineRole,
   EngineSink,
   KvEvent,
-  KvTier,
   ModelFacts,
   OpenedEngine,
 } from './types.ts';

@@ -3,15 +3,8 @@
  * Every failure a client, an operator or another process can see: one class, one table of codes, one table of what a
  * worker may report. HTTP and gRPC bodies are made here and nowhere else.
  */
-export { codeRow, type ErrorCode, errorCodes, isErrorCode } from './codes.ts';
-export {
-  type FixedLimit,
-  isLimitName,
-  LIMITS,
-  type LimitName,
-  limitNames,
-  type RefusingLimit,
-} from './limits.ts';
+export { codeRow, type ErrorCode } from './codes.ts';
+export { type FixedLimit, isLimitName, LIMITS, type LimitName, limitNames, type RefusingLimit } from './limits.ts';
 export { loadCode } from './load-code.ts';
 export { likelyName, misspeltName, nameWithin, nearestName } from './nearest.ts';
 export {
@@ -19,23 +12,14 @@ export {
   assertNever,
   detailOf,
   invariant,
-  type OpenAiErrorBody,
   openAiErrorBody,
   openAiStreamError,
   overLimit,
   reasonOf,
   ServeError,
-  type ServeErrorOptions,
   toServeError,
 } from './serve-error.ts';
-export {
-  faultInAnswer,
-  faultOfStatus,
-  isFault,
-  nameOfStatus,
-  readFault,
-  type ToldFault,
-} from './told-faults.ts';
+export { faultInAnswer, faultOfStatus, isFault, nameOfStatus, readFault } from './told-faults.ts';
 export {
   fromWire,
   isClientCancel,

@@ -31,21 +31,13 @@ export {
 } from './listen-address.ts';
 export { NatsClient } from './nats/client.ts';
 export { openNats } from './nats/open-nats.ts';
-export type { NatsOptions } from './nats/types.ts';
 export { PlannerOutbox } from './queue/planner-outbox.ts';
 export { SqsPlannerQueue } from './queue/sqs-queue.ts';
 export type { ReceivedMessage } from './queue/types.ts';
 export { askOnce, type OneAnswer } from './request/ask-once.ts';
 export { requestPlaneKind } from './request/kinds.ts';
-export { createTcpRequestPlane, type TcpRequestPlane, type TcpRequestPlaneOptions } from './request/tcp/plane.ts';
 export { fleetHost, followCertificates, protectionOf, readPlaneTls, readServerTls } from './request/tcp/protection.ts';
-export {
-  clientTlsOptions,
-  type PlaneClientTls,
-  type PlaneServerTls,
-  type PlaneTls,
-  serverTlsOptions,
-} from './request/tcp/tls.ts';
+export { clientTlsOptions, type PlaneClientTls, type PlaneServerTls, serverTlsOptions } from './request/tcp/tls.ts';
 export {
   type Call,
   type CallSink,

@@ -4,21 +4,9 @@
  * why; hosts keep its state and act. The laws of Dynamo's planner (`throughput`, `latency`, `load`, `sla`) decide as it does;
  * `rate`, the default, is this product's own.
  */
-export {
-  type PlannerConfig,
-  PlannerConfigError,
-  type PlannerLaw,
-  parsePlannerConfig,
-} from './config.ts';
+export { type PlannerConfig, PlannerConfigError, type PlannerLaw, parsePlannerConfig } from './config.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
-export { decide, type Look } from './host/decide.ts';
-export type { SentSignal } from './host/fold.ts';
-export {
-  handleBatch,
-  handleSignals,
-  PlannerConflict,
-} from './host/handle-batch.ts';
-export { DIRECT_WORKERS_MAX, packState, startModel, unpackState } from './host/model-state.ts';
+export type { Look } from './host/decide.ts';
 export {
   type Connector,
   FolderKeys,
@@ -28,7 +16,7 @@ export {
 } from './live/connectors.ts';
 export { FleetPlanner, type FleetPlannerOptions } from './live/fleet-planner.ts';
 export { createPlannerMetrics } from './live/planner-metrics.ts';
-export { type LoopOutcome, type LoopState, learnPasses, startLoops, tickLoops, wattsOf } from './loops.ts';
+export { wattsOf } from './loops.ts';
 export {
   type Planner,
   type PlannerBounds,
@@ -43,4 +31,4 @@ export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
 export { MemoryPlannerStore } from './store/memory-store.ts';
 export type { DecisionRecord, LookRecord, PlannerStore } from './store/types.ts';
-export type { EngineCapabilities, PerPool, Pool, Targets, TickInput, TrafficWindow } from './types.ts';
+export type { PerPool, Pool, Targets, TrafficWindow } from './types.ts';

@@ -72,12 +72,12 @@ export {
   type Usage,
   valueMemory,
 } from './generation/generation-sink.ts';
-export { LeftOut, type LeftOutKind } from './generation/left-out.ts';
+export { LeftOut } from './generation/left-out.ts';
 export { estimatePromptTokens } from './generation/prompt-estimate.ts';
 export { readUsage } from './generation/told-usage.ts';
 export { decodeEngineRequest, encodeEngineRequest, healthCheckRequest } from './generation/wire.ts';
 export { type JsonBody, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json/json-body.ts';
-export { ExactNumber, exactMember, keysInOrder, readJson, writeJson } from './json/json-source.ts';
+export { ExactNumber, exactMember, keysInOrder, readJson } from './json/json-source.ts';
 export { isLongJson, jsonPieces, LazyList, objectPieces } from './json/json-writer.ts';
 export { completionsOf } from './kserve/completions-request.ts';
 export {
@@ -89,7 +89,6 @@ export {
   DATA_TYPES,
   type InferParameters,
   type InferTensor,
-  type Int64,
   type ModelInferRequest,
   type ModelInferResponse,
   NO_PARAMETERS,

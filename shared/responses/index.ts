@@ -4,11 +4,5 @@
  * input, so that a conversation goes on when its earlier responses have expired or were deleted.
  */
 export { DynamoDbResponseStore } from './dynamodb-response-store.ts';
-export { MemoryResponseStore, type MemoryResponseStoreOptions } from './memory-response-store.ts';
-export {
-  type JsonObject,
-  type ResponseStore,
-  ResponseStoreError,
-  type ResponseStoreErrorCode,
-  type StoredResponse,
-} from './response-store.ts';
+export { MemoryResponseStore } from './memory-response-store.ts';
+export { type JsonObject, type ResponseStore, ResponseStoreError, type StoredResponse } from './response-store.ts';

@@ -3,7 +3,7 @@
  * Which worker takes a request: `SimpleRouter` for the modes that know nothing of caches, `KvRouter` for mode `kv`, with
  * eligibility, cost, load and the queue of requests for busy workers.
  */
-export { type ReplicaShare, SHORT_BACKLOG_TOKENS, statorTerms, uncachedTokens, uncachedWeight } from './cost.ts';
+export { SHORT_BACKLOG_TOKENS, statorTerms, uncachedTokens, uncachedWeight } from './cost.ts';
 export {
   BYPASS_ANNOTATION,
   bootstrapRoom,
@@ -49,6 +49,5 @@ export type {
   PrefillDurationModel,
   RankLoad,
   RankWeight,
-  SchedulableWorker,
   SchedulingRequest,
 } from './types.ts';

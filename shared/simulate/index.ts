@@ -13,16 +13,10 @@ export {
 } from './command/options.ts';
 export { readPlannerConfig, scalingOf } from './command/scaling.ts';
 export { type SweptRun, sweepRuns } from './command/sweep.ts';
-export type { Spread } from './percentiles.ts';
 export { renderPage } from './report/page.ts';
 export { renderHtml } from './report/render-html.ts';
 export { renderText } from './report/render-text.ts';
 export { labelOf, type RunReport, renderJson, reportRun } from './report/run-report.ts';
 export { escapeMarkup, type Line, lineChart } from './report/svg.ts';
-export type { RoutingMode, RoutingOptions } from './routers.ts';
 export { profilePasses } from './scaling/policies.ts';
-export { type Simulation, type SimulationOptions, simulate } from './simulate.ts';
-export { type Summary, summarize } from './summary.ts';
-export { makeWorkload, type SyntheticOptions } from './synthetic.ts';
-export { parseTrace, TraceError } from './trace.ts';
-export { toWorkload, type Workload, type WorkloadRequest } from './workload.ts';
+export { simulate } from './simulate.ts';

@@ -8,11 +8,9 @@ export { readDefaultSampling } from './default-sampling.ts';
 export {
   type BlockHasher,
   type BlockHashes,
-  type BlockHashOptions,
   borrowChain,
   chainHashes,
   createBlockHasher,
-  type HashScope,
   type HashScratch,
   type HashSeeds,
   hashBlocks,
@@ -23,24 +21,7 @@ export {
 } from './hashing/block-hashes.ts';
 export { mediaIdentity } from './hashing/media-identity.ts';
 export { compareModelFile, describeModelFile, findTokenizerFile, ModelFolderError } from './model-files.ts';
-export { type LoadModelOptions, loadFolderTokenizer, loadModelFolder } from './model-folder.ts';
-export { type ReadModelInfoOptions, readFolderSampling, readModelInfo, type SpecialTokens } from './model-info.ts';
-export {
-  type EncodedPrompt,
-  type EncodePromptOptions,
-  PromptEncoder,
-  type PromptEncoderOptions,
-} from './prompts/prompt-encoder.ts';
-export { type ChatTemplateSource, compileChatTemplate } from './template/chat-template.ts';
-export type {
-  ChatTemplate,
-  ChatTemplateInput,
-  DecodeOptions,
-  DefaultSampling,
-  Detokenizer,
-  EncodeOptions,
-  LoadedModel,
-  ModelFile,
-  ModelInfo,
-  Tokenizer,
-} from './types.ts';
+export { loadFolderTokenizer, loadModelFolder } from './model-folder.ts';
+export { readFolderSampling, readModelInfo } from './model-info.ts';
+export { PromptEncoder } from './prompts/prompt-encoder.ts';
+export type { DefaultSampling, Detokenizer, LoadedModel, ModelFile, ModelInfo, Tokenizer } from './types.ts';

@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Artifact, artifactKey, folderSource } from '../../shared/artifacts/fetching/sources.ts';
 import { type ArtifactSource, bucketSource, workerSource } from '../../shared/artifacts/index.ts';
-import { createWorkerMetrics, silentLogger } from '../../shared/telemetry/index.ts';
-import { EndpointHealth, metadataPath, startStatusServer } from '../../shared/worker/index.ts';
+import { createWorkerMetrics } from '../../shared/telemetry/index.ts';
+import { silentLogger } from '../../shared/telemetry/log/logger.ts';
+import { EndpointHealth } from '../../shared/worker/control/endpoint-health.ts';
+import { metadataPath, startStatusServer } from '../../shared/worker/control/status-server.ts';
 import { type S3Server, startS3Server } from '../support/s3-server.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 

@@ -1,7 +1,8 @@
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
 import { systemClock } from '../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../shared/discovery/index.ts';
-import { createTcpRequestPlane, silentObserver } from '../../shared/planes/index.ts';
+import { silentObserver } from '../../shared/planes/index.ts';
+import { createTcpRequestPlane } from '../../shared/planes/request/tcp/plane.ts';
 import { createDiscovery } from '../support/create-discovery.ts';
 import { type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 import { startOtlpCollector } from '../support/otlp-collector.ts';

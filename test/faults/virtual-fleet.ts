@@ -4,7 +4,8 @@ import '../../shared/frontends/http/openai/completions.ts';
 import { type Clock, seededRandom } from '../../shared/clock/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
-import { createMockEngine, type Engine } from '../../shared/engines/index.ts';
+import type { Engine } from '../../shared/engines/index.ts';
+import { createMockEngine } from '../../shared/engines/mocker/mock-engine.ts';
 import {
   createPipeline,
   FollowedPools,
@@ -15,8 +16,10 @@ import {
 } from '../../shared/pipeline/index.ts';
 import type { PlaneServer, RequestPlane } from '../../shared/planes/index.ts';
 import { Inhibition, SimpleRouter } from '../../shared/scheduler/index.ts';
-import { captureLogger, createFrontendMetrics, createWorkerMetrics } from '../../shared/telemetry/index.ts';
-import { EndpointHealth, startWorker, type Worker } from '../../shared/worker/index.ts';
+import { createFrontendMetrics, createWorkerMetrics } from '../../shared/telemetry/index.ts';
+import { captureLogger } from '../../shared/telemetry/log/logger.ts';
+import { EndpointHealth } from '../../shared/worker/control/endpoint-health.ts';
+import { startWorker, type Worker } from '../../shared/worker/worker.ts';
 import { letterModel } from '../shared/pipeline/fixtures.ts';
 import { createTestApp, type TestApp } from '../support/http-app.ts';
 import { FreezableClock } from '../support/index.ts';

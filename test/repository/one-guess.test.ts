@@ -12,7 +12,7 @@ import type * as Config from '../../shared/config/index.ts';
 import type * as Fleet from '../../shared/fleet/index.ts';
 import type * as Parsers from '../../shared/parsers/index.ts';
 import type * as Planes from '../../shared/planes/index.ts';
-import type * as Telemetry from '../../shared/telemetry/index.ts';
+import type * as Telemetry from '../../shared/telemetry/log/logger.ts';
 import type * as WorkerProcess from '../../shared/worker/process/worker.ts';
 import type * as HttpApp from '../support/http-app.ts';
 import type * as Scripted from '../support/scripted-pipeline.ts';
@@ -307,7 +307,7 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
   it('an engine that a worker serves', async () => {
     const { startWorkerProcess } = await load<typeof WorkerProcess>('shared/worker/process/worker.ts');
     const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
-    const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/index.ts');
+    const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/log/logger.ts');
     const config = resolveConfig('worker', ['--engine=toy'], { DYN_DISCOVERY_BACKEND: 'mem' });
     const worker = await startWorkerProcess(config, SYSTEM, silentLogger, new AbortController().signal);
     expect(worker.workers[0]?.card.display_name).toBe('toy-model');
@@ -332,7 +332,7 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
     const { openDiscovery } = await load<typeof Fleet>('shared/fleet/index.ts');
     const { fleetHost } = await load<typeof Planes>('shared/planes/index.ts');
     const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
-    const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/index.ts');
+    const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/log/logger.ts');
     const { settings } = resolveConfig('frontend', ['--discovery-backend=toy'], {});
     const discovery = await openDiscovery(settings, silentLogger);
     expect(discovery.backend).toBe('toy');

@@ -7,7 +7,8 @@ import { ByteBudget } from '../../shared/frontends/inference/deps.ts';
 import { ServiceLifecycle, type ServiceStage } from '../../shared/frontends/inference/lifecycle.ts';
 import type { Pipeline } from '../../shared/pipeline/index.ts';
 import { MemoryResponseStore, type ResponseStore } from '../../shared/responses/index.ts';
-import { type CapturedLine, captureLogger, createFrontendMetrics } from '../../shared/telemetry/index.ts';
+import { createFrontendMetrics } from '../../shared/telemetry/index.ts';
+import { type CapturedLine, captureLogger } from '../../shared/telemetry/log/logger.ts';
 import { defaultHttpSettings } from './http-settings.ts';
 import { ScriptedPipeline } from './scripted-pipeline.ts';
 

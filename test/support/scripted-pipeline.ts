@@ -1,12 +1,11 @@
 import { ServeError } from '../../shared/errors/index.ts';
+import type { Pipeline, ServedModel } from '../../shared/pipeline/index.ts';
 import {
   BusyThresholds,
   type GenerateOptions,
   type ModelDirectory,
-  type Pipeline,
   type PromptTokenIds,
-  type ServedModel,
-} from '../../shared/pipeline/index.ts';
+} from '../../shared/pipeline/pipeline.ts';
 import type { GenerationRequest, GenerationSink } from '../../shared/protocol/index.ts';
 import type { Tokenizer } from '../../shared/tokens/index.ts';
 

@@ -1,6 +1,6 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createTcpRequestPlane, type PlaneTls } from '../../../shared/planes/index.ts';
-import type { TokenEncryption } from '../../../shared/planes/request/tcp/tls.ts';
+import { createTcpRequestPlane } from '../../../shared/planes/request/tcp/plane.ts';
+import type { PlaneTls, TokenEncryption } from '../../../shared/planes/request/tcp/tls.ts';
 import { readTlsFixture } from '../../support/index.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';
 

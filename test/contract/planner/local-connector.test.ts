@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { WorkerProcesses } from '../../../functions/cli/local-workers.ts';
 import { LocalConnector, type ScalableWorkers } from '../../../shared/planner/index.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { waitUntil } from '../../support/index.ts';
 import { describeConnector, type Fleet } from './connector.contract.ts';
 

@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { describeSettings } from '../../../shared/config/describe.ts';
 import {
-  describeSettings,
   forwardSettings,
-  REFUSED_NAMES,
   renderBriefHelp,
   renderConfigurationDocs,
   renderHelp,
@@ -11,8 +10,8 @@ import {
   renderSettingsJson,
   resolveConfig,
   TABLE,
-  UNBUILT,
 } from '../../../shared/config/index.ts';
+import { REFUSED_NAMES, UNBUILT } from '../../../shared/config/unbuilt.ts';
 
 const SECRET = 'a-secret-of-at-least-32-characters!!';
 const ENV = { STATOR_PLANE_TOKEN: SECRET, NATS_SERVER: `nats://user:${SECRET}@host:4222`, NATS_AUTH_TOKEN: SECRET };

@@ -1,12 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import {
-  ConfigError,
-  type Process,
-  type ResolveOptions,
-  resolveConfig,
-  TABLE,
-  UNBUILT,
-} from '../../../shared/config/index.ts';
+import { ConfigError, type Process, resolveConfig, TABLE } from '../../../shared/config/index.ts';
+import type { ResolveOptions } from '../../../shared/config/resolve.ts';
+import { UNBUILT } from '../../../shared/config/unbuilt.ts';
 import { machineWith } from './surroundings.ts';
 
 type Env = Readonly<Record<string, string>>;

@@ -1,4 +1,4 @@
-import type { Surroundings } from '../../../shared/config/index.ts';
+import type { Surroundings } from '../../../shared/config/values/value-type.ts';
 
 /** A machine with only these files (path to content) and folders. */
 export function machineWith(

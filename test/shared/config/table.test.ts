@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { describe, expect, expectTypeOf, it } from 'vitest';
-import { GROUPS, PROCESSES, type Row, resolveConfig, type Settings, TABLE } from '../../../shared/config/index.ts';
+import { PROCESSES, type Row, resolveConfig, type Settings, TABLE } from '../../../shared/config/index.ts';
+import { GROUPS } from '../../../shared/config/table.ts';
 import { machineWith } from './surroundings.ts';
 
 const rows = [...TABLE];

@@ -8,7 +8,7 @@ import { sglang } from '../../../shared/engines/sglang/launch.ts';
 import { vllm } from '../../../shared/engines/vllm/launch.ts';
 import { optionalArguments } from '../../../shared/engines/vllm/releases.ts';
 import type { EngineRequest } from '../../../shared/protocol/index.ts';
-import { type CapturedLine, captureLogger } from '../../../shared/telemetry/index.ts';
+import { type CapturedLine, captureLogger } from '../../../shared/telemetry/log/logger.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { RecordingSink, tokenRequest } from './recording-sink.ts';

@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { errorCodes, isErrorCode } from '../../../shared/errors/codes.ts';
 import {
   anthropicErrorBody,
   codeRow,
   type ErrorCode,
-  errorCodes,
-  isErrorCode,
   openAiErrorBody,
   openAiStreamError,
   ServeError,

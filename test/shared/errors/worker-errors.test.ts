@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { errorCodes } from '../../../shared/errors/codes.ts';
 import {
-  errorCodes,
   fromWire,
   isInhibiting,
   isMigratable,

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { SYSTEM } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { eventPlane } from '../../../shared/fleet/index.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 
 const SCOPE = { kind: 'namespace', namespace: 'ns' } as const;
 

@@ -5,7 +5,8 @@ import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/mem
 import { eventPlane } from '../../../shared/fleet/index.ts';
 import { callingPlane, servingPlane } from '../../../shared/fleet/planes.ts';
 import { silentObserver } from '../../../shared/planes/index.ts';
-import { countRepeats, type Logger } from '../../../shared/telemetry/index.ts';
+import type { Logger } from '../../../shared/telemetry/index.ts';
+import { countRepeats } from '../../../shared/telemetry/log/repeats.ts';
 import { HeldCalls, RecordingSink } from '../../contract/planes/recording-sink.ts';
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../support/index.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BusyThresholds } from '../../../shared/pipeline/index.ts';
+import { BusyThresholds } from '../../../shared/pipeline/pipeline.ts';
 import { createTestApp, type TestApp } from '../../support/http-app.ts';
 import { ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 

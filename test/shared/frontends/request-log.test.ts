@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type ServeError, workerError } from '../../../shared/errors/index.ts';
-import { createLogger, type LoggerOptions, type RequestEnd } from '../../../shared/telemetry/index.ts';
+import { createLogger, type LoggerOptions } from '../../../shared/telemetry/log/logger.ts';
+import type { RequestEnd } from '../../../shared/telemetry/records/request-records.ts';
 import { tell } from '../../support/generation-events.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { playFailure, playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';

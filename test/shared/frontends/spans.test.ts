@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../shared/clock/index.ts';
-import { type ErrorCode, errorCodes, ServeError, workerError } from '../../../shared/errors/index.ts';
+import { errorCodes } from '../../../shared/errors/codes.ts';
+import { type ErrorCode, ServeError, workerError } from '../../../shared/errors/index.ts';
 import { serverAttributes } from '../../../shared/frontends/inference/server-attributes.ts';
 import { type Span, Tracer } from '../../../shared/telemetry/index.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';

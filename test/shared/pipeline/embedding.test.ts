@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { decodeEngineRequest, encodeEngineRequest, readEmbeddings } from '../../../shared/protocol/index.ts';
-import type { EncodeOptions } from '../../../shared/tokens/index.ts';
+import type { EncodeOptions } from '../../../shared/tokens/types.ts';
 import { letterModel, letterTokenizer, model, preprocessed, request } from './fixtures.ts';
 
 /** Letters, with an end token where special tokens are asked for. */

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { SentSignal } from '../../../shared/planner/host/fold.ts';
+import { handleSignals } from '../../../shared/planner/host/handle-batch.ts';
 import {
-  handleSignals,
   MemoryPlannerStore,
   type PlannerInput,
   parsePlannerConfig,
-  type SentSignal,
   startPlanner,
   tick,
 } from '../../../shared/planner/index.ts';

@@ -3,14 +3,10 @@ import { capacityOf, estimateTtftMs } from '../../../shared/planner/forward-pass
 import type { ForwardPass } from '../../../shared/planner/forward-pass/metrics.ts';
 import { NO_PASSES, observePasses, passModel } from '../../../shared/planner/forward-pass/model.ts';
 import { clampPair } from '../../../shared/planner/gpu-budget.ts';
-import {
-  learnPasses,
-  parsePlannerConfig,
-  startLoops,
-  type TickInput,
-  tickLoops,
-} from '../../../shared/planner/index.ts';
+import { parsePlannerConfig } from '../../../shared/planner/index.ts';
+import { learnPasses, startLoops, tickLoops } from '../../../shared/planner/loops.ts';
 import { forecast, NO_POINTS, observe } from '../../../shared/planner/predictors/predictor.ts';
+import type { TickInput } from '../../../shared/planner/types.ts';
 
 const IDLE: ForwardPass = {
   workerId: '',

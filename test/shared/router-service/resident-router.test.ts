@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import { createTcpRequestPlane, type PlaneHandler, type RequestPlane } from '../../../shared/planes/index.ts';
+import type { PlaneHandler, RequestPlane } from '../../../shared/planes/index.ts';
+import { createTcpRequestPlane } from '../../../shared/planes/request/tcp/plane.ts';
 import type { Reservation, RouteRequest, Router } from '../../../shared/router/index.ts';
 import {
   createFallbackMetrics,
@@ -14,7 +15,8 @@ import {
 import type { EmbeddedRouter } from '../../../shared/router-service/resident-router.ts';
 import { Inhibition, SimpleRouter } from '../../../shared/scheduler/index.ts';
 import { StatelessRouter } from '../../../shared/stateless-router/index.ts';
-import { captureLogger, MetricRegistry, type Span, Tracer } from '../../../shared/telemetry/index.ts';
+import { MetricRegistry, type Span, Tracer } from '../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
 import { createMemoryRequestPlane } from '../../support/memory-request-plane.ts';
 import { choose } from '../../support/router/choose.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';

@@ -6,9 +6,11 @@ import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/mem
 import type { RoutableModel } from '../../../shared/pipeline/index.ts';
 import type { PlaneHandler, RequestPlane } from '../../../shared/planes/index.ts';
 import type { RouteRequest } from '../../../shared/router/index.ts';
-import { openRouterMetrics, openRouting, type Routing } from '../../../shared/routing/index.ts';
+import type { Routing } from '../../../shared/routing/feeds.ts';
+import { openRouterMetrics, openRouting } from '../../../shared/routing/index.ts';
 import { Inhibition } from '../../../shared/scheduler/index.ts';
-import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
+import { createFrontendMetrics, type FrontendMetrics } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { QuoteService } from '../../../shared/worker/calls/quote-service.ts';
 import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
 import { createMemoryRequestPlane } from '../../support/memory-request-plane.ts';

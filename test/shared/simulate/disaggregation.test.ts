@@ -1,13 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  type RoutingMode,
-  type Simulation,
-  type SimulationOptions,
-  simulate,
-  summarize,
-  type Workload,
-} from '../../../shared/simulate/index.ts';
+import { simulate } from '../../../shared/simulate/index.ts';
+import type { RoutingMode } from '../../../shared/simulate/routers.ts';
+import type { Simulation, SimulationOptions } from '../../../shared/simulate/simulate.ts';
+import { summarize } from '../../../shared/simulate/summary.ts';
+import type { Workload } from '../../../shared/simulate/workload.ts';
 import { mooncake, options, REFERENCE_ENGINE, routing, workloadOf } from './simulation-bed.ts';
 
 /** 1 GB/s and 1,000 bytes a token: a microsecond each. */

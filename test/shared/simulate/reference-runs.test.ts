@@ -1,8 +1,11 @@
 import { describe, expect, it, vi } from 'vitest';
 import { parsePlannerConfig } from '../../../shared/planner/index.ts';
-import { type SimulationOptions, simulate, summarize, type Workload } from '../../../shared/simulate/index.ts';
+import { simulate } from '../../../shared/simulate/index.ts';
 import { PlannerPolicy } from '../../../shared/simulate/scaling/policies.ts';
 import type { ScalingPolicy } from '../../../shared/simulate/scaling/scaling.ts';
+import type { SimulationOptions } from '../../../shared/simulate/simulate.ts';
+import { summarize } from '../../../shared/simulate/summary.ts';
+import type { Workload } from '../../../shared/simulate/workload.ts';
 import { engineOf, readWorkload, routingOf } from '../../support/planner/reference-fleet.ts';
 
 vi.setConfig({ testTimeout: 400_000 }); // a hundred thousand requests each

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import {
-  type RoutingMode,
   type RunReport,
   renderHtml,
   renderJson,
@@ -8,6 +7,7 @@ import {
   reportRun,
   simulate,
 } from '../../../shared/simulate/index.ts';
+import type { RoutingMode } from '../../../shared/simulate/routers.ts';
 import { mooncake, options, routing } from './simulation-bed.ts';
 
 function runOf(mode: RoutingMode, swept: Readonly<Record<string, string>> = {}): RunReport {

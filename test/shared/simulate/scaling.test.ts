@@ -1,9 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parsePlannerConfig, type Targets } from '../../../shared/planner/index.ts';
-import { type SimulationOptions, simulate, summarize } from '../../../shared/simulate/index.ts';
+import { simulate } from '../../../shared/simulate/index.ts';
 import { PlannerPolicy } from '../../../shared/simulate/scaling/policies.ts';
 import type { ScalingOptions, ScalingView } from '../../../shared/simulate/scaling/scaling.ts';
+import type { SimulationOptions } from '../../../shared/simulate/simulate.ts';
+import { summarize } from '../../../shared/simulate/summary.ts';
 import { options, REFERENCE_ENGINE, routing, workloadOf } from './simulation-bed.ts';
 
 const TARGETS = { ttftTargetMs: 500, itlTargetMs: 50 };

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { type RoutingMode, simulate, summarize } from '../../../shared/simulate/index.ts';
+import { simulate } from '../../../shared/simulate/index.ts';
+import type { RoutingMode } from '../../../shared/simulate/routers.ts';
+import { summarize } from '../../../shared/simulate/summary.ts';
 import { mooncake, options, REFERENCE_ENGINE, routing, workloadOf } from './simulation-bed.ts';
 
 // Times of the engine model, written down from Dynamo's mock engine.

@@ -2,16 +2,11 @@ import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import type { KvRouterConfig } from '../../../shared/scheduler/index.ts';
 import { kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
-import {
-  parseTrace,
-  type RoutingMode,
-  type RoutingOptions,
-  type SimulationOptions,
-  toWorkload,
-  type Workload,
-  type WorkloadRequest,
-} from '../../../shared/simulate/index.ts';
+import type { RoutingMode, RoutingOptions } from '../../../shared/simulate/routers.ts';
+import type { SimulationOptions } from '../../../shared/simulate/simulate.ts';
 import { makeWorkload, type SyntheticOptions } from '../../../shared/simulate/synthetic.ts';
+import { parseTrace } from '../../../shared/simulate/trace.ts';
+import { toWorkload, type Workload, type WorkloadRequest } from '../../../shared/simulate/workload.ts';
 
 /** The engine of the reference replays. */
 export const REFERENCE_ENGINE: SimulationOptions['engine'] = {

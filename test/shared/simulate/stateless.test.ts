@@ -1,12 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import {
-  type RoutingMode,
-  type Simulation,
-  simulate,
-  summarize,
-  type Workload,
-} from '../../../shared/simulate/index.ts';
+import { simulate } from '../../../shared/simulate/index.ts';
+import type { RoutingMode } from '../../../shared/simulate/routers.ts';
+import type { Simulation } from '../../../shared/simulate/simulate.ts';
+import { summarize } from '../../../shared/simulate/summary.ts';
 import { makeWorkload } from '../../../shared/simulate/synthetic.ts';
+import type { Workload } from '../../../shared/simulate/workload.ts';
 import { FINE_ENGINE, herd, mooncake, options, routersOf, SHARED_SESSIONS } from './simulation-bed.ts';
 
 interface Given {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { makeWorkload, type SyntheticOptions } from '../../../shared/simulate/index.ts';
+import { makeWorkload, type SyntheticOptions } from '../../../shared/simulate/synthetic.ts';
 
 const BASE: SyntheticOptions = {
   shape: 'steady',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseTrace, TraceError } from '../../../shared/simulate/index.ts';
+import { parseTrace, TraceError } from '../../../shared/simulate/trace.ts';
 
 const GOOD = { timestamp: 0, input_length: 1000, output_length: 20, hash_ids: [7, 9] };
 

@@ -3,7 +3,7 @@ import { SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { startIndexer } from '../../../shared/standalone/indexer-service.ts';
 import { serveService } from '../../../shared/standalone/service.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { waitUntil } from '../../support/index.ts';
 import { type ServiceClient, serviceClient } from '../../support/router/service-client.ts';
 import { FakePublisher } from '../engines/kv-stream/fake-publisher.ts';

@@ -4,7 +4,7 @@ import { createIndexerMetrics, indexerRoutes } from '../../../shared/standalone/
 import type { OpenListener } from '../../../shared/standalone/rank-listeners.ts';
 import { Peers } from '../../../shared/standalone/replicas.ts';
 import { createServiceApp } from '../../../shared/standalone/service.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import type { BlockChange } from '../../../shared/worker-events/index.ts';
 import { type ServiceClient, serviceClient } from '../../support/router/service-client.ts';

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { openReplicaLink, type ZmqReplicaLink } from '../../../shared/standalone/replicas.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { waitUntil } from '../../support/index.ts';
 
 const links: ZmqReplicaLink[] = [];

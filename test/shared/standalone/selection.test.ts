@@ -7,7 +7,7 @@ import { Peers } from '../../../shared/standalone/replicas.ts';
 import { selectionRoutes } from '../../../shared/standalone/selection-service.ts';
 import { SelectionService } from '../../../shared/standalone/selections.ts';
 import { createServiceApp } from '../../../shared/standalone/service.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import type { BlockChange } from '../../../shared/worker-events/index.ts';
 import { serviceClient } from '../../support/router/service-client.ts';

@@ -6,7 +6,7 @@ import { SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { openReplicas } from '../../../shared/standalone/replicas.ts';
 import { BODY_BYTES_MAX, serveService } from '../../../shared/standalone/service.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 
 const TOKEN = 't'.repeat(32);
 const APP = { fetch: async (asked: Request) => new Response(await asked.text()) };

@@ -9,7 +9,7 @@ import { type Clock, SYSTEM, systemClock } from '../../../shared/clock/index.ts'
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { startIndexer } from '../../../shared/standalone/indexer-service.ts';
 import { serveService } from '../../../shared/standalone/service.ts';
-import { captureLogger } from '../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
 import { readTlsFixture } from '../../support/index.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

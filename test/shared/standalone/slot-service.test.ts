@@ -3,7 +3,7 @@ import { SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { serveService } from '../../../shared/standalone/service.ts';
 import { startSlotTracker } from '../../../shared/standalone/slot-tracker.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { freePort, waitUntil } from '../../support/index.ts';
 import { type ServiceClient, serviceClient } from '../../support/router/service-client.ts';
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Peers, ReplicaPools } from '../../../shared/standalone/replicas.ts';
 import { createServiceApp } from '../../../shared/standalone/service.ts';
 import { SlotTracker, slotRoutes } from '../../../shared/standalone/slot-tracker.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { serviceClient } from '../../support/router/service-client.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

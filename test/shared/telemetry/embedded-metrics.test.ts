@@ -1,12 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import {
-  EMBEDDED_METRICS,
-  type EmbeddedGauges,
-  EmbeddedMetrics,
-  type EmbeddedMetricsOptions,
-  MetricRegistry,
-  type RequestEnd,
-} from '../../../shared/telemetry/index.ts';
+import { EMBEDDED_METRICS, EmbeddedMetrics, MetricRegistry } from '../../../shared/telemetry/index.ts';
+import type { EmbeddedGauges, EmbeddedMetricsOptions } from '../../../shared/telemetry/records/embedded-metrics.ts';
+import type { RequestEnd } from '../../../shared/telemetry/records/request-records.ts';
 
 const END: RequestEnd = {
   requestId: 'r',

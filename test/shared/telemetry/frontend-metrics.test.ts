@@ -1,13 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../shared/errors/index.ts';
-import {
-  createFrontendMetrics,
-  type FrontendMetricsOptions,
-  type RequestMeter,
-  type RequestRoute,
-} from '../../../shared/telemetry/index.ts';
+import { createFrontendMetrics, type RequestMeter } from '../../../shared/telemetry/index.ts';
 import { BUCKETS } from '../../../shared/telemetry/metrics/buckets.ts';
+import type { FrontendMetricsOptions, RequestRoute } from '../../../shared/telemetry/metrics/frontend-metrics.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { parseSamples } from './prometheus-text.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../shared/errors/index.ts';
-import { captureLogger, createLogger, type LoggerOptions, silentLogger } from '../../../shared/telemetry/index.ts';
+import { captureLogger, createLogger, type LoggerOptions, silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
 function written(options: LoggerOptions = {}) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isPainted } from '../../../shared/telemetry/index.ts';
+import { isPainted } from '../../../shared/telemetry/log/logger.ts';
 
 describe('colours of a log', () => {
   it.each([

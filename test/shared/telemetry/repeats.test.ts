@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { captureLogger, countAllRepeats, countRepeats, tellUntold } from '../../../shared/telemetry/index.ts';
+import { tellUntold } from '../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
+import { countAllRepeats, countRepeats } from '../../../shared/telemetry/log/repeats.ts';
 import { spawnTypeScript } from '../../support/index.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

@@ -5,13 +5,8 @@ import { PassThrough } from 'node:stream';
 import { gunzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import {
-  createFileSink,
-  createStreamSink,
-  QueuedRecorder,
-  type RecordSink,
-  type RequestEnd,
-} from '../../../shared/telemetry/index.ts';
+import { createFileSink, createStreamSink, QueuedRecorder, type RecordSink } from '../../../shared/telemetry/index.ts';
+import type { RequestEnd } from '../../../shared/telemetry/records/request-records.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
 function end(requestId: string, fields: Partial<RequestEnd> = {}): RequestEnd {

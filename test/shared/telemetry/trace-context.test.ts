@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../shared/clock/index.ts';
-import { continueTrace, formatTraceparent, parseTraceparent } from '../../../shared/telemetry/index.ts';
+import { continueTrace, parseTraceparent } from '../../../shared/telemetry/index.ts';
+import { formatTraceparent } from '../../../shared/telemetry/trace-context.ts';
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
 const SPAN = 'b7ad6b7169203331';

@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../shared/clock/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
-import { captureLogger, inSpan, logSpans, type Span, type SpanSink, Tracer } from '../../../shared/telemetry/index.ts';
+import { inSpan, type Span, Tracer } from '../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
+import { logSpans, type SpanSink } from '../../../shared/telemetry/tracing.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
 function start(sampleRatio = 1) {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, systemClock } from '../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { TopicFollower } from '../../../shared/worker-events/index.ts';
 import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
 import { waitUntil } from '../../support/wait-until.ts';

@@ -3,8 +3,8 @@ import { BlockIndex, RankTable } from '../../../shared/block-index/index.ts';
 import { seededRandom } from '../../../shared/clock/index.ts';
 import { Semaphore } from '../../../shared/concurrency/index.ts';
 import type { KvEvent } from '../../../shared/engines/index.ts';
-import { captureLogger } from '../../../shared/telemetry/index.ts';
-import type { Worker } from '../../../shared/worker/index.ts';
+import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
+import type { Worker } from '../../../shared/worker/worker.ts';
 import {
   BusyWorkers,
   type EventSource,

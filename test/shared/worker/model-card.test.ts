@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { EngineInfo } from '../../../shared/engines/index.ts';
-import { buildModelCard } from '../../../shared/worker/index.ts';
+import { buildModelCard } from '../../../shared/worker/model-card.ts';
 
 const ENGINE: EngineInfo = {
   contextLength: 4096,

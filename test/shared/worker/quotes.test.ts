@@ -3,7 +3,7 @@ import type { KvEvent } from '../../../shared/engines/index.ts';
 import { toWire, workerError } from '../../../shared/errors/index.ts';
 import { askOnce } from '../../../shared/planes/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
-import type { Worker } from '../../../shared/worker/index.ts';
+import type { Worker } from '../../../shared/worker/worker.ts';
 import { load, ScriptedEngine, workerBed } from './worker-bed.ts';
 
 const PROMPT = Uint32Array.from({ length: 40 }, (_, at) => at);

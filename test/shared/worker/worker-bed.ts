@@ -5,8 +5,11 @@ import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../../
 import type { ServeError } from '../../../shared/errors/index.ts';
 import type { Call, CallSink, EventEnvelope, Transport } from '../../../shared/planes/index.ts';
 import { type EngineOutput, type EngineRequest, encodeEngineRequest } from '../../../shared/protocol/index.ts';
-import { captureLogger, createWorkerMetrics } from '../../../shared/telemetry/index.ts';
-import { EndpointHealth, startWorker, type Worker, type WorkerOptions } from '../../../shared/worker/index.ts';
+import { createWorkerMetrics } from '../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
+import { EndpointHealth } from '../../../shared/worker/control/endpoint-health.ts';
+import type { WorkerOptions } from '../../../shared/worker/options.ts';
+import { startWorker, type Worker } from '../../../shared/worker/worker.ts';
 import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
 import { createMemoryRequestPlane } from '../../support/memory-request-plane.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';

@@ -1,11 +1,12 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
-import { createMockEngine } from '../../../shared/engines/index.ts';
-import { createTcpRequestPlane } from '../../../shared/planes/index.ts';
+import { createMockEngine } from '../../../shared/engines/mocker/mock-engine.ts';
+import { createTcpRequestPlane } from '../../../shared/planes/request/tcp/plane.ts';
 import { encodeEngineRequest } from '../../../shared/protocol/index.ts';
-import { createWorkerMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
-import { startWorker } from '../../../shared/worker/index.ts';
+import { createWorkerMetrics } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
+import { startWorker } from '../../../shared/worker/worker.ts';
 import { waitUntil } from '../../support/index.ts';
 import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
 import { engineRequest } from '../engines/mocker/support.ts';

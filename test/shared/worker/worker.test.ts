@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { EndpointRecord, FleetLoads } from '../../../shared/discovery/index.ts';
-import { createMockEngine } from '../../../shared/engines/index.ts';
+import { createMockEngine } from '../../../shared/engines/mocker/mock-engine.ts';
 import { isMigratable, workerError } from '../../../shared/errors/index.ts';
 import type { RequestPlane } from '../../../shared/planes/index.ts';
 import { type EngineRequest, MOVES_HEADER, RELEASE_PREFILL } from '../../../shared/protocol/index.ts';

@@ -20,7 +20,8 @@ import type { IncomingCall, RequestPlane } from '../../../shared/planes/index.ts
 import { decodeEngineRequest } from '../../../shared/protocol/index.ts';
 import { MemoryResponseStore } from '../../../shared/responses/index.ts';
 import { Inhibition, SimpleRouter } from '../../../shared/scheduler/index.ts';
-import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
+import { createFrontendMetrics } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
 import { defaultHttpSettings } from '../http-settings.ts';
 import { createMemoryRequestPlane } from '../memory-request-plane.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { seededRandom } from '../../../shared/clock/index.ts';
-import { errorCodes } from '../../../shared/errors/index.ts';
+import { errorCodes } from '../../../shared/errors/codes.ts';
 import { freePort } from '../free-port.ts';
 import { spawnNode } from '../spawn-node.ts';
 import { waitUntil } from '../wait-until.ts';

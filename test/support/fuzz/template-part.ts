@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { ServeError } from '../../../shared/errors/index.ts';
 import { decodeChat, parseChatBody, parseJsonBody } from '../../../shared/protocol/index.ts';
-import { type ChatTemplate, type ChatTemplateInput, compileChatTemplate } from '../../../shared/tokens/index.ts';
+import { compileChatTemplate } from '../../../shared/tokens/template/chat-template.ts';
+import type { ChatTemplate, ChatTemplateInput } from '../../../shared/tokens/types.ts';
 import { contextWith } from '../../shared/protocol/decode-context.ts';
 import type { HostileValues } from './hostile-values.ts';
 

@@ -19,12 +19,8 @@ import {
 import type { IncomingCall, PlaneServer } from '../../../shared/planes/index.ts';
 import { Inhibition, KvRouter, SimpleRouter } from '../../../shared/scheduler/index.ts';
 import { kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
-import {
-  createFrontendMetrics,
-  type FrontendMetrics,
-  silentLogger,
-  type Tracer,
-} from '../../../shared/telemetry/index.ts';
+import { createFrontendMetrics, type FrontendMetrics, type Tracer } from '../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { letterModel } from '../../shared/pipeline/fixtures.ts';
 import { defaultHttpSettings } from '../http-settings.ts';
 import { createMemoryRequestPlane } from '../memory-request-plane.ts';

@@ -1,5 +1,6 @@
 /** A small app under the real adapter, for the suites of the adapter. Each route shows one behaviour. */
-import { isErrorCode, openAiErrorBody, ServeError, toServeError } from '../../../shared/errors/index.ts';
+import { isErrorCode } from '../../../shared/errors/codes.ts';
+import { openAiErrorBody, ServeError, toServeError } from '../../../shared/errors/index.ts';
 import { BodyIntake } from '../../../shared/frontends/http/exchange/body-intake.ts';
 import type { HostExchange } from '../../../shared/frontends/http/exchange/exchange.ts';
 import { ByteBudget } from '../../../shared/frontends/inference/deps.ts';

@@ -1,17 +1,16 @@
 import {
-  type LoopOutcome,
-  type LoopState,
   type PlannerConfig,
   type PlannerInput,
   type PlannerState,
   parsePlannerConfig,
   startPlanner,
   type Targets,
-  type TickInput,
   type TrafficWindow,
   teach,
   tick as tickPlanner,
 } from '../../../shared/planner/index.ts';
+import type { LoopOutcome, LoopState } from '../../../shared/planner/loops.ts';
+import type { TickInput } from '../../../shared/planner/types.ts';
 import { readEngine, readPasses } from './passes.ts';
 import { difference, differs, type Json, type PlannerRow, readRows } from './records.ts';
 

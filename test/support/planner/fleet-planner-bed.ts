@@ -2,7 +2,7 @@ import { seededRandom } from '../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { FleetPlanner, LocalConnector, MemoryPlannerStore, parsePlannerConfig } from '../../../shared/planner/index.ts';
 import type { FleetPlannerOptions } from '../../../shared/planner/live/fleet-planner.ts';
-import { captureLogger } from '../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
 import { createMemoryEventPlane } from '../memory-event-plane.ts';
 import { VirtualClock } from '../virtual-clock.ts';
 import { BEGIN_S } from './fleet-signals.ts';

@@ -1,4 +1,5 @@
-import type { EngineCapabilities, ForwardPass } from '../../../shared/planner/index.ts';
+import type { ForwardPass } from '../../../shared/planner/index.ts';
+import type { EngineCapabilities } from '../../../shared/planner/types.ts';
 import type { Json } from './records.ts';
 
 const number = (value: unknown): number => (typeof value === 'number' ? value : 0);

@@ -3,7 +3,9 @@ import { gunzipSync } from 'node:zlib';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { engineModel, type SchedulerOptions } from '../../../shared/engines/index.ts';
 import { kvRouterConfigOf } from '../../../shared/scheduler/index.ts';
-import { parseTrace, type RoutingOptions, type Workload } from '../../../shared/simulate/index.ts';
+import type { RoutingOptions } from '../../../shared/simulate/routers.ts';
+import { parseTrace } from '../../../shared/simulate/trace.ts';
+import type { Workload } from '../../../shared/simulate/workload.ts';
 
 /** The engine and router of the reference runs: requests are bound to a worker as they arrive. */
 const FLAGS = ['--trace=package.json', '--mode=kv', '--num-gpu-blocks=4096', '--block-size=64', '--cost-model=dynamo'];

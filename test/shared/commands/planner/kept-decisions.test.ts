@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { KeptDecisions } from '../../../../shared/commands/planner/fleet.ts';
 import { type DecisionRecord, MemoryPlannerStore } from '../../../../shared/planner/index.ts';
-import { captureLogger, silentLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger, silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 
 const NEVER = new AbortController().signal;
 const NOW = Date.now();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { startedWorkers } from '../../../../shared/commands/index.ts';
 import { type Environment, resolveConfig } from '../../../../shared/config/index.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 
 const PLACE = { DYN_DISCOVERY_BACKEND: 'file', DYN_FILE_KV: '/tmp/fleet' };
 

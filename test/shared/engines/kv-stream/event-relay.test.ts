@@ -4,7 +4,7 @@ import { systemClock } from '../../../../shared/clock/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import { EventRelay } from '../../../../shared/engines/kv-stream/event-relay.ts';
 import { sourcesOfRanks } from '../../../../shared/engines/kv-stream/event-sources.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { FakePublisher } from './fake-publisher.ts';
 

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { EventWatch } from '../../../../shared/engines/kv-stream/event-watch.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 describe('watching for KV events that were asked for', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { kvBytesPerToken } from '../../../../shared/engines/index.ts';
+import { kvBytesPerToken } from '../../../../shared/engines/mocker/transfers.ts';
 
 const QWEN = { num_hidden_layers: 28, num_attention_heads: 16, num_key_value_heads: 8, head_dim: 128 };
 

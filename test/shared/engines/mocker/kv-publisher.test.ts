@@ -1,14 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import {
-  createMockEngine,
-  type Engine,
-  type KvEvent,
-  type MockEngineOptions,
-} from '../../../../shared/engines/index.ts';
+import type { Engine, KvEvent } from '../../../../shared/engines/index.ts';
 import { EventRelay } from '../../../../shared/engines/kv-stream/event-relay.ts';
 import { sourcesOfRanks } from '../../../../shared/engines/kv-stream/event-sources.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { createMockEngine } from '../../../../shared/engines/mocker/mock-engine.ts';
+import type { MockEngineOptions } from '../../../../shared/engines/mocker/options.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
 import { engineRequest, RecordingSink, range } from './support.ts';
 

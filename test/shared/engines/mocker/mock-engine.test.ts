@@ -1,12 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import {
-  createMockEngine,
-  type EnginePass,
-  type KvEvent,
-  type MockEngineOptions,
-} from '../../../../shared/engines/index.ts';
+import type { EnginePass, KvEvent } from '../../../../shared/engines/index.ts';
+import { createMockEngine } from '../../../../shared/engines/mocker/mock-engine.ts';
+import type { MockEngineOptions } from '../../../../shared/engines/mocker/options.ts';
 import { isMigratable } from '../../../../shared/errors/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { engineRequest, RecordingSink, range, startMockBed } from './support.ts';

@@ -1,9 +1,6 @@
-import {
-  createMockEngine,
-  type Engine,
-  type EngineSink,
-  type MockEngineOptions,
-} from '../../../../shared/engines/index.ts';
+import type { Engine, EngineSink } from '../../../../shared/engines/index.ts';
+import { createMockEngine } from '../../../../shared/engines/mocker/mock-engine.ts';
+import type { MockEngineOptions } from '../../../../shared/engines/mocker/options.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

@@ -2,12 +2,10 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
-import {
-  createMockEngine,
-  type Engine,
-  type MockEngineOptions,
-  tcpHandoffs,
-} from '../../../../shared/engines/index.ts';
+import type { Engine } from '../../../../shared/engines/index.ts';
+import { tcpHandoffs } from '../../../../shared/engines/mocker/handoffs.ts';
+import { createMockEngine } from '../../../../shared/engines/mocker/mock-engine.ts';
+import type { MockEngineOptions } from '../../../../shared/engines/mocker/options.ts';
 import type { EngineRequest } from '../../../../shared/protocol/index.ts';
 import { memoryHandoffs } from '../../../support/memory-handoffs.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

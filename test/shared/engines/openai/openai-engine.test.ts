@@ -9,7 +9,7 @@ import {
 } from '../../../../shared/engines/openai/openai-engine.ts';
 import { isMigratable } from '../../../../shared/errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
-import { captureLogger, silentLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger, silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { freePort } from '../../../support/index.ts';
 import { RecordingSink } from '../recording-sink.ts';
 import { type Answer, chunk, FakeServer, sendEvents, sendJson, startEvents, writeEvent } from './fake-server.ts';

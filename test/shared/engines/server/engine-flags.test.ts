@@ -10,7 +10,7 @@ import { ConfigError, resolveConfig } from '../../../../shared/config/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
 import { sglangLaunch } from '../../../../shared/engines/sglang/launch.ts';
 import { vllm, vllmLaunch } from '../../../../shared/engines/vllm/launch.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { RECORDED_ENGINES, RECORDED_TRTLLM, recordedFlags, sampleOf } from '../../../support/engine-flags.ts';
 import { freePort } from '../../../support/index.ts';
 

@@ -10,7 +10,7 @@ import type { Engine } from '../../../../shared/engines/index.ts';
 import { sglang } from '../../../../shared/engines/sglang/launch.ts';
 import type { OpenedEngine } from '../../../../shared/engines/types.ts';
 import { vllm } from '../../../../shared/engines/vllm/launch.ts';
-import { type CapturedLine, captureLogger } from '../../../../shared/telemetry/index.ts';
+import { type CapturedLine, captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { isRunning, spawnTypeScript, waitUntil } from '../../../support/index.ts';
 import { RecordingSink, tokenRequest } from '../recording-sink.ts';
 

@@ -3,7 +3,7 @@ import { systemClock } from '../../../../shared/clock/index.ts';
 import type { Engine, KvEvent } from '../../../../shared/engines/index.ts';
 import { createVllmEngine, type VllmEngineOptions } from '../../../../shared/engines/vllm/launch.ts';
 import { isInhibiting, isMigratable } from '../../../../shared/errors/index.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { FakeEngineServer, type Route, sendJson, startEvents, writeEvent } from '../fake-engine-server.ts';
 import { FakePublisher } from '../kv-stream/fake-publisher.ts';

@@ -3,7 +3,7 @@ import { systemClock } from '../../../../shared/clock/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
 import { createSglangEngine } from '../../../../shared/engines/sglang/launch.ts';
 import type { EngineRequest } from '../../../../shared/protocol/index.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { FakeEngineServer, type Route, sendJson, startEvents, writeEvent } from '../fake-engine-server.ts';
 import { RecordingSink, tokenRequest } from '../recording-sink.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { trtllm } from '../../../../shared/engines/trtllm/launch.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 describe('the folder of the options of TensorRT-LLM', () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import { PolledEvents } from '../../../../shared/engines/trtllm/polled-events.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 

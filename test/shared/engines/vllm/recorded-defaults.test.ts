@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { createVllmEngine } from '../../../../shared/engines/vllm/launch.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { RecordingSink, tokenRequest } from '../recording-sink.ts';
 import { type RecordedExchange, RecordedVllm } from './recorded-vllm.ts';
 

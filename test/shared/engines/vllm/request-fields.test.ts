@@ -3,7 +3,7 @@ import { systemClock } from '../../../../shared/clock/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
 import { createVllmEngine } from '../../../../shared/engines/vllm/launch.ts';
 import type { EngineRequest } from '../../../../shared/protocol/index.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { RecordingSink, tokenRequest } from '../recording-sink.ts';
 import { RecordedVllm } from './recorded-vllm.ts';
 

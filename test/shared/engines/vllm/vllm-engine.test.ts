@@ -3,7 +3,7 @@ import { systemClock } from '../../../../shared/clock/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
 import { createVllmEngine, type VllmEngineOptions } from '../../../../shared/engines/vllm/launch.ts';
 import type { EngineRequest } from '../../../../shared/protocol/index.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { waitUntil } from '../../../support/index.ts';
 import type { Received } from '../fake-engine-server.ts';
 import { RecordingSink, tokenRequest } from '../recording-sink.ts';

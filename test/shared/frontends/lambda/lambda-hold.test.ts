@@ -5,7 +5,7 @@ import { resolveConfig } from '../../../../shared/config/index.ts';
 import { MemoryDiscovery } from '../../../../shared/discovery/memory/memory-discovery.ts';
 import { composeFrontend, createLambdaHandler, LAMBDA_HOLD } from '../../../../shared/frontends/index.ts';
 import type { ResponsePrelude } from '../../../../shared/frontends/lambda/lambda-sink.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { endpointAt, modelAt } from '../../../contract/discovery/records.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

@@ -10,7 +10,8 @@ import {
   type EventPlane,
   NatsClient,
 } from '../../../../shared/planes/index.ts';
-import { MetricRegistry, silentLogger } from '../../../../shared/telemetry/index.ts';
+import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
 import { createMemoryEventPlane } from '../../../support/memory-event-plane.ts';
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { ModelCard } from '../../../../shared/discovery/index.ts';
 import { factsOf, logPreprocessing, ModelGauges } from '../../../../shared/frontends/process/observers.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { model } from '../../pipeline/fixtures.ts';
 

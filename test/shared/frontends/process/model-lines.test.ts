@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { ModelLines } from '../../../../shared/frontends/process/observers.ts';
 import type { RoutableModel } from '../../../../shared/pipeline/index.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { servedModel } from '../../../support/scripted-pipeline.ts';
 
 function model(name: string, ...workerIds: string[]): RoutableModel {

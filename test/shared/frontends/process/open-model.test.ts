@@ -8,7 +8,8 @@ import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { ModelCard, RuntimeConfig } from '../../../../shared/discovery/index.ts';
 import { cardFilter, modelOpener } from '../../../../shared/frontends/process/open-model.ts';
 import { requireTokenizer } from '../../../../shared/frontends/process/own-folder.ts';
-import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { readModelInfo } from '../../../../shared/tokens/index.ts';
 import { GENERAL_TOKENIZERS } from '../../../support/tokens/variants.ts';
 

@@ -5,7 +5,9 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { openRequestRecords } from '../../../../shared/frontends/process/records.ts';
-import { captureLogger, MetricRegistry, type RequestEnd } from '../../../../shared/telemetry/index.ts';
+import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
+import type { RequestEnd } from '../../../../shared/telemetry/records/request-records.ts';
 
 const END: RequestEnd = {
   requestId: 'r',

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { composeFrontend, type Frontend, serveFrontend } from '../../../../shared/frontends/index.ts';
-import { captureLogger, silentLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger, silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
 import { freePort } from '../../../support/index.ts';
 import { readTlsFixture } from '../../../support/tls-fixtures.ts';

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { ModelRecord } from '../../../../shared/discovery/index.ts';
-import { LiveModelDirectory, type ModelDirectoryOptions } from '../../../../shared/pipeline/index.ts';
+import { LiveModelDirectory } from '../../../../shared/pipeline/index.ts';
+import type { ModelDirectoryOptions } from '../../../../shared/pipeline/models/model-directory.ts';
 import { endpointAt, modelAt } from '../../../contract/discovery/records.ts';
 import { FleetBed } from '../../discovery/fleet-bed.ts';
 

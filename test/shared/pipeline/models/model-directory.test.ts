@@ -1,12 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EndpointRecord, ModelCard, ModelRecord } from '../../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
-import {
-  LiveModelDirectory,
-  type ModelDirectoryOptions,
-  nextPrefillState,
-  workerSetsOf,
-} from '../../../../shared/pipeline/index.ts';
+import { LiveModelDirectory, nextPrefillState, workerSetsOf } from '../../../../shared/pipeline/index.ts';
+import type { ModelDirectoryOptions } from '../../../../shared/pipeline/models/model-directory.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const clock = new VirtualClock();

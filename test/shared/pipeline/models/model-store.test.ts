@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { ModelStore, type ModelStoreOptions, type RoutableModel } from '../../../../shared/pipeline/index.ts';
+import { ModelStore, type RoutableModel } from '../../../../shared/pipeline/index.ts';
+import type { ModelStoreOptions } from '../../../../shared/pipeline/models/model-store.ts';
 import type { LoadedModel } from '../../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { letterModel, model } from '../fixtures.ts';

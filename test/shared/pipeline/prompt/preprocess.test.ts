@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import type { GenerationRequest } from '../../../../shared/protocol/index.ts';
-import { compileChatTemplate, type LoadedModel, type Tokenizer } from '../../../../shared/tokens/index.ts';
+import type { LoadedModel, Tokenizer } from '../../../../shared/tokens/index.ts';
+import { compileChatTemplate } from '../../../../shared/tokens/template/chat-template.ts';
 import { letterModel, letterTokenizer, model, preprocessed, promptTools, request } from '../fixtures.ts';
 
 type ChatPrompt = Extract<GenerationRequest['prompt'], { kind: 'chat' }>;

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import { ColdStartQueue, type WorkerCapacity } from '../../../../shared/pipeline/index.ts';
+import { ColdStartQueue } from '../../../../shared/pipeline/index.ts';
+import type { WorkerCapacity } from '../../../../shared/pipeline/run/cold-start-queue.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 function holdBed({

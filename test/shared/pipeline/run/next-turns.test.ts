@@ -6,7 +6,7 @@ import { NextTurns } from '../../../../shared/pipeline/run/next-turns.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/index.ts';
 import { type Router, withChoose } from '../../../../shared/router/index.ts';
 import { Inhibition, SimpleRouter } from '../../../../shared/scheduler/index.ts';
-import { compileChatTemplate } from '../../../../shared/tokens/index.ts';
+import { compileChatTemplate } from '../../../../shared/tokens/template/chat-template.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { HandPlane, letterModel, model, promptTools, RecordingSink, request, type SeenCall } from '../fixtures.ts';
 

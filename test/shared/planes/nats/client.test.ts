@@ -1,7 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import { NatsClient, type NatsOptions } from '../../../../shared/planes/index.ts';
+import { NatsClient } from '../../../../shared/planes/index.ts';
+import type { NatsOptions } from '../../../../shared/planes/nats/types.ts';
 import {
   hasNatsServer,
   type NatsServer,

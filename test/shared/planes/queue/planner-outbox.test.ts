@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { PlannerOutbox } from '../../../../shared/planes/index.ts';
 import { type OutgoingMessage, type PlannerQueue, QueueError } from '../../../../shared/planes/queue/types.ts';
 import type { PlannerSignal } from '../../../../shared/protocol/index.ts';
-import { captureLogger, createPlannerQueueMetrics, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { createPlannerQueueMetrics, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { changeAt, heldAt } from '../../../support/planner/fleet-signals.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import { createTcpRequestPlane, type PlaneTls, type TcpRequestPlane } from '../../../../shared/planes/index.ts';
+import { createTcpRequestPlane, type TcpRequestPlane } from '../../../../shared/planes/request/tcp/plane.ts';
+import type { PlaneTls } from '../../../../shared/planes/request/tcp/tls.ts';
 import { RecordingSink } from '../../../contract/planes/recording-sink.ts';
 import { readTlsFixture, waitUntil } from '../../../support/index.ts';
 

@@ -1,20 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { STATE_BYTES_MAX } from '../../../../shared/planner/host/model-state.ts';
+import { decide } from '../../../../shared/planner/host/decide.ts';
+import type { SentSignal } from '../../../../shared/planner/host/fold.ts';
+import { handleBatch, handleSignals, PlannerConflict } from '../../../../shared/planner/host/handle-batch.ts';
 import {
   DIRECT_WORKERS_MAX,
-  decide,
-  handleBatch,
-  handleSignals,
-  MemoryPlannerStore,
-  PlannerConflict,
-  type PlannerStore,
   packState,
-  parsePlannerConfig,
-  type SentSignal,
+  STATE_BYTES_MAX,
   startModel,
   unpackState,
-} from '../../../../shared/planner/index.ts';
+} from '../../../../shared/planner/host/model-state.ts';
+import { MemoryPlannerStore, type PlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
 import { RollupFolder } from '../../../../shared/planner/signals/rollup-folder.ts';
 import { NO_TRAFFIC, type PlannerEventOf } from '../../../../shared/protocol/index.ts';
 import { BEGIN_S, changeAt, heldAt, rollupOf, tellStory, tickAt } from '../../../support/planner/fleet-signals.ts';

@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import type { SentSignal } from '../../../../shared/planner/host/fold.ts';
 import type { BatchOutcome } from '../../../../shared/planner/host/handle-batch.ts';
+import { handleSignals } from '../../../../shared/planner/host/handle-batch.ts';
 import {
   createPlannerMetrics,
   type FleetPlanner,
-  handleSignals,
   MemoryPlannerStore,
   parsePlannerConfig,
-  type SentSignal,
 } from '../../../../shared/planner/index.ts';
 import { THROUGHPUT_REASONS } from '../../../../shared/planner/types.ts';
 import { NO_TRAFFIC } from '../../../../shared/protocol/index.ts';

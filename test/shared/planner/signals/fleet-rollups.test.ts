@@ -5,8 +5,9 @@ import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/
 import { PlannerOutbox } from '../../../../shared/planes/index.ts';
 import { type PlannerQueue, QueueError } from '../../../../shared/planes/queue/types.ts';
 import { foldSignal, noReport, readyOf } from '../../../../shared/planner/host/fold.ts';
+import { handleBatch } from '../../../../shared/planner/host/handle-batch.ts';
 import { startModel } from '../../../../shared/planner/host/model-state.ts';
-import { FleetRollups, handleBatch, MemoryPlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
+import { FleetRollups, MemoryPlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
 import {
   NO_TRAFFIC,
   type PassRow,
@@ -16,7 +17,8 @@ import {
   readPlannerText,
 } from '../../../../shared/protocol/index.ts';
 import { LeaseHolder, type RouterState } from '../../../../shared/router-state/index.ts';
-import { captureLogger, createPlannerQueueMetrics, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { createPlannerQueueMetrics, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { createMemoryEventPlane } from '../../../support/memory-event-plane.ts';
 import { MemoryPlannerQueue } from '../../../support/memory-planner-queue.ts';
 import { heldAt, rollupOf } from '../../../support/planner/fleet-signals.ts';

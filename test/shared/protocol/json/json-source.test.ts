@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseJsonBody, parseLargeJsonBody, readJson, writeJson } from '../../../../shared/protocol/index.ts';
+import { parseJsonBody, parseLargeJsonBody, readJson } from '../../../../shared/protocol/index.ts';
+import { writeJson } from '../../../../shared/protocol/json/json-source.ts';
 
 const TEXTS = [
   '{"b":1,"2024":2,"10":{"7":[],"a":"x"},"a":0.0}',

@@ -19,7 +19,8 @@ import {
 import type { ChooseService } from '../../../../shared/router-service/messages.ts';
 import { Inhibition } from '../../../../shared/scheduler/index.ts';
 import { StatelessRouter } from '../../../../shared/stateless-router/index.ts';
-import { captureLogger, MetricRegistry, type Span, Tracer } from '../../../../shared/telemetry/index.ts';
+import { MetricRegistry, type Span, Tracer } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import { choose } from '../../../support/router/choose.ts';

@@ -3,7 +3,9 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, systemRandom } from '../../../../shared/clock/index.ts';
-import { captureLogger, countDroppedTelemetry, MetricRegistry, Tracer } from '../../../../shared/telemetry/index.ts';
+import { MetricRegistry, Tracer } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
+import { countDroppedTelemetry } from '../../../../shared/telemetry/metrics/registry.ts';
 import { openOtlp } from '../../../../shared/telemetry/otlp/open-otlp.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

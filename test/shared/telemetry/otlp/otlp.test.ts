@@ -2,14 +2,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, systemRandom } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
-import {
-  captureLogger,
-  countAllRepeats,
-  countDroppedTelemetry,
-  MetricRegistry,
-  openTelemetry,
-  Tracer,
-} from '../../../../shared/telemetry/index.ts';
+import { MetricRegistry, openTelemetry, Tracer } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
+import { countAllRepeats } from '../../../../shared/telemetry/log/repeats.ts';
+import { countDroppedTelemetry } from '../../../../shared/telemetry/metrics/registry.ts';
 import { type OtlpExport, openOtlp, otlpTargets } from '../../../../shared/telemetry/otlp/open-otlp.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
 import { type OtlpCollector, startOtlpCollector } from '../../../support/otlp-collector.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../../shared/errors/index.ts';
-import { compileChatTemplate } from '../../../../shared/tokens/index.ts';
 import { TemplateBudgetError } from '../../../../shared/tokens/template/budget.ts';
+import { compileChatTemplate } from '../../../../shared/tokens/template/chat-template.ts';
 import { TemplateSyntaxError } from '../../../../shared/tokens/template/syntax.ts';
 
 const SHOW = '{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}';

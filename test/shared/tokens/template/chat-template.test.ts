@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import { parseJsonBody } from '../../../../shared/protocol/index.ts';
-import { type ChatTemplateInput, compileChatTemplate } from '../../../../shared/tokens/index.ts';
+import { compileChatTemplate } from '../../../../shared/tokens/template/chat-template.ts';
+import type { ChatTemplateInput } from '../../../../shared/tokens/types.ts';
 
 type Messages = ChatTemplateInput['messages'];
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type ChatTemplateInput, compileChatTemplate } from '../../../../shared/tokens/index.ts';
+import { compileChatTemplate } from '../../../../shared/tokens/template/chat-template.ts';
+import type { ChatTemplateInput } from '../../../../shared/tokens/types.ts';
 
 type Messages = ChatTemplateInput['messages'];
 

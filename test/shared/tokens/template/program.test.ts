@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { compileChatTemplate } from '../../../../shared/tokens/index.ts';
+import { compileChatTemplate } from '../../../../shared/tokens/template/chat-template.ts';
 import { compileNodes, type TemplateProgram } from '../../../../shared/tokens/template/program.ts';
 import { parseTemplate, TemplateRuntimeError, TemplateSyntaxError } from '../../../../shared/tokens/template/syntax.ts';
 

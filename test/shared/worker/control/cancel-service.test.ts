@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import type { Worker } from '../../../../shared/worker/index.ts';
+import type { Worker } from '../../../../shared/worker/worker.ts';
 import { CallerSink, ScriptedEngine, workerBed } from '../worker-bed.ts';
 
 const ID = '1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';

@@ -1,10 +1,12 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ModelRecord } from '../../../../shared/discovery/index.ts';
-import { createMockEngine } from '../../../../shared/engines/index.ts';
+import { createMockEngine } from '../../../../shared/engines/mocker/mock-engine.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import type { RequestPlane } from '../../../../shared/planes/index.ts';
-import { silentLogger } from '../../../../shared/telemetry/index.ts';
-import { type SmallServer, startControlServer, type Worker } from '../../../../shared/worker/index.ts';
+import { silentLogger } from '../../../../shared/telemetry/log/logger.ts';
+import { startControlServer } from '../../../../shared/worker/control/control-server.ts';
+import type { SmallServer } from '../../../../shared/worker/control/small-server.ts';
+import type { Worker } from '../../../../shared/worker/worker.ts';
 import { range } from '../../engines/mocker/support.ts';
 import { CallerSink, ScriptedEngine, workerBed } from '../worker-bed.ts';
 

@@ -1,14 +1,12 @@
 import { readFile } from 'node:fs/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
-import { createWorkerMetrics, silentLogger } from '../../../../shared/telemetry/index.ts';
+import { createWorkerMetrics } from '../../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { readModelInfo } from '../../../../shared/tokens/index.ts';
-import {
-  EndpointHealth,
-  type SmallServer,
-  type StatusServerOptions,
-  startStatusServer,
-} from '../../../../shared/worker/index.ts';
+import { EndpointHealth } from '../../../../shared/worker/control/endpoint-health.ts';
+import type { SmallServer } from '../../../../shared/worker/control/small-server.ts';
+import { type StatusServerOptions, startStatusServer } from '../../../../shared/worker/control/status-server.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 describe('status server', () => {

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
-import { silentLogger } from '../../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { startWorkerProcess } from '../../../../shared/worker/process/worker.ts';
 import { waitUntil } from '../../../support/index.ts';
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../../../shared/config/index.ts';
-import { silentLogger } from '../../../../shared/telemetry/index.ts';
+import { silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { topologyCard } from '../../../../shared/worker/process/topology.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

@@ -9,7 +9,7 @@ import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { introduce } from '../../../../shared/commands/chat.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { HeldPorts } from '../../../../shared/engines/server/held-ports.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
 import { freePort, isRunning, waitUntil } from '../../../support/index.ts';
 

@@ -1,17 +1,16 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import {
-  createTcpRequestPlane,
   type IncomingCall,
   type PlaneHandler,
   type PlaneServer,
   type RequestPlane,
   silentObserver,
-  type TcpRequestPlaneOptions,
   type Transport,
 } from '../../../../../shared/planes/index.ts';
 import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
+import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/request/tcp/plane.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { freePort, startTcpProxy, type TcpProxy, waitUntil } from '../../../../support/index.ts';
 import { VirtualClock } from '../../../../support/virtual-clock.ts';

@@ -1,14 +1,10 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
-import {
-  createTcpRequestPlane,
-  type PlaneServer,
-  type RequestPlane,
-  type Transport,
-} from '../../../../../shared/planes/index.ts';
+import type { PlaneServer, RequestPlane, Transport } from '../../../../../shared/planes/index.ts';
 import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
 import { FrameType, type FrameTypeCode } from '../../../../../shared/planes/request/frames/frame.ts';
+import { createTcpRequestPlane } from '../../../../../shared/planes/request/tcp/plane.ts';
 import { RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
 import { frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';

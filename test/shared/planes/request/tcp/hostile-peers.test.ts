@@ -1,14 +1,9 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
-import {
-  createTcpRequestPlane,
-  type PlaneHandler,
-  type RequestPlane,
-  silentObserver,
-  type TcpRequestPlaneOptions,
-} from '../../../../../shared/planes/index.ts';
+import { type PlaneHandler, type RequestPlane, silentObserver } from '../../../../../shared/planes/index.ts';
 import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
+import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/request/tcp/plane.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
 import { frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';

@@ -3,16 +3,11 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
-import {
-  createTcpRequestPlane,
-  type RequestPlane,
-  silentObserver,
-  type TcpRequestPlaneOptions,
-  type Transport,
-} from '../../../../../shared/planes/index.ts';
+import { type RequestPlane, silentObserver, type Transport } from '../../../../../shared/planes/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import { PlaneSecrets } from '../../../../../shared/planes/request/frames/peer-trust.ts';
 import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/settings.ts';
+import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/request/tcp/plane.ts';
 import {
   clientTlsOptions,
   securityAt,

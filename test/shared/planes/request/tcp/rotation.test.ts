@@ -1,11 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
-import {
-  createTcpRequestPlane,
-  silentObserver,
-  type TcpRequestPlaneOptions,
-} from '../../../../../shared/planes/index.ts';
+import { silentObserver } from '../../../../../shared/planes/index.ts';
 import { PlaneSecrets } from '../../../../../shared/planes/request/frames/peer-trust.ts';
+import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/request/tcp/plane.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 
 type Tokens = Pick<TcpRequestPlaneOptions, 'token' | 'previousToken'>;

@@ -1,8 +1,9 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
-import { createTcpRequestPlane, type IncomingCall } from '../../../../../shared/planes/index.ts';
+import type { IncomingCall } from '../../../../../shared/planes/index.ts';
 import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
+import { createTcpRequestPlane } from '../../../../../shared/planes/request/tcp/plane.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
 import { frameBytes, RawCaller } from './raw-peer.ts';

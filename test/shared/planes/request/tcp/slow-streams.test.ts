@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
-import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/index.ts';
 import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
+import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/request/tcp/plane.ts';
 import { RecordingSink, type SinkEvent } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
 import { frameBytes, HELLO_ACK, startRawWorker } from './raw-peer.ts';

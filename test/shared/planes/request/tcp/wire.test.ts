@@ -1,15 +1,14 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import {
-  createTcpRequestPlane,
   type PlaneHandler,
   type PlaneServer,
   type RequestPlane,
   silentObserver,
-  type TcpRequestPlaneOptions,
   type Transport,
 } from '../../../../../shared/planes/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
+import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/request/tcp/plane.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
 import { frameBytes, RawCaller, recordOf } from './raw-peer.ts';
