@@ -58,7 +58,7 @@ function checkRow({ parseChatBody, decodeChat, systemRandom, ...parts }) {
   const context = { headers, settings: settingsOf(parts).decode, random: systemRandom, warn: () => {} };
   const parseUs = fastestUs(() => JSON.parse(text));
   const value = JSON.parse(text);
-  const checkUs = fastestUs(() => decodeChat(parseChatBody({ value, isRepaired: false }), context));
+  const checkUs = fastestUs(() => decodeChat(parseChatBody({ value }), context));
   return row(`check a chat of ${MESSAGES} messages`, 'us', checkUs, parseUs, CHECK_RATIO_MAX);
 }
 

@@ -100,7 +100,6 @@ const STATUS_WORDS: Readonly<Record<DecisionRecord['status'], string>> = {
   SUPERSEDED: 'overtaken by a newer one',
   TIMED_OUT: 'not carried out in time',
   REJECTED_BUDGET: 'refused by the budget',
-  REJECTED_AUTH: 'refused: not allowed',
   ADVISORY: 'advice, not acted on',
 };
 

@@ -194,11 +194,6 @@ export const UNBUILT: readonly Unbuilt[] = [
     usedBy: ['function', 'local', 'planner'],
     names: 'DYN_PLANNER_*',
   },
-  {
-    about: 'cloud services other than DynamoDB',
-    usedBy: ['frontend', 'worker', 'router', 'function'],
-    names: 'STATOR_RESPONSES_BUCKET STATOR_S3_ENDPOINT',
-  },
 ];
 
 const BY_NAME: ReadonlyMap<string, Unbuilt> = new Map(

@@ -12,7 +12,6 @@ interface CodeRow {
   readonly metric: string;
   /** Log level: a client mistake, a full system and a broken system differ. */
   readonly level: 'debug' | 'warn' | 'error';
-  readonly retryable: boolean;
   /** `Retry-After` where the failure itself does not say. */
   readonly retryAfterMs?: number;
 }
@@ -27,7 +26,6 @@ const INVALID = {
   grpc: 3,
   metric: 'validation',
   level: 'debug',
-  retryable: false,
 } as const;
 const NOT_FOUND = { ...INVALID, status: 404, anthropicType: 'not_found_error', grpc: 5, metric: 'not_found' } as const;
 const BROKEN = {
@@ -37,7 +35,6 @@ const BROKEN = {
   grpc: 13,
   metric: 'internal',
   level: 'error',
-  retryable: false,
 } as const;
 const FULL = {
   status: 503,
@@ -46,7 +43,6 @@ const FULL = {
   grpc: 14,
   metric: 'unavailable',
   level: 'warn',
-  retryable: true,
   retryAfterMs: RETRY_MS,
 } as const;
 
@@ -57,7 +53,6 @@ const LIMITED = {
   grpc: 8,
   metric: 'overload',
   level: 'warn',
-  retryable: true,
 } as const;
 
 const CODES = {
@@ -78,7 +73,7 @@ const CODES = {
   websocket_not_supported: { ...INVALID, status: 426, grpc: 12 },
   headers_too_large: { ...INVALID, status: 431 },
   rate_limit_exceeded: { ...LIMITED, retryAfterMs: RETRY_MS },
-  insufficient_quota: { ...LIMITED, retryable: false },
+  insufficient_quota: LIMITED,
   client_closed_request: { ...INVALID, status: 499, anthropicType: 'api_error', grpc: 1, metric: 'cancelled' },
   internal_error: BROKEN,
   bad_worker_response: { ...BROKEN, status: 502 },
@@ -86,7 +81,7 @@ const CODES = {
   server_overloaded: { ...FULL, openAiType: 'overloaded_error', grpc: 8, metric: 'overload' },
   service_unavailable: FULL,
   worker_lost: FULL,
-  deadline_exceeded: { ...BROKEN, status: 504, grpc: 4, metric: 'response_timeout', level: 'warn', retryable: true },
+  deadline_exceeded: { ...BROKEN, status: 504, grpc: 4, metric: 'response_timeout', level: 'warn' },
 } as const satisfies Record<string, CodeRow>;
 
 /** Stable name of a failure. Part of the public contract: never changes meaning. */

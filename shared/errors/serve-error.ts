@@ -39,10 +39,6 @@ export class ServeError extends Error {
   get status(): number {
     return this.assertedStatus ?? codeRow(this.code).status;
   }
-
-  get retryable(): boolean {
-    return codeRow(this.code).retryable;
-  }
 }
 
 /**

@@ -48,7 +48,6 @@ export interface PlannerEffect {
   readonly loops?: LoopOutcome | undefined;
   readonly rate?: RateOutcome | undefined;
   readonly power?: PowerReason | undefined;
-  readonly nextTickS: number;
 }
 
 /** Everything that a law may ask for; each reads its part. */
@@ -81,17 +80,16 @@ export function tick(
 ): { readonly state: PlannerState; readonly effect: PlannerEffect } {
   if (!Number.isFinite(told.nowS)) throw new RangeError(`planner: nowS must be a number of seconds, not ${told.nowS}`);
   const input = saneInput(told);
-  const nextTickS = input.nowS + config.tick_seconds;
   if (config.law !== 'rate') {
     const { state, outcome } = tickLoops(before.loops, input, config, engines);
     const { targets, power } = withinPower(outcome.targets, input, config, engines, outcome.asked);
-    const effect = { targets, reason: explainLoops(outcome, input.counts), loops: outcome, power, nextTickS };
+    const effect = { targets, reason: explainLoops(outcome, input.counts), loops: outcome, power };
     return { state: { ...before, loops: state }, effect };
   }
   const taught = observeEngines(before.loops, input, config);
   const { state, outcome } = tickRate(before.rate, input, config, engines, taught.models);
   const { targets, power } = withinPower(outcome.targets, input, config, engines);
-  const effect = { targets, reason: explainRate(outcome, input.counts), rate: outcome, power, nextTickS };
+  const effect = { targets, reason: explainRate(outcome, input.counts), rate: outcome, power };
   return { state: { loops: taught, rate: state }, effect };
 }
 

@@ -26,7 +26,6 @@ export interface KvRouterConfig {
   readonly predictedTtlMs: number | undefined;
   readonly useRemoteIndexer: boolean;
   readonly serveIndexer: boolean;
-  readonly replicaSync: boolean;
   readonly trackActiveBlocks: boolean;
   readonly trackOutputBlocks: boolean;
   /** Running requests share the blocks of a common prefix. */
@@ -78,7 +77,6 @@ export const defaultKvRouterConfig: KvRouterConfig = {
   predictedTtlMs: undefined,
   useRemoteIndexer: false,
   serveIndexer: false,
-  replicaSync: false,
   trackActiveBlocks: true,
   trackOutputBlocks: false,
   assumeKvReuse: true,

@@ -81,10 +81,6 @@ export function toModelInfo(folder: string, configs: ModelConfigs): ModelInfo {
     ),
     vocabSize: firstId(config.vocab_size, textConfig.vocab_size),
     defaultSampling: readDefaultSampling(generationConfig, join(folder, GENERATION_CONFIG)),
-    hasChatTemplate:
-      configs.templateText !== undefined ||
-      configs.templateJson?.chat_template !== undefined ||
-      hasValue(tokenizerConfig.chat_template),
     files: {},
   };
 }

@@ -90,8 +90,6 @@ export interface ChatTemplate {
    * @throws ServeError `invalid_value` when the template refuses the messages or the flags contradict each other
    */
   render(input: ChatTemplateInput): string;
-  /** True when the template text itself mentions `name`, e.g. `enable_thinking` or `reasoning_content`. */
-  mentions(name: string): boolean;
 }
 
 /** A file of a model folder. */
@@ -129,7 +127,6 @@ export interface ModelInfo {
   /** `vocab_size` of config.json, which may exceed the tokenizer's. */
   readonly vocabSize: number | undefined;
   readonly defaultSampling: DefaultSampling;
-  readonly hasChatTemplate: boolean;
   /** By role: `config.json`, `tokenizer.json`, ... Only files that exist; empty when checksums were not asked for. */
   readonly files: Readonly<Record<string, ModelFile>>;
 }

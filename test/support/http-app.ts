@@ -89,7 +89,6 @@ export function fromThisMachine(app: TestApp['app']): TestApp['app'] {
 function enter(lifecycle: ServiceLifecycle, stage: ServiceStage): void {
   if (stage === 'discovering') return;
   if (stage === 'waiting') lifecycle.waiting(() => 'Waiting for workers: 1 of 2 exist');
-  else if (stage === 'failed') lifecycle.discoveryFailed('no table');
   else lifecycle.discovered();
   if (stage === 'draining') lifecycle.drain();
   if (stage === 'stopping') lifecycle.stop();

@@ -34,11 +34,6 @@ export class EventRelay {
     this.#ranks = options.sources.map((source) => this.#createRank(source));
   }
 
-  /** Where the subscribers listen, by rank, when they are the ones that bind. */
-  get boundEndpoints(): readonly (string | undefined)[] {
-    return this.#ranks.map(({ stream }) => stream.boundEndpoint);
-  }
-
   /** Subscribes. Rejects when an endpoint cannot be had. */
   async open(): Promise<void> {
     await Promise.all(this.#ranks.map(({ stream }) => stream.open()));

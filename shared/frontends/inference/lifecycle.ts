@@ -124,19 +124,17 @@ const NEW_MS = 5000;
  * |---|---|---|---|
  * | discovering | taken on, 503 where no model is known | 200 | 503 `not_ready` |
  * | waiting (for initial workers) | held where a time for it is given, then 503 | 200 | 503 `not_ready` |
- * | failed (first discovery) | taken on, 503 where no model is known | 200 | 503 `not_ready` |
  * | ready | taken on; at first 503 where no model is known (`isNew`) | 200 | 200 `healthy` |
  * | draining | 503 | 503 | 503 `not_ready` |
  * | stopping | 503 | 503 | 503 `shutting_down` |
  */
-export type ServiceStage = 'discovering' | 'waiting' | 'failed' | 'ready' | 'draining' | 'stopping';
+export type ServiceStage = 'discovering' | 'waiting' | 'ready' | 'draining' | 'stopping';
 
 /** Stage of the process and the inference responses under way. */
 export class ServiceLifecycle {
   /** Those of them that can be cancelled by their ids. */
   readonly running = new RunningRequests();
   #stage: ServiceStage = 'discovering';
-  #failure: string | undefined;
   #waitsFor: () => string | undefined = () => undefined;
   #inflight = 0;
   #idleWaiters: (() => void)[] = [];
@@ -158,11 +156,6 @@ export class ServiceLifecycle {
 
   get stage(): ServiceStage {
     return this.#stage;
-  }
-
-  /** Why the first discovery failed. */
-  get failure(): string | undefined {
-    return this.#failure;
   }
 
   /** What a service that waits is waiting for. */
@@ -195,7 +188,7 @@ export class ServiceLifecycle {
    * started at the same time. That no model is known says nothing then.
    */
   get isNew(): boolean {
-    if (this.#stage !== 'ready') return this.#stage === 'discovering' || this.#stage === 'failed';
+    if (this.#stage !== 'ready') return this.#stage === 'discovering';
     if (this.#clock === undefined || this.#discoveredMs === undefined) return false;
     return this.#clock.nowMs() - this.#discoveredMs < NEW_MS;
   }
@@ -245,12 +238,6 @@ export class ServiceLifecycle {
     return untilAborted(over, client.closed)
       .catch(() => {}) // whoever held it looks at the client
       .finally(release);
-  }
-
-  discoveryFailed(reason: string): void {
-    if (!this.isLive) return;
-    this.#failure = reason;
-    this.#enter('failed');
   }
 
   /** Refuses new inference requests; those under way go on. */

@@ -207,15 +207,13 @@ export function handOn<Read>(
 
 /**
  * Follows the sequence of each publisher that it is connected to, and hears no other: drops duplicates and reports gaps before
- * the event behind them. A publisher first heard beyond 0 is a gap, too, from 0: the subscriber came late and needs a dump; but
- * what was published before it came does not count as missed.
+ * the event behind them. A publisher first heard beyond 0 is a gap, too, from 0: the subscriber came late and needs a dump.
  */
 export class SequenceWatch {
   readonly #kind: EventTransport['kind'];
   readonly #listener: EventListener;
   readonly #onProblem: (problem: unknown) => void;
   readonly #nextOf = new Map<string, number>();
-  #missed = 0;
   #isClosed = false;
 
   /**
@@ -244,10 +242,6 @@ export class SequenceWatch {
 
   readonly #receive = (envelope: EventEnvelope): void => this.receive(envelope);
 
-  get missed(): number {
-    return this.#missed;
-  }
-
   connect(publisherId: string, { kind }: EventTransport): void {
     if (kind === this.#kind && !this.follows(publisherId)) this.#nextOf.set(publisherId, UNHEARD);
   }
@@ -268,10 +262,7 @@ export class SequenceWatch {
     if (next === undefined || sequence < next) return;
     this.#nextOf.set(publisherId, sequence + 1);
     const expected = Math.max(next, 0);
-    if (sequence > expected) {
-      if (next !== UNHEARD) this.#missed += sequence - expected;
-      this.#listener.gap?.(publisherId, expected, sequence);
-    }
+    if (sequence > expected) this.#listener.gap?.(publisherId, expected, sequence);
     this.#listener.event(envelope);
   }
 }

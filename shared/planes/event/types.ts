@@ -42,8 +42,6 @@ export interface EventSubscription {
   /** Follows another publisher of the scope and topic (planes without a broker). Idempotent by publisher id. */
   connect(publisherId: string, transport: EventTransport): void;
   disconnect(publisherId: string): void;
-  /** Messages missed, seen as gaps in a publisher's sequence. */
-  readonly missed: number;
   close(): Promise<void>;
 }
 

@@ -81,8 +81,6 @@ function observe(state: PassModelState, ranks: readonly ForwardPass[], options: 
 /** Times of passes that have not run yet. */
 export interface PassModel {
   readonly averages: PassAverages;
-  /** How many passes were learned from. */
-  readonly observations: number;
   /** Milliseconds of a pass of one rank, or undefined where nothing like it was measured. */
   passMs(load: Partial<PassLoad>): number | undefined;
 }
@@ -90,9 +88,7 @@ export interface PassModel {
 /** The model that was learned, or undefined before there are enough observations that say something. */
 export function passModel(state: PassModelState, options: PassModelOptions): PassModel | undefined {
   const fits = new Map<PassMix, PassFit>();
-  let observations = 0;
-  for (const [mix, { samples, fit }] of Object.entries(state.stores) as [PassMix, PassStore][]) {
-    observations += samples.length;
+  for (const [mix, { fit }] of Object.entries(state.stores) as [PassMix, PassStore][]) {
     if (fit !== undefined) fits.set(mix, fit);
   }
   if (fits.size === 0) return undefined;
@@ -104,7 +100,6 @@ export function passModel(state: PassModelState, options: PassModelOptions): Pas
       prefillTokens: meanOf(prefillTokens),
       prefillRequests: meanOf(prefillRequests),
     },
-    observations,
     passMs(part) {
       const load = { ...NOTHING, ...part };
       const fit = fits.get(mixOf([load], options.kind));

@@ -20,8 +20,6 @@ export interface DecisionRecord {
   readonly appliedAtMs?: number | undefined;
   /** Why it is what it is, where that is a failure. */
   readonly problem?: string | undefined;
-  /** Workers that were chosen to go, so that a repeated attempt takes no others. */
-  readonly victims?: readonly string[] | undefined;
 }
 
 /** One look of a law, decision or not. */
@@ -51,7 +49,6 @@ export interface DecisionChange {
   readonly claim?: DecisionRecord['claim'];
   readonly appliedAtMs?: number;
   readonly problem?: string;
-  readonly victims?: readonly string[];
 }
 
 /** GPUs that pools have reserved, by pool of a model. */
@@ -143,7 +140,7 @@ export function fitsBudget(all: Reservations, pool: string, gpus: number, gpusMa
  *     PENDING -> SUPERSEDED                  a newer one is there before it is applied
  *     APPLYING -> TIMED_OUT -> SUPERSEDED    the fleet did not become what was decided
  *     APPLYING -> SUPERSEDED                 a newer one is there
- *     PENDING -> REJECTED_BUDGET | REJECTED_AUTH
+ *     PENDING -> REJECTED_BUDGET
  *     ADVISORY                               said, and never acted on
  */
 const DECISION_STATUSES = [
@@ -153,19 +150,17 @@ const DECISION_STATUSES = [
   'SUPERSEDED',
   'TIMED_OUT',
   'REJECTED_BUDGET',
-  'REJECTED_AUTH',
   'ADVISORY',
 ] as const;
 export type DecisionStatus = (typeof DECISION_STATUSES)[number];
 
 const NEXT: Readonly<Record<DecisionStatus, readonly DecisionStatus[]>> = {
-  PENDING: ['APPLYING', 'SUPERSEDED', 'REJECTED_BUDGET', 'REJECTED_AUTH'],
+  PENDING: ['APPLYING', 'SUPERSEDED', 'REJECTED_BUDGET'],
   APPLYING: ['APPLYING', 'APPLIED', 'TIMED_OUT', 'SUPERSEDED'],
   TIMED_OUT: ['SUPERSEDED'],
   APPLIED: [],
   SUPERSEDED: [],
   REJECTED_BUDGET: [],
-  REJECTED_AUTH: [],
   ADVISORY: [],
 };
 

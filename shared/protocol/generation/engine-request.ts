@@ -56,7 +56,6 @@ export interface EngineRequest extends RequestTerms {
   readonly prefillResult?: PrefillResult;
   readonly bootstrapInfo?: BootstrapInfo;
   readonly encoderResult?: Readonly<Record<string, unknown>>;
-  readonly migrationLink?: { readonly trace_id: string; readonly span_id: string };
   readonly multiModalData?: Readonly<Record<string, readonly unknown[]>>;
   readonly mmRoutingInfo?: unknown;
   readonly requireReasoning?: boolean;

@@ -35,7 +35,6 @@ const FIELDS = [
   ['prefillResult', 'prefill_result', 'object'],
   ['bootstrapInfo', 'bootstrap_info', 'object'],
   ['encoderResult', 'encoder_result', 'object'],
-  ['migrationLink', 'migration_link', 'object'],
   ['multiModalData', 'multi_modal_data', 'object'],
   ['mmRoutingInfo', 'mm_routing_info', 'any'],
   ['mmProcessorKwargs', 'mm_processor_kwargs', 'object'],

@@ -33,7 +33,7 @@ export function compileChatTemplate(
   const texts = textsOf(source);
   const withoutTools = compile(texts.default);
   const withTools = texts.toolUse === texts.default ? withoutTools : compile(texts.toolUse);
-  return createChatTemplate({ texts, withoutTools, withTools, tokens, onHopeless });
+  return createChatTemplate({ withoutTools, withTools, tokens, onHopeless });
 }
 
 /** How a process that serves meanwhile compiles a template. */
@@ -63,7 +63,7 @@ export async function compileChatTemplateInTurns(
   const texts = textsOf(source);
   const withoutTools = await compile(texts.default);
   const withTools = texts.toolUse === texts.default ? withoutTools : await compile(texts.toolUse);
-  return createChatTemplate({ texts, withoutTools, withTools, tokens, onHopeless });
+  return createChatTemplate({ withoutTools, withTools, tokens, onHopeless });
 }
 
 type Texts = Exclude<ChatTemplateSource, string>;
@@ -73,14 +73,13 @@ function textsOf(source: ChatTemplateSource): Texts {
 }
 
 interface Compiled {
-  readonly texts: Texts;
   readonly withoutTools: Variant;
   readonly withTools: Variant;
   readonly tokens: SpecialTokens;
   readonly onHopeless: OnHopeless;
 }
 
-function createChatTemplate({ texts, withoutTools, withTools, tokens, onHopeless }: Compiled): ChatTemplate {
+function createChatTemplate({ withoutTools, withTools, tokens, onHopeless }: Compiled): ChatTemplate {
   let isHopeless = false;
   return {
     render(input) {
@@ -94,7 +93,6 @@ function createChatTemplate({ texts, withoutTools, withTools, tokens, onHopeless
         throw outOfBudget(isHopeless, error);
       }
     },
-    mentions: (name) => texts.default.includes(name) || texts.toolUse.includes(name),
   };
 }
 

@@ -126,14 +126,14 @@ export function describePlannerStore(name: string, open: () => Promise<readonly 
       expect(await one.decision(group, 0, NEVER)).toEqual(applied);
     });
 
-    it('keeps the victims of a decision that is taken up again', async () => {
+    it('keeps when a decision was begun that is taken up again', async () => {
       const group = newGroup();
       await commit(group, 0, someDecision(0));
       const claim = { holder: 'a', untilMs: NOW };
-      const first = await one.move(group, someDecision(0), { status: 'APPLYING', claim, victims: ['w1'] }, NEVER);
+      const first = await one.move(group, someDecision(0), { status: 'APPLYING', claim, appliedAtMs: NOW }, NEVER);
       const next = { holder: 'b', untilMs: NOW + 9 };
       const again = await other.move(group, first!, { status: 'APPLYING', claim: next }, NEVER);
-      expect(again).toMatchObject({ victims: ['w1'], claim: next });
+      expect(again).toMatchObject({ appliedAtMs: NOW, claim: next });
     });
 
     it('acknowledges the newest decision that was carried out, never an older one', async () => {

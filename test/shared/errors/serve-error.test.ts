@@ -11,12 +11,6 @@ describe('ServeError', () => {
     expect(new ServeError('invalid_value', 'bad').retryAfterMs).toBeUndefined();
   });
 
-  it('knows which failures are worth a retry', () => {
-    expect(new ServeError('worker_lost', 'lost').retryable).toBe(true);
-    expect(new ServeError('invalid_value', 'bad').retryable).toBe(false);
-    expect(new ServeError('insufficient_quota', 'spent').retryable).toBe(false);
-  });
-
   it('has a cause only when it was given one', () => {
     expect(new ServeError('not_found', 'gone')).not.toHaveProperty('cause');
     expect(new ServeError('not_found', 'gone', { cause: 'why' }).cause).toBe('why');

@@ -34,10 +34,9 @@ function post(test: TestApp, path: string, body: object, signal?: AbortSignal): 
   );
 }
 
-describe.each(['discovering', 'failed', 'just ready'] as const)('a service that is %s and knows no model', (state) => {
+describe.each(['discovering', 'just ready'] as const)('a service that is %s and knows no model', (state) => {
   function setUp(): TestApp {
     const lifecycle = new ServiceLifecycle(new VirtualClock());
-    if (state === 'failed') lifecycle.discoveryFailed('no table');
     if (state === 'just ready') lifecycle.discovered();
     return createTestApp({ pipeline: new ScriptedPipeline([]), settings, lifecycle });
   }
@@ -55,7 +54,6 @@ describe.each(['discovering', 'failed', 'just ready'] as const)('a service that 
 
   it('says UNAVAILABLE to clients of KServe', async () => {
     const lifecycle = new ServiceLifecycle(new VirtualClock());
-    if (state === 'failed') lifecycle.discoveryFailed('no table');
     if (state === 'just ready') lifecycle.discovered();
     const models = await startScriptedKserve({ lifecycle });
     const client = new KserveClient(`127.0.0.1:${models.server.port}`);

@@ -72,14 +72,6 @@ describe('/health', () => {
     expect(await (await ask(route, ELSEWHERE, {}, ready())).json()).toEqual({ status: 'healthy' });
     expect(await (await ask(route, {}, {}, ready())).text()).toContain('10.1.2.3'); // as tests ask: from this machine
   });
-
-  it('tells nobody elsewhere what could not be reached', async () => {
-    const failed = await ask(route, ELSEWHERE, {}, createTestApp({ stage: 'failed' }));
-    expect([failed.status, await failed.json()]).toEqual([
-      503,
-      { status: 'not_ready', message: 'Initial discovery failed' },
-    ]);
-  });
 });
 
 describe('Host, where only this machine is listened to', () => {

@@ -269,7 +269,6 @@ describe('the stages of a process', () => {
   it.each([
     ['discovering', { status: 'not_ready' }, 503, 200],
     ['waiting', { status: 'not_ready', stage: 'waiting', message: 'Waiting for workers: 1 of 2 exist' }, 503, 200],
-    ['failed', { status: 'not_ready', message: 'Initial discovery failed: no table' }, 503, 200],
     ['ready', { status: 'healthy' }, 200, 200],
     ['draining', { status: 'not_ready', stage: 'draining', message: 'Service is not ready' }, 503, 503],
     ['stopping', { status: 'shutting_down', message: 'Service is shutting down' }, 503, 503],

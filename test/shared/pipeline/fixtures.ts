@@ -47,7 +47,6 @@ export const letterModel: LoadedModel = {
     bosTokenId: undefined,
     vocabSize: 27,
     defaultSampling: {},
-    hasChatTemplate: false,
     files: {},
   },
 };

@@ -292,14 +292,6 @@ describe('readModelInfo', () => {
     await expect(readModelInfo(folder)).rejects.toThrow(message);
     await expect(loadModelFolder(folder)).rejects.toThrow(message);
   });
-
-  it('says whether there is a chat template', async () => {
-    expect((await readModelInfo(folder)).hasChatTemplate).toBe(true);
-    await write('tokenizer_config.json', {});
-    expect((await readModelInfo(folder)).hasChatTemplate).toBe(false);
-    await write('chat_template.jinja', '');
-    expect((await readModelInfo(folder)).hasChatTemplate).toBe(true);
-  });
 });
 
 describe('the loader thread', () => {

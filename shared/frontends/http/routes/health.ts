@@ -29,12 +29,6 @@ export async function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): Pr
     case 'stopping':
       sendJson(exchange, 503, SHUTTING_DOWN);
       return;
-    case 'failed':
-      sendJson(exchange, 503, {
-        status: 'not_ready',
-        message: `Initial discovery failed${isOperator(deps, exchange) ? `: ${lifecycle.failure}` : ''}`,
-      });
-      return;
     case 'discovering':
       sendJson(exchange, 503, { status: 'not_ready', message: 'Initial discovery is in progress' });
       return;

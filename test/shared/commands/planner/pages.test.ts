@@ -21,7 +21,7 @@ function lookOf(at: number, parts: Partial<Look> = {}): Look {
   return {
     atS: BEGIN_MS / 1000 + at,
     seconds: 5,
-    effect: { reason: `no change: look ${at}`, nextTickS: 0, targets: { decode: 3 } },
+    effect: { reason: `no change: look ${at}`, targets: { decode: 3 } },
     counts: { decode: { ready: 2, starting: 1 } },
     started: 10,
     running: 4,

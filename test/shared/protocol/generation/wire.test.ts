@@ -45,7 +45,6 @@ const request = fc.record(
       bootstrap_room: fc.constant('18446744073709551615'),
     }),
     encoderResult: record,
-    migrationLink: fc.record({ trace_id: fc.string(), span_id: fc.string() }),
     multiModalData: fc.record({ image_url: fc.array(record) }),
     mmRoutingInfo: record,
     mmProcessorKwargs: record,

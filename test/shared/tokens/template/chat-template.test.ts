@@ -52,12 +52,6 @@ describe('chat template, variables', () => {
     expect(render("{{ strftime_now('%Y-%m-%d') }}", [user('x')], { nowMs: Date.UTC(2026, 0, 2) })).toBe('2026-01-02');
   });
 
-  it('knows which names its text mentions', () => {
-    const template = compileChatTemplate('{{ enable_thinking }}');
-    expect(template.mentions('enable_thinking')).toBe(true);
-    expect(template.mentions('reasoning_effort')).toBe(false);
-  });
-
   it('completes what clients leave out of tools', () => {
     const tools = [
       { type: 'function', function: { name: 'f', description: null, parameters: {} } },
