@@ -1,34 +1,34 @@
 import type { ErrorCode } from './codes.ts';
 
-/** What one bound holds, and what happens beyond it. */
+/** One limit, and what happens beyond it. */
 interface LimitRow {
-  /** What is counted, for docs/limits.md. */
+  /** Text about what is counted, for docs/limits.md. */
   readonly what: string;
-  /** The bound itself, or the setting that has it. */
+  /** Number of the limit, or the setting that holds it. */
   readonly max: number | string;
-  /** How a request beyond it fails. Absent where it does not fail: `beyond` says what happens then. */
+  /** Code with which a request beyond the limit fails. Absent if it does not fail; then `beyond` says what happens. */
   readonly code?: ErrorCode;
   readonly beyond?: string;
 }
 
 const KIBIBYTE = 1024;
 
-/** Everything that a request may cost before it is believed. Names are labels of the counter of refusals. */
+/** Limits enforced before a request is trusted. Their names are labels of the counter of refusals. */
 export const LIMITS = {
   head_bytes: { what: 'Bytes of request line and headers', max: 544 * KIBIBYTE, code: 'headers_too_large' },
   unfinished_heads_bytes: {
-    what: 'Bytes of all heads that have not come whole, of all connections',
+    what: 'Bytes of all incomplete request heads, of all connections',
     max: 16 * KIBIBYTE * KIBIBYTE,
-    beyond: 'the connections with the most of them are closed',
+    beyond: 'the connections that hold the most are closed',
   },
   grpc_connections: {
     what: 'Connections of gRPC clients',
     max: 'STATOR_GRPC_MAX_CONNECTIONS',
     beyond:
-      'the address with the most of them loses one without a call that was let in; where none can go, the new one is closed',
+      'the address with the most connections loses one that has no accepted call; if there is none, the new connection is closed',
   },
   websockets: {
-    what: 'WebSocket connections; the address with the most of them gives its longest idle one up for another address',
+    what: 'WebSocket connections; for a new address, the address with the most loses the one that has been idle longest',
     max: 1024,
     code: 'server_overloaded',
   },
@@ -44,22 +44,22 @@ export const LIMITS = {
   },
   header_lines: { what: 'Header lines of a request', max: 100, code: 'headers_too_large' },
   held_requests: {
-    what: 'Requests that are held at a time while the first workers come up',
+    what: 'Requests that are held at the same time while the first workers start',
     max: 256,
-    beyond: 'those that come then are not held: 503 `service_unavailable`',
+    beyond: 'further requests are not held: 503 `service_unavailable`',
   },
   metadata_headers: { what: 'Metadata headers of a request', max: 64, code: 'headers_too_large' },
   metadata_bytes: { what: 'Bytes of all metadata headers', max: 64 * KIBIBYTE, code: 'headers_too_large' },
   body_bytes: { what: 'Bytes of a body, unpacked', max: 'DYN_HTTP_BODY_LIMIT_MB', code: 'request_too_large' },
   bodies_bytes: {
-    what: 'Bytes of all bodies that are being read, and of messages of gRPC',
+    what: 'Bytes of all bodies and gRPC messages that are being read',
     max: 'STATOR_HTTP_BODY_BUDGET_MB',
     code: 'server_overloaded',
   },
   body_containers: { what: 'Objects and arrays of a large body', max: 100_000, code: 'request_too_large' },
   body_elements: { what: 'Elements of one array of a large body', max: 1_048_576, code: 'request_too_large' },
   body_memory: {
-    what: 'Memory of the values of a large body; half as much again as the body where that is more',
+    what: 'Memory of the values of a large body, or one and a half times the size of the body if that is more',
     max: 8 * KIBIBYTE * KIBIBYTE,
     code: 'request_too_large',
   },
@@ -69,7 +69,7 @@ export const LIMITS = {
   names: { what: 'Entries of a list of names, such as `nvext.annotations`', max: 1024, code: 'invalid_value' },
   guided_choices: { what: 'Texts of `guided_choice`', max: 10_000, code: 'invalid_value' },
   biases: { what: 'Tokens of `logit_bias`', max: 65_536, code: 'invalid_value' },
-  listed_ids: { what: 'Ids of a list that is no prompt', max: 524_288, code: 'invalid_value' },
+  listed_ids: { what: 'Ids of a list that is not a prompt', max: 524_288, code: 'invalid_value' },
   embedding_inputs: { what: 'Inputs of an embeddings request', max: 2048, code: 'invalid_value' },
   stops: { what: 'Stop sequences of a request', max: 32, code: 'invalid_value' },
   stop_bytes: { what: 'Bytes of one stop sequence', max: 'STATOR_STOP_MAX_BYTES', code: 'invalid_value' },
@@ -81,22 +81,22 @@ export const LIMITS = {
   },
   choices: { what: 'Prompts times `n` of a completions request', max: 128, code: 'invalid_value' },
   references: {
-    what: 'Stored responses that the item references of a request lead to',
+    what: 'Stored responses that the item references of a request name',
     max: 64,
     code: 'invalid_value',
   },
   resolved_bytes: {
-    what: 'Bytes of what stands behind `previous_response_id` and item references, each as often as it is named',
+    what: 'Bytes that `previous_response_id` and item references stand for, each as often as it is named',
     max: 'DYN_HTTP_BODY_LIMIT_MB',
     code: 'request_too_large',
   },
   answer_bytes: {
-    what: 'Memory of one answer that is kept until it is whole',
+    what: 'Memory of one answer that is collected before it is sent',
     max: 'STATOR_HTTP_ANSWER_LIMIT_MB',
     code: 'invalid_value',
   },
   answers_bytes: {
-    what: 'Memory of all answers that are kept until they are whole',
+    what: 'Memory of all answers that are collected before they are sent',
     max: 'STATOR_HTTP_ANSWER_BUDGET_MB',
     code: 'server_overloaded',
   },
@@ -109,8 +109,8 @@ export const LIMITS = {
   },
   output_tokens: {
     what: 'Tokens of a choice that a worker makes',
-    max: '`max_tokens`, else `STATOR_MAX_TOKENS_DEFAULT`, or what the context leaves',
-    beyond: 'the choice ends there with `length`, the worker is told to stop and named in the log',
+    max: '`max_tokens`, else `STATOR_MAX_TOKENS_DEFAULT`, else the rest of the context',
+    beyond: 'the choice ends there with `length`; Stator tells the worker to stop and names it in the log',
   },
   stored_response_bytes: {
     what: 'Bytes of one stored response in the memory of a process',
@@ -132,10 +132,10 @@ export type FixedLimit = {
   [Name in LimitName]: (typeof LIMITS)[Name]['max'] extends number ? Name : never;
 }[LimitName];
 
-/** Every limit, in the order of a request's way. */
+/** Every limit, in the order in which a request meets them. */
 export const limitNames = Object.keys(LIMITS) as readonly LimitName[];
 
-/** Whether a peer's name of a limit is one that we know. */
+/** Whether the name of a limit that a peer sent is known. */
 export function isLimitName(text: unknown): text is LimitName {
   return typeof text === 'string' && Object.hasOwn(LIMITS, text);
 }

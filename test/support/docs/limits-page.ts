@@ -3,37 +3,47 @@ import { codeRow, LIMITS, limitNames } from '../../../shared/errors/index.ts';
 
 const PREFACE = `# Limits
 
-What a request may cost before it is believed. The table is made from \`shared/errors/limits.ts\` and the table of settings by
-\`npm run docs\`; do not edit.
+Stator enforces these limits before it trusts a request. \`npm run docs\` makes the table from \`shared/errors/limits.ts\` and the
+table of settings; do not edit it.
 
-- An error names the field and the limit. A refusal is made before the work: nothing of the request reaches a worker, unless the table
-  says that it is measured while the answer grows.
-- \`stator_frontend_limits_reached_total{limit}\` counts each time a limit was reached, under the name in the first column; every name is
-  there from the start, at zero.
-- 503 comes with \`Retry-After\`. It means that the process is full now; all other refusals would be the same tomorrow, and no client
-  should try them again.
-- What is held now: \`stator_frontend_body_bytes\`, \`stator_frontend_answer_bytes\`; how many WebSockets are open: \`stator_frontend_websockets\`.
+- An error names the field and the limit. Stator refuses a request before any work: nothing of the request reaches a worker, unless the
+  table says that the limit is measured while the answer grows.
+- \`stator_frontend_limits_reached_total{limit}\` counts how often each limit was reached. Its label is the name in the first column;
+  every name is there from the start, at zero.
+- An error 503 comes with \`Retry-After\`: the process is full now. All other refusals would be the same tomorrow, so no client should
+  repeat such a request.
+- Gauges show what the process holds now: \`stator_frontend_body_bytes\`, \`stator_frontend_answer_bytes\`, and
+  \`stator_frontend_websockets\` for open WebSockets.
 
 ## Answers
 
-An answer that is not streamed is kept until it is whole, and a response of the Responses API for its last event, streamed or not.
-What it takes is counted as it grows: 48 bytes a piece of text and 2 a character, about 256 a log probability. So a request for
-\`n\` x \`max_tokens\` x (1 + \`top_logprobs\`) values is refused with 400 when they cannot fit into \`answer_bytes\`; without
-\`max_tokens\` the answer ends with \`length\` where its room ends. An answer that outgrows the limit although its tokens did not (long
-pieces, bodies of a worker) fails with 400 and its worker is told to stop. Streams need no room: a reader that does not keep up stops
-its worker after 64 KiB and 256 outputs, and a worker that goes on all the same loses the stream.
+Stator collects an answer that is not streamed before it sends it. It also collects every response of the Responses API, streamed or
+not, for the last event. The memory of such an answer is counted as it grows: 48 bytes for each piece of text and 2 for each character,
+and about 256 for each log probability.
 
-\`answers_bytes\` is the room for all of them together: a request that finds none is 503, and so is an answer that grows into a full
-room. It and \`bodies_bytes\` are each a quarter of the heap limit unless set, so that what requests hold stays within half of the heap.
+- A request for \`n\` x \`max_tokens\` x (1 + \`top_logprobs\`) values that cannot fit into \`answer_bytes\` gets 400. Without
+  \`max_tokens\`, the answer ends with \`length\` when its room is used up.
+- An answer can outgrow the limit although its tokens fit (long pieces, bodies of a worker). Then it fails with 400, and Stator tells its
+  worker to stop.
+- Streams need no room. If the reader does not keep up, its worker is stopped after 64 KiB and 256 outputs; a worker that goes on in
+  spite of that loses the stream.
+
+\`answers_bytes\` is the room for all collected answers together. A request that finds no room gets 503, and so does an answer that
+grows when the room is full. \`answers_bytes\` and \`bodies_bytes\` are each a quarter of the heap limit unless set, so requests
+hold at most half of the heap.
 
 ## What workers make
 
-\`max_tokens\`, or what the context leaves, holds whatever a worker sends, after a move to another worker, too: a choice is cut behind its
-last token and ends with \`length\`, \`usage\` counts what the client was given, the worker is told to stop, and a line
-\`worker made more tokens than asked for\` names it once. Text that a worker sends without its tokens can only be estimated: it is cut at
-twice as many and 64. Choices beyond \`n\` are 502; log probabilities beyond the tokens, and alternatives beyond \`top_logprobs\`, are
-left out. One output of a worker has at most 32,768 letters and 4,096 tokens with 128 alternatives each, so that no other stream
-waits while it is looked through; workers cut longer ones themselves. What workers that answer with whole bodies say is bounded by bytes alone.
+\`max_tokens\`, or the rest of the context, limits an answer whatever a worker sends, also after a move to another worker. Stator cuts
+a choice after its last allowed token and ends it with \`length\`. \`usage\` counts what the client received. Stator tells the worker to
+stop, and the log names it once in a line \`worker made more tokens than asked for\`.
+
+- Tokens of text that a worker sends without token ids can only be estimated: Stator cuts it at twice \`max_tokens\` plus 64.
+- More choices than \`n\` are an error 502. Stator leaves out log probabilities without a token, and alternatives beyond
+  \`top_logprobs\`.
+- One output of a worker has at most 32,768 letters and 4,096 tokens with 128 alternatives each, so that no other stream waits long
+  while it is processed. Workers split longer outputs themselves.
+- For workers that answer with whole bodies, only the bytes are limited.
 
 ## Every limit
 
