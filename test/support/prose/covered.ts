@@ -1,0 +1,5 @@
+/**
+ * The pages and folders that `npm run check:prose` reads. The list only grows, until it names `docs`, `shared`, `functions` and `infra`.
+ * To add a room: rewrite it until `npm run check:prose -- shared/ROOM` finds nothing, then add its path on a line of its own, in order.
+ */
+export const COVERED: readonly string[] = ['README.md'];
