@@ -3,7 +3,10 @@ export interface Timer {
   cancel(): void;
 }
 
-/** Source of time. `nowMs` is monotonic (for durations and deadlines); `wallMs` is Unix time (for records others read). */
+/**
+ * Source of time. `nowMs` is monotonic, for durations and deadlines; `wallMs` is Unix time, for records that others
+ * read.
+ */
 export interface Clock {
   /** Monotonic milliseconds, fractional. */
   nowMs(): number;
@@ -17,15 +20,15 @@ export interface Clock {
   sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** Longest delay that Node's timers hold; they fire at once for a longer one. */
+/** Longest delay that Node's timers take; with a longer one they fire at once. */
 const DELAY_MS_MAX = 2 ** 31 - 1;
 
-/** As Node's timers take it: of one that has passed they warn on stderr. */
+/** Returns a delay that Node's timers take without a warning on stderr, also for a time that has passed. */
 function timerMs(delayMs: number): number {
   return Math.max(0, Math.min(delayMs, DELAY_MS_MAX));
 }
 
-/** The machine's clock. A delay above 24 days is cut to that. */
+/** The machine's clock. It cuts a delay above 24 days to 24 days. */
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
   wallMs: () => Date.now(),
@@ -42,7 +45,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** `Clock.sleep` in terms of `Clock.after`, shared by every clock. */
+/** Implements `Clock.sleep` with `Clock.after`, for every clock. */
 export function sleepOn(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {

@@ -21,7 +21,7 @@ export const systemRandom: Random = {
   instanceId: () => (randomBytes(8).readBigUInt64BE() >> 11n).toString(16),
 };
 
-/** Where a process takes time and chance from: its entry point says so, once. */
+/** Time and chance of a process. The entry point of the process chooses them once. */
 export interface TimeAndChance {
   readonly clock: Clock;
   readonly random: Random;
@@ -30,7 +30,7 @@ export interface TimeAndChance {
 /** Time and chance of the machine, for entry points. */
 export const SYSTEM: TimeAndChance = { clock: systemClock, random: systemRandom };
 
-/** Repeatable chance: splitmix32, so 32 bits a draw and a period of 2^32. Not for secrets. */
+/** Returns repeatable chance: splitmix32, with 32 bits per draw and a period of 2^32. Not for secrets. */
 export function seededRandom(seed: number): Random {
   let state = seed >>> 0;
   const splitmix = (): number => {

@@ -1,8 +1,8 @@
 import type { Clock } from '../clock/index.ts';
 
 /**
- * Lets so many run at once, or one after the other; the others wait in the order they came. Whoever may ask bounds how many
- * wait.
+ * Lets a fixed number of tasks run at the same time, or one after the other; the others wait in order of arrival. The
+ * caller limits how many wait.
  */
 export class Semaphore {
   #free: number;
@@ -12,7 +12,10 @@ export class Semaphore {
     this.#free = atOnceMax;
   }
 
-  /** Runs `work` once a slot is free. Rejects with the signal's reason when it aborts before; work under way watches its own. */
+  /**
+   * Runs `work` once a slot is free. Rejects with the signal's reason if the signal aborts before that; work under way
+   * watches the signal itself.
+   */
   async run<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     await this.#take(signal);
     try {
@@ -55,7 +58,7 @@ export class Semaphore {
 
 const PARALLEL = 16;
 
-/** Visits all `items`, 16 at a time. Rejects with the first failure, once its batch has settled. */
+/** Visits all `items`, 16 at the same time. Rejects with the first failure, once its batch has settled. */
 export async function inBatches<T>(items: readonly T[], visit: (item: T) => Promise<void>): Promise<void> {
   for (let at = 0; at < items.length; at += PARALLEL) {
     const results = await Promise.allSettled(items.slice(at, at + PARALLEL).map(visit));
@@ -65,8 +68,8 @@ export async function inBatches<T>(items: readonly T[], visit: (item: T) => Prom
 }
 
 /**
- * How often something may be done a second, on average. What is asked for while something is left is granted whole, and paid
- * back by waiting.
+ * Limits how often something may be done per second, on average. A request is granted whole as long as anything is
+ * left, and later requests wait until it is paid back.
  */
 export class RateBudget {
   readonly #clock: Clock;
@@ -75,7 +78,7 @@ export class RateBudget {
   #left: number;
   #filledMs: number;
 
-  /** @param savedMax the most that is saved up */
+  /** @param savedMax largest number that can be saved up */
   constructor(clock: Clock, perSecond: number, savedMax: number) {
     this.#clock = clock;
     this.#perSecond = perSecond;
@@ -84,7 +87,7 @@ export class RateBudget {
     this.#filledMs = clock.nowMs();
   }
 
-  /** Whether so many may be done now; they are spent then. */
+  /** Whether this many may be done now; if so, they count as spent. */
   take(count: number): boolean {
     const nowMs = this.#clock.nowMs();
     const earned = ((nowMs - this.#filledMs) / 1000) * this.#perSecond;

@@ -1,16 +1,16 @@
 import { type Clock, systemClock, type Timer } from '../clock/index.ts';
 
-/** How long work may take. */
+/** Options about how long work may take. */
 interface Deadline {
   readonly clock: Clock;
   readonly timeoutMs: number;
-  /** Ends the work sooner. */
+  /** Signal that ends the work sooner. */
   readonly signal?: AbortSignal | undefined;
-  /** What the error of work that takes longer says. @default `took more than <timeoutMs> ms` */
+  /** Message of the error if the work takes longer. @default `took more than <timeoutMs> ms` */
   readonly lateMessage?: string;
 }
 
-/** Settles as `work` does, or rejects with the signal's reason when that comes first. */
+/** Settles as `work` does, or rejects with the signal's reason if the signal aborts first. */
 export function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const stop = (): void => reject(signal.reason);
@@ -21,15 +21,17 @@ export function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
 }
 
 /**
- * Runs `work` with a signal that aborts when its time is over or the given signal aborts. Settles as `work` does, or rejects
- * at that moment, also where `work` does not heed its signal. Work is not begun for a signal that has aborted.
+ * Runs `work` with a signal that aborts when its time is over or when the given signal aborts. Settles as `work` does,
+ * or rejects at that moment, even if `work` ignores its signal. Does not begin work for a signal that has aborted.
  */
 export function withDeadline<T>(deadline: Deadline, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const { timeoutMs, lateMessage = `took more than ${timeoutMs} ms` } = deadline;
   return limited(deadline, () => new Error(lateMessage), work);
 }
 
-/** As `withDeadline`, but to be late is no failure: true when `work` came to its end, false when time ran out. */
+/**
+ * Works like `withDeadline`, but being late is not a failure: returns true if `work` ended, and false if time ran out.
+ */
 export async function forAtMost(deadline: Deadline, work: (signal: AbortSignal) => Promise<unknown>): Promise<boolean> {
   const late = new Error('out of time');
   try {
@@ -49,7 +51,8 @@ async function limited<T>(
   signal?.throwIfAborted();
   const aborter = new AbortController();
   const onAbort = (): void => aborter.abort(signal?.reason);
-  // Not `AbortSignal.any`: a signal that lives as long as the process would remember every one that was made of it.
+  // `AbortSignal.any` would not do: a signal that lives as long as the process would remember every signal made from
+  // it.
   signal?.addEventListener('abort', onAbort, { once: true });
   const timer = clock.after(timeoutMs, () => aborter.abort(late()));
   try {
@@ -60,14 +63,14 @@ async function limited<T>(
   }
 }
 
-/** Between two times that one who waits is told. */
+/** Interval between two reports about a wait. */
 const TELL_EVERY_MS = 5000;
 
 /**
- * Settles as `work` does. While that takes long, `tell` is called now and then with the whole seconds gone by, so that whoever
- * watches knows what is waited for.
+ * Settles as `work` does. If that takes long, it calls `tell` now and then with the whole seconds gone by, so that a
+ * person who watches knows what the process waits for.
  *
- * @param firstMs how long nothing is said: most waits are short
+ * @param firstMs time before the first report, because most waits are short
  */
 export async function tellWhile<T>(
   work: Promise<T>,
@@ -89,8 +92,8 @@ export async function tellWhile<T>(
 }
 
 /**
- * Calls `late` after `ms`, when what arrived by then is read. Timers go off before sockets are read: where this process stood still
- * meanwhile, an answer that has come would lose to the deadline.
+ * Calls `late` after `ms`, once everything that had arrived by then is read. Timers fire before sockets are read, so
+ * without this an answer that has come would lose to the deadline if this process stood still meanwhile.
  */
 export function afterSocketsAreRead(clock: Pick<Clock, 'after'>, ms: number, late: () => void): Timer {
   let timer = clock.after(ms, () => {

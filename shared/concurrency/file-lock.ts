@@ -7,25 +7,28 @@ const FOLDER_MODE = 0o700;
 const WAIT_MS_MAX = 5000;
 const LOOK_MS = 20;
 const LEFT_MS = 4000;
-/** Beats of a holder within the time after which its lock counts as left. */
+/** Number of beats of a holder within the time after which its lock counts as left behind. */
 const BEATS = 4;
 
 export interface FileLockOptions {
-  /** Of the lock file, whose folder is made if it is missing. */
+  /** Path of the lock file. Its folder is created if it is missing. */
   readonly path: string;
   readonly clock: Clock;
-  /** How long another holder is waited for. @default 5000 */
+  /** Longest wait for another holder. @default 5000 */
   readonly waitMsMax?: number;
-  /** A lock that has been seen unchanged for as long was left by a process that died. @default 4000 */
+  /** Time without a change after which a lock counts as left behind by a process that died. @default 4000 */
   readonly leftMs?: number;
-  /** The error that is thrown if the lock cannot be had, or was lost. */
+  /** Makes the error to throw if the lock cannot be taken, or was lost. */
   failure(what: string, cause?: unknown): Error;
 }
 
-/** Throws if the lock is no longer this process's, which may have stood still for long. To be asked right before what others see. */
+/**
+ * Throws if this process no longer holds the lock, for example because it stood still for long. Call it right before
+ * changes that others see.
+ */
 export type StillHeld = () => Promise<void>;
 
-/** What was seen of a file, and since when on this process's own clock. */
+/** What was seen of a file, and since when, by this process's own clock. */
 interface Watched {
   readonly file: string;
   readonly mark: string;
@@ -33,16 +36,21 @@ interface Watched {
 }
 
 /**
- * A lock between the processes of one machine: a file that only one can make. Its holder touches it while it works, so a waiter
- * tells one that was left behind by its own monotonic clock: wall clocks and times of files may be set meanwhile.
+ * A lock between the processes of one machine: a file that only one of them can create. The holder touches it while it
+ * works, so a waiter can tell a lock that was left behind, by its own monotonic clock: wall clocks and file times may
+ * be set meanwhile.
  *
- * A left lock is removed by whoever makes the file `{lock}.{mark}`, whose mark is that of the lock it found. So of several
- * waiters one removes it, and none removes the lock that was made next. A turn that was left is removed in the same way.
+ * A waiter may remove such a lock after it has created the file `{lock}.{mark}`, with the mark of the lock that it
+ * found. So only one of several waiters removes it, and none removes the next lock. If that file is left behind in
+ * turn, it is removed in the same way.
  */
 export class FileLock {
   readonly #options: FileLockOptions;
   readonly #leftMs: number;
-  /** The lock and, deeper, the turns at removing it. Kept between waits: a mark that is the same again has not changed meanwhile. */
+  /**
+   * The lock and, deeper, the files of waiters that want to remove it. Kept between waits: a mark that is the same
+   * again has not changed meanwhile.
+   */
   readonly #watched: Watched[] = [];
 
   constructor(options: FileLockOptions) {
@@ -50,11 +58,11 @@ export class FileLock {
     this.#leftMs = options.leftMs ?? LEFT_MS;
   }
 
-  /** Does `work` while no other process holds the lock. Another holder is waited for, within the bound. */
+  /** Does `work` while no other process holds the lock. Waits for another holder, within the limit. */
   async hold<T>(signal: AbortSignal | undefined, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
     const { path, failure } = this.#options;
     const handle = await this.#take(signal);
-    // While the file is open no other one gets its number.
+    // While the file is open, no other file gets its inode number.
     const isHeld = async (): Promise<boolean> => (await inodeOf(path)) === (await handle.stat({ bigint: true })).ino;
     const beats = this.#beat(handle);
     try {
@@ -63,7 +71,7 @@ export class FileLock {
       });
     } finally {
       beats.cancel();
-      // What cannot be removed is found to be left: the outcome of the work stands.
+      // If the file cannot be removed, others find it left behind; the result of the work stands.
       if (await isHeld().catch(() => false)) await rm(path, { force: true }).catch(() => {});
       await handle.close();
     }
@@ -93,11 +101,12 @@ export class FileLock {
     const { clock } = this.#options;
     return clock.every(this.#leftMs / BEATS, () => {
       const nowSecs = clock.wallMs() / 1000;
-      handle.utimes(nowSecs, nowSecs).catch(() => {}); // others find the lock left, and the work is told so
+      // others find the lock left behind, and `stillHeld` tells the work
+      handle.utimes(nowSecs, nowSecs).catch(() => {});
     });
   }
 
-  /** Looks at the lock and at the turns at removing it, and removes the last of them if it was left. */
+  /** Checks the lock and the files of its removers, and removes the last of them if it was left behind. */
   async #removeLeft(): Promise<void> {
     let file = this.#options.path;
     let mark = await markOf(file);
@@ -131,7 +140,7 @@ async function removeInTurn(turn: string, file: string, mark: string): Promise<v
   }
 }
 
-/** Makes the file; undefined if it is there. */
+/** Creates the file. Returns undefined if it exists. */
 async function create(path: string): Promise<FileHandle | undefined> {
   try {
     return await open(path, 'wx', MODE);
@@ -141,7 +150,10 @@ async function create(path: string): Promise<FileHandle | undefined> {
   }
 }
 
-/** What tells a file from itself after a touch, and from another one that has its name later; undefined if there is none. */
+/**
+ * Returns a mark that tells a file from itself after a touch, and from a later file of the same name. Returns undefined
+ * if there is no file.
+ */
 async function markOf(path: string): Promise<string | undefined> {
   const facts = await factsOf(path);
   return facts && `${facts.ino}-${facts.ctimeNs}`;

@@ -1,6 +1,6 @@
 /**
  * @module concurrency
- * How many things are done at once, when, for how long, and what ends them.
+ * How many things happen at the same time, when, for how long, and what ends them.
  */
 export { inBatches, RateBudget, Semaphore } from './at-once.ts';
 export { afterSocketsAreRead, forAtMost, tellWhile, untilAborted, withDeadline } from './deadline.ts';

@@ -1,4 +1,4 @@
-/** Has to be closed once it is no longer used. */
+/** A resource that must be closed when it is no longer used. */
 interface Closable {
   close(): unknown;
 }
@@ -18,9 +18,9 @@ export class Lifetime {
   #closed: Promise<void> | undefined;
 
   /**
-   * Runs a composition. If it fails, closes whatever it had opened and rejects with its failure. What then fails to close
-   * is dropped: it mostly follows from the first failure, which is the one to mend. If the composition succeeds, its result
-   * must offer a way to close the lifetime.
+   * Runs a composition. If it fails, closes everything that it had opened, and rejects with its failure. A failure of
+   * such a closing is dropped: it mostly follows from the first failure, which is the one to mend. If the composition
+   * succeeds, its result must offer a way to close the lifetime.
    */
   static async compose<T>(compose: (lifetime: Lifetime) => Promise<T>): Promise<T> {
     const lifetime = new Lifetime();

@@ -1,6 +1,9 @@
 import type { Socket } from 'node:net';
 
-/** Whose share of a bound a connection counts against: of an IPv6 address the network, of which one client has many. */
+/**
+ * Returns the party that a connection counts against under a limit: for an IPv6 address the network, because one client
+ * has many addresses of it.
+ */
 export function networkOf({ remoteAddress = '' }: Pick<Socket, 'remoteAddress'>): string {
   const mapped = /^::ffff:([\d.]+)$/i.exec(remoteAddress)?.[1];
   if (mapped !== undefined || !remoteAddress.includes(':')) return mapped ?? remoteAddress;

@@ -4,9 +4,9 @@ export interface PeriodicTaskOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly periodMs: number;
-  /** One run; the next one starts only when it has ended. Ends soon when `signal` aborts. */
+  /** One run. The next one starts only after it has ended. It must end soon after `signal` aborts. */
   run(signal: AbortSignal): Promise<void>;
-  /** Hears of a run that failed; it is tried again after a longer pause. */
+  /** Called with the failure of a run, which is tried again after a longer pause. */
   onProblem(problem: unknown): void;
   /** Longest pause between failing runs. @default 5000 */
   readonly backOffMsMax?: number;
@@ -15,7 +15,7 @@ export interface PeriodicTaskOptions {
 const JITTER = 0.1; // so that processes started together do not stay in step
 const BACK_OFF_MS_MAX = 5000;
 
-/** Does one thing again and again: every `periodMs`, give or take a tenth, with back-off while it fails. */
+/** Does one thing again and again: every `periodMs`, plus or minus a tenth, with longer pauses while it fails. */
 export class PeriodicTask {
   readonly #options: PeriodicTaskOptions;
   readonly #stopping = new AbortController();
@@ -28,12 +28,12 @@ export class PeriodicTask {
     this.#options = options;
   }
 
-  /** The first run begins at once. */
+  /** Starts the first run at once. */
   start(): void {
     this.soon();
   }
 
-  /** A run begins now, or right after the one under way. */
+  /** Starts a run now, or right after the current one. */
   soon(): void {
     if (this.#stopping.signal.aborted) return;
     if (this.#running !== undefined) {
@@ -44,7 +44,7 @@ export class PeriodicTask {
     this.#running = this.#run(); // never rejects
   }
 
-  /** Ends the task; resolves when the run under way has ended. Idempotent. */
+  /** Ends the task. Resolves when the current run has ended. Idempotent. */
   async stop(): Promise<void> {
     this.#timer?.cancel();
     this.#stopping.abort(new Error('stopped'));

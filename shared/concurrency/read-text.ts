@@ -2,22 +2,22 @@ import { type Clock, systemClock } from '../clock/index.ts';
 import { utf8Text } from '../records/index.ts';
 import { withDeadline } from './deadline.ts';
 
-/** What a body is held to. */
+/** Limits of a body. */
 interface TextBounds {
   readonly bytesMax: number;
-  /** How long all of it may take to come. */
+  /** Longest time that the whole body may take. */
   readonly timeoutMs: number;
   readonly clock?: Clock;
 }
 
-/** A body's text, or what is wrong with the body. */
+/** Text of a body, or what is wrong with the body. */
 export type ReadText =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'too-large'; readonly text?: undefined }
   | { readonly kind: 'no-utf8'; readonly text?: undefined };
 
 /**
- * Reads a body that comes in pieces. Of one that is too large no more is read than shows it.
+ * Reads a body that comes in pieces. If the body is too large, stops as soon as that is known.
  * @throws Error `the body took more than <timeoutMs> ms`; and whatever `pieces` throws
  */
 export function readText(
@@ -29,7 +29,7 @@ export function readText(
     const parts: Uint8Array[] = [];
     let bytes = 0;
     for await (const piece of pieces) {
-      signal.throwIfAborted(); // nobody waits for the rest
+      signal.throwIfAborted(); // no one waits for the rest
       bytes += piece.byteLength;
       if (bytes > bytesMax) return { kind: 'too-large' };
       parts.push(piece);

@@ -1,14 +1,18 @@
 /*
- * How much a turn of the event loop does for streams. Node accepts one connection a turn, so that whoever connects waits as many
- * turns as others wait before it; and what is read is read as long as there is more. Unbounded, 100 streams with log
- * probabilities made turns of half a second, and a new connection waited for twenty of them.
+ * Limits how much a turn of the event loop does for streams. Node accepts one connection per turn, so a new connection
+ * waits as many turns as there are connections before it; and Node reads from a socket as long as there is more.
+ * Without a limit, 100 streams with log probabilities made turns of half a second, and a new connection waited for
+ * twenty of them.
  */
 
-/** Written in one turn, and what counts as that: some 30 ms of work. */
+/** Bytes written in one turn, or work that counts as much: about 30 ms of work. */
 const TURN_BYTES_MAX = 4 * 1024 * 1024;
-/** Less is not worth a look at its turn's end: it is counted with what the turns after it write. */
+/** Smaller amounts are not worth a look at the end of the turn; they count together with those of the next turns. */
 const COUNTED_BYTES_MIN = 256 * 1024;
-/** Turns in a row that only let connections in, before streams get another: even a flood of connections leaves them most of the time. */
+/**
+ * Turns in a row that only accept connections, before streams get one. Even a flood of connections leaves most of the
+ * time to streams.
+ */
 const ARRIVAL_TURNS_MAX = 64;
 
 let spentBytes = 0;
@@ -17,27 +21,27 @@ let hasArrival = false;
 let arrivalTurns = 0;
 const waiting: (() => void)[] = [];
 
-/** Takes note of bytes that a stream has written in this turn, or of work that costs as much as writing them. */
+/** Counts bytes that a stream has written in this turn, or work that costs as much as writing them. */
 export function spendOfTurn(bytes: number): void {
   spentBytes += bytes;
   if (spentBytes > COUNTED_BYTES_MIN && !isArmed) arm();
 }
 
-/** Whether this turn has room for more work of streams; false too while such work waits, which goes first. */
+/** Whether this turn has room for more work of streams. False too while such work waits, because it goes first. */
 export function hasTurnRoom(): boolean {
   return waiting.length === 0 && spentBytes < TURN_BYTES_MAX;
 }
 
 /**
- * Runs `work` in a later turn that has room, in the order of the calls. It does a small part, counts it with `spendOfTurn`, and
- * asks again for the next.
+ * Runs `work` in a later turn that has room, in the order of the calls. `work` does a small part, counts it with
+ * `spendOfTurn`, and asks again for the next part.
  */
 export function whenTurnHasRoom(work: () => void): void {
   waiting.push(work);
   if (!isArmed) arm();
 }
 
-/** A connection was accepted: others may wait behind it, so that streams pause for the turns that it takes to let them in. */
+/** Notes that a connection was accepted: others may wait behind it, so streams pause for the turns that accept them. */
 export function connectionArrived(): void {
   hasArrival = true;
   if (!isArmed) arm();

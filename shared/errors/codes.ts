@@ -1,4 +1,4 @@
-/** What one error code means on every wire. */
+/** Meaning of one error code on every wire. */
 interface CodeRow {
   /** HTTP status. */
   readonly status: number;
@@ -12,11 +12,14 @@ interface CodeRow {
   readonly metric: string;
   /** Log level: a client mistake, a full system and a broken system differ. */
   readonly level: 'debug' | 'warn' | 'error';
-  /** `Retry-After` where the failure itself does not say. */
+  /** `Retry-After` if the failure itself does not give one. */
   readonly retryAfterMs?: number;
 }
 
-/** When to try again where the failure does not say: clients that are told nothing wait for a fraction of a second, or do not try. */
+/**
+ * Time after which to try again if the failure gives none. Without a hint, clients wait for a fraction of a second or
+ * do not try again.
+ */
 const RETRY_MS = 1000;
 
 const INVALID = {
@@ -87,10 +90,10 @@ const CODES = {
 /** Stable name of a failure. Part of the public contract: never changes meaning. */
 export type ErrorCode = keyof typeof CODES;
 
-/** Every code there is. */
+/** All error codes. */
 export const errorCodes = Object.keys(CODES) as readonly ErrorCode[];
 
-/** What `code` means on every wire. */
+/** Returns the meaning of `code` on every wire. */
 export function codeRow(code: ErrorCode): CodeRow {
   return CODES[code];
 }

@@ -1,7 +1,7 @@
 /**
  * @module errors
- * Every failure a client, an operator or another process can see: one class, one table of codes, one table of what a
- * worker may report. HTTP and gRPC bodies are made here and nowhere else.
+ * Every failure that a client, an operator or another process can see: one class, one table of codes, and one table of
+ * the failures that a worker may report. Only this room makes HTTP and gRPC bodies of errors.
  */
 export { codeRow, type ErrorCode } from './codes.ts';
 export { type FixedLimit, isLimitName, LIMITS, type LimitName, limitNames, type RefusingLimit } from './limits.ts';

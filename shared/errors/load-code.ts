@@ -1,10 +1,10 @@
 import { reasonOf } from './serve-error.ts';
 
 /**
- * Loads code that most processes do without. Node tries the file of a module once: where it could not be opened, because the
- * process had no file left, the same import fails until the process ends, and the error says so. What a server is sure to need it
- * therefore loads before it listens.
- * @param what is loaded, in words of an operator
+ * Loads code that most processes do not need. Node tries to open the file of a module only once. If it fails because
+ * the process has no file descriptor left, the same import fails until the process ends, and the error says so. A
+ * server therefore loads the code that it will surely need before it listens.
+ * @param what name of the code, in words for an operator
  * @throws Error
  * @example
  * const { Registry } = await loadCode('figures for Prometheus', () => import('./printer.ts'));

@@ -1,4 +1,7 @@
-/** Edits (insert, drop, replace, swap of neighbours) between two texts, or `limit` + 1 once it is certain to be more. */
+/**
+ * Counts the edits (insert, drop, replace, swap of neighbours) between two texts. Returns `limit` + 1 as soon as there
+ * are surely more.
+ */
 function editDistance(left: string, right: string, limit: number): number {
   if (Math.abs(left.length - right.length) > limit) return limit + 1;
   let older: number[] = [];
@@ -27,34 +30,43 @@ function sharedWords(left: readonly string[], right: readonly string[]): number 
   return left.filter((word) => right.includes(word)).length;
 }
 
-/** Longer names are no misspelt ones; comparing them would cost whatever a stranger likes. */
+/**
+ * Longest name that is compared. A longer name is not a misspelling, and comparing it would cost as much as a stranger
+ * likes.
+ */
 const NAME_CHARS_MAX = 100;
 
 /**
- * The candidate that `name` is a misspelling of, with few typing errors for its length; undefined when there is none, and
- * for names of more than 100 characters.
+ * Returns the candidate that `name` misspells, with few typing errors for its length. Returns undefined if there is
+ * none, and for names of more than 100 characters.
  */
 export function misspeltName(name: string, candidates: Iterable<string>): string | undefined {
   const few = Math.max(2, Math.floor(name.length / 5));
   return closest(name, candidates, Math.min(few, Math.floor((name.length - 1) / 2)));
 }
 
-/** The candidate that at most `editsMax` typing errors, and no more than half of its letters, tell from `name`. */
+/**
+ * Returns the candidate that differs from `name` by at most `editsMax` typing errors and by at most half of its
+ * letters.
+ */
 export function nameWithin(name: string, candidates: Iterable<string>, editsMax: number): string | undefined {
   const letters = name.replace(/^-+/, '').length;
   return closest(name, candidates, Math.min(editsMax, Math.floor((letters - 1) / 2)));
 }
 
 /**
- * The candidate closest to `name`: by typing errors first (a third of the length at most), else the one that has most
- * words in common. Undefined when nothing is near, and for names of more than 100 characters.
+ * Returns the candidate closest to `name`: by typing errors first (at most a third of the length), otherwise the one
+ * that has the most words in common. Returns undefined if none is near, and for names of more than 100 characters.
  */
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
   const names = [...candidates];
   return closest(name, names, Math.max(2, Math.floor(name.length / 3))) ?? mostRelated(name, names);
 }
 
-/** As `nearestName`, but for what many programs have names for: few typing errors, or more than half of the words. */
+/**
+ * Works like `nearestName`, for names of which other programs have many: few typing errors, or more than half of the
+ * words in common.
+ */
 export function likelyName(name: string, candidates: Iterable<string>): string | undefined {
   const names = [...candidates];
   return misspeltName(name, names) ?? mostRelated(name, names, 0.6);

@@ -10,9 +10,9 @@ export interface ServeErrorOptions {
   readonly retryAfterMs?: number | undefined;
   /** HTTP status instead of the code's own, for a status that a worker asserted. */
   readonly status?: number | undefined;
-  /** How the worker or the request plane classed the failure; decides migration and inhibition. */
+  /** Class that the worker or the request plane gave the failure; decides migration and inhibition. */
   readonly worker?: WorkerErrorKind | undefined;
-  /** The limit beyond which the request went; see `overLimit`. */
+  /** Limit that the request exceeded; see `overLimit`. */
   readonly limit?: LimitName | undefined;
 }
 
@@ -42,8 +42,8 @@ export class ServeError extends Error {
 }
 
 /**
- * The failure of a request that goes beyond a limit, with the code that the limit has. It is counted under the limit's name
- * when it is told.
+ * Returns the failure of a request that exceeds a limit, with the code of the limit. It is counted under the name of
+ * the limit when a client is told of it.
  */
 export function overLimit(
   limit: RefusingLimit,
@@ -53,36 +53,42 @@ export function overLimit(
   return new ServeError(LIMITS[limit].code, message, { ...options, limit });
 }
 
-/** Any thrown value as a `ServeError`; what is not one already becomes `internal_error` with a text that reveals nothing. */
+/**
+ * Returns any thrown value as a `ServeError`. A value that is not one becomes `internal_error` with a text that reveals
+ * nothing.
+ */
 export function toServeError(thrown: unknown): ServeError {
   if (thrown instanceof ServeError) return thrown;
   return new ServeError('internal_error', 'Internal server error', { cause: thrown });
 }
 
-/** The human text of any thrown value, for logs and start-up messages. */
+/** Returns the readable text of any thrown value, for logs and start-up messages. */
 export function reasonOf(thrown: unknown): string {
   if (thrown instanceof Error) return thrown.message;
   try {
     return String(thrown);
   } catch {
-    return 'unknown failure'; // an object that cannot be made into text says nothing either
+    return 'unknown failure'; // an object that cannot become text
   }
 }
 
 const CAUSES_MAX = 4;
 
-/** `reasonOf` of a failure and of the causes behind it, at most four in all, for operators alone: `cannot load: no such file`. */
+/**
+ * Returns `reasonOf` of a failure and of its causes, at most four in all, only for operators: `cannot load: no such
+ * file`.
+ */
 export function detailOf(thrown: unknown): string {
   const reasons: string[] = [];
   for (let at = 0, current = thrown; current !== undefined && at < CAUSES_MAX; at++) {
     const reason = reasonOf(current);
-    if (reason !== reasons.at(-1)) reasons.push(reason); // a failure often passes its cause's words on
+    if (reason !== reasons.at(-1)) reasons.push(reason); // a failure often repeats the words of its cause
     current = current instanceof Error ? current.cause : undefined;
   }
   return reasons.join(': ');
 }
 
-/** Error envelope of every OpenAI-family route. `code` is a string; the HTTP status alone carries the number. */
+/** Returns the error envelope of every OpenAI-family route. `code` is a string; only the HTTP status is a number. */
 export interface OpenAiErrorBody {
   readonly error: {
     readonly message: string;
@@ -103,7 +109,7 @@ export function openAiErrorBody(error: ServeError): OpenAiErrorBody {
   };
 }
 
-/** The SSE frames that end a chat or completions stream after a failure. */
+/** Returns the SSE frames that end a chat or completions stream after a failure. */
 export function openAiStreamError(error: ServeError): string {
   return `data: ${JSON.stringify(openAiErrorBody(error))}\n\ndata: [DONE]\n\n`;
 }
@@ -117,16 +123,19 @@ export function anthropicErrorBody(error: ServeError, requestId: string): object
 }
 
 /**
- * Stops at a state that cannot be: a mistake in the code, after which every answer would be wrong. Costs a comparison, so that
- * it may stand on hot paths, which `node:assert` with its rest arguments may not.
+ * Throws on a state that cannot be: it is a mistake in the code, and every later answer would be wrong. The check costs
+ * one comparison, so it may stand on hot paths; `node:assert` with its rest arguments may not.
  *
- * @param what what must hold, in words
+ * @param what condition that must hold, in words
  */
 export function invariant(holds: boolean, what: string): asserts holds {
   if (!holds) throw new Error(`broken invariant: ${what}`);
 }
 
-/** Ends a `switch` over a union: does not compile while a case is missing, throws if one slips in at run time. */
+/**
+ * Ends a `switch` over a union: the code does not compile while a case is missing, and throws if one slips in at run
+ * time.
+ */
 export function assertNever(value: never): never {
   const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
   throw new Error(`unexpected value: ${text}`);

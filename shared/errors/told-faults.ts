@@ -4,22 +4,22 @@ import type { ServeError } from './serve-error.ts';
 import { workerError } from './worker-errors.ts';
 import type { WorkerErrorKind } from './worker-kinds.ts';
 
-/** Error of an OpenAI-compatible server, as far as it said one. */
+/** Error of an OpenAI-compatible server, with the parts that the server gave. */
 export interface ToldFault {
   readonly message: string;
   readonly param: string | undefined;
-  /** What the error calls itself, type and code in one text, to look for words in. */
+  /** Type and code of the error in one text, for a search by words. */
   readonly labels: string;
   /** HTTP status named by the body, for errors inside a stream. */
   readonly status: number | undefined;
 }
 
 const MESSAGE_CHARS_MAX = 2000;
-/** Of a body that nests messages in messages. */
+/** Deepest nesting of messages in a body that is read. */
 const DEPTH_MAX = 5;
 const ENTRIES_MAX = 8;
 
-/** Where servers put their words, the likeliest first. */
+/** Fields in which servers put the message, the most likely first. */
 const WORDS = [
   'message',
   'Message',
@@ -37,9 +37,9 @@ const WORDS = [
 ] as const;
 
 /**
- * Reads an error body of any server: `{error: {message, ...}}`, the flat `{message, ...}`, `{detail}` with a text or FastAPI's list of
- * fields, `{error: "..."}`, lists of errors, problem details, a page of HTML, or plain text.
- * @param fallback what the error says that says nothing
+ * Reads an error body of any server: `{error: {message, ...}}`, the flat `{message, ...}`, `{detail}` with a text or
+ * FastAPI's list of fields, `{error: "..."}`, lists of errors, problem details, a page of HTML, or plain text.
+ * @param fallback message for an error that has none
  */
 export function readFault(body: unknown, fallback: string): ToldFault {
   const outer = Array.isArray(body) ? body.find(isRecord) : body;
@@ -57,7 +57,7 @@ export function readFault(body: unknown, fallback: string): ToldFault {
   };
 }
 
-/** Some write numbers as text. */
+/** Accepts numbers too, because some servers write them as text. */
 function numberOf(value: unknown): number {
   return typeof value === 'number' || typeof value === 'string' ? Number(value) : Number.NaN;
 }
@@ -79,13 +79,13 @@ function wordsIn(value: unknown, depth: number): string | undefined {
   return undefined;
 }
 
-/** The field that the first entry of FastAPI's list names. */
+/** Returns the field that the first entry of FastAPI's list names. */
 function fieldIn(detail: unknown): string | undefined {
   const [first] = Array.isArray(detail) ? (detail as readonly unknown[]) : [];
   return isRecord(first) ? fieldOf(first.loc) : undefined;
 }
 
-/** `["body", "messages", 0, "role"]` as `messages.0.role`. */
+/** Turns `["body", "messages", 0, "role"]` into `messages.0.role`. */
 function fieldOf(loc: unknown): string | undefined {
   if (!Array.isArray(loc)) return undefined;
   const path = loc.filter((part) => typeof part === 'string' || typeof part === 'number');
@@ -93,7 +93,7 @@ function fieldOf(loc: unknown): string | undefined {
   return path.length === 0 ? undefined : path.join('.');
 }
 
-/** Of a page its title, else the text between its tags. */
+/** Returns the title of a page, or the text between its tags if it has none. */
 function wordsOfPage(text: string): string | undefined {
   const start = text.trimStart().slice(0, 64 * MESSAGE_CHARS_MAX);
   if (!start.startsWith('<')) return wordsIn(text, 0);
@@ -107,13 +107,14 @@ function wordsOfPage(text: string): string | undefined {
   return words || undefined;
 }
 
-/** What an error status says that comes with no words: `502 Bad Gateway`. */
+/** Returns the words for an error status without a message: `502 Bad Gateway`. */
 export function nameOfStatus(status: number): string {
   return STATUS_CODES[status] ?? 'no message';
 }
 
 const KIND_OF_STATUS: Readonly<Record<number, WorkerErrorKind>> = {
-  // The engine refuses our own key, wants to be paid or does not know our route: the operator's mistake, never the client's.
+  // The engine refuses our own key, wants payment or does not know our route: a mistake of the operator, never of the
+  // client.
   401: 'BackendProtocol',
   402: 'BackendProtocol',
   403: 'BackendProtocol',
@@ -131,13 +132,13 @@ const KIND_OF_STATUS: Readonly<Record<number, WorkerErrorKind>> = {
 };
 
 /**
- * The failure that an error status of the engine stands for.
- * @param retryAfterMs when the engine wants to be asked again, as far as it says
+ * Returns the failure that an error status of the engine stands for.
+ * @param retryAfterMs time after which the engine wants to be asked again, if it said so
  */
 export function faultOfStatus(status: number, fault: ToldFault, retryAfterMs?: number): ServeError {
   const diagnostics = `engine answered ${status}: ${fault.message}`;
   if (status === 429) {
-    // A hosted service limits the caller; a server of one's own says that it is full, and another worker may not be.
+    // A hosted service limits its caller. The user's own server says that it is full, and another worker may not be.
     const isLimit = /rate_?limit|quota|billing|throttl/i.test(fault.labels);
     return workerError(isLimit ? 'RateLimited' : 'WorkerOverloaded', diagnostics, { status, retryAfterMs });
   }
@@ -149,7 +150,7 @@ export function faultOfStatus(status: number, fault: ToldFault, retryAfterMs?: n
   return workerError(status < 400 ? 'BackendProtocol' : 'Unknown', diagnostics);
 }
 
-/** The status that words stand for, in errors that name none. The first that fits. */
+/** Status that words stand for, in errors that name none. The first entry that fits counts. */
 const STATUS_OF_LABEL: readonly (readonly [RegExp, number])[] = [
   [/rate_?limit|too_?many|quota|throttl/i, 429],
   [/overloaded/i, 529],
@@ -162,16 +163,19 @@ const STATUS_OF_LABEL: readonly (readonly [RegExp, number])[] = [
   ],
 ];
 
-/** A prompt is too long, in the words of many servers. */
+/** Words with which many servers say that a prompt is too long. */
 const TOO_LONG = /context (?:length|window|size)|maximum context|prompt is too long/i;
 
-/** The failure that an error object in a 200 answer stands for, inside a stream or whole; or the text of an event that is one. */
+/**
+ * Returns the failure that an error object in a 200 answer stands for, inside a stream or in a whole answer; or that
+ * the text of an error event stands for.
+ */
 export function faultInAnswer(body: unknown): ServeError {
   const fault = readFault(body, 'no message');
   if (fault.status !== undefined) return faultOfStatus(fault.status, fault);
   const named = STATUS_OF_LABEL.find(([words]) => words.test(fault.labels))?.[1];
   if (named !== undefined) return faultOfStatus(named, fault);
-  // `detail` alone is what FastAPI says of a request that it refuses.
+  // `detail` without anything else is what FastAPI writes if it refuses a request.
   const isRefusal = isRecord(body) && body.detail !== undefined && body.error === undefined;
   if (isRefusal || TOO_LONG.test(fault.message)) {
     return workerError('InvalidArgument', fault.message, { param: fault.param });
@@ -179,7 +183,7 @@ export function faultInAnswer(body: unknown): ServeError {
   return workerError('Unknown', `engine failed in its answer: ${fault.message}`);
 }
 
-/** Whether an answer, or an event of one, tells of a failure in any of the shapes that servers have for it. */
+/** Whether an answer, or an event of one, reports a failure in any of the shapes that servers use. */
 export function isFault(body: Readonly<Record<string, unknown>>): boolean {
   const { error, object, type, message, detail, code, choices } = body;
   if (saysSomething(error) || object === 'error') return true;
@@ -188,7 +192,7 @@ export function isFault(body: Readonly<Record<string, unknown>>): boolean {
   return typeof message === 'string' && (type !== undefined || code !== undefined || body.status !== undefined);
 }
 
-/** An `error` of nothing, as some servers have beside every answer, is none. */
+/** Returns whether `error` has content: some servers add an empty `error` to every answer. */
 function saysSomething(value: unknown): boolean {
   if (value === undefined || value === null || value === false || value === '') return false;
   return typeof value !== 'object' || Object.keys(value).length > 0;

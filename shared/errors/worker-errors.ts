@@ -12,38 +12,40 @@ import {
   type WorkerErrorKind,
 } from './worker-kinds.ts';
 
-/** A failure as it travels in PROLOGUE and ERROR frames. */
+/** Failure as it travels in PROLOGUE and ERROR frames. */
 export interface WireError {
   readonly kind: WorkerErrorKind;
-  /** For operators' logs. Shown to a client only for invalid arguments. */
+  /** Text for operators' logs. A client sees it only for invalid arguments. */
   readonly message: string;
-  /** HTTP status that the worker asserts, if it does. */
+  /** HTTP status that the worker asserts, if any. */
   readonly status?: number | undefined;
   readonly param?: string | undefined;
-  /** Set where the worker's own code chose it together with `message`, which then is for the client to read. */
+  /** Set if the worker's own code chose it together with `message`, which is then meant for the client. */
   readonly code?: string | undefined;
-  /** When to try again, as far as the worker knows. */
+  /** Time after which to try again, if the worker knows it. */
   readonly retryAfterMs?: number | undefined;
-  /** The limit beyond which the request went. */
+  /** Limit that the request exceeded. */
   readonly limit?: LimitName | undefined;
 }
 
 interface WorkerErrorOptions {
-  /** HTTP status that the worker asserts. Read only where the class itself says little: see `workerError`. */
+  /** HTTP status that the worker asserts. Used only if the class itself says little: see `workerError`. */
   readonly status?: number | undefined;
   readonly param?: string | undefined;
-  /** When to try again, as far as the worker knows. @default what the code says */
+  /** Time after which to try again, if the worker knows it. @default the value of the code */
   readonly retryAfterMs?: number | undefined;
   readonly limit?: LimitName | undefined;
 }
 
 /**
- * A failure of class `kind`; `diagnostics` stays in `cause`, for logs alone, unless the class is the client's own mistake.
+ * Returns a failure of class `kind`. `diagnostics` stays in `cause`, only for logs, unless the class is the client's
+ * own mistake.
  *
- * An asserted status counts for two sorts of classes. A client's mistake keeps its text and takes any status from 400 to
- * 499, 422 as 400. A class that says nothing (`Internal`, `Unknown`) becomes the class that the status stands for, with
- * that class's own text; a number that stands for none is an internal error. All other classes say more than a number,
- * but for a full worker that says 429: it may be tried elsewhere, and stays 429 for the client.
+ * An asserted status counts for two sorts of classes. A client's mistake keeps its text and takes any status from 400
+ * to 499, with 422 as 400. A class that says nothing (`Internal`, `Unknown`) becomes the class that the status stands
+ * for, with the text of that class; a number that stands for no class is an internal error. All other classes say more
+ * than a number. The exception is a full worker that says 429: another worker may be tried, and the client still gets
+ * 429.
  */
 export function workerError(
   kind: WorkerErrorKind,
@@ -64,7 +66,7 @@ export function workerError(
     return failure(rowOf('RateLimited'), kind, message, { cause: diagnostics, status, retryAfterMs });
   }
   if (!saysNothing(kind) || status === undefined) {
-    const isOwn = isMistake && status !== undefined && kindOfStatus(status) === kind; // read from it before
+    const isOwn = isMistake && status !== undefined && kindOfStatus(status) === kind; // `kind` came from this status
     const shown = isOwn ? status : undefined;
     return failure(row, kind, row.message, { cause: diagnostics, param, status: shown, retryAfterMs });
   }
@@ -74,14 +76,14 @@ export function workerError(
   return failure(meant, asserted, meant.message, { cause: diagnostics, param, status: shown, retryAfterMs });
 }
 
-/** What servers say that limit their callers, and those that are full. */
+/** Codes of servers that limit their callers, and of servers that are full. */
 const LIMITED_STATUS = 429;
 
 function failure(row: KindRow, worker: WorkerErrorKind, message: string, options: ServeErrorOptions): ServeError {
   return new ServeError(row.code, message, { ...options, worker });
 }
 
-/** The wire form of any failure inside a worker. */
+/** Returns the wire form of any failure inside a worker. */
 export function toWire(thrown: unknown): WireError {
   if (!(thrown instanceof ServeError)) return { kind: 'Unknown', message: reasonOf(thrown) };
   const kind = thrown.worker ?? kindOfCode(thrown.code);
@@ -91,13 +93,16 @@ export function toWire(thrown: unknown): WireError {
     ...(thrown.limit === undefined ? {} : { limit: thrown.limit }),
   };
   if (isRaised(thrown)) return { kind, message: thrown.message, status, param, code: thrown.code, ...later };
-  // What the client may read travels as it is; otherwise the wire carries what operators want to read.
+  // A message that the client may read travels as it is. Otherwise the wire carries the text for operators.
   const isShown = rowOf(kind).showsMessage === true || thrown.cause === undefined;
   const message = isShown ? thrown.message : reasonOf(thrown.cause);
   return { kind, message, status, param, ...later };
 }
 
-/** Whether a worker's own code chose code and message, for the client; what it let fall has a class, or no code of its own. */
+/**
+ * Whether a worker's own code chose code and message, for the client. A failure that it did not choose has a class, or
+ * no code of its own.
+ */
 function isRaised({ worker, code, cause }: ServeError): boolean {
   return worker === undefined && (code !== 'internal_error' || cause === undefined);
 }
@@ -113,8 +118,9 @@ function raised(code: ErrorCode, { kind, message, status, param, retryAfterMs, l
 }
 
 /**
- * The failure that a wire record stands for. Unknown class names read as `Unknown`. A message that is JSON is opened: its
- * text is the message, its number a status that says more than the class, unless the class is an overload.
+ * Returns the failure that a wire record stands for. Unknown class names read as `Unknown`. A message that is JSON is
+ * opened: its text becomes the message, and its number a status that says more than the class, unless the class is an
+ * overload.
  */
 export function fromWire(wire: WireError): ServeError {
   const { code, param, retryAfterMs, limit } = wire;
@@ -124,13 +130,16 @@ export function fromWire(wire: WireError): ServeError {
   if (wrapped === undefined)
     return workerError(kind, wire.message, { status: wire.status, param, retryAfterMs, limit });
   const isMistake = rowOf(kind).showsMessage === true;
-  // A mistake that the packed number lays at the worker's own door is none of the client's.
+  // If the packed number blames the worker itself, the mistake is not the client's.
   const meant = isMistake && wrapped.status !== undefined && !isClientStatus(wrapped.status) ? 'Internal' : kind;
   const text = isMistake ? (wrapped.text ?? rowOf(kind).message) : wire.message;
   return workerError(meant, text, { status: wrapped.status ?? wire.status, param, retryAfterMs });
 }
 
-/** What a worker packed into its message as `{"message": string?, "code": number?}`; undefined when it is no JSON object. */
+/**
+ * Reads what a worker packed into its message as `{"message": string?, "code": number?}`. Returns undefined if the
+ * message is not a JSON object.
+ */
 function openMessage(message: string): { readonly text?: string; readonly status?: number } | undefined {
   if (!message.startsWith('{')) return undefined;
   try {
@@ -144,17 +153,17 @@ function openMessage(message: string): { readonly text?: string; readonly status
   }
 }
 
-/** Whether the request may be sent to another worker after this failure. */
+/** Whether the request may go to another worker after this failure. */
 export function isMigratable(error: ServeError): boolean {
   return error.worker !== undefined && rowOf(error.worker).migrates === true;
 }
 
-/** Whether the worker that failed so should get no new request for a while. */
+/** Whether the worker that failed in this way must get no new request for a while. */
 export function isInhibiting(error: ServeError): boolean {
   return error.worker !== undefined && rowOf(error.worker).inhibits === true;
 }
 
-/** Whether the request failed because its client asked for its end: here, or at an edge that had the worker end it. */
+/** Whether the request failed because its client cancelled it: here, or at an edge that told the worker to end it. */
 export function isClientCancel({ code, worker }: ServeError): boolean {
   return code === 'client_closed_request' && (worker === undefined || worker === 'CancelledByClient');
 }

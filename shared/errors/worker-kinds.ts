@@ -1,14 +1,14 @@
 import { codeRow, type ErrorCode } from './codes.ts';
 
-/** What each class of failure of a worker or of the way to it means. */
+/** Meaning of one class of failure of a worker, or of the connection to it. */
 export interface KindRow {
   readonly code: ErrorCode;
-  /** What the client reads. Never the worker's own diagnostics, unless `showsMessage`. */
+  /** Text for the client. Never the worker's own diagnostics, unless `showsMessage`. */
   readonly message: string;
   readonly showsMessage?: true;
-  /** The request may go on at another worker. */
+  /** Whether the request may continue on another worker. */
   readonly migrates?: true;
-  /** The worker gets no new request for a while. */
+  /** Whether the worker gets no new request for a while. */
   readonly inhibits?: true;
 }
 
@@ -30,7 +30,7 @@ const TIMED_OUT: KindRow = {
   inhibits: true,
 };
 
-// A code that stands alone means the first class that has it (`kindOfCode`): the one that claims least.
+// A code without a class means the first class that has it (`kindOfCode`): the one that claims least.
 const KINDS = {
   InvalidArgument: INVALID,
   InvalidRequest: INVALID,
@@ -64,12 +64,12 @@ const KINDS = {
 /** Class of a failure that a worker reports or that the request plane meets. */
 export type WorkerErrorKind = keyof typeof KINDS;
 
-/** The row of `kind`. */
+/** Returns the row of `kind`. */
 export function rowOf(kind: WorkerErrorKind): KindRow {
   return KINDS[kind];
 }
 
-/** Whether a peer's class name is one that we know. */
+/** Whether the class name that a peer sent is known. */
 export function isWorkerErrorKind(text: string): text is WorkerErrorKind {
   return Object.hasOwn(KINDS, text);
 }
@@ -79,7 +79,7 @@ export function saysNothing(kind: WorkerErrorKind): boolean {
   return rowOf(kind) === INTERNAL;
 }
 
-/** What a bare HTTP status of a worker stands for. */
+/** Class that a bare HTTP status of a worker stands for. */
 const ASSERTED: Readonly<Record<number, WorkerErrorKind>> = {
   401: 'Unauthenticated',
   403: 'PermissionDenied',
@@ -94,17 +94,20 @@ const ASSERTED: Readonly<Record<number, WorkerErrorKind>> = {
   529: 'ResourceExhausted',
 };
 
-/** The class that a bare HTTP status stands for, if any. */
+/** Returns the class that a bare HTTP status stands for, if any. */
 export function kindOfStatus(status: number): WorkerErrorKind | undefined {
   return ASSERTED[status];
 }
 
-/** Whether `status` lays the failure at the client's door. */
+/** Whether `status` blames the client for the failure. */
 export function isClientStatus(status: number | undefined): boolean {
   return status !== undefined && Number.isInteger(status) && status >= 400 && status < 500;
 }
 
-/** The class of a failure that a worker raised by code alone: the first with that code, else the nearest by its status. */
+/**
+ * Returns the class of a failure that a worker raised only by code: the first class with that code, otherwise the
+ * nearest by its status.
+ */
 export function kindOfCode(code: ErrorCode): WorkerErrorKind {
   for (const [kind, row] of Object.entries(KINDS) as [WorkerErrorKind, KindRow][]) if (row.code === code) return kind;
   const status = codeRow(code).status;

@@ -1,6 +1,6 @@
 /**
- * A map of a bounded number of entries: the one that was set or used longest ago leaves for a new one. What is iterated begins
- * with it.
+ * A map with a limited number of entries. For a new entry, the one that was set or used longest ago leaves. Iteration
+ * begins with that one.
  *
  * @example
  * const cards = new BoundedMap<string, Card>(1024);
@@ -11,14 +11,16 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
   readonly #sizeMax: number;
   readonly #onDropped: ((value: Value, key: Key) => void) | undefined;
 
-  /** @param onDropped is told what has left for another entry: not what was deleted or replaced */
+  /**
+   * @param onDropped called with each entry that leaves for another one; not with entries that were deleted or replaced
+   */
   constructor(sizeMax: number, onDropped?: (value: Value, key: Key) => void) {
     super();
     this.#sizeMax = sizeMax;
     this.#onDropped = onDropped;
   }
 
-  /** The entry is the latest now, also where there was one of its key. */
+  /** Sets an entry and makes it the latest, also if its key was there before. */
   override set(key: Key, value: Value): this {
     this.delete(key);
     super.set(key, value);
@@ -26,7 +28,7 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
     return this;
   }
 
-  /** The value, whose entry is the latest now. `get` leaves it where it is. */
+  /** Returns a value and makes its entry the latest. `get` does not change the order. */
   use(key: Key): Value | undefined {
     const value = this.get(key);
     if (value === undefined) return undefined;
@@ -35,7 +37,9 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
     return value;
   }
 
-  /** Pushes out the entry that was set or used longest ago, for maps that are bounded by more than their number. */
+  /**
+   * Removes the entry that was set or used longest ago, for maps that are limited by more than their number of entries.
+   */
   dropOldest(): void {
     for (const [key, value] of this) {
       this.delete(key);

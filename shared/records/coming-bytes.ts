@@ -1,27 +1,31 @@
-/** Room for a block: at least so much, and at most so many times what has come of it. */
+/** Room for a block: at least this many bytes, and at most this multiple of the bytes that have come. */
 const ROOM_BYTES_MIN = 1024;
 const GROWTH = 4;
-/** Of what came early, moved with each part, so that a large block is not moved at once. */
+/** Early bytes moved with each new part, so that a large block is not moved at once. */
 const MOVED_BYTES_MIN = 64 << 10;
 const NOTHING = Buffer.alloc(0);
 
 /**
- * A block of bytes of a stated length that comes in parts. Its length is not believed: room is at most fourfold what has come, the
- * whole of it from a quarter on. What came before that is moved there little by little.
+ * A block of bytes of a declared length that comes in parts. The declared length is not trusted: the room is at most
+ * four times the bytes that have come, and the whole block gets its room only when a quarter has come. Earlier bytes
+ * move there little by little.
  */
 export class ComingBytes {
   readonly wanted: number;
-  /** What came before there was room for the whole, and where the rest of the first of it begins. */
+  /**
+   * Parts that came before there was room for the whole block, and the offset at which the rest of the first one
+   * begins.
+   */
   readonly #early: Buffer[] = [];
   #movedOfFirst = 0;
   #moved = 0;
-  /** Where the next bytes go: the whole block, or another part of what comes early. */
+  /** Buffer for the next bytes: the whole block, or another early part. */
   #room: Buffer = NOTHING;
   #roomAt = 0;
   #isWholeRoom = false;
   #length = 0;
 
-  /** @param wanted bytes of the block */
+  /** @param wanted number of bytes of the block */
   constructor(wanted: number) {
     this.wanted = wanted;
   }
@@ -30,12 +34,12 @@ export class ComingBytes {
     return this.#length === this.wanted;
   }
 
-  /** Bytes that have come. */
+  /** Number of bytes that have come. */
   get length(): number {
     return this.#length;
   }
 
-  /** Copies what the block still wants of `chunk` from `from` on; how many bytes that were. */
+  /** Copies the bytes that the block still needs from `chunk`, beginning at `from`. Returns how many it copied. */
   take(chunk: Buffer, from = 0): number {
     const taken = Math.min(chunk.length - from, this.wanted - this.#length);
     for (let at = from, end = from + taken; at < end; ) {
@@ -49,7 +53,7 @@ export class ComingBytes {
     return taken;
   }
 
-  /** The block, once it is whole. */
+  /** Returns the block once it is complete. */
   get bytes(): Buffer {
     this.#move(this.wanted);
     return this.#room;
@@ -85,7 +89,7 @@ export class ComingBytes {
   }
 }
 
-/** A copy of `list` with room for `length`. @default twice as many */
+/** Returns a copy of `list` with room for `length`. @default twice as many */
 export function grown<List extends Uint8Array | Uint32Array | Int32Array | Float64Array>(
   list: List,
   length = 2 * list.length,
@@ -95,7 +99,7 @@ export function grown<List extends Uint8Array | Uint32Array | Int32Array | Float
   return larger;
 }
 
-/** `list` with room for `length`: itself, or a copy of at least twice the size. */
+/** Returns `list` if it has room for `length`, otherwise a copy of at least twice the size. */
 export function roomy<List extends Uint32Array | Int32Array | Float64Array>(list: List, length: number): List {
   return length <= list.length ? list : grown(list, Math.max(length, 2 * list.length));
 }

@@ -1,10 +1,10 @@
 /**
  * @module records
- * What somebody else wrote: records of other processes, bodies, configuration files. Nothing of them is believed before it
- * was read here: the `as` functions return undefined for what is not of their kind, a `RecordReader` throws an error that names
- * field and value, a `Shape` says of a whole record whether it is one. Nothing is copied, so that readers of hot paths can use
- * it, too. Nor is a length believed: room is made by what has come. What is kept of others is bounded. Names of others hash alike
- * in every process.
+ * Readers of data from outside: records of other processes, bodies, configuration files. Nothing in such data is
+ * trusted before it was read here. The `as` functions return undefined for a value of another kind, a `RecordReader`
+ * throws an error that names field and value, and a `Shape` says whether a whole record is valid. They copy nothing, so
+ * hot paths can use them too. A declared length is not trusted either: memory grows with the bytes that have come.
+ * Everything that is kept of outside data is bounded. Outside names hash alike in every process.
  */
 export { BoundedMap } from './bounded-map.ts';
 export { ComingBytes, grown, roomy } from './coming-bytes.ts';

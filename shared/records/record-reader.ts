@@ -1,4 +1,4 @@
-/** A record of which nobody has looked at a field yet. */
+/** A record whose fields have not been checked yet. */
 export type UnknownRecord = Readonly<Record<string, unknown>>;
 
 const DECIMAL = /^\d{1,20}$/;
@@ -6,18 +6,18 @@ const DECIMAL = /^\d{1,20}$/;
 const U64_MAX = (1n << 64n) - 1n;
 
 /**
- * One u64 and its halves, low half first on every machine that Node has builds for: through here a bigint becomes two numbers
- * without shifts and masks, each of which would make a bigint more.
+ * One u64 and its halves, low half first on every machine that Node has builds for. Through this view a bigint becomes
+ * two numbers without shifts and masks, each of which would create another bigint.
  */
 const whole = new BigUint64Array(1);
 const halves = new Uint32Array(whole.buffer);
 
-/** Characters of a text that an error shows. */
+/** Largest number of characters of a text that an error shows. */
 const SHOWN_LENGTH_MAX = 40;
 
 /**
- * Reads values that must be of a kind. What is not is refused with the caller's own error, in words that name the field, what
- * it may hold and what it does hold.
+ * Reads values that must be of a kind. For any other value it throws the caller's own error, with a text that names the
+ * field, what it may hold and what it does hold.
  *
  *     const read = new RecordReader((what) => workerError('BackendProtocol', what));
  *     const fields = read.record(body, 'message');
@@ -26,7 +26,7 @@ const SHOWN_LENGTH_MAX = 40;
 export class RecordReader {
   readonly #refusal: (what: string) => Error;
 
-  /** @param refusal makes the error that is thrown */
+  /** @param refusal makes the error to throw */
   constructor(refusal: (what: string) => Error) {
     this.#refusal = refusal;
   }
@@ -53,21 +53,21 @@ export class RecordReader {
     throw this.refuse(value, name, 'a list of texts');
   }
 
-  /** A whole number from 0 on, as `asWholeNumber` has it. */
+  /** Reads a whole number from 0 on, as `asWholeNumber` does. */
   wholeNumber(value: unknown, name: string): number {
     const number = asWholeNumber(value);
     if (number === undefined) throw this.refuse(value, name, 'a whole number');
     return number;
   }
 
-  /** An exact u64, as `asU64` has it. */
+  /** Reads an exact u64, as `asU64` does. */
   u64(value: unknown, name: string): bigint {
     const exact = asU64(value);
     if (exact === undefined) throw this.refuse(value, name, 'an exact u64');
     return exact;
   }
 
-  /** A list of exact u64 as pairs of u32 halves, low half first. */
+  /** Reads a list of exact u64 as pairs of u32 halves, low half first. */
   u64Pairs(value: unknown, name: string, countMax: number): Uint32Array {
     const list = this.list(value, name, countMax);
     const pairs = new Uint32Array(2 * list.length);
@@ -84,7 +84,7 @@ export class RecordReader {
     pairs[2 * at + 1] = halves[1]!;
   }
 
-  /** The error for a value that is not `allowed`, for kinds that have no reader here. */
+  /** Returns the error for a value that is not `allowed`, for kinds that have no reader here. */
   refuse(value: unknown, name: string, allowed: string): Error {
     return this.#refusal(`${name} must be ${allowed}, but is ${shown(value)}`);
   }
@@ -100,19 +100,19 @@ function shown(value: unknown): string {
   return typeof value === 'object' && value !== null ? 'an object' : String(value);
 }
 
-/** Whether `value` is a record: an object, neither null nor a list. */
+/** Whether `value` is a record: an object that is neither null nor a list. */
 export function isRecord(value: unknown): value is UnknownRecord {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** `value` as a record, undefined when it is something else. */
+/** Returns `value` as a record, or undefined if it is something else. */
 export function asRecord(value: unknown): UnknownRecord | undefined {
   return isRecord(value) ? value : undefined;
 }
 
 /**
- * A whole number from 0 to `max`, undefined for everything else. Some codecs read a long integer as a bigint: that counts
- * while a number holds it exactly.
+ * Returns a whole number from 0 to `max`, or undefined for everything else. Some codecs read a long integer as a
+ * bigint; such a value counts if a number holds it exactly.
  *
  * @param max at most, and by default, 2^53 - 1
  */
@@ -124,8 +124,8 @@ export function asWholeNumber(value: unknown, max: number = Number.MAX_SAFE_INTE
 }
 
 /**
- * A u64: decimal text as our own writers have it, a bigint, or a number that is exact. Undefined for everything else, a
- * number that some codec may have rounded included.
+ * Returns a u64 from decimal text as our own writers make it, from a bigint, or from an exact number. Returns undefined
+ * for everything else, also for a number that some codec may have rounded.
  */
 export function asU64(value: unknown): bigint | undefined {
   const exact = typeof value === 'string' && DECIMAL.test(value) ? BigInt(value) : value;
@@ -133,7 +133,10 @@ export function asU64(value: unknown): bigint | undefined {
   return typeof exact === 'number' && Number.isSafeInteger(exact) && exact >= 0 ? BigInt(exact) : undefined;
 }
 
-/** An instance id (hex, as we know it) as the u64 that records carry: decimal text of it in those that pass a codec. */
+/**
+ * Converts an instance id (hex, as Stator writes it) to the u64 that records carry; records that pass a codec carry it
+ * as decimal text.
+ */
 export function u64OfHex(hexId: string): bigint {
   return BigInt(`0x${hexId}`);
 }
