@@ -26,6 +26,7 @@ export {
   teach,
   tick,
 } from './planner.ts';
+export { readPlannerConfig } from './read-config.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';

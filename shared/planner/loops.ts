@@ -4,7 +4,8 @@ import type { ForwardPass } from './forward-pass/metrics.ts';
 import { NO_PASSES, observePasses, type PassModelState } from './forward-pass/model.ts';
 import { fitsBudget } from './gpu-budget.ts';
 import { type Invariant, keepInvariants } from './laws/invariants.ts';
-import { type LoadOutcome, modelOptions, pairLimits, poolsOf, runLoadLoop } from './laws/load-loop.ts';
+import { type LoadOutcome, runLoadLoop } from './laws/load-loop.ts';
+import { modelOptions, pairLimits, poolsOf } from './laws/pools.ts';
 import { type ExpectedDemand, runThroughputLoop, type ThroughputOutcome } from './laws/throughput-loop.ts';
 import {
   forecast,

@@ -1,6 +1,6 @@
 import { type PlannerConfig, parsePlannerConfig } from './config.ts';
 import type { ForwardPass } from './forward-pass/metrics.ts';
-import { endpointsMinOf, gpusOfEngine, poolsOf } from './laws/load-loop.ts';
+import { eachPool, endpointsMinOf, gpusOfEngine, poolsOf } from './laws/pools.ts';
 import {
   type RateDecision,
   type RateInput,
@@ -104,13 +104,12 @@ function withinPower(
   const { enable_power_awareness: isOn, total_gpu_power_limit: wattsMax } = config;
   const isStarting = poolsOf(config).some((pool) => (counts[pool]?.pending ?? 0) > 0); // the loops have counted those
   if (asked === undefined || !isOn || wattsMax == null || isStarting) return { targets };
-  const each = (read: (pool: Pool) => number) => ({ prefill: read('prefill'), decode: read('decode') });
-  const current = each((pool) => counts[pool]?.ready ?? 0);
-  const watts = each((pool) => wattsOf(pool, config, engines) ?? 0);
+  const current = eachPool((pool) => counts[pool]?.ready ?? 0);
+  const watts = eachPool((pool) => wattsOf(pool, config, engines) ?? 0);
   const { proposal, reason: power } = limitPower(asked, current, {
     watts,
     wattsMax,
-    endpointsMin: each((pool) => endpointsMinOf(pool, config)),
+    endpointsMin: eachPool((pool) => endpointsMinOf(pool, config)),
   });
   // A pool that stays as it is to be is not named.
   const isNews = (pool: Pool): boolean => proposal[pool] !== wantedNow(counts[pool]);

@@ -11,7 +11,7 @@ export {
   WorkloadSource,
   withExtraEngineArgs,
 } from './command/options.ts';
-export { readPlannerConfig, scalingOf } from './command/scaling.ts';
+export { scalingOf } from './command/scaling.ts';
 export { type SweptRun, sweepRuns } from './command/sweep.ts';
 export { renderPage } from './report/page.ts';
 export { renderHtml } from './report/render-html.ts';

@@ -16,11 +16,11 @@ import {
   type PlannerConfig,
   type PlannerStore,
   type Pool,
+  readPlannerConfig,
   type ScalableWorkers,
   VirtualConnector,
   wattsOf,
 } from '../../planner/index.ts';
-import { readPlannerConfig } from '../../simulate/index.ts';
 import { type Logger, loadPrinter, MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
 import { type LoopbackServer, PlannerPages, serveLoopback } from './pages.ts';
 import { PrometheusTraffic } from './prometheus.ts';

@@ -9,8 +9,9 @@ import {
   type Planner,
   type PlannerLaw,
   type PlannerStore,
+  readPlannerConfig,
 } from '../../planner/index.ts';
-import { profilePasses, readPlannerConfig } from '../../simulate/index.ts';
+import { profilePasses } from '../../simulate/index.ts';
 
 /** Processes on one machine start soon; once some have, their own time counts. */
 const LOCAL_START_S = 2;

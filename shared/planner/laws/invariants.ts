@@ -1,7 +1,7 @@
 import type { PlannerConfig } from '../config.ts';
 import { clampPair, clampSingle, fitsBudget } from '../gpu-budget.ts';
 import type { EngineCapabilities, PerPool, PoolCounts, Targets } from '../types.ts';
-import { isScaling, pairLimits, poolsOf } from './load-loop.ts';
+import { isScaling, pairLimits, poolsOf } from './pools.ts';
 
 /** What a fleet was outside of. */
 export type Invariant = 'minimum' | 'budget';

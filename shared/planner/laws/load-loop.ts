@@ -1,10 +1,18 @@
-import { hasDecodePool, hasPrefillPool, type PlannerConfig, runsThroughputLoop } from '../config.ts';
-import { ENGINE_LIMITS, type EngineLimits } from '../forward-pass/estimates.ts';
-import type { ForwardPass, PoolKind } from '../forward-pass/metrics.ts';
-import { type PassModel, type PassModelOptions, type PassModelState, passModel } from '../forward-pass/model.ts';
-import { fitCeiling, fitDirectional, guardSingle, type PairLimits, settlePair } from '../gpu-budget.ts';
-import type { EngineCapabilities, LoadReason, PerPool, Pool, PoolCounts, Targets } from '../types.ts';
+import { type PlannerConfig, runsThroughputLoop } from '../config.ts';
+import type { ForwardPass } from '../forward-pass/metrics.ts';
+import { type PassModel, type PassModelState, passModel } from '../forward-pass/model.ts';
+import { fitCeiling, guardSingle, settlePair } from '../gpu-budget.ts';
+import {
+  type EngineCapabilities,
+  type LoadReason,
+  type PerPool,
+  POOLS,
+  type Pool,
+  type PoolCounts,
+  type Targets,
+} from '../types.ts';
 import { byItl, byThresholds, byTtft, type LatencyView, type PoolWish } from './pool-wishes.ts';
+import { callOff, eachPool, endpointsMinOf, isScaling, limitsOf, modelOptions, pairLimits, poolsOf } from './pools.ts';
 
 /** What the load loop knows at a tick. */
 export interface LoadView {
@@ -28,52 +36,6 @@ export interface LoadOutcome {
   readonly reasons: PerPool<LoadReason>;
   readonly estimatedTtftMs?: number | undefined;
   readonly estimatedItlMs?: number | undefined;
-}
-
-export function poolsOf(config: PlannerConfig): readonly Pool[] {
-  return [
-    ...(hasPrefillPool(config) ? ['prefill' as const] : []),
-    ...(hasDecodePool(config) ? ['decode' as const] : []),
-  ];
-}
-
-export function kindOf(pool: Pool, { mode }: PlannerConfig): PoolKind {
-  return mode === 'agg' ? 'aggregated' : pool;
-}
-
-export function modelOptions(pool: Pool, config: PlannerConfig): PassModelOptions {
-  return {
-    kind: kindOf(pool, config),
-    samplesMax: config.max_num_fpm_samples,
-    buckets: config.fpm_sample_bucket_size,
-    observationsMin: config.load_min_observations,
-  };
-}
-
-export function limitsOf(engine: EngineCapabilities | undefined): EngineLimits {
-  return {
-    maxNumBatchedTokens: engine?.maxNumBatchedTokens ?? ENGINE_LIMITS.maxNumBatchedTokens,
-    maxNumSeqs: engine?.maxNumSeqs ?? ENGINE_LIMITS.maxNumSeqs,
-    maxKvTokens: engine?.maxKvTokens ?? ENGINE_LIMITS.maxKvTokens,
-  };
-}
-
-export function endpointsMinOf(pool: Pool, config: PlannerConfig): number {
-  return config[`${pool}_min_endpoint`] ?? config.min_endpoint;
-}
-
-export function gpusOfEngine(pool: Pool, engines: PerPool<EngineCapabilities>, config: PlannerConfig): number {
-  return engines[pool]?.gpus ?? config[`${pool}_engine_num_gpu`] ?? 1;
-}
-
-/** Bounds of two pools together. */
-export function pairLimits({ config, engines }: Pick<LoadView, 'config' | 'engines'>): PairLimits {
-  const each = (read: (pool: Pool) => number) => ({ prefill: read('prefill'), decode: read('decode') });
-  return {
-    gpus: each((pool) => gpusOfEngine(pool, engines, config)),
-    bounds: { min: config.min_gpu_budget, max: config.max_gpu_budget },
-    endpointsMin: each((pool) => endpointsMinOf(pool, config)),
-  };
 }
 
 /** Looks at what the engines do now and moves each pool by at most one worker, floors aside. */
@@ -116,12 +78,6 @@ function gateOf(view: LoadView, pools: readonly Pool[]): LoadReason | undefined 
         ];
   const [, reason] = [...gates, [isOdd, 'worker_count_mismatch'] as const].find(([isClosed]) => isClosed) ?? [];
   return reason;
-}
-
-/** Whether what was decided is still to come, as far as the environment says. */
-export function isScaling(counts: PoolCounts | undefined): boolean {
-  if (counts === undefined || (counts.pending ?? 0) > 0) return false;
-  return counts.isScaling === true || (counts.expected !== undefined && counts.expected !== counts.ready);
 }
 
 /** Other workers report than are ready, or with different numbers of ranks. */
@@ -227,45 +183,13 @@ function isStarting({ counts }: Pick<LoadView, 'counts'>): boolean {
   return Object.values(counts).some(({ pending = 0 }) => pending > 0);
 }
 
-/**
- * What of a wish may call off workers that start: no more than serve, and fewer than there will be. A pool without such a wish
- * keeps all that it has and awaits, and the GPU floor holds without any tolerance.
- */
-export function callOff(
-  least: PerPool<number>,
-  { counts }: Pick<LoadView, 'counts'>,
-  limits: PairLimits,
-): Targets | undefined {
-  const of = (pool: Pool) => ({ ready: counts[pool]?.ready ?? 0, pending: counts[pool]?.pending ?? 0 });
-  const reduced = (wanted: PerPool<number>): PerPool<number> =>
-    Object.fromEntries(
-      POOLS.flatMap((pool) => {
-        const { ready, pending } = of(pool);
-        const count = wanted[pool];
-        return count === undefined || count > ready || count >= ready + pending ? [] : [[pool, count]];
-      }),
-    );
-  const targets = reduced(least);
-  const kept = (pool: Pool): number => of(pool).ready + (targets[pool] === undefined ? of(pool).pending : 0);
-  const current = { prefill: kept('prefill'), decode: kept('decode') };
-  const floor = { ...limits, bounds: { min: limits.bounds.min, max: -1 } };
-  const fitted = fitDirectional(current, { ...current, ...targets }, floor);
-  const found = reduced(
-    Object.fromEntries(POOLS.flatMap((pool) => (targets[pool] === undefined ? [] : [[pool, fitted[pool]]]))),
-  );
-  return Object.keys(found).length === 0 ? undefined : found;
-}
-
-const POOLS = ['prefill', 'decode'] as const;
-
 function decidePair(view: LoadView, prefill: PoolWish, decode: PoolWish): LoadOutcome {
-  const each = (read: (pool: Pool) => number) => ({ prefill: read('prefill'), decode: read('decode') });
   const wishes = { prefill, decode };
-  const ready = each((pool) => view.counts[pool]?.ready ?? 0);
+  const ready = eachPool((pool) => view.counts[pool]?.ready ?? 0);
   const limits = pairLimits(view);
-  const asked = each((pool) => wishes[pool].count ?? ready[pool]);
-  const lifted = each((pool) => Math.max(asked[pool], floorOf(pool, view)));
-  const least = each((pool) => Math.max(lifted[pool], limits.endpointsMin[pool]));
+  const asked = eachPool((pool) => wishes[pool].count ?? ready[pool]);
+  const lifted = eachPool((pool) => Math.max(asked[pool], floorOf(pool, view)));
+  const least = eachPool((pool) => Math.max(lifted[pool], limits.endpointsMin[pool]));
   if (isStarting(view)) {
     const isDown = (pool: Pool): boolean => (wishes[pool].count ?? Number.POSITIVE_INFINITY) <= ready[pool];
     const wanted = Object.fromEntries(POOLS.flatMap((pool) => (isDown(pool) ? [[pool, least[pool]]] : [])));

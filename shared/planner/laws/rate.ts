@@ -4,7 +4,7 @@ import { type PassModelState, passModel } from '../forward-pass/model.ts';
 import { clampPair, clampSingle } from '../gpu-budget.ts';
 import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets } from '../types.ts';
 import { type Demand, type DemandState, observeDemand, startDemand } from './demand.ts';
-import { endpointsMinOf, gpusOfEngine, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './load-loop.ts';
+import { endpointsMinOf, gpusOfEngine, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './pools.ts';
 
 /** What the rate law is told at a tick; counts are of all edges and workers together. */
 export interface RateInput {

@@ -10,7 +10,7 @@ import {
   settlePair,
 } from '../gpu-budget.ts';
 import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets, ThroughputReason } from '../types.ts';
-import { callOff, endpointsMinOf, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './load-loop.ts';
+import { callOff, endpointsMinOf, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './pools.ts';
 
 /** Demand that is expected of the next window. */
 export interface ExpectedDemand {

@@ -3,7 +3,7 @@ import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PlannerConfig } from '../config.ts';
 import type { Look } from '../host/decide.ts';
 import type { BatchOutcome } from '../host/handle-batch.ts';
-import { poolsOf } from '../laws/load-loop.ts';
+import { poolsOf } from '../laws/pools.ts';
 import { wattsOf } from '../loops.ts';
 import type { DecisionRecord } from '../store/types.ts';
 import { LOAD_REASONS, type Pool, THROUGHPUT_REASONS } from '../types.ts';

@@ -1,15 +1,6 @@
-import { readFile } from 'node:fs/promises';
-import { parse } from 'yaml';
-import { ConfigError, type Settings } from '../../config/index.ts';
+import type { Settings } from '../../config/index.ts';
 import type { SchedulerOptions } from '../../engines/index.ts';
-import { reasonOf } from '../../errors/index.ts';
-import {
-  type PlannerConfig,
-  PlannerConfigError,
-  type PlannerLaw,
-  type Pool,
-  parsePlannerConfig,
-} from '../../planner/index.ts';
+import { type Pool, readPlannerConfig } from '../../planner/index.ts';
 import { ForesightPolicy, PlannerPolicy, profilePasses } from '../scaling/policies.ts';
 import type { ScalingOptions } from '../scaling/scaling.ts';
 import type { SimulationOptions } from '../simulate.ts';
@@ -73,38 +64,4 @@ function capabilitiesOf(engine: SchedulerOptions, ranks: number, { contextTokens
 function profilesOf({ engine, prefill }: Fleet): Partial<Record<Pool, ReturnType<typeof profilePasses>>> {
   if (prefill === undefined) return { decode: profilePasses(engine, 'aggregated') };
   return { prefill: profilePasses(prefill.engine, 'prefill'), decode: profilePasses(engine, 'decode') };
-}
-
-type Given = Pick<Settings<'simulate' | 'local'>, 'plannerConfig'>;
-
-/**
- * The planner's configuration out of `--planner-config`.
- * @param preset what holds where it says nothing
- * @param fixed what holds whatever it says
- * @throws ConfigError
- */
-export async function readPlannerConfig(
-  { plannerConfig: given }: Given,
-  preset: object,
-  fixed: object,
-  law: PlannerLaw | undefined,
-): Promise<PlannerConfig> {
-  const said = given === undefined ? {} : given.kind === 'json' ? given.value : await readConfigFile(given.path);
-  if (typeof said !== 'object' || said === null || Array.isArray(said)) {
-    throw new ConfigError(['--planner-config: allowed: an object of keys and values']);
-  }
-  try {
-    return parsePlannerConfig({ ...preset, ...said, ...fixed }, law);
-  } catch (thrown) {
-    if (thrown instanceof PlannerConfigError) throw new ConfigError(thrown.problems);
-    throw thrown;
-  }
-}
-
-async function readConfigFile(path: string): Promise<unknown> {
-  try {
-    return parse(await readFile(path, 'utf8')); // JSON is YAML
-  } catch (thrown) {
-    throw new ConfigError([`--planner-config ${path}: ${reasonOf(thrown)}`]);
-  }
 }

@@ -6,7 +6,7 @@ import {
 } from '../../../shared/planner/forward-pass/estimates.ts';
 import type { PoolKind } from '../../../shared/planner/forward-pass/metrics.ts';
 import { NO_PASSES, observePasses, type PassModel, passModel } from '../../../shared/planner/forward-pass/model.ts';
-import { limitsOf } from '../../../shared/planner/laws/load-loop.ts';
+import { limitsOf } from '../../../shared/planner/laws/pools.ts';
 import { readEngine, readPass } from './passes.ts';
 import { difference, differs, type Json, type PlannerRow, readRows } from './records.ts';
 
