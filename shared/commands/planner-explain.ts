@@ -1,5 +1,5 @@
 import { type Environment, resolveConfig } from '../config/index.ts';
-import type { DecisionRecord, LookRecord, PlannerStore } from '../planner/index.ts';
+import type { DecisionRecord, PlannerStore, TickRecord } from '../planner/index.ts';
 import { UsageError } from './config.ts';
 import { openPlannerStore } from './planner/settings.ts';
 
@@ -36,12 +36,12 @@ export async function explainPlanner(argv: readonly string[], env: Environment, 
       id === undefined
         ? await store.decisions(group, { sinceMs, countMax: last }, signal)
         : [await decisionOf(store, group, id, signal)];
-    const [look] = await store.looks(group, { sinceMs, countMax: 1 }, signal);
-    if (isJson) return `${JSON.stringify({ model: group, decisions, last_look: look }, undefined, 2)}\n`;
+    const [tick] = await store.ticks(group, { sinceMs, countMax: 1 }, signal);
+    if (isJson) return `${JSON.stringify({ model: group, decisions, last_look: tick }, undefined, 2)}\n`;
     if (decisions.length === 0)
-      return `${group}: no decision in the last week\n${id === undefined ? lookText(look) : ''}`;
+      return `${group}: no decision in the last week\n${id === undefined ? tickText(tick) : ''}`;
     const texts = decisions.map((decision) => decisionText(decision));
-    return `${group}\n\n${texts.join('\n')}${id === undefined ? `\n${lookText(look)}` : ''}`;
+    return `${group}\n\n${texts.join('\n')}${id === undefined ? `\n${tickText(tick)}` : ''}`;
   } finally {
     await store.close();
   }
@@ -103,9 +103,9 @@ const STATUS_WORDS: Readonly<Record<DecisionRecord['status'], string>> = {
   ADVISORY: 'advice, not acted on',
 };
 
-function lookText(look: LookRecord | undefined): string {
-  if (look === undefined) return '';
-  return `Last look ${new Date(look.atMs).toISOString()}: ${look.reason}\n`;
+function tickText(tick: TickRecord | undefined): string {
+  if (tick === undefined) return '';
+  return `Last tick ${new Date(tick.atMs).toISOString()}: ${tick.reason}\n`;
 }
 
 function readArguments(argv: readonly string[]) {

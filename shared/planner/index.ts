@@ -6,7 +6,7 @@
  */
 export { type PlannerConfig, PlannerConfigError, type PlannerLaw, parsePlannerConfig } from './config.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
-export type { Look } from './host/decide.ts';
+export type { LawTick } from './host/tick-law.ts';
 export {
   type Connector,
   FolderKeys,
@@ -31,5 +31,5 @@ export { FleetRollups } from './signals/fleet-rollups.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
 export { MemoryPlannerStore } from './store/memory-store.ts';
-export type { DecisionRecord, LookRecord, PlannerStore } from './store/types.ts';
+export type { DecisionRecord, PlannerStore, TickRecord } from './store/types.ts';
 export type { PerPool, Pool, Targets, TrafficWindow } from './types.ts';

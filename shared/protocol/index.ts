@@ -149,8 +149,8 @@ export { atMost } from './openai/shape-check.ts';
 export { i32, modelName, RANGES, ranged, u32 } from './openai/shared-fields.ts';
 export { shownKindsOf } from './openai/shown-kinds.ts';
 export type {
+  AggregatedPool,
   EngineFacts,
-  FoldedPool,
   PassRow,
   PlannerEventOf,
   PlannerSignal,
@@ -167,7 +167,7 @@ export {
   sourceOf,
 } from './planner/read-event.ts';
 export {
-  FOLDED_RANKS_MAX,
+  AGGREGATED_RANKS_MAX,
   HELD_TOPIC,
   NO_TRAFFIC,
   PASS_SAMPLES_MAX,

@@ -9,8 +9,8 @@ import {
   FleetPlanner,
   type FleetPlannerOptions,
   FolderKeys,
+  type LawTick,
   LocalConnector,
-  type Look,
   MemoryPlannerStore,
   type Planner,
   type PlannerConfig,
@@ -157,8 +157,8 @@ async function openFleet(
     isAlone: isOfOneProcess(settings.discoveryBackend),
     where: { discovery: settings.discoveryBackend, event_plane: settings.eventPlane },
   };
-  const onLook = (look: Look): void => pages.looked(look);
-  const parts = { ...options, ...common, ...listening, random, tell, onLook };
+  const onTick = (tick: LawTick): void => pages.ticked(tick);
+  const parts = { ...options, ...common, ...listening, random, tell, onTick };
   const fleet = new FleetPlanner({ ...parts, discovery, eventPlane: plane });
   const pages = new PlannerPages({ ...common, fleet: () => fleet, store, gpusOf });
   const shown = await pages.serve();
@@ -170,7 +170,7 @@ async function openFleet(
   return { fleet, shown, close };
 }
 
-/** How often workers are to tell what they serve, for a planner that looks as often as its configuration says. */
+/** How often workers are to tell what they serve, for a planner that ticks as often as its configuration says. */
 export function rollupIntervalMs({ config }: Planner): number {
   return Math.max(200, Math.min(5000, config.tick_seconds * 1000));
 }

@@ -2,9 +2,9 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import type { Look, PlannerConfig, Pool } from '../../planner/index.ts';
+import type { LawTick, PlannerConfig, Pool } from '../../planner/index.ts';
 
-/** Numbers of one look, or the means of several, by name. */
+/** Numbers of one tick, or the means of several, by name. */
 export interface HistoryPoint {
   readonly atMs: number;
   readonly figures: Readonly<Record<string, number>>;
@@ -14,15 +14,15 @@ export interface HistoryPoint {
 
 const POINTS_MAX = 4096;
 
-/** The looks of a planner over time: bounded, so that of a long time neighbours are one point. */
+/** The ticks of a planner over time: bounded, so that of a long time neighbours are one point. */
 export class PlannerHistory {
   readonly #gpusOf: (pool: Pool) => number;
   #points: HistoryPoint[] = [];
-  /** Looks that a point stands for. */
-  #looksOfPoint = 1;
+  /** Ticks that a point stands for. */
+  #ticksOfPoint = 1;
   #waiting: HistoryPoint[] = [];
   #gpuSeconds = 0;
-  #lookedAtS: number | undefined;
+  #tickedAtS: number | undefined;
 
   constructor(gpusOf: (pool: Pool) => number) {
     this.#gpusOf = gpusOf;
@@ -32,37 +32,37 @@ export class PlannerHistory {
     return this.#waiting.length === 0 ? this.#points : [...this.#points, joined(this.#waiting)];
   }
 
-  add(look: Look): void {
-    const seconds = look.atS - (this.#lookedAtS ?? look.atS - look.seconds);
-    this.#lookedAtS = look.atS;
+  add(tick: LawTick): void {
+    const seconds = tick.atS - (this.#tickedAtS ?? tick.atS - tick.seconds);
+    this.#tickedAtS = tick.atS;
     for (const pool of ['prefill', 'decode'] as const) {
-      const { ready = 0, starting = 0 } = look.counts[pool] ?? {};
+      const { ready = 0, starting = 0 } = tick.counts[pool] ?? {};
       this.#gpuSeconds += (ready + starting) * this.#gpusOf(pool) * seconds;
     }
-    this.#put({ ...pointOf(look), gpu_hours: this.#gpuSeconds / 3600 }, look);
+    this.#put({ ...pointOf(tick), gpu_hours: this.#gpuSeconds / 3600 }, tick);
   }
 
   /** Nothing happened so far, but for the hours. */
   clear(): void {
     this.#points = [];
     this.#waiting = [];
-    this.#looksOfPoint = 1;
+    this.#ticksOfPoint = 1;
   }
 
-  #put(figures: Readonly<Record<string, number>>, { atS, effect: { reason } }: Look): void {
+  #put(figures: Readonly<Record<string, number>>, { atS, effect: { reason } }: LawTick): void {
     this.#waiting.push({ atMs: Math.round(atS * 1000), figures, reason });
-    if (this.#waiting.length < this.#looksOfPoint) return;
+    if (this.#waiting.length < this.#ticksOfPoint) return;
     this.#points.push(joined(this.#waiting));
     this.#waiting = [];
     if (this.#points.length < POINTS_MAX) return;
     const pairs = Array.from({ length: POINTS_MAX / 2 }, (_, at) => this.#points.slice(2 * at, 2 * at + 2));
     this.#points = pairs.map(joined);
-    this.#looksOfPoint *= 2;
+    this.#ticksOfPoint *= 2;
   }
 }
 
 /** Names as those of the gauges, without their prefix. */
-function pointOf({ counts, effect, started, seconds, held, running, ...look }: Look): Record<string, number> {
+function pointOf({ counts, effect, started, seconds, held, running, ...tick }: LawTick): Record<string, number> {
   const figures: Record<string, number> = { held_requests: held, running_requests: running };
   const put = (name: string, value: number | undefined): void => {
     if (value !== undefined && Number.isFinite(value)) figures[name] = value;
@@ -76,12 +76,12 @@ function pointOf({ counts, effect, started, seconds, held, running, ...look }: L
   }
   put('observed_requests_per_second', started === undefined ? undefined : started / Math.max(seconds, 1e-3));
   put('predicted_requests_per_second', effect.rate?.pools.decode?.forecast ?? effect.rate?.pools.prefill?.forecast);
-  put('observed_ttft_ms', look.ttftMs);
-  put('observed_itl_ms', look.itlMs);
+  put('observed_ttft_ms', tick.ttftMs);
+  put('observed_itl_ms', tick.itlMs);
   put('estimated_ttft_ms', effect.loops?.load?.estimatedTtftMs);
   put('estimated_itl_ms', effect.loops?.load?.estimatedItlMs);
-  put('observed_input_sequence_tokens', look.isl);
-  put('observed_output_sequence_tokens', look.osl);
+  put('observed_input_sequence_tokens', tick.isl);
+  put('observed_output_sequence_tokens', tick.osl);
   return figures;
 }
 

@@ -6,13 +6,13 @@ import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { createServiceServer } from '../../fleet/index.ts';
-import type { DecisionRecord, FleetPlanner, Look, PlannerStore, Pool } from '../../planner/index.ts';
+import type { DecisionRecord, FleetPlanner, LawTick, PlannerStore, Pool } from '../../planner/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { boundsApi } from './bounds-api.ts';
 import { PlannerHistory, writeReport } from './history.ts';
 import { renderPlannerPage } from './planner-page.ts';
 
-/** A whole request has to arrive within this; what is late is looked for every `CHECK_MS`. */
+/** A whole request has to arrive within this; what is late is sought every `CHECK_MS`. */
 const REQUEST_MS_MAX = 10_000;
 const CHECK_MS = 2000;
 const CONNECTIONS_MAX = 64;
@@ -106,10 +106,10 @@ export class PlannerPages {
     };
   }
 
-  looked(look: Look): void {
+  ticked(tick: LawTick): void {
     const { fleet, clock } = this.#parts;
-    this.#history.add(look);
-    this.#sinceReport.add(look);
+    this.#history.add(tick);
+    this.#sinceReport.add(tick);
     const { report_interval_hours: hours } = fleet().config;
     if (hours === null || clock.wallMs() - this.#reportAtMs < hours * HOUR_MS || this.#writing !== undefined) return;
     this.#reportAtMs = clock.wallMs();

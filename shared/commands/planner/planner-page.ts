@@ -20,8 +20,8 @@ export function renderPlannerPage({ group, config, points, decisions, refreshS }
   const title = `Stator planner${group === undefined ? '' : `: ${group}`}`;
   if (last === undefined) {
     const why =
-      group === undefined ? 'no worker or frontend of this fleet has been heard' : 'a first look is under way';
-    return renderPage({ title, refreshS, body: `<p class="verdict">Nothing was looked at yet: ${why}.</p>` });
+      group === undefined ? 'no worker or frontend of this fleet has been heard' : 'a first tick is under way';
+    return renderPage({ title, refreshS, body: `<p class="verdict">No tick yet: ${why}.</p>` });
   }
   const { gpu_hours: hours = 0 } = last.figures;
   const facts = [

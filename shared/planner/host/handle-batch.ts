@@ -2,40 +2,41 @@ import type { ReceivedMessage } from '../../planes/index.ts';
 import { readPlannerText } from '../../protocol/index.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { teach } from '../planner.ts';
-import type { DecisionRecord, LookRecord, PlannerStore } from '../store/types.ts';
+import type { DecisionRecord, PlannerStore, TickRecord } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
-import { type Decided, type DecideOptions, decide, type Look, type NewDecision } from './decide.ts';
-import type { SentSignal } from './fold.ts';
+import type { SentSignal } from './apply-signal.ts';
+import { type Decided, decide, type NewDecision } from './decide.ts';
 import { type ModelState, packState, startModel, unpackState } from './model-state.ts';
+import type { DecideOptions, LawTick } from './tick-law.ts';
 
 export interface BatchOptions extends DecideOptions {
   readonly store: PlannerStore;
   readonly group: string;
-  /** Passes that were measured before, which a model that nothing is known of yet begins with. @default none */
+  /** Passes that were measured before; a model without any state begins with them. @default none */
   readonly profile?: PerPool<readonly (readonly ForwardPass[])[]> | undefined;
-  /** Told of each message that can never be read: it is acknowledged all the same, so that it blocks nobody. */
+  /** Receives the problem of each message that can never be read. Such a message is acknowledged, so that it does not block others. */
   onRefused?(problem: string): void;
 }
 
 export interface BatchOutcome extends Omit<Decided, 'state'> {
-  /** What is to be applied, as it was kept. */
+  /** The decision to carry out, as it was stored. */
   readonly record?: DecisionRecord | undefined;
   /** Messages that can never be read. */
   readonly refused: number;
-  /** Others were faster, so often. */
+  /** Times that another planner was faster. */
   readonly conflicts: number;
 }
 
 const TRIES = 4;
-/** A model begins so long before it is first heard of, so that what cannot wait is looked at with the first signal. */
+/** Seconds by which the state of a model begins before its first signal, so that an urgent first signal causes a tick. */
 const BEFORE_FIRST_S = 1;
 
-/** Several planners of one model were at it at once, again and again: the batch is to be handed out anew. */
+/** Several planners of one model wrote at once, again and again. The queue must hand out the batch again. */
 export class PlannerConflict extends Error {
   override readonly name = 'PlannerConflict';
 }
 
-/** The signals of messages, as a queue gave them. */
+/** Reads the signals of a queue's messages. */
 export function readMessages(
   messages: readonly Pick<ReceivedMessage, 'body' | 'sentAtMs'>[],
   onRefused: (problem: string) => void = () => {},
@@ -45,16 +46,15 @@ export function readMessages(
     if (read.kind === 'event' && read.event.type !== 'scale.decision') {
       return [{ signal: read.event, sentAtS: sentAtMs / 1000 }];
     }
-    onRefused(
-      read.kind === 'event' ? 'planner event refused: a decision is nothing that a planner is told' : read.problem,
-    );
+    onRefused(read.kind === 'event' ? 'planner event refused: a planner does not take decisions' : read.problem);
     return [];
   });
 }
 
 /**
- * One batch of a model's messages: state from the store, signals folded in, the law asked where it is time, state and decision
- * written as one. Whoever runs it again with the same messages changes nothing. @throws PlannerConflict
+ * Handles one batch of a model's messages: reads the state from the store, applies the signals, asks the law if a tick is due, and
+ * writes state and decision as one. A second run with the same messages changes nothing.
+ * @throws PlannerConflict
  */
 export async function handleBatch(
   messages: readonly Pick<ReceivedMessage, 'body' | 'sentAtMs'>[],
@@ -69,7 +69,7 @@ export async function handleBatch(
   return { ...(await handleSignals(signals, options, signal)), refused };
 }
 
-/** As `handleBatch`, for signals that were read already. */
+/** Does the same as `handleBatch`, with signals that were read already. */
 export async function handleSignals(
   signals: readonly SentSignal[],
   options: BatchOptions,
@@ -79,18 +79,18 @@ export async function handleSignals(
   for (let conflicts = 0; conflicts < TRIES; conflicts++) {
     const stored = await store.readState(group, signal);
     const before = stored === undefined ? beginModel(signals, options) : unpackState(stored.state);
-    const { state, report, look, decision } = decide(before, signals, options);
+    const { state, report, tick, decision } = decide(before, signals, options);
     if (report.taken === 0) return { report, refused: 0, conflicts };
-    const record = decision && look && toRecord(decision, look);
+    const record = decision && tick && toRecord(decision, tick);
     const commit = {
       version: stored?.version ?? 0,
       state: packState(state),
       decision: record,
-      look: look && toLook(look),
+      tick: tick && toTickRecord(tick),
     };
-    if (await store.commit(group, commit, signal)) return { report, look, decision, record, refused: 0, conflicts };
+    if (await store.commit(group, commit, signal)) return { report, tick, decision, record, refused: 0, conflicts };
   }
-  throw new PlannerConflict(`${group}: ${TRIES} times another planner was faster`);
+  throw new PlannerConflict(`${group}: another planner was faster ${TRIES} times`);
 }
 
 function beginModel(signals: readonly SentSignal[], { planner, profile = {} }: BatchOptions): ModelState {
@@ -103,7 +103,7 @@ function firstOf(signals: readonly SentSignal[]): number {
   return Math.min(...signals.map(({ sentAtS }) => sentAtS));
 }
 
-function toRecord(decision: NewDecision, look: Look): DecisionRecord {
+function toRecord(decision: NewDecision, tick: LawTick): DecisionRecord {
   const { decisionId, targets, previous, reason, isAdvisory, configHash } = decision;
   return {
     decisionId,
@@ -113,23 +113,17 @@ function toRecord(decision: NewDecision, look: Look): DecisionRecord {
     reason,
     isAdvisory,
     configHash,
-    decidedAtMs: Math.round(look.atS * 1000),
-    figures: figuresOf(look),
+    decidedAtMs: Math.round(tick.atS * 1000),
+    figures: figuresOf(tick),
   };
 }
 
-function toLook(look: Look): LookRecord {
-  return { atMs: Math.round(look.atS * 1000), reason: look.effect.reason, figures: figuresOf(look) };
+function toTickRecord(tick: LawTick): TickRecord {
+  return { atMs: Math.round(tick.atS * 1000), reason: tick.effect.reason, figures: figuresOf(tick) };
 }
 
-/** The numbers behind a look, by name, for people. */
-export function figuresOf({
-  counts,
-  started,
-  seconds,
-  effect,
-  ...rest
-}: Look): Readonly<Record<string, number | string>> {
+/** Returns the numbers behind a tick by name, for people. */
+function figuresOf({ counts, started, seconds, effect, ...rest }: LawTick): Readonly<Record<string, number | string>> {
   const figures: Record<string, number | string> = {};
   const put = (name: string, value: number | string | undefined): void => {
     if (value !== undefined) figures[name] = typeof value === 'number' ? Number(value.toPrecision(6)) : value;

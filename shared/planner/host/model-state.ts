@@ -9,6 +9,7 @@ import {
   workerKey,
 } from '../../protocol/index.ts';
 import { type PlannerState, startPlanner } from '../planner.ts';
+import { TRAFFIC_KEYS } from '../signals/traffic.ts';
 import type { PerPool, Pool } from '../types.ts';
 
 /** Workers that tell a planner of themselves; more need a process that folds what they say. */
@@ -32,7 +33,7 @@ export interface DirectWorker {
 }
 
 /** A pool as the process that folds it said last. */
-export interface FoldedWorkers {
+export interface AggregatedWorkers {
   readonly heardAtS: number;
   readonly source: string;
   /** Of each worker, see `workerKey`: the ids themselves would be four times as long. */
@@ -63,9 +64,9 @@ export interface ModelState {
   planner: PlannerState;
   /** The latest event. */
   nowS: number;
-  /** The latest look of the law. */
+  /** The latest tick of the law. */
   tickAtS: number;
-  /** Something was said since that is not to wait for the next look: it is due with the next signal that is later. */
+  /** Something was said since that is not to wait for the next tick: it is due with the next signal that is later. */
   isUrgent: boolean;
   /** Of the last decision; -1 before the first. */
   decisionId: number;
@@ -73,7 +74,7 @@ export interface ModelState {
   targets: PerPool<number>;
   sources: Record<string, KnownSource>;
   direct: Record<string, DirectWorker>;
-  folded: PerPool<FoldedWorkers>;
+  folded: PerPool<AggregatedWorkers>;
   engines: PerPool<EngineFacts>;
   /** What single workers said of coming and going, until the next roll-up of their pool has it too. */
   changes: Record<string, { readonly pool: Pool; readonly isUp: boolean; readonly atS: number }>;
@@ -85,9 +86,9 @@ export interface ModelState {
   /** Seconds from a decision to a worker that serves: the last twenty. */
   startTimes: number[];
   heardAtS: number;
-  /** Requests that began since the last look. */
+  /** Requests that began since the last tick. */
   startedSinceTick: number;
-  /** Since the last look, and since the last look of the throughput loop. */
+  /** Since the last tick, and since the last tick of the throughput loop. */
   sinceTick: TrafficTotals;
   traffic: { fromS: number; totals: TrafficTotals };
   failures: { readonly code: string; readonly pool: Pool; readonly atS: number }[];
@@ -124,17 +125,6 @@ export function poolOf(name: PoolName): Pool {
   return name === 'prefill' ? 'prefill' : 'decode';
 }
 
-const KEYS = Object.keys(NO_TRAFFIC) as (keyof TrafficTotals)[];
-
-export function addTraffic(one: TrafficTotals, other: TrafficTotals): TrafficTotals {
-  return Object.fromEntries(KEYS.map((key) => [key, one[key] + other[key]])) as TrafficTotals;
-}
-
-/** What was counted since `before`; nothing is ever taken back. */
-export function trafficSince(before: TrafficTotals, now: TrafficTotals): TrafficTotals {
-  return Object.fromEntries(KEYS.map((key) => [key, Math.max(0, now[key] - before[key])])) as TrafficTotals;
-}
-
 /** Mean of what a sum and a count say; undefined where nothing was counted. */
 export function meanOf(sum: number, count: number): number | undefined {
   return count > 0 ? sum / count : undefined;
@@ -142,7 +132,7 @@ export function meanOf(sum: number, count: number): number | undefined {
 
 /** The state as it is kept. @throws RangeError for one that is too long */
 export function packState(state: ModelState): string {
-  const packed = { sources: mapValues(state.sources, packSource), folded: mapValues(state.folded, packFolded) };
+  const packed = { sources: mapValues(state.sources, packSource), folded: mapValues(state.folded, packAggregate) };
   const text = JSON.stringify({ ...state, ...packed }, rounded);
   if (Buffer.byteLength(text) > STATE_BYTES_MAX) {
     throw new RangeError(`the state of the planner has ${text.length} bytes, more than ${STATE_BYTES_MAX}`);
@@ -154,20 +144,20 @@ export function packState(state: ModelState): string {
 export function unpackState(text: string): ModelState {
   const raw = JSON.parse(text) as Omit<ModelState, 'sources' | 'folded'> & {
     readonly sources: Record<string, PackedSource>;
-    readonly folded: PerPool<PackedFolded>;
+    readonly folded: PerPool<PackedAggregate>;
   };
   if (raw?.v !== 1) throw new Error(`the state of the planner is of version ${JSON.stringify(raw?.v)}; known: 1`);
-  return { ...raw, sources: mapValues(raw.sources, unpackSource), folded: mapValues(raw.folded, unpackFolded) };
+  return { ...raw, sources: mapValues(raw.sources, unpackSource), folded: mapValues(raw.folded, unpackAggregate) };
 }
 
 /** `keys` as `packWorkerKeys` packs them; before there were keys the ids stood here. */
-type PackedFolded = Omit<FoldedWorkers, 'keys'> & { readonly keys?: string; readonly ids?: readonly string[] };
+type PackedAggregate = Omit<AggregatedWorkers, 'keys'> & { readonly keys?: string; readonly ids?: readonly string[] };
 
-function packFolded({ keys, ...pool }: FoldedWorkers): PackedFolded {
+function packAggregate({ keys, ...pool }: AggregatedWorkers): PackedAggregate {
   return { ...pool, keys: packWorkerKeys(keys) };
 }
 
-function unpackFolded({ keys: packed, ids = [], ...pool }: PackedFolded): FoldedWorkers {
+function unpackAggregate({ keys: packed, ids = [], ...pool }: PackedAggregate): AggregatedWorkers {
   return { ...pool, keys: packed === undefined ? ids.map(workerKey) : unpackWorkerKeys(packed) };
 }
 
@@ -179,12 +169,12 @@ type PackedSource = readonly [
 ];
 
 function packSource({ epoch, seq, heardAtS, totals }: KnownSource): PackedSource {
-  return [epoch, seq, heardAtS, mapValues(totals, (each) => KEYS.map((key) => each[key]))];
+  return [epoch, seq, heardAtS, mapValues(totals, (each) => TRAFFIC_KEYS.map((key) => each[key]))];
 }
 
 function unpackSource([epoch, seq, heardAtS, totals]: PackedSource): KnownSource {
   const read = (row: readonly number[]): TrafficTotals =>
-    Object.fromEntries(KEYS.map((key, at) => [key, row[at] ?? 0])) as TrafficTotals;
+    Object.fromEntries(TRAFFIC_KEYS.map((key, at) => [key, row[at] ?? 0])) as TrafficTotals;
   return { epoch, seq, heardAtS, totals: mapValues(totals, read) };
 }
 

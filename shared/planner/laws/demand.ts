@@ -31,6 +31,8 @@ export interface Demand {
 }
 
 const BUCKET_S = 30;
+const JUMP_SHARE = 1.6;
+const JUMP_RATE = 2;
 const LEVEL_SHARE = 0.5;
 const TREND_SHARE = 0.1;
 /** Bins that a window keeps at most, however short the ticks. */
@@ -88,11 +90,16 @@ function count(
   return { ...before, lastAtS: nowS, bins, bucket, trend, surges, season };
 }
 
+/** Returns whether a rate is so far above what was expected that it is no longer noise. */
+function isJump(rate: number, expected: number): boolean {
+  return rate > JUMP_SHARE * expected + JUMP_RATE;
+}
+
 /** A jump that is no trend begins the level anew: smoothing would take minutes to believe it, and the slope would overshoot. */
 function follow(trend: DemandState['trend'], rate: number): NonNullable<DemandState['trend']> {
   if (trend === undefined) return { level: rate, slope: 0 };
   const expected = trend.level + trend.slope;
-  if (rate > 1.6 * expected + 2 || rate < 0.5 * expected) return { level: rate, slope: 0 };
+  if (isJump(rate, expected) || rate < 0.5 * expected) return { level: rate, slope: 0 };
   const level = LEVEL_SHARE * rate + (1 - LEVEL_SHARE) * expected;
   return { level, slope: TREND_SHARE * (level - trend.level) + (1 - TREND_SHARE) * trend.slope };
 }
@@ -151,8 +158,6 @@ const NO_SURGES: SurgeState = { peak: 0, past: [] };
 
 const SURGES_KEPT = 8;
 const USUAL_S = 60;
-const JUMP_SHARE = 1.6;
-const JUMP_RATE = 2;
 /** By which share gaps, lengths and heights may differ from those that were seen. */
 const MARGIN = 0.1;
 
@@ -169,7 +174,7 @@ interface SurgeTick {
 function observeSurge(before: SurgeState, { nowS, seconds, rate, startSeconds, worth }: SurgeTick): SurgeState {
   const { usual = rate, sinceS, peak, past, wait } = before;
   if (sinceS === undefined) {
-    if (rate > JUMP_SHARE * usual + JUMP_RATE) return { usual, sinceS: nowS, peak: rate, past, wait };
+    if (isJump(rate, usual)) return { usual, sinceS: nowS, peak: rate, past, wait };
     return { ...before, usual: usual + Math.min(1, seconds / USUAL_S) * (rate - usual) };
   }
   if (nowS - sinceS >= 2 * startSeconds) return { usual: rate, peak: 0, past, wait };

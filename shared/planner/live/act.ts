@@ -18,7 +18,7 @@ export interface ActOptions {
 const CLAIM_MS = 60_000;
 /** A fleet that has not become what was decided by then will not. */
 const TIMED_OUT_MS = 1_800_000;
-/** Decisions that are looked at for being left behind. */
+/** Decisions that are checked for being left behind. */
 const BEHIND_MAX = 20;
 /** Newer decisions that are taken up within one call. */
 const ROUNDS_MAX = 8;

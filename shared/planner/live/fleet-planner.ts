@@ -17,11 +17,11 @@ import type { Logger } from '../../telemetry/index.ts';
 import { TopicFollower } from '../../worker-events/index.ts';
 import type { PlannerConfig } from '../config.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
-import type { Look } from '../host/decide.ts';
-import type { SentSignal } from '../host/fold.ts';
+import type { SentSignal } from '../host/apply-signal.ts';
 import { type BatchOutcome, handleSignals, PlannerConflict } from '../host/handle-batch.ts';
+import type { LawTick } from '../host/tick-law.ts';
 import { type Planner, type PlannerBounds, withBounds } from '../planner.ts';
-import { RollupFolder } from '../signals/rollup-folder.ts';
+import { RollupAggregator } from '../signals/rollup-aggregator.ts';
 import type { DecisionRecord, PlannerStore } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
 import { actOnNewest } from './act.ts';
@@ -50,8 +50,8 @@ export interface FleetPlannerOptions {
   /** Passes that were measured before: what is known of engines before they have said anything. */
   readonly profile?: PerPool<readonly (readonly ForwardPass[])[]> | undefined;
   readonly metrics?: PlannerMetrics | undefined;
-  /** Told of every look. @default nobody is */
-  onLook?(look: Look): void;
+  /** Told of every tick. @default nobody is */
+  onTick?(tick: LawTick): void;
   /**
    * Where the traffic is counted instead of at the workers: sums since some time. While it cannot be read the demand is unknown.
    * @default at the workers
@@ -76,12 +76,12 @@ function refusalOf({ config }: Planner, workerId: string): string | undefined {
   return `${what}: --planner-config '{"rate_requests_per_second": N}' says what one serves (stator profile measures it)`;
 }
 
-/** Signals between two looks; the oldest go first beyond that, as newer ones have what they counted. */
+/** Signals between two ticks; the oldest go first beyond that, as newer ones have what they counted. */
 const PENDING_MAX = 10_000;
 const CALL_MS_MAX = 10_000;
 
 /**
- * Plans for one model of a namespace: hears its workers and edges on the event plane, looks at every tick and at once when a request
+ * Plans for one model of a namespace: hears its workers and edges on the event plane, ticks at its interval, and at once when a request
  * waits, keeps what it knows and decided in a store, and has its decisions carried out.
  */
 export class FleetPlanner {
@@ -92,7 +92,7 @@ export class FleetPlanner {
   readonly #epoch: string;
   #planner: Planner;
   #model: string | undefined;
-  #folder: RollupFolder | undefined;
+  #aggregator: RollupAggregator | undefined;
   #pending: SentSignal[] = [];
   #known: ReadonlySet<string> = new Set();
   #sequence = 0;
@@ -143,7 +143,7 @@ export class FleetPlanner {
     return this.#planner.config;
   }
 
-  /** Goes by other bounds from the next look on. @throws Error for those that cannot be kept; then nothing is changed */
+  /** Goes by other bounds from the next tick on. @throws Error for those that cannot be kept; then nothing is changed */
   setBounds(bounds: PlannerBounds): void {
     this.#planner = withBounds(this.#planner, bounds);
   }
@@ -156,15 +156,15 @@ export class FleetPlanner {
     let dueMs = clock.nowMs();
     while (!signal.aborted) {
       const begunMs = clock.nowMs();
-      metrics?.looks(Math.max(0, begunMs - dueMs) / 1000, clock.wallMs());
+      metrics?.begins(Math.max(0, begunMs - dueMs) / 1000, clock.wallMs());
       dueMs = begunMs + this.config.tick_seconds * 1000;
       try {
-        await withDeadline({ clock, timeoutMs: CALL_MS_MAX, signal }, (within) => this.#look(within));
+        await withDeadline({ clock, timeoutMs: CALL_MS_MAX, signal }, (within) => this.#tick(within));
       } catch (thrown) {
         if (thrown instanceof PlannerRefusal) throw thrown;
         if (signal.aborted) return;
         const level = thrown instanceof PlannerConflict ? 'info' : 'warn';
-        logger[level]('the planner could not look; trying again', { reason: reasonOf(thrown) });
+        logger[level]('a tick of the planner failed; trying again', { reason: reasonOf(thrown) });
         metrics?.failed(clock.nowMs() - begunMs >= CALL_MS_MAX);
       }
       if (!signal.aborted) await this.#pause(this.config.tick_seconds * 1000);
@@ -200,7 +200,7 @@ export class FleetPlanner {
     metrics?.heard(event.type, clock.wallMs());
   }
 
-  /** Something is not to wait for the next look. */
+  /** Something is not to wait for the next tick. */
   wake(): void {
     this.#isWoken = true;
     this.#wake();
@@ -216,13 +216,13 @@ export class FleetPlanner {
       } else logger.warn(reason);
       return;
     }
-    this.#folder ??= new RollupFolder({
+    this.#aggregator ??= new RollupAggregator({
       namespace,
       model: event.model,
       source: this.#source,
       epoch: this.#epoch,
     });
-    this.#folder.add(event, clock.nowMs());
+    this.#aggregator.add(event, clock.nowMs());
     this.#options.metrics?.worker(event);
   }
 
@@ -231,7 +231,7 @@ export class FleetPlanner {
     let isLess = false;
     for (const id of this.#known) {
       if (workers.has(id)) continue;
-      this.#folder?.remove(id);
+      this.#aggregator?.remove(id);
       this.#options.metrics?.gone(id);
       isLess = true;
     }
@@ -245,17 +245,17 @@ export class FleetPlanner {
     if (this.#pending.length > PENDING_MAX) this.#pending.shift();
   }
 
-  async #look(signal: AbortSignal): Promise<void> {
-    const { profile, store, connector, clock, metrics, onLook } = this.#options;
+  async #tick(signal: AbortSignal): Promise<void> {
+    const { profile, store, connector, clock, metrics, onTick } = this.#options;
     if (this.#refusal !== undefined) throw this.#refusal;
     const observed = await connector.observe(signal);
     const { ready = 0, starting = 0 } = observed.counted?.decode ?? {};
-    this.#hearing.looks(this.#model, ready === 0 && starting > 0);
-    const folded = await this.#countedElsewhere(this.#folder?.fold(clock.nowMs(), clock.wallMs()), signal);
+    this.#hearing.begins(this.#model, ready === 0 && starting > 0);
+    const folded = await this.#countedElsewhere(this.#aggregator?.aggregate(clock.nowMs(), clock.wallMs()), signal);
     if (folded !== undefined) this.#take(folded);
     const { group } = this;
     if (group === undefined) return; // nobody was heard yet
-    this.#take(this.#tick());
+    this.#take(this.#tickSignal());
     const signals = this.#pending;
     this.#pending = [];
     const startedMs = clock.nowMs();
@@ -263,13 +263,13 @@ export class FleetPlanner {
     try {
       outcome = await handleSignals(signals, { store, group, planner: this.#planner, profile, ...observed }, signal);
     } catch (thrown) {
-      this.#pending.unshift(...signals); // said again with the next look: nothing counts twice
+      this.#pending.unshift(...signals); // said again with the next tick: nothing counts twice
       throw thrown;
     }
-    metrics?.looked(outcome, (clock.nowMs() - startedMs) / 1000);
-    if (outcome.look !== undefined) {
-      this.#tellReady(outcome.look);
-      onLook?.(outcome.look);
+    metrics?.ticked(outcome, (clock.nowMs() - startedMs) / 1000);
+    if (outcome.tick !== undefined) {
+      this.#tellReady(outcome.tick);
+      onTick?.(outcome.tick);
     }
     if (outcome.record !== undefined) this.#tellDecision(outcome.record);
     await this.#act(group, signal);
@@ -303,7 +303,7 @@ export class FleetPlanner {
     if (problem !== undefined) logger.warn('a decision was not carried out', { decision_id, problem });
   }
 
-  #tick(): PlannerSignal {
+  #tickSignal(): PlannerSignal {
     const { namespace, clock } = this.#options;
     const at = clock.wallMs();
     const model = this.#model ?? '';
@@ -316,7 +316,7 @@ export class FleetPlanner {
     this.#options.tell(`${isAdvisory ? 'would change ' : ''}${pools}`);
   }
 
-  #tellReady({ counts }: Look): void {
+  #tellReady({ counts }: LawTick): void {
     const ready = (counts.decode?.ready ?? 0) + (counts.prefill?.ready ?? 0);
     if (this.#toldReady !== undefined && ready !== this.#toldReady) {
       this.#options.tell(ready === 1 ? '1 worker serves' : `${ready} workers serve`);

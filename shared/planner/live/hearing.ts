@@ -25,7 +25,7 @@ const ALONE =
 
 /**
  * Whether a planner hears anybody, for people: a planner that nobody speaks to changes nothing, as one of a fleet that needs no
- * change does. It warns at every look (a logger that counts repeats tells it once), and says when it hears somebody.
+ * change does. It warns at every tick (a logger that counts repeats tells it once), and says when it hears somebody.
  */
 export class Hearing {
   readonly #options: HearingOptions;
@@ -62,8 +62,8 @@ export class Hearing {
     this.#known = workers;
   }
 
-  /** A look begins. `isStarting`: workers are on their way, and none serves. */
-  looks(model: string | undefined, isStarting: boolean): void {
+  /** A tick begins. `isStarting`: workers are on their way, and none serves. */
+  begins(model: string | undefined, isStarting: boolean): void {
     const { clock, logger, metrics, isAlone, where } = this.#options;
     if (isStarting) this.#sinceMs = clock.nowMs();
     const isShut = isAlone && this.#heardAtMs === undefined;

@@ -1,8 +1,8 @@
 import type { PlannerEventOf } from '../../protocol/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PlannerConfig } from '../config.ts';
-import type { Look } from '../host/decide.ts';
 import type { BatchOutcome } from '../host/handle-batch.ts';
+import type { LawTick } from '../host/tick-law.ts';
 import { poolsOf } from '../laws/pools.ts';
 import { wattsOf } from '../loops.ts';
 import type { DecisionRecord } from '../store/types.ts';
@@ -13,12 +13,12 @@ export interface PlannerMetrics {
   heard(type: string, wallMs: number): void;
   /** An event that nobody can read. */
   refused(): void;
-  /** A look begins while nobody is heard. */
+  /** A tick begins while nobody is heard. */
   unheard(): void;
-  /** A look begins, so many seconds after it was due. */
-  looks(lagSeconds: number, wallMs: number): void;
-  looked(outcome: BatchOutcome, seconds: number): void;
-  /** A look that came to nothing; `isLate`: as it took too long. */
+  /** A tick begins, so many seconds after it was due. */
+  begins(lagSeconds: number, wallMs: number): void;
+  ticked(outcome: BatchOutcome, seconds: number): void;
+  /** A tick that came to nothing; `isLate`: as it took too long. */
   failed(isLate: boolean): void;
   /** What has become of a decision. */
   acted(decision: DecisionRecord, wallMs: number): void;
@@ -30,7 +30,7 @@ export interface PlannerMetrics {
 
 const EVENT_TYPES = ['worker.rollup', 'model.rollup', 'request.held'] as const;
 /** As Dynamo has them. */
-const LOOK_SECONDS = [0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30];
+const TICK_SECONDS = [0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30];
 /** Up to the time after which a decision is given up. */
 const APPLY_SECONDS = [1, 5, 15, 30, 60, 120, 300, 600, 1800];
 
@@ -91,9 +91,9 @@ export function createPlannerMetrics(
   const events = registry.counter('stator_planner_events_total', 'Events that were heard.', 'type');
   for (const type of EVENT_TYPES) events.with(type);
   let gpuSeconds = 0;
-  let lookedAtS: number | undefined;
+  let tickedAtS: number | undefined;
   return {
-    looks: passing.looks,
+    begins: passing.begins,
     failed: passing.failed,
     acted: passing.acted,
     unheard: passing.unheard,
@@ -104,35 +104,35 @@ export function createPlannerMetrics(
     refused: () => refused.add(),
     worker: engines.worker,
     gone: engines.gone,
-    looked({ look, report, record, conflicts: lost }, tookSeconds) {
+    ticked({ tick, report, record, conflicts: lost }, tookSeconds) {
       passing.took(tookSeconds);
       conflicts.add(lost);
       late.add(report.late);
       if (record !== undefined) decisions.add();
-      if (look === undefined) return;
-      const seconds = look.atS - (lookedAtS ?? look.atS - look.seconds); // of several looks in a batch the last one is shown
-      lookedAtS = look.atS;
+      if (tick === undefined) return;
+      const seconds = tick.atS - (tickedAtS ?? tick.atS - tick.seconds); // of several ticks in a batch the last one is shown
+      tickedAtS = tick.atS;
       for (const [name, series] of Object.entries(pools) as [Pool, (typeof pools)[Pool]][]) {
-        const { ready = 0, starting = 0 } = look.counts[name] ?? {};
+        const { ready = 0, starting = 0 } = tick.counts[name] ?? {};
         series.now.set(ready);
-        series.wanted.set(look.effect.targets?.[name] ?? ready + starting);
-        const { rate, loops } = look.effect;
+        series.wanted.set(tick.effect.targets?.[name] ?? ready + starting);
+        const { rate, loops } = tick.effect;
         setKnown(series.capacity, rate?.pools[name]?.perEngine ?? loops?.throughput?.capacities[name]);
         gpuSeconds += (ready + starting) * gpusOf(name) * seconds;
       }
       gpuHours.set(gpuSeconds / 3600);
-      held.set(look.held);
-      if (look.started !== undefined) observed.rate.set(look.started / Math.max(look.seconds, 1e-3));
-      setKnown(observed.ttft, look.ttftMs);
-      setKnown(observed.itl, look.itlMs);
-      setKnown(observed.duration, look.requestSeconds);
-      setKnown(observed.isl, look.isl);
-      setKnown(observed.osl, look.osl);
-      const { rate, loops } = look.effect;
+      held.set(tick.held);
+      if (tick.started !== undefined) observed.rate.set(tick.started / Math.max(tick.seconds, 1e-3));
+      setKnown(observed.ttft, tick.ttftMs);
+      setKnown(observed.itl, tick.itlMs);
+      setKnown(observed.duration, tick.requestSeconds);
+      setKnown(observed.isl, tick.isl);
+      setKnown(observed.osl, tick.osl);
+      const { rate, loops } = tick.effect;
       const intervalS = config.throughput_adjustment_interval_seconds;
       setKnown(estimated.ttft, loops?.load?.estimatedTtftMs);
       setKnown(estimated.itl, loops?.load?.estimatedItlMs);
-      showPower(look);
+      showPower(tick);
       const forecast = rate?.pools.decode?.forecast ?? rate?.pools.prefill?.forecast;
       setKnown(predicted.rate, forecast ?? (loops?.demand && loops.demand.requests / intervalS));
       setKnown(predicted.isl, loops?.demand?.isl);
@@ -146,21 +146,18 @@ export function createPlannerMetrics(
   };
 }
 
-/** Whether it looks and decides in time, and whether what it decides comes about. */
+/** Whether it ticks and decides in time, and whether what it decides comes about. */
 function timeliness(registry: MetricRegistry) {
   const duration = registry
-    .histogram('dynamo_planner_tick_duration_seconds', 'How long looks took.', LOOK_SECONDS)
+    .histogram('dynamo_planner_tick_duration_seconds', 'How long ticks took.', TICK_SECONDS)
     .with();
   const gauge = (name: string, help: string) => registry.gauge(name, help).with();
   const counter = (name: string, help: string) => registry.counter(name, help).with();
-  const lag = gauge(
-    'dynamo_planner_tick_lag_seconds',
-    'How much later than a tick after the one before the last look began.',
-  );
-  const age = gauge('stator_planner_event_age_seconds', 'Time since the newest event, as the last look began.');
-  const failures = counter('stator_planner_failed_looks_total', 'Looks that came to nothing.');
-  const unheard = counter('stator_planner_unheard_looks_total', 'Looks while nobody was heard.');
-  const timeouts = counter('dynamo_planner_tick_timeout_total', 'Looks that came to nothing as they took too long.');
+  const lag = gauge('dynamo_planner_tick_lag_seconds', 'Seconds that the last tick began after it was due.');
+  const age = gauge('stator_planner_event_age_seconds', 'Time since the newest event, as the last tick began.');
+  const failures = counter('stator_planner_failed_looks_total', 'Ticks that failed.');
+  const unheard = counter('stator_planner_unheard_looks_total', 'Ticks while no worker or frontend was heard.');
+  const timeouts = counter('dynamo_planner_tick_timeout_total', 'Ticks that failed because they took too long.');
   const applied = registry
     .histogram('stator_planner_decision_applied_seconds', 'From decisions until the fleet was so.', APPLY_SECONDS)
     .with();
@@ -175,7 +172,7 @@ function timeliness(registry: MetricRegistry) {
     heard: (wallMs: number): void => {
       heardAtMs = wallMs;
     },
-    looks: (lagSeconds: number, wallMs: number): void => {
+    begins: (lagSeconds: number, wallMs: number): void => {
       lag.set(lagSeconds);
       if (heardAtMs !== undefined) age.set((wallMs - heardAtMs) / 1000);
     },
@@ -193,7 +190,7 @@ function timeliness(registry: MetricRegistry) {
 }
 
 /** Only where power counts, and somebody says what a worker draws. */
-function powerGauges(registry: MetricRegistry, config: PlannerConfig): (look: Look) => void {
+function powerGauges(registry: MetricRegistry, config: PlannerConfig): (tick: LawTick) => void {
   const { enable_power_awareness: isOn, total_gpu_power_limit: wattsMax } = config;
   const watts = { prefill: wattsOf('prefill', config, {}), decode: wattsOf('decode', config, {}) };
   if (!isOn || wattsMax == null || poolsOf(config).some((pool) => watts[pool] === undefined)) return () => {};

@@ -2,7 +2,7 @@ import type { Clock, Random, Timer } from '../../clock/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { EventPlane, PlannerOutbox } from '../../planes/index.ts';
 import {
-  type FoldedPool,
+  type AggregatedPool,
   HELD_TOPIC,
   PLANNER_EVENT_BYTES_MAX,
   PLANNER_EVENT_VERSION,
@@ -14,7 +14,7 @@ import {
 } from '../../protocol/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { TopicFollower } from '../../worker-events/index.ts';
-import { RollupFolder } from './rollup-folder.ts';
+import { RollupAggregator } from './rollup-aggregator.ts';
 
 type WorkerRollup = PlannerEventOf<'worker.rollup'>;
 type WorkerChange = 'worker.registered' | 'worker.draining' | 'worker.gone';
@@ -50,7 +50,7 @@ interface HeardNamespace {
 
 interface HeardModel {
   readonly namespace: string;
-  readonly folder: RollupFolder;
+  readonly aggregator: RollupAggregator;
   heardAtMs: number;
   changes: number;
 }
@@ -94,7 +94,7 @@ export class FleetRollups {
   lead(): void {
     if (this.#term !== undefined || this.#isClosed) return;
     this.#term = this.#options.random.instanceId();
-    for (const { folder } of this.#models.values()) folder.beginAnew(this.#term);
+    for (const { aggregator } of this.#models.values()) aggregator.beginAnew(this.#term);
   }
 
   /** Another one sends now, or nobody does. */
@@ -142,10 +142,10 @@ export class FleetRollups {
   #hearWorker(event: WorkerRollup): void {
     const model = this.#modelOf(event);
     if (model === undefined) return;
-    const { folder } = model;
-    const before = folder.latestOf(event.worker_id);
+    const { aggregator } = model;
+    const before = aggregator.latestOf(event.worker_id);
     const nowMs = this.#options.clock.nowMs();
-    if (!folder.add(event, nowMs)) return;
+    if (!aggregator.add(event, nowMs)) return;
     model.heardAtMs = nowMs;
     const isDraining = event.draining === true;
     if (before === undefined && !isDraining) this.#tellChange(model, 'worker.registered', event);
@@ -158,8 +158,8 @@ export class FleetRollups {
     if (known !== undefined) return known;
     if (this.#models.size >= MODELS_MAX) return undefined;
     const epoch = this.#term ?? '';
-    const folder = new RollupFolder({ namespace, model, source: this.#source, epoch });
-    const heard = { namespace, folder, heardAtMs: 0, changes: 0 };
+    const aggregator = new RollupAggregator({ namespace, model, source: this.#source, epoch });
+    const heard = { namespace, aggregator, heardAtMs: 0, changes: 0 };
     this.#models.set(key, heard);
     return heard;
   }
@@ -174,7 +174,7 @@ export class FleetRollups {
 
   #drop(namespace: string, id: string): void {
     for (const model of this.#models.values()) {
-      const last = model.namespace === namespace ? model.folder.remove(id) : undefined;
+      const last = model.namespace === namespace ? model.aggregator.remove(id) : undefined;
       if (last !== undefined) this.#tellChange(model, 'worker.gone', last);
     }
   }
@@ -195,10 +195,10 @@ export class FleetRollups {
     const nowMs = clock.nowMs();
     for (const [key, model] of this.#models) {
       model.changes = 0;
-      if (model.folder.size === 0 && nowMs - model.heardAtMs > FORGOTTEN_MS) this.#models.delete(key);
+      if (model.aggregator.size === 0 && nowMs - model.heardAtMs > FORGOTTEN_MS) this.#models.delete(key);
       if (this.#term === undefined || !this.#isSettled(model.namespace)) continue;
-      const { leftOut } = model.folder;
-      const rollup = model.folder.fold(nowMs, clock.wallMs());
+      const { leftOut } = model.aggregator;
+      const rollup = model.aggregator.aggregate(nowMs, clock.wallMs());
       if (rollup !== undefined) outbox.put(fitted(rollup));
       if (leftOut > 0) logger.warn('planners hear nothing of workers: there are too many', { workers: leftOut });
     }
@@ -210,7 +210,7 @@ export class FleetRollups {
     if (heard === undefined) return false;
     if (this.#options.clock.nowMs() - heard.sinceMs >= SETTLE_INTERVALS * this.#intervalMs) return true;
     const models = [...this.#models.values()].filter((each) => each.namespace === namespace);
-    const isHeard = (id: string): boolean => models.some(({ folder }) => folder.latestOf(id) !== undefined);
+    const isHeard = (id: string): boolean => models.some(({ aggregator }) => aggregator.latestOf(id) !== undefined);
     return heard.publishers.size > 0 && [...heard.publishers].every(isHeard);
   }
 }
@@ -233,7 +233,7 @@ function fits(rollup: ModelRollup): boolean {
   return Buffer.byteLength(JSON.stringify(rollup)) <= PLANNER_EVENT_BYTES_MAX;
 }
 
-function ofPools(rollup: ModelRollup, change: (pool: FoldedPool) => FoldedPool): ModelRollup {
+function ofPools(rollup: ModelRollup, change: (pool: AggregatedPool) => AggregatedPool): ModelRollup {
   return {
     ...rollup,
     pools: Object.fromEntries(Object.entries(rollup.pools).map(([name, pool]) => [name, change(pool)])),

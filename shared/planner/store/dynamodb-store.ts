@@ -15,13 +15,13 @@ import {
   type DecisionRecord,
   fitsBudget,
   KEPT_MS,
-  type LookRecord,
   mayBecome,
   moved,
   type PlannerStore,
   PlannerStoreError,
   type Reservations,
   type StoredState,
+  type TickRecord,
 } from './types.ts';
 
 export interface DynamoDbPlannerStoreOptions extends TableOptions {
@@ -69,7 +69,7 @@ export class DynamoDbPlannerStore implements PlannerStore {
     return item && { version: Number(item.version?.N), state: item.state?.S ?? '' };
   }
 
-  async commit(group: string, { version, state, decision, look }: Commit, signal: AbortSignal): Promise<boolean> {
+  async commit(group: string, { version, state, decision, tick }: Commit, signal: AbortSignal): Promise<boolean> {
     const writes = [
       {
         key: stateKey(group),
@@ -79,7 +79,7 @@ export class DynamoDbPlannerStore implements PlannerStore {
         values: { ':state': state, ':next': version + 1, ...(version === 0 ? {} : { ':seen': version }) },
       },
       ...(decision === undefined ? [] : [putDecision(group, decision, 'attribute_not_exists(pk)')]),
-      ...(look === undefined ? [] : [putLook(group, look)]),
+      ...(tick === undefined ? [] : [putTick(group, tick)]),
     ];
     const isDone = await this.#attempt(signal, (each) => this.#table.transact(writes, each));
     if (isDone) await this.#noteGroup(group, signal);
@@ -98,9 +98,9 @@ export class DynamoDbPlannerStore implements PlannerStore {
     return item && readDecision(item);
   }
 
-  async looks(group: string, { sinceMs, countMax = COUNT_MAX }: DecisionRange, signal: AbortSignal) {
+  async ticks(group: string, { sinceMs, countMax = COUNT_MAX }: DecisionRange, signal: AbortSignal) {
     const items = await this.#latest(group, LOOK, countMax, signal);
-    return items.map((item) => parse<LookRecord>(item)).filter(({ atMs }) => atMs >= sinceMs);
+    return items.map((item) => parse<TickRecord>(item)).filter(({ atMs }) => atMs >= sinceMs);
   }
 
   async move(group: string, seen: DecisionRecord, change: DecisionChange, signal: AbortSignal) {
@@ -222,12 +222,12 @@ function putDecision(group: string, record: DecisionRecord, condition: string) {
   };
 }
 
-function putLook(group: string, look: LookRecord) {
+function putTick(group: string, tick: TickRecord) {
   return {
-    key: { pk: `PLAN#${group}`, sk: `${LOOK}${String(Math.round(look.atMs)).padStart(14, '0')}` },
+    key: { pk: `PLAN#${group}`, sk: `${LOOK}${String(Math.round(tick.atMs)).padStart(14, '0')}` },
     expression: 'SET #entry = :entry, #ttl = :ttl',
     names: { '#entry': 'entry', '#ttl': 'ttl' },
-    values: { ':entry': JSON.stringify(look), ':ttl': Math.ceil((look.atMs + KEPT_MS) / 1000) },
+    values: { ':entry': JSON.stringify(tick), ':ttl': Math.ceil((tick.atMs + KEPT_MS) / 1000) },
   };
 }
 

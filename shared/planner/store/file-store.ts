@@ -5,7 +5,7 @@ import { type Clock, systemClock } from '../../clock/index.ts';
 import { FileLock, type StillHeld } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { MemoryPlannerStore } from './memory-store.ts';
-import { type PlannerStore, PlannerStoreError } from './types.ts';
+import { type Commit, type PlannerStore, PlannerStoreError } from './types.ts';
 
 const FILE = 'planner.jsonl';
 const MODE = 0o600;
@@ -42,13 +42,13 @@ export class FilePlannerStore implements PlannerStore {
   readState: PlannerStore['readState'] = (...args) => this.#read((store) => store.readState(...args), args[1]);
   decisions: PlannerStore['decisions'] = (...args) => this.#read((store) => store.decisions(...args), args[2]);
   decision: PlannerStore['decision'] = (...args) => this.#read((store) => store.decision(...args), args[2]);
-  looks: PlannerStore['looks'] = (...args) => this.#read((store) => store.looks(...args), args[2]);
+  ticks: PlannerStore['ticks'] = (...args) => this.#read((store) => store.ticks(...args), args[2]);
   acknowledged: PlannerStore['acknowledged'] = (...args) => this.#read((store) => store.acknowledged(...args), args[1]);
   reservations: PlannerStore['reservations'] = (...args) => this.#read((store) => store.reservations(...args), args[0]);
   groups: PlannerStore['groups'] = (...args) => this.#read((store) => store.groups(...args), args[0]);
 
   commit: PlannerStore['commit'] = (group, commit, signal) =>
-    this.#change(signal, ['commit', group, commit], (store) => store.commit(group, commit, signal));
+    this.#change(signal, ['commit', group, logged(commit)], (store) => store.commit(group, commit, signal));
 
   move: PlannerStore['move'] = (group, seen, change, signal) =>
     this.#change(signal, ['move', group, seen, change], (store) => store.move(group, seen, change, signal));
@@ -132,10 +132,14 @@ export class FilePlannerStore implements PlannerStore {
     const store = this.#played;
     if (line[0] === 'all') return store.restore(line[1]);
     const [name, ...args] = line;
-    const play = { commit: store.commit, move: store.move, acknowledge: store.acknowledge, reserve: store.reserve }[
-      name
-    ];
-    await (play as ((...args: unknown[]) => Promise<unknown>) | undefined)?.call(store, ...args, NEVER);
+    const play: Partial<Record<string, (...args: never[]) => Promise<unknown>>> = {
+      commit: (group: string, { look: tick, ...commit }: LoggedCommit) =>
+        store.commit(group, { ...commit, tick }, NEVER),
+      move: store.move,
+      acknowledge: store.acknowledge,
+      reserve: store.reserve,
+    };
+    await (play[name] as ((...args: unknown[]) => Promise<unknown>) | undefined)?.call(store, ...args, NEVER);
   }
 
   async #append(line: Line, stillHeld: StillHeld): Promise<void> {
@@ -197,3 +201,10 @@ export class FilePlannerStore implements PlannerStore {
 }
 
 const NEVER = new AbortController().signal;
+
+/** A commit as lines of the log have it: they call a tick `look`. */
+type LoggedCommit = Omit<Commit, 'tick'> & { readonly look?: Commit['tick'] };
+
+function logged({ tick: look, ...commit }: Commit): LoggedCommit {
+  return { ...commit, look };
+}

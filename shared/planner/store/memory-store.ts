@@ -7,17 +7,17 @@ import {
   type DecisionRecord,
   fitsBudget,
   KEPT_MS,
-  type LookRecord,
   mayBecome,
   moved,
   type PlannerStore,
   type StoredState,
+  type TickRecord,
 } from './types.ts';
 
 interface Model {
   stored: StoredState | undefined;
   readonly decisions: Map<number, DecisionRecord>; // oldest first
-  looks: LookRecord[];
+  ticks: TickRecord[];
   acknowledged: number;
 }
 
@@ -26,13 +26,14 @@ interface Dumped {
     readonly group: string;
     readonly stored?: StoredState;
     readonly decisions: readonly DecisionRecord[];
-    readonly looks: readonly LookRecord[];
+    /** The ticks, under the name that stored logs use. */
+    readonly looks: readonly TickRecord[];
     readonly acknowledged: number;
   }[];
   readonly reserved: Readonly<Record<string, number>>;
 }
 
-/** Decisions and looks of a model that are kept at most. */
+/** Decisions and ticks of a model that are kept at most. */
 const RECORDS_MAX = 2000;
 
 /** A store of one process; what it holds at the end is gone. */
@@ -51,14 +52,14 @@ export class MemoryPlannerStore implements PlannerStore {
     return this.#models.get(group)?.stored;
   }
 
-  async commit(group: string, { version, state, decision, look }: Commit, signal: AbortSignal): Promise<boolean> {
+  async commit(group: string, { version, state, decision, tick }: Commit, signal: AbortSignal): Promise<boolean> {
     signal.throwIfAborted();
     const model = this.#modelOf(group);
     if ((model.stored?.version ?? 0) !== version) return isOwn(model, version, state, decision);
     if (decision !== undefined && model.decisions.has(decision.decisionId)) return false;
     model.stored = { version: version + 1, state };
     if (decision !== undefined) model.decisions.set(decision.decisionId, decision);
-    if (look !== undefined) model.looks.push(look);
+    if (tick !== undefined) model.ticks.push(tick);
     this.#forget(model);
     return true;
   }
@@ -75,10 +76,10 @@ export class MemoryPlannerStore implements PlannerStore {
     return this.#models.get(group)?.decisions.get(decisionId);
   }
 
-  async looks(group: string, { sinceMs, countMax = COUNT_MAX }: DecisionRange, signal: AbortSignal) {
+  async ticks(group: string, { sinceMs, countMax = COUNT_MAX }: DecisionRange, signal: AbortSignal) {
     signal.throwIfAborted();
-    const looks = (this.#models.get(group)?.looks ?? []).toReversed();
-    return looks.filter(({ atMs }) => atMs >= sinceMs).slice(0, countMax);
+    const ticks = (this.#models.get(group)?.ticks ?? []).toReversed();
+    return ticks.filter(({ atMs }) => atMs >= sinceMs).slice(0, countMax);
   }
 
   async move(group: string, seen: DecisionRecord, change: DecisionChange, signal: AbortSignal) {
@@ -121,8 +122,8 @@ export class MemoryPlannerStore implements PlannerStore {
 
   /** Everything, as plain values that `restore` takes. */
   dump(): unknown {
-    const models = [...this.#models].map(([group, { stored, decisions, looks, acknowledged }]) => {
-      return { group, stored, decisions: [...decisions.values()], looks, acknowledged };
+    const models = [...this.#models].map(([group, { stored, decisions, ticks, acknowledged }]) => {
+      return { group, stored, decisions: [...decisions.values()], looks: ticks, acknowledged };
     });
     return { models, reserved: { ...this.#reserved } };
   }
@@ -135,14 +136,14 @@ export class MemoryPlannerStore implements PlannerStore {
     Object.assign(this.#reserved, reserved);
     for (const { group, decisions, looks, ...rest } of models) {
       const byId = new Map(decisions.map((each) => [each.decisionId, each]));
-      this.#models.set(group, { stored: undefined, ...rest, looks: [...looks], decisions: byId });
+      this.#models.set(group, { stored: undefined, ...rest, ticks: [...looks], decisions: byId });
     }
   }
 
   #modelOf(group: string): Model {
     const known = this.#models.get(group);
     if (known !== undefined) return known;
-    const model = { stored: undefined, decisions: new Map<number, DecisionRecord>(), looks: [], acknowledged: -1 };
+    const model = { stored: undefined, decisions: new Map<number, DecisionRecord>(), ticks: [], acknowledged: -1 };
     this.#models.set(group, model);
     return model;
   }
@@ -153,8 +154,8 @@ export class MemoryPlannerStore implements PlannerStore {
       if (decidedAtMs >= fromMs && model.decisions.size <= RECORDS_MAX) break;
       model.decisions.delete(id);
     }
-    if (model.looks.length > RECORDS_MAX + 100 || (model.looks[0]?.atMs ?? fromMs) < fromMs) {
-      model.looks = model.looks.filter(({ atMs }) => atMs >= fromMs).slice(-RECORDS_MAX);
+    if (model.ticks.length > RECORDS_MAX + 100 || (model.ticks[0]?.atMs ?? fromMs) < fromMs) {
+      model.ticks = model.ticks.filter(({ atMs }) => atMs >= fromMs).slice(-RECORDS_MAX);
     }
   }
 }

@@ -22,8 +22,8 @@ export interface DecisionRecord {
   readonly problem?: string | undefined;
 }
 
-/** One look of a law, decision or not. */
-export interface LookRecord {
+/** One tick of a law, decision or not. */
+export interface TickRecord {
   readonly atMs: number;
   readonly reason: string;
   readonly figures: Readonly<Record<string, number | string>>;
@@ -40,7 +40,7 @@ export interface Commit {
   readonly version: number;
   readonly state: string;
   readonly decision?: DecisionRecord | undefined;
-  readonly look?: LookRecord | undefined;
+  readonly tick?: TickRecord | undefined;
 }
 
 /** What a decision becomes; fields that are left out stay. */
@@ -70,15 +70,15 @@ export interface PlannerStore {
   readonly name: 'memory' | 'file' | 'dynamodb';
   readState(group: string, signal: AbortSignal): Promise<StoredState | undefined>;
   /**
-   * Writes state, decision and look as one: all of them, or nothing. False when the state has another version, or the decision's
+   * Writes state, decision and tick as one: all of them, or nothing. False when the state has another version, or the decision's
    * number is taken: somebody else was faster. A call whose answer was lost may be repeated.
    */
   commit(group: string, commit: Commit, signal: AbortSignal): Promise<boolean>;
   /** The decisions since `sinceMs`, newest first, at most `countMax`. */
   decisions(group: string, range: DecisionRange, signal: AbortSignal): Promise<readonly DecisionRecord[]>;
   decision(group: string, decisionId: number, signal: AbortSignal): Promise<DecisionRecord | undefined>;
-  /** Looks since `sinceMs`, newest first, at most `countMax`. */
-  looks(group: string, range: DecisionRange, signal: AbortSignal): Promise<readonly LookRecord[]>;
+  /** Ticks since `sinceMs`, newest first, at most `countMax`. */
+  ticks(group: string, range: DecisionRange, signal: AbortSignal): Promise<readonly TickRecord[]>;
   /**
    * Moves a decision on from the status that it was seen with, and while its claim is the one that was seen. Undefined when it is
    * not as it was seen any more, or may not become that.
@@ -110,7 +110,7 @@ export interface DecisionRange {
   readonly countMax?: number;
 }
 
-/** How long decisions and looks are kept. */
+/** How long decisions and ticks are kept. */
 export const KEPT_MS = 7 * 86_400_000;
 export const COUNT_MAX = 1000;
 

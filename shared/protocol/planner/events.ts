@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { FOLDED_RANKS_MAX, PASS_SAMPLES_MAX, PLANNER_EVENT_VERSION } from './topics.ts';
+import { AGGREGATED_RANKS_MAX, PASS_SAMPLES_MAX, PLANNER_EVENT_VERSION } from './topics.ts';
 
 const count = z.number().int().min(0).max(1e15);
 const amount = z.number().min(0).max(1e15);
@@ -78,7 +78,7 @@ const workerRollup = z.object({
 /** `[worker, data-parallel rank, ...pass]` */
 const engineRow = z.tuple([id, rankNumber]).rest(z.number().min(0).max(1e15));
 
-const foldedPool = z
+const aggregatedPool = z
   .object({
     /** Ids of the workers that serve. Absent = `worker_keys`. */
     workers: z.array(id).max(100_000).optional(),
@@ -94,7 +94,7 @@ const foldedPool = z
     engine: engine.optional(),
     has_passes: z.boolean(),
     /** The last pass of each rank, as far as there is room. */
-    engines: z.array(engineRow).max(FOLDED_RANKS_MAX).optional(),
+    engines: z.array(engineRow).max(AGGREGATED_RANKS_MAX).optional(),
     /** Ranks that were left out of `engines`. */
     engines_left_out: count.optional(),
     samples: z.array(passRow).max(PASS_SAMPLES_MAX).optional(),
@@ -110,7 +110,7 @@ const modelRollup = z.object({
   ...common,
   source: id,
   at,
-  pools: z.partialRecord(poolName, foldedPool),
+  pools: z.partialRecord(poolName, aggregatedPool),
 });
 
 const workerChange = z.object({
@@ -207,5 +207,5 @@ export type PassRow = z.output<typeof passRow>;
 export type TrafficTotals = z.output<typeof totals>;
 export type EngineFacts = z.output<typeof engine>;
 export type RankLoadRow = z.output<typeof rank>;
-export type FoldedPool = z.output<typeof foldedPool>;
+export type AggregatedPool = z.output<typeof aggregatedPool>;
 export type PoolName = z.output<typeof poolName>;

@@ -15,7 +15,7 @@ export const RETRY_HEADER = 'x-stator-retry';
 /** Samples of passes that one roll-up carries for a rank. */
 export const PASS_SAMPLES_MAX = 16;
 /** Engines' ranks that one folded message names; the numbers of all beyond are in its sums. */
-export const FOLDED_RANKS_MAX = 1024;
+export const AGGREGATED_RANKS_MAX = 1024;
 
 /** Every total at its beginning. */
 export const NO_TRAFFIC = {

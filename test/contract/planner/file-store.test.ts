@@ -1,5 +1,5 @@
 import { rmSync, writeFileSync } from 'node:fs';
-import { appendFile, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { appendFile, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -40,6 +40,15 @@ describe('the log of planners', () => {
     const later = new FilePlannerStore(folder, clock);
     expect(await later.readState('g', NEVER)).toEqual({ version: 1, state: 's' });
     expect(await later.decision('g', 0, NEVER)).toEqual(someDecision(0));
+  });
+
+  it('calls a tick `look` in its lines, as logs that are there do', async () => {
+    const tick = { atMs: clock.wallMs(), reason: 'no change', figures: { running: 3 } };
+    await new FilePlannerStore(folder, clock).commit('g', { version: 0, state: 's', tick }, NEVER);
+    const line = ['commit', 'g', { version: 0, state: 's', look: tick }];
+    expect(JSON.parse(await readFile(path, 'utf8'))).toEqual(line);
+    await appendFile(path, `${JSON.stringify(['commit', 'g', { version: 1, state: 't', look: tick }])}\n`);
+    expect(await new FilePlannerStore(folder, clock).ticks('g', { sinceMs: 0 }, NEVER)).toEqual([tick, tick]);
   });
 
   it('goes on behind a line that a crash has cut short', async () => {

@@ -46,14 +46,14 @@ export function describePlannerStore(name: string, open: () => Promise<readonly 
       expect(await one.acknowledged(group, NEVER)).toBe(-1);
     });
 
-    it('writes state, decision and look as one, for everybody to read', async () => {
+    it('writes state, decision and tick as one, for everybody to read', async () => {
       const group = newGroup();
-      const look = { atMs: NOW, reason: 'no change', figures: { running: 3 } };
+      const tick = { atMs: NOW, reason: 'no change', figures: { running: 3 } };
       const decision = someDecision(0);
-      expect(await one.commit(group, { version: 0, state: 'first', decision, look }, NEVER)).toBe(true);
+      expect(await one.commit(group, { version: 0, state: 'first', decision, tick }, NEVER)).toBe(true);
       expect(await other.readState(group, NEVER)).toEqual({ version: 1, state: 'first' });
       expect(await other.decision(group, 0, NEVER)).toEqual(decision);
-      expect(await other.looks(group, { sinceMs: 0 }, NEVER)).toEqual([look]);
+      expect(await other.ticks(group, { sinceMs: 0 }, NEVER)).toEqual([tick]);
       expect(await other.groups(NEVER)).toContain(group);
     });
 
@@ -92,19 +92,19 @@ export function describePlannerStore(name: string, open: () => Promise<readonly 
       expect(await one.decisions(group, { sinceMs: 0 }, NEVER)).toHaveLength(1);
     });
 
-    it('lists decisions and looks newest first, from a time on, as many as asked for', async () => {
+    it('lists decisions and ticks newest first, from a time on, as many as asked for', async () => {
       const group = newGroup();
       for (let at = 0; at < 5; at++) {
-        const look = { atMs: NOW + at, reason: `look ${at}`, figures: {} };
-        await one.commit(group, { version: at, state: `${at}`, decision: someDecision(at), look }, NEVER);
+        const tick = { atMs: NOW + at, reason: `tick ${at}`, figures: {} };
+        await one.commit(group, { version: at, state: `${at}`, decision: someDecision(at), tick }, NEVER);
       }
       const ids = async (range: { sinceMs: number; countMax?: number }) =>
         (await other.decisions(group, range, NEVER)).map(({ decisionId }) => decisionId);
       expect(await ids({ sinceMs: 0 })).toEqual([4, 3, 2, 1, 0]);
       expect(await ids({ sinceMs: NOW + 2000 })).toEqual([4, 3, 2]);
       expect(await ids({ sinceMs: 0, countMax: 2 })).toEqual([4, 3]);
-      const looks = await other.looks(group, { sinceMs: NOW + 1, countMax: 3 }, NEVER);
-      expect(looks.map(({ reason }) => reason)).toEqual(['look 4', 'look 3', 'look 2']);
+      const ticks = await other.ticks(group, { sinceMs: NOW + 1, countMax: 3 }, NEVER);
+      expect(ticks.map(({ reason }) => reason)).toEqual(['tick 4', 'tick 3', 'tick 2']);
     });
 
     it('moves a decision on as its states allow, and for one of two at once', async () => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { SentSignal } from '../../../shared/planner/host/fold.ts';
+import type { SentSignal } from '../../../shared/planner/host/apply-signal.ts';
 import { handleSignals } from '../../../shared/planner/host/handle-batch.ts';
 import {
   MemoryPlannerStore,
@@ -27,8 +27,8 @@ async function sentencesOf({ signals, config = {} }: Story): Promise<readonly st
   const store = new MemoryPlannerStore();
   const said: string[] = [];
   for (const signal of signals) {
-    const { look } = await handleSignals([signal], { store, group: 'g', planner }, NEVER);
-    if (look !== undefined) said.push(look.effect.reason);
+    const { tick } = await handleSignals([signal], { store, group: 'g', planner }, NEVER);
+    if (tick !== undefined) said.push(tick.effect.reason);
   }
   return said;
 }
@@ -94,7 +94,7 @@ describe('why a planner decides as it does', () => {
   it('names numbers, whatever a planner is told', () => {
     const odd = fc.oneof(fc.double(), fc.constantFrom(undefined, 0, -1, Number.NaN, Number.POSITIVE_INFINITY, 1e15));
     const counts = fc.record({ ready: fc.nat(20), starting: fc.nat(5) });
-    const look = fc.record({
+    const shown = fc.record({
       started: odd,
       held: odd,
       running: odd,
@@ -107,18 +107,24 @@ describe('why a planner decides as it does', () => {
     const law = fc.constantFrom('rate', 'throughput', 'latency', 'sla');
     const mode = fc.constantFrom('agg', 'disagg', 'prefill', 'decode');
     fc.assert(
-      fc.property(law, mode, fc.boolean(), fc.array(look, { minLength: 1, maxLength: 8 }), (by, of, isKnown, looks) => {
-        const rate = isKnown ? { rate_requests_per_second: 10 } : {};
-        const planner = { config: parsePlannerConfig({ law: by, mode: of, ...rate }), engines: {} };
-        let state = startPlanner(0);
-        for (const [at, { prefill, decode, ...told }] of looks.entries()) {
-          const input = { ...told, nowS: 5 * (at + 1), counts: { prefill, decode }, passes: {} } as PlannerInput;
-          const ticked = tick(state, input, planner);
-          state = ticked.state;
-          expect(ticked.effect.reason).toMatch(SENTENCE);
-          expect(ticked.effect.reason).not.toMatch(BROKEN);
-        }
-      }),
+      fc.property(
+        law,
+        mode,
+        fc.boolean(),
+        fc.array(shown, { minLength: 1, maxLength: 8 }),
+        (by, of, isKnown, ticks) => {
+          const rate = isKnown ? { rate_requests_per_second: 10 } : {};
+          const planner = { config: parsePlannerConfig({ law: by, mode: of, ...rate }), engines: {} };
+          let state = startPlanner(0);
+          for (const [at, { prefill, decode, ...told }] of ticks.entries()) {
+            const input = { ...told, nowS: 5 * (at + 1), counts: { prefill, decode }, passes: {} } as PlannerInput;
+            const ticked = tick(state, input, planner);
+            state = ticked.state;
+            expect(ticked.effect.reason).toMatch(SENTENCE);
+            expect(ticked.effect.reason).not.toMatch(BROKEN);
+          }
+        },
+      ),
       { numRuns: 300 },
     );
   });

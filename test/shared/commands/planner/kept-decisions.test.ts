@@ -56,7 +56,7 @@ describe('decisions that are kept beside a run', () => {
     const kept = new MemoryPlannerStore();
     const run = new KeptDecisions(kept, silentLogger);
     expect(await run.commit('g', { version: 3, state: '', decision: decisionOf(0) }, NEVER)).toBe(false);
-    await run.commit('g', { version: 0, state: '' }, NEVER); // a look without a decision
+    await run.commit('g', { version: 0, state: '' }, NEVER); // a tick without a decision
     expect(await kept.groups(NEVER)).toEqual([]);
     expect(await kept.readState('g', NEVER)).toBeUndefined();
   });

@@ -6,7 +6,7 @@ import { gunzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it } from 'vitest';
 import { PlannerHistory } from '../../../../shared/commands/planner/history.ts';
 import { PlannerPages } from '../../../../shared/commands/planner/pages.ts';
-import type { Look } from '../../../../shared/planner/index.ts';
+import type { LawTick } from '../../../../shared/planner/index.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
 import { fleetPlannerBed } from '../../../support/planner/fleet-planner-bed.ts';
 import { heldAt } from '../../../support/planner/fleet-signals.ts';
@@ -17,11 +17,11 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close();
 });
 
-function lookOf(at: number, parts: Partial<Look> = {}): Look {
+function tickOf(at: number, parts: Partial<LawTick> = {}): LawTick {
   return {
     atS: BEGIN_MS / 1000 + at,
     seconds: 5,
-    effect: { reason: `no change: look ${at}`, targets: { decode: 3 } },
+    effect: { reason: `no change: tick ${at}`, targets: { decode: 3 } },
     counts: { decode: { ready: 2, starting: 1 } },
     started: 10,
     running: 4,
@@ -33,7 +33,7 @@ function lookOf(at: number, parts: Partial<Look> = {}): Look {
 
 async function bedOf(raw: Readonly<Record<string, unknown>> = {}) {
   const off = { live_dashboard_port: 0, control_api_port: 0, report_interval_hours: null };
-  const bed = fleetPlannerBed({ config: { ...off, ...raw }, engines: {}, onLook: (look) => pages.looked(look) });
+  const bed = fleetPlannerBed({ config: { ...off, ...raw }, engines: {}, onTick: (tick) => pages.ticked(tick) });
   const { planner: fleet, store, clock, logger } = bed;
   const pages: PlannerPages = new PlannerPages({ fleet: () => fleet, store, clock, logger, gpusOf: () => 2 });
   closing.push(
@@ -84,7 +84,7 @@ describe('the control API of a planner', () => {
     });
   });
 
-  it('changes them: the next look goes by them', async () => {
+  it('changes them: the next tick goes by them', async () => {
     const { patch, fleet, scaled, pass, lines } = await served();
     void fleet.run();
     fleet.hear(heldAt(0, 0).signal);
@@ -133,14 +133,14 @@ describe('the page of a planner', () => {
   it('shows what it saw and decided, and comes again by itself', async () => {
     const { urls, fleet, pass, pages } = await bedOf({ live_dashboard_port: await freePort() });
     const page = async (): Promise<string> => (await fetch(urls.page ?? '')).text();
-    expect(await page()).toContain('Nothing was looked at yet');
+    expect(await page()).toContain('No tick yet');
     void fleet.run();
     fleet.hear(heldAt(0, 0).signal);
     await pass(100);
-    pages.looked(lookOf(5));
+    pages.ticked(tickOf(5));
     const html = await page();
     expect(html).toContain('<meta http-equiv="refresh" content="5">');
-    expect(html).toContain('no change: look 5');
+    expect(html).toContain('no change: tick 5');
     for (const title of ['Workers', 'Demand', 'Requests', 'Time to the first token', 'GPU hours']) {
       expect(html).toContain(`<text class="title" x="0" y="16">${title}</text>`);
     }
@@ -148,9 +148,9 @@ describe('the page of a planner', () => {
     expect(html).not.toMatch(/NaN|undefined|<script/);
   });
 
-  const pageOf = async (raw: Readonly<Record<string, unknown>>, looks: readonly Look[]): Promise<string> => {
+  const pageOf = async (raw: Readonly<Record<string, unknown>>, ticks: readonly LawTick[]): Promise<string> => {
     const { urls, pages } = await bedOf({ live_dashboard_port: await freePort(), ...raw });
-    for (const look of looks) pages.looked(look);
+    for (const tick of ticks) pages.ticked(tick);
     return (await fetch(urls.page ?? '')).text();
   };
 
@@ -161,7 +161,7 @@ describe('the page of a planner', () => {
     ['prefill', ['Workers: prefill', 'Demand', 'Requests']],
   ])('names what each chart of mode %s shows, once', async (mode, titles) => {
     const counts = { decode: { ready: 2, starting: 1 }, prefill: { ready: 1, starting: 0 } };
-    const html = await pageOf({ mode }, [lookOf(5, { counts }), lookOf(10, { counts })]);
+    const html = await pageOf({ mode }, [tickOf(5, { counts }), tickOf(10, { counts })]);
     const shown = [...html.matchAll(/<text class="title"[^>]*>([^<]*)</g)].map(([, title]) => title ?? '');
     expect(shown).toEqual(expect.arrayContaining([...titles]));
     expect(shown.filter((title) => title.startsWith('Workers'))).toEqual(
@@ -174,8 +174,8 @@ describe('the page of a planner', () => {
   it.each([0, 0.37, 1, 3, 7.3, 11, 18, 99.99, 120, 1001, 123_456])(
     'has no value above the highest line of an axis, of %s running',
     async (most) => {
-      const looks = [0, 5, 10].map((at) => lookOf(at, { running: most * (at / 10), ttftMs: most, held: most }));
-      const html = await pageOf({}, looks);
+      const ticks = [0, 5, 10].map((at) => tickOf(at, { running: most * (at / 10), ttftMs: most, held: most }));
+      const html = await pageOf({}, ticks);
       for (const [chart] of html.matchAll(/<svg[\s\S]*?<\/svg>/g)) {
         const title = />([^<]*)</.exec(chart)?.[1];
         const lines = [...chart.matchAll(/class="grid" x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="\2"/g)];
@@ -189,7 +189,7 @@ describe('the page of a planner', () => {
   );
 
   it('counts in whole workers', async () => {
-    const html = await pageOf({}, [lookOf(0, { counts: { decode: { ready: 1, starting: 0 } } })]);
+    const html = await pageOf({}, [tickOf(0, { counts: { decode: { ready: 1, starting: 0 } } })]);
     const [workers = ''] = /<svg(?:(?!<\/svg>)[\s\S])*>Workers<[\s\S]*?<\/svg>/.exec(html) ?? [];
     const labels = [...workers.matchAll(/text-anchor="end">([^<]*)</g)].map(([, label]) => label);
     expect(labels).toEqual(['0', '1', '2', '3']);
@@ -224,7 +224,7 @@ describe('the reports of a planner', () => {
       report_output_dir: join(folder, 'reports'),
     });
     for (let minute = 0; minute <= 125; minute++) {
-      pages.looked(lookOf(60 * minute));
+      pages.ticked(tickOf(60 * minute));
       await clock.advance(60_000);
       const due = Math.floor(minute / 60);
       await waitUntil(() => lines.length === due, { what: 'the report that is due' });
@@ -238,7 +238,7 @@ describe('the reports of a planner', () => {
       expect.stringMatching(/^planner_report_\d{8}_\d{6}_002\.log\.jsonl\.gz$/),
     ]);
     const read = (name = '') => readFile(join(folder, 'reports', name));
-    expect((await read(names[0])).toString()).toContain('no change: look 3600');
+    expect((await read(names[0])).toString()).toContain('no change: tick 3600');
     const rows = gunzipSync(await read(names[3]))
       .toString()
       .trimEnd()
@@ -258,7 +258,7 @@ describe('the reports of a planner', () => {
   it('that cannot be written are told, and the next one is tried', async () => {
     const { pages, clock, lines } = await bedOf({ report_interval_hours: 1, report_output_dir: '/dev/null/reports' });
     for (let minute = 0; minute <= 130; minute++) {
-      pages.looked(lookOf(60 * minute));
+      pages.ticked(tickOf(60 * minute));
       await clock.advance(60_000);
       const due = Math.floor(minute / 60);
       await waitUntil(() => lines.length === due, { what: 'the report that is due' });
@@ -268,16 +268,16 @@ describe('the reports of a planner', () => {
   });
 });
 
-describe('the looks of a planner over time', () => {
+describe('the ticks of a planner over time', () => {
   it('stay bounded, keep their means, and never lose an hour', () => {
     const history = new PlannerHistory(() => 2);
-    const looks = 30_000;
-    for (let at = 1; at <= looks; at++) history.add(lookOf(5 * at, { running: at % 2 === 0 ? 0 : 8 }));
+    const ticks = 30_000;
+    for (let at = 1; at <= ticks; at++) history.add(tickOf(5 * at, { running: at % 2 === 0 ? 0 : 8 }));
     const { points } = history;
     expect(points.length).toBeGreaterThan(1000);
     expect(points.length).toBeLessThanOrEqual(4096);
-    expect(points.at(-1)?.atMs).toBe(BEGIN_MS + 5000 * looks);
-    expect(points.at(-1)?.figures.gpu_hours).toBeCloseTo((3 * 2 * 5 * looks) / 3600, 6);
+    expect(points.at(-1)?.atMs).toBe(BEGIN_MS + 5000 * ticks);
+    expect(points.at(-1)?.figures.gpu_hours).toBeCloseTo((3 * 2 * 5 * ticks) / 3600, 6);
     expect(points[10]?.figures.running_requests).toBe(4);
     const times = points.map(({ atMs }) => atMs);
     expect(times).toEqual(times.toSorted((one, other) => one - other));

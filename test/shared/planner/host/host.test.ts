@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { SentSignal } from '../../../../shared/planner/host/apply-signal.ts';
 import { decide } from '../../../../shared/planner/host/decide.ts';
-import type { SentSignal } from '../../../../shared/planner/host/fold.ts';
 import { handleBatch, handleSignals, PlannerConflict } from '../../../../shared/planner/host/handle-batch.ts';
 import {
   DIRECT_WORKERS_MAX,
@@ -11,7 +11,7 @@ import {
   unpackState,
 } from '../../../../shared/planner/host/model-state.ts';
 import { MemoryPlannerStore, type PlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
-import { RollupFolder } from '../../../../shared/planner/signals/rollup-folder.ts';
+import { RollupAggregator } from '../../../../shared/planner/signals/rollup-aggregator.ts';
 import { NO_TRAFFIC, type PlannerEventOf } from '../../../../shared/protocol/index.ts';
 import { BEGIN_S, changeAt, heldAt, rollupOf, tellStory, tickAt } from '../../../support/planner/fleet-signals.ts';
 
@@ -71,10 +71,10 @@ describe('what a fleet says, folded', () => {
     const { target, decisions } = await play(behind, { planner });
     expect(target).toBe(2);
     expect(decisions[0]?.reason).toContain('1 will not have caught up');
-    const folder = new RollupFolder({ namespace: 'ns', model: 'm', source: 'router', epoch: 'e' });
+    const aggregator = new RollupAggregator({ namespace: 'ns', model: 'm', source: 'router', epoch: 'e' });
     const folded = behind.flatMap(({ signal, sentAtS }) => {
-      if (signal.type === 'worker.rollup') folder.add(signal, 1000 * sentAtS);
-      const event = folder.fold(1000 * sentAtS, 1000 * sentAtS);
+      if (signal.type === 'worker.rollup') aggregator.add(signal, 1000 * sentAtS);
+      const event = aggregator.aggregate(1000 * sentAtS, 1000 * sentAtS);
       return event === undefined ? [] : [{ signal: event, sentAtS }];
     });
     expect((await play(folded, { planner })).target).toBe(2);
@@ -103,12 +103,12 @@ describe('what a fleet says, folded', () => {
   it('counts once what a worker tells by itself beside a process that folds it', async () => {
     const alone: SentSignal[] = [];
     const both: SentSignal[] = [];
-    const folder = new RollupFolder({ namespace: 'ns', model: 'm', source: 'router', epoch: 'f' });
+    const aggregator = new RollupAggregator({ namespace: 'ns', model: 'm', source: 'router', epoch: 'f' });
     for (const told of tellStory(60, { rate: () => 30, workers: () => 2 })) {
       const { signal, sentAtS } = told;
-      if (signal.type === 'worker.rollup') folder.add(signal, sentAtS * 1000);
+      if (signal.type === 'worker.rollup') aggregator.add(signal, sentAtS * 1000);
       const isLast = signal.type === 'worker.rollup' && signal.worker_id.endsWith('1');
-      const folded = isLast ? folder.fold(sentAtS * 1000, sentAtS * 1000) : undefined;
+      const folded = isLast ? aggregator.aggregate(sentAtS * 1000, sentAtS * 1000) : undefined;
       const message = folded === undefined ? [] : [{ signal: folded, sentAtS: sentAtS + 0.1 }];
       alone.push(...message);
       both.push(...(sentAtS - BEGIN_S < 5 ? [] : [told]), ...message);
@@ -117,7 +117,7 @@ describe('what a fleet says, folded', () => {
     expect(one.target).toBeGreaterThan(2);
     expect(other.target).toBe(one.target);
     const started = async ({ store }: typeof one) =>
-      (await store.looks('g', { sinceMs: 0 }, NEVER)).map(({ figures }) => figures.requests_per_second);
+      (await store.ticks('g', { sinceMs: 0 }, NEVER)).map(({ figures }) => figures.requests_per_second);
     expect(await started(other)).toEqual(await started(one));
   });
 

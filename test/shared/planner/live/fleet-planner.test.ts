@@ -79,7 +79,7 @@ describe('a planner that hears nobody', () => {
     return { ...bed, told, seconds, unheard: () => unheard };
   };
 
-  it('says so once half a minute is over and counts its looks from then on, and says whom it hears first', async () => {
+  it('says so once half a minute is over and counts its ticks from then on, and says whom it hears first', async () => {
     const { planner, lines, told, seconds, unheard } = bedOfEars();
     void planner.run();
     await seconds(25);

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { SentSignal } from '../../../../shared/planner/host/fold.ts';
+import type { SentSignal } from '../../../../shared/planner/host/apply-signal.ts';
 import type { BatchOutcome } from '../../../../shared/planner/host/handle-batch.ts';
 import { handleSignals } from '../../../../shared/planner/host/handle-batch.ts';
 import {
@@ -32,7 +32,7 @@ async function shown(signals: readonly SentSignal[], raw: Readonly<Record<string
       if (signal.type === 'worker.rollup') metrics.worker(signal);
     }
     outcome = await handleSignals(batch, { store, group: 'g', planner }, NEVER);
-    metrics.looked(outcome, 0.002);
+    metrics.ticked(outcome, 0.002);
   }
   const [decision] = await store.decisions('g', { sinceMs: 0 }, NEVER);
   const text = await registry.render();
@@ -57,7 +57,7 @@ describe('what a planner shows of itself', () => {
     expect(value('dynamo_planner_observed_input_sequence_tokens')).toBe(1000);
     expect(value('dynamo_planner_observed_output_sequence_tokens')).toBe(100);
     expect(value('dynamo_planner_sla_target_itl_ms')).toBe(50);
-    // Two workers of two GPUs, and what was decided after the first look, for most of a minute.
+    // Two workers of two GPUs, and what was decided after the first tick, for most of a minute.
     expect(value('dynamo_planner_gpu_hours')).toBeGreaterThan((2 * 2 * 40) / 3600);
     expect(value('stator_planner_decisions_total')).toBeGreaterThan(0);
     expect(value('stator_planner_events_total{type="worker.rollup"}')).toBe(26);
@@ -81,8 +81,8 @@ describe('what a planner shows of itself', () => {
 
   it('has both pools, what the loops expect of them, and what others forestalled', async () => {
     const { metrics, registry, value, outcome } = await shown(tellStory(20, { rate: () => 5, workers: () => 1 }));
-    const { look } = outcome;
-    if (look === undefined) throw new Error('nobody has looked');
+    const { tick } = outcome;
+    if (tick === undefined) throw new Error('there was no tick');
     const reason = Object.keys(THROUGHPUT_REASONS)[0] as keyof typeof THROUGHPUT_REASONS;
     const loops = {
       load: { reason: undefined, reasons: {}, estimatedTtftMs: 150, estimatedItlMs: 15 },
@@ -90,8 +90,8 @@ describe('what a planner shows of itself', () => {
       demand: { requests: 60, isl: 800, osl: 80 },
     };
     const counts = { prefill: { ready: 2, starting: 1 }, decode: { ready: 1, starting: 0 } };
-    const effect = { ...look.effect, targets: { prefill: 4, decode: 1 }, rate: undefined, loops };
-    metrics.looked({ ...outcome, conflicts: 3, look: { ...look, counts, effect } } as typeof outcome, 0.002);
+    const effect = { ...tick.effect, targets: { prefill: 4, decode: 1 }, rate: undefined, loops };
+    metrics.ticked({ ...outcome, conflicts: 3, tick: { ...tick, counts, effect } } as typeof outcome, 0.002);
     metrics.refused();
     const text = await registry.render();
     const now = (name: string): number => Number(new RegExp(`^${name} (.*)$`, 'm').exec(text)?.[1]);
@@ -178,7 +178,7 @@ describe('what a planner shows of its own time', () => {
     return { ...bed, value };
   }
 
-  it('is how long looks take, how late they begin, and how old the newest event is then', async () => {
+  it('is how long ticks take, how late they begin, and how old the newest event is then', async () => {
     const { planner, pass, value } = bedOf({ config: { tick_seconds: 5 } });
     void planner.run();
     planner.hear(heldAt(0, 0).signal);
@@ -193,7 +193,7 @@ describe('what a planner shows of its own time', () => {
     expect(await value('dynamo_planner_tick_lag_seconds')).toBe(0);
   });
 
-  it('counts looks that took too long, and how late the next one began', async () => {
+  it('counts ticks that took too long, and how late the next one began', async () => {
     let isStuck = true;
     const readTraffic = () => (isStuck ? new Promise<undefined>(() => {}) : Promise.resolve(undefined));
     const { planner, pass, value } = bedOf({ readTraffic, config: { tick_seconds: 5 } });

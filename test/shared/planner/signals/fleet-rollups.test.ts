@@ -4,9 +4,10 @@ import { seededRandom } from '../../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
 import { PlannerOutbox } from '../../../../shared/planes/index.ts';
 import { type PlannerQueue, QueueError } from '../../../../shared/planes/queue/types.ts';
-import { foldSignal, noReport, readyOf } from '../../../../shared/planner/host/fold.ts';
+import { applySignal, noReport } from '../../../../shared/planner/host/apply-signal.ts';
 import { handleBatch } from '../../../../shared/planner/host/handle-batch.ts';
 import { startModel } from '../../../../shared/planner/host/model-state.ts';
+import { readyOf } from '../../../../shared/planner/host/worker-counts.ts';
 import { FleetRollups, MemoryPlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
 import {
   NO_TRAFFIC,
@@ -188,7 +189,7 @@ describe('whoever has the lease', () => {
       if (read.kind !== 'event') throw new Error(read.problem);
       const signal = read.event as PlannerSignal; // of the queue
       const state = startModel(BEGIN_MS / 1000);
-      foldSignal(state, { signal, sentAtS: BEGIN_MS / 1000 + 18 }, noReport());
+      applySignal(state, { signal, sentAtS: BEGIN_MS / 1000 + 18 }, noReport());
       const ready = components.includes('prefill') ? [10_000, 9999] : [0, 19_999];
       expect([readyOf(state, 'prefill'), readyOf(state, 'decode')]).toEqual(ready);
     },

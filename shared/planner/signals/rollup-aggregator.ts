@@ -1,6 +1,6 @@
 import {
-  FOLDED_RANKS_MAX,
-  type FoldedPool,
+  AGGREGATED_RANKS_MAX,
+  type AggregatedPool,
   NO_TRAFFIC,
   PASS_SAMPLES_MAX,
   type PassRow,
@@ -9,16 +9,16 @@ import {
   type PoolName,
   type TrafficTotals,
 } from '../../protocol/index.ts';
-import { addTraffic, trafficSince } from '../host/model-state.ts';
+import { addTraffic, trafficSince } from './traffic.ts';
+import { kvUseOf, loadOfWorker, SILENT_S, sumLoads } from './worker-load.ts';
 
 type WorkerRollup = PlannerEventOf<'worker.rollup'>;
 
-/** A worker that is silent for so long while others speak serves nobody. */
-const SILENT_MS = 20_000;
-/** Workers of one model that are folded; more are counted and left out. */
+const SILENT_MS = SILENT_S * 1000;
+/** Workers of one model that one process aggregates; it counts further ones and leaves them out. */
 const WORKERS_MAX = 20_000;
 
-export interface RollupFolderOptions {
+export interface RollupAggregatorOptions {
   readonly namespace: string;
   readonly model: string;
   /** Of the process that folds. */
@@ -41,8 +41,8 @@ interface PoolSamples {
  * Folds what the workers of a model say of themselves into one message. What it counts are sums since it began: of a worker that
  * begins, everything; of one that it meets later, what is served from then on. Times are those of the caller's clock.
  */
-export class RollupFolder {
-  readonly #options: RollupFolderOptions;
+export class RollupAggregator {
+  readonly #options: RollupAggregatorOptions;
   #epoch: string;
   readonly #workers = new Map<string, HeardWorker>();
   readonly #totals = new Map<PoolName, TrafficTotals>();
@@ -51,7 +51,7 @@ export class RollupFolder {
   #hasNews = false;
   readonly #leftOut = new Set<string>();
 
-  constructor(options: RollupFolderOptions) {
+  constructor(options: RollupAggregatorOptions) {
     this.#options = options;
     this.#epoch = options.epoch;
   }
@@ -92,8 +92,8 @@ export class RollupFolder {
     }
     this.#hasNews = true;
     this.#workers.set(id, { rollup, heardAtMs: nowMs });
-    const before = isSame ? known.totals : seq === 0 ? NO_TRAFFIC : totals;
-    this.#totals.set(component, addTraffic(this.#totals.get(component) ?? NO_TRAFFIC, trafficSince(before, totals)));
+    const grown = trafficSince(isSame ? known.totals : undefined, totals, seq === 0);
+    this.#totals.set(component, addTraffic(this.#totals.get(component) ?? NO_TRAFFIC, grown));
     for (const { samples = [] } of rollup.ranks) for (const row of samples) this.#sample(component, row);
     return true;
   }
@@ -106,7 +106,7 @@ export class RollupFolder {
   }
 
   /** What all of them say; undefined where nobody has said anything since the last one. */
-  fold(nowMs: number, wallMs: number): PlannerEventOf<'model.rollup'> | undefined {
+  aggregate(nowMs: number, wallMs: number): PlannerEventOf<'model.rollup'> | undefined {
     this.#dropSilent(nowMs);
     this.#leftOut.clear();
     if (!this.#hasNews) return undefined;
@@ -120,33 +120,32 @@ export class RollupFolder {
     return { type: 'model.rollup', v: PLANNER_EVENT_VERSION, namespace, model, source, epoch, seq, at: wallMs, pools };
   }
 
-  #pool(name: PoolName): FoldedPool {
+  #pool(name: PoolName): AggregatedPool {
     const workers = [...this.#workers.values()]
       .map(({ rollup }) => rollup)
       .filter(({ component, draining }) => component === name && draining !== true);
     const ranks = workers.flatMap(({ ranks: of, worker_id: id }) => of.map((rank) => ({ id, rank })));
-    const uses = ranks.flatMap(({ rank: { kv_blocks, kv_blocks_max } }) =>
-      kv_blocks_max > 0 ? [Math.min(1, kv_blocks / kv_blocks_max)] : [],
-    );
     const rows = ranks.flatMap(({ id, rank: { dp_rank, last } }) =>
       last === undefined ? [] : [[id, dp_rank, ...last] as [string, number, ...number[]]],
     );
-    const behind = workers.filter(
-      ({ ranks: of }) => of.reduce((sum, rank) => sum + rank.waiting - rank.running, 0) > 0,
+    const loads = workers.map(({ ranks: of }) => loadOfWorker(of));
+    const { running, waiting, behind, kvUse } = sumLoads(
+      loads,
+      ranks.map(({ rank }) => kvUseOf([rank])),
     );
     const engine = workers.at(-1)?.engine;
     const samples = this.#samples.get(name)?.rows ?? [];
     return {
       workers: workers.map(({ worker_id: id }) => id),
-      running: ranks.reduce((total, { rank }) => total + rank.running, 0),
-      waiting: ranks.reduce((total, { rank }) => total + rank.waiting, 0),
-      ...(behind.length > 0 ? { behind: behind.length } : {}),
-      ...(uses.length > 0 ? { kv_use: uses.reduce((total, use) => total + use, 0) / uses.length } : {}),
+      running,
+      waiting,
+      ...(behind > 0 ? { behind } : {}),
+      ...(kvUse === undefined ? {} : { kv_use: kvUse }),
       totals: this.#totals.get(name) ?? NO_TRAFFIC,
       ...(engine === undefined ? {} : { engine }),
       has_passes: workers.length > 0 && workers.every(({ has_passes: has }) => has),
-      engines: rows.slice(0, FOLDED_RANKS_MAX),
-      ...(rows.length > FOLDED_RANKS_MAX ? { engines_left_out: rows.length - FOLDED_RANKS_MAX } : {}),
+      engines: rows.slice(0, AGGREGATED_RANKS_MAX),
+      ...(rows.length > AGGREGATED_RANKS_MAX ? { engines_left_out: rows.length - AGGREGATED_RANKS_MAX } : {}),
       ...(samples.length > 0 ? { samples } : {}),
     };
   }

@@ -12,7 +12,7 @@ const NEVER = new AbortController().signal;
 /** Counts the calls of a store by their names. */
 function countCalls(store: PlannerStore): Map<string, number> {
   const calls = new Map<string, number>();
-  for (const name of ['readState', 'commit', 'decisions', 'decision', 'looks', 'move', 'acknowledge'] as const) {
+  for (const name of ['readState', 'commit', 'decisions', 'decision', 'ticks', 'move', 'acknowledge'] as const) {
     const call = store[name].bind(store) as (...args: unknown[]) => unknown;
     const counted = (...args: unknown[]): unknown => {
       calls.set(name, (calls.get(name) ?? 0) + 1);
@@ -24,14 +24,14 @@ function countCalls(store: PlannerStore): Map<string, number> {
 }
 
 interface Cost {
-  /** Of the planner's own code, see `countSteps`: what workers say, and the looks. */
+  /** Of the planner's own code, see `countSteps`: what workers say, and the ticks. */
   readonly steps: number;
   readonly calls: Readonly<Record<string, number>>;
-  /** What is written with a look, and read with the next one. */
+  /** What is written with a tick, and read with the next one. */
   readonly stateBytes: number;
 }
 
-/** What a fleet of `workers` costs its planner over a few looks, once all have been heard. */
+/** What a fleet of `workers` costs its planner over a few ticks, once all have been heard. */
 async function costOf(workers: number): Promise<Cost> {
   const bed = fleetPlannerBed({ config: { max_gpu_budget: -1 } });
   const { planner, store, pass } = bed;
@@ -56,7 +56,7 @@ async function costOf(workers: number): Promise<Cost> {
   return { steps, calls: counted, stateBytes: state?.state.length ?? 0 };
 }
 
-describe('what the looks of a planner cost', () => {
+describe('what the ticks of a planner cost', () => {
   it('is as many reads and writes for 10,000 workers as for ten, and steps and bytes in proportion', async () => {
     await costOf(10); // what is done once a process does not count
     const [ten, thousand, tenThousand] = [await costOf(10), await costOf(1000), await costOf(10_000)];
