@@ -42,6 +42,11 @@ describe('the linter of prose', () => {
     expect(longSentencesOf(await lintPage('page.md', `Short one. ${halves}\n\n${neighbours}\n`))).toEqual([1]);
   });
 
+  it('ends a sentence at the end of an indented line', async () => {
+    const item = `- ${LONG_SENTENCE.replace('word17 ', 'word17.\n  ')}\n`;
+    expect(longSentencesOf(await lintPage('page.md', item))).toEqual([]);
+  });
+
   it('lets a semicolon end an entry in a cell only', async () => {
     const entries = LONG_SENTENCE.replace('word17 ', 'word17; ');
     expect(longSentencesOf(await lintPage('page.md', `${entries}\n\n| a |\n| --- |\n| ${entries} |\n`))).toEqual([1]);

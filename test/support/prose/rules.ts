@@ -4,9 +4,9 @@ import { REFUSED_WORDINGS } from './words.ts';
 export const SENTENCE_WORDS_MAX = 35;
 
 /** The blank behind a sentence, which may end within quotes, brackets or emphasis. */
-const SENTENCE_END = /(?<=[.!?]["')\]*_]*)(?<!\b(?:e\.g|i\.e|vs|cf)\.)\s(?=\S)/;
+const SENTENCE_END = /(?<=[.!?]["')\]*_]*)(?<!\b(?:e\.g|i\.e|vs|cf)\.)(\s+)(?=\S)/;
 /** The blank behind a sentence or an entry of a list in a cell of a table. */
-const ENTRY_END = new RegExp(`${SENTENCE_END.source}|(?<=;)\\s`);
+const ENTRY_END = new RegExp(`${SENTENCE_END.source}|(?<=;)(\\s+)`);
 
 /** The part of a node of textlint's tree that the rules here use. `range` is in characters of the whole text. */
 interface TxtNode {
@@ -42,7 +42,9 @@ export function refusedWordings({ report, RuleError, getSource }: Context): Visi
 export function sentenceLength({ report, RuleError, getSource }: Context): Visitors {
   const visit = (node: TxtNode, end: RegExp): void => {
     let index = 0;
+    // Each sentence, and the blank behind it.
     for (const sentence of withoutCode(node, getSource(node)).split(end)) {
+      if (sentence === undefined) continue;
       const count = countWords(sentence);
       if (count > SENTENCE_WORDS_MAX) {
         report(
@@ -50,7 +52,7 @@ export function sentenceLength({ report, RuleError, getSource }: Context): Visit
           new RuleError(`a sentence of ${count} words, of which ${SENTENCE_WORDS_MAX} are allowed`, { index }),
         );
       }
-      index += sentence.length + 1;
+      index += sentence.length;
     }
   };
   return { Paragraph: (node) => visit(node, SENTENCE_END), TableCell: (node) => visit(node, ENTRY_END) };
