@@ -40,9 +40,14 @@ async function measureAll() {
 }
 
 async function bundle(outfile) {
-  const rooms = ['clock', 'config', 'pipeline', 'protocol', 'telemetry'];
+  const rooms = ['clock', 'config', 'protocol', 'telemetry'];
   const inside = ['http/app', 'http/settings', 'inference/deps', 'inference/lifecycle', 'node/server'];
-  const files = [...rooms.map((room) => `${room}/index`), ...inside.map((file) => `frontends/${file}`)];
+  const files = [
+    ...rooms.map((room) => `${room}/index`),
+    'pipeline/pipeline',
+    'telemetry/log/logger',
+    ...inside.map((file) => `frontends/${file}`),
+  ];
   const contents = files.map((file) => `export * from './shared/${file}.ts';`).join('\n');
   const stdin = { contents, resolveDir: process.cwd(), loader: 'ts' };
   const target = { platform: 'node', format: 'esm', target: 'node20', packages: 'external' };

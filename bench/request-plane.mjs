@@ -41,7 +41,7 @@ async function measureAll() {
 }
 
 async function bundle(outfile) {
-  const contents = `export * from './shared/planes/index.ts'; export { systemClock } from './shared/clock/index.ts';`;
+  const contents = `export * from './shared/planes/request/tcp/plane.ts'; export { systemClock } from './shared/clock/index.ts';`;
   const stdin = { contents, resolveDir: process.cwd(), loader: 'ts' };
   await build({
     stdin,
