@@ -115,7 +115,7 @@ export class RankListeners {
   #start(workerId: string, dpRank: number, listening: Listening): void {
     listening.status = 'pending';
     const onChange = (change: BlockChange): void => {
-      if (listening.open === opening) this.#sink.apply(workerId, dpRank, change);
+      if (listening.open === opening) this.#sink.changed(workerId, dpRank, change);
     };
     const opening: Promise<KvListener | undefined> = this.#open({ ...listening.source, dpRank }, onChange).then(
       (listener) => {

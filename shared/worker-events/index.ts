@@ -4,7 +4,6 @@
  * into a block index, `WorkerLoads` keeps the last load report of each rank.
  */
 export {
-  type BlockChangeSink,
   type ComponentScope,
   type EventSource,
   KvEventFeed,
@@ -23,7 +22,7 @@ export {
   type RouterEventRecord,
   recoveryEndpoint,
 } from './kv-events.ts';
-export { RECOVERIES_AT_ONCE_MAX } from './rank-follower.ts';
+export { type BlockChangeSink, RECOVERIES_AT_ONCE_MAX } from './rank-follower.ts';
 export { RecoveryClient } from './recovery.ts';
 export { TopicFollower } from './topic-follower.ts';
 export { applyChange, indexSink, type OnApplied, type PlacedWorker, WorkerFeeds } from './worker-feeds.ts';

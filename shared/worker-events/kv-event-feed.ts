@@ -5,14 +5,8 @@ import { reasonOf, workerError } from '../errors/index.ts';
 import type { EventEnvelope, EventPlane, Transport } from '../planes/index.ts';
 import type { RankId } from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import {
-  type BlockChange,
-  decodeRouterEvents,
-  KV_EVENTS_TOPIC,
-  rankOfRecoveryEndpoint,
-  type SkipReason,
-} from './kv-events.ts';
-import { type FollowerObserver, RankFollower } from './rank-follower.ts';
+import { decodeRouterEvents, KV_EVENTS_TOPIC, rankOfRecoveryEndpoint, type SkipReason } from './kv-events.ts';
+import { type BlockChangeSink, type FollowerObserver, RankFollower } from './rank-follower.ts';
 import type { RecoveryClient } from './recovery.ts';
 import { TopicFollower } from './topic-follower.ts';
 
@@ -24,12 +18,6 @@ export interface FollowedWorker {
   readonly dataParallelSize: number;
   /** Whether it answers recovery queries (`enable_local_indexer` of its card). */
   readonly hasLocalIndexer: boolean;
-}
-
-/** Where the changes of a worker's ranks go: the index of its model. */
-export interface BlockChangeSink {
-  /** Ranks that the sink does not know are its own to ignore. */
-  apply(workerId: string, dpRank: number, change: BlockChange): void;
 }
 
 /** What a feed counts. */
@@ -137,7 +125,7 @@ export class KvEventFeed {
   }
 
   /** Takes a message of the topic. */
-  apply({ publisherId, payload }: EventEnvelope): void {
+  received({ publisherId, payload }: EventEnvelope): void {
     for (const event of decodeRouterEvents(payload, (reason) => this.#skipped(reason, publisherId))) {
       this.#workers.get(event.workerId)?.ranks.get(event.dpRank)?.live({ publisherId, event });
     }
@@ -210,7 +198,7 @@ export class KvEventFeed {
       scope: { kind: 'component', ...this.#scope },
       topic: KV_EVENTS_TOPIC,
       listener: {
-        event: (envelope) => this.apply(envelope),
+        event: (envelope) => this.received(envelope),
         gap: (publisherId) => this.#suspectPublisher(publisherId),
       },
     });
@@ -274,7 +262,8 @@ export class KvEventFeed {
   #createFollower({ worker, sink }: Followed, dpRank: number): RankFollower {
     const { clock, random, slots, observer, logger, recovery, defer = endOfTurn } = this.#surroundings;
     return new RankFollower({
-      sink: { apply: (change) => sink.apply(worker.id, dpRank, change) },
+      rank: { workerId: worker.id, dpRank },
+      sink,
       clock,
       random,
       slots,

@@ -1,15 +1,17 @@
 import type { Clock, Random, Timer } from '../clock/index.ts';
 import type { Semaphore } from '../concurrency/index.ts';
 import { reasonOf } from '../errors/index.ts';
+import type { RankId } from '../router/index.ts';
 import type { BlockChange, RankEvent } from './kv-events.ts';
 import { EventBuffer, type LiveEvent, type RecoveryAnswer } from './recovery.ts';
 
 /** Recoveries of one router that run at once. */
 export const RECOVERIES_AT_ONCE_MAX = 16;
 
-/** What one rank's events are applied to. */
-export interface RankSink {
-  apply(change: BlockChange): void;
+/** Where the changes of a worker's ranks go: the index of its model. */
+export interface BlockChangeSink {
+  /** Takes one change of one rank. Ranks that the sink does not know are its own to ignore. */
+  changed(workerId: string, dpRank: number, change: BlockChange): void;
 }
 
 /** What the followers of a router count. */
@@ -26,7 +28,9 @@ export interface FollowerObserver {
 export type RecoveryKind = 'restore' | 'gap';
 
 export interface RankFollowerOptions {
-  readonly sink: RankSink;
+  /** The rank that is followed. */
+  readonly rank: RankId;
+  readonly sink: BlockChangeSink;
   readonly clock: Clock;
   readonly random: Random;
   readonly slots: Semaphore;
@@ -154,16 +158,20 @@ export class RankFollower {
 
   /** An event from the event plane. */
   live(live: LiveEvent): void {
-    if (this.#isClosed || !this.#isCurrent(live.publisherId)) return;
-    const { event } = live;
+    if (this.#isClosed) return;
+    const { event, publisherId } = live;
+    if (publisherId !== this.#publisherId) {
+      if (this.#retired.includes(publisherId)) return; // a late event of a publisher that was replaced
+      this.#adopt(publisherId);
+    }
     if (this.#cursor !== undefined && event.eventId <= this.#cursor) {
       this.#options.observer.stale();
     } else if (event.change.kind === 'cleared' && !this.#isRestoring) {
       this.#clear(event.eventId);
     } else if (this.#recovery === undefined && event.eventId === (this.#cursor ?? Number.NaN) + 1) {
-      this.#apply(event);
+      this.#advance(event);
     } else if (!this.#options.canRecover) {
-      this.#apply(event); // what was missed is missed
+      this.#advance(event); // what was missed is missed
     } else {
       if (this.#buffer.add(live) > 0) this.#options.observer.dropped();
       if (this.#recovery === undefined) this.#recover();
@@ -205,13 +213,10 @@ export class RankFollower {
     this.#buffer.clear();
   }
 
-  /** Whether events of this publisher count: late ones of a publisher that was replaced do not. */
-  #isCurrent(publisherId: string): boolean {
-    if (publisherId === this.#publisherId) return true;
-    if (this.#retired.includes(publisherId)) return false;
+  /** Follows this publisher from now on. If another one was followed before, its blocks are forgotten and all are asked for. */
+  #adopt(publisherId: string): void {
     if (this.#publisherId !== undefined) this.replaced();
     this.#publisherId = publisherId;
-    return true;
   }
 
   #retire(): void {
@@ -221,15 +226,21 @@ export class RankFollower {
     this.#publisherId = undefined;
   }
 
-  #apply({ eventId, change }: RankEvent): void {
-    this.#options.sink.apply(change);
+  /** Hands the event to the sink, and moves the cursor to it. */
+  #advance({ eventId, change }: RankEvent): void {
+    this.#changeBlocks(change);
     this.#cursor = eventId;
+  }
+
+  #changeBlocks(change: BlockChange): void {
+    const { sink, rank } = this.#options;
+    sink.changed(rank.workerId, rank.dpRank, change);
   }
 
   /** Whatever came before does not matter any more. */
   #clear(eventId: number): void {
     this.#cancelRecovery();
-    this.#options.sink.apply({ kind: 'cleared' });
+    this.#changeBlocks({ kind: 'cleared' });
     this.#cursor = eventId;
     this.#goOn();
     if (this.#recovery === undefined) this.#endWaits(undefined);
@@ -238,7 +249,7 @@ export class RankFollower {
   #reset(): void {
     this.#cancelRecovery();
     this.#buffer.clear();
-    this.#options.sink.apply({ kind: 'cleared' });
+    this.#changeBlocks({ kind: 'cleared' });
     this.#cursor = undefined;
     this.#announced = 0;
   }
@@ -252,7 +263,7 @@ export class RankFollower {
   #drainBuffer(): void {
     this.#buffer.keepAfter(this.#cursor ?? 0, this.#publisherId);
     for (let live = this.#buffer.take(this.#next); live !== undefined; live = this.#buffer.take(this.#next)) {
-      this.#apply(live.event);
+      this.#advance(live.event);
     }
   }
 
@@ -348,11 +359,12 @@ export class RankFollower {
       this.#announced = Math.min(this.#announced, answer.newestEventId);
     } else if (answer.kind === 'dump') {
       this.#forget(answer.publisherId);
-      await this.#applyAll(answer.events, signal, ({ change }) => this.#options.sink.apply(change));
+      // The ids of a dump are its own: they move no cursor.
+      await this.#inSlices(answer.events, signal, ({ change }) => this.#changeBlocks(change));
       this.#cursor = answer.lastEventId;
     } else {
-      await this.#applyAll(answer.events, signal, (event) => {
-        if (event.eventId > (this.#cursor ?? 0)) this.#apply(event);
+      await this.#inSlices(answer.events, signal, (event) => {
+        if (event.eventId > (this.#cursor ?? 0)) this.#advance(event);
       });
       this.#cursor = Math.max(this.#cursor ?? 0, answer.lastEventId);
     }
@@ -367,7 +379,7 @@ export class RankFollower {
 
   /** Makes room for the blocks of a publisher, perhaps another one. */
   #forget(publisherId: string | undefined): void {
-    this.#options.sink.apply({ kind: 'cleared' });
+    this.#changeBlocks({ kind: 'cleared' });
     this.#cursor = undefined;
     if (publisherId === undefined || publisherId === this.#publisherId) return;
     this.#retire();
@@ -375,11 +387,11 @@ export class RankFollower {
     this.#announced = 0;
   }
 
-  /** Runs `move` on every event, in slices. The ids of a dump are its own and move no cursor. */
-  async #applyAll(events: readonly RankEvent[], signal: AbortSignal, move: (event: RankEvent) => void): Promise<void> {
+  /** Runs `take` on every event, in slices. */
+  async #inSlices(events: readonly RankEvent[], signal: AbortSignal, take: (event: RankEvent) => void): Promise<void> {
     let blocks = 0;
     for (const event of events) {
-      move(event);
+      take(event);
       blocks += event.change.kind === 'cleared' ? 0 : event.change.blockHashes.length / 2;
       if (blocks < SLICE_BLOCKS) continue;
       blocks = 0;

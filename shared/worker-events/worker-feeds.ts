@@ -1,14 +1,9 @@
 import type { BlockIndex, IndexStatus, RankTable } from '../block-index/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { EventEnvelope } from '../planes/index.ts';
-import {
-  type BlockChangeSink,
-  type ComponentScope,
-  type FeedSurroundings,
-  type FollowedWorker,
-  KvEventFeed,
-} from './kv-event-feed.ts';
+import { type ComponentScope, type FeedSurroundings, type FollowedWorker, KvEventFeed } from './kv-event-feed.ts';
 import { type BlockChange, LOAD_TOPIC } from './kv-events.ts';
+import type { BlockChangeSink } from './rank-follower.ts';
 import { TopicFollower } from './topic-follower.ts';
 import { decodeLoadReport, type LoadReport, type WorkerLoads } from './worker-loads.ts';
 
@@ -141,7 +136,7 @@ export function indexSink(
   onApplied: OnApplied,
 ): BlockChangeSink {
   return {
-    apply(workerId, dpRank, change) {
+    changed(workerId, dpRank, change) {
       const rank = ranks.find(workerId, dpRank);
       if (rank !== undefined) onApplied(change.kind, applyChange(index, rank, change));
     },

@@ -110,7 +110,7 @@ export interface ComponentPool {
 }
 
 /** Whoever follows the event ids of each rank of the component (`KvEventFeed`). */
-export type ComponentFeed = Pick<KvEventFeed, 'apply' | 'places' | 'resume' | 'ranks' | 'recover'>;
+export type ComponentFeed = Pick<KvEventFeed, 'received' | 'places' | 'resume' | 'ranks' | 'recover'>;
 
 /** All worker sets whose events are in one log, as `IndexReader` and `Snapshotter` see them. */
 export function foldComponent(feed: ComponentFeed, pools: () => readonly ComponentPool[]): FoldedIndex {
@@ -127,7 +127,7 @@ export function foldComponent(feed: ComponentFeed, pools: () => readonly Compone
   }
 
   return {
-    apply: (envelope) => feed.apply(envelope),
+    received: (envelope) => feed.received(envelope),
     cursors: () => placesOf(feed, pools()),
     // Each is as of its first chunk, none older than the cursors: events that are in it already change nothing when they come again.
     write: () => wholeOf(pools()).map(({ name, index }) => ({ name, chunks: index.snapshot() })),

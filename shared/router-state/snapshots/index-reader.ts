@@ -180,7 +180,7 @@ export class IndexReader {
       entry: ({ sequence, envelope }) => {
         const position = this.#position;
         if (this.#hydration !== hydration || position === undefined || sequence <= position.sequence) return;
-        this.#options.index.apply(envelope);
+        this.#options.index.received(envelope);
         this.#position = { createdAt: position.createdAt, sequence };
       },
       gap: () => {

@@ -130,7 +130,7 @@ export interface FoldedIndex {
    * Applies the events of one message. Those of a rank that is being recovered wait until its dump is there; those that were
    * applied before are passed over; a gap in the ids of a rank makes the index recover that rank by itself.
    */
-  apply(envelope: EventEnvelope): void;
+  received(envelope: EventEnvelope): void;
   /**
    * What it is made of, in chunks. Events may be applied in between: an event applied twice equals once, so a reader that goes
    * on from where the log stood at the first chunk ends up with the same.

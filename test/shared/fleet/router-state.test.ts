@@ -84,7 +84,7 @@ function router(
 
 /** A feed of one rank that knows nothing and cannot be asked. */
 const part: ComponentFeed & { restoreAll(): void } = {
-  apply: () => {},
+  received: () => {},
   places: () => [],
   resume: () => {},
   ranks: () => [{ workerId: 'a1', dpRank: 0 }],

@@ -59,7 +59,7 @@ class ScriptedFeed implements ComponentFeed {
     this.#pools = pools;
   }
 
-  apply({ payload }: { readonly payload: unknown }): void {
+  received({ payload }: { readonly payload: unknown }): void {
     const { workerId, eventId, blocks } = payload as Stored; // written by this test
     for (const pool of this.#pools) store(pool, workerId, blocks);
     this.#places.set(workerId, { workerId, dpRank: 0, eventId, publisherId: undefined });
@@ -114,8 +114,8 @@ describe('the indexes of a component', () => {
     const pools = [poolOf('aggregated one', ['a1', 'a2']), poolOf('aggregated two', ['b1'])];
     const feed = new ScriptedFeed(pools);
     const fold = foldComponent(feed, () => pools);
-    fold.apply(stored('a1', 1, [1, 2, 3]));
-    fold.apply(stored('b1', 7, [4]));
+    fold.received(stored('a1', 1, [1, 2, 3]));
+    fold.received(stored('b1', 7, [4]));
     const cursors = fold.cursors();
     const snapshot = written(fold);
 
@@ -130,8 +130,8 @@ describe('the indexes of a component', () => {
   it('leave out a set that other components feed, too', async () => {
     const pools = [poolOf('whole', ['a1']), poolOf('spread', ['b1'], false)];
     const fold = foldComponent(new ScriptedFeed(pools), () => pools);
-    fold.apply(stored('a1', 1, [1]));
-    fold.apply(stored('b1', 1, [2]));
+    fold.received(stored('a1', 1, [1]));
+    fold.received(stored('b1', 1, [2]));
     expect(fold.cursors().map(({ workerId }) => workerId)).toEqual(['a1']);
     const others = fresh(pools);
     store(others[1]!, 'b1', [8, 9]); // perhaps out of date
@@ -143,7 +143,7 @@ describe('the indexes of a component', () => {
   it('take nothing on trust of a set that the snapshot does not have', async () => {
     const before = [poolOf('old', ['a1'])];
     const fold = foldComponent(new ScriptedFeed(before), () => before);
-    fold.apply(stored('a1', 1, [1]));
+    fold.received(stored('a1', 1, [1]));
     const others = [poolOf('new', ['a1'])];
     const feed = new ScriptedFeed(others);
     await foldComponent(feed, () => others).load(written(fold), fold.cursors(), never);
@@ -154,7 +154,7 @@ describe('the indexes of a component', () => {
   it('forget workers that have left since the snapshot was taken', async () => {
     const before = [poolOf('set', ['a1', 'gone'])];
     const fold = foldComponent(new ScriptedFeed(before), () => before);
-    fold.apply(stored('gone', 1, [1, 2]));
+    fold.received(stored('gone', 1, [1, 2]));
     const others = [poolOf('set', ['a1'])];
     await foldComponent(new ScriptedFeed(others), () => others).load(written(fold), fold.cursors(), never);
     expect(others[0]!.index.ranks.find('gone', 0)).toBeUndefined();
@@ -165,7 +165,7 @@ describe('the indexes of a component', () => {
   it.each([3, 10, 200, 1e9])('stay as they are when a snapshot is cut %i bytes short of whole', async (cut) => {
     const pools = [poolOf('set', ['a1'])];
     const fold = foldComponent(new ScriptedFeed(pools), () => pools);
-    fold.apply(stored('a1', 1, [1, 2]));
+    fold.received(stored('a1', 1, [1, 2]));
     await expect(fold.load(written(fold, cut), fold.cursors(), never)).rejects.toThrow();
     expect(blocksOf(pools[0]!, 'a1')).toBe(2);
   });

@@ -79,7 +79,7 @@ export class NaiveIndex implements FoldedIndex {
     this.#workers = workers;
   }
 
-  apply(envelope: EventEnvelope): void {
+  received(envelope: EventEnvelope): void {
     this.#take(envelope.payload as BlockEvent); // made by ScriptedWorkers
   }
 

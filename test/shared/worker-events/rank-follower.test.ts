@@ -6,7 +6,7 @@ import type { RankEvent } from '../../../shared/worker-events/kv-events.ts';
 import { RankFollower } from '../../../shared/worker-events/rank-follower.ts';
 import type { RecoveryAnswer } from '../../../shared/worker-events/recovery.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
-import { ScriptedRank, WatchedIndex } from './scripted-rank.ts';
+import { RANK, ScriptedRank, WatchedIndex } from './scripted-rank.ts';
 
 const MINUTE_MS = 60_000;
 /** Every restore has begun by then, and was answered. */
@@ -40,6 +40,7 @@ function followerBed(options: { readonly canRecover?: boolean; readonly slots?: 
     },
   };
   bed.follower = new RankFollower({
+    rank: RANK,
     sink: held,
     clock,
     random: seededRandom(1),
@@ -396,7 +397,8 @@ describe('many ranks', TIME, () => {
     const observer = { stale() {}, dropped() {}, recovered() {} };
     const followers = Array.from({ length: 10_000 }, () => {
       const follower = new RankFollower({
-        sink: { apply() {} },
+        rank: RANK,
+        sink: { changed() {} },
         clock,
         random,
         slots,
@@ -430,7 +432,8 @@ describe('many ranks', TIME, () => {
       const own: number[] = [];
       askedMs.push(own);
       return new RankFollower({
-        sink: { apply() {} },
+        rank: RANK,
+        sink: { changed() {} },
         clock,
         random,
         slots: new Semaphore(16),
@@ -651,6 +654,6 @@ describe('a rank that goes on from a snapshot', () => {
 function blocksOf({ worker }: ReturnType<typeof followerBed>): number[] {
   const held = new WatchedIndex();
   const dump = worker.answer();
-  if (dump.kind === 'dump') for (const { change } of dump.events) held.apply(change);
+  if (dump.kind === 'dump') for (const { change } of dump.events) held.changed(RANK.workerId, RANK.dpRank, change);
   return held.blocks;
 }

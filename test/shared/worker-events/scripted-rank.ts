@@ -1,12 +1,15 @@
 import { BlockIndex, RankTable } from '../../../shared/block-index/index.ts';
 import type { KvEvent } from '../../../shared/engines/index.ts';
+import type { RankId } from '../../../shared/router/index.ts';
 import { toRouterEvent } from '../../../shared/worker/events/event-records.ts';
 import { RankJournal } from '../../../shared/worker/events/rank-journal.ts';
-import type { BlockChange, RecoveryResponse } from '../../../shared/worker-events/index.ts';
+import type { BlockChange, BlockChangeSink, RecoveryResponse } from '../../../shared/worker-events/index.ts';
 import { decodeRouterEvent, type RankEvent } from '../../../shared/worker-events/kv-events.ts';
 import type { RecoveryAnswer } from '../../../shared/worker-events/recovery.ts';
 
 const WORKER_DECIMAL = '2748'; // 0xabc
+/** The rank that `ScriptedRank` plays. */
+export const RANK: RankId = { workerId: 'abc', dpRank: 0 };
 
 /** One rank of a worker: its journal is the worker's own code, its blocks are told by number. */
 export class ScriptedRank {
@@ -106,19 +109,21 @@ export function decodeAnswer(parts: readonly RecoveryResponse[]): RecoveryAnswer
   return answer;
 }
 
-/** An index with one rank that changes are applied to, as the router has it. */
-export class WatchedIndex {
+/** An index with one rank that takes the changes of `RANK`, as the router has it. */
+export class WatchedIndex implements BlockChangeSink {
   readonly index: BlockIndex;
   readonly rank: number;
+  readonly #ranks = new RankTable();
 
   constructor() {
-    const ranks = new RankTable();
-    this.index = new BlockIndex({ ranks });
-    this.rank = ranks.intern('abc', 0);
+    this.index = new BlockIndex({ ranks: this.#ranks });
+    this.rank = this.#ranks.intern(RANK.workerId, RANK.dpRank);
   }
 
-  apply(change: BlockChange): void {
-    applyTo(this.index, this.rank, change);
+  changed(workerId: string, dpRank: number, change: BlockChange): void {
+    const rank = this.#ranks.find(workerId, dpRank);
+    if (rank === undefined) throw new Error(`no rank ${dpRank} of worker ${workerId}`);
+    applyTo(this.index, rank, change);
   }
 
   /** Numbers of the blocks held, ascending. */
