@@ -26,17 +26,21 @@ export type RouterFamilies = ReturnType<typeof defineRouterFamilies>;
 export function defineRouterFamilies(registry: MetricRegistry, router: RouterIdentity, buckets: Buckets) {
   return {
     ...requestFamilies(registry, router, buckets),
+    ...choiceFamilies(registry, router),
     ...overheadFamilies(registry, router),
     ...queueFamilies(registry),
     ...indexFamilies(registry, router),
   };
 }
 
-function requestFamilies(registry: MetricRegistry, { namespace, routerId }: RouterIdentity, buckets: Buckets) {
-  const place = { dynamo_namespace: namespace, dynamo_component: 'router' };
-  const own = { ...place, router_id: routerId, worker_id: routerId };
+/** Labels that say where a metric of Dynamo's routers comes from. */
+function placeOf({ namespace, routerId }: RouterIdentity) {
+  return { dynamo_namespace: namespace, dynamo_component: 'router', worker_id: routerId };
+}
+
+function requestFamilies(registry: MetricRegistry, router: RouterIdentity, buckets: Buckets) {
+  const own = { ...placeOf(router), router_id: router.routerId };
   const { counter, histogram } = registry.under('dynamo_component_router_', own);
-  const workers = registry.under('dynamo_component_router_worker_', { ...place, worker_id: routerId });
   return {
     started: counter('requests_started_total', 'Requests that the router sent to a worker.').with(),
     ended: counter('requests_total', 'Requests that left their worker.').with(),
@@ -62,6 +66,15 @@ function requestFamilies(registry: MetricRegistry, { namespace, routerId }: Rout
       'Output tokens of a request that had any.',
       logBounds(buckets.outputSequence),
     ).with(),
+  };
+}
+
+/** Families of what the choice of a worker made of caches. */
+function choiceFamilies(registry: MetricRegistry, router: RouterIdentity) {
+  const place = placeOf(router);
+  const { counter, histogram } = registry.under('dynamo_component_router_', { ...place, router_id: router.routerId });
+  const workers = registry.under('dynamo_component_router_worker_', place);
+  return {
     hitRate: histogram(
       'kv_hit_rate',
       'Share of the prompt that the chosen worker was thought to have cached.',
@@ -153,9 +166,8 @@ function queueFamilies(registry: MetricRegistry) {
   };
 }
 
-function indexFamilies(registry: MetricRegistry, { namespace, routerId }: RouterIdentity) {
-  const own = { dynamo_namespace: namespace, dynamo_component: 'router', worker_id: routerId };
-  const events = registry.under('dynamo_component_kv_cache_', own);
+function indexFamilies(registry: MetricRegistry, router: RouterIdentity) {
+  const events = registry.under('dynamo_component_kv_cache_', placeOf(router));
   const { counter, gauge } = registry.under('stator_router_');
   return {
     applied: events.counter('events_applied', 'KV events that reached the index.', 'event_type', 'status'),
