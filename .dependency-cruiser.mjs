@@ -40,12 +40,7 @@ const BESIDE_DIALECTS = ['exchange', 'openapi', 'routes', 'sinks'];
 
 export default {
   forbidden: [
-    {
-      name: 'no-circular',
-      severity: 'error',
-      from: {},
-      to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
-    },
+    { name: 'no-circular', severity: 'error', from: {}, to: { circular: true } },
     { name: 'no-circular-folders', severity: 'error', scope: 'folder', from: {}, to: { circular: true } },
     ...ROOMS.map((room, at) => ({
       name: `${room}-imports-only-upward`,

@@ -1,7 +1,6 @@
-import { ROOT } from './block-records.ts';
+import { type BlockRecords, ROOT } from './block-records.ts';
 import { U64Set } from './hash-table.ts';
 import { fastest, NOT_HELD, TIER_BITS } from './holder-sets.ts';
-import type { Residency } from './residency.ts';
 
 /** The children of a block were not looked at yet. */
 const NOT_BEGUN = -1;
@@ -11,6 +10,15 @@ const NOT_BEGUN = -1;
 const LOOKED_UP_MAX = 64;
 /** Of a cut in a snapshot, before the children that it passes over. */
 const HEAD_WORDS = 4;
+
+/** The blocks that are cut, and who holds them: a part of `Residency`. */
+interface HeldBlocks {
+  readonly blocks: BlockRecords;
+  readonly bare: number;
+  tiersOf(block: number, incarnation: number): number;
+  lose(block: number, incarnation: number, before: number, kept: number, hashes: U64Set | undefined): number;
+  giveBack(block: number): void;
+}
 
 /** Blocks that an incarnation lost with the one above them, as far as nobody has come to them yet. */
 interface Cut {
@@ -43,7 +51,7 @@ interface Cut {
 export class Cuts {
   /** What engines call the blocks that the present event has cut off. */
   readonly lost = new U64Set();
-  readonly #residency: Residency;
+  readonly #residency: HeldBlocks;
   readonly #byBlock = new Map<number, Cut[]>();
   /** The newest last, which is moved first: what it leads to is at hand, and few are open at a time. */
   readonly #open: Cut[] = [];
@@ -51,7 +59,7 @@ export class Cuts {
   readonly #path: number[] = [];
   #event = 0;
 
-  constructor(residency: Residency) {
+  constructor(residency: HeldBlocks) {
     this.#residency = residency;
   }
 

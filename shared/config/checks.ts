@@ -1,19 +1,8 @@
 import { tellIdle } from './needs.ts';
-import type { Process } from './row.ts';
-import type { Findings, Given } from './sources.ts';
 import { DISCOVERY_STORES, type DiscoveryStore } from './table/discovery.ts';
-import { nameOf, type SettingName, type ValuesBySetting } from './table.ts';
+import { nameOf, type SettingName } from './table.ts';
 import type { PortRange } from './values/numbers.ts';
-
-/** Values while they are put together: what the process does not read is absent. */
-export type SettingValues = { -readonly [K in SettingName]?: ValuesBySetting[K] | undefined };
-
-/** What cross checks look at. */
-export interface ConfigView {
-  readonly process: Process;
-  readonly given: ReadonlyMap<SettingName, Given>;
-  readonly values: SettingValues;
-}
+import type { ConfigView, Findings, SettingValues } from './view.ts';
 
 const TOGETHER = [
   ['tlsCertPath', 'tlsKeyPath'],

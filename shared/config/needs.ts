@@ -1,6 +1,6 @@
-import type { ConfigView } from './checks.ts';
 import type { Process } from './row.ts';
 import { nameOf, type SettingName, TABLE, type ValuesBySetting } from './table.ts';
+import type { ConfigView } from './view.ts';
 
 /** One thing that must hold for a setting to do anything. */
 interface Need {

@@ -1,12 +1,13 @@
 import { readFileSync, statSync } from 'node:fs';
-import { type ConfigView, findProblems, type SettingValues } from './checks.ts';
+import { findProblems } from './checks.ts';
 import { readEngineFile } from './command-line/engine-file.ts';
 import { describeAllowed, type Process, type Row } from './row.ts';
-import { collectSources, type Findings, type Given } from './sources.ts';
+import { collectSources } from './sources.ts';
 import { type NamedRow, nameOf, rowsOf, type SettingName, type Settings, TABLE } from './table.ts';
 import { homeFolder } from './user-folders.ts';
 import { hideUrlPassword } from './values/texts.ts';
 import type { Environment, Surroundings } from './values/value-type.ts';
+import type { ConfigView, Findings, Given, SettingValues } from './view.ts';
 
 /** A configuration that cannot be used. Every problem is one line that names the flag or variable and says what is allowed. */
 export class ConfigError extends Error {

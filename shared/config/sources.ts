@@ -5,22 +5,7 @@ import { commandOf, type Process, type Row } from './row.ts';
 import { rowsOf, type SettingName, TABLE } from './table.ts';
 import { findUnbuilt, sayUnbuilt, unbuiltNames } from './unbuilt.ts';
 import type { Environment } from './values/value-type.ts';
-
-/** Where a setting was given, and the texts that say what. */
-export interface Given {
-  readonly kind: 'flag' | 'variable';
-  /** The flag or the variable, as the user wrote it. */
-  readonly name: string;
-  readonly texts: readonly string[];
-  /** An engine gets it as it was given and refuses what it does not take: what is said where it cannot be read here. */
-  readonly passed?: FlagUse['passed'];
-}
-
-/** What is wrong with a configuration, and what is only worth a warning: one line each, as it is found. */
-export interface Findings {
-  readonly problems: string[];
-  readonly warnings: string[];
-}
+import type { Findings, Given } from './view.ts';
 
 /** Texts under several names of one setting: the first named wins. */
 function chooseName(

@@ -36,19 +36,18 @@ export { SqsPlannerQueue } from './queue/sqs-queue.ts';
 export type { ReceivedMessage } from './queue/types.ts';
 export { askOnce, type OneAnswer } from './request/ask-once.ts';
 export { requestPlaneKind } from './request/kinds.ts';
+export { type RequestPlaneObserver, silentObserver } from './request/observer.ts';
 export { fleetHost, followCertificates, protectionOf, readPlaneTls, readServerTls } from './request/tcp/protection.ts';
 export { clientTlsOptions, type PlaneClientTls, type PlaneServerTls, serverTlsOptions } from './request/tcp/tls.ts';
-export {
-  type Call,
-  type CallSink,
-  type IncomingCall,
-  type OpenPlaneOptions,
-  type PlaneHandler,
-  type PlaneRequest,
-  type PlaneServer,
-  type RequestPlane,
-  type RequestPlaneObserver,
-  silentObserver,
-  type Transport,
+export type {
+  Call,
+  CallSink,
+  IncomingCall,
+  OpenPlaneOptions,
+  PlaneHandler,
+  PlaneRequest,
+  PlaneServer,
+  RequestPlane,
+  Transport,
 } from './request/types.ts';
 export { LARGE_RECORD_BYTES, readSliced } from './sliced-record.ts';

@@ -4,14 +4,13 @@
  * labels and log fields are bounded, so that what clients send cannot fill the memory.
  */
 export {
-  type Logger,
   openLogger,
   openQuietLogger,
   openStandardError,
-  type ProcessLogger,
   QUIET,
 } from './log/logger.ts';
 export { tellUntold } from './log/repeats.ts';
+export type { Logger, ProcessLogger } from './log/types.ts';
 export type { RequestMeter, RequestOutcome } from './metrics/active-request.ts';
 export { bucketsOf } from './metrics/buckets.ts';
 export {

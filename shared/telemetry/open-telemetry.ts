@@ -1,7 +1,7 @@
 import type { TimeAndChance } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
-import type { ProcessLogger } from './log/logger.ts';
 import { tellUntold } from './log/repeats.ts';
+import type { ProcessLogger } from './log/types.ts';
 import { countDroppedTelemetry, type MetricRegistry } from './metrics/registry.ts';
 import { logSpans, Tracer } from './tracing.ts';
 

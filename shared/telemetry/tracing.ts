@@ -1,7 +1,7 @@
 import type { Clock, Random } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import { isClientCancel, toServeError } from '../errors/index.ts';
-import type { Logger } from './log/logger.ts';
+import type { Logger } from './log/types.ts';
 import { childOf, continueTrace, type TraceContext, type TraceHeaders } from './trace-context.ts';
 
 /** What is known of a span; names as operators see them. */

@@ -2,17 +2,16 @@ import type { Clock } from '../../shared/clock/index.ts';
 import { type WireError, workerError } from '../../shared/errors/index.ts';
 import { decodeRecord, encodeRecord, type RecordPieces } from '../../shared/planes/record-codec.ts';
 import { type CallerWire, ClientCall } from '../../shared/planes/request/client-call.ts';
+import { type RequestPlaneObserver, silentObserver } from '../../shared/planes/request/observer.ts';
 import { type AnswerWire, ServerCall } from '../../shared/planes/request/server-call.ts';
-import {
-  type Call,
-  type CallSink,
-  type PlaneHandler,
-  type PlaneRequest,
-  type PlaneServer,
-  type RequestPlane,
-  type RequestPlaneObserver,
-  silentObserver,
-  type Transport,
+import type {
+  Call,
+  CallSink,
+  PlaneHandler,
+  PlaneRequest,
+  PlaneServer,
+  RequestPlane,
+  Transport,
 } from '../../shared/planes/request/types.ts';
 import type { EngineOutput } from '../../shared/protocol/index.ts';
 

@@ -1,7 +1,6 @@
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { LaunchCommand, ProcessEnd } from './engine-process.ts';
 import type { HeldPorts, PortWish } from './held-ports.ts';
-import type { KnownReleases } from './understood-arguments.ts';
 
 /** What an engine is told to listen on. */
 export interface LaunchPorts {
@@ -28,6 +27,12 @@ export interface OptionalArgument {
   readonly words: readonly [flag: string, ...values: string[]];
   /** The first release that knows it. */
   readonly since: string;
+}
+
+/** The releases of which it is known what they understand, both included: `0.20.0`, and `0.33` with whatever follows it. */
+export interface KnownReleases {
+  readonly oldest: string;
+  readonly newest: string;
 }
 
 /** How an engine is started. */

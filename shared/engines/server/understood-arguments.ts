@@ -4,13 +4,7 @@ import type { Clock } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { EngineProcess } from './engine-process.ts';
-import { isMissing, type LaunchPlan, missingText, type OptionalArgument } from './launch-plan.ts';
-
-/** The releases of which it is known what they understand, both included: `0.20.0`, and `0.33` with whatever follows it. */
-export interface KnownReleases {
-  readonly oldest: string;
-  readonly newest: string;
-}
+import { isMissing, type KnownReleases, type LaunchPlan, missingText, type OptionalArgument } from './launch-plan.ts';
 
 /** An interpreter looks into a folder. */
 const METADATA_MS_MAX = 15_000;

@@ -1,5 +1,4 @@
-import type { OptionalArgument } from '../server/launch-plan.ts';
-import type { KnownReleases } from '../server/understood-arguments.ts';
+import type { KnownReleases, OptionalArgument } from '../server/launch-plan.ts';
 
 /** The releases that are served, and of which the arguments are known; another one is asked for its list. */
 export const VLLM_RELEASES: KnownReleases = { oldest: '0.20.0', newest: '0.33' };

@@ -4,7 +4,6 @@ import { untilAborted } from '../../concurrency/index.ts';
 import { LIMITS, type LimitName, ServeError } from '../../errors/index.ts';
 import type { RequestCanceller } from '../../pipeline/index.ts';
 import { requestKeyOf, requestNameOf } from '../../protocol/index.ts';
-import type { InferenceDeps } from './deps.ts';
 
 /** What the client of a dialect reads; it is told when nobody does any more. */
 export interface Abandonable {
@@ -80,7 +79,9 @@ export class RunningRequests {
 }
 
 /** What finds a request by its id. */
-interface CancelDeps extends Pick<InferenceDeps, 'lookUp'> {
+interface CancelDeps {
+  /** As in `InferenceDeps`. */
+  readonly lookUp?: ((name: string | undefined) => Promise<void> | undefined) | undefined;
   readonly lifecycle: ServiceLifecycle;
   readonly canceller?: Pick<RequestCanceller, 'cancel'> | undefined;
   readonly names?: RequestNames | undefined;

@@ -5,7 +5,8 @@ import { type Clock, type Random, systemClock, systemRandom } from '../../clock/
 import { LIMITS, type LimitName } from '../../errors/index.ts';
 import type { HttpApp } from '../http/app.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
-import { Connections, drainServer } from './connections.ts';
+import { Connections } from './connections.ts';
+import { drainServer } from './drain-server.ts';
 import { NodeExchange } from './node-exchange.ts';
 import { ResponseSockets } from './sockets/response-sockets.ts';
 import { pathOf } from './sockets/turn-exchange.ts';

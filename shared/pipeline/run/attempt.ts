@@ -1,13 +1,13 @@
-import type { Clock } from '../../clock/index.ts';
 import { isMigratable, type ServeError } from '../../errors/index.ts';
 import type { Call } from '../../planes/index.ts';
 import { type EngineRequest, isMovable, isPinned } from '../../protocol/index.ts';
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { Worker } from '../models/routable-model.ts';
-import type { MoveOutcome, PipelineObserver, RequestMove, StagePhase } from '../pipeline.ts';
+import type { MoveOutcome, RequestMove, StagePhase } from '../pipeline.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
 import type { RunContext } from './run-context.ts';
+import { Waiting } from './waiting.ts';
 
 /**
  * The span of one request at one worker, from sending it until leaving it.
@@ -92,27 +92,6 @@ export class Attempt {
     this.reservation?.release();
     this.reservation = undefined;
     this.call = undefined;
-  }
-}
-
-/** From sending a request to a worker until that says something. */
-export class Waiting {
-  readonly #observer: PipelineObserver;
-  readonly #clock: Pick<Clock, 'nowMs'>;
-  readonly #phase: StagePhase;
-  readonly #sinceMs: number;
-
-  constructor(observer: PipelineObserver, clock: Pick<Clock, 'nowMs'>, phase: StagePhase) {
-    this.#observer = observer;
-    this.#clock = clock;
-    this.#phase = phase;
-    this.#sinceMs = clock.nowMs();
-    observer.stageEntered?.('dispatch', phase);
-  }
-
-  end(isAnswered: boolean): void {
-    this.#observer.stageLeft?.('dispatch', this.#phase);
-    if (isAnswered) this.#observer.stage('transport_roundtrip', this.#clock.nowMs() - this.#sinceMs);
   }
 }
 

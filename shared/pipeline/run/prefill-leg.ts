@@ -11,9 +11,9 @@ import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import { failureInFinish, isGivenUp, toldReason } from '../answer/worker-output.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/routable-model.ts';
-import { Waiting } from './attempt.ts';
 import type { DispatchContext } from './run-context.ts';
 import type { WatchedStream } from './stalled-workers.ts';
+import { Waiting } from './waiting.ts';
 import { avoidAfter } from './worker-choice.ts';
 
 /** What a prefill worker made of a prompt. */

@@ -2,7 +2,6 @@ import type { JetStreamManager } from '@nats-io/jetstream';
 import type { ObjectInfo, ObjectStore, Objm } from '@nats-io/obj';
 import { untilAborted, withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import type { NatsClient } from './client.ts';
 import {
   apiCodeOf,
   loadObjectStores,
@@ -11,7 +10,7 @@ import {
   STREAM_NOT_FOUND,
   WRONG_LAST_SEQUENCE,
 } from './library.ts';
-import type { NatsBucketSettings } from './types.ts';
+import type { NatsBucketSettings, NatsConnections } from './types.ts';
 
 const STALL_MS = 10_000;
 const ORPHAN_MS_MAX = 3_600_000;
@@ -21,12 +20,12 @@ const ORPHAN_MS_MAX = 3_600_000;
  * reject with the signal's reason when it aborts.
  */
 export class NatsBucket {
-  readonly #client: NatsClient;
+  readonly #client: NatsConnections;
   readonly #settings: NatsBucketSettings;
   /** By their subject: parts that no object names, the last of them, and since when it has been that (monotonic). */
   #orphans: ReadonlyMap<string, { readonly sequence: number; readonly sinceMs: number }> = new Map();
 
-  constructor(client: NatsClient, settings: NatsBucketSettings) {
+  constructor(client: NatsConnections, settings: NatsBucketSettings) {
     this.#client = client;
     this.#settings = settings;
   }

@@ -2,10 +2,9 @@ import type { JetStreamManager, StreamInfo } from '@nats-io/jetstream';
 import type { NatsConnection, Subscription } from '@nats-io/nats-core';
 import type { Timer } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
-import type { NatsClient } from './client.ts';
 import { apiCodeOf, type JetStreamAccess, loadNatsCore, openJetStream, STREAM_NOT_FOUND } from './library.ts';
 import { NatsMessage } from './messages.ts';
-import type { NatsStreamFacts, NatsStreamSettings } from './types.ts';
+import type { NatsConnections, NatsStreamFacts, NatsStreamSettings } from './types.ts';
 
 const BATCH_MESSAGES = 4096;
 const BATCH_BYTES = 8 << 20;
@@ -29,7 +28,7 @@ interface StreamPage {
 
 interface StreamReaderOptions {
   readonly access: JetStreamAccess;
-  readonly client: NatsClient;
+  readonly client: NatsConnections;
   readonly stream: string;
   readonly fromSequence: number;
   readonly heartbeatMs: number;
@@ -219,10 +218,10 @@ function readDelivery(reply: string): { readonly sequence: number; readonly pend
  * the signal's reason when it aborts.
  */
 export class NatsStream {
-  readonly #client: NatsClient;
+  readonly #client: NatsConnections;
   readonly #settings: NatsStreamSettings;
 
-  constructor(client: NatsClient, settings: NatsStreamSettings) {
+  constructor(client: NatsConnections, settings: NatsStreamSettings) {
     this.#client = client;
     this.#settings = settings;
   }

@@ -1,3 +1,4 @@
+import type { NatsConnection } from '@nats-io/nats-core';
 import type { Clock, Random } from '../../clock/index.ts';
 
 /** Who this process is to the server. */
@@ -56,6 +57,17 @@ export interface NatsOptions {
   /** Longest wait for what is not confirmed when closing. @default 2000 */
   readonly closeTimeoutMs?: number;
   readonly observer?: NatsObserver;
+}
+
+/** The connection of a client, for what makes more of it: streams and buckets. */
+export interface NatsConnections {
+  readonly clock: Clock;
+  /** Longest message that the server takes. */
+  readonly messageBytesMax: number;
+  /** Waits for a connection; rejects at `signal`. */
+  connection(signal: AbortSignal): Promise<NatsConnection>;
+  /** Runs `callback`; what it throws is observed as a problem. */
+  guard(callback: () => void): void;
 }
 
 export interface NatsSubscription {

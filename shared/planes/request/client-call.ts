@@ -1,7 +1,8 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import { fromWire, ServeError, toServeError, type WireError, workerError } from '../../errors/index.ts';
 import { type EngineOutput, readEngineOutput } from '../../protocol/index.ts';
-import type { Call, CallSink, RequestPlaneObserver } from './types.ts';
+import type { RequestPlaneObserver } from './observer.ts';
+import type { Call, CallSink } from './types.ts';
 
 /** Tokens or items that a worker may send before it is granted more. */
 export const INITIAL_CREDIT = 256;

@@ -3,7 +3,8 @@ import { type ServeError, toServeError, toWire, type WireError, workerError } fr
 import type { EngineOutput } from '../../protocol/index.ts';
 import { bytesOf, type RecordPieces } from '../record-codec.ts';
 import { INITIAL_CREDIT } from './client-call.ts';
-import type { IncomingCall, PlaneHandler, RequestPlaneObserver } from './types.ts';
+import type { RequestPlaneObserver } from './observer.ts';
+import type { IncomingCall, PlaneHandler } from './types.ts';
 
 /** Where a backlog's entries go once there is credit. */
 type BacklogOutlet = Pick<AnswerWire, 'tokens' | 'item'>;

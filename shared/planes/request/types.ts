@@ -1,6 +1,6 @@
 import type { CallerSettings, FleetSettings } from '../../config/index.ts';
 import type { OutputSink } from '../../protocol/index.ts';
-import type { Logger, RequestPlaneMetrics } from '../../telemetry/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
 import type { ConnectionOptions } from './frames/settings.ts';
 
 /** How an endpoint is reached, as its discovery record says: one entry, a kind of plane with its address there. `{ tcp: "host:port/{instance}/{ns}/{component}/{endpoint}" }`. */
@@ -129,33 +129,6 @@ export interface ServeOptions {
   /** Ends the waiting for a broker. */
   readonly signal?: AbortSignal;
 }
-
-/**
- * What a plane tells the metrics of the process. Called per frame batch and per request, never
- * per token. Implementations must not throw.
- */
-export interface RequestPlaneObserver extends RequestPlaneMetrics {
-  /**
-   * The other end is none of ours or is set otherwise, and every further connection will fail alike: a token that only one
-   * side has, TLS that only one side speaks. `reason` says what to set.
-   */
-  peerRefused?(address: string, reason: string): void;
-  /** A caller opens a connection to a worker at `address`, or has closed or lost one. */
-  connectionOpened?(address: string): void;
-  connectionClosed?(address: string): void;
-}
-
-/** Observes nothing. */
-export const silentObserver: RequestPlaneObserver = {
-  bytesSent() {},
-  bytesReceived() {},
-  connectionError() {},
-  inflight() {},
-  queued() {},
-  acknowledged() {},
-  firstOutput() {},
-  cancelled() {},
-};
 
 /** What is the same for every plane that a process opens. */
 export interface OpenPlaneOptions extends ConnectionOptions {

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import type { LogFields } from './lines.ts';
-import type { Logger, ProcessLogger } from './logger.ts';
+import type { Logger, ProcessLogger } from './types.ts';
 
 /** A line that repeats is told again after this long, after twice as long the next time, and so on. */
 const PAUSE_MS = 10_000;

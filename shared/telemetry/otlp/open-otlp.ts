@@ -17,7 +17,7 @@ import { BatchSpanProcessor, type ReadableSpan } from '@opentelemetry/sdk-trace'
 import type { Clock } from '../../clock/index.ts';
 import type { FleetSettings } from '../../config/index.ts';
 import { hideSecretText, type LineWriter, type LogLevel, toLoggable } from '../log/lines.ts';
-import type { Logger } from '../log/logger.ts';
+import type { Logger } from '../log/types.ts';
 import type { TelemetryDropped } from '../metrics/registry.ts';
 import type { Span, SpanSink } from '../tracing.ts';
 

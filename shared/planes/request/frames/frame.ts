@@ -1,5 +1,4 @@
 import { ComingBytes } from '../../../records/index.ts';
-import type { ByteWriter } from './outbox.ts';
 import { PeerFault, TLS_SPOKEN } from './peer-trust.ts';
 
 /*
@@ -253,9 +252,17 @@ export function tokenEntryBytes(count: number): number {
   return Math.ceil(count / IDS_MAX) * ENTRY_BYTES + 4 * count;
 }
 
+/** Where the bytes of a frame are put together. */
+interface FrameWriter {
+  readonly bytes: Buffer;
+  readonly length: number;
+  /** Makes room for `count` more bytes; returns where they start. */
+  reserve(count: number): number;
+}
+
 /** Starts a TOKENS frame in an empty writer; `closeTokensFrame` completes its header. */
 export function appendTokens(
-  writer: ByteWriter,
+  writer: FrameWriter,
   streamId: number,
   choice: number,
   ids: ArrayLike<number>,
@@ -276,7 +283,7 @@ export function appendTokens(
 }
 
 /** Completes the header of the frame that `appendTokens` started. */
-export function closeTokensFrame(writer: ByteWriter): void {
+export function closeTokensFrame(writer: FrameWriter): void {
   writeFrameHeader(writer.bytes, 0, writer.length - FRAME_HEADER_BYTES, FrameType.tokens, CONNECTION_STREAM);
 }
 

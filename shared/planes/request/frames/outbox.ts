@@ -1,5 +1,5 @@
 import { bytesOf, type RecordPieces } from '../../record-codec.ts';
-import type { RequestPlaneObserver } from '../types.ts';
+import type { RequestPlaneObserver } from '../observer.ts';
 import type { ByteChannel } from './byte-channel.ts';
 import { FRAME_HEADER_BYTES, type FrameTypeCode, writeFrameHeader } from './frame.ts';
 import { type ConnectionSettings, outboundBytesMax } from './settings.ts';

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../clock/index.ts';
-import { type RequestPlaneObserver, silentObserver } from '../types.ts';
+import { type RequestPlaneObserver, silentObserver } from '../observer.ts';
 import { PlaneSecrets } from './peer-trust.ts';
 
 /** Settings of connections that speak frames, whatever carries them. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ClientCall, INITIAL_CREDIT } from '../../../../shared/planes/request/client-call.ts';
-import { silentObserver } from '../../../../shared/planes/request/types.ts';
+import { silentObserver } from '../../../../shared/planes/request/observer.ts';
 import { RecordingSink } from '../../../contract/planes/recording-sink.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
