@@ -4,32 +4,32 @@ import { isLoopback } from '../planes/index.ts';
 
 type Headers = Readonly<Record<string, string>>;
 
-/** What a route asks of who calls it. */
+/** Right that a route requires of its callers. */
 export type Need =
-  /** A key for generating; the request counts against its budgets. */
+  /** Requires a key for generating; the request counts against its budgets. */
   | 'generate'
-  /** A key for generating, for what costs nothing: own answers, cancelling. */
+  /** Requires a key for generating, for requests that cost nothing: reading one's own answers, cancelling. */
   | 'inference'
-  /** Any key. */
+  /** Requires any key. */
   | 'key'
   | 'metrics'
   | 'admin';
 
-/** As whom a request is let in. */
+/** Identity under which a request is admitted. */
 export interface Grant {
-  /** Whose answers and requests these are; empty where no keys are asked for. */
+  /** Owner of the answers and requests; empty if no keys are required. */
   readonly owner: string;
-  /** For the log: never the secret. Undefined without a key. */
+  /** Name for the log: never the secret. Undefined without a key. */
   readonly key: { readonly id: string; readonly name: string } | undefined;
-  /** Whether a model may be asked, under any of its names. */
+  /** Whether the request may ask a model, under any of its names. */
   allowsModel(...names: readonly string[]): boolean;
-  /** What the response says of budgets; undefined where there are none. */
+  /** Headers of the response about budgets; undefined if there are none. */
   headers(): Headers | undefined;
-  /** So many tokens of prompt and answer were used. */
+  /** Counts tokens of prompt and answer that were used. */
   spent(tokens: number): void;
 }
 
-/** A request that its key's budget has no room for, with what the response says of the budget. */
+/** Failure of a request that exceeds the budget of its key, with the headers about the budget. */
 export class OverBudget extends ServeError {
   readonly headers: Headers;
 
@@ -39,10 +39,10 @@ export class OverBudget extends ServeError {
   }
 }
 
-/** Lets requests in, or refuses them. One for all routes of a process, whatever their transport. */
+/** Admits requests or refuses them. One gate serves all routes of a process, whatever their transport. */
 export interface Gate {
   /**
-   * As whom a request is let in; at once where nobody has to be asked.
+   * Returns the identity under which a request is admitted; at once if nothing has to be looked up.
    * @param caller HTTP headers or gRPC metadata, by lower-case names
    * @param path of the route; a gRPC method's full name
    * @throws ServeError, or rejects with one: `invalid_api_key`, `insufficient_permissions`, `rate_limit_exceeded`,
@@ -52,7 +52,7 @@ export interface Gate {
   close(): void;
 }
 
-/** Everybody, where no keys are asked for. */
+/** Grant of every caller if no keys are required. */
 export const ANYBODY: Grant = Object.freeze({
   owner: '',
   key: undefined,
@@ -61,24 +61,25 @@ export const ANYBODY: Grant = Object.freeze({
   spent: () => {},
 });
 
-/** Somebody without a key, at a route that is open where keys are asked for. */
+/** Grant of a caller without a key, at a route that is open although keys are required. */
 export const STRANGER: Grant = Object.freeze({ ...ANYBODY, allowsModel: () => false });
 
-/** What a request tells of who sent it. */
+/** Facts of a request about its sender. */
 export interface Caller {
-  /** Address at the other end of the socket; undefined where there is no socket. */
+  /** Address at the other end of the socket; undefined if there is no socket. */
   readonly peer?: string | undefined;
-  /** Value of a header by its lower-case name. */
+  /** Returns the value of a header by its lower-case name. */
   header(name: string): string | undefined;
 }
 
-/** Headers by which a proxy says that it speaks for somebody else. */
+/** Headers by which a proxy says that it forwards a request of another client. */
 const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'];
 
 /**
- * Why a caller does not count as somebody at this machine, as a clause about the request; undefined = it does. The address
- * alone says too little: a proxy here speaks for others, and a browser here sends what any web page asks it to, which its
- * `Origin` tells, or its `Host` where the page has made its own name resolve to this machine.
+ * Returns why a caller does not count as a user of this machine, as a clause about the request; undefined = it counts.
+ * The address is not enough. A proxy on this machine forwards requests of others. A browser on this machine sends what
+ * any web page asks it to; its `Origin` shows that, or its `Host` if the page has made its own name resolve to this
+ * machine.
  *
  * @example
  * const stranger = refuseStranger(exchange);
@@ -96,37 +97,40 @@ export function refuseStranger(caller: Caller): string | undefined {
   return isOwnPage ? undefined : 'its Origin is a web page of another site';
 }
 
-/** The name or address in a `Host` header: lower case, without the port; an IPv6 address keeps its brackets. */
+/** Returns the name or address in a `Host` header: lower case, without the port; an IPv6 address keeps its brackets. */
 export function hostNameOf(header: string): string {
   return header.replace(/:\d*$/, '').toLowerCase();
 }
 
 /**
- * Whether a `Host` header means the machine that gets it, whoever looks the name up: a web page that made its own name resolve
- * to this machine still sends that name. Any port will do, since tunnels have their own; a request without the header comes
- * from no browser.
+ * Whether a `Host` header means the machine that gets it, for any resolver: a web page that made its own name resolve
+ * to this machine still sends that name. Any port is accepted, because tunnels have their own. A request without the
+ * header does not come from a browser.
  */
 export function namesThisMachine(header: string | undefined): boolean {
   return header === undefined || isLoopback(hostNameOf(header));
 }
 
-/** Who may use a service of the fleet. */
+/** Rule for who may use a service of the fleet. */
 export interface Admission {
-  /** What callers show; undefined = the fleet has no secret, and only somebody at this machine may call. */
+  /** Secret that callers show; undefined = the fleet has no secret, and only a user of this machine may call. */
   readonly secret: string | undefined;
-  /** The secret before it was rotated, which counts as well. @default none */
+  /** The secret before it was rotated, which is accepted too. @default none */
   readonly previousSecret?: string | undefined;
-  /** Whether whoever reaches the service is trusted, by its operator's choice. */
+  /** Whether everyone who reaches the service is trusted, by its operator's choice. */
   readonly isOpen: boolean;
 }
 
-/** Why a caller is not answered. */
+/** Reason why a caller gets no answer. */
 export interface Refusal {
   readonly status: 401 | 403;
   readonly message: string;
 }
 
-/** Why a caller may not use a service of the fleet; undefined = it may. A secret, where there is one, is asked of everybody. */
+/**
+ * Returns why a caller may not use a service of the fleet; undefined = it may. If there is a secret, every caller must
+ * show it.
+ */
 export function refuseCaller({ secret, previousSecret, isOpen }: Admission, caller: Caller): Refusal | undefined {
   if (secret !== undefined) {
     if (holdsSecret(caller, secret) || (previousSecret !== undefined && holdsSecret(caller, previousSecret)))
@@ -139,19 +143,22 @@ export function refuseCaller({ secret, previousSecret, isOpen }: Admission, call
   return { status: 403, message };
 }
 
-/** Whether a caller shows `secret`, as `Authorization: Bearer` or `x-api-key`. How long that takes tells nothing of it. */
+/**
+ * Whether a caller shows `secret`, as `Authorization: Bearer` or `x-api-key`. The time that this takes reveals nothing
+ * about the secret.
+ */
 export function holdsSecret(caller: Pick<Caller, 'header'>, secret: string): boolean {
   return shownSecrets(caller).some((shown) => timingSafeEqual(digest(shown), digest(secret)));
 }
 
-/** Digests are of one length, whatever was shown. */
+/** digests have the same length, whatever was shown */
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest();
 }
 
 const BEARER = /^Bearer +(\S+) *$/i;
 
-/** What a caller shows to be let in: as `Authorization: Bearer`, then as `x-api-key`. */
+/** Returns what a caller shows to be admitted: `Authorization: Bearer`, otherwise `x-api-key`. */
 export function shownSecrets(caller: Pick<Caller, 'header'>): readonly string[] {
   const authorization = caller.header('authorization');
   const bearer = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1];

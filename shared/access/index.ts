@@ -1,8 +1,9 @@
 /**
  * @module access
- * Who may steer a process: whoever is at its machine, and whoever holds its secret; as whom a request is let in; and names of
- * requests that nobody can make up. API keys are records in a DynamoDB table or a file, which hold no secret; their gate checks them
- * from memory, with a read a key and `STATOR_KEY_CACHE_SECS`, and each process counts their budgets for itself.
+ * Rules of entry: who may steer a process (a user of its machine, or a holder of its secret), the identity under which
+ * a request is admitted, and unforgeable names of requests. API keys are records in a DynamoDB table or a file, which
+ * hold no secret. Their gate checks them from memory and reads each key once per `STATOR_KEY_CACHE_SECS`. Each process
+ * counts the budgets of keys for itself.
  */
 export {
   type Admission,

@@ -1,26 +1,28 @@
 import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 
-/** Hex digits of a worker id, and of the proof behind it: 96 bits, which nobody tries out over a network. */
+/** Hex digits of a worker id, and of the proof behind it: 96 bits, too many to guess over a network. */
 const WORKER_DIGITS = 16;
 const PROOF_DIGITS = 24;
 
-/** Of a request that is at several workers, or at none yet. */
+/** Worker part of the name of a request that runs at several workers, or at none yet. */
 const NO_WORKER = '0'.repeat(WORKER_DIGITS);
 
 const NAME = new RegExp(`^([0-9a-f]{${WORKER_DIGITS}})([0-9a-f]{${PROOF_DIGITS}})$`);
 
-/** What an id tells whoever may know. */
+/** Facts that an id reveals to an edge with the secret. */
 export interface NamedRequest {
-  /** As `requestKeyOf` has it: 32 hex digits. */
+  /** Key as `requestKeyOf` returns it: 32 hex digits. */
   readonly key: string;
-  /** The worker that it began at, in hex without leading zeros; undefined = every worker may have a part of it. */
+  /**
+   * Worker at which the request began, in hex without leading zeros; undefined = every worker may have a part of it.
+   */
   readonly workerId: string | undefined;
 }
 
 /**
- * Names of running requests: what is appended to a response's id, so that the edge that is asked to cancel it need not be the
- * one that serves it. It names the worker and proves that an edge of this deployment has made it, for this request and this
- * owner: nobody else can make one, and no other owner can use it.
+ * Unforgeable names of running requests. A name is appended to the id of a response, so that any edge can cancel the
+ * request, not only the one that serves it. It names the worker and proves that an edge of this deployment made it for
+ * this request and this owner. No one else can make one, and no other owner can use it.
  *
  *     chatcmpl-<uuid>_<worker: 16 hex><proof: 24 hex>
  */
@@ -30,20 +32,20 @@ export class RequestNames {
 
   /**
    * @param secret that all edges share
-   * @param previous the one before it was rotated: names that were made with it count
+   * @param previous secret before the rotation: names that were made with it stay valid
    */
   constructor(secret: string, previous?: string) {
     this.#key = keyOf(secret);
     this.#previousKey = previous === undefined ? undefined : keyOf(previous);
   }
 
-  /** The suffix of a response id. @param workerId hex; undefined = none, or several */
+  /** Returns the suffix of a response id. @param workerId hex; undefined = none, or several */
   suffixOf({ key, workerId }: NamedRequest, owner: string): string {
     const worker = workerId?.padStart(WORKER_DIGITS, '0') ?? NO_WORKER;
     return worker + proofOf(this.#key, key, worker, owner);
   }
 
-  /** What a suffix names; undefined unless it was made here for that request and that owner. */
+  /** Returns what a suffix names; undefined unless it was made here for that request and that owner. */
   read(key: string, suffix: string, owner: string): NamedRequest | undefined {
     const [, worker, proof] = NAME.exec(suffix) ?? [];
     if (worker === undefined || proof === undefined) return undefined;

@@ -1,7 +1,7 @@
 /**
  * @module artifacts
- * Model folders by checksum: from a local path, from elsewhere into bounded folders that keep them; adapters likewise; and the small
- * model and text that come with the product.
+ * Model folders by checksum: from a local path, or fetched from elsewhere into folders of bounded size. The same for
+ * adapters. Also the small model and the text that come with the product.
  */
 export { FolderCache } from './fetching/folder-cache.ts';
 export { ModelCache } from './fetching/model-cache.ts';

@@ -5,9 +5,9 @@ import { fileURLToPath } from 'node:url';
 import { homeFolder } from '../config/index.ts';
 
 /**
- * The local folder of a model that an engine names: the folder itself, or the copy that the engine has downloaded from the
- * Hugging Face hub (`HF_HUB_CACHE`, `HF_HOME`, else `~/.cache/huggingface`).
- * @returns undefined when there is none on this machine
+ * Finds the local folder of a model that an engine names: the folder itself, or the copy that the engine has downloaded
+ * from the Hugging Face hub (`HF_HUB_CACHE`, `HF_HOME`, else `~/.cache/huggingface`).
+ * @returns undefined if there is none on this machine
  */
 export async function findLocalModel(
   name: string,
@@ -29,12 +29,12 @@ async function isFolder(path: string): Promise<boolean> {
   );
 }
 
-/** Name of the folder in the tree and beside the bundles. */
+/** Name of the folder in the source tree and beside the bundles. */
 const FOLDER = 'builtin-model';
 
-/** Folder of the model that comes with the product: a small tokenizer, no weights. */
+/** Returns the folder of the model that comes with the product: a small tokenizer, no weights. */
 export function builtinModelPath(): string {
-  // From sources it lies beside this file; from a bundle in dist/ or in dist/chunks/.
+  // From sources it lies beside this file; from a bundle it lies in dist/ or in dist/chunks/.
   const here = dirname(fileURLToPath(import.meta.url));
   const places = [join(here, FOLDER), join(here, '..', FOLDER)];
   const found = places.find((place) => existsSync(place));
@@ -44,7 +44,7 @@ export function builtinModelPath(): string {
 
 let text: string | undefined;
 
-/** The text that mock engines recite: English paragraphs, separated by blank lines, about 6 kB. Read once. */
+/** Returns the text that mock engines recite: English paragraphs, separated by blank lines, about 6 kB. Read once. */
 export function builtinText(): string {
   text ??= readFileSync(join(builtinModelPath(), 'text.txt'), 'utf8');
   return text;

@@ -2,27 +2,27 @@ import { readFile } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import { compareModelFile, describeModelFile, type ModelFile, ModelFolderError } from '../tokens/index.ts';
 
-/** A template is refused above this. */
+/** Largest size of a chat template. */
 const TEMPLATE_BYTES_MAX = 16 * 1024 * 1024;
 
 /** Role on the card of a chat template that replaces the model's own (`--custom-jinja-template`). */
 export const CUSTOM_TEMPLATE_ROLE = 'custom_chat_template';
 
-/** Files of a model are not on this machine, or others are. The message says which, and what to do. */
+/** Thrown if files of a model are missing on this machine or differ. The message says which files, and what to do. */
 export class ModelFilesAbsent extends ModelFolderError {}
 
-/** Which model folder to open: the files that a card names, and optionally where this process has its own copy. */
+/** Model folder to open: the files that a card names, and optionally the copy of this process. */
 export interface ModelReference {
-  /** For messages. */
+  /** Name of the model, for messages. */
   readonly modelName: string;
-  /** By role, as on the card. */
+  /** Files by role, as on the card. */
   readonly files: Readonly<Record<string, ModelFile>>;
-  /** `--model-path` of this process: looked into when a file is not where the worker has it. */
+  /** `--model-path` of this process: searched if a file is not where the worker has it. */
   readonly modelPath?: string | undefined;
 }
 
 /**
- * Finds the local folder of a model by checksum: where the card says it is, else under `modelPath`.
+ * Finds the local folder of a model by checksum: at the place that the card names, else under `modelPath`.
  * @returns the absolute path of a folder that holds every file of the card, unchanged
  * @throws ModelFilesAbsent naming the first file that is absent or differs
  */
@@ -53,7 +53,7 @@ function candidateFolders({ files, modelPath }: ModelReference): readonly string
 
 async function findDifference(folder: string, files: Readonly<Record<string, ModelFile>>): Promise<string | undefined> {
   for (const [role, wanted] of Object.entries(files)) {
-    if (role === CUSTOM_TEMPLATE_ROLE) continue; // has a place of its own
+    if (role === CUSTOM_TEMPLATE_ROLE) continue; // has its own place
     const path = join(folder, basename(wanted.path));
     const found = await compareModelFile(path, wanted);
     if (found === 'absent') return `${path} (${role}) is absent`;
@@ -63,8 +63,8 @@ async function findDifference(folder: string, files: Readonly<Record<string, Mod
 }
 
 /**
- * A chat template that replaces the model's, as its worker puts it on the card.
- * @throws ModelFolderError when there is no such file
+ * Returns a chat template that replaces the model's, as its worker puts it on the card.
+ * @throws ModelFolderError if there is no such file
  */
 export async function describeChatTemplate(path: string): Promise<Readonly<Record<string, ModelFile>>> {
   const file = await describeModelFile(path);
@@ -74,9 +74,10 @@ export async function describeChatTemplate(path: string): Promise<Readonly<Recor
 }
 
 /**
- * Text of the chat template that the card puts in place of the model's, found by checksum: where the card says it is, else
- * under `modelPath`, by its own name or its role's. Undefined when the card names none.
- * @throws ModelFilesAbsent when it is absent or differs
+ * Returns the text of the chat template that the card puts in place of the model's. Finds it by checksum: at the place
+ * that the card names, else under `modelPath`, by its own name or the name of its role. Returns undefined if the card
+ * names none.
+ * @throws ModelFilesAbsent if it is missing or differs
  */
 export async function openChatTemplate({ modelName, files, modelPath }: ModelReference): Promise<string | undefined> {
   const wanted = files[CUSTOM_TEMPLATE_ROLE];

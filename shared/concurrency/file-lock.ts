@@ -28,7 +28,7 @@ export interface FileLockOptions {
  */
 export type StillHeld = () => Promise<void>;
 
-/** What was seen of a file, and since when, by this process's own clock. */
+/** Marks of a file, and since when it has had them by this process's own clock. */
 interface Watched {
   readonly file: string;
   readonly mark: string;

@@ -4,7 +4,8 @@ interface Closable {
 }
 
 /**
- * Owns what a composition opens, and closes it in reverse order. The shape is that of `AsyncDisposableStack`, with `close`.
+ * Owns what a composition opens, and closes it in reverse order. The shape is that of `AsyncDisposableStack`, with
+ * `close`.
  *
  * @example
  * const composed = await Lifetime.compose(async (lifetime) => {
@@ -57,8 +58,8 @@ export class Lifetime {
   }
 
   /**
-   * Closes everything in reverse order, each once, one after the other; a failure does not stop the rest. Later calls return
-   * the same promise. Rejects with the failure, or with an AggregateError of several.
+   * Closes everything in reverse order, each once, one after the other; a failure does not stop the rest. Later calls
+   * return the same promise. Rejects with the failure, or with an AggregateError of several.
    */
   close(): Promise<void> {
     this.#closed ??= closeAll(this.#closings.reverse());

@@ -42,8 +42,8 @@ export class ServeError extends Error {
 }
 
 /**
- * Returns the failure of a request that exceeds a limit, with the code of the limit. It is counted under the name of
- * the limit when a client is told of it.
+ * Returns the failure of a request that exceeds a limit, with the code of the limit. The answer that carries it counts
+ * it under the name of the limit.
  */
 export function overLimit(
   limit: RefusingLimit,

@@ -10,7 +10,7 @@ export const anything: Shape = () => true;
 
 export const flag: Shape = (value) => typeof value === 'boolean';
 
-/** @param pattern pattern that the text must also match */
+/** @param pattern that the text must also match */
 export function text(lengthMin: number, lengthMax: number, pattern?: RegExp): Shape {
   return (value) =>
     typeof value === 'string' &&

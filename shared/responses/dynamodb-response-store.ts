@@ -14,35 +14,36 @@ import {
 interface DynamoDbResponseStoreOptions extends TableOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** Life of a record. */
+  /** Time to live of a record. */
   readonly ttlMs: number;
 }
 
-/** Longest time of one operation, repetitions and all. */
+/** Longest time of one operation, including retries. */
 const OPERATION_TIMEOUT_MS = 3000;
 const REQUEST_TIMEOUT_MS = 2000;
 
 const compress = promisify(gzip);
 const decompress = promisify(gunzip);
-/** JSON of one record, as UTF-8. */
+/** Largest size of one record: JSON as UTF-8. */
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
-/** Items of one record. */
+/** Largest number of items of one record. */
 const PIECES_MAX = 64;
 /** Largest piece of a body in one item: leaves room for the other attributes below 400 KB. */
 const PIECE_BYTES_MAX = 350 * 1024;
 const MS_PER_SECOND = 1000;
 
 /**
- * Keeps responses in a DynamoDB table. Bodies are gzipped JSON; what does not fit into one item goes on in further items of the same
- * partition, so that no item comes near DynamoDB's 400 KB and nothing but this table is needed.
+ * Keeps responses in a DynamoDB table. Bodies are gzipped JSON. A body that does not fit into one item continues in
+ * further items of the same partition, so no item comes near DynamoDB's limit of 400 KB, and this table is all that is
+ * needed.
  *
- *   pk          sk                  attributes
- *   {id}        head                owner, version, chunks, expiresAtMs, ttl, body (first piece)
- *   {id}        {version}#{0001}    ttl, body (a further piece)
+ *     pk          sk                  attributes
+ *     {id}        head                owner, version, chunks, expiresAtMs, ttl, body (first piece)
+ *     {id}        {version}#{0001}    ttl, body (a further piece)
  *
- * The head is written last and names the version of its pieces: a reader sees a whole response or none, and a replaced
- * response leaves pieces that nobody reads until their time is over. `ttl` (Unix seconds) only clears garbage; what has expired
- * is told by `expiresAtMs`, by the reader's own clock.
+ * The head is written last and names the version of its pieces. So a reader sees a whole response or none, and a
+ * replaced response leaves pieces that no one reads until they expire. `ttl` (Unix seconds) only clears garbage;
+ * whether a record has expired is decided by `expiresAtMs` and the reader's own clock.
  */
 export class DynamoDbResponseStore implements ResponseStore {
   readonly #table: Table;
@@ -53,7 +54,7 @@ export class DynamoDbResponseStore implements ResponseStore {
     this.#options = options;
   }
 
-  /** The table itself is first touched by the first operation. */
+  /** Opens the store. The first operation is the first to touch the table. */
   static async open(options: DynamoDbResponseStoreOptions): Promise<DynamoDbResponseStore> {
     const { clock, random } = options;
     const dependencies = { clock, random, time: new TableTime(clock), requestTimeoutMs: REQUEST_TIMEOUT_MS };
@@ -72,10 +73,11 @@ export class DynamoDbResponseStore implements ResponseStore {
         const key = pieceKey(id, version, at + 1);
         await this.#attempt(signal, (each) => this.#table.put({ ttl, body }, { key }, each));
       });
-      const head = { owner, version, chunks: further.length + 1, expiresAtMs, ttl, body: first! }; // there is always one
+      // there is always at least one
+      const head = { owner, version, chunks: further.length + 1, expiresAtMs, ttl, body: first! };
       const change = {
         key: headKey(id),
-        // Nobody has the id, unless it is this very write, of which an earlier attempt has come through.
+        // No other response has this id, except the result of this very write, if an earlier attempt succeeded.
         condition: 'attribute_not_exists(pk) OR version = :version OR expiresAtMs <= :now',
         values: { ':version': version, ':now': clock.wallMs() },
       };
@@ -91,12 +93,12 @@ export class DynamoDbResponseStore implements ResponseStore {
       const prefix = `${head.version}#`;
       const further =
         head.pieces === 1 ? [] : await this.#attempt(signal, (each) => this.#table.query(id, prefix, each));
-      if (further.length + 1 !== head.pieces) return undefined; // it is just being deleted
+      if (further.length + 1 !== head.pieces) return undefined; // it is being deleted right now
       return { id, owner, ...(await readPieces([head.body, ...further.map(bodyOf)])) };
     });
   }
 
-  /** Pieces go first and the head last: a deletion that failed half way can be repeated. */
+  /** Deletes the pieces first and the head last, so that a deletion that failed half way can be repeated. */
   delete(id: string, owner: string, given?: AbortSignal): Promise<boolean> {
     return this.#bounded(given, async (signal) => {
       const head = await this.#headOf(id, owner, signal);
@@ -114,7 +116,7 @@ export class DynamoDbResponseStore implements ResponseStore {
     this.#table.close();
   }
 
-  /** The head of a record that `owner` may see. */
+  /** Returns the head of a record that `owner` may see. */
   async #headOf(id: string, owner: string, signal: AbortSignal): Promise<Head | undefined> {
     const item = await this.#attempt(signal, (each) => this.#table.get(headKey(id), each));
     if (item === undefined || item.owner?.S !== owner) return undefined;
@@ -126,7 +128,7 @@ export class DynamoDbResponseStore implements ResponseStore {
     return this.#table.attempt(OPERATION_TIMEOUT_MS, signal, work);
   }
 
-  /** Runs all of an operation within its deadline. */
+  /** Runs a whole operation within its deadline. */
   async #bounded<T>(given: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const lateMessage = `no answer within ${OPERATION_TIMEOUT_MS} ms`;
     const { clock } = this.#options;
@@ -149,7 +151,7 @@ function headKey(id: string): ItemKey {
   return { pk: id, sk: 'head' };
 }
 
-/** The piece number `index`, from 1. */
+/** Returns the sort key of piece number `index`, from 1. */
 function pieceKey(id: string, version: string, index: number): ItemKey {
   return { pk: id, sk: `${version}#${String(index).padStart(4, '0')}` };
 }
@@ -158,7 +160,7 @@ function bodyOf(item: Item): Uint8Array {
   return item.body?.B ?? new Uint8Array(0);
 }
 
-/** The record's body, cut into pieces; at least one. */
+/** Cuts the body of a record into pieces; at least one. */
 async function toPieces({ id, owner: _owner, ...body }: StoredResponse): Promise<readonly Uint8Array[]> {
   const text = await writeRecord(body);
   const zipped = text.length > BODY_BYTES_MAX ? undefined : await compress(text);
@@ -174,7 +176,7 @@ async function readPieces(pieces: readonly Uint8Array[]) {
   return readRecord(await decompress(Buffer.concat(pieces), { maxOutputLength: BODY_BYTES_MAX }));
 }
 
-/** The table of responses as its messages name it. */
+/** Name of the table of responses in its messages. */
 function placeOf({ tableName, endpoint, region }: TableOptions): TablePlace {
   return {
     tableName,

@@ -1,7 +1,7 @@
 /**
  * @module responses
- * Stored responses with a time to live: bounded memory for one process, a DynamoDB table for many. A record carries its whole
- * input, so that a conversation goes on when its earlier responses have expired or were deleted.
+ * Stored responses with a time to live: bounded memory for one process, a DynamoDB table for many. A record carries its
+ * whole input, so a conversation can continue after its earlier responses have expired or were deleted.
  */
 export { DynamoDbResponseStore } from './dynamodb-response-store.ts';
 export { MemoryResponseStore } from './memory-response-store.ts';

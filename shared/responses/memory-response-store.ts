@@ -9,19 +9,19 @@ import {
 
 export interface MemoryResponseStoreOptions {
   readonly clock: Clock;
-  /** Life of a record. */
+  /** Time to live of a record. */
   readonly ttlMs: number;
-  /** Bound of all records together, as UTF-8 bytes of their JSON; the oldest leave first. */
+  /** Limit of all records together, in UTF-8 bytes of their JSON; the oldest leave first. */
   readonly bytesMax: number;
-  /** Bound of one record, which must not push out all others. @default bytesMax */
+  /** Limit of one record, so that it cannot push out all others. @default bytesMax */
   readonly recordBytesMax?: number;
-  /** Told of a record that left before its time. */
+  /** Called with a record that left before its time. */
   readonly onEvict?: (id: string) => void;
 }
 
 interface Kept {
   readonly owner: string;
-  /** A text holds no reference to what the caller goes on using, and its size is what it costs. */
+  /** A text holds no reference to objects that the caller goes on using, and its size is what it costs. */
   readonly text: Buffer;
   readonly expiresAtMs: number;
 }
@@ -41,7 +41,7 @@ export class MemoryResponseStore implements ResponseStore {
     this.#options = options;
   }
 
-  /** Bytes of all records that are kept. */
+  /** Bytes of all records in the store. */
   get sizeBytes(): number {
     return this.#bytes;
   }
@@ -52,7 +52,7 @@ export class MemoryResponseStore implements ResponseStore {
     const { id, owner, ...body } = response;
     this.#requireFree(id);
     const text = await writeRecord(body);
-    this.#requireFree(id); // nobody had it a turn ago
+    this.#requireFree(id); // no record had this id a turn ago
     if (text.length > recordBytesMax) {
       const message = `response ${id} has ${text.length} bytes, the store takes ${recordBytesMax}`;
       throw new ResponseStoreError('too_large', message);
@@ -96,7 +96,7 @@ export class MemoryResponseStore implements ResponseStore {
   #dropExpired(): void {
     const nowMs = this.#options.clock.nowMs();
     for (const [id, { expiresAtMs }] of this.#kept) {
-      if (expiresAtMs > nowMs) return; // every later one was written later
+      if (expiresAtMs > nowMs) return; // all later records were written later
       this.#drop(id);
     }
   }

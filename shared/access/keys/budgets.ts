@@ -5,14 +5,15 @@ import type { KeyLimits, KeyRecord } from './key-record.ts';
 
 type Headers = Readonly<Record<string, string>>;
 
-/** Keys whose spending is remembered; the one that has not been used for longest leaves first. */
+/** Number of keys whose spending is remembered; the one unused for longest leaves first. */
 const KEYS_MAX = 10_000;
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 
 /**
- * What keys may spend, as this process sees it: each frontend counts for itself. Requests are taken when they come, tokens when
- * they have been used: requests under way together may spend more than is left, which those after them wait for.
+ * Budgets of keys, as this process counts them: each frontend counts for itself. A request counts when it comes, tokens
+ * count when they have been used. So requests under way together may spend more than is left; later requests wait for
+ * that.
  */
 export class KeyBudgets {
   readonly #clock: Clock;
@@ -22,11 +23,11 @@ export class KeyBudgets {
     this.#clock = clock;
   }
 
-  /** Undefined for keys without limits, which cost nothing here. */
+  /** Returns the budget of a key; undefined for keys without limits, which cost nothing here. */
   of({ id, limits }: KeyRecord): Budget | undefined {
     if (!hasLimits(limits)) return undefined;
     const budget = this.#budgets.get(id) ?? new Budget(this.#clock);
-    this.#budgets.set(id, budget); // used last
+    this.#budgets.set(id, budget); // this key is now the one used last
     return budget;
   }
 }
@@ -35,7 +36,7 @@ function hasLimits({ requestsPerMinute, tokensPerMinute, tokensPerDay }: KeyLimi
   return requestsPerMinute !== undefined || tokensPerMinute !== undefined || tokensPerDay !== undefined;
 }
 
-/** What one key has spent. Limits may change between two requests: what was spent stays spent. */
+/** Spending of one key. Its limits may change between two requests; what was spent stays spent. */
 export class Budget {
   readonly #clock: Clock;
   readonly #requests = new Flow();
@@ -47,7 +48,7 @@ export class Budget {
     this.#clock = clock;
   }
 
-  /** Takes a request. @throws OverBudget */
+  /** Counts a request. @throws OverBudget */
   take(limits: KeyLimits): void {
     const { requestsPerMinute, tokensPerMinute, tokensPerDay } = limits;
     this.#refill(limits);
@@ -77,7 +78,7 @@ export class Budget {
     this.#dayTokens += tokens;
   }
 
-  /** In the names that OpenAI's clients know. */
+  /** Returns headers with the names that OpenAI's clients know. */
   headers(limits: KeyLimits): Headers {
     this.#refill(limits);
     const { requestsPerMinute, tokensPerMinute, tokensPerDay } = limits;
@@ -112,7 +113,7 @@ export class Budget {
   }
 }
 
-/** What was used of a limit a minute, and has not flowed off since. */
+/** The part of a limit per minute that was used and has not been regained since. */
 class Flow {
   used = 0;
   #atMs = 0;
@@ -133,7 +134,7 @@ function tell(headers: Record<string, string>, unit: string, limit: number, used
   headers[`x-ratelimit-reset-${unit}`] = span(msUntil(used, limit));
 }
 
-/** `850ms`, `12s`, `6m0s`, `3h0m0s`: as Go writes a span, which is what the field does. */
+/** Formats `850ms`, `12s`, `6m0s`, `3h0m0s`, as Go writes a duration, because this header does. */
 function span(ms: number): string {
   if (ms < 1000) return `${Math.ceil(ms)}ms`;
   const seconds = Math.ceil(ms / 1000);

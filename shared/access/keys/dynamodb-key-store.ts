@@ -12,20 +12,20 @@ import { type KeyRecord, readKeyRecord } from './key-record.ts';
 import { idIsTaken, type KeyChange, type KeyStore, KeyStoreError, oldestFirst } from './key-store.ts';
 
 export interface DynamoDbKeyStoreOptions extends TableOptions {
-  /** Longest time of one operation, repetitions and all. @default 2000 */
+  /** Longest time of one operation, including retries. @default 2000 */
   readonly operationTimeoutMs?: number;
 }
 
 const REQUEST_TIMEOUT_MS = 1000;
 const OPERATION_TIMEOUT_MS = 2000;
-/** Changes of one record that others may make while we do. */
+/** Number of concurrent changes of one record that a change is repeated for. */
 const CHANGES_MAX = 10;
 
 const SORT_KEY = 'key';
 
 /**
- * Keeps keys in a table, an item a key: `pk` `key#<id>`, `sk` `key`, `record` as JSON, `version` one more with each change. A
- * check reads one item; only lists read the table.
+ * Keeps keys in a table, one item per key: `pk` `key#<id>`, `sk` `key`, `record` as JSON, and a `version` that each
+ * change increments. A check reads one item; only lists read the whole table.
  */
 export class DynamoDbKeyStore implements KeyStore {
   readonly #table: Table;
@@ -36,7 +36,7 @@ export class DynamoDbKeyStore implements KeyStore {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Loads the SDK. The table itself is first touched by the first operation. */
+  /** Loads the SDK. The first operation is the first to touch the table. */
   static async open(options: DynamoDbKeyStoreOptions): Promise<DynamoDbKeyStore> {
     const dependencies = { clock, random, time: new TableTime(clock), requestTimeoutMs: REQUEST_TIMEOUT_MS };
     const table = await Table.open(keysTablePlace(options), dependencies);
@@ -55,7 +55,7 @@ export class DynamoDbKeyStore implements KeyStore {
       values: { ':record': JSON.stringify(record), ':version': 1 },
     };
     const isNew = await this.#attempt(signal, (each) => this.#table.update(SET, change, each));
-    // A first try whose answer was lost has put this very record: nobody else makes the same digest.
+    // A first attempt whose answer was lost has stored this very record: no other process makes the same digest.
     if (!isNew && (await this.get(record.id, signal))?.digest !== record.digest) throw idIsTaken(record.id);
   }
 
@@ -125,7 +125,7 @@ function readItem({ record, version }: Item): KeyItem {
   }
 }
 
-/** The table of keys as its messages name it. */
+/** Name of the table of keys in its messages. */
 function keysTablePlace({ tableName, endpoint, region }: TableOptions): TablePlace {
   return {
     tableName,

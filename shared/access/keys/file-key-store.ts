@@ -7,12 +7,12 @@ import { isRecord } from '../../records/index.ts';
 import { type KeyRecord, readKeyRecord } from './key-record.ts';
 import { idIsTaken, type KeyChange, type KeyStore, KeyStoreError, oldestFirst } from './key-store.ts';
 
-/** Of the whole file. */
+/** Largest size of the file. */
 const FILE_BYTES_MAX = 16 * 1024 * 1024;
 const MODE = 0o600;
 const WRITABLE_BY_OTHERS = 0o022;
 
-/** One state of the file: the same numbers, the same content. */
+/** One state of the file: equal numbers mean equal content. */
 interface Seen {
   readonly mark: string;
   readonly records: ReadonlyMap<string, KeyRecord>;
@@ -21,9 +21,9 @@ interface Seen {
 const NONE: Seen = { mark: '', records: new Map() };
 
 /**
- * Keeps keys in a JSON file of the user's own: `{"keys":[...]}`. Replaced whole by a rename, so that whoever reads it meanwhile
- * reads the old one or the new one; writers of any process wait for each other. A file that is not there is a store without
- * keys. It is read again when it has changed.
+ * Keeps keys in a JSON file of the user: `{"keys":[...]}`. A rename replaces the whole file, so a reader sees either
+ * the old or the new one; writers of all processes wait for each other. A missing file is a store without keys. The
+ * store reads the file again when it has changed.
  */
 export class FileKeyStore implements KeyStore {
   readonly #path: string;
@@ -120,7 +120,7 @@ export class FileKeyStore implements KeyStore {
       } finally {
         await file.close();
       }
-      await chmod(path, MODE); // whatever the mask of the process says
+      await chmod(path, MODE); // whatever the umask of the process
       await stillHeld();
       await rename(path, this.#path);
     } catch (thrown) {

@@ -9,56 +9,57 @@ export interface KeyCacheOptions {
   readonly store: Pick<KeyStore, 'get'>;
   readonly clock: Clock;
   /**
-   * How long a record counts without being read again: the longest until a revoked key is refused, while the store answers
-   * (`STATOR_KEY_CACHE_SECS`).
+   * How long a record counts without being read again, which is the longest time until a revoked key is refused while
+   * the store answers (`STATOR_KEY_CACHE_SECS`).
    */
   readonly freshMs: number;
-  /** A read of the store came to an end. */
+  /** Called when a read of the store has ended. */
   readonly onRead?: (outcome: 'found' | 'unknown' | 'failed', failure?: unknown) => void;
 }
 
-/** Records that are remembered; the one that was read longest ago leaves first. */
+/** Number of records that are remembered; the one read longest ago leaves first. */
 const KNOWN_MAX = 10_000;
-/** Ids that nobody has, remembered so that they are not looked up again. */
+/** Number of ids without a key that are remembered, so that they are not looked up again. */
 const UNKNOWN_MAX = 4096;
 const UNKNOWN_MS = 5000;
-/** How long known keys go on while the store cannot be read. */
+/** How long known keys stay valid while the store cannot be read. */
 const AWAY_MS_MAX = 600_000;
-/** Between two tries of a store that cannot be read. */
+/** Pause between two attempts to read a store that cannot be read. */
 const RETRY_MS = 1000;
-/** Looks for ids that are not known: anybody can make them up, and each is a read. */
+/** Rate of lookups of unknown ids: anyone can make up ids, and each costs a read. */
 const LOOKS_PER_SECOND = 50;
 const LOOKS_AT_ONCE = 200;
-/** A record as old is read again for a key that does not match it: it may have been rotated since. */
+/** Age from which a record is read again for a key that does not match it: the key may have been rotated since. */
 const REREAD_MS = 5000;
 
 interface Known {
   readonly ready: ReadyKey;
   readonly readAt: Instant;
-  /** When the store may be tried again; undefined = it answered the last time. */
+  /** Time when the store may be tried again; undefined = it answered the last time. */
   retryAtMs: number | undefined;
 }
 
-/** Both clocks: one may be set, the other may stand still while a function is frozen. */
+/** An instant on both clocks: one clock may be set, and the other may stand still while a function is frozen. */
 interface Instant {
   readonly nowMs: number;
   readonly wallMs: number;
 }
 
 /**
- * What is known of keys, so that a check costs no read. One read for all who ask for a key at a time.
+ * Cache of what is known about keys, so that a check costs no read. All requests that ask for a key at the same time
+ * share one read.
  *
- * | What is known of an id | store answers | store is away |
+ * | Known about an id | store answers | store is away |
  * |---|---|---|
- * | nothing | read, within the rate of looks | 503 |
- * | that nobody has it, for 5 s | nobody | nobody |
+ * | nothing | read, within the rate of lookups | 503 |
+ * | for 5 s: no key has it | no key | no key |
  * | a fresh record | the record | the record |
  * | an older record | read again | the record for 10 minutes, then 503 |
  */
 export class KeyCache {
   readonly #options: KeyCacheOptions;
   readonly #known = new BoundedMap<string, Known>(KNOWN_MAX);
-  /** Until when; oldest first. */
+  /** Time until which each id counts as unknown; the oldest come first. */
   readonly #unknown = new BoundedMap<string, number>(UNKNOWN_MAX);
   readonly #reading = new Map<string, Promise<ReadyKey | undefined>>();
   readonly #looks: RateBudget;
@@ -69,19 +70,19 @@ export class KeyCache {
     this.#looks = new RateBudget(options.clock, LOOKS_PER_SECOND, LOOKS_AT_ONCE);
   }
 
-  /** Entries of every kind, for tests of the bounds. */
+  /** Number of entries of every kind, for tests of the limits. */
   get size(): number {
     return this.#known.size + this.#unknown.size + this.#reading.size;
   }
 
-  /** The record of an id where it is fresh: nothing is to be waited for. */
+  /** Returns the record of an id if it is fresh, without waiting. */
   fresh(id: string): ReadyKey | undefined {
     const known = this.#known.get(id);
     return known !== undefined && this.#ageMs(known.readAt) < this.#options.freshMs ? known.ready : undefined;
   }
 
   /**
-   * The record of an id, at once where it is known; undefined when nobody has it.
+   * Returns the record of an id, at once if it is known; undefined if no key has the id.
    * @throws ServeError `service_unavailable`, or rejects with it
    */
   find(id: string): ReadyKey | undefined | Promise<ReadyKey | undefined> {
@@ -91,17 +92,21 @@ export class KeyCache {
     if (ageMs < this.#options.freshMs) return known.ready;
     const { retryAtMs } = known;
     if (retryAtMs === undefined) return this.#read(id);
-    // The store was away the last time: nobody waits for the next try but the first asker of a record that is too old.
+    // The store was away the last time. Only the first request with a record that is too old waits for the next
+    // attempt.
     if (this.#options.clock.nowMs() >= retryAtMs) {
       const reading = this.#read(id);
       if (ageMs >= AWAY_MS_MAX) return reading;
-      reading.catch(() => {}); // told by `onRead`
+      reading.catch(() => {}); // `onRead` reports it
     }
     if (ageMs < AWAY_MS_MAX) return known.ready;
     throw storeAway();
   }
 
-  /** As `find`, for a key that does not match the known record: reads it again, unless that was done just now. */
+  /**
+   * Works like `find`, for a key that does not match the known record: reads the record again, unless that has just
+   * been done.
+   */
   findAgain(id: string): ReadyKey | undefined | Promise<ReadyKey | undefined> {
     const known = this.#known.get(id);
     if (known === undefined || known.retryAtMs !== undefined) return known?.ready;
@@ -133,7 +138,7 @@ export class KeyCache {
 
   async #ask(id: string): Promise<ReadyKey | undefined> {
     const { store, clock, onRead } = this.#options;
-    const readAt = this.#instant(); // a change after this may be missed
+    const readAt = this.#instant(); // changes after this may be missed
     try {
       const record = await store.get(id);
       onRead?.(record === undefined ? 'unknown' : 'found');

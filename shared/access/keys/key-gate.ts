@@ -5,15 +5,15 @@ import { KeyCache, type KeyCacheOptions } from './key-cache.ts';
 import { isInForce, KEY_PREFIX, type KeyRecord, keyIdOf, type ReadyKey, type Scope } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
 
-/** Why a request was not let in, for the count of refusals. */
+/** Reason why a request was refused, for the counter of refusals. */
 export type RefusalReason = 'no_key' | 'invalid' | 'expired' | 'scope' | 'route' | 'rate' | 'quota' | 'store';
 
 export interface KeyGateOptions extends KeyCacheOptions {
   readonly store: KeyStore;
   readonly onRefused?: (reason: RefusalReason) => void;
-  /** Tokens were used under keys of an owner. */
+  /** Called when tokens were used under keys of an owner. */
   readonly onSpent?: (owner: string, tokens: number) => void;
-  /** A request that generates was let in. */
+  /** Called when a request that generates was admitted. */
   readonly onAdmitted?: (owner: string) => void;
 }
 
@@ -25,14 +25,14 @@ const SCOPES_OF: Readonly<Record<Need, readonly Scope[] | undefined>> = {
   admin: ['admin'],
 };
 
-/** What was shown that looks like a key. */
+/** A shown value that looks like a key. */
 interface ShownKey {
   readonly text: string;
   readonly id: string;
 }
 
 /**
- * Lets requests in by their API keys.
+ * Admits requests by their API keys.
  *
  * @example
  * const grant = await gate.admit({ header: (name) => metadata.get(name)[0]?.toString() }, 'generate', call.getPath());
@@ -59,7 +59,7 @@ export class KeyGate implements Gate {
     this.#options.store.close();
   }
 
-  /** Of several that are shown, the one that looks like a key of ours. @throws ServeError `invalid_api_key` */
+  /** Returns the one of several shown values that looks like one of our keys. @throws ServeError `invalid_api_key` */
   #shownKey(caller: Pick<Caller, 'header'>): ShownKey {
     const shown = shownSecrets(caller);
     for (const text of shown) {
@@ -71,14 +71,14 @@ export class KeyGate implements Gate {
     throw this.#refuse('no_key', new ServeError('invalid_api_key', message));
   }
 
-  /** Lets in by a record that has to be read first, or again: the key may have been rotated since. */
+  /** Admits a key whose record must be read first, or again because the key may have been rotated since. */
   async #read(shown: ShownKey, refused: ReadyKey | undefined, need: Need, path: string): Promise<Grant> {
     const ready = await this.#find(shown, refused);
     if (ready === undefined) throw this.#refuse('invalid', invalidKey(shown.id));
     return this.#grant(ready.record, need, path);
   }
 
-  /** Undefined for what is no key. @param refused what is known to have another secret */
+  /** Returns undefined for a value that is not a key. @param refused record that is known to have another secret */
   async #find({ text, id }: ShownKey, refused: ReadyKey | undefined): Promise<ReadyKey | undefined> {
     const { clock } = this.#options;
     try {
@@ -133,7 +133,7 @@ export class KeyGate implements Gate {
   }
 }
 
-/** What was shown is not sent back, but for the part of it that everybody may see. */
+/** The error does not repeat the shown value, except for the part of it that is not secret. */
 function invalidKey(id?: string): ServeError {
   const shown = id === undefined ? '' : `: ${KEY_PREFIX}${id}-...`;
   return new ServeError('invalid_api_key', `Incorrect API key provided${shown}`);

@@ -1,12 +1,12 @@
 import crypto, { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { asWholeNumber, RecordReader, type UnknownRecord } from '../../records/index.ts';
 
-/** Before every key, so that scanners of code and logs find one that was left there. */
+/** Prefix of every key, so that scanners of code and logs find a key that was left there. */
 export const KEY_PREFIX = 'sk-stator-';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const ID_LENGTH = 12;
-/** 43 characters of 62 are 256 random bits. */
+/** Length of a secret: 43 characters of 62 are 256 random bits. */
 const SECRET_LENGTH = 43;
 /** Largest byte that maps to the alphabet without favouring its first letters. */
 const BYTE_MAX = 256 - (256 % ALPHABET.length);
@@ -14,10 +14,12 @@ const BYTE_MAX = 256 - (256 % ALPHABET.length);
 const KEY = new RegExp(`^${KEY_PREFIX}([0-9A-Za-z]{${ID_LENGTH}})-[0-9A-Za-z]{${SECRET_LENGTH}}$`);
 const ID = new RegExp(`^[0-9A-Za-z]{${ID_LENGTH}}$`);
 
-/** Characters of a key; whatever is longer or shorter is none. */
+/** Length of a key; a longer or shorter text is not a key. */
 const KEY_LENGTH: number = KEY_PREFIX.length + ID_LENGTH + 1 + SECRET_LENGTH;
 
-/** A new key: `sk-stator-<id>-<secret>`. The id finds its record and may be shown; the rest is told once. */
+/**
+ * Makes a new key: `sk-stator-<id>-<secret>`. The id finds its record and may be shown; the secret is shown only once.
+ */
 export function newKeyText(id: string): string {
   return `${KEY_PREFIX}${id}-${letters(SECRET_LENGTH)}`;
 }
@@ -26,7 +28,7 @@ export function newKeyId(): string {
   return letters(ID_LENGTH);
 }
 
-/** The id in a key; undefined for what is no key. */
+/** Returns the id in a key; undefined for a text that is not a key. */
 export function keyIdOf(text: string): string | undefined {
   return text.length === KEY_LENGTH ? KEY.exec(text)?.[1] : undefined;
 }
@@ -36,8 +38,8 @@ export function isKeyId(text: string): boolean {
 }
 
 /**
- * What is kept of a key: SHA-256 in hex. A secret of 256 random bits needs no slow hash: there is nothing to guess. One call where
- * Node has it (from 20.12 on): a third of the time.
+ * Returns the digest of a key that is stored: SHA-256 in hex. A secret of 256 random bits needs no slow hash, because
+ * it cannot be guessed. Uses the single call that Node has from 20.12 on, which takes a third of the time.
  */
 export const digestOf: (text: string) => string =
   typeof crypto.hash === 'function'
@@ -54,34 +56,34 @@ function letters(count: number): string {
   return text;
 }
 
-/** What a key may be for. */
+/** Purposes that a key may have. */
 export const SCOPES = ['inference', 'admin', 'metrics'] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** What may be spent under a key; absent = any number. */
+/** Limits of spending under a key; an absent limit means any number. */
 export interface KeyLimits {
   readonly requestsPerMinute?: number;
-  /** Of prompts and answers. */
+  /** Tokens of prompts and answers. */
   readonly tokensPerMinute?: number;
-  /** Of a day in UTC. */
+  /** Tokens per day in UTC. */
   readonly tokensPerDay?: number;
 }
 
-/** A key as it is kept: everything but its secret. Times are Unix milliseconds. */
+/** A key as it is stored: everything except its secret. Times are Unix milliseconds. */
 export interface KeyRecord {
   readonly id: string;
-  /** What people call it; need not be unique. */
+  /** Name for people; need not be unique. */
   readonly name: string;
-  /** Whose answers and requests are made under it. Keys of one owner share them. */
+  /** Owner of the answers and requests made under the key. Keys of one owner share them. */
   readonly owner: string;
   /** SHA-256 of the whole key, in hex. */
   readonly digest: string;
-  /** The key before the last rotation, which counts for a while. */
+  /** Key before the last rotation, which stays valid for a while. */
   readonly previous?: { readonly digest: string; readonly untilMs: number };
   readonly scopes: readonly Scope[];
-  /** Names of the models that may be asked; absent = all. */
+  /** Names of the models that the key may ask; absent = all. */
   readonly models?: readonly string[];
-  /** Paths that may be used, `*` at the end for whatever follows; absent = all of the scopes. */
+  /** Paths that the key may use, with `*` at the end for any rest; absent = all paths of its scopes. */
   readonly routes?: readonly string[];
   readonly limits: KeyLimits;
   readonly createdMs: number;
@@ -89,9 +91,9 @@ export interface KeyRecord {
   readonly revokedMs?: number;
 }
 
-/** Characters of a name, an owner, a model, a route. */
+/** Longest name, owner, model or route, in characters. */
 export const TEXT_MAX = 256;
-/** Models or routes of one key. */
+/** Largest number of models or routes of one key. */
 export const LIST_MAX = 100;
 /** Largest limit. */
 export const LIMIT_MAX = 1_000_000_000_000;
@@ -99,14 +101,14 @@ export const LIMIT_MAX = 1_000_000_000_000;
 const LIMIT_NAMES = ['requestsPerMinute', 'tokensPerMinute', 'tokensPerDay'] as const satisfies (keyof KeyLimits)[];
 const DIGEST_LENGTH = 64;
 const DIGEST = new RegExp(`^[0-9a-f]{${DIGEST_LENGTH}}$`);
-/** Stands in log lines. */
+/** The name appears in log lines. */
 const NAME = /^\P{C}+$/u;
-/** Crosses to workers as a header. */
+/** The owner travels to workers as a header. */
 const OWNER = /^[\x21-\x7e]+$/;
 
 const READ = new RecordReader((what) => new Error(`malformed key record: ${what}`));
 
-/** Reads a record that some process wrote. @throws Error that names the field */
+/** Reads a record that a process wrote. @throws Error that names the field */
 export function readKeyRecord(value: unknown): KeyRecord {
   const fields = READ.record(value, 'key');
   const id = READ.text(fields.id, 'id', TEXT_MAX);
@@ -174,17 +176,20 @@ function readLimits(fields: UnknownRecord): KeyLimits {
   return limits;
 }
 
-/** No key has it: it is no digest. */
+/** A value that no key matches, because it is not a digest. */
 const NO_DIGEST = Buffer.alloc(DIGEST_LENGTH);
-/** The key that is being compared; nobody else gets a turn meanwhile. */
+/** Buffer for the key that is being compared; no other code runs meanwhile. */
 const shown = Buffer.alloc(KEY_LENGTH);
 
-/** A record, ready for keys to be compared with it. */
+/** A record that is ready for keys to be compared with it. */
 export class ReadyKey {
   readonly record: KeyRecord;
   readonly #digest: Buffer;
   readonly #previous: Buffer;
-  /** The key that matched last, which spares its next request the hash. As long as a request with it, no longer in memory. */
+  /**
+   * The key that matched last, which spares its next request the hash. Kept in memory only as long as a request with
+   * it.
+   */
   #matched: Buffer | undefined;
   #matchedUntilMs = 0;
 
@@ -195,9 +200,9 @@ export class ReadyKey {
   }
 
   /**
-   * Whether a text is the key of the record. What is compared has one length, and is compared to its end, whatever comes of it:
-   * how long that takes depends on nothing that was shown, but for whether it is the key.
-   * @param text as `keyIdOf` has found an id in it
+   * Whether a text is the key of the record. The compared values have one length and are compared to the end, so the
+   * time depends on nothing that was shown, except on whether it is the key.
+   * @param text in which `keyIdOf` has found an id
    */
   matches(text: string, nowMs: number): boolean {
     shown.write(text, 'latin1');

@@ -2,34 +2,37 @@ import type { Clock } from '../../clock/index.ts';
 import { StoreError } from '../../discovery/index.ts';
 import { digestOf, type KeyLimits, type KeyRecord, newKeyId, newKeyText, type Scope } from './key-record.ts';
 
-/** What went wrong: `unavailable` may pass, `misconfigured` will not by itself, `conflict` is somebody else's change. */
+/**
+ * Kind of a failure: `unavailable` may pass, `misconfigured` will not pass by itself, `conflict` means that another
+ * process has changed the record.
+ */
 type KeyStoreErrorCode = 'unavailable' | 'misconfigured' | 'conflict';
 
-/** A failure of a key store, in one line that says what to do. */
+/** A failure of a key store, as one line that says what to do. */
 export class KeyStoreError extends StoreError<KeyStoreErrorCode> {
   override readonly name = 'KeyStoreError';
 }
 
-/** Changes a record; what it returns replaces it. */
+/** Changes a record; the returned record replaces it. */
 export type KeyChange = (record: KeyRecord) => KeyRecord;
 
 /**
- * Where keys are kept. A record never holds a secret. Every method ends within the store's own deadline, or earlier when
+ * Store of keys. A record never holds a secret. Every method ends within the store's own deadline, or earlier if
  * `signal` aborts, and then rejects with a `KeyStoreError` or the signal's reason.
  */
 export interface KeyStore {
-  /** The record as it is now; undefined when there is none. */
+  /** Returns the current record; undefined if there is none. */
   get(id: string, signal?: AbortSignal): Promise<KeyRecord | undefined>;
-  /** Keeps a new record. @throws KeyStoreError `conflict` when the id is taken */
+  /** Stores a new record. @throws KeyStoreError `conflict` if the id is taken */
   put(record: KeyRecord, signal?: AbortSignal): Promise<void>;
-  /** Every record, oldest first. */
+  /** Returns every record, oldest first. */
   list(signal?: AbortSignal): Promise<readonly KeyRecord[]>;
   /**
-   * Replaces a record by what `change` makes of it, which is called again where somebody else was faster. Undefined when there
-   * is none; the changed record otherwise.
+   * Replaces a record by the result of `change`, and calls `change` again if another process was faster. Returns the
+   * changed record, or undefined if there is none.
    */
   update(id: string, change: KeyChange, signal?: AbortSignal): Promise<KeyRecord | undefined>;
-  /** False when there was none. */
+  /** Removes a record. Returns false if there was none. */
   delete(id: string, signal?: AbortSignal): Promise<boolean>;
   close(): void;
 }
@@ -42,7 +45,7 @@ export function idIsTaken(id: string): KeyStoreError {
   return new KeyStoreError('conflict', `key ${id} already exists`);
 }
 
-/** What an operator says of a new key. */
+/** Properties of a new key that an operator chooses. */
 export interface NewKey {
   readonly name: string;
   /** @default the key itself, by its id */
@@ -55,13 +58,13 @@ export interface NewKey {
   readonly lifeMs?: number | undefined;
 }
 
-/** A key with its secret, which nobody can tell again. */
+/** A key with its secret, which cannot be shown again. */
 export interface IssuedKey {
   readonly text: string;
   readonly record: KeyRecord;
 }
 
-/** Makes a key and keeps its record. Rejects with a `KeyStoreError`. */
+/** Makes a key and stores its record. Rejects with a `KeyStoreError`. */
 export async function issueKey(store: KeyStore, clock: Clock, wanted: NewKey): Promise<IssuedKey> {
   const { name, owner, scopes, models, routes, limits, lifeMs } = wanted;
   const id = newKeyId();
@@ -84,8 +87,8 @@ export async function issueKey(store: KeyStore, clock: Clock, wanted: NewKey): P
 }
 
 /**
- * Gives a key another secret; the one before counts for `overlapMs` more, any earlier one no longer. Undefined when there is no
- * such key. Id, owner and limits stay.
+ * Gives a key another secret. The previous secret stays valid for `overlapMs`; earlier ones end at once. Returns
+ * undefined if there is no such key. Id, owner and limits stay.
  */
 export async function rotateKey(
   store: KeyStore,
@@ -103,7 +106,7 @@ export async function rotateKey(
   return record && { text, record };
 }
 
-/** Ends a key; it stays in lists. Undefined when there is no such key. */
+/** Ends a key, which stays in lists. Returns undefined if there is no such key. */
 export function revokeKey(store: KeyStore, clock: Clock, id: string): Promise<KeyRecord | undefined> {
   return store.update(id, (record) => ({ ...record, revokedMs: record.revokedMs ?? clock.wallMs() }));
 }

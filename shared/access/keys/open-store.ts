@@ -3,7 +3,7 @@ import { DynamoDbKeyStore } from './dynamodb-key-store.ts';
 import { FileKeyStore } from './file-key-store.ts';
 import type { KeyStore } from './key-store.ts';
 
-/** The store that the settings name, the table before the file. Undefined when they name none. */
+/** Opens the store that the settings name, the table before the file. Returns undefined if they name none. */
 export async function openKeyStore({
   keysTable: tableName,
   keysFile: file,

@@ -4,36 +4,43 @@ import type { Clock, Random } from '../../clock/index.ts';
 import { workerError } from '../../errors/index.ts';
 
 export interface FolderCacheOptions {
-  /** Made when it is first needed. */
+  /** Root folder, created when it is first needed. */
   readonly root: string;
-  /** Names of entries, as the start of a regular expression that takes all of one. Whatever else lies there is left alone. */
+  /**
+   * Regular expression that matches the start of every entry's name, as far as it is unique. Other files there are left
+   * alone.
+   */
   readonly names: string;
   readonly bytesMax: number;
   readonly entriesMax: number;
-  /** What is not whole after this is what a crashed process has left. */
+  /** Age after which an incomplete entry counts as left behind by a crashed process. */
   readonly fillMsMax: number;
   readonly clock: Clock;
   readonly random: Random;
   onRemoved(path: string, bytes: number): void;
 }
 
-/** One entry as it lies there. */
+/** One entry on disk. */
 interface Entry {
   readonly path: string;
   readonly bytes: number;
-  /** Unix time of its last use. A clock that is off changes the order in which entries go, and they can be made again. */
+  /**
+   * Unix time of its last use. A wrong clock only changes the order in which entries leave, and entries can be made
+   * again.
+   */
   readonly usedMs: number;
 }
 
 /**
- * Folders on this machine that can be made again, within a bound. An entry gets its name when it is whole, so that processes
- * may share the root; beyond the bound those go that were used longest ago and that this process does not hold.
+ * Folders on this machine that can be made again, within a limit. An entry gets its name when it is complete, so
+ * several processes may share the root. Beyond the limit, the entries used longest ago leave, except those that this
+ * process holds.
  */
 export class FolderCache {
   readonly #options: FolderCacheOptions;
   readonly #entry: RegExp;
   readonly #part: RegExp;
-  /** Entries that this process holds, and how often. */
+  /** Entries that this process holds, with the number of holders. */
   readonly #held = new Map<string, number>();
 
   constructor(options: FolderCacheOptions) {
@@ -50,14 +57,14 @@ export class FolderCache {
     this.#held.set(path, (this.#held.get(path) ?? 0) + 1);
   }
 
-  /** Lets go of what `hold` was called for; of others it knows nothing. */
+  /** Releases one `hold` of this process. Other processes are not affected. */
   release(path: string): void {
     const count = this.#held.get(path) ?? 0;
     if (count > 1) this.#held.set(path, count - 1);
     else this.#held.delete(path);
   }
 
-  /** Notes a use of the entry at `path`. False when it is not there. */
+  /** Notes a use of the entry at `path`. Returns false if there is none. */
   async use(path: string): Promise<boolean> {
     const nowSecs = this.#options.clock.wallMs() / 1000;
     try {
@@ -70,9 +77,9 @@ export class FolderCache {
   }
 
   /**
-   * Makes the entry at `path`, of `bytes`, by `fill`, which is given the folder to write into. Where somebody else is faster,
-   * theirs stays.
-   * @throws ServeError `ResourceExhausted` when so many bytes do not fit; whatever `fill` throws
+   * Makes the entry at `path`, of `bytes`, by calling `fill` with the folder to write into. If another process is
+   * faster, its entry stays.
+   * @throws ServeError `ResourceExhausted` if the bytes do not fit; any error of `fill`
    */
   async add(path: string, bytes: number, fill: (part: string) => Promise<void>): Promise<void> {
     await mkdir(this.#options.root, { recursive: true, mode: 0o700 });
@@ -91,33 +98,34 @@ export class FolderCache {
     await this.use(path);
   }
 
-  /** Takes the name away first: a folder that has it is whole. */
+  /** Takes the name away first, because a folder with its name must be complete. */
   async remove(path: string): Promise<void> {
     const part = this.#partOf(path);
-    await rename(path, part).catch(() => undefined); // removed by somebody else
+    await rename(path, part).catch(() => undefined); // another process removed it
     await rm(part, { recursive: true, force: true });
   }
 
-  /** Bytes of all entries. */
+  /** Returns the bytes of all entries. */
   async bytes(): Promise<number> {
     return (await this.#entries()).reduce((sum, entry) => sum + entry.bytes, 0);
   }
 
   /**
-   * Removes what crashed processes have left half filled.
-   * @param nowMs by the clock that dates files there: that of this process may be off, or another machine's
+   * Removes incomplete entries that crashed processes left behind.
+   * @param nowMs time by the clock that dates the files: the clock of this process may be wrong, or the files may be on
+   * another machine
    */
   async #removeLeft(nowMs: number): Promise<void> {
     const { root, fillMsMax } = this.#options;
     const oldMs = nowMs - 2 * fillMsMax;
     const parts = (await readdir(root)).filter((name) => this.#part.test(name)).map((name) => join(root, name));
     for (const path of parts) {
-      const madeMs = (await stat(path).catch(() => undefined))?.mtimeMs ?? oldMs; // gone by itself
+      const madeMs = (await stat(path).catch(() => undefined))?.mtimeMs ?? oldMs; // it disappeared meanwhile
       if (madeMs < oldMs) await rm(path, { recursive: true, force: true });
     }
   }
 
-  /** Removes what was used longest ago until one more entry of `bytes` fits. */
+  /** Removes the entries used longest ago until one more entry of `bytes` fits. */
   async #makeRoom(bytes: number): Promise<void> {
     const { root, bytesMax, entriesMax, onRemoved } = this.#options;
     const entries = await this.#entries();
@@ -156,7 +164,7 @@ export class FolderCache {
   }
 }
 
-/** Undefined when it was removed meanwhile. */
+/** Returns undefined if the entry was removed meanwhile. */
 async function measure(path: string): Promise<Entry | undefined> {
   try {
     const names = await readdir(path, { recursive: true });

@@ -12,7 +12,7 @@ import { CUSTOM_TEMPLATE_ROLE, ModelFilesAbsent } from '../open-model-folder.ts'
 import { FolderCache } from './folder-cache.ts';
 import type { Artifact, ArtifactSource } from './sources.ts';
 
-/** How a read of a source ended. */
+/** Outcome of a read from a source. */
 type FetchOutcome = 'fetched' | 'wrong' | 'failed';
 
 interface FetchFileOptions {
@@ -20,21 +20,21 @@ interface FetchFileOptions {
   readonly signal: AbortSignal;
   /** Opens the file to write; there is none yet at `path`. @default on this disk */
   readonly create?: ((path: string) => Writable) | undefined;
-  /** Told how each source did. */
+  /** Called with the outcome of each source. */
   onRead(source: ArtifactSource, outcome: FetchOutcome, bytes: number): void;
 }
 
-/** A source that sends nothing for this long, or for twice that, is given up. */
+/** Time after which a source that sends nothing is given up, at the latest after twice this time. */
 const SILENCE_MS_MAX = 10_000;
-/** The disk here does not take more: no other source would help. */
+/** Errors of the local disk: another source would not help. */
 const DISK_FAULTS: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS', 'EIO']);
 
 const onThisDisk = (path: string): Writable => createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true });
 
 /**
- * Writes `file` to `path`, out of the first of `sources` that gives its very bytes.
- * @throws Error with one line that says what was wrong with each; that of this disk, where it takes no more, and no other source is
- * read; the signal's reason. Nothing is left at `path` then.
+ * Writes `file` to `path`, from the first of `sources` that has exactly its bytes.
+ * @throws Error with one line that says what was wrong with each source; the error of this disk if it takes no more
+ * data, in which case no other source is read; the signal's reason. Then nothing is left at `path`.
  */
 async function fetchFile(
   file: Artifact,
@@ -66,7 +66,7 @@ async function fetchFile(
   throw new Error(faults.length === 0 ? 'no worker and no bucket to fetch it from' : faults.join('; '));
 }
 
-/** @returns what is wrong with the bytes that came; undefined = they are those of the file */
+/** @returns what is wrong with the bytes; undefined = they are those of the file */
 async function readFrom(
   source: ArtifactSource,
   file: Artifact,
@@ -88,7 +88,7 @@ async function readFrom(
       heard = true;
       bytes += chunk.length;
       onBytes(chunk.length);
-      if (bytes > file.size) return; // what is more than that is not read
+      if (bytes > file.size) return; // the excess is not read
       sum.update(chunk);
       yield chunk;
     }
@@ -99,7 +99,7 @@ async function readFrom(
     written = create(path);
     await pipeline(chunks, checked, written, { signal: stop });
   } catch (thrown) {
-    // A file that is being made appears even so: only then can it be removed.
+    // Even an aborted open may create the file; wait for it, because only then can the file be removed.
     if (written?.closed === false) await new Promise((resolve) => written?.once('close', resolve));
     signal.throwIfAborted();
     throw silence.signal.aborted ? silence.signal.reason : thrown;
@@ -112,23 +112,23 @@ async function readFrom(
 }
 
 export interface ModelCacheOptions {
-  /** `STATOR_ARTIFACTS_CACHE_DIR`; made for this user alone when it is first needed. */
+  /** `STATOR_ARTIFACTS_CACHE_DIR`; created for this user only when it is first needed. */
   readonly root: string;
   /** `STATOR_ARTIFACTS_CACHE_MB` in bytes. */
   readonly bytesMax: number;
   readonly clock: Clock;
   readonly random: Random;
-  /** Opens the files that are written. @default on this disk */
+  /** Opens the files to write. @default on this disk */
   readonly create?: FetchFileOptions['create'];
   readonly onRead: FetchFileOptions['onRead'];
   onRemoved(path: string, bytes: number): void;
 }
 
-/** Which files to fetch: those that a card names. */
+/** Files to fetch: those that a card names. */
 export interface CardFiles {
-  /** For messages. */
+  /** Name of the model, for messages. */
   readonly modelName: string;
-  /** By role. */
+  /** Files by role. */
   readonly files: Readonly<Record<string, ModelFile>>;
 }
 
@@ -136,12 +136,12 @@ const ENTRIES_MAX = 1000;
 const FILES_MAX = 64;
 /** Longest fetch of one model. */
 const FETCH_MS_MAX = 5 * 60_000;
-/** A smaller tokenizer is read as fast as its tables. */
+/** Size below which a tokenizer is read as fast as its tables. */
 const PREPARED_BYTES_MIN = 1 << 20;
 
 /**
- * Models whose folder lies on another machine, in folders of this one, by the checksums of their files: fetched once for all
- * that ask, complete or not there at all.
+ * Models of other machines, kept in folders of this machine by the checksums of their files. Each is fetched once for
+ * all callers, and is either complete or not there at all.
  *
  *     model-{sum of names and checksums}/     the files of a card
  *     tokenizer-{checksum}/tables.bpe         tables of a tokenizer, ready to be opened
@@ -162,9 +162,9 @@ export class ModelCache {
   }
 
   /**
-   * Calls `use` with the folder that holds every file of the card, which stays for so long; out of `sources`, the first one
-   * first, where it is not here yet.
-   * @throws ModelFolderError with one line that says which file could not be had, and why; whatever `use` throws
+   * Calls `use` with the folder that holds every file of the card, and keeps the folder for that long. A missing file
+   * is fetched from the first of `sources` that has it.
+   * @throws ModelFolderError with one line that says which file could not be fetched, and why; any error of `use`
    */
   async withFolder<T>(
     card: CardFiles,
@@ -176,7 +176,8 @@ export class ModelCache {
     try {
       return await use(folder);
     } catch (thrown) {
-      if (thrown instanceof ModelFilesAbsent) await this.#folders.remove(folder); // damaged since: fetched anew the next time
+      // damaged since; the next call fetches it anew
+      if (thrown instanceof ModelFilesAbsent) await this.#folders.remove(folder);
       throw thrown;
     } finally {
       this.#folders.release(folder);
@@ -196,7 +197,10 @@ export class ModelCache {
     return fetching;
   }
 
-  /** Where the tables of the card's tokenizer are kept; undefined where it is small, or where nothing can be kept. */
+  /**
+   * Returns the path for the tables of the card's tokenizer; undefined if the tokenizer is small, or if nothing can be
+   * kept.
+   */
   async preparedOf(files: CardFiles['files']): Promise<PreparedFile | undefined> {
     const tokenizer = Object.values(files).find(({ path }) =>
       /^(tokenizer\.json|.*\.tiktoken|tiktoken\.model)$/.test(basename(path)),
@@ -209,7 +213,7 @@ export class ModelCache {
       if (!(await this.#folders.use(folder))) await this.#folders.add(folder, tokenizer.size, async () => {});
       return { path: join(folder, 'tables.bpe'), source };
     } catch {
-      return undefined; // the next start reads the file again: no reason not to serve
+      return undefined; // the next start reads the file again, which is no reason not to serve
     }
   }
 
@@ -242,7 +246,7 @@ export class ModelCache {
     }
   }
 
-  /** @throws Error when others could write what is kept there */
+  /** @throws Error if other users could change the contents */
   async #ownRoot(): Promise<void> {
     const { root } = this.#options;
     await mkdir(root, { recursive: true, mode: 0o700 });
@@ -256,7 +260,7 @@ export class ModelCache {
   }
 }
 
-/** @throws ModelFolderError when the card names what is no file of a folder */
+/** @throws ModelFolderError if the card names something that is not a file of a folder */
 function artifactsOf({ modelName, files }: CardFiles): readonly Artifact[] {
   const artifacts = Object.entries(files).map(([role, { path, checksum, size }]) => {
     return { name: role === CUSTOM_TEMPLATE_ROLE ? role : basename(path), checksum, size };

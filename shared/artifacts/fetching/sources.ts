@@ -9,26 +9,26 @@ import { readModelInfo } from '../../tokens/index.ts';
 
 /** A file of a model. */
 export interface Artifact {
-  /** As it is called in the folder of its model; never a path. */
+  /** Name of the file in the folder of its model; never a path. */
   readonly name: string;
-  /** `sha256:{hex}`. */
+  /** Checksum, `sha256:{hex}`. */
   readonly checksum: string;
-  /** Bytes. */
+  /** Size in bytes. */
   readonly size: number;
 }
 
 /**
- * Somewhere that files of models can be read from. What it gives is not believed: whoever reads sums it up. Rejects, or breaks
- * off, with an Error whose message is for an operator; stops at `signal`.
+ * A place from which files of models can be read. Its bytes are not trusted: the reader checks the sum. A read rejects,
+ * or breaks off, with an Error whose message is for an operator. It stops at `signal`.
  */
 export interface ArtifactSource {
   readonly kind: 'folder' | 'worker' | 's3';
-  /** Which one, for messages. */
+  /** Name of the source, for messages. */
   readonly place: string;
   read(file: Artifact, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
 }
 
-/** A folder on this machine. */
+/** Reads from a folder on this machine. */
 export function folderSource(folder: string): ArtifactSource {
   return {
     kind: 'folder',
@@ -38,7 +38,7 @@ export function folderSource(folder: string): ArtifactSource {
 }
 
 /**
- * The status server of a worker that serves the model.
+ * Reads from the status server of a worker that serves the model.
  * @param filesAt `host:port/path` of its folder, as on the worker's record
  */
 export function workerSource(filesAt: string): ArtifactSource {
@@ -55,12 +55,12 @@ export function workerSource(filesAt: string): ArtifactSource {
   };
 }
 
-/** Where a file lies in a bucket (`stator artifacts push`). */
+/** Returns the key of a file in a bucket (`stator artifacts push`). */
 export function artifactKey({ checksum }: Pick<Artifact, 'checksum'>): string {
   return checksum.replace(':', '/');
 }
 
-/** A bucket that holds files by checksum. The SDK is loaded when it is first asked, or by `load`. */
+/** Reads from a bucket that holds files by checksum. The first read, or `load`, loads the SDK. */
 export function bucketSource(bucket: string, place: BucketPlace): ArtifactSource & { load(): Promise<void> } {
   let opening: ReturnType<typeof openS3> | undefined;
   const opened = (): ReturnType<typeof openS3> => {
@@ -81,11 +81,11 @@ export function bucketSource(bucket: string, place: BucketPlace): ArtifactSource
   };
 }
 
-/** Where buckets are. Credentials come from the standard chain of the AWS SDK. */
+/** Place of buckets. Credentials come from the standard chain of the AWS SDK. */
 export interface BucketPlace {
-  /** A server other than AWS's (`AWS_ENDPOINT`), asked with the bucket's name in the path. @default AWS's, by region */
+  /** Server other than AWS's (`AWS_ENDPOINT`), asked with the bucket's name in the path. @default AWS's, by region */
   readonly endpoint?: string | undefined;
-  /** A bucket in another region of AWS is found all the same. @default 'us-east-1' */
+  /** Region of AWS. A bucket in another region is found anyway. @default 'us-east-1' */
   readonly region?: string | undefined;
 }
 
@@ -96,7 +96,7 @@ interface BucketSettings {
   readonly awsRegion?: string | undefined;
 }
 
-/** Where the settings say that buckets are. @throws ConfigError for plain HTTP that nobody permitted */
+/** Returns the place of buckets by the settings. @throws ConfigError for plain HTTP that is not permitted */
 export function bucketPlace({ awsEndpoint: endpoint, awsAllowHttp, awsRegion: region }: BucketSettings): BucketPlace {
   if (endpoint?.startsWith('http:') && awsAllowHttp !== true) {
     throw new ConfigError(['AWS_ENDPOINT is plain HTTP: set AWS_ALLOW_HTTP=true to permit that']);
@@ -109,7 +109,7 @@ export interface S3 {
   readonly client: S3Client;
 }
 
-/** Loads the SDK, too large to load for nothing, and makes a client; nothing is asked yet. */
+/** Loads the SDK, which is too large to load without need, and makes a client; sends no request yet. */
 export async function openS3({ endpoint, region }: BucketPlace): Promise<S3> {
   quietSdkNotice();
   const sdk = await loadCode('S3', () => import('./s3-parts.ts'));
@@ -124,13 +124,13 @@ export async function openS3({ endpoint, region }: BucketPlace): Promise<S3> {
 /** A file of a model in a bucket. */
 export interface BucketArtifact {
   readonly key: string;
-  /** Bytes. */
+  /** Size in bytes. */
   readonly size: number;
 }
 
 export interface PushedArtifact extends BucketArtifact {
   readonly path: string;
-  /** False = it was there already. */
+  /** Whether the file was uploaded; false = it was there already. */
   readonly isNew: boolean;
 }
 
@@ -140,8 +140,8 @@ const KEYS_PREFIX = 'sha256/';
 const LISTED_MAX = 100_000;
 
 /**
- * Puts every file of the model in `folder` that serving needs into `bucket`, under its checksum.
- * @throws ModelFolderError for a folder that is no model's; Error with one line that names the bucket
+ * Puts every file in `folder` that serving needs into `bucket`, under its checksum.
+ * @throws ModelFolderError if the folder does not hold a model; Error with one line that names the bucket
  */
 export async function pushFolder(
   folder: string,
@@ -171,7 +171,7 @@ export async function pushFolder(
   });
 }
 
-/** What `pushFolder` has put there, in the order of keys; at most 100,000. */
+/** Lists the files that `pushFolder` has put there, in the order of keys; at most 100,000. */
 export function listArtifacts(bucket: string, place: BucketPlace): Promise<readonly BucketArtifact[]> {
   return withBucket(bucket, place, async ({ sdk, client }) => {
     const listed: BucketArtifact[] = [];
