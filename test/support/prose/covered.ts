@@ -2,4 +2,21 @@
  * The pages and folders that `npm run check:prose` reads. The list only grows, until it names `docs`, `shared`, `functions` and `infra`.
  * To add a room: rewrite it until `npm run check:prose -- shared/ROOM` finds nothing, then add its path on a line of its own, in order.
  */
-export const COVERED: readonly string[] = ['README.md'];
+export const COVERED: readonly string[] = [
+  'README.md',
+  'docs/benchmarks.md',
+  'docs/compatibility.md',
+  'docs/dependencies.md',
+  'docs/limits.md',
+  'docs/mock-engine.md',
+  'docs/parameters.md',
+  'docs/parsers.md',
+  'docs/tracing.md',
+  'shared/access',
+  'shared/artifacts',
+  'shared/clock',
+  'shared/concurrency',
+  'shared/errors',
+  'shared/records',
+  'shared/responses',
+];
