@@ -28,7 +28,7 @@ const EXCLUSIVE = [
   ['multimodalWorker', 'multimodalDecodeWorker'],
 ] as const satisfies readonly (readonly [SettingName, SettingName])[];
 
-/** What must be given, or on, where the first is. */
+/** Setting that must be given, or on, if the first one is. */
 const NEEDS = [
   ['routerTrackOutputBlocks', 'routerTrackActiveBlocks'],
   ['routerPredictedTtlSecs', 'routerKvEvents'],
@@ -41,7 +41,7 @@ const NEEDS = [
   ['stageConfigsPath', 'omni'],
 ] as const satisfies readonly (readonly [SettingName, SettingName])[];
 
-/** Settings that no process takes any more: what to use. */
+/** Settings that no process accepts any more, with what to use instead. */
 export const REFUSED_SETTINGS = {
   connector:
     'is no longer accepted: use --kv-transfer-config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\' or the ' +
@@ -54,7 +54,7 @@ interface Dependency {
   readonly says: string;
 }
 
-/** What a worker of one kind asks of the other settings. */
+/** Conditions that a kind of worker puts on the other settings. */
 const WORKER_KINDS: readonly Dependency[] = [
   {
     setting: 'embeddingWorker',
@@ -90,7 +90,7 @@ const WORKER_KINDS: readonly Dependency[] = [
   },
 ];
 
-// What several settings say together, and the rows' own conditions.
+// Conditions on several settings together.
 const DEPENDENCIES: readonly Dependency[] = [
   {
     setting: 'routerPrefillLoadModel',
@@ -101,7 +101,7 @@ const DEPENDENCIES: readonly Dependency[] = [
     setting: 'routerPrefillLoadModel',
     holds: ({ process, values }) =>
       values.routerPrefillLoadModel !== 'aic' ||
-      process === 'function' || // asks routers that keep their load
+      process === 'function' || // a function asks routers that keep their load
       [values.aicBackend, values.aicSystem, values.aicModelPath].every((value) => value !== undefined),
     says: 'aic needs --aic-backend, --aic-system and --aic-model-path',
   },
@@ -273,7 +273,7 @@ const DEPENDENCIES: readonly Dependency[] = [
   },
 ];
 
-/** A setting that does nothing beside the others: legal, but surely not what was meant. */
+/** A setting that has no effect beside the others: legal, but surely not intended. */
 interface WithoutEffect {
   readonly setting: SettingName;
   readonly isIdle: (view: ConfigView) => boolean;
@@ -306,7 +306,7 @@ function isSet(value: unknown): boolean {
   return value !== undefined && value !== false;
 }
 
-/** Checks that need more than one setting. */
+/** Finds problems that concern more than one setting. */
 export function findProblems(view: ConfigView, { problems, warnings }: Findings): void {
   const { given, values } = view;
   const givenName = (setting: SettingName): string => given.get(setting)?.name ?? nameOf(setting);
@@ -337,7 +337,7 @@ export function findProblems(view: ConfigView, { problems, warnings }: Findings)
     );
 }
 
-/** Workers of `stator local` that may run at the same time. */
+/** Returns the largest number of workers of `stator local` that may run at the same time. */
 function localWorkersMax({ planner, maxWorkers = 1, numWorkers = 1, engine, ...values }: SettingValues): number {
   const { numPrefillWorkers = 0, numDecodeWorkers } = values;
   if (numDecodeWorkers !== undefined) return numPrefillWorkers + numDecodeWorkers;

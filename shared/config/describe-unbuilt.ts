@@ -3,18 +3,20 @@ import { ENGINES } from './command-line/engine-flags.ts';
 import { nameOf, type SettingName, TABLE } from './table.ts';
 import { REFUSED_NAMES, UNBUILT } from './unbuilt.ts';
 
-/** What ends a start, and what the error says. */
+/** A name that ends a start, and the reason in the error. */
 interface RefusedName {
-  /** A flag, as a rule. */
+  /** Name, usually a flag. */
   readonly name: string;
-  /** The values that are refused. @default all */
+  /** Values that are refused. @default all */
   readonly values?: readonly string[];
-  /** The engine beside which it is refused. @default any, and none */
+  /** Engine with which the name is refused. @default any, and none */
   readonly engine?: string;
   readonly reason: string;
 }
 
-/** Whatever is known and ends a start that is given it: values of settings, settings, and names that the table has not. */
+/**
+ * Returns everything that is known and ends a start: values of settings, whole settings, and names that are not in the table.
+ */
 function refusedNames(): readonly RefusedName[] {
   const ofValues = [...TABLE].flatMap(([setting, { type }]) => {
     const refused = Object.entries(type.refused ?? {});
@@ -31,13 +33,16 @@ function refusedNames(): readonly RefusedName[] {
   return [...ofValues, ...ofSettings, ...ofNames, ...ofEngines];
 }
 
-/** The engines that take `name`, which may have `*` for a part; a worker that starts one of them passes it on. */
+/**
+ * Returns the engines that take `name`, in which `*` may stand for a part. A worker that starts one of them passes it
+ * on.
+ */
 function enginesThatTake(name: string): readonly string[] {
   const pattern = new RegExp(`^${name.replaceAll('*', '[\\w-]+')}$`);
   return ENGINES.filter(({ names }) => [...names].some((flag) => pattern.test(flag))).map(({ engine }) => engine);
 }
 
-/** The second of each pair, by the first. */
+/** Groups the second parts of pairs by the first. */
 function grouped(pairs: readonly (readonly [string, string])[]): readonly (readonly [string, readonly string[]])[] {
   const heads = [...new Set(pairs.map(([head]) => head))];
   return heads.map((head) => [head, pairs.flatMap(([other, text]) => (other === head ? [text] : []))]);
@@ -68,7 +73,7 @@ function refusedRows(): string {
   return rows.join('\n');
 }
 
-/** The end of `docs/configuration.md`: names that do nothing, and what is refused. */
+/** Returns the end of `docs/configuration.md`: names that do nothing, and refused names and values. */
 export function renderUnbuilt(): string {
   return `## Not built
 

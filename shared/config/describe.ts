@@ -7,33 +7,33 @@ import type { JsonValue } from './values/json.ts';
 import { hideUrlPassword } from './values/texts.ts';
 import { hideSecrets } from './values/words.ts';
 
-/** One effective setting, free of secrets. */
+/** One effective setting, without secrets. */
 interface SettingReport {
   readonly setting: SettingName;
   readonly group: string;
   /** Flags and variables, the main one first. */
   readonly names: readonly string[];
-  /** The value as JSON; null when unset or switched off, `***` for a secret. */
+  /** Value as JSON; null if unset or switched off, `***` for a secret. */
   readonly value: JsonValue;
-  /** The value as a user would write it, or what stands for it when there is none. */
+  /** Value as a user would write it, or a text that stands for a missing value. */
   readonly shown: string;
-  /** `flag --x`, `variable DYN_X` or `default`. */
+  /** Source of the value: `flag --x`, `variable DYN_X` or `default`. */
   readonly origin: string;
 }
 
-/** Names under which a user can give the row, older spellings left out. */
+/** Returns the names under which a user can give the row, without older spellings. */
 function namesOf(row: Row): readonly string[] {
   return [...row.flags, ...row.env, ...(row.type.arity === 'rest' ? ['-- ...'] : [])];
 }
 
-/** A value in words, free of secrets. */
+/** Returns a value in words, without secrets. */
 export function showValue(row: Row, value: unknown): string {
   if (value === undefined) return row.defaultText ?? 'unset';
   const text = row.type.show(value);
   return text === '' ? 'empty' : text.replaceAll('\n', '\\n');
 }
 
-/** The default in words, with those of single processes. */
+/** Returns the default in words, with the defaults of single processes. */
 export function showDefault(row: Row): string {
   const own = Object.entries(row.defaultFor).map(([process, value]) => `${process}: ${showValue(row, value)}`);
   if (row.defaultText !== undefined) return row.defaultText;
@@ -41,7 +41,7 @@ export function showDefault(row: Row): string {
   return [general, ...own].join('; ');
 }
 
-/** A value as JSON, free of secrets. */
+/** Returns a value as JSON, without secrets. */
 function toPlain(row: Row, value: unknown): JsonValue {
   if (value === undefined || value === null) return null;
   if (row.type.isSecret) return '***';
@@ -51,7 +51,7 @@ function toPlain(row: Row, value: unknown): JsonValue {
   return value as JsonValue; // numbers, booleans and parsed JSON are all that remain
 }
 
-/** Every setting of a process with its effective value and where it came from, in table order. */
+/** Returns every setting of a process with its effective value and its source, in table order. */
 export function describeSettings<P extends Process>(config: ResolvedConfig<P>): readonly SettingReport[] {
   const values: Readonly<Partial<Record<SettingName, unknown>>> = config.settings;
   return GROUPS.flatMap((group) =>
@@ -69,7 +69,7 @@ export function describeSettings<P extends Process>(config: ResolvedConfig<P>): 
   );
 }
 
-/** The effective settings as aligned columns, one group after the other, for `stator config`. */
+/** Returns the effective settings as aligned columns, group by group, for `stator config`. */
 export function renderSettings<P extends Process>(config: ResolvedConfig<P>): string {
   const reports = describeSettings(config);
   const lines: string[] = [];
@@ -87,7 +87,7 @@ export function renderSettings<P extends Process>(config: ResolvedConfig<P>): st
 const NAME_WIDTH = 44;
 const VALUE_WIDTH = 26;
 
-/** The effective settings as JSON text, for `--dump-config-to` and `stator config --json`. */
+/** Returns the effective settings as JSON text, for `--dump-config-to` and `stator config --json`. */
 export function renderSettingsJson<P extends Process>(config: ResolvedConfig<P>): string {
   const settings = describeSettings(config).map(({ shown: _, ...report }) => report);
   return `${JSON.stringify({ process: config.process, settings, warnings: config.warnings }, undefined, 2)}\n`;
@@ -167,7 +167,10 @@ function describeRow([setting, row]: NamedRow): string {
   return `| ${[flagCell(row), namesCell(row.env, row.olderEnv), ...columns, cell(row.source), cell(about)].join(' | ')} |`;
 }
 
-/** The text of `docs/configuration.md`: the rules, every row of the table by section, names that mislead, and names that do nothing. */
+/**
+ * Returns the text of `docs/configuration.md`: the rules, every row of the table by section, names that mislead, and
+ * names that do nothing.
+ */
 export function renderConfigurationDocs(): string {
   const sections = GROUPS.map((group) => {
     const head =
@@ -180,19 +183,19 @@ export function renderConfigurationDocs(): string {
 /** Flags and variables for a child process. */
 interface ForwardedSettings {
   readonly argv: readonly string[];
-  /** Arguments of an engine, which come last, after `--`; the flags among them that are settings too are not in `argv`. */
+  /** Arguments of an engine, which come last, after `--`. Flags among them that are settings too are not in `argv`. */
   readonly behind: readonly string[];
-  /** Secrets go here: a command line can be read by every user of the machine. */
+  /** Secrets, which are passed as variables because every user of the machine can read a command line. */
   readonly env: Readonly<Record<string, string>>;
 }
 
-// One dump file and one count of processes belong to the parent; a child that read them too would write over the dump
+// The dump file and the number of processes belong to the parent. A child that read them too would overwrite the dump
 // and multiply the workers.
 const PARENT_ONLY: ReadonlySet<SettingName> = new Set(['dumpConfigTo', 'numWorkers']);
 
 /**
- * What was given on this process's command line and `child` reads too, for starting `child` from here. Variables are
- * left out: a child inherits the environment (without the name of the dump file).
+ * Returns the settings from this process's command line that `child` reads too, to start `child` from here. Variables
+ * are left out: a child inherits the environment (without the name of the dump file).
  */
 export function forwardSettings(config: Pick<ResolvedConfig, 'given'>, child: Process): ForwardedSettings {
   const argv: string[] = [];

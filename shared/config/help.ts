@@ -5,7 +5,7 @@ import { GROUPS, type NamedRow, rowsOf, type SettingName, TABLE } from './table.
 
 const WIDTH = 96;
 const INDENT = '      ';
-/** Column at which the brief help says what a flag is for. */
+/** Column at which the brief help explains a flag. */
 const ABOUT_COLUMN = 32;
 
 /** Breaks `text` into lines of at most `WIDTH` characters, each after `indent`. */
@@ -41,7 +41,7 @@ function describeRow([setting, row]: NamedRow, process: Process): string {
   return [wrapText(headOf(row), '  '), wrapText(about, INDENT), wrapText(notesOf(row), INDENT)].join('\n');
 }
 
-/** Every setting of `process`, by section. */
+/** Returns the full help: every setting of `process`, by section. */
 export function renderHelp(process: Process): string {
   const sections = GROUPS.flatMap((group) => {
     const rows = rowsOf(process, group.rows);
@@ -57,7 +57,7 @@ function briefHead(row: Row, { flag = row.flags[0], value = valueName(row) }: As
   return row.type.arity === 'switch' ? names : `${names} ${value}`;
 }
 
-/** The type without its unit: `int s` is INT. */
+/** Returns the type without its unit: `int s` becomes INT. */
 function valueName(row: Row): string {
   return row.type.name.replace(/\W.*/, '').toUpperCase();
 }
@@ -75,25 +75,25 @@ function briefLine(process: Process, asked: Asked): string {
   return [head + first.slice(head.length), ...more].join('\n');
 }
 
-/** The examples and the dozen flags of `command` that matter most; `renderHelp` has all. */
+/** Returns the brief help: the examples and the dozen most important flags of `command`; `renderHelp` has all. */
 export function renderBriefHelp(command: Command): string {
   const { examples, flags } = BRIEFS[command];
   const shown = Object.entries(examples).map(([example, about]) => `  ${example}\n${wrapText(about, INDENT)}`);
   return `Examples\n${shown.join('\n')}\n\nFlags\n${flags.map((flag) => briefLine(command, flag)).join('\n')}\n`;
 }
 
-/** One flag of the brief help, in the words of somebody who starts. */
+/** One flag of the brief help, in words for a beginner. */
 interface Asked {
   readonly setting: SettingName;
-  /** Which of its names. @default the first */
+  /** Name of the flag to show. @default the first */
   readonly flag?: string;
-  /** What it is for; the row's own sentence is about what it does. The default is added unless the text tells it. */
+  /** Purpose of the flag; the row's own text says what it does. The default is added unless this text gives it. */
   readonly about: string;
-  /** What stands for the value. @default the name of its type */
+  /** Placeholder for the value. @default the name of its type */
   readonly value?: string;
 }
 
-/** What `stator COMMAND --help` shows first. */
+/** First part of `stator COMMAND --help`. */
 interface Brief {
   /** Command lines, and what each of them does. */
   readonly examples: Readonly<Record<string, string>>;
@@ -302,7 +302,7 @@ const PLANNER: Brief = {
   ],
 };
 
-/** The brief help of every command. */
+/** Brief help of every command. */
 const BRIEFS: Readonly<Record<Command, Brief>> = {
   local: LOCAL,
   frontend: FRONTEND,

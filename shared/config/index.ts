@@ -1,8 +1,8 @@
 /**
  * @module config
  * Every flag and variable of the product as one table. From it come parsing and checks (`resolveConfig`), help, the
- * effective settings of a process, and docs/configuration.md. To add a setting, add a row under table/ and
- * read it where it is used. Names that are known and do nothing stand in unbuilt.ts.
+ * effective settings of a process, and docs/configuration.md. To add a setting, add a row under table/ and read it
+ * where it is used. unbuilt.ts lists names that are known and do nothing.
  */
 export { isEnough } from './checks.ts';
 export { forwardSettings, renderConfigurationDocs, renderSettings, renderSettingsJson } from './describe.ts';

@@ -2,20 +2,20 @@ import type { Process } from './row.ts';
 import { nameOf, type SettingName, TABLE, type ValuesBySetting } from './table.ts';
 import type { ConfigView } from './view.ts';
 
-/** One thing that must hold for a setting to do anything. */
+/** One condition without which a setting has no effect. */
 interface Need {
-  /** How a user makes it so. */
+  /** How a user fulfils it. */
   readonly says: string;
-  /** Settings that it looks at: where a process reads none of them, it holds. */
+  /** Settings that the condition depends on. If a process reads none of them, it counts as fulfilled. */
   readonly reads: readonly SettingName[];
   readonly holds: (view: ConfigView) => boolean;
-  /** Processes that it is for. @default all that read the setting */
+  /** Processes that the condition applies to. @default all that read the setting */
   readonly only?: readonly Process[];
 }
 
 type Value<K extends SettingName> = NonNullable<ValuesBySetting[K]>;
 
-/** The setting has one of these values. */
+/** Requires that the setting has one of these values. */
 function is<const K extends SettingName>(setting: K, ...values: readonly Value<K>[]): Need {
   return {
     says: `${nameOf(setting)} ${values.join(' or ')}`,
@@ -24,7 +24,7 @@ function is<const K extends SettingName>(setting: K, ...values: readonly Value<K
   };
 }
 
-/** The setting has any value but this one. */
+/** Requires that the setting has any value but this one. */
 function isNot<const K extends SettingName>(setting: K, value: Value<K>): Need {
   return {
     says: `${nameOf(setting)} other than ${value}`,
@@ -33,7 +33,7 @@ function isNot<const K extends SettingName>(setting: K, value: Value<K>): Need {
   };
 }
 
-/** The setting is given, or on. */
+/** Requires that the setting is given, or on. */
 function on(setting: SettingName): Need {
   return {
     says: nameOf(setting),
@@ -42,7 +42,7 @@ function on(setting: SettingName): Need {
   };
 }
 
-/** The switch is off, or the setting not given. */
+/** Requires that the switch is off, or the setting not given. */
 function off(setting: SettingName): Need {
   const name = nameOf(setting);
   const isSwitch = TABLE.get(setting)?.type.arity === 'switch' && name.startsWith('--');
@@ -53,7 +53,7 @@ function off(setting: SettingName): Need {
   };
 }
 
-/** Any one of them. */
+/** Requires any one of the conditions. */
 function or(...needs: readonly [Need, ...Need[]]): Need {
   return {
     says: needs.map(({ says }) => says).join(' or '),
@@ -76,7 +76,7 @@ const KV: Need = {
   holds: ({ values: { routerMode, mode, loadAware } }) =>
     loadAware === true || (routerMode ?? mode) === 'kv' || mode === 'load-aware',
 };
-/** In the simulator its flag has a name of its own. */
+/** Cost model, whose flag has its own name in the simulator. */
 const ANY_COST_MODEL_BUT_STATOR: Need = {
   says: '--router-cost-model other than stator',
   reads: ['routerCostModel', 'costModel'],
@@ -114,7 +114,7 @@ const SERVICES = isNot('service', 'router');
 const SIMULATED_PLANNER = only(['simulate', 'local'], on('planner'));
 const MADE_UP = on('workload');
 const PREDICTED_LOAD = only(['frontend', 'router'], is('routerPrefillLoadModel', 'aic'));
-/** Where the caches' state is kept for late routers. */
+/** Conditions under which the state of the caches is stored for routers that start later. */
 const SHARED_STATE: readonly Need[] = [
   KV,
   is('eventPlane', 'nats'),
@@ -122,8 +122,8 @@ const SHARED_STATE: readonly Need[] = [
 ];
 
 /**
- * What each setting needs of others to do anything: shown with the row, and told once at a start where a setting is given in
- * vain. What must not be together at all is in `checks.ts`.
+ * Conditions without which each setting has no effect. They are shown with the row, and a start warns once if a setting
+ * is given in vain. `checks.ts` has the settings that must not be given together.
  */
 const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   httpSvcAnthropicPath: [on('enableAnthropicApi')],
@@ -319,7 +319,10 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   interruptionsPerHour: [SIMULATED_PLANNER],
 };
 
-/** What the setting needs in `process`, by default in any that reads it, in words; empty for most. */
+/**
+ * Returns the conditions of the setting in words, for `process` or for any process that reads it; empty for most
+ * settings.
+ */
 export function needsOf(setting: SettingName, process?: Process): string {
   const says = (NEEDS[setting] ?? []).flatMap((need) => {
     if (process === undefined)
@@ -331,7 +334,7 @@ export function needsOf(setting: SettingName, process?: Process): string {
 }
 
 /**
- * One line for each need that settings are given in vain for.
+ * Returns one line for each unmet condition, with the settings that it makes useless.
  * @param nameGiven how the user has named a setting
  */
 export function tellIdle(view: ConfigView, nameGiven: (setting: SettingName) => string): readonly string[] {
@@ -350,7 +353,7 @@ export function tellIdle(view: ConfigView, nameGiven: (setting: SettingName) => 
   );
 }
 
-/** Whoever gives a setting its default means nothing by it. */
+/** Whether a setting was given another value than its default: a user who gives the default expects nothing from it. */
 function isMeant(setting: SettingName, { process, values }: ConfigView): boolean {
   const row = TABLE.get(setting);
   return row !== undefined && values[setting] !== (row.defaultFor[process] ?? row.default);

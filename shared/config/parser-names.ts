@@ -1,4 +1,7 @@
-/** Tool-call parsers that can be asked for: the one list of their names. Every one of them is built in `shared/parsers/tool-calls`. */
+/**
+ * Tool-call parsers that users can choose: the only list of their names. `shared/parsers/tool-calls` implements each of
+ * them.
+ */
 export const TOOL_CALL_PARSERS = [
   'hermes',
   'qwen25',
@@ -39,7 +42,10 @@ export const TOOL_CALL_PARSERS = [
 
 export type ToolCallParserName = (typeof TOOL_CALL_PARSERS)[number];
 
-/** Other spellings that workers publish, and names that engines have for the same formats, with the names that they stand for. */
+/**
+ * Other spellings that workers publish, and names that engines use for the same formats, with the names that they stand
+ * for.
+ */
 export const TOOL_CALL_PARSER_SPELLINGS: Readonly<Record<string, ToolCallParserName>> = {
   'deepseek-v4': 'deepseek_v4',
   deepseekv4: 'deepseek_v4',
@@ -63,7 +69,7 @@ export const TOOL_CALL_PARSER_SPELLINGS: Readonly<Record<string, ToolCallParserN
   step3p5: 'qwen3_coder',
 };
 
-/** Names that are in use elsewhere and whose format is not published. */
+/** Tool-call parsers that exist elsewhere, but whose format is not published. */
 export const TOOL_CALL_PARSERS_WITHOUT_GRAMMAR: readonly string[] = [
   'deepseek_v41',
   'muse',
@@ -71,7 +77,10 @@ export const TOOL_CALL_PARSERS_WITHOUT_GRAMMAR: readonly string[] = [
   'typescript',
 ];
 
-/** Reasoning parsers that can be asked for: the one list of their names. Every one is built in `shared/parsers/reasoning`. */
+/**
+ * Reasoning parsers that users can choose: the only list of their names. `shared/parsers/reasoning` implements each of
+ * them.
+ */
 export const REASONING_PARSERS = [
   'basic',
   'qwen3',
@@ -108,5 +117,5 @@ export const REASONING_PARSERS = [
 
 export type ReasoningParserName = (typeof REASONING_PARSERS)[number];
 
-/** Names that are in use elsewhere and whose format is not published. */
+/** Reasoning parsers that exist elsewhere, but whose format is not published. */
 export const REASONING_PARSERS_WITHOUT_GRAMMAR: readonly string[] = ['muse', 'muse_glimmer'];

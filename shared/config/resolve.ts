@@ -9,7 +9,10 @@ import { hideUrlPassword } from './values/texts.ts';
 import type { Environment, Surroundings } from './values/value-type.ts';
 import type { ConfigView, Findings, Given, SettingValues } from './view.ts';
 
-/** A configuration that cannot be used. Every problem is one line that names the flag or variable and says what is allowed. */
+/**
+ * Thrown for a configuration that cannot be used. Every problem is one line that names the flag or variable and says
+ * what is allowed.
+ */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly problems: readonly string[];
@@ -20,19 +23,19 @@ export class ConfigError extends Error {
   }
 }
 
-/** The settings of one process, with where they came from. */
+/** Settings of one process, with their sources. */
 export interface ResolvedConfig<P extends Process = Process> {
   readonly process: P;
   readonly settings: Settings<P>;
-  /** What was given and counted; a setting that is not here has its default. */
+  /** Settings that were given and count; a setting that is not in it has its default. */
   readonly given: ReadonlyMap<SettingName, Given>;
-  /** One line each: deprecated names, names that do nothing in this version, unknown variables. */
+  /** Warnings of one line each: deprecated names, names that do nothing in this version, unknown variables. */
   readonly warnings: readonly string[];
 }
 
-/** What resolving may be told besides the command line and the environment. */
+/** Options of resolving, besides the command line and the environment. */
 export interface ResolveOptions {
-  /** A required setting may be missing: for showing a configuration, not for running it. */
+  /** Whether a required setting may be missing: for showing a configuration, not for running it. */
   readonly allowMissing?: boolean;
   /** @default the machine's own files */
   readonly surroundings?: Surroundings;
@@ -46,7 +49,10 @@ function describeBadValue(row: Row, given: Given, fault: string): string {
   return `${given.name} ${JSON.stringify(shown(row, given.texts))}: ${fault}; allowed: ${describeAllowed(row)}`;
 }
 
-/** Reads what was given of one setting; what was given of a lenient one, or for an engine, and cannot be read counts as not given. */
+/**
+ * Reads the value given for one setting. If the setting is lenient or belongs to an engine, a value that cannot be read
+ * counts as not given.
+ */
 function readGiven(
   values: UnknownValues,
   [setting, row]: NamedRow,
@@ -76,7 +82,7 @@ function readDefaults(process: Process, values: UnknownValues): void {
     if (row.decide === undefined) values[setting] = row.defaultFor[process] ?? row.default;
   }
   for (const [setting, row] of rows) {
-    // A decided default reads settings that are complete by now, or decided by an earlier row.
+    // A decided default reads settings that are complete by now, or that an earlier row has decided.
     if (row.decide !== undefined) {
       values[setting] = row.decide({ process, read: (name) => values[name as SettingName] });
     }
@@ -86,7 +92,10 @@ function readDefaults(process: Process, values: UnknownValues): void {
 /** Values while they are read, each parsed by its own row. */
 type UnknownValues = Partial<Record<SettingName, unknown>>;
 
-/** The machine that this process runs on. Configuration is read once, before anything is served, so reads may block. */
+/**
+ * Access to the machine that this process runs on. Configuration is read once, before the process serves anything, so
+ * reads may block.
+ */
 function machineSurroundings(env: Environment): Surroundings {
   return {
     homeDir: homeFolder(),
@@ -102,7 +111,7 @@ function machineSurroundings(env: Environment): Surroundings {
 }
 
 /**
- * Resolves every setting of `process`: flag over variable over default.
+ * Resolves every setting of `process`: a flag wins over a variable, and a variable over the default.
  *
  * @example
  * const { settings, warnings } = resolveConfig('frontend', ['--http-port', '9000'], process.env);
@@ -154,7 +163,7 @@ function defaultNumber(setting: SettingName): number {
   return value;
 }
 
-/** Bucket limits that cross fall back to their defaults. */
+/** Replaces bucket limits that cross by their defaults. */
 function straightenBuckets({ values }: ConfigView, warnings: string[]): void {
   for (const [low, high] of BUCKETS) {
     const lowest = values[low];
@@ -166,7 +175,10 @@ function straightenBuckets({ values }: ConfigView, warnings: string[]): void {
   }
 }
 
-/** The deprecated weight is the prefill scale by another name; 0 meant no credit for overlap too. */
+/**
+ * Applies the deprecated weight, which is another name of the prefill scale. A weight of 0 also meant no credit for
+ * overlap.
+ */
 function translateOverlapWeight({ values, given }: ConfigView): void {
   const weight = values.routerKvOverlapScoreWeight;
   if (weight === undefined) return;
@@ -174,7 +186,7 @@ function translateOverlapWeight({ values, given }: ConfigView): void {
   if (weight === 0 && !given.has('routerKvOverlapScoreCredit')) values.routerKvOverlapScoreCredit = 0;
 }
 
-/** Weights of Dynamo's formula: one that is set keeps its meaning. */
+/** Weights of Dynamo's formula. A weight that is set keeps its meaning. */
 const WEIGHTS = [
   'routerKvOverlapScoreCredit',
   'routerKvOverlapScoreCreditDecay',
@@ -187,7 +199,10 @@ const WEIGHTS = [
   'routerTemperature',
 ] as const satisfies readonly SettingName[];
 
-/** Whoever sets a weight gets the formula that has it; what a policy file sets is known when it is read. */
+/**
+ * Chooses the cost model: a user who sets a weight gets the formula that has it. Weights of a policy file are known
+ * only when it is read.
+ */
 function chooseCostModel({ values, given }: ConfigView): void {
   if (!WEIGHTS.some((weight) => given.has(weight))) return;
   for (const setting of ['routerCostModel', 'costModel'] as const) {
@@ -195,16 +210,19 @@ function chooseCostModel({ values, given }: ConfigView): void {
   }
 }
 
-/** Where Triton's clients look first. */
+/** Port that Triton's clients try first. */
 const TRITON_PORT = 8001;
 
-/** A process with the role of a router answers others, too; one with the role of gRPC has a port for it. */
+/**
+ * Applies roles: a process with the role of a router answers other processes too, and a process with the role of gRPC
+ * has a port for it.
+ */
 function translateRoles({ values }: ConfigView): void {
   if (values.roles?.includes('router') === true) values.routerRole ??= 'resident';
   if (values.roles?.includes('grpc') === true && values.kserveGrpcServer !== true) values.grpcPort ??= TRITON_PORT;
 }
 
-/** The load-only preset is one of mode `kv`. */
+/** Applies the load-only preset, which is a preset of mode `kv`. */
 function translateLoadAware({ values }: ConfigView): void {
   if (values.loadAware === true && values.routerMode !== undefined) values.routerMode = 'kv';
 }
@@ -217,7 +235,7 @@ function translateWorkerRole({ values, given }: ConfigView): void {
   else if (values.multimodalEncodeWorker === true) values.disaggregationMode = 'encode';
 }
 
-/** Lets settings that stand for others take effect. Changes `view.values`. */
+/** Applies settings that stand for other settings. Changes `view.values`. */
 function applyImplications(view: ConfigView, warnings: string[]): void {
   translateOverlapWeight(view);
   chooseCostModel(view);

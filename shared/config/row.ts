@@ -21,47 +21,50 @@ import {
 } from './values/texts.ts';
 import { orAuto, orNone, type ValueType } from './values/value-type.ts';
 
-/** What a default may look at when it is decided at start. */
+/** Facts that a default may depend on if it is decided at the start. */
 export interface DefaultFacts {
   readonly process: Process;
-  /** Value of another setting by its name; undefined when unset. Rows with a decided default come in table order. */
+  /**
+   * Returns the value of another setting by its name; undefined if unset. Rows with a decided default are read in table
+   * order.
+   */
   read(setting: string): unknown;
 }
 
-/** What a row of the table may say, whatever its type. */
+/** Properties that a row of the table may have, whatever its type. */
 interface RowFields {
   /**
-   * Flags with their dashes and variables, separated by blanks. The first flag is the name; others mean the same, and of several
-   * variables the first that is set wins.
+   * Flags with their dashes and variables, separated by blanks. The first flag is the name; further flags mean the
+   * same. Of several variables, the first that is set wins.
    */
   readonly names?: string;
-  /** Flags and variables that still work and warn. */
+  /** Flags and variables that still work and cause a warning. */
   readonly olderNames?: string;
   /**
-   * Who has the setting: Dynamo by its documentation, a release of it (`1.6.1`), an engine, or Stator alone.
-   * @default Stator where the first variable is `STATOR_*`, else 1.6.1: names of Dynamo stay as they are
+   * Origin of the setting: the documentation of Dynamo, a release of it (`1.6.1`), an engine, or only Stator.
+   * @default Stator if the first variable is `STATOR_*`, else 1.6.1, because names of Dynamo stay as they are
    */
   readonly source?: string;
-  /** What to use instead; shown in a warning when the row is set. */
+  /** Replacement; shown in a warning if the row is set. */
   readonly deprecated?: string;
-  /** Default in words, when it is decided elsewhere or while running. */
+  /** Default in words, if it is decided elsewhere or at run time. */
   readonly defaultText?: string;
-  /** What the range does not say, e.g. `0 = off`. */
+  /** Note on values beyond the range, e.g. `0 = off`. */
   readonly note?: string;
-  /** A bad value falls back to the default with a warning instead of stopping the start. */
+  /** Whether a bad value falls back to the default with a warning instead of ending the start. */
   readonly lenient?: true;
-  /** One sentence or two for help and documentation. */
+  /** One or two sentences for help and documentation. */
   readonly about: string;
 }
 
-/** The ways in which a row always has a value. */
+/** Ways in which a row always has a value. */
 type Settled<T> = (
   | { readonly default: T; readonly decide?: never; readonly required?: never }
   | { readonly default?: never; readonly decide: (facts: DefaultFacts) => T; readonly required?: never }
   | { readonly default?: never; readonly decide?: never; readonly required: true }
 ) & { readonly defaultFor?: Readonly<Partial<Record<Process, T>>> };
 
-/** A row without a default, or with one for some processes only. */
+/** A row without a default, or with a default for some processes only. */
 interface Unsettled<T> {
   readonly default?: never;
   readonly decide?: never;
@@ -80,7 +83,7 @@ export interface Row<V = unknown, P extends Process = Process> {
   readonly source: string;
   readonly deprecated: string | undefined;
   readonly lenient: boolean;
-  /** Range or allowed values in words; empty when anything goes. */
+  /** Range or allowed values in words; empty if every value is allowed. */
   readonly allowed: string;
   readonly about: string;
   /** Processes that do not start without it. */
@@ -93,7 +96,7 @@ export interface Row<V = unknown, P extends Process = Process> {
 
 type AnyFields<T> = RowFields & (Settled<T> | Unsettled<T>);
 
-/** Completes what a row leaves out. */
+/** Completes the properties that a row leaves out. */
 function buildRow<T, P extends Process>(usedBy: readonly P[], type: ValueType<T>, fields: AnyFields<T>): Row<T, P> {
   const { defaultFor = {}, names = '', olderNames = '' } = fields;
   const env = variablesIn(names);
@@ -125,7 +128,7 @@ function variablesIn(names: string): readonly string[] {
   return names.split(' ').filter((name) => /^[A-Z]/.test(name));
 }
 
-/** What a row takes, for messages: `int s, >= 1`. Words and paths speak for themselves. */
+/** Returns what a row accepts, for messages: `int s, >= 1`. Words and paths need no type. */
 export function describeAllowed(row: Row): string {
   const isClear = row.type.name === 'enum' || row.type.name === 'file' || row.type.name === 'folder';
   if (row.allowed === '') return row.type.name;
@@ -152,7 +155,7 @@ interface ChoicesBuilder<P extends Process> {
   ): Row<readonly E[] | undefined, P>;
 }
 
-/** A switch without a default is off. */
+/** Fields of a switch, which is off without a default. */
 interface SwitchFields extends RowFields {
   readonly default?: boolean;
   readonly defaultFor?: Readonly<Partial<Record<Process, boolean>>>;
@@ -163,7 +166,7 @@ interface Ranged {
   readonly range?: NumberRange;
 }
 
-/** Makes the rows that `usedBy` read: a builder for each type of value. */
+/** Makes builders for the rows that `usedBy` read: one builder for each type of value. */
 export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
   const of =
     <T, Limits>(makeType: (limits: Limits) => ValueType<T>): RowBuilder<T, Limits, P> =>
@@ -185,7 +188,7 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     secretOrNone: of((limits: TextLimits) => orNone(secretType(limits))),
     /** A switch, `--x` and `--no-x`: off, unless the row says otherwise. */
     bool: (fields: SwitchFields): Row<boolean, P> => buildRow(usedBy, booleanType(), { default: false, ...fields }),
-    /** A switch of which it counts whether it was given. */
+    /** A switch for which it matters whether it was given. */
     boolOrUnset: of<boolean, object>(booleanType),
     /** A whole number. */
     int: ofNumbers(integerType),
@@ -240,7 +243,10 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
   };
 }
 
-/** What a setting can be for. All but `function` are commands of `stator`; a function reads variables only. */
+/**
+ * Processes that settings can apply to. All except `function` are commands of `stator`; a function reads only
+ * variables.
+ */
 export const PROCESSES = ['frontend', 'worker', 'router', 'planner', 'function', 'local', 'simulate'] as const;
 
 /** One kind of process that reads the table. */
@@ -249,13 +255,13 @@ export type Process = (typeof PROCESSES)[number];
 /** A process that a user starts by its name. */
 export type Command = Exclude<Process, 'function'>;
 
-// Whose rows they are, so that a row names its readers in one word.
+// Builders by reader, so that a row names its readers in one word.
 
-/** Everything that listens on a port of its own for clients. */
+/** Every process that listens on its own port for clients. */
 export const listeners = rowsFor('frontend', 'local');
-/** Everything that takes requests from clients. */
+/** Every process that takes requests from clients. */
 export const edges = rowsFor('frontend', 'function', 'local');
-/** Everything that can hold a router. */
+/** Every process that can hold a router. */
 export const routers = rowsFor('frontend', 'router', 'function', 'local', 'simulate');
 /** Routers that live long enough to keep state of their own. */
 export const lastingRouters = rowsFor('frontend', 'router', 'local', 'simulate');
@@ -275,9 +281,9 @@ export const cloud = rowsFor('frontend', 'worker', 'router', 'planner', 'functio
 export const containers = rowsFor('frontend', 'worker', 'router', 'planner');
 /** Edges of a deployed fleet. */
 export const cloudEdges = rowsFor('frontend', 'function');
-/** Everything that can hold a worker. */
+/** Every process that can hold a worker. */
 export const workers = rowsFor('worker', 'local');
-/** Everything that can hold a mock engine. */
+/** Every process that can hold a mock engine. */
 export const mockers = rowsFor('worker', 'local', 'simulate');
 /** Workers and the standalone router, which both serve the request plane and have a status server. */
 export const planeServers = rowsFor('worker', 'router', 'local');
@@ -288,7 +294,7 @@ export const router = rowsFor('router');
 export const planner = rowsFor('planner');
 export const simulate = rowsFor('simulate');
 
-/** The command that runs `process`, as a user types it; functions have none. */
+/** Returns the command that runs `process`, as a user types it; undefined for functions. */
 export function commandOf(process: Process): string | undefined {
   return process === 'function' ? undefined : `stator ${process}`;
 }

@@ -7,7 +7,7 @@ import { findUnbuilt, sayUnbuilt, unbuiltNames } from './unbuilt.ts';
 import type { Environment } from './values/value-type.ts';
 import type { Findings, Given } from './view.ts';
 
-/** Texts under several names of one setting: the first named wins. */
+/** Chooses among texts under several names of one setting: the first name in the row wins. */
 function chooseName(
   kind: Given['kind'],
   names: readonly string[],
@@ -32,7 +32,7 @@ function givenByFlags(row: Row, uses: readonly FlagUse[], warnings: string[]): G
   if (row.type.arity === 'many') return { kind: 'flag', name: first.flag, texts: uses.map((use) => use.text) };
   const textsByName = new Map<string, string[]>();
   for (const use of uses) textsByName.set(use.flag, [...(textsByName.get(use.flag) ?? []), use.text]);
-  // Names that only an engine has for it come last.
+  // Names that only an engine has for the setting come last.
   const names = new Set([...row.flags, ...row.olderFlags, ...textsByName.keys()]);
   const chosen = chooseName('flag', [...names], textsByName, warnings);
   const passed = uses.find((use) => use.flag === chosen?.name)?.passed;
@@ -57,7 +57,7 @@ function warnOfOlderName(row: Row, given: Given): string | undefined {
 
 const VARIABLES: ReadonlySet<string> = new Set([...TABLE.values()].flatMap((row) => [...row.env, ...row.olderEnv]));
 
-/** Warns of each variable that does nothing here, and of each under our prefixes that no process reads. */
+/** Warns of each variable that does nothing here, and of each variable with our prefixes that no process reads. */
 function warnOfOtherVariables(process: Process, env: Environment, warnings: string[]): void {
   for (const [name, text] of Object.entries(env)) {
     if (VARIABLES.has(name)) continue;
@@ -71,7 +71,10 @@ function warnOfOtherVariables(process: Process, env: Environment, warnings: stri
   }
 }
 
-/** What the command line, a file of engine arguments and the environment say of the settings of `process`, the stronger of them for each. */
+/**
+ * Collects what the command line, a file of engine arguments and the environment give for the settings of `process`,
+ * the strongest source for each.
+ */
 export function collectSources(
   process: Process,
   argv: readonly string[],

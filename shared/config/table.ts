@@ -21,7 +21,10 @@ import { simulateRows } from './table/simulate.ts';
 import { workerRows } from './table/worker.ts';
 import { workerKindRows } from './table/worker-kinds.ts';
 
-/** The sections of the table under their titles, in the order of help and documentation. Each is the rows of a file of table/, some of which have two. */
+/**
+ * The sections of the table under their titles, in the order of help and documentation. Each holds rows of a file of
+ * table/; some files have two sections.
+ */
 const SECTIONS = {
   'HTTP server and routes': httpRows,
   'API keys': accessRows,
@@ -51,7 +54,7 @@ const SECTIONS = {
   Cloud: cloudRows,
 };
 
-// A function that takes any one of them must take what they have in common: all of their rows.
+// A function that takes any one of the sections must take what they have in common: all of their rows.
 type AllOf<Section> = (Section extends unknown ? (rows: Section) => void : never) extends (rows: infer R) => void
   ? R
   : never;
@@ -63,12 +66,12 @@ export type SettingName = keyof Table;
 type ReaderOf<R> = R extends Row<infer _V, infer P> ? P : never;
 type ValueOf<R> = R extends Row<infer V, infer _P> ? V : never;
 
-/** Type of every setting's resolved value. */
+/** Types of the resolved values of all settings. */
 export type ValuesBySetting = { readonly [K in SettingName]: ValueOf<Table[K]> };
 
 /**
- * The resolved values of every setting that `P` reads. Of several processes: what all of them read, and, perhaps absent, what
- * only some do.
+ * Resolved values of every setting that `P` reads. For several processes: the settings that all of them read, and as
+ * optional those that only some read.
  */
 export type Settings<P extends Process> = {
   readonly [K in SettingName as [P] extends [ReaderOf<Table[K]>] ? K : never]: ValueOf<Table[K]>;
@@ -78,19 +81,19 @@ export type Settings<P extends Process> = {
     | undefined;
 };
 
-/** The settings of a process that serves clients, whatever hosts it. */
+/** Settings of a process that serves clients, whatever hosts it. */
 export type EdgeSettings = Settings<(typeof edges)['usedBy'][number]>;
 
-/** The settings of a process that calls workers. */
+/** Settings of a process that calls workers. */
 export type CallerSettings = Settings<(typeof fleetRouters)['usedBy'][number]>;
 
-/** The settings of a process with a router. */
+/** Settings of a process with a router. */
 export type RouterSettings = Settings<(typeof routers)['usedBy'][number]>;
 
-/** The settings of any process of a fleet. */
+/** Settings of any process of a fleet. */
 export type FleetSettings = Settings<(typeof fleet)['usedBy'][number]>;
 
-/** A setting by its name. */
+/** A setting with its name. */
 export type NamedRow = readonly [setting: SettingName, row: Row];
 
 /** The table in its sections. */
@@ -98,15 +101,15 @@ export const GROUPS: readonly { readonly title: string; readonly rows: readonly 
   SECTIONS,
 ).map(([title, rows]) => ({ title, rows: Object.entries(rows) as [SettingName, Row][] })); // entries of the table
 
-/** Every row under its setting name, in table order. */
+/** All rows by their setting names, in table order. */
 export const TABLE: ReadonlyMap<SettingName, Row> = new Map(GROUPS.flatMap(({ rows }) => rows));
 
-/** The rows that `process` reads, in table order. */
+/** Returns the rows that `process` reads, in table order. */
 export function rowsOf(process: Process, rows: Iterable<NamedRow> = TABLE): readonly NamedRow[] {
   return [...rows].filter(([, row]) => row.usedBy.includes(process));
 }
 
-/** How a user names a setting: its flag, else its variable. */
+/** Returns a user's name of a setting: its flag, or its variable if it has no flag. */
 export function nameOf(setting: SettingName): string {
   const row = TABLE.get(setting);
   return row?.flags[0] ?? row?.env[0] ?? setting;

@@ -2,18 +2,18 @@ import { containers, edges, mockers, type Process, routers, timingModelUsers, wo
 
 /** Settings of one thing that this version does not do. */
 export interface Unbuilt {
-  /** The thing. */
+  /** Name of the thing. */
   readonly about: string;
   readonly usedBy: readonly Process[];
-  /** Flags (of a switch, `--no-` too) and variables, separated by blanks; `*` stands for a part of a name. */
+  /** Flags (for a switch, the `--no-` form too) and variables, separated by blanks; `*` stands for a part of a name. */
   readonly names: string;
-  /** What does the same, or most of it. */
+  /** Replacement that does the same, or most of it. */
   readonly instead?: string;
 }
 
 /**
- * Names that are known and do nothing, so that the command lines and environments of Dynamo work as they are. To build one,
- * take its names out of here and add a row to the table.
+ * Names that are known and do nothing, so that the command lines and environments of Dynamo work unchanged. To build
+ * one, remove its names here and add a row to the table.
  */
 export const UNBUILT: readonly Unbuilt[] = [
   {
@@ -203,18 +203,21 @@ const PATTERNS = [...BY_NAME].flatMap(([name, unbuilt]) =>
   name.includes('*') ? [{ matches: new RegExp(`^${name.replaceAll('*', '[\\w-]+')}$`), unbuilt }] : [],
 );
 
-/** What a flag or variable that the table has not would be about. */
+/** Returns the unbuilt thing that a flag or variable outside the table belongs to. */
 export function findUnbuilt(name: string): Unbuilt | undefined {
   const known = BY_NAME.get(name) ?? PATTERNS.find(({ matches }) => matches.test(name))?.unbuilt;
   return known === undefined && name.startsWith('--no-') ? findUnbuilt(`--${name.slice('--no-'.length)}`) : known;
 }
 
-/** The names without `*` that `process` knows. */
+/** Returns the names without `*` that `process` knows. */
 export function unbuiltNames(process: Process): readonly string[] {
   return [...BY_NAME].flatMap(([name, { usedBy }]) => (usedBy.includes(process) && !name.includes('*') ? [name] : []));
 }
 
-/** Names of older releases that would change what a process does, so that they are not taken in silence: what to use. */
+/**
+ * Names of older releases that would change what a process does, and therefore are not ignored, with what to use
+ * instead.
+ */
 export const REFUSED_NAMES: Readonly<Record<string, string>> = {
   '--static-endpoint':
     'is not accepted: discovery finds the workers, on one machine without a server (--discovery-backend file), and ' +
@@ -222,12 +225,12 @@ export const REFUSED_NAMES: Readonly<Record<string, string>> = {
     '--static-endpoint did',
 };
 
-/** Why a known name is refused; undefined for others. */
+/** Returns why a known name is refused; undefined for others. */
 export function refusalOf(name: string): string | undefined {
   return Object.hasOwn(REFUSED_NAMES, name) ? `${name} ${REFUSED_NAMES[name]}` : undefined;
 }
 
-/** The warning that `name` was given. */
+/** Returns the warning that `name` was given. */
 export function sayUnbuilt(name: string, { about, instead }: Unbuilt): string {
   const hint = instead === undefined ? '' : `: use ${instead}`;
   return `${name} is accepted, but does nothing in this version (${about})${hint}`;

@@ -6,22 +6,25 @@ import { hideUrlPassword } from './values/texts.ts';
 import type { Environment, PathTarget, Surroundings } from './values/value-type.ts';
 import { splitWord } from './values/words.ts';
 
-/** Why a process should not be given a variable. */
+/** Reason why a process should not be given a variable. */
 export interface VariableFault {
-  /** Nobody knows the name; another process reads it; it does nothing; everybody could read the secret; the value is wrong. */
+  /**
+   * Kind of the fault: the name is unknown; another process reads it; it does nothing; the deployment would show the
+   * secret; the value is wrong.
+   */
   readonly kind: 'unknown' | 'elsewhere' | 'unbuilt' | 'secret' | 'value';
-  /** What follows the name in a message. */
+  /** Text that follows the name in a message. */
   readonly says: string;
 }
 
-/** The row that `process` reads `variable` for, under an older spelling too. */
+/** Returns the row for which `process` reads `variable`, also under an older spelling. */
 export function rowOfVariable(process: Process, variable: string): Row | undefined {
   return rowsOf(process).find(([, { env, olderEnv }]) => env.includes(variable) || olderEnv.includes(variable))?.[1];
 }
 
 /**
- * A machine that cannot be asked: what variables and flags (`--name=PATH`) of `process` name by a path is there, and nothing of
- * it can be read.
+ * Stands for a machine that does not exist yet: every path that variables and flags (`--name=PATH`) of `process` name
+ * exists, and nothing can be read from it.
  */
 export function machineToCome(process: Process, env: Environment, argv: readonly string[] = []): Surroundings {
   const targets = new Map<string, PathTarget>();
@@ -48,8 +51,8 @@ export function machineToCome(process: Process, env: Environment, argv: readonly
 }
 
 /**
- * What is wrong with a variable that `process` is to be given on a machine that cannot be asked, as a deployment does; undefined
- * when it would count there.
+ * Returns what is wrong with a variable for `process` on a machine that cannot be asked, as in a deployment; undefined
+ * if it would be accepted there.
  */
 export function faultOfVariable(process: Process, variable: string, text: string): VariableFault | undefined {
   const row = rowOfVariable(process, variable);

@@ -2,26 +2,29 @@ import type { FlagUse } from './command-line/own-flags.ts';
 import type { Process } from './row.ts';
 import type { SettingName, ValuesBySetting } from './table.ts';
 
-/** Where a setting was given, and the texts that say what. */
+/** Source of a setting, and the texts given there. */
 export interface Given {
   readonly kind: 'flag' | 'variable';
-  /** The flag or the variable, as the user wrote it. */
+  /** Flag or variable, as the user wrote it. */
   readonly name: string;
   readonly texts: readonly string[];
-  /** An engine gets it as it was given and refuses what it does not take: what is said where it cannot be read here. */
+  /**
+   * Set if the engine gets the flag unchanged and itself refuses wrong values; `unread` is the warning for a value that
+   * cannot be read here.
+   */
   readonly passed?: FlagUse['passed'];
 }
 
-/** What is wrong with a configuration, and what is only worth a warning: one line each, as it is found. */
+/** Findings about a configuration: what is wrong, and what is only worth a warning. One line each, as it is found. */
 export interface Findings {
   readonly problems: string[];
   readonly warnings: string[];
 }
 
-/** Values while they are put together: what the process does not read is absent. */
+/** Values while they are put together: settings that the process does not read are absent. */
 export type SettingValues = { -readonly [K in SettingName]?: ValuesBySetting[K] | undefined };
 
-/** What cross checks look at. */
+/** Input of checks across settings. */
 export interface ConfigView {
   readonly process: Process;
   readonly given: ReadonlyMap<SettingName, Given>;

@@ -10,8 +10,8 @@ import { type FileArguments, namedEngine, textOfFlag } from './read-command-line
 const FLAG = '--engine-config-json';
 
 /**
- * What the file of `--engine-config-json` has for the engine that is started, as flags; undefined without such a file.
- * One that is not there is left to the setting's own row.
+ * Returns the arguments that the file of `--engine-config-json` has for the started engine, as flags; undefined without
+ * such a file. If the file is missing, the row of the setting reports it.
  */
 export function readEngineFile(
   process: Process,
@@ -37,8 +37,9 @@ export function readEngineFile(
 }
 
 /**
- * Keys and values as flags: `true` is the flag alone, `false` its `--no-` form, a list several values, an object JSON; null
- * leaves the key out, and so does `false` where the flag can only be set. `_` in a key may stand for `-`.
+ * Turns keys and values into flags: `true` becomes the flag by itself, `false` its `--no-` form, a list several values,
+ * an object JSON. Null leaves the key out, and so does `false` if the flag can only be set. `_` in a key may stand for
+ * `-`.
  */
 function wordsOf(
   values: Readonly<Record<string, unknown>>,

@@ -4,54 +4,55 @@ import { SGLANG_FLAGS } from './sglang-flags.ts';
 import { TRTLLM_FLAGS } from './trtllm-flags.ts';
 import { VLLM_FLAGS } from './vllm-flags.ts';
 
-/** What becomes of a flag that a setting of ours reads and the engine has, too. */
+/** Treatment of a flag that both one of our settings and the engine read. */
 export interface SharedFlag {
-  /** The setting that reads it; undefined = it is the engine's, whatever ours of that name is. */
+  /** Setting that reads the flag; undefined = the flag belongs to the engine, even if a flag of ours has its name. */
   readonly setting?: SettingName;
   /**
-   * `passed`: goes to the engine as it was given, and what ours cannot read of it is left to the engine. `written`: the start of
-   * the engine writes it, by what the setting says.
+   * `passed`: the flag goes to the engine unchanged, and the engine handles a value that our setting cannot read.
+   * `written`: the start of the engine writes the flag from the value of the setting.
    */
   readonly way: 'passed' | 'written';
-  /** What the engine calls it. @default the flag itself */
+  /** Name of the flag at the engine. @default the flag itself */
   readonly as?: string;
-  /** Of a flag without a value: what is passed where it is on, and where it is off. */
+  /** Arguments that are passed for a flag without a value: `on` if it is on, `off` if it is off. */
   readonly on?: readonly string[];
   readonly off?: readonly string[];
-  /** What it says of the setting, where it takes no value. */
+  /** Value that the flag gives the setting, if it takes no value itself. */
   readonly says?: string;
-  /** What is said where ours cannot read what the engine may. @default nothing */
+  /** Text of the warning if our setting cannot read a value that the engine may know. @default no warning */
   readonly unread?: string;
-  /** The setting that it stands for where the first is given by another flag. */
+  /** Setting that gets the value if another flag has already given the first one. */
   readonly instead?: SettingName;
 }
 
-/** The flags of an engine that a worker starts. */
+/** Flags of an engine that a worker starts. */
 export interface EngineFlags {
   readonly engine: 'vllm' | 'sglang' | 'trtllm';
-  /** Its name in sentences. */
+  /** Name of the engine in sentences. */
   readonly title: string;
-  /** Every flag of the releases that were looked at, dashes included. */
+  /** Every flag of the examined releases, with its dashes. */
   readonly names: ReadonlySet<string>;
   readonly shared: Readonly<Record<string, SharedFlag>>;
-  /** Flags with which it could not be driven: what to use instead. */
+  /** Flags with which the worker could not drive the engine, with what to use instead. */
   readonly refused: Readonly<Record<string, string>>;
-  /** Whether its flags are written with `_` alone, so that `-` in one that is known is made `_`. @default false */
+  /** Whether flags are written with `_`, so that `-` in a known flag becomes `_`. @default false */
   readonly isUnderscored?: boolean;
-  /** Whether an argument that is no flag names the model. */
+  /** Whether an argument that is not a flag names the model. */
   readonly takesModel: boolean;
-  /** Settings of the mock engine, or of another, that do nothing beside it. */
+  /** Settings of the mock engine, or of another engine, that have no effect beside this one. */
   readonly idle: ReadonlySet<SettingName>;
 }
 
 type Shared = Readonly<Record<string, SharedFlag>>;
 
-/** Of the settings that make a mock engine, those that choose processes are of every engine. */
+/** Settings among those of the mock engine that choose processes and therefore apply to every engine. */
 const OF_PROCESSES: ReadonlySet<string> = new Set(['numWorkers', 'staggerDelaySecs']);
 
 function idleBeside(shared: Shared, ...more: readonly SettingName[]): ReadonlySet<SettingName> {
   const read = new Set(Object.values(shared).map(({ setting }) => setting));
-  const ofMock = Object.keys(mockerRows).filter((setting) => !OF_PROCESSES.has(setting)) as SettingName[]; // its own rows
+  // its own rows
+  const ofMock = Object.keys(mockerRows).filter((setting) => !OF_PROCESSES.has(setting)) as SettingName[];
   return new Set(
     [...ofMock, 'zmqKvEventsPorts' as const, 'zmqReplayPorts' as const, ...more].filter(
       (setting) => !read.has(setting),
@@ -69,7 +70,10 @@ function namesIn(list: string): ReadonlySet<string> {
   );
 }
 
-/** `passed` flags of one setting, the first of them the engine's name of it, under which those behind `|` go on. */
+/**
+ * Returns the `passed` flags of one setting. The first spelling is the engine's own; the spellings behind `|` are
+ * passed on under it.
+ */
 function passed(setting: SettingName, spellings: string): readonly (readonly [string, SharedFlag])[] {
   const [own = '', renamed = ''] = spellings.split(' | ');
   const names = own.split(' ');
@@ -79,7 +83,7 @@ function passed(setting: SettingName, spellings: string): readonly (readonly [st
   ].filter(([name]) => name !== '');
 }
 
-/** A switch of vLLM, with its `--no-` and, in later releases, its `--disable-` form. */
+/** Returns a switch of vLLM, with its `--no-` form and, for later releases, its `--disable-` form. */
 function vllmSwitch(setting: SettingName, flag: string): readonly (readonly [string, SharedFlag])[] {
   const off = `--no-${flag.slice(2)}`;
   const inverse = flag.replace('--enable-', '--disable-');
@@ -93,7 +97,7 @@ const WRITTEN = { way: 'written' } as const;
 const TLS =
   'the engine listens only for its worker, on loopback: for TLS to clients use --tls-cert-path of stator frontend';
 const GRPC = 'a worker calls its engine by HTTP: for gRPC to clients use stator frontend --kserve-grpc-server';
-/** What an engine does with chats that it renders itself, and a frontend with all others. */
+/** Flags for chats that the engine renders itself; a frontend needs the same settings for all others. */
 const CHAT_FLAGS: readonly (readonly [string, SharedFlag])[] = [
   [
     '--tool-call-parser',
@@ -229,12 +233,12 @@ const TRTLLM: EngineFlags = {
 /** The engines whose flags are known. */
 export const ENGINES: readonly EngineFlags[] = [VLLM, SGLANG, TRTLLM];
 
-/** The flags of the engine that is called `name`; undefined for one that has none of its own here. */
+/** Returns the flags of the engine `name`; undefined for an engine without flags of its own here. */
 export function flagsOfEngine(name: string | undefined): EngineFlags | undefined {
   return ENGINES.find(({ engine }) => engine === name);
 }
 
-/** The engines whose flag `name` is. */
+/** Returns the engines that have the flag `name`. */
 export function enginesWith(name: string): readonly EngineFlags[] {
   return ENGINES.filter(({ names }) => names.has(name));
 }

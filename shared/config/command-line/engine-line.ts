@@ -6,39 +6,39 @@ import type { EngineFlags, SharedFlag } from './engine-flags.ts';
 import { mergeFields, readFields } from './json-fields.ts';
 import type { FlagMeaning, FlagUse, LineFindings, OwnFlags } from './own-flags.ts';
 
-/** Where arguments stand: in a file of engine arguments, before `--`, or after it. */
+/** Place of arguments: in a file of engine arguments, before `--`, or after it. */
 type Part = 'file' | 'own' | 'rest';
 
-/** A flag with what belongs to it. */
+/** A flag with everything that belongs to it. */
 interface Given {
-  /** As it was written, up to the next flag. */
+  /** Arguments as written, up to the next flag. */
   readonly argv: readonly string[];
-  /** As it was written, without a value. */
+  /** Flag as written, without a value. */
   readonly typed: string;
-  /** As it is known. */
+  /** Known spelling of the flag. */
   readonly name: string;
-  /** What stands behind `=`, else what follows. */
+  /** Text after `=`, otherwise the arguments that follow. */
   readonly values: readonly string[];
   readonly part: Part;
 }
 
-/** A flag with more typing errors is not taken for one of ours. */
+/** Largest number of typing errors in a flag that is still taken for one of ours. */
 const EDITS_MAX = 2;
 
 /**
- * Reads the command line of a process that starts an engine. What is ours is read; what is the engine's is passed on, in its
- * order, with the values that follow; what both have is read and passed on.
+ * Reads the command line of a process that starts an engine. It reads our flags, passes the engine's flags on in their
+ * order with the values that follow, and does both with flags that both have.
  */
 export class EngineLine {
   readonly #engine: EngineFlags;
   readonly #own: OwnFlags;
   readonly #findings: LineFindings;
   readonly #passed: string[] = [];
-  /** What a file says of settings: it counts where no flag says anything. */
+  /** Settings from a file, which count only if no flag gives them. */
   readonly #ofFile = new Map<SettingName, FlagUse[]>();
-  /** What has been given by fields, such as `--kv-events-config.topic`. */
+  /** Settings given by fields, such as `--kv-events-config.topic`. */
   readonly #fields = new Map<SettingName, Record<string, unknown>>();
-  /** Uses of a flag that stands for another setting, where that one is given by its own name. */
+  /** Uses of a flag that stands for another setting if its first one is given by its own name. */
   readonly #eitherWay: { readonly first: SettingName; readonly second: SettingName; readonly use: FlagUse }[] = [];
 
   constructor(engine: EngineFlags, own: OwnFlags, findings: LineFindings) {
@@ -47,7 +47,7 @@ export class EngineLine {
     this.#findings = findings;
   }
 
-  /** @param source what messages name, where it is not the command line */
+  /** @param source name of the source in messages, if it is not the command line */
   read(argv: readonly string[], part: Part, source?: string): void {
     const before = this.#findings.problems.length;
     for (let at = 0; at < argv.length; ) at += this.#take(argv, at, part);
@@ -56,7 +56,7 @@ export class EngineLine {
     for (let at = before; at < problems.length; at += 1) problems[at] = `${source}: ${problems[at]}`;
   }
 
-  /** The arguments of the engine; every setting that was given is then among the flags of ours. */
+  /** Returns the arguments of the engine. From then on, our flags include every setting that was given. */
   finish(): readonly string[] {
     for (const [setting, uses] of this.#ofFile) if (!this.#own.uses.has(setting)) this.#own.add(setting, ...uses);
     for (const { first, second, use } of this.#eitherWay) {
@@ -71,7 +71,7 @@ export class EngineLine {
     return this.#passed.map((argument) => this.#spelled(argument));
   }
 
-  /** A known flag as the engine writes it; anything else as it is. */
+  /** Returns a known flag in the engine's spelling, and anything else unchanged. */
   #spelled(argument: string): string {
     const { isUnderscored, names } = this.#engine;
     if (isUnderscored !== true || !isFlag(argument)) return argument;
@@ -102,14 +102,16 @@ export class EngineLine {
     return given.argv.length;
   }
 
-  /** What is no flag and belongs to none names the model, as in `vllm serve MODEL`. */
+  /**
+   * Takes an argument that is not a flag and does not belong to one as the name of the model, as in `vllm serve MODEL`.
+   */
   #takeWord(argv: readonly string[], at: number, part: Part): number {
     if (part !== 'own' || !this.#engine.takesModel || this.#own.uses.has('model')) return this.#own.take(argv, at);
     this.#own.add('model', { flag: '--model', text: argv[at]! });
     return 1;
   }
 
-  /** A `--no-` form is shared where the flag itself is a switch. */
+  /** Returns how a flag is shared. A `--no-` form is shared if its flag is a switch. */
   #sharedOf(name: string, meaning: FlagMeaning | undefined): SharedFlag | undefined {
     const { shared } = this.#engine;
     if (Object.hasOwn(shared, name)) return shared[name];
@@ -158,7 +160,7 @@ export class EngineLine {
     this.#passed.push(...(isOn ? on : off), ...(word === '' ? values : []));
   }
 
-  /** What the start of the engine writes anew. */
+  /** Notes a flag that the start of the engine writes anew. */
   #write({ argv, typed, name, values, part }: Given, { instead }: SharedFlag, setting: SettingName): void {
     const { problems } = this.#findings;
     const [, ...path] = typed.split('.');
@@ -180,7 +182,7 @@ export class EngineLine {
     else this.#own.add(setting, ...uses);
   }
 
-  /** Whether a flag that is not ours is the engine's; says what is wrong where it is neither. */
+  /** Whether a flag that is not ours belongs to the engine. If it belongs to neither, says what is wrong. */
   #isForEngine({ typed, name, part }: Given, meaning: FlagMeaning | undefined): boolean {
     const { names, title } = this.#engine;
     if (names.has(name) || !name.startsWith('--')) return true;

@@ -4,7 +4,7 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return text; // as the engine has it: what is no JSON is a text
+    return text; // as the engine does: a value that is not JSON is a text
   }
 }
 
@@ -12,7 +12,10 @@ function isFields(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** `fields` with the value at `path`, whose last part may end in `+`: the elements of a list, separated by commas. */
+/**
+ * Returns `fields` with the value at `path`. If the last part of `path` ends in `+`, the text holds elements of a list,
+ * separated by commas.
+ */
 export function readFields(fields: Fields, path: readonly string[], text: string): Fields {
   const [first = '', ...rest] = path;
   if (rest.length > 0) {
@@ -34,7 +37,7 @@ function merge(whole: Fields, fields: Fields): Fields {
   return merged;
 }
 
-/** The JSON object of `text` with these fields in it; undefined where the text is none. */
+/** Returns the JSON object of `text` with these fields added; undefined if the text is not one. */
 export function mergeFields(text: string, fields: Fields): string | undefined {
   const whole = parsed(text);
   return isFields(whole) ? JSON.stringify(merge(whole, fields)) : undefined;

@@ -5,45 +5,48 @@ import { findUnbuilt, refusalOf, sayUnbuilt, unbuiltNames } from '../unbuilt.ts'
 import { flagName, isFlag, splitWord } from '../values/words.ts';
 import { type EngineFlags, enginesWith } from './engine-flags.ts';
 
-/** A flag as it was given once. */
+/** One use of a flag. */
 export interface FlagUse {
   /** Declared spelling without `no-`. */
   readonly flag: string;
   readonly text: string;
-  /** An engine gets it as it was given and refuses what it does not take: what is said where it cannot be read here. */
+  /**
+   * Set if the engine gets the flag unchanged and itself refuses wrong values; `unread` is the warning for a value that
+   * cannot be read here.
+   */
   readonly passed?: { readonly unread: string | undefined };
 }
 
-/** What an argument may be: a flag of this product. */
+/** One of our flags that an argument may be. */
 export interface FlagMeaning {
   readonly setting: SettingName;
   readonly row: Row;
-  /** The flag's own spelling without `no-`. */
+  /** Spelling of the flag without `no-`. */
   readonly flag: string;
-  /** `--no-x`. */
+  /** Whether the argument has the form `--no-x`. */
   readonly isNegated: boolean;
 }
 
-/** What is wrong with a command line, and what is only worth a warning. */
+/** Problems of a command line, and findings that are only worth a warning. */
 export interface LineFindings {
   readonly problems: string[];
   readonly warnings: string[];
 }
 
-/** The engine that a command line names. */
+/** Engine that a command line names. */
 export interface NamedEngine {
-  /** `--engine X`, or the variable that says it. */
+  /** `--engine X`, or the variable that gives it. */
   readonly given: string;
-  /** What it calls its flags; undefined for one that has none here. */
+  /** Flags of the engine; undefined if none are known here. */
   readonly flags: EngineFlags | undefined;
-  /** Whether it runs already, so that no flag can reach it. */
+  /** Whether the engine is already running, so that no flag can reach it. */
   readonly isAttached: boolean;
 }
 
-/** What is said of flags for an engine that runs already. */
+/** Explanation for flags given to an engine that is already running. */
 export const ATTACHED = 'the engine of --engine-url is already running: give the flag where that engine is started';
 
-/** Every spelling that `process` takes, `--no-` forms included. */
+/** Returns every spelling that `process` accepts, including `--no-` forms. */
 function flagsOf(process: Process): ReadonlyMap<string, FlagMeaning> {
   const flags = new Map<string, FlagMeaning>();
   for (const [setting, row] of rowsOf(process)) {
@@ -57,7 +60,7 @@ function flagsOf(process: Process): ReadonlyMap<string, FlagMeaning> {
   return flags;
 }
 
-/** What one flag says: its text, with `taken` when that is the next argument, or what is wrong with it. */
+/** Returns the text of one flag, with `taken` if the text is the next argument; or what is wrong with the flag. */
 type FlagText = { readonly text: string; readonly taken?: true } | { readonly problem: string };
 
 function readText(
@@ -75,9 +78,9 @@ function readText(
   return { problem: `${typed} needs a value: ${describeAllowed(row)}` };
 }
 
-/** Reads the flags of this product out of a command line of `process`. */
+/** Reads our own flags from a command line of `process`. */
 export class OwnFlags {
-  /** Every spelling, `--no-` forms included. */
+  /** Every spelling, including `--no-` forms. */
   readonly spellings: ReadonlyMap<string, FlagMeaning>;
   readonly #uses = new Map<SettingName, FlagUse[]>();
   readonly #process: Process;
@@ -101,7 +104,7 @@ export class OwnFlags {
     this.#uses.set(setting, [...(this.#uses.get(setting) ?? []), ...uses]);
   }
 
-  /** Reads the argument at `at`. @returns how many arguments that were, the flag's value included */
+  /** Reads the argument at `at`. @returns how many arguments it took, including the flag's value */
   take(argv: readonly string[], at: number): number {
     const argument = argv[at]!;
     const next = argv[at + 1];
@@ -116,7 +119,7 @@ export class OwnFlags {
     const meaning = this.spellings.get(typed);
     if (meaning === undefined) {
       this.refuse(typed);
-      // What follows is most likely this flag's value: one mistake gives one message.
+      // The next argument is most likely the value of this flag, so that one mistake gives one message.
       return text === undefined && next !== undefined && !isFlag(next) ? 2 : 1;
     }
     const said = readText(meaning, typed, text, next);
@@ -132,7 +135,7 @@ export class OwnFlags {
     return findUnbuilt(flag)?.usedBy.includes(this.#process) === true;
   }
 
-  /** Whether `flag` is of another command, or known and without effect. */
+  /** Whether `flag` belongs to another command, or is known and has no effect. */
   isElsewhere(flag: string): boolean {
     return this.#isUnbuilt(flag) || refusalOf(flag) !== undefined || ownersOf(flag) !== undefined;
   }
@@ -147,7 +150,7 @@ export class OwnFlags {
     return [...this.spellings.keys(), ...unbuiltNames(this.#process)];
   }
 
-  /** Says what is wrong with a flag that is none of this process, or that it does nothing. */
+  /** Reports a flag that this process does not have: what is wrong with it, or that it has no effect. */
   refuse(flag: string): void {
     if (this.#isUnbuilt(flag)) this.#unbuilt.add(sayUnbuilt(flag, findUnbuilt(flag)!));
     else this.#findings.problems.push(this.#explain(flag));
@@ -175,13 +178,13 @@ export class OwnFlags {
       : `unknown flag ${flag}; did you mean ${nearest}?`;
   }
 
-  /** Warns of what does nothing, each flag once. */
+  /** Warns of flags without effect, once for each. */
   finish(): void {
     this.#findings.warnings.push(...this.#unbuilt);
   }
 }
 
-/** The commands that take `flag`; undefined when none does. */
+/** Returns the commands that accept `flag`; undefined if there are none. */
 function ownersOf(flag: string): string | undefined {
   const unbuilt = findUnbuilt(flag);
   const takers = PROCESSES.filter((other) => unbuilt?.usedBy.includes(other) === true || flagsOf(other).has(flag));

@@ -6,21 +6,21 @@ import { flagsOfEngine } from './engine-flags.ts';
 import { EngineLine } from './engine-line.ts';
 import { ATTACHED, type FlagUse, type LineFindings, type NamedEngine, OwnFlags } from './own-flags.ts';
 
-/** What a command line says. */
+/** Contents of a command line. */
 export interface CommandLine {
   readonly uses: ReadonlyMap<SettingName, readonly FlagUse[]>;
-  /** Arguments of an engine that is started, or what stands after `--`. */
+  /** Arguments of the started engine, or the arguments after `--`. */
   readonly rest: readonly string[];
 }
 
-/** Arguments of an engine that a file holds. */
+/** Arguments of an engine from a file. */
 export interface FileArguments {
   readonly argv: readonly string[];
-  /** How messages name it. */
+  /** Name of the source in messages. */
   readonly source: string;
 }
 
-/** The text of a flag that takes one, in the arguments before `--`; the last one counts. */
+/** Returns the text of a flag with a value, from the arguments before `--`; the last one counts. */
 export function textOfFlag(argv: readonly string[], flag: string): string | undefined {
   const end = argv.indexOf('--');
   const own = end < 0 ? argv : argv.slice(0, end);
@@ -28,7 +28,7 @@ export function textOfFlag(argv: readonly string[], flag: string): string | unde
   return at < 0 ? undefined : (splitWord(own[at]!).text ?? own[at + 1]);
 }
 
-/** The engine that flags or variables name, of a process that has one. */
+/** Returns the engine that flags or variables name, for a process that has one. */
 export function namedEngine(process: Process, argv: readonly string[], env: Environment): NamedEngine | undefined {
   if (process !== 'worker' && process !== 'local') return undefined;
   const flag = textOfFlag(argv, '--engine');
@@ -40,11 +40,13 @@ export function namedEngine(process: Process, argv: readonly string[], env: Envi
 }
 
 /**
- * Reads the arguments of `process`: every flag with its text, in order, and every argument that fits nowhere. Not by
- * `parseArgs` of `node:util`, to which `--a --b` is the flag `--a` with the value `--b`, `-abc` three flags, and what follows an
- * unknown flag an argument of its own: telling these apart again takes more lines than splitting at `=`.
+ * Reads the arguments of `process`: every flag with its text, in order, and every argument that fits nowhere.
  *
- * @param file arguments for an engine that is started, which count less than flags
+ * It does not use `parseArgs` of `node:util`, which reads `--a --b` as the flag `--a` with the value `--b`, `-abc` as
+ * three flags, and the value of an unknown flag as an argument of its own. Undoing that takes more lines than splitting
+ * at `=`.
+ *
+ * @param file arguments for the started engine, which yield to flags
  */
 export function readCommandLine(
   process: Process,

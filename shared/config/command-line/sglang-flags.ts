@@ -1,6 +1,7 @@
 /**
- * The flags of `sglang.launch_server`, releases 0.5.20 to 0.5.23: long ones without their dashes, those that have a `--no-` form with an
- * exclamation mark. They tell a flag of the engine from a misspelt one of ours; flags of other releases are passed on all the same.
+ * Flags of `sglang.launch_server`, releases 0.5.20 to 0.5.23: long ones without their dashes; an exclamation mark means
+ * that there is a `--no-` form. They tell a flag of the engine from a misspelling of ours. Flags of other releases are
+ * passed on too.
  */
 export const SGLANG_FLAGS = `
   abort-on-priority-when-disabled admin-api-key allow-auto-truncate allowed-media-domains api-key

@@ -1,6 +1,6 @@
 /**
- * The flags of `trtllm-serve`, releases 1.0 to 1.2, with `-` where it writes `_`, without their dashes. They tell a flag of the
- * engine from a misspelt one of ours; flags of other releases are passed on all the same.
+ * Flags of `trtllm-serve`, releases 1.0 to 1.2, without their dashes, with `-` for its `_`. They tell a flag of the
+ * engine from a misspelling of ours. Flags of other releases are passed on too.
  */
 export const TRTLLM_FLAGS = `
   backend chat-template cluster-size config context-parallel-size cp-size custom-module-dirs custom-tokenizer

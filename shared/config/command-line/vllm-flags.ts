@@ -1,6 +1,7 @@
 /**
- * The flags of `vllm serve`, releases 0.20.2 to 0.33.0: long ones without their dashes, those that have a `--no-` form with an
- * exclamation mark. They tell a flag of the engine from a misspelt one of ours; flags of other releases are passed on all the same.
+ * Flags of `vllm serve`, releases 0.20.2 to 0.33.0: long ones without their dashes; an exclamation mark means that
+ * there is a `--no-` form. They tell a flag of the engine from a misspelling of ours. Flags of other releases are
+ * passed on too.
  */
 export const VLLM_FLAGS = `
   -ac additional-config aggregate-engine-logging all2all-backend allow-credentials! allow-deprecated-quantization!

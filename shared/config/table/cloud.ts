@@ -1,6 +1,6 @@
 import { cloud, cloudEdges, frontend, rowsFor } from '../row.ts';
 
-const tellers = rowsFor('frontend', 'worker'); // of planners
+const tellers = rowsFor('frontend', 'worker'); // processes that report to planners
 
 /** Rows of "Cloud". */
 export const cloudRows = {

@@ -1,8 +1,8 @@
 import { type DefaultFacts, edges, fleet, lastingFleet, rowsFor, worker } from '../row.ts';
 
 /**
- * The discovery stores by name, and whose processes find each other there: those of many machines, of one machine, or of one
- * process. What listeners bind, and which ports and planes are taken by default, follows from it.
+ * The discovery stores by name, with the processes that find each other there: those of many machines, of one machine,
+ * or of one process. It decides what listeners bind, and which ports and planes are the defaults.
  */
 export const DISCOVERY_STORES = {
   dynamodb: 'many machines',
@@ -14,28 +14,31 @@ export type DiscoveryStore = keyof typeof DISCOVERY_STORES;
 
 const STORES = Object.keys(DISCOVERY_STORES) as readonly DiscoveryStore[]; // its own keys
 
-/** Whether the processes of several machines find each other in `store`. */
+/** Whether processes on several machines find each other in `store`. */
 export function isOfManyMachines(store: DiscoveryStore): boolean {
   return DISCOVERY_STORES[store] === 'many machines';
 }
 
-/** Whether no other process is found in `store`. */
+/** Whether a process finds no other process in `store`. */
 export function isOfOneProcess(store: DiscoveryStore): boolean {
   return DISCOVERY_STORES[store] === 'one process';
 }
 
-/** For the texts of defaults. */
+/** Names of the stores, for the texts of defaults. */
 export const MANY_MACHINES = STORES.filter(isOfManyMachines).join(' and ');
 export const WITHIN_A_MACHINE = STORES.filter((store) => !isOfManyMachines(store)).join(' and ');
 
-/** `many` where the discovery that is set is one of many machines, else `one`. */
+/** Returns `many` if the chosen discovery store is for many machines, otherwise `one`. */
 export function byMachines<T>(facts: DefaultFacts, many: T, one: T): T {
-  return isOfManyMachines(facts.read('discoveryBackend') as DiscoveryStore) ? many : one; // a row above, which has a value
+  return isOfManyMachines(facts.read('discoveryBackend') as DiscoveryStore) ? many : one; // a row above
 }
 
 const NOT_A_BACKEND = 'not built: use dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem';
 
-/** `dyn://{namespace}.backend.generate`, with the role of a prefill or encode worker instead; a suffix is part of the namespace. */
+/**
+ * Returns `dyn://{namespace}.backend.generate`, with the role of a prefill or encode worker instead of `backend`; a
+ * suffix is part of the namespace.
+ */
 function workerEndpoint(facts: DefaultFacts): string {
   const suffix = facts.read('namespaceWorkerSuffix');
   const namespace = `${facts.read('namespace')}${suffix === undefined ? '' : `-${suffix}`}`;
@@ -54,7 +57,7 @@ export const discoveryRows = {
     refused: { etcd: NOT_A_BACKEND, kubernetes: NOT_A_BACKEND },
     decide: (facts) => {
       if (facts.process !== 'local' && facts.read('discoveryTable') !== undefined) return 'dynamodb';
-      return facts.process === 'function' ? 'mem' : 'file'; // nobody else is where a function runs
+      return facts.process === 'function' ? 'mem' : 'file'; // a function runs alone on its machine
     },
     defaultText: 'dynamodb with a table, else file; stator local: file; function without a table: mem',
     source: 'Dynamo: etcd',

@@ -1,6 +1,6 @@
 import { edges, listeners } from '../row.ts';
 
-/** Where a route of clients is served. */
+/** Returns the row for the path of a client route. */
 const svcPath = (env: string, path: string, what: string) =>
   edges.route({
     names: `${env}_ENV ${env}`,

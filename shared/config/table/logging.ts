@@ -11,7 +11,7 @@ const SAMPLERS = [
   'parentbased_traceidratio',
 ] as const;
 
-/** Whether one signal is exported where anything is. */
+/** Returns the row that turns the export of one signal off. */
 const signalExporter = (names: string, signal: string) =>
   fleet.choice({
     names,
@@ -21,12 +21,12 @@ const signalExporter = (names: string, signal: string) =>
     about: `Where ${signal} go: to the collector, or nowhere.`,
   });
 
-/** The protocol of one signal: that of all, unless it has its own. */
+/** Returns the row for the protocol of one signal, which by default is the protocol of all signals. */
 const signalProtocol = (env: string, signal: string) =>
   fleet.choice({
     names: env,
     values: PROTOCOLS,
-    decide: (facts) => facts.read('otelExporterOtlpProtocol') as (typeof PROTOCOLS)[number], // a row above, which has a value
+    decide: (facts) => facts.read('otelExporterOtlpProtocol') as (typeof PROTOCOLS)[number], // a row above
     defaultText: 'that of OTEL_EXPORTER_OTLP_PROTOCOL',
     about: `OTLP protocol of ${signal}.`,
   });
@@ -118,7 +118,7 @@ export const loggingRows = {
   otelServiceName: fleet.text({
     names: 'OTEL_SERVICE_NAME',
     decide: (facts) => {
-      const attributes = facts.read('otelResourceAttributes') as Readonly<Record<string, string>> | undefined; // a row above
+      const attributes = facts.read('otelResourceAttributes') as Readonly<Record<string, string>> | undefined; // above
       return attributes?.['service.name'] ?? 'dynamo';
     },
     defaultText: 'service.name of OTEL_RESOURCE_ATTRIBUTES, or dynamo',

@@ -3,7 +3,7 @@ import { byMachines, MANY_MACHINES, WITHIN_A_MACHINE } from './discovery.ts';
 
 const statusServers = rowsFor('worker', 'router');
 
-/** The lowest or the highest bucket of a histogram. */
+/** Returns the row for the lowest or the highest bucket of a histogram. */
 const bucketEnd = (env: string, value: number, what: string) =>
   edges.decimal({
     names: env,
@@ -14,7 +14,7 @@ const bucketEnd = (env: string, value: number, what: string) =>
     about: `Buckets of ${what}.`,
   });
 
-/** How many there are. */
+/** Returns the row for the number of buckets. */
 const bucketCount = (env: string, value: number, what: string) =>
   edges.int({ names: env, range: { min: 1, max: 512 }, lenient: true, default: value, about: `Buckets of ${what}.` });
 

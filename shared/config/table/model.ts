@@ -10,7 +10,7 @@ import { edges, lastingFleetRouters, listeners, rowsFor, worker, workers } from 
 const hosts = rowsFor('frontend', 'worker', 'local');
 const fetchers = rowsFor(...edges.usedBy, 'worker');
 
-/** Names that are known and whose format is not published: a worker that no one can read must not register. */
+/** Refuses names whose format is not published: a worker whose output cannot be read must not register. */
 function unpublished(names: readonly string[]): Readonly<Record<string, string>> {
   return Object.fromEntries(names.map((name) => [name, 'its format is not published']));
 }
@@ -100,7 +100,7 @@ export const modelRows = {
   excludeToolsWhenToolChoiceNone: rowsFor('frontend', 'worker', 'function', 'local').bool({
     names: '--exclude-tools-when-tool-choice-none DYN_EXCLUDE_TOOLS_WHEN_TOOL_CHOICE_NONE',
     default: true,
-    about: 'Hides tools from the template when tool_choice is none.',
+    about: 'Hides tools from the template for tool_choice none.',
   }),
   customJinjaTemplate: workers.file({
     names: '--custom-jinja-template --chat-template DYN_CUSTOM_JINJA_TEMPLATE',

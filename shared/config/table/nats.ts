@@ -1,6 +1,6 @@
 import { fleet, rowsFor } from '../row.ts';
 
-/** Who makes and reads the event log. */
+/** Processes that create and read the event log. */
 const logUsers = rowsFor('frontend', 'worker', 'router');
 
 /** Rows of "NATS". */

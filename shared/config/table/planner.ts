@@ -1,6 +1,9 @@
 import { planner, rowsFor, simulate, workers } from '../row.ts';
 
-/** Laws that a planner can follow; to add one, name it here and call it in `tick` of the planner. The last four are Dynamo's optimization targets. */
+/**
+ * Laws that a planner can follow. To add one, name it here and call it in `tick` of the planner. The last four are
+ * Dynamo's optimization targets.
+ */
 export const PLANNER_LAWS = ['rate', 'throughput', 'latency', 'load', 'sla'] as const;
 
 const local = rowsFor('local');

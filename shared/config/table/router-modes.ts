@@ -98,7 +98,8 @@ export const queueRows = {
   routerQueueThreshold: routers.decimalOrAuto({
     names: '--router-queue-threshold DYN_ROUTER_QUEUE_THRESHOLD',
     range: { min: 0 },
-    // The selection service queues only where it is told to: workers need not say then how many tokens they batch.
+    // The selection service queues only if its queue is configured, so workers need not report how many tokens they
+    // batch.
     decide: (facts): number | 'auto' | null => (facts.read('service') === 'selection' ? null : 'auto'),
     defaultText: 'auto; stator router --service selection: None',
     source: 'Dynamo: 16; 1.6.1: unset',

@@ -1,6 +1,6 @@
 import { worker } from '../row.ts';
 
-/** An argument of vLLM-Omni under a variable; as a flag it goes to the engine by itself. */
+/** Returns the row for an argument of vLLM-Omni that a variable gives; as a flag, it goes to the engine anyway. */
 const omniArgument = (name: string, about: string) =>
   worker.text({
     names: name,

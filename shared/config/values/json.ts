@@ -17,10 +17,10 @@ export interface JsonObject {
   readonly [key: string]: JsonValue;
 }
 
-/** What a JSON object may hold. */
+/** Limits of a JSON object. */
 export interface JsonLimits {
   readonly allowed?: string;
-  /** The known keys; any other is refused. All pass when absent. */
+  /** Known keys; any other key is refused. Without this list, every key is accepted. */
   readonly known?: readonly string[];
 }
 
@@ -111,22 +111,22 @@ export function jsonOrFileType(limits: JsonLimits): ValueType<JsonOrFile> {
   });
 }
 
-/** What must lie at a path. */
+/** Limits of a path. */
 export interface PathLimits {
   readonly allowed?: string;
-  /** The process writes it: it need not exist. */
+  /** Whether the process writes it, so that it need not exist. */
   readonly written?: true;
-  /** `$NAME` and `${NAME}` stand for variables. */
+  /** Whether `$NAME` and `${NAME}` stand for variables. */
   readonly expandsVariables?: true;
   /** Exact size that the file must have. */
   readonly sizeBytes?: number;
-  /** Appended to the message when nothing lies there. */
+  /** Text added to the message if nothing exists there. */
   readonly hint?: string;
 }
 
 type PathKind = PathTarget['kind'];
 
-/** `~` and `~/...` as the home folder. */
+/** Replaces `~` and `~/...` by the home folder. */
 function expandHome(text: string, around: Surroundings): string {
   return text === '~' || text.startsWith('~/') ? around.homeDir + text.slice(1) : text;
 }

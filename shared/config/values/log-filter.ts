@@ -1,24 +1,28 @@
 import { accept, oneText, type Parsed, refuse, type ValueType } from './value-type.ts';
 
-/** Levels in rising detail. `off` lets nothing through. */
+/** Levels with rising detail. `off` lets no line through. */
 export const LOG_LEVELS = ['off', 'error', 'warn', 'info', 'debug', 'trace'] as const;
 
 /** A level that a filter names. */
 export type FilterLevel = (typeof LOG_LEVELS)[number];
 
-/** The levels of some targets, in the order in which they were written, and that of all others: `info` unless it is said. */
+/**
+ * Levels of some targets, in the order in which they were written, and the level of all others, which is `info` by
+ * default.
+ */
 interface LogLevels {
   readonly targets: readonly { readonly target: string; readonly level: FilterLevel }[];
   readonly others: FilterLevel;
 }
 
-/** What a filter may say, in words. */
+/** Description of a valid filter. */
 export const LOG_FILTER_ALLOWED =
   'level,target=level,... with levels error, warn, info, debug, trace, off; in a list, a target without a level means trace';
 
 /**
- * Reads the parts of a log filter, `<default>,<target>=<level>,...`, empty ones left out. A target alone means all of its lines,
- * but a word that is the whole filter is a level: nobody asks for one target's lines by a level that is misspelt.
+ * Reads the parts of a log filter, `<default>,<target>=<level>,...`, without empty ones. A target without a level means
+ * all of its lines. But a single word as the whole filter must be a level, so that a misspelt level is not taken for a
+ * target.
  */
 export function parseLogLevels(text: string): Parsed<LogLevels> {
   const parts = text.split(',').flatMap((part) => part.trim() || []);

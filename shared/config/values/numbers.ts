@@ -12,7 +12,7 @@ export interface NumberRange {
   readonly unit?: Unit;
 }
 
-/** A range in words: `0-65535`, `>= 1`, `> 0`. */
+/** Returns a range in words: `0-65535`, `>= 1`, `> 0`. */
 export function rangeText(range: NumberRange): string {
   if (range.min !== undefined && range.max !== undefined) {
     return range.min < 0 || range.max > 1e9 ? `${range.min} to ${range.max}` : `${range.min}-${range.max}`;
@@ -28,7 +28,7 @@ function isInRange(value: number, { min = -Infinity, max = Infinity, above = -In
   return value >= min && value <= max && value > above;
 }
 
-/** @param isHeld whether a JavaScript number holds what was written */
+/** @param isHeld whether a JavaScript number holds the written value */
 function numberType(
   { unit, ...range }: NumberRange,
   [name, written, fault]: readonly [name: string, written: RegExp, fault: string],

@@ -3,12 +3,12 @@ import { hideSecrets } from './words.ts';
 
 /** Limits of a free text. */
 export interface TextLimits {
-  /** What the text means or looks like, in words. */
+  /** Meaning or form of the text, in words. */
   readonly allowed?: string;
   readonly minLength?: number;
 }
 
-/** Any text but the empty one. */
+/** Accepts any text except the empty one. */
 export function textType(limits: TextLimits): ValueType<string> {
   const { minLength = 1 } = limits;
   return oneText({
@@ -59,13 +59,13 @@ export function routeType(): ValueType<string> {
   });
 }
 
-/** Which URLs a setting takes. */
+/** Limits of the URLs that a setting accepts. */
 export interface UrlLimits {
-  /** Schemes without the colon; all when absent. */
+  /** Schemes without the colon; if absent, all are accepted. */
   readonly schemes?: readonly string[];
 }
 
-/** `host:port`, as people write it, which reads as a URL of the scheme `host`. */
+/** Pattern of `host:port`, which people write, but which reads as a URL of the scheme `host`. */
 const HOST_AND_PORT = /^(?:\[[\da-f:.]+\]|[a-z\d](?:[\w.-]*[a-z\d])?):\d{1,5}(?:[/?#]|$)/i;
 
 function readUrl(text: string, limits: UrlLimits): Parsed<string> {
@@ -84,7 +84,7 @@ function readWholeUrl(text: string, { schemes }: UrlLimits): Parsed<string> {
   return isAllowed ? accept(text) : refuse(`scheme ${scheme} is not allowed`);
 }
 
-/** A URL without the password that it may carry. */
+/** Returns a URL without the password that it may contain. */
 export function hideUrlPassword(text: string): string {
   return text.replace(/(\/\/[^/@\s:]*):[^/@\s]*@/g, '$1:***@');
 }
@@ -113,7 +113,7 @@ export function urlListType(limits: UrlLimits): ValueType<readonly string[]> {
   };
 }
 
-/** Addresses of message brokers: where publishers connect, and where subscribers do. */
+/** Addresses of message brokers: those to which publishers connect, and those to which subscribers connect. */
 export interface BrokerAddresses {
   readonly xsub: readonly string[];
   readonly xpub: readonly string[];
@@ -144,7 +144,7 @@ export function brokersType(): ValueType<BrokerAddresses> {
   });
 }
 
-/** `NAME=VALUE,NAME=VALUE`, where a percent sign and two digits stand for a byte. */
+/** `NAME=VALUE,NAME=VALUE`; a percent sign and two digits stand for a byte. */
 export function attributesType(): ValueType<Readonly<Record<string, string>>> {
   return oneText<Readonly<Record<string, string>>>({
     name: 'string',
@@ -157,7 +157,7 @@ export function attributesType(): ValueType<Readonly<Record<string, string>>> {
         if (at < 0 || name === '') return refuse(`${JSON.stringify(part.trim())} is not NAME=VALUE`);
         const value = decoded(part.slice(at + 1).trim());
         if (value === undefined) return refuse(`the value of ${name} is not valid percent-encoding`);
-        Object.defineProperty(attributes, name, { value, enumerable: true, configurable: true }); // __proto__ is a name, too
+        Object.defineProperty(attributes, name, { value, enumerable: true, configurable: true }); // also __proto__
       }
       return accept(attributes);
     },
@@ -172,20 +172,20 @@ function decoded(text: string): string | undefined {
   try {
     return decodeURIComponent(text);
   } catch {
-    return undefined; // told by the caller, with the name
+    return undefined; // the caller reports it with the name
   }
 }
 
-/** The values of an enumeration. */
+/** Values of an enumeration. */
 export interface ChoiceLimits<E extends string> {
   readonly values: readonly E[];
-  /** Names that are recognised only to be refused, each with the reason, e.g. `is not built yet`. */
+  /** Names that are known only to be refused, each with the reason, e.g. `is not built yet`. */
   readonly refused?: Readonly<Record<string, string>>;
   /** Other spellings of a value. */
   readonly synonyms?: Readonly<Record<string, E>>;
 }
 
-/** Hyphen and underscore are equal in every value. */
+/** Makes hyphen and underscore equal in a value. */
 function fold(text: string): string {
   return text.trim().replaceAll('_', '-');
 }
@@ -222,10 +222,10 @@ export function choiceListType<E extends string>(limits: ChoiceLimits<E>): Value
   };
 }
 
-/** How a list reads. */
+/** Form of a list. */
 export interface ListLimits {
   readonly allowed?: string;
-  /** Each text is one element, commas and blanks included. */
+  /** Whether each text is one element, including commas and blanks. */
   readonly unsplit?: true;
 }
 
@@ -233,7 +233,7 @@ function splitList(texts: readonly string[]): readonly string[] {
   return texts.flatMap((text) => text.split(/[\s,]+/)).filter((text) => text !== '');
 }
 
-/** The values of all elements, or what is wrong with the first that has none. */
+/** Returns the values of all elements, or what is wrong with the first bad one. */
 function readEach<T>(texts: readonly string[], read: (text: string) => Parsed<T>): Parsed<readonly T[]> {
   const values: T[] = [];
   for (const text of splitList(texts)) {

@@ -4,22 +4,22 @@ export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok
 /** Variables of a process. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What parsing may ask of the machine. */
+/** Access to the machine that parsing may need. */
 export interface Surroundings {
   readonly homeDir: string;
   readonly env: Environment;
-  /** What lies at `path`, links followed. */
+  /** Returns what exists at `path`, following links. */
   kindOf(path: string): 'file' | 'folder' | 'none';
-  /** Text of a file; throws when it cannot be read. */
+  /** Returns the text of a file; throws if it cannot be read. */
   readText(path: string): string;
-  /** Size of a file; throws when it cannot be read. */
+  /** Returns the size of a file; throws if it cannot be read. */
   sizeBytes(path: string): number;
 }
 
-/** What must lie where a path leads. */
+/** Kind of file or folder that a path must lead to. */
 export interface PathTarget {
   readonly kind: 'file' | 'folder' | 'file or folder';
-  /** The process writes it: it need not exist. */
+  /** Whether the process writes it, so that it need not exist. */
   readonly isWritten: boolean;
   /** Exact size of the file. */
   readonly sizeBytes?: number | undefined;
@@ -29,21 +29,21 @@ export interface PathTarget {
 export interface ValueType<T> {
   /** Short name for help and documentation, with its unit: `int s`. */
   readonly name: string;
-  /** Range or allowed values in words; empty when anything goes. */
+  /** Range or allowed values in words; empty if every value is allowed. */
   readonly allowed: string;
   /** Values that are known only to be refused, each with the reason. */
   readonly refused?: Readonly<Record<string, string>>;
-  /** How it takes texts: none but its name, the last, all, or what follows `--`. */
+  /** Texts that it takes: only its name, the last text, all texts, or everything after `--`. */
   readonly arity: 'switch' | 'one' | 'many' | 'rest';
-  /** What its texts are paths of, unless they are JSON. */
+  /** Kind of path that its texts are, unless they are JSON. */
   readonly target?: PathTarget;
-  /** Hidden wherever values are shown. */
+  /** Whether the value is hidden wherever values are shown. */
   readonly isSecret: boolean;
-  /** An empty variable is a value of this type (false, or switched off) instead of an unset one. */
+  /** Whether an empty variable is a value of this type (false, or switched off) instead of an unset one. */
   readonly emptyIsValue: boolean;
   /** Reads one text, or the texts of a repeated flag in their order. */
   parse(texts: readonly string[], around: Surroundings): Parsed<T>;
-  /** The value as a user would write it, free of secrets. */
+  /** Returns the value as a user would write it, without secrets. */
   show(value: T): string;
 }
 
@@ -63,7 +63,7 @@ interface OneTextType<T> {
   show?(value: T): string;
 }
 
-/** A type that reads one text; of a repeated flag the last counts. */
+/** Makes a type that reads one text; of a repeated flag the last text counts. */
 export function oneText<T>(type: OneTextType<T>): ValueType<T> {
   return {
     name: type.name,
@@ -77,7 +77,7 @@ export function oneText<T>(type: OneTextType<T>): ValueType<T> {
   };
 }
 
-/** `type`, or null for `None`, `none`, `null` and the empty text: switched off. */
+/** Extends `type` by null for `None`, `none`, `null` and the empty text: switched off. */
 export function orNone<T>(type: ValueType<T>): ValueType<T | null> {
   return {
     ...type,
@@ -92,7 +92,7 @@ export function orNone<T>(type: ValueType<T>): ValueType<T | null> {
   };
 }
 
-/** `type`, or the word `auto`: something else decides. */
+/** Extends `type` by the word `auto`: something else decides. */
 export function orAuto<T>(type: ValueType<T>): ValueType<T | 'auto'> {
   return {
     ...type,

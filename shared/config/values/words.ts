@@ -1,8 +1,8 @@
-/** An argument taken apart. */
+/** Parts of an argument. */
 export interface Word {
-  /** What stands before `=`. */
+  /** Text before `=`. */
   readonly typed: string;
-  /** What stands behind it. */
+  /** Text after `=`. */
   readonly text: string | undefined;
 }
 
@@ -12,12 +12,15 @@ export function splitWord(argument: string): Word {
   return { typed: argument.slice(0, equals), text: argument.slice(equals + 1) };
 }
 
-/** A negative number is none. */
+/** Whether an argument is a flag. A negative number is not a flag. */
 export function isFlag(argument: string): boolean {
   return /^-[-a-zA-Z]/.test(argument);
 }
 
-/** The arguments after `at` up to the next flag, as Python's argument parser tells them: no flag has a blank in its name. */
+/**
+ * Returns the arguments after `at` up to the next flag, as Python's argument parser separates them: the name of a flag
+ * has no blank.
+ */
 export function valuesAfter(argv: readonly string[], at: number): readonly string[] {
   const rest = argv.slice(at + 1);
   const end = rest.findIndex(
@@ -26,7 +29,7 @@ export function valuesAfter(argv: readonly string[], at: number): readonly strin
   return end < 0 ? rest : rest.slice(0, end);
 }
 
-/** `--max_len` is `--max-len`, and `--a.b_c` the flag `--a`: what engines read alike. */
+/** Turns `--max_len` into `--max-len`, and `--a.b_c` into the flag `--a`: engines read them alike. */
 export function flagName(typed: string): string {
   const name = typed.replace(/\..*$/, '');
   return name.startsWith('--') ? name.replaceAll('_', '-') : name;
@@ -34,7 +37,7 @@ export function flagName(typed: string): string {
 
 const SECRET_FLAG = /^--(.*-)?(api-key|token|password|secret)$/;
 
-/** Arguments as they may be shown: values of keys and tokens are hidden. */
+/** Returns arguments as they may be shown: values of keys and tokens are hidden. */
 export function hideSecrets(args: readonly string[]): readonly string[] {
   let isSecret = false;
   return args.map((argument) => {

@@ -16,6 +16,7 @@ export const COVERED: readonly string[] = [
   'shared/artifacts',
   'shared/clock',
   'shared/concurrency',
+  'shared/config',
   'shared/errors',
   'shared/records',
   'shared/responses',
