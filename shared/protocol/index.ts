@@ -44,6 +44,7 @@ export {
   type StopConditions,
 } from './generation/engine-request.ts';
 export { finishReasonOf, textFinishOf } from './generation/finish-words.ts';
+export { ForwardingSink } from './generation/forwarding-sink.ts';
 export {
   asksForDryRun,
   BYTES_PER_TOKEN,

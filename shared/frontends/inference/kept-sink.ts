@@ -1,12 +1,11 @@
 import { overLimit, type ServeError, toServeError } from '../../errors/index.ts';
 import {
+  ForwardingSink,
   type GenerationSink,
   logprobsMemory,
-  type ServingWorkers,
   type TextDelta,
   type TextFinish,
   textMemory,
-  type Usage,
   valueMemory,
 } from '../../protocol/index.ts';
 import type { ByteBudget } from './deps.ts';
@@ -82,75 +81,48 @@ interface KeepingInference {
   breakOff(error: ServeError): void;
 }
 
-/** The sink of an answer that is kept until it is whole: what it keeps counts against its room, beyond which it is broken off. */
-export class KeptSink implements GenerationSink {
+/**
+ * Counts what an answer keeps until it is whole against the answer's room, and breaks the request off when there is no more room.
+ * Annotations and workers are few and small: they are not counted.
+ */
+export class KeptSink extends ForwardingSink {
   readonly #inference: KeepingInference;
-  readonly #sink: GenerationSink;
 
   constructor(inference: KeepingInference, sink: GenerationSink) {
+    super(sink);
     this.#inference = inference;
-    this.#sink = sink;
   }
 
-  text(choice: number, text: string, tokenCount: number): void {
-    if (this.#fits(textMemory(text))) this.#sink.text(choice, text, tokenCount);
+  override text(choice: number, text: string, tokenCount: number): void {
+    if (this.#fits(textMemory(text))) this.sink.text(choice, text, tokenCount);
   }
 
-  delta(delta: TextDelta): void {
-    if (this.#fits(deltaMemory(delta))) this.#sink.delta(delta);
+  override delta(delta: TextDelta): void {
+    if (this.#fits(deltaMemory(delta))) this.sink.delta(delta);
   }
 
-  finish(finish: TextFinish): void {
-    if (this.#fits(deltaMemory(finish))) this.#sink.finish(finish);
+  override finish(finish: TextFinish): void {
+    if (this.#fits(deltaMemory(finish))) this.sink.finish(finish);
   }
 
-  reasoning(choice: number, text: string): void {
-    if (this.#fits(textMemory(text))) this.#sink.reasoning(choice, text);
+  override reasoning(choice: number, text: string): void {
+    if (this.#fits(textMemory(text))) this.sink.reasoning(choice, text);
   }
 
-  toolCall(choice: number, index: number, id: string, name: string): void {
-    if (this.#fits(textMemory(name))) this.#sink.toolCall(choice, index, id, name);
+  override toolCall(choice: number, index: number, id: string, name: string): void {
+    if (this.#fits(textMemory(name))) this.sink.toolCall(choice, index, id, name);
   }
 
-  toolArguments(choice: number, index: number, text: string): void {
-    if (this.#fits(textMemory(text))) this.#sink.toolArguments(choice, index, text);
+  override toolArguments(choice: number, index: number, text: string): void {
+    if (this.#fits(textMemory(text))) this.sink.toolArguments(choice, index, text);
   }
 
-  /** A handful, and small; as workers are. */
-  annotation(name: string, value: string): void {
-    this.#sink.annotation(name, value);
+  override engineData(data: Readonly<Record<string, unknown>>): void {
+    if (this.#fits(valueMemory(data))) this.sink.engineData(data);
   }
 
-  worker(workers: ServingWorkers): void {
-    this.#sink.worker(workers);
-  }
-
-  routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
-    this.#sink.routed(workers, tokenIds);
-  }
-
-  engineData(data: Readonly<Record<string, unknown>>): void {
-    if (this.#fits(valueMemory(data))) this.#sink.engineData(data);
-  }
-
-  body(body: unknown): void {
-    if (this.#fits(valueMemory(body))) this.#sink.body(body);
-  }
-
-  end(usage: Usage, finished: boolean): void {
-    this.#sink.end(usage, finished);
-  }
-
-  fail(error: ServeError): void {
-    this.#sink.fail(error);
-  }
-
-  isBlocked(): boolean {
-    return this.#sink.isBlocked();
-  }
-
-  onUnblocked(callback: () => void): void {
-    this.#sink.onUnblocked(callback);
+  override body(body: unknown): void {
+    if (this.#fits(valueMemory(body))) this.sink.body(body);
   }
 
   #fits(bytes: number): boolean {

@@ -16,10 +16,10 @@ import {
   u32,
 } from '../../../protocol/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
-import { decodeContext, requireServed } from '../../inference/dialect.ts';
+import { decodeContext, PartialSink, requireServed } from '../../inference/dialect.ts';
 import type { BodyRoute } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
-import { BatchPart, BatchUsage, nothingSent, WholeSink } from '../sinks/dialect-sink.ts';
+import { BatchUsage, nothingSent, WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject, sendParts } from '../sinks/send.ts';
 
 const atLeastOne = { minItems: 1 };
@@ -192,22 +192,37 @@ class EmbeddingsList extends WholeSink {
 }
 
 /** The sink of one input: a vector, of at most 2048. */
-class EmbeddingInput extends BatchPart<EmbeddingsList> {
+class EmbeddingInput extends PartialSink {
+  readonly #batch: EmbeddingsList;
   readonly #index: number;
   readonly #startNext: () => void;
 
   constructor(batch: EmbeddingsList, index: number, startNext: () => void) {
-    super(batch);
+    super();
+    this.#batch = batch;
     this.#index = index;
     this.#startNext = startNext;
   }
 
   override body(body: unknown): void {
-    this.batch.read(this.#index, body);
+    this.#batch.read(this.#index, body);
   }
 
   end(usage: Usage): void {
-    this.batch.inputEnded(this.#index, usage, this.#startNext);
+    this.#batch.inputEnded(this.#index, usage, this.#startNext);
+  }
+
+  /** The first failure ends the whole batch. */
+  fail(error: ServeError): void {
+    this.#batch.fail(error);
+  }
+
+  isBlocked(): boolean {
+    return this.#batch.isBlocked();
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.#batch.onUnblocked(callback);
   }
 }
 

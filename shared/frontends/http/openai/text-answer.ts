@@ -1,4 +1,6 @@
+import type { ServeError } from '../../../errors/index.ts';
 import {
+  type GenerationSink,
   type ServingWorkers,
   type TextDelta,
   type TextFinish,
@@ -7,7 +9,7 @@ import {
 } from '../../../protocol/index.ts';
 import type { OpenedModel } from '../../inference/dialect.ts';
 import type { Inference } from '../serve-inference.ts';
-import { BatchPart, BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
+import { BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
 import { namesOf, type WireNames } from '../sinks/response-names.ts';
 import { RunningUsage } from '../sinks/running-usage.ts';
 import { sendObject } from '../sinks/send.ts';
@@ -40,13 +42,13 @@ export function generateAnswer(
   }
 }
 
-/** Folds the answer to one prompt, or to a batch of them, into one object. */
+/** Collects the answer to one prompt, or to a batch of them, in one object. */
 class TextObject extends WholeSink {
   readonly answer: TextAnswer;
   /** What workers sent that took the body untouched. */
   readonly bodies: BodyFold;
   readonly #names: WireNames;
-  readonly #prompts: PromptFold[] = [];
+  readonly #prompts: WholePrompt[] = [];
   readonly #usage: BatchUsage;
   #isFinished = false;
 
@@ -59,10 +61,10 @@ class TextObject extends WholeSink {
   }
 
   /** The sink of one prompt. */
-  prompt(index: number): PromptFold {
-    const fold = new PromptFold(this, index);
-    this.#prompts.push(fold);
-    return fold;
+  prompt(index: number): WholePrompt {
+    const prompt = new WholePrompt(this, index);
+    this.#prompts.push(prompt);
+    return prompt;
   }
 
   promptEnded(usage: Usage, finished: boolean): void {
@@ -89,8 +91,9 @@ class TextObject extends WholeSink {
   }
 }
 
-/** Folds one prompt. */
-class PromptFold extends BatchPart<TextObject> {
+/** Collects the answer to one prompt. */
+class WholePrompt implements GenerationSink {
+  readonly batch: TextObject;
   /** In the order of their indices. */
   readonly choices: SaidChoice[] = [];
   readonly #index: number;
@@ -99,62 +102,78 @@ class PromptFold extends BatchPart<TextObject> {
   #stopReason: string | number | undefined;
 
   constructor(batch: TextObject, index: number) {
-    super(batch);
+    this.batch = batch;
     this.#index = index;
     const request = batch.answer.requests[index]!; // the caller counts over the same array
     this.#nvext = NvextFields.for(request, batch.inference);
   }
 
-  override text(choice: number, text: string): void {
+  text(choice: number, text: string): void {
     this.#at(choice).text += text;
   }
 
-  override delta(delta: TextDelta): void {
+  delta(delta: TextDelta): void {
     const choice = this.#at(delta.choice);
     choice.text += delta.text;
     for (const logprob of delta.logprobs ?? []) choice.logprobs.push(logprob); // any number of them
     for (const id of delta.tokenIds) this.#tokenIds.push(id);
   }
 
-  override finish(finish: TextFinish): void {
+  finish(finish: TextFinish): void {
     this.delta(finish);
     this.#at(finish.choice).finish = finish.reason;
     this.#stopReason = finish.stopReason;
   }
 
-  override reasoning(choice: number, text: string): void {
+  reasoning(choice: number, text: string): void {
     this.#at(choice).reasoning += text;
   }
 
-  override toolCall(choice: number, index: number, id: string, name: string): void {
+  toolCall(choice: number, index: number, id: string, name: string): void {
     this.#at(choice).tools[index] = { id, name, arguments: '' };
   }
 
-  override toolArguments(choice: number, index: number, text: string): void {
+  toolArguments(choice: number, index: number, text: string): void {
     const tool = this.#at(choice).tools[index];
     if (tool !== undefined) tool.arguments += text;
   }
 
-  override worker(workers: ServingWorkers): void {
+  worker(workers: ServingWorkers): void {
     this.#nvext?.worker(workers);
   }
 
-  override routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
+  routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
     this.#nvext?.routed(workers, tokenIds);
     this.#at(0);
     this.batch.promptEnded(NO_USAGE, false);
   }
 
-  override engineData(data: Readonly<Record<string, unknown>>): void {
+  engineData(data: Readonly<Record<string, unknown>>): void {
     this.#nvext?.engineData(data);
   }
 
-  override body(body: unknown): void {
+  body(body: unknown): void {
     this.batch.bodies.add(body, this.#firstChoice);
   }
 
+  /** A whole answer has no place for annotations. */
+  annotation(): void {}
+
   end(usage: Usage, finished: boolean): void {
     this.batch.promptEnded(usage, finished);
+  }
+
+  /** The first failure ends the whole batch. */
+  fail(error: ServeError): void {
+    this.batch.fail(error);
+  }
+
+  isBlocked(): boolean {
+    return this.batch.isBlocked();
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.batch.onUnblocked(callback);
   }
 
   choiceBodies(): object[] {

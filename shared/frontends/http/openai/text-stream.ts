@@ -1,6 +1,8 @@
+import type { ServeError } from '../../../errors/index.ts';
 import type {
   DecodedCompletions,
   FinishReason,
+  GenerationSink,
   ServingWorkers,
   TextDelta,
   TextFinish,
@@ -10,7 +12,7 @@ import type {
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import { annotationFrame, preprocessorFrame } from '../sinks/annotations.ts';
-import { BatchPart, BatchUsage, isAscii, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
+import { BatchUsage, isAscii, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
 import { namesOf, type WireNames } from '../sinks/response-names.ts';
 import type { RunningUsage } from '../sinks/running-usage.ts';
 import type { SaidChoice } from './choices.ts';
@@ -92,7 +94,8 @@ export const NO_USAGE: Usage = { promptTokens: 0, completionTokens: 0 };
 const NO_LOGPROBS: readonly TokenLogprob[] = [];
 
 /** Encodes one prompt of a stream. */
-export abstract class PromptStream extends BatchPart<TextStream> {
+export abstract class PromptStream implements GenerationSink {
+  protected readonly batch: TextStream;
   protected readonly index: number;
   protected readonly out: SseStream;
   readonly #names: WireNames;
@@ -106,7 +109,7 @@ export abstract class PromptStream extends BatchPart<TextStream> {
   #sawBody = false;
 
   constructor(batch: TextStream, index: number, running: RunningUsage | undefined) {
-    super(batch);
+    this.batch = batch;
     const { inference, answer, names, out } = batch;
     const { requests, choicesPerPrompt, dialect } = answer;
     const request = requests[index]!; // the caller counts over the same array
@@ -121,42 +124,46 @@ export abstract class PromptStream extends BatchPart<TextStream> {
     this.#isPlain = running === undefined && this.#nvext?.variesByChunk !== true;
   }
 
-  override text(choice: number, text: string): void {
+  text(choice: number, text: string): void {
     const shown = this.begin(choice, text, false);
     if (shown === '') return;
     if (this.#isPlain) this.out.write(this.#chunks.content(choice, shown), this.#chunks.isAsciiContent(shown));
     else this.writeChoice(this.choiceText(this.#firstChoice + choice, shown, NO_LOGPROBS, null));
   }
 
-  override delta(delta: TextDelta): void {
+  delta(delta: TextDelta): void {
     this.#writeText(delta, undefined);
   }
 
-  override finish(finish: TextFinish): void {
+  finish(finish: TextFinish): void {
     this.#writeText(finish, finish);
   }
 
-  override annotation(name: string, value: string): void {
+  reasoning(_choice: number, _text: string): void {}
+  toolCall(_choice: number, _index: number, _id: string, _name: string): void {}
+  toolArguments(_choice: number, _index: number, _text: string): void {}
+
+  annotation(name: string, value: string): void {
     this.out.annotate(preprocessorFrame(name, value));
   }
 
-  override worker(workers: ServingWorkers): void {
+  worker(workers: ServingWorkers): void {
     this.#nvext?.worker(workers);
     this.#chunks.setNvext(this.#nvext?.take() ?? '');
   }
 
-  override routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
+  routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
     this.#nvext?.routed(workers, tokenIds);
     this.writeChoice(this.opening(this.#firstChoice));
     this.batch.promptEnded(NO_USAGE, false);
   }
 
-  override engineData(data: Readonly<Record<string, unknown>>): void {
+  engineData(data: Readonly<Record<string, unknown>>): void {
     this.#nvext?.engineData(data);
     if (this.#nvext?.variesByChunk === true) this.#isPlain = false;
   }
 
-  override body(body: unknown): void {
+  body(body: unknown): void {
     this.#sawBody = true;
     const placed = this.shown(withFirstChoice(body, this.#firstChoice));
     if (isRecord(placed) && Array.isArray(placed.choices) && placed.choices.length > 0)
@@ -167,6 +174,19 @@ export abstract class PromptStream extends BatchPart<TextStream> {
     if (this.#nvext?.hasEngineData === true)
       this.writeChoice(this.choiceText(this.#firstChoice, '', NO_LOGPROBS, null));
     this.batch.promptEnded(usage, this.#sawBody || finished);
+  }
+
+  /** The first failure ends the whole batch. */
+  fail(error: ServeError): void {
+    this.batch.fail(error);
+  }
+
+  isBlocked(): boolean {
+    return this.batch.isBlocked();
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.batch.onUnblocked(callback);
   }
 
   /** Text of a choice is about to be written: writes what stands before it. Returns the text that is shown. */

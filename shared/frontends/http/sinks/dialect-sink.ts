@@ -1,10 +1,17 @@
 import type { Timer } from '../../../clock/index.ts';
 import { openAiStreamError, ServeError, toServeError } from '../../../errors/index.ts';
 import type { Usage } from '../../../protocol/index.ts';
-import { DialectSink, PartialSink } from '../../inference/dialect.ts';
+import { DialectSink } from '../../inference/dialect.ts';
 import type { FrameSink } from '../exchange/exchange.ts';
 import type { Inference } from '../serve-inference.ts';
 import { sendError } from './send.ts';
+
+/*
+ * How a token reaches the socket. The pipeline calls a `GenerationSink`: of chats and completions one for each prompt
+ * (`PromptStream`, which has a subclass for each of the two), otherwise one for the request. That sink makes a frame and writes it
+ * to the `SseStream` of the response, which writes to the host's `FrameSink`. What ends a response, however it ends, is in
+ * `DialectSink`; `StreamSink` and `WholeSink` add the stream and the object that a response is written as.
+ */
 
 /** A comment frame: tells proxies and clients that the stream lives. */
 export const COMMENT_FRAME = ':\n\n';
@@ -205,28 +212,6 @@ export abstract class WholeSink extends DialectSink<Inference> {
 
   protected tell(error: ServeError): void {
     this.inference.refuse(error);
-  }
-}
-
-/** Writes one request of a batch, whose first failure ends all of it. */
-export abstract class BatchPart<Batch extends DialectSink<Inference>> extends PartialSink {
-  protected readonly batch: Batch;
-
-  constructor(batch: Batch) {
-    super();
-    this.batch = batch;
-  }
-
-  fail(error: ServeError): void {
-    this.batch.fail(error);
-  }
-
-  isBlocked(): boolean {
-    return this.batch.isBlocked();
-  }
-
-  onUnblocked(callback: () => void): void {
-    this.batch.onUnblocked(callback);
   }
 }
 
