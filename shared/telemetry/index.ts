@@ -31,7 +31,6 @@ export {
   type SharedPart,
 } from './metrics/edge-metrics.ts';
 export { createFrontendMetrics, type FrontendMetrics } from './metrics/frontend-metrics.ts';
-export type { WorkerLabels } from './metrics/frontend-recorders.ts';
 export { loadPrinter, MetricRegistry, metricPrefix } from './metrics/registry.ts';
 export {
   createRouterMetrics,
@@ -39,6 +38,7 @@ export {
   type RouterPoolMetrics,
   type RouterWorkerType,
 } from './metrics/router-metrics.ts';
+export type { WorkerLabels } from './metrics/worker-figures.ts';
 export {
   createWorkerMetrics,
   type WorkerErrorType,

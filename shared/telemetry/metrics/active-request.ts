@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
-import type { FrontendFamilies } from './frontend-families.ts';
-import type { TurnClock, WorkerLabels, workerRecorder } from './frontend-recorders.ts';
-import { type Counter, OVERFLOW_LABEL } from './registry.ts';
+import type { ModelSeries, RouteSeries } from './model-series.ts';
+import type { TurnClock } from './turn-clock.ts';
+import type { createWorkerFigures, WorkerLabels } from './worker-figures.ts';
 
 const MS_PER_SECOND = 1000;
 
@@ -19,7 +19,7 @@ interface RequestTimes {
 }
 
 /** Shows the figures of the last request of a worker. */
-type ShowWorker = ReturnType<typeof workerRecorder>['setWorker'];
+type ShowWorker = ReturnType<typeof createWorkerFigures>['setWorker'];
 
 /** Counts one request from the handler's entry to the end of its body. */
 export type RequestMeter = Pick<ActiveRequest, keyof ActiveRequest>;
@@ -190,78 +190,4 @@ export class ActiveRequest {
     this.#showWorker(this.#decode, { lastItlMs: this.#itlMs });
     this.#itlMs = undefined;
   }
-}
-
-/** Route family and kind of response of a request: labels `endpoint` and `request_type`. */
-export type RequestTypeLabel = 'unary' | 'stream';
-
-/** Counters of one model on one route, looked up once. */
-type RouteSeries = ReturnType<typeof routeSeries>;
-
-function routeSeries(families: FrontendFamilies, ...labels: readonly [string, string, RequestTypeLabel]) {
-  const success = families.requests.with(...labels, 'success', '');
-  const errors = new Map<string, Counter>(); // error types are a closed list
-  return {
-    started: families.started.with(...labels),
-    cancellations: families.cancellations.with(...labels),
-    /** The counter of requests that ended so; `errorType` is undefined for success. */
-    ended(errorType: string | undefined): Counter {
-      if (errorType === undefined) return success;
-      let counter = errors.get(errorType);
-      if (counter === undefined) {
-        counter = families.requests.with(...labels, 'error', errorType);
-        errors.set(errorType, counter);
-      }
-      return counter;
-    },
-  };
-}
-
-/** Every series of one model that a request touches, looked up once. */
-type ModelSeries = ReturnType<typeof modelSeries>;
-
-function modelSeries(families: FrontendFamilies, model: string) {
-  const routes = { unary: new Map<string, RouteSeries>(), stream: new Map<string, RouteSeries>() }; // endpoints are a closed list
-  return {
-    model,
-    inflight: families.inflight.with(model),
-    active: families.active.with(model),
-    queued: families.queued.with(model),
-    duration: families.duration.with(model),
-    inputTokens: families.inputTokens.with(model),
-    outputLength: families.outputLength.with(model),
-    cachedTokens: families.cachedTokens.with(model),
-    outputTokens: families.outputTokens.with(model),
-    ttft: families.ttft.with(model),
-    itl: families.itl.with(model),
-    route(endpoint: string, requestType: RequestTypeLabel): RouteSeries {
-      let route = routes[requestType].get(endpoint);
-      if (route === undefined) {
-        route = routeSeries(families, model, endpoint, requestType);
-        routes[requestType].set(endpoint, route);
-      }
-      return route;
-    },
-  };
-}
-
-/**
- * The series of every model asked for so far, by its name. Names can come from clients, so there is a bound: what comes after
- * `modelsMax` names counts on one shared model, `__other__`.
- */
-export function modelTable(families: FrontendFamilies, modelsMax: number, onOverflow: () => void) {
-  const models = new Map<string, ModelSeries>();
-  let other: ModelSeries | undefined;
-  return (model: string): ModelSeries => {
-    let series = models.get(model);
-    if (series !== undefined) return series;
-    if (models.size >= modelsMax) {
-      onOverflow();
-      other ??= modelSeries(families, OVERFLOW_LABEL);
-      return other;
-    }
-    series = modelSeries(families, model);
-    models.set(model, series);
-    return series;
-  };
 }

@@ -1,11 +1,16 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
-import { type ErrorCode, type LimitName, limitNames, type ServeError } from '../../errors/index.ts';
-import { ActiveRequest, modelTable, type RequestMeter, type RequestTypeLabel } from './active-request.ts';
+import { type LimitName, limitNames } from '../../errors/index.ts';
+import { ActiveRequest, type RequestMeter } from './active-request.ts';
 import { BUCKETS, type Buckets } from './buckets.ts';
 import { createRequestPlaneMetrics } from './edge-metrics.ts';
-import { defineFrontendFamilies } from './frontend-families.ts';
-import { modelRecorder, stageRecorder, TurnClock, watchEventLoop, workerRecorder } from './frontend-recorders.ts';
+import { createEventLoopMetrics } from './event-loop.ts';
+import { createFailureMetrics } from './failure-metrics.ts';
+import { createModelMetrics } from './model-metrics.ts';
+import { createModelSeries, type RequestTypeLabel } from './model-series.ts';
 import { exposeUptime, MetricRegistry, metricPrefix } from './registry.ts';
+import { createStageMetrics } from './stage-metrics.ts';
+import { TurnClock } from './turn-clock.ts';
+import { createWorkerFigures } from './worker-figures.ts';
 
 /** Labels of a request. */
 export interface RequestRoute {
@@ -18,51 +23,10 @@ export interface RequestRoute {
 }
 
 /**
- * The metrics of a frontend process; also the observer that the pipeline reports its steps to.
- * Nothing here throws or waits, apart from `render`.
+ * Metrics of a frontend process, and the observer that the pipeline reports its steps to. Each metric is declared beside the
+ * functions that count on it. Nothing here throws or waits, apart from `render`.
  */
 export type FrontendMetrics = ReturnType<typeof createFrontendMetrics>;
-
-/** Labels of the failures counter. */
-interface FailureLabels {
-  readonly class: string;
-  readonly reason: string;
-}
-
-const INVALID: FailureLabels = { class: 'InvalidRequest', reason: 'request.invalid' };
-const NOT_FOUND: FailureLabels = { class: 'NotFound', reason: 'request.not_found' };
-const TOO_LARGE: FailureLabels = { class: 'PayloadTooLarge', reason: 'request.payload_too_large' };
-const RATE_LIMITED: FailureLabels = { class: 'RateLimited', reason: 'request.rate_limited' };
-const UNAVAILABLE: FailureLabels = { class: 'Unavailable', reason: 'backend.unavailable' };
-
-const LABELS: Readonly<Record<ErrorCode, FailureLabels>> = {
-  invalid_value: INVALID,
-  missing_required_parameter: INVALID,
-  unknown_parameter: INVALID,
-  invalid_json: INVALID,
-  context_length_exceeded: INVALID,
-  unsupported_parameter: INVALID,
-  method_not_allowed: INVALID,
-  invalid_api_key: { class: 'Unauthenticated', reason: 'request.unauthenticated' },
-  insufficient_permissions: { class: 'PermissionDenied', reason: 'request.permission_denied' },
-  model_not_found: NOT_FOUND,
-  not_found: NOT_FOUND,
-  previous_response_not_found: NOT_FOUND,
-  request_too_large: TOO_LARGE,
-  headers_too_large: TOO_LARGE,
-  websocket_not_supported: INVALID,
-  unsupported_media_type: { class: 'UnsupportedMedia', reason: 'request.unsupported_media' },
-  rate_limit_exceeded: RATE_LIMITED,
-  insufficient_quota: RATE_LIMITED,
-  client_closed_request: { class: 'Cancelled', reason: 'request.cancelled' },
-  internal_error: { class: 'Internal', reason: 'backend.unknown' },
-  bad_worker_response: { class: 'BackendProtocol', reason: 'backend.protocol' },
-  not_implemented: { class: 'NotImplemented', reason: 'runtime.not_implemented' },
-  server_overloaded: { class: 'CapacityExhausted', reason: 'capacity.exhausted' },
-  service_unavailable: UNAVAILABLE,
-  worker_lost: UNAVAILABLE,
-  deadline_exceeded: { class: 'DeadlineExceeded', reason: 'request.deadline_exceeded' },
-};
 
 const MODELS_MAX_DEFAULT = 1000;
 
@@ -77,17 +41,16 @@ export interface FrontendMetricsOptions {
   readonly modelsMax?: number;
 }
 
-/** Makes the metrics of a frontend process, every family at zero. */
+/** Returns the metrics of a frontend process, every one at zero. */
 export function createFrontendMetrics(options: FrontendMetricsOptions = {}) {
   const { prefix, buckets = BUCKETS, clock = systemClock } = options;
   const { modelsMax = MODELS_MAX_DEFAULT } = options;
   const registry = new MetricRegistry({ frontendPrefix: metricPrefix(prefix) });
   const turnClock = new TurnClock(clock);
-  const families = defineFrontendFamilies(registry, buckets);
-  for (const limit of limitNames) families.limitsReached.with(limit); // at zero, so that the first refusal is a rise
-  const seriesOf = modelTable(families, modelsMax, () => registry.countOverflow(families.requests.name));
-  const workers = workerRecorder(families, registry);
-  exposeUptime(registry, clock, families.uptime);
+  const seriesOf = createModelSeries(registry, buckets, modelsMax);
+  const workers = createWorkerFigures(registry);
+  const uptime = registry.gauge('dynamo_component_uptime_seconds', 'Seconds since the process started to count.');
+  exposeUptime(registry, clock, uptime.with());
   return {
     registry,
     requestPlane: createRequestPlaneMetrics(registry),
@@ -97,38 +60,71 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}) {
       const route = series.route(endpoint, requestType);
       return new ActiveRequest({ clock, turnClock, startedMs }, series, route, workers.setWorker);
     },
-    /** Every worker was full. */
-    rejected: (model: string, endpoint: string) => families.rejections.with(seriesOf(model).model, endpoint).add(),
+    /** Counts a request that was turned away because every worker was full. */
+    rejected: (model: string, endpoint: string) => seriesOf(model).rejected(endpoint),
     cancelled: (model: string, endpoint: string, requestType: RequestTypeLabel) =>
       seriesOf(model).route(endpoint, requestType).cancellations.add(),
-    /** A client left before its response had ended. */
-    disconnected: () => families.disconnected.with().add(1),
-    /** A request had root keys that its route ignores. @param keys from a closed list: they become labels */
-    ignoredKeys(endpoint: string, keys: readonly string[]): void {
-      for (const key of keys) families.ignoredKeys.with(endpoint, key).add();
-    },
-    /** The model of a request was not told of something in it. @param kinds from a closed list */
-    leftOut(endpoint: string, kinds: readonly string[]): void {
-      for (const kind of kinds) families.leftOut.with(endpoint, kind).add();
-    },
-    /** Counts `error` under the class and the reason that belong to it. */
-    failed({ code }: ServeError): void {
-      const labels = LABELS[code];
-      families.failures.with(labels.class, labels.reason).add();
-    },
-    /** Counts a request that a fault of our own ended before it was tracked. */
-    handlerFailed: () => families.handlerFailures.add(),
-    /** So many WebSockets are open now. */
-    openSockets: (count: number) => families.websockets.set(count),
-    /** A request, or what a worker made of one, went beyond a limit. */
-    limitReached: (limit: LimitName) => families.limitsReached.with(limit).add(),
-    ...stageRecorder(families),
-    ...modelRecorder(families, registry),
+    /** Counts the time of an embeddings request that succeeded. */
+    embedded: (model: string, durationMs: number) => seriesOf(model).embedded(durationMs),
+    ...createHandlerMetrics(registry),
+    ...createFailureMetrics(registry),
+    ...createStageMetrics(registry),
+    ...createModelMetrics(registry),
     ...workers,
-    /** Starts to measure delays of the event loop. Not for functions. */
-    watchEventLoop: () => watchEventLoop(clock, families.eventLoopDelay, families.eventLoopStalls),
+    ...createEventLoopMetrics(registry, clock),
     contentType: registry.contentType,
-    /** The text of `/metrics`. */
+    /** Returns the text of `/metrics`. */
     render: () => registry.render(),
+  };
+}
+
+/** Counts what handlers see of requests and their clients, whatever the model. */
+function createHandlerMetrics(registry: MetricRegistry) {
+  const own = registry.under('stator_frontend_');
+  const disconnected = registry
+    .gauge('dynamo_frontend_disconnected_clients', 'Clients that left before the response had ended.')
+    .with();
+  const handlerFailures = own
+    .counter(
+      'handler_failures_total',
+      'Requests that a fault of our own ended before they were counted as requests of a model.',
+    )
+    .with();
+  const websockets = own.gauge('websockets', 'WebSockets that are open.').with();
+  const limits = own.counter(
+    'limits_reached_total',
+    'Requests, or what workers made of them, that went beyond a limit.',
+    'limit',
+  );
+  for (const limit of limitNames) limits.with(limit); // at zero, so that the first refusal is a rise
+  const ignoredKeys = own.counter(
+    'ignored_keys_total',
+    'Requests with a root key that their route does not know, by that key; `other` for keys of no API.',
+    'endpoint',
+    'key',
+  );
+  const leftOut = own.counter(
+    'left_out_total',
+    'Requests of which the model was not told something: hosted tools, parts of the history, parameters, pictures of tools.',
+    'endpoint',
+    'kind',
+  );
+  return {
+    /** Counts a client that left before its response had ended. */
+    disconnected: () => disconnected.add(1),
+    /** Counts a request that a fault of our own ended before it was tracked. */
+    handlerFailed: () => handlerFailures.add(),
+    /** Shows how many WebSockets are open now. */
+    openSockets: (count: number) => websockets.set(count),
+    /** Counts a request, or what a worker made of one, that went beyond a limit. */
+    limitReached: (limit: LimitName) => limits.with(limit).add(),
+    /** Counts a request with root keys that its route ignores. @param keys from a closed list: they become labels */
+    ignoredKeys(endpoint: string, keys: readonly string[]): void {
+      for (const key of keys) ignoredKeys.with(endpoint, key).add();
+    },
+    /** Counts a request of which the model was not told something. @param kinds from a closed list */
+    leftOut(endpoint: string, kinds: readonly string[]): void {
+      for (const kind of kinds) leftOut.with(endpoint, kind).add();
+    },
   };
 }
