@@ -7,7 +7,7 @@ import { reasonOf } from './serve-error.ts';
  * @param what name of the code, in words for an operator
  * @throws Error
  * @example
- * const { Registry } = await loadCode('figures for Prometheus', () => import('./printer.ts'));
+ * const { connect } = await loadCode('the client of NATS', () => import('@nats-io/transport-node'));
  */
 export async function loadCode<T>(what: string, load: () => Promise<T>): Promise<T> {
   try {

@@ -7,7 +7,7 @@ import { reasonOf } from '../errors/index.ts';
 import { refuseClearToken } from '../fleet/index.ts';
 import { clientTlsOptions, readPlaneTls } from '../planes/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import { type Logger, loadPrinter, MetricRegistry } from '../telemetry/index.ts';
+import { type Logger, MetricRegistry } from '../telemetry/index.ts';
 import { hashBlocks } from '../tokens/index.ts';
 import { type BodyFields, DEFAULT_GROUP, parseExactJson, ServiceError } from './body-fields.ts';
 import { type IndexerMetrics, type ModelTree, StandaloneIndexer } from './indexer.ts';
@@ -40,7 +40,7 @@ export async function startIndexer(
   const bytesMax = settings.indexMaxMb * 2 ** 20;
   const indexer = new StandaloneIndexer({ openListener: zmqListeners(clock, logger), metrics, logger, bytesMax });
   const peers = new Peers(settings.servicePeers);
-  await Promise.all([recover(indexer, peers, settings, logger), loadPrinter()]);
+  await recover(indexer, peers, settings, logger);
   const housekeeping = clock.every(HOUSEKEEPING_MS, () => indexer.housekeep());
   return {
     app: createServiceApp({

@@ -21,7 +21,7 @@ import {
   VirtualConnector,
   wattsOf,
 } from '../../planner/index.ts';
-import { type Logger, loadPrinter, MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
+import { type Logger, MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
 import { type LoopbackServer, PlannerPages, serveLoopback } from './pages.ts';
 import { PrometheusTraffic } from './prometheus.ts';
 import { type LocalPlanning, lawOf, openPlannerStore, plannerFolder } from './settings.ts';
@@ -233,7 +233,6 @@ function trafficOf(
 /** Serves `/metrics` on loopback; undefined for port 0. @throws Error with one line where the port is taken */
 async function serveMetrics(registry: MetricRegistry, port: number, clock: Clock): Promise<LoopbackServer | undefined> {
   if (port === 0) return undefined;
-  await loadPrinter();
   const server = await serveLoopback(
     'metrics (PLANNER_PROMETHEUS_PORT)',
     port,

@@ -1,17 +1,8 @@
-import type { Metric } from 'prom-client';
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError } from '../../config/index.ts';
-import { invariant, loadCode } from '../../errors/index.ts';
+import { invariant } from '../../errors/index.ts';
 
 type Labels = Readonly<Record<string, string>>;
-
-/** One exposed line, in the form that prom-client prints. */
-interface Sample {
-  readonly labels: Readonly<Record<string, string | number>>;
-  readonly sharedLabels?: Labels;
-  readonly value: number;
-  readonly metricName?: string;
-}
 
 /** A number that only grows. */
 export class Counter {
@@ -21,8 +12,9 @@ export class Counter {
     this.value += amount;
   }
 
-  samples(_name: string, labels: Labels): readonly Sample[] {
-    return [{ labels, value: this.value }];
+  /** Returns the series in Prometheus text form. @param labels their text, without braces */
+  print(name: string, labels: string): string {
+    return lineOf(name, labels, this.value);
   }
 }
 
@@ -60,18 +52,32 @@ export class Histogram {
     this.#sum += value * times;
   }
 
-  samples(name: string, sharedLabels: Labels): readonly Sample[] {
+  /** As `Counter.print`. */
+  print(name: string, labels: string): string {
+    const others = labels === '' ? '' : `,${labels}`;
     let seen = 0;
-    const buckets = Array.from(this.#counts, (count, at) => {
+    let text = '';
+    for (const [at, count] of this.#counts.entries()) {
       seen += count;
-      return { labels: { le: this.#bounds[at] ?? '+Inf' }, sharedLabels, value: seen, metricName: `${name}_bucket` };
-    });
-    return [
-      ...buckets,
-      { labels: {}, sharedLabels, value: this.#sum, metricName: `${name}_sum` },
-      { labels: {}, sharedLabels, value: seen, metricName: `${name}_count` },
-    ];
+      text += lineOf(`${name}_bucket`, `le="${this.#bounds[at] ?? '+Inf'}"${others}`, seen);
+    }
+    return text + lineOf(`${name}_sum`, labels, this.#sum) + lineOf(`${name}_count`, labels, seen);
   }
+}
+
+function lineOf(name: string, labels: string, value: number): string {
+  const shown = Math.abs(value) === Number.POSITIVE_INFINITY ? (value > 0 ? '+Inf' : '-Inf') : value;
+  return labels === '' ? `${name} ${shown}\n` : `${name}{${labels}} ${shown}\n`;
+}
+
+function labelsText(labels: Labels): string {
+  return Object.entries(labels)
+    .map(([name, value]) => `${name}="${escaped(value).replaceAll('"', '\\"')}"`)
+    .join(',');
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
 }
 
 /** Keeps `gauge` at the seconds since this call. */
@@ -112,8 +118,8 @@ interface FamilyOptions<S> {
 }
 
 /**
- * A metric with its series. Look a series up once, keep it, and count on it with plain arithmetic: prom-client's own
- * counters hash their labels at every call, which costs more than the rest of a short request's metrics together.
+ * A metric with its series. Look a series up once, keep it, and count on it with plain arithmetic: hashing labels at every call
+ * would cost more than the rest of a short request's metrics together.
  */
 export class MetricFamily<S extends Counter | Histogram> {
   readonly name: string;
@@ -149,11 +155,23 @@ export class MetricFamily<S extends Counter | Histogram> {
     for (const [key, { labels }] of this.#series) if (labels[labelName] === value) this.#series.delete(key);
   }
 
-  /** What prom-client asks a metric for. */
-  get() {
+  /** As `MetricRegistry.totalsBy`. */
+  totalsBy(label: string): Readonly<Record<string, number>> {
+    const totals: Record<string, number> = {};
+    for (const { labels, series } of this.#series.values()) {
+      if (!(series instanceof Counter)) continue;
+      const key = labels[label] ?? '';
+      totals[key] = (totals[key] ?? 0) + series.value;
+    }
+    return totals;
+  }
+
+  /** Returns the metric and its series in Prometheus text form. */
+  print(): string {
     const { help, type, name } = this.#options;
-    const values = Array.from(this.#series.values(), ({ labels, series }) => series.samples(name, labels)).flat();
-    return { name, help, type, values, aggregator: 'sum' };
+    let text = `# HELP ${name} ${escaped(help)}\n# TYPE ${name} ${type}\n`;
+    for (const { labels, series } of this.#series.values()) text += series.print(name, labelsText(labels));
+    return text;
   }
 }
 
@@ -172,7 +190,7 @@ export interface MetricRegistryOptions {
   readonly seriesMax?: number;
 }
 
-/** All metrics of a process, printed by prom-client, which the first scrape loads: few functions are ever asked for them. */
+/** All metrics of a process. */
 export class MetricRegistry implements MetricScope {
   readonly #families = new Map<string, MetricFamily<Counter | Histogram>>();
   readonly #seriesMax: number;
@@ -232,22 +250,13 @@ export class MetricRegistry implements MetricScope {
    * @param name as it is without `--metrics-prefix`
    */
   totalsBy(name: string, label: string): Readonly<Record<string, number>> {
-    const totals: Record<string, number> = {};
-    for (const { labels, value } of this.#families.get(this.#named(name))?.get().values ?? []) {
-      const key = String(labels[label] ?? '');
-      totals[key] = (totals[key] ?? 0) + value;
-    }
-    return totals;
+    return this.#families.get(this.#named(name))?.totalsBy(label) ?? {};
   }
 
   /** Every metric in Prometheus text form. */
   async render(): Promise<string> {
     for (const update of this.#beforeScrape) update();
-    const { Registry } = await loadPrinter();
-    const registry = new Registry();
-    // prom-client only ever reads a metric's name and calls its `get`; its type asks for one of its own classes.
-    for (const family of this.#families.values()) registry.registerMetric(family as unknown as Metric);
-    return await registry.metrics();
+    return Array.from(this.#families.values(), (family) => family.print()).join('\n');
   }
 
   /** The name as it is shown: every metric of a frontend follows its prefix, whichever room makes it. */
@@ -282,9 +291,4 @@ export function countDroppedTelemetry(registry: MetricRegistry): TelemetryDroppe
   const family = registry.counter('stator_telemetry_dropped_total', about, 'kind');
   for (const kind of ['spans', 'lines']) family.with(kind).add(0);
   return (kind, count) => family.with(kind).add(count);
-}
-
-/** Loads what prints figures, which the first scrape does otherwise: for processes that listen, before they do. */
-export function loadPrinter(): Promise<typeof import('./printer.ts')> {
-  return loadCode('figures for Prometheus', () => import('./printer.ts'));
 }

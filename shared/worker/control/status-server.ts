@@ -4,7 +4,7 @@ import { basename } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { PortRange } from '../../config/index.ts';
 import type { CheckedFile, ModelCard } from '../../discovery/index.ts';
-import { type Logger, loadPrinter, type WorkerMetrics } from '../../telemetry/index.ts';
+import type { Logger, WorkerMetrics } from '../../telemetry/index.ts';
 import type { WorkerAddress } from '../options.ts';
 import { controlOf } from './control-server.ts';
 import type { EndpointHealth } from './endpoint-health.ts';
@@ -39,7 +39,6 @@ export interface StatusServerOptions {
  * @throws Error with a text for the operator when the port cannot be had.
  */
 export async function startStatusServer(options: StatusServerOptions): Promise<SmallServer> {
-  await loadPrinter();
   const { host = '0.0.0.0', ports, logger } = options;
   const place = { name: 'status server', host, ports, portSetting: 'DYN_SYSTEM_PORT', logger };
   return startSmallServer(place, (request, response) => answer(options, request, response));

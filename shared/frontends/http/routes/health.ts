@@ -1,11 +1,9 @@
 import packageJson from '../../../../package.json' with { type: 'json' };
 import type { EndpointRecord } from '../../../discovery/index.ts';
 import { reasonOf } from '../../../errors/index.ts';
-import { loadPrinter } from '../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../exchange/exchange.ts';
 import { isOperator } from '../operators.ts';
-import type { Serve } from '../route.ts';
 import { sendJson, sendText } from '../sinks/send.ts';
 import { serveReadiness } from './models.ts';
 
@@ -95,9 +93,7 @@ function instanceText(record: EndpointRecord): string {
 }
 
 /** `GET /metrics`: Prometheus text, 500 with plain text when it cannot be made. Never rejects. */
-export const serveMetrics: Serve = Object.assign(sendMetrics, { load: loadPrinter });
-
-async function sendMetrics({ metrics, logger }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+export async function serveMetrics({ metrics, logger }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   try {
     sendText(exchange, 200, metrics.contentType, await metrics.render());
   } catch (error) {
