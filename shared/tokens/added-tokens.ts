@@ -1,26 +1,26 @@
 import { asRecord } from '../records/index.ts';
 import { TOKEN_ID_MAX } from './bpe/tables.ts';
 
-/** An entry of `added_tokens` in tokenizer.json. */
+/** Entry of `added_tokens` in tokenizer.json. */
 export interface AddedToken {
   readonly id: number;
   readonly content: string;
-  /** Left out of text when special tokens are skipped. */
+  /** Whether the token is left out of text when special tokens are skipped. */
   readonly special: boolean;
-  /** Matched in the normalized text instead of the raw one. */
+  /** Whether the token is matched in the normalized text instead of the raw one. */
   readonly normalized: boolean;
-  /** Takes the white space before it along. */
+  /** Whether the match includes the white space before the token. */
   readonly lstrip: boolean;
-  /** Takes the white space after it along. */
+  /** Whether the match includes the white space after the token. */
   readonly rstrip: boolean;
-  /** Not matched inside a word. */
+  /** Whether a match inside a word does not count. */
   readonly singleWord: boolean;
 }
 
-/** Tables hold lengths in 16 bits. */
+/** Limit of a token's length, because tables hold lengths in 16 bits. */
 const CONTENT_UNITS_MAX = 16_384;
 
-/** Reads `added_tokens`; entries without id or content are refused. @throws SyntaxError naming the entry */
+/** Reads `added_tokens`; refuses entries without id or content. @throws SyntaxError naming the entry */
 export function readAddedTokens(list: unknown): readonly AddedToken[] {
   if (list === undefined || list === null) return [];
   if (!Array.isArray(list)) throw new SyntaxError('added_tokens is not a list');
@@ -44,14 +44,17 @@ export function readAddedTokens(list: unknown): readonly AddedToken[] {
   });
 }
 
-/** The same in few values, for another thread and for a file: an object a token takes this one 15 ms for 32,768 of them. */
+/**
+ * Added tokens packed into few values, for another thread and for a file: one object for each token takes this thread
+ * 15 ms for 32,768 of them.
+ */
 export interface PackedAddedTokens {
-  /** All contents, one behind the other. */
+  /** Contents of all tokens, one after another. */
   readonly contents: string;
-  /** UTF-16 units of each. */
+  /** Length of each content in UTF-16 units. */
   readonly lengths: readonly number[];
   readonly ids: readonly number[];
-  /** Bits of `FLAGS`. */
+  /** Bits of `FLAGS`, for each token. */
   readonly flags: readonly number[];
 }
 
@@ -68,7 +71,7 @@ export function packAddedTokens(tokens: readonly AddedToken[]): PackedAddedToken
   };
 }
 
-/** Whether what was read from a file can be unpacked. */
+/** Checks that a value read from a file can be unpacked. */
 export function isPackedAddedTokens(value: unknown): value is PackedAddedTokens {
   const { contents, ...lists } = asRecord(value) ?? {};
   const { lengths, ids, flags } = lists;
@@ -96,19 +99,19 @@ export function unpackAddedTokens({ contents, lengths, ids, flags }: PackedAdded
   });
 }
 
-/** Receives a text in order: stretches without added tokens, and the added tokens between them. */
+/** Receives a text in order: the segments without added tokens, and the added tokens between them. */
 export interface SegmentVisitor {
   text(segment: string): void;
-  /** @param units of the text that the token takes, stripped white space included */
+  /** @param units length of the text that the token takes, stripped white space included */
   token(id: number, units: number): void;
 }
 
-/** A place in a trie of tokens. What follows it is worked out when a text first comes so far: most never does. */
+/** Node of a trie of tokens. Its children are built when a text first reaches it: most nodes are never reached. */
 class TrieNode {
-  /** The token that ends here. */
+  /** Token that ends here. */
   token: AddedToken | undefined;
   readonly #depth: number;
-  /** Tokens that go on, until they are sorted into `#next`. */
+  /** Tokens that continue below this node, until they are sorted into `#next`. */
   #waiting: AddedToken[] = [];
   #next: Map<number, TrieNode> | undefined;
 
@@ -116,7 +119,7 @@ class TrieNode {
     this.#depth = depth;
   }
 
-  /** Of two tokens of the same text the one given last counts. */
+  /** Adds a token. If two tokens have the same text, the one added last counts. */
   add(token: AddedToken): void {
     if (token.content.length === this.#depth) this.token = token;
     else this.#waiting.push(token);
@@ -148,12 +151,12 @@ const SPACE_AT_START = /^\p{White_Space}*/u;
 const WORD_AT_END = /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]$/u;
 const WORD_AT_START = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u;
 
-/** Splits text at added tokens: the leftmost match, and the longest of those. */
+/** Splits text at added tokens: at the leftmost match, and at the longest of those that begin there. */
 export class AddedTokenSplitter {
   readonly #root = new TrieNode(0);
-  /** Finds where a token may begin; undefined when there are no tokens. */
+  /** Pattern that finds where a token may begin; undefined when there are no tokens. */
   readonly #starts: RegExp | undefined;
-  /** The one first character that all tokens share, if they do: `indexOf` is faster than a pattern. */
+  /** First character that all tokens share, if they do: `indexOf` is faster than a pattern. */
   readonly #soleStart: string | undefined;
 
   constructor(tokens: readonly AddedToken[]) {
@@ -169,7 +172,7 @@ export class AddedTokenSplitter {
     this.#starts = starts.size === 0 ? undefined : new RegExp(`[${units.join('')}]`, 'g');
   }
 
-  /** Visits `text`; empty stretches are left out. */
+  /** Visits the segments and tokens of `text`; leaves out empty segments. */
   split(text: string, visitor: SegmentVisitor): void {
     let from = 0; // end of what was visited
     let at = this.#nextStart(text, 0);

@@ -9,44 +9,46 @@ import type { PreparedFile } from './bpe/prepared-tables.ts';
 import type { GeneralTables } from './general/vocabulary.ts';
 import type { Node } from './template/syntax.ts';
 
-/** What the loader's thread is started for. */
+/** Task that the loader's thread is started for. */
 export type LoaderTask = FileTask | ConfigTask | TemplateTask;
 
-/** `tables`: take a tokenizer file apart; `general`: prepare one that is no byte-level BPE. */
+/**
+ * Task of reading a tokenizer file. `tables` reads its BPE tables; `general` prepares one that is not byte-level BPE.
+ */
 export interface FileTask {
   readonly kind: 'tables' | 'general';
   readonly path: string;
-  /** Where the tables are kept for the next one that asks. */
+  /** File that keeps the tables for later starts. */
   readonly prepared: PreparedFile | undefined;
 }
 
-/** Parse a configuration file that is large. */
+/** Task of parsing a large configuration file. */
 interface ConfigTask {
   readonly kind: 'config';
   readonly path: string;
 }
 
-/** Parse a chat template. */
+/** Task of parsing a chat template. */
 interface TemplateTask {
   readonly kind: 'template';
   readonly source: string;
 }
 
-/** What the thread answers: what it was asked for, or why there is none. */
+/** Answer of the thread: the result of its task, or the reason why there is none. */
 export type LoaderAnswer =
   | { readonly scanned: ScannedTokenizer }
   | { readonly general: GeneralTables }
   | { readonly nodes: readonly Node[] }
-  /** Undefined when the file holds no object. */
+  /** Undefined when the file does not hold an object. */
   | { readonly config: UnknownRecord | undefined }
   | { readonly syntaxError: string }
-  /** What no tokenizer in use has. */
+  /** Feature that the tokenizer uses and that is not supported. */
   | { readonly unsupported: string };
 
-/** A tokenizer.json of 30 MB takes about half a second; a thread that is silent for this long is broken. */
+/** Time after which a silent thread counts as broken. A tokenizer.json of 30 MB takes about half a second. */
 const LOAD_TIMEOUT_MS = 60_000;
 
-/** Starts a thread for `task`. @param entry path of the loader's bundle */
+/** Starts a thread for `task` and returns its answer. @param entry path of the loader's bundle */
 export async function askLoader(
   entry: string,
   task: LoaderTask,
@@ -68,8 +70,8 @@ export async function askLoader(
 }
 
 /**
- * Path of the bundle `name`, which lies beside `dist/stator.js`; this code may sit in `dist/` or in `dist/chunks/`.
- * Undefined where it is missing: tests run from sources.
+ * Returns the path of the bundle `name`, which lies beside `dist/stator.js`; this code may run from `dist/` or from
+ * `dist/chunks/`. Returns undefined if the bundle is missing, as in tests, which run from sources.
  */
 export function findThreadEntry(name: string): string | undefined {
   if (import.meta.url.endsWith('.ts')) return undefined;

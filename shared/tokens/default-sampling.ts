@@ -3,9 +3,9 @@ import { ModelFolderError } from './model-files.ts';
 import type { DefaultSampling } from './types.ts';
 
 interface Row {
-  /** Its name in the file. */
+  /** Name of the parameter in the file. */
   readonly name: string;
-  /** Its name in requests. */
+  /** Name of the parameter in requests. */
   readonly ours: keyof DefaultSampling;
   readonly allowed: string;
   isFit(value: number): boolean;
@@ -50,8 +50,8 @@ const ROWS: readonly Row[] = [
 ];
 
 /**
- * The sampling of a generation_config.json, in the names of requests. Null counts as absent.
- * @param place file or flag that it is from, for messages
+ * Reads the sampling defaults of a generation_config.json, in the names of requests. Null counts as absent.
+ * @param place file or flag that `config` is from, for messages
  * @throws ModelFolderError that names place, field and value
  */
 export function readDefaultSampling(config: UnknownRecord, place: string): DefaultSampling {

@@ -1,7 +1,7 @@
 /**
- * @module tokens
- * Text to tokens and back: model folders, tokenizers, incremental detokenization, chat templates and block hashes.
- * `loadModelFolder` is the way in; byte-level BPE models run on our own tables, all others on a general library in threads.
+ * @module tokens Text to tokens and back: model folders, tokenizers, incremental detokenization, chat templates and
+ * block hashes. Start at `loadModelFolder`. Byte-level BPE models run on the product's own tables, all others on a
+ * general library in threads.
  */
 export type { PreparedFile } from './bpe/prepared-tables.ts';
 export { readDefaultSampling } from './default-sampling.ts';

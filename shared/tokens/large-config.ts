@@ -1,16 +1,16 @@
 import { asRecord, type UnknownRecord } from '../records/index.ts';
 import { UnsupportedTokenizer } from './tokenizer-shape.ts';
 
-/** Of one member, as JSON; the templates of a model have some 50,000. */
+/** Size limit of one member, as JSON; the templates of a model have some 50,000 characters. */
 const MEMBER_CHARS_MAX = 256 * 1024;
 const CHARS_MAX = 512 * 1024;
-/** More added tokens than these are looked for by name alone. */
+/** Number of added tokens above which only those with a name of their own are kept. */
 const DECODER_ENTRIES_MAX = 1024;
 
 /**
- * Parses a large configuration file of a model for a thread that has no time for it: of the tokens that
- * tokenizer_config.json repeats those that it names are left, of other members those of a usual size.
- * @throws SyntaxError when it is broken, UnsupportedTokenizer when what is left is too large
+ * Parses a large configuration file of a model, in a thread so that the event loop stays free. tokenizer_config.json
+ * repeats all added tokens; only those that it also names are kept. Other members are kept up to a limit of size.
+ * @throws SyntaxError when it is broken, UnsupportedTokenizer when the rest is too large
  */
 export function readLargeConfig(text: string): UnknownRecord | undefined {
   const record = asRecord(JSON.parse(text));
@@ -21,7 +21,7 @@ export function readLargeConfig(text: string): UnknownRecord | undefined {
     const member = name === 'added_tokens_decoder' ? namedTokens(record, value) : value;
     const length = charsOf(member);
     if (length > MEMBER_CHARS_MAX) {
-      if (name !== 'chat_template') continue; // labels, and what else nobody here reads
+      if (name !== 'chat_template') continue; // labels and other members that no code reads
       throw new UnsupportedTokenizer(`chat_template has ${length} characters, more than ${MEMBER_CHARS_MAX}`);
     }
     chars += name.length + length;
@@ -39,7 +39,7 @@ function charsOf(value: unknown): number {
   }
 }
 
-/** The added tokens that are special by name: `bos_token` and the like. */
+/** Returns the added tokens that are special by name: `bos_token` and the like. */
 function namedTokens(config: UnknownRecord, decoder: unknown): unknown {
   const entries = Object.entries(asRecord(decoder) ?? {});
   if (entries.length <= DECODER_ENTRIES_MAX) return decoder;

@@ -5,18 +5,21 @@ import { type ChatTemplateSource, compileChatTemplateInTurns } from './template/
 import { type Node, parseTokens, TemplateSyntaxError, tokenizeTemplate } from './template/syntax.ts';
 import type { ChatTemplate } from './types.ts';
 
-/** Nearly all templates in use are shorter. Two turns of some milliseconds; another thread costs 50 ms of CPU. */
+/**
+ * Length up to which a template is parsed on the event loop, in two turns of some milliseconds; another thread costs 50
+ * ms of CPU. Nearly all templates in use are shorter.
+ */
 const SMALL_CHARS_MAX = 16 * 1024;
 
 export interface LoadChatTemplateOptions {
-  /** As of `compileChatTemplate`. */
+  /** See `compileChatTemplate`. */
   readonly onHopeless: (reason: string) => void;
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Compiles a chat template and finds out what it takes, without holding up the event loop: a long one is parsed in a thread,
- * and the rest is done a piece a turn.
+ * Compiles a chat template and finds out what it accepts, without blocking the event loop: a thread parses a long one,
+ * and the other steps take a turn of the event loop each.
  * @throws as `compileChatTemplate`
  */
 export function loadChatTemplate(

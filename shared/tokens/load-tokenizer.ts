@@ -11,25 +11,28 @@ import { KIMI_PATTERN } from './patterns/known-patterns.ts';
 import { UnsupportedTokenizer } from './tokenizer-shape.ts';
 import type { Tokenizer } from './types.ts';
 
-/** `model_type` of config.json to the pattern of its words; a tiktoken file does not say it. */
+/** Pattern of words by the `model_type` of config.json; a tiktoken file does not include it. */
 const PATTERNS: ReadonlyMap<string | undefined, string> = new Map(
   ['kimi', 'kimi_k2', 'kimi_k25', 'deepseek_v3'].map((modelType) => [modelType, KIMI_PATTERN]),
 );
 
-/** Ids after the last rank that are special tokens, named or not. */
+/** Number of ids after the last rank that are special tokens, named or not. */
 const RESERVED_IDS = 256;
 
 export interface LoadTokenizerOptions {
   readonly signal?: AbortSignal | undefined;
-  /** Where prepared tables are kept, and the checksum of the tokenizer file that names them. @default nowhere */
+  /** File that keeps prepared tables, with the checksum of the tokenizer file that names them. @default none */
   readonly prepared?: PreparedFile | undefined;
-  /** Told of a file that only the general library covers, before that is loaded; what it throws is the result. */
+  /**
+   * Called with a file that only the general library covers, before the library is loaded. If it throws, loading fails
+   * with its error.
+   */
   readonly onUncovered?: ((path: string) => void) | undefined;
 }
 
 /**
  * Loads the tokenizer of a model folder.
- * @param reading the folder's small files, of which only a tiktoken file needs something
+ * @param reading the folder's small files; only a tiktoken file needs some of their content
  * @throws ModelFolderError when there is none, or one that cannot be read
  */
 export async function loadTokenizer(
@@ -95,8 +98,8 @@ async function loadTiktoken(
 }
 
 /**
- * Completes the tables of a tiktoken file with what a tokenizer.json would say besides: words from `model_type`, special
- * tokens from tokenizer_config.json's `added_tokens_decoder`.
+ * Completes the tables of a tiktoken file with everything else that a tokenizer.json has: words from `model_type`,
+ * special tokens from tokenizer_config.json's `added_tokens_decoder`.
  * @throws SyntaxError when a special token takes the id of a rank
  */
 export function completeTiktoken(
@@ -107,7 +110,7 @@ export function completeTiktoken(
   const isolated = { type: 'Split', pattern: { Regex: PATTERNS.get(modelType) }, behavior: 'Isolated', invert: false };
   const byteLevel = { type: 'ByteLevel', add_prefix_space: false, use_regex: false };
   const rest = {
-    model: { type: 'BPE', ignore_merges: true }, // a word that is a token is one, whatever its parts
+    model: { type: 'BPE', ignore_merges: true }, // a word that is a token as a whole is that token, whatever its parts
     pre_tokenizer: { type: 'Sequence', pretokenizers: [isolated, byteLevel] },
     decoder: byteLevel,
     added_tokens: specialTokens(tables.flags.length, asRecord(tokenizerConfig.added_tokens_decoder) ?? {}),
@@ -115,7 +118,7 @@ export function completeTiktoken(
   return { rest, tables };
 }
 
-/** @param firstId the id after the highest rank */
+/** Lists the special tokens. @param firstId the id after the highest rank */
 function specialTokens(firstId: number, decoder: UnknownRecord): readonly UnknownRecord[] {
   const named = new Map<number, UnknownRecord>();
   for (const [key, entry] of Object.entries(decoder)) {

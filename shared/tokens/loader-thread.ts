@@ -7,7 +7,7 @@ import { readLargeConfig } from './large-config.ts';
 import { scanAndKeep } from './loader.ts';
 import { UnsupportedTokenizer } from './tokenizer-shape.ts';
 
-/** Entry of the loader thread: answers once with what it was started for, then ends. */
+/** Entry of the loader thread: performs the task that it was started for, answers once and ends. */
 async function answer(task: LoaderTask): Promise<LoaderAnswer> {
   try {
     if (task.kind === 'template') return await parse(task.source);
@@ -23,7 +23,7 @@ async function answer(task: LoaderTask): Promise<LoaderAnswer> {
   }
 }
 
-/** The parser is loaded where it is needed. */
+/** Loads the template parser only when it is needed. */
 async function parse(source: string): Promise<LoaderAnswer> {
   const { parseTemplate, TemplateSyntaxError } = await import('./template/syntax.ts');
   try {

@@ -13,15 +13,15 @@ import { kindOfTokenizer } from './model-files.ts';
 import { checkTokenizer, UnsupportedTokenizer } from './tokenizer-shape.ts';
 import type { Tokenizer } from './types.ts';
 
-/** Takes this thread some milliseconds; to start another one costs 50 ms of CPU. */
+/** Size up to which a file is read in this thread, in some milliseconds; starting another one costs 50 ms of CPU. */
 const SMALL_BYTES_MAX = 128 * 1024;
-/** Tables are sized by the largest id. */
+/** Number of ids up to which tables are built in this thread: tables are sized by the largest id. */
 const SMALL_IDS_MAX = 65_536;
 
 /**
- * The tables of a tokenizer file: those that are kept in `prepared`, else read and tabulated in a thread of its own, so
- * that neither its parsing stops the process nor its garbage stays in it, and kept there. Runs in this thread where the
- * file is small, or the thread's bundle missing (tests run from sources).
+ * Loads the tables of a tokenizer file. Takes them from `prepared` if they are kept there; otherwise a thread reads and
+ * tabulates the file and keeps the tables there, so that neither the parsing nor its garbage burdens this thread. Runs
+ * in this thread if the file is small, or if the thread's bundle is missing (tests run from sources).
  * @throws SyntaxError when the file is broken, UnsupportedTokenizer, or the error of reading it
  */
 export async function loadTokenizerTables(
@@ -39,14 +39,14 @@ export async function loadTokenizerTables(
     if (entry === undefined || idsOf(scanned) <= SMALL_IDS_MAX) return keep(task, complete(scanned));
   }
   const answer = await askLoader(entry, task, signal);
-  await setImmediate(); // what was received is made into a tokenizer in another turn
+  await setImmediate(); // the answer is made into a tokenizer in another turn
   if ('scanned' in answer) return answer.scanned;
   throw toError(answer);
 }
 
 /**
- * The tokenizer of a tokenizer.json that is no byte-level BPE. Its vocabulary is looked through in a thread, whatever its
- * size, and texts are encoded in threads; in this thread only if the bundles are missing.
+ * Loads the tokenizer of a tokenizer.json that is not byte-level BPE. A thread reads its vocabulary, whatever its size,
+ * and threads encode texts; this thread does both only if the bundles are missing.
  * @throws as `loadTokenizerTables`
  */
 export async function loadGeneral(path: string, signal?: AbortSignal): Promise<Tokenizer> {
@@ -64,8 +64,8 @@ function toError(answer: LoaderAnswer): Error {
 }
 
 /**
- * Takes a tokenizer file apart, and keeps its tables for the next one; of a tiktoken file there are only tables.
- * @throws SyntaxError when it is broken, UnsupportedTokenizer for what no tokenizer in use has
+ * Reads a tokenizer file and keeps its tables for later starts; a tiktoken file has only tables.
+ * @throws SyntaxError when it is broken, UnsupportedTokenizer for a feature that no tokenizer in use has
  */
 export function scanAndKeep(task: FileTask, file: Uint8Array): ScannedTokenizer {
   return keep(task, complete(scan(task.path, file)));
@@ -75,7 +75,7 @@ function scan(path: string, file: Uint8Array): ScannedTokenizer {
   return kindOfTokenizer(path) === 'json' ? scanChecked(file) : { rest: undefined, tables: scanTiktoken(file) };
 }
 
-/** Ids that the tables have, or will have with the added tokens. */
+/** Returns how many ids the tables have, or will have with the added tokens. */
 function idsOf({ rest, tables }: ScannedTokenizer): number {
   const added = readAddedTokens(asRecord(rest)?.added_tokens);
   return added.reduce((most, { id }) => Math.max(most, id + 1), tables?.flags.length ?? 0);
@@ -85,14 +85,17 @@ function keep({ prepared }: FileTask, scanned: ScannedTokenizer): ScannedTokeniz
   try {
     if (prepared !== undefined) writePrepared(prepared, scanned);
   } catch {
-    // A full or missing folder costs the next one that asks half a second, and this one nothing.
+    // A full or missing folder costs the next start half a second, and this one nothing.
   }
   return scanned;
 }
 
-/** What is made of the file later, so that whoever gets it need not grow its tables, and nothing else. */
+/**
+ * Keeps of the file only what later steps use, and adds the added tokens to the tables, so that the receiver need not
+ * grow them.
+ */
 function complete({ rest, tables }: ScannedTokenizer): ScannedTokenizer {
-  if (rest === undefined) return { rest, tables }; // of a tiktoken file, whose added tokens stand in another one
+  if (rest === undefined) return { rest, tables }; // a tiktoken file, whose added tokens stand in another file
   const { model, added_tokens: added, ...others } = asRecord(rest) ?? {};
   const { normalizer, pre_tokenizer, post_processor, decoder } = others;
   const small = { model, normalizer, pre_tokenizer, post_processor, decoder };

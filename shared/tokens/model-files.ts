@@ -8,7 +8,7 @@ import { asRecord, type UnknownRecord } from '../records/index.ts';
 import { askLoader, findThreadEntry } from './ask-loader.ts';
 import type { ModelFile } from './types.ts';
 
-/** Files of a model folder that matter for serving besides config.json and its tokenizer, by role. */
+/** Files of a model folder that matter for serving, besides config.json and its tokenizer. */
 const OTHER_FILES = [
   'tokenizer_config.json',
   'generation_config.json',
@@ -16,12 +16,15 @@ const OTHER_FILES = [
   'chat_template.json',
 ] as const;
 
-/** Parsed in some milliseconds; the largest in use repeat 30,000 added tokens in 5 MB. */
+/**
+ * Size up to which a JSON file is parsed in this thread, in some milliseconds; the largest in use repeat 30,000 added
+ * tokens in 5 MB.
+ */
 const JSON_BYTES_HERE = 256 * 1024;
-/** The small files are refused above this; tokenizer.json has no such bound. */
+/** Size above which the small files are refused; tokenizer.json has no such bound. */
 const TEXT_BYTES_MAX = 16 * 1024 * 1024;
 
-/** @throws ModelFolderError when `path` is not a directory */
+/** Checks that `path` is a folder. @throws ModelFolderError when it is not */
 export async function checkFolder(path: string): Promise<void> {
   const found = await stat(path).catch(ifMissing);
   if (found === undefined)
@@ -30,13 +33,13 @@ export async function checkFolder(path: string): Promise<void> {
     throw new ModelFolderError(`${path}: not a folder; give the folder that holds tokenizer.json`);
 }
 
-/** Text of a small file, or undefined when the folder has none. */
+/** Returns the text of a small file, or undefined when the folder does not have it. */
 export async function readText(folder: string, name: string): Promise<string | undefined> {
   const path = join(folder, name);
   return (await sizeOf(path)) === undefined ? undefined : readWhole(path);
 }
 
-/** A small JSON file as an object, or undefined when the folder has none. */
+/** Reads a small JSON file as an object; returns undefined when the folder does not have it. */
 export async function readJsonObject(folder: string, name: string): Promise<UnknownRecord | undefined> {
   const path = join(folder, name);
   const size = await sizeOf(path);
@@ -68,7 +71,7 @@ async function readWhole(path: string): Promise<string> {
   }
 }
 
-/** Reads a large file in a thread, and of it what matters here. */
+/** Reads a large file in a thread, which returns only the members that matter. */
 async function readApart(entry: string, path: string): Promise<UnknownRecord | undefined> {
   const answer = await askLoader(entry, { kind: 'config', path });
   if ('config' in answer) return answer.config;
@@ -83,7 +86,7 @@ export function brokenJson(path: string, error: unknown): ModelFolderError {
   });
 }
 
-/** Size and checksum of every file that the folder has. */
+/** Returns size and checksum of every file that the folder has. */
 export async function readModelFiles(folder: string): Promise<Readonly<Record<string, ModelFile>>> {
   const files: Record<string, ModelFile> = {};
   const tokenizer = await findTokenizerFile(folder);
@@ -95,8 +98,8 @@ export async function readModelFiles(folder: string): Promise<Readonly<Record<st
 }
 
 /**
- * Size and SHA-256 of one file; undefined when it does not exist.
- * @throws ModelFolderError when it is no regular file (a device has no end), or larger than any file of a model's text side
+ * Returns size and SHA-256 of one file; undefined when it does not exist.
+ * @throws ModelFolderError when it is not a regular file (a device has no end), or larger than any text file of a model
  */
 export async function describeModelFile(path: string): Promise<ModelFile | undefined> {
   const size = await regularSize(path);
@@ -104,7 +107,7 @@ export async function describeModelFile(path: string): Promise<ModelFile | undef
 }
 
 /**
- * Whether the file at `path` is the one that a card describes. Only a file of the same size is read.
+ * Compares the file at `path` with the one that a card describes. Only a file of the same size is read.
  * @throws ModelFolderError as `describeModelFile`
  */
 export async function compareModelFile(path: string, wanted: ModelFile): Promise<'same' | 'different' | 'absent'> {
@@ -113,7 +116,7 @@ export async function compareModelFile(path: string, wanted: ModelFile): Promise
   return size === wanted.size && (await checksumOf(path, size)) === wanted.checksum ? 'same' : 'different';
 }
 
-/** The largest tokenizers have some 50 MB. */
+/** Size limit of one file. The largest tokenizers have some 50 MB. */
 const FILE_BYTES_MAX = 1024 * 1024 * 1024;
 
 async function regularSize(path: string): Promise<number | undefined> {
@@ -125,7 +128,7 @@ async function regularSize(path: string): Promise<number | undefined> {
   return found.size;
 }
 
-/** Of the first `size` bytes: a file that grows meanwhile is cut there. */
+/** Returns the checksum of the first `size` bytes, even if the file grows meanwhile. */
 async function checksumOf(path: string, size: number): Promise<string> {
   const hash = createHash('sha256');
   if (size > 0) await pipeline(createReadStream(path, { highWaterMark: 1 << 20, end: size - 1 }), hash);
@@ -137,20 +140,20 @@ function ifMissing(error: NodeJS.ErrnoException): undefined {
   throw new ModelFolderError(`${error.path ?? 'model folder'}: cannot be read: ${error.message}`, { cause: error });
 }
 
-/** A model folder cannot be used. The message is one line: which file, what is wrong, what to do. */
+/** Error for a model folder that cannot be used. The message is one line: which file, what is wrong, what to do. */
 export class ModelFolderError extends Error {
   override readonly name = 'ModelFolderError';
 }
 
-/** How a tokenizer file is written; told from its extension. */
+/** Format of a tokenizer file, known from its extension. */
 type TokenizerKind = 'json' | 'tiktoken';
 
-/** Names that a folder's tokenizer may have, the first that is there wins; then any `*.tiktoken`. */
+/** Preferred names of a folder's tokenizer: the first that exists wins, then any `*.tiktoken`. */
 const NAMES = ['tokenizer.json', 'tiktoken.model'];
 
 /**
- * Name of the folder's tokenizer file; undefined without one. A `tokenizer.*` of any kind counts, so that it can be named
- * in the message that refuses it.
+ * Returns the name of the folder's tokenizer file; undefined without one. A `tokenizer.*` of any kind counts, so that
+ * the message that refuses it can name it.
  */
 export async function findTokenizerFile(folder: string): Promise<string | undefined> {
   const entries = await readdir(folder, { withFileTypes: true });
@@ -161,7 +164,7 @@ export async function findTokenizerFile(folder: string): Promise<string | undefi
   return [...NAMES, ...tiktoken, ...others].find((name) => names.includes(name));
 }
 
-/** Undefined for an extension that is none of a tokenizer's. */
+/** Returns the format of a tokenizer file; undefined when its extension belongs to neither. */
 export function kindOfTokenizer(path: string): TokenizerKind | undefined {
   const extension = extname(path);
   if (extension === '.json') return 'json';

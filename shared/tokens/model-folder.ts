@@ -9,18 +9,18 @@ import type { ChatTemplateSource } from './template/chat-template.ts';
 import type { ChatTemplate, LoadedModel, Tokenizer } from './types.ts';
 
 export interface LoadModelOptions extends LoadTokenizerOptions {
-  /** For messages. @default the folder's name */
+  /** Name of the model in messages. @default the folder's name */
   readonly modelName?: string | undefined;
-  /** Replaces the folder's own chat template. */
+  /** Template that replaces the folder's own. */
   readonly chatTemplate?: string | undefined;
-  /** Told once, with the file and the reason, when a rendering shows that the model's template is of no use. */
+  /** Called once, with the file and the reason, when a rendering shows that the model's template is unusable. */
   readonly onHopelessTemplate?: ((message: string) => void) | undefined;
-  /** Reads every file once more to fill `info.files`. @default false */
+  /** Whether to read every file once more to fill `info.files`. @default false */
   readonly checksums?: boolean | undefined;
 }
 
 /**
- * Loads a Hugging Face model folder: tokenizer, chat template and what the configs say.
+ * Loads a Hugging Face model folder: tokenizer, chat template and the information of its configs.
  * @throws ModelFolderError with one line that names the file, what is wrong and what to do
  * @example
  * const model = await loadModelFolder('/models/qwen3');
@@ -48,8 +48,8 @@ export async function loadModelFolder(path: string, options: LoadModelOptions = 
 }
 
 /**
- * The tokenizer of a Hugging Face model folder, for who needs nothing else of it.
- * @throws ModelFolderError as `loadModelFolder` does, but for the chat template, which nobody looks at
+ * Loads only the tokenizer of a Hugging Face model folder.
+ * @throws ModelFolderError as `loadModelFolder`, except for the chat template, which is not read
  */
 export async function loadFolderTokenizer(path: string): Promise<Tokenizer> {
   const folder = resolve(path);
@@ -65,9 +65,9 @@ async function loadFor(
   label: string,
   source: ChatTemplateSource,
   tokens: SpecialTokens,
-  { onHopelessTemplate: onTold, signal }: LoadModelOptions,
+  { onHopelessTemplate: onHopelessFile, signal }: LoadModelOptions,
 ): Promise<ChatTemplate> {
-  const onHopeless = (reason: string): void => onTold?.(`${label}: ${reason}; ${INSTEAD}`);
+  const onHopeless = (reason: string): void => onHopelessFile?.(`${label}: ${reason}; ${INSTEAD}`);
   try {
     return await loadChatTemplate(source, tokens, { onHopeless, signal });
   } catch (error) {
@@ -76,7 +76,7 @@ async function loadFor(
   }
 }
 
-/** The chat template of a folder: chat_template.jinja, then chat_template.json, then tokenizer_config.json. */
+/** Returns the chat template of a folder: chat_template.jinja, then chat_template.json, then tokenizer_config.json. */
 function chooseTemplateSource(
   folder: string,
   configs: ModelConfigs,
@@ -97,7 +97,7 @@ function chooseTemplateSource(
   return [undefined, undefined];
 }
 
-/** A text, or a list of `{"name": ..., "template": ...}` or of `{<name>: <template>}`. */
+/** Reads a template: a text, or a list of `{"name": ..., "template": ...}` or of `{<name>: <template>}`. */
 function readSource(value: unknown): ChatTemplateSource | undefined {
   if (typeof value === 'string') return value;
   if (!Array.isArray(value)) return undefined;

@@ -4,26 +4,26 @@ import { readDefaultSampling } from './default-sampling.ts';
 import { checkFolder, ModelFolderError, readJsonObject, readModelFiles, readText } from './model-files.ts';
 import type { DefaultSampling, ModelInfo } from './types.ts';
 
-/** The small files of a model folder, parsed. */
+/** Small files of a model folder, parsed. */
 export interface ModelConfigs {
   readonly config: UnknownRecord;
   readonly tokenizerConfig: UnknownRecord;
   readonly generationConfig: UnknownRecord;
-  /** chat_template.jinja. */
+  /** Content of chat_template.jinja. */
   readonly templateText: string | undefined;
-  /** chat_template.json. */
+  /** Content of chat_template.json. */
   readonly templateJson: UnknownRecord | undefined;
 }
 
 const GENERATION_CONFIG = 'generation_config.json';
 
 export interface ReadModelInfoOptions {
-  /** Reads every file once to compute `files`. @default true */
+  /** Whether to read every file once to compute `files`. @default true */
   readonly checksums?: boolean;
 }
 
 /**
- * What a model folder says of itself, without loading its tokenizer: for workers, which publish it as their card.
+ * Reads the information in a model folder without loading its tokenizer, for workers, which publish it as their card.
  * @throws ModelFolderError when the folder is missing or a file is broken
  */
 export async function readModelInfo(path: string, options: ReadModelInfoOptions = {}): Promise<ModelInfo> {
@@ -35,7 +35,7 @@ export async function readModelInfo(path: string, options: ReadModelInfoOptions 
 }
 
 /**
- * The sampling of the generation_config.json in another folder than the model's.
+ * Reads the sampling defaults from the generation_config.json of a folder other than the model's.
  * @throws ModelFolderError when the folder has none, or a broken one
  */
 export async function readFolderSampling(folder: string): Promise<DefaultSampling> {
@@ -62,7 +62,7 @@ export async function readConfigs(folder: string): Promise<ModelConfigs> {
   };
 }
 
-/** `files` is left empty. */
+/** Returns the model's information; leaves `files` empty. */
 export function toModelInfo(folder: string, configs: ModelConfigs): ModelInfo {
   const { config, generationConfig, tokenizerConfig } = configs;
   const textConfig = asRecord(config.text_config) ?? {};
@@ -85,7 +85,10 @@ export function toModelInfo(folder: string, configs: ModelConfigs): ModelInfo {
   };
 }
 
-/** First of the three places that states one; 0 counts as absent, a malformed value is an error. */
+/**
+ * Returns the context length from the first of three places that has one. 0 counts as absent; a malformed value is an
+ * error.
+ */
 function contextLengthOf(folder: string, configs: ModelConfigs): number | undefined {
   const places: readonly (readonly [string, string, unknown])[] = [
     ['config.json', 'max_position_embeddings', configs.config.max_position_embeddings],
@@ -106,7 +109,7 @@ function contextLengthOf(folder: string, configs: ModelConfigs): number | undefi
   return undefined;
 }
 
-/** generation_config.json wins over config.json, which wins over the tokenizer's eos_token. */
+/** Returns the end tokens. generation_config.json wins over config.json, which wins over the tokenizer's eos_token. */
 function eosTokenIdsOf({ config, generationConfig, tokenizerConfig }: ModelConfigs): readonly number[] {
   const textConfig = asRecord(config.text_config) ?? {};
   for (const value of [generationConfig.eos_token_id, config.eos_token_id, textConfig.eos_token_id]) {
@@ -117,7 +120,7 @@ function eosTokenIdsOf({ config, generationConfig, tokenizerConfig }: ModelConfi
   return id === undefined ? [] : [id];
 }
 
-/** Id of a token that tokenizer_config.json names, found among its own added tokens. */
+/** Returns the id of a token that tokenizer_config.json names, found among its own added tokens. */
 function namedId(tokenizerConfig: UnknownRecord, name: string): number | undefined {
   const text = tokenText(tokenizerConfig[name]);
   if (text === undefined) return undefined;
@@ -142,18 +145,18 @@ function hasValue(value: unknown): boolean {
 /** Special tokens that a template may write. */
 const SPECIAL_TOKENS = ['bos_token', 'eos_token', 'unk_token', 'pad_token'] as const;
 
-/** Their texts; of one that there is none of, the empty one. */
+/** Texts of the special tokens; empty for a token that the model lacks. */
 export type SpecialTokens = Readonly<Record<(typeof SPECIAL_TOKENS)[number], string>>;
 
-/** Text of a token that tokenizer_config.json writes as a string or as an object with `content`. */
+/** Returns the text of a token, which tokenizer_config.json writes as a string or as an object with `content`. */
 function tokenText(value: unknown): string | undefined {
   if (typeof value === 'string') return value;
   const content = asRecord(value)?.content;
   return typeof content === 'string' ? content : undefined;
 }
 
-/** @param config tokenizer_config.json */
+/** Returns the texts of the special tokens. @param config tokenizer_config.json */
 export function readSpecialTokens(config: UnknownRecord): SpecialTokens {
   const texts = SPECIAL_TOKENS.map((name) => [name, tokenText(config[name]) ?? ''] as const);
-  return Object.fromEntries(texts) as SpecialTokens; // with each of the names
+  return Object.fromEntries(texts) as SpecialTokens; // the list has every name
 }

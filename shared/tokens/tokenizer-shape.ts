@@ -1,39 +1,40 @@
 import { asRecord, isRecord, type UnknownRecord } from '../records/index.ts';
 import { TOKEN_ID_MAX } from './bpe/tables.ts';
 
-/** A tokenizer.json holds what no tokenizer in use does. The message names the field. */
+/** Error for a tokenizer.json with content that no tokenizer in use has. The message names the field. */
 export class UnsupportedTokenizer extends Error {
   override readonly name = 'UnsupportedTokenizer';
 }
 
-/** Steps within steps are few in use. */
+/** Limit of nested steps; few are nested in use. */
 const DEPTH_MAX = 32;
 const STEPS_MAX = 256;
-/** The most in use are some thousands. */
+/** Limit of added tokens; the most in use are some thousands. */
 const ADDED_TOKENS_MAX = 32_768;
-/** Put around every text. */
+/** Limit of the ids that surround every text. */
 const IDS_AROUND_MAX = 1024;
-/** Looked for at each character of a text. */
+/** Length limit of an added token, which is searched for at each character of a text. */
 const TOKEN_UNITS_MAX = 256;
-/** Of all added tokens together; some 80,000 in use. */
+/** Limit of the characters of all added tokens together; some 80,000 in use. */
 const ADDED_UNITS_MAX = 1 << 20;
 const VOCABULARY_MAX = 1_000_000;
-/** Of WordPiece, whose time grows with its square; 100 in use. */
+/** Limit of a WordPiece word, whose time grows with the square of its length; 100 in use. */
 const WORD_UNITS_MAX = 1000;
-/** Base64 of a Precompiled normalizer: 316 KB in use. */
+/** Limit of the base64 of a Precompiled normalizer; 316 KB in use. */
 const CHARACTER_MAP_UNITS_MAX = 4 * 1024 * 1024;
-/** With that map; some 10 KB more in use. */
+/** Limit of all parts with that map; some 10 KB besides the map in use. */
 const PARTS_UNITS_MAX = CHARACTER_MAP_UNITS_MAX + 1024 * 1024;
-/** How many times its length a text may grow to before it is tokenized. */
+/** Factor by which a text may grow before it is tokenized. */
 const GROWTH_MAX = 64;
 const PREFIX_UNITS_MAX = 1024;
 
 const PARTS = ['normalizer', 'pre_tokenizer', 'post_processor', 'decoder'] as const;
-/** Where a part has its steps. */
+/** Fields in which a part lists its steps. */
 const STEPS = ['normalizers', 'pretokenizers', 'processors', 'decoders'] as const;
 
 /**
- * Checks all of a tokenizer.json but its vocabulary, which may be left out: whoever wrote it decides what each text costs.
+ * Checks a whole tokenizer.json except its vocabulary, which may be missing: the file's author determines what each
+ * text costs.
  * @throws UnsupportedTokenizer
  */
 export function checkTokenizer(file: unknown): void {
@@ -48,7 +49,7 @@ export function checkTokenizer(file: unknown): void {
   checkSize(record);
 }
 
-/** All but the tokens is handed from thread to thread. */
+/** Checks the size of everything but the tokens, which is passed from thread to thread. */
 function checkSize(file: UnknownRecord): void {
   const parts = PARTS.map((name) => file[name]);
   let units: number;
@@ -106,7 +107,7 @@ function checkAround(place: string, step: UnknownRecord): void {
   }
 }
 
-/** A text that each step makes longer would be made without end. */
+/** Checks how much a normalizer lengthens a text: if each step lengthens it, the text grows without end. */
 function checkGrowth(normalizer: unknown, place = 'normalizer', factor = 1): number {
   const step = asRecord(normalizer);
   if (step === undefined) return factor;
@@ -132,7 +133,7 @@ function checkGrowth(normalizer: unknown, place = 'normalizer', factor = 1): num
   return growth;
 }
 
-/** A decoder is run for each token of an answer. */
+/** Checks how much a decoder lengthens a text: it runs for each token of an answer. */
 function checkDecoderGrowth(decoder: unknown, place = 'decoder', factor = 1): number {
   const step = asRecord(decoder);
   let growth = factor;
@@ -187,7 +188,7 @@ function checkAddedTokens(added: readonly unknown[]): void {
 }
 
 /**
- * Checks the vocabulary of a model of a known type. One that does not say its type is Unigram if it has a list.
+ * Checks the vocabulary of a model of a known type. A model without a type is Unigram if its vocabulary is a list.
  * @throws UnsupportedTokenizer
  */
 export function checkVocabulary(file: unknown): void {
@@ -198,7 +199,7 @@ export function checkVocabulary(file: unknown): void {
   if (type === 'BPE' && !Array.isArray(merges)) refuse('model.merges', 'is not a list');
 }
 
-/** A list of tokens and their scores. */
+/** Checks a list of tokens and their scores. */
 function checkUnigram({ vocab, unk_id: unknown }: UnknownRecord): void {
   if (!Array.isArray(vocab)) refuse('model.vocab', 'is not a list');
   if (vocab.length > VOCABULARY_MAX) refuse('model.vocab', `has more than ${VOCABULARY_MAX} entries`);

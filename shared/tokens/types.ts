@@ -1,16 +1,18 @@
 import type { PackedAddedTokens } from './added-tokens.ts';
 import type { BpeTables } from './bpe/tables.ts';
 
-/** How text becomes token ids. */
+/** Options for turning text into token ids. */
 export interface EncodeOptions {
-  /** Adds what the post-processor adds (BOS, CLS, ...). @default false: chat templates write these themselves */
+  /**
+   * Whether to add the ids of the post-processor (BOS, CLS, ...). @default false: chat templates write these themselves
+   */
   readonly addSpecialTokens?: boolean;
 }
 
-/** Ids of a text. */
+/** Returns the ids of a text. */
 export type EncodeText = (text: string, options?: EncodeOptions) => Uint32Array;
 
-/** What a thread needs to encode as this tokenizer does. Structured-clonable; the tables are in shared memory. */
+/** Data from which a thread encodes as this tokenizer does. Structured-clonable; the tables are in shared memory. */
 export type TokenizerRecipe =
   | {
       readonly kind: 'byte-level';
@@ -18,75 +20,84 @@ export type TokenizerRecipe =
       readonly tables: BpeTables;
       readonly addedTokens: PackedAddedTokens;
     }
-  /** Any other kind: the tokenizer.json at `path` is read anew. */
+  /** Any other kind: the thread reads the tokenizer.json at `path` anew. */
   | { readonly kind: 'general'; readonly path: string };
 
-/** How token ids become text. */
+/** Options for turning token ids into text. */
 export interface DecodeOptions {
-  /** Leaves special tokens out of the text. @default true */
+  /** Whether to leave special tokens out of the text. @default true */
   readonly skipSpecialTokens?: boolean;
 }
 
-/** Turns the ids of one stream into text as they come, and never splits a character. */
+/** Turns the ids of one stream into text as they arrive, without ever splitting a character. */
 export interface Detokenizer {
-  /** Text that `id` completes; empty while a character is unfinished and for skipped special tokens. */
+  /** Returns the text that `id` completes; empty while a character is unfinished and for skipped special tokens. */
   push(id: number): string;
-  /** Ends the stream: what is still held back, an unfinished character as one U+FFFD. The detokenizer can be used on. */
+  /**
+   * Ends the stream. Returns the text still held, with an unfinished character as one U+FFFD. The detokenizer can be
+   * reused.
+   */
   flush(): string;
 }
 
-/** One model's tokenizer. Every method is synchronous; ids outside the vocabulary decode to nothing. */
+/** Tokenizer of one model. Every method is synchronous; ids outside the vocabulary decode to nothing. */
 export interface Tokenizer {
-  /** Entries including added tokens; ids are below it unless the file leaves gaps. */
+  /** Number of entries, added tokens included; ids are below it unless the file leaves gaps. */
   readonly vocabSize: number;
-  /** Throws where `encodesInThreads` is set. */
+  /** Encodes a text. Throws if `encodesInThreads` is set. */
   readonly encode: EncodeText;
-  /** Only a `PromptEncoder` encodes, as this thread would be held up for too long. @default false */
+  /** Whether only a `PromptEncoder` encodes, because that would block this thread for too long. @default false */
   readonly encodesInThreads?: boolean;
   decode(ids: ArrayLike<number>, options?: DecodeOptions): string;
-  /** `promptTail`: the last few prompt ids (5 or more where there are as many), which decide about a leading space. */
+  /**
+   * Creates a detokenizer. `promptTail`: the last few prompt ids (5 or more if there are as many), which decide about a
+   * leading space.
+   */
   createDetokenizer(promptTail: ArrayLike<number>, options?: DecodeOptions): Detokenizer;
-  /** The bytes that `id` stands for, for log probabilities; not necessarily whole UTF-8. Special tokens give their name. */
+  /** Returns the bytes of `id`, for log probabilities; not necessarily whole UTF-8. Special tokens give their name. */
   tokenBytes(id: number): Uint8Array;
-  /** True for ids that `skipSpecialTokens` hides. */
+  /** Returns true for ids that `skipSpecialTokens` hides. */
   isSpecial(id: number): boolean;
   tokenToId(token: string): number | undefined;
-  /** The token as the vocabulary spells it (byte-level tokens in their printable form). */
+  /** Returns the token as the vocabulary spells it (byte-level tokens in their printable form). */
   idToToken(id: number): string | undefined;
   /**
-   * Ends of stretches of `text`, ascending up to its length, whose ids joined are the ids of the text. Texts that begin
-   * alike are cut alike up to where they differ. Undefined where no cut is known to be safe.
+   * Returns the ends of segments of `text`, ascending up to its length; the joined ids of the segments are the ids of
+   * the text. Texts that begin alike are cut alike up to their first difference. Undefined if no cut is known to be
+   * safe.
    */
   readonly cut?: ((text: string) => readonly number[]) | undefined;
-  /** Tokens that a text of so many UTF-16 units has at least. Undefined where nothing is known. */
+  /** Returns the fewest tokens that a text of `units` UTF-16 units can have. Undefined if there is no such bound. */
   readonly fewestTokens?: ((units: number) => number) | undefined;
-  /** The file that it was loaded from. */
+  /** File that the tokenizer was loaded from. */
   readonly path?: string | undefined;
-  /** Undefined when only this thread can encode. */
+  /** Recipe for other threads; undefined when only this thread can encode. */
   readonly recipe?: TokenizerRecipe | undefined;
 }
 
-/** What a chat prompt is made from. Messages and tools in OpenAI's shape. */
+/** Input of a chat prompt. Messages and tools have OpenAI's shape. */
 export interface ChatTemplateInput {
   readonly messages: readonly Readonly<Record<string, unknown>>[];
-  /** Absent and empty mean the same: no tools. */
+  /** Tools of the request. Absent and empty both mean no tools. */
   readonly tools?: readonly Readonly<Record<string, unknown>>[] | undefined;
-  /** @default true, false when `continueFinalMessage` is set */
+  /** Whether to open the assistant's turn. @default true, false when `continueFinalMessage` is set */
   readonly addGenerationPrompt?: boolean | undefined;
-  /** Ends the prompt inside the last message, which must be from the assistant. @default false */
+  /** Whether to end the prompt inside the last message, which must be from the assistant. @default false */
   readonly continueFinalMessage?: boolean | undefined;
-  /** Extra variables; of those above only what a decoder lets through is overridden (`chat_template_args`). */
+  /**
+   * Extra variables (`chat_template_args`). They override the variables above; decoders decide which ones get this far.
+   */
   readonly args?: Readonly<Record<string, unknown>> | undefined;
   /** Unix milliseconds for `strftime_now`. */
   readonly nowMs: number;
-  /** Hears that the template refused the history, which was told as text. */
+  /** Called when the template refused the history, which was then rendered as text. */
   readonly onPlain?: (() => void) | undefined;
 }
 
 /** A compiled chat template. */
 export interface ChatTemplate {
   /**
-   * The prompt of one conversation.
+   * Renders the prompt of one conversation.
    * @throws ServeError `invalid_value` when the template refuses the messages or the flags contradict each other
    */
   render(input: ChatTemplateInput): string;
@@ -94,11 +105,11 @@ export interface ChatTemplate {
 
 /** A file of a model folder. */
 export interface ModelFile {
-  /** Absolute. */
+  /** Absolute path. */
   readonly path: string;
-  /** `sha256:{hex}`. */
+  /** Checksum, as `sha256:{hex}`. */
   readonly checksum: string;
-  /** Bytes. */
+  /** Size in bytes. */
   readonly size: number;
 }
 
@@ -111,11 +122,11 @@ export interface DefaultSampling {
   readonly repetition_penalty?: number;
   readonly presence_penalty?: number;
   readonly frequency_penalty?: number;
-  /** `max_new_tokens` there. */
+  /** `max_new_tokens` in the file. */
   readonly max_tokens?: number;
 }
 
-/** What a model folder says apart from its tokenizer's tables. */
+/** Information in a model folder, apart from its tokenizer's tables. */
 export interface ModelInfo {
   readonly path: string;
   readonly modelType: string | undefined;
@@ -127,15 +138,17 @@ export interface ModelInfo {
   /** `vocab_size` of config.json, which may exceed the tokenizer's. */
   readonly vocabSize: number | undefined;
   readonly defaultSampling: DefaultSampling;
-  /** By role: `config.json`, `tokenizer.json`, ... Only files that exist; empty when checksums were not asked for. */
+  /**
+   * Files by name: `config.json`, `tokenizer.json`, ... Only existing files; empty when checksums were not requested.
+   */
   readonly files: Readonly<Record<string, ModelFile>>;
 }
 
-/** A model folder ready to serve. */
+/** Model folder that is ready to serve. */
 export interface LoadedModel {
   readonly path: string;
   readonly tokenizer: Tokenizer;
-  /** Undefined when the folder has none: chat requests are then refused, completions work. */
+  /** Template; undefined when the folder has none: then chat requests are refused, and completions work. */
   readonly chatTemplate: ChatTemplate | undefined;
   readonly info: ModelInfo;
 }

@@ -10,13 +10,15 @@ import {
   type VocabularyEntries,
 } from './tables.ts';
 
-/** A tokenizer file taken apart: the two big tables as typed arrays, the rest as ordinary JSON. */
+/** Content of a tokenizer file: the two large tables as typed arrays, the rest as ordinary JSON. */
 export interface ScannedTokenizer {
-  /** A tokenizer.json without `model.vocab` and `model.merges`, which are `null` in it. */
+  /** The tokenizer.json without `model.vocab` and `model.merges`, which are `null` in it. */
   readonly rest: unknown;
-  /** Undefined when the file holds no byte-level BPE vocabulary. */
+  /** Tables of the vocabulary; undefined when the file has no byte-level BPE vocabulary. */
   readonly tables: BpeTables | undefined;
-  /** Those that the tables hold, too, and `rest` no longer. @default those of `rest`, which the tables lack */
+  /**
+   * Added tokens that `tables` already holds and `rest` no longer does. @default those of `rest`, which the tables lack
+   */
   readonly addedTokens?: PackedAddedTokens | undefined;
 }
 
@@ -40,7 +42,7 @@ export function scanTokenizerJson(json: Uint8Array): ScannedTokenizer {
   const { tables, merges } = parts;
   if (tables === undefined || merges === undefined) return { rest, tables: undefined };
   if (tables.pairSlots.length > 0) return { rest, tables };
-  scanner.at = merges.start; // they stand before the vocabulary
+  scanner.at = merges.start; // the merges stand before the vocabulary
   return { rest, tables: { ...tables, pairSlots: scanMerges(scanner, tables) } };
 }
 
@@ -55,7 +57,7 @@ interface ModelParts {
   merges: Range | undefined;
 }
 
-/** Reads the value of one key of `model`: the two big ones straight into tables, in one pass over the file. */
+/** Reads the value of one key of `model`; reads the two large ones straight into tables, in one pass over the file. */
 function scanModelPart(scanner: JsonScanner, part: string, parts: ModelParts): void {
   const opening = scanner.peek();
   const start = scanner.at;
@@ -93,7 +95,8 @@ function withoutParts(json: Uint8Array, parts: ModelParts): string {
 }
 
 function readEntries(scanner: JsonScanner): VocabularyEntries {
-  // Neither bound can be passed: an entry takes at least 5 bytes of JSON and its text is longer there than in the blob.
+  // No vocabulary exceeds these sizes: an entry takes at least 5 bytes of JSON, and its text is longer there than in
+  // the blob. Memory that is never written costs nothing.
   // Memory that is not written to costs nothing.
   const countMax = Math.ceil(scanner.bytesLeft / 5) + 1;
   const ids = new Uint32Array(countMax);
@@ -151,7 +154,7 @@ class MergeReader {
     this.#tables = tables;
   }
 
-  /** Writes left, right and merged id to `ids[at ..]`. */
+  /** Writes the left, right and merged id to `ids[at ..]`. */
   read(ids: Int32Array, at: number): void {
     const scanner = this.#scanner;
     let split: number;
@@ -165,7 +168,7 @@ class MergeReader {
       scanner.expect(CLOSE_BRACKET);
     } else {
       scanner.readString();
-      // The space is the one character of the text outside the alphabet, so `spelled` holds both halves joined.
+      // The space is the only character of the text outside the alphabet, so `spelled` holds both halves joined.
       split = this.#leftLength();
       length = this.#append(scanner.spelled, scanner.spelledLength, 0);
     }
@@ -184,7 +187,7 @@ class MergeReader {
     return at + length;
   }
 
-  /** Bytes that the part before the space spells: one a character. */
+  /** Returns how many bytes the part before the space spells: one byte for each character. */
   #leftLength(): number {
     const { raw, rawLength } = this.#scanner;
     let characters = 0;

@@ -1,23 +1,26 @@
-/** Methods that Node 20 has and the ES2023 types lack. */
+/** Methods of strings that Node 20 has and the ES2023 types lack. */
 interface WellFormedText {
   isWellFormed(): boolean;
   toWellFormed(): string;
 }
 
-/** Text of `bytes[start .. end)`, each broken sequence as one U+FFFD (the same count as other decoders give). */
+/**
+ * Returns the text of `bytes[start .. end)`. Each broken sequence becomes one U+FFFD, the same count as in other
+ * decoders.
+ */
 export function utf8Text(bytes: Uint8Array, start: number, end: number): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start).toString('utf8');
 }
 
-/** `text` with every lone surrogate replaced by U+FFFD. */
+/** Returns `text` with every lone surrogate replaced by U+FFFD. */
 export function toWellFormed(text: string): string {
   const checked = text as unknown as WellFormedText;
   return checked.isWellFormed() ? text : checked.toWellFormed();
 }
 
 /**
- * The 256 printable characters by which byte-level vocabularies spell bytes: a printable Latin-1 byte stands for itself,
- * the 68 others take the characters from U+0100 on, in order.
+ * The 256 printable characters by which byte-level vocabularies spell bytes: a printable Latin-1 byte stands for
+ * itself; the 68 others take the characters from U+0100 on, in order.
  */
 const CHAR_OF_BYTE = new Uint16Array(256);
 /** First code point above the alphabet. */
@@ -32,19 +35,19 @@ for (let byte = 0; byte < 256; byte++) {
   BYTE_OF_CHAR[char] = byte;
 }
 
-/** The byte that `codePoint` spells, or -1 when it is not in the alphabet. */
+/** Returns the byte that `codePoint` spells, or -1 when it is not in the alphabet. */
 export function byteOfChar(codePoint: number): number {
   return codePoint < ALPHABET_END ? BYTE_OF_CHAR[codePoint]! : -1;
 }
 
-/** `bytes` in the spelling of byte-level vocabularies. */
+/** Returns `bytes` in the spelling of byte-level vocabularies. */
 export function spellBytes(bytes: Uint8Array): string {
   let spelled = '';
   for (const byte of bytes) spelled += String.fromCharCode(CHAR_OF_BYTE[byte]!);
   return spelled;
 }
 
-/** The bytes that `spelled` stands for, or undefined when a character of it is not in the alphabet. */
+/** Returns the bytes that `spelled` stands for, or undefined when one of its characters is not in the alphabet. */
 export function unspellBytes(spelled: string): Uint8Array | undefined {
   const bytes = new Uint8Array(spelled.length);
   for (let at = 0; at < spelled.length; at++) {
@@ -55,7 +58,10 @@ export function unspellBytes(spelled: string): Uint8Array | undefined {
   return bytes;
 }
 
-/** How the byte-level decoder reads a token: as spelled bytes, or as plain text when it is not spelled in the alphabet. */
+/**
+ * Returns a token's bytes as the byte-level decoder reads them: the bytes it spells, or its UTF-8 when a character is
+ * not in the alphabet.
+ */
 export function tokenTextToBytes(token: string): Uint8Array {
   return unspellBytes(token) ?? new TextEncoder().encode(token);
 }

@@ -3,13 +3,16 @@ import type { Detokenizer } from '../types.ts';
 import { utf8Text } from './byte-text.ts';
 import { type BpeTables, TOKEN_PRESENT, TOKEN_SPECIAL } from './tables.ts';
 
-/** The text cannot be known without the tokens around it. */
+/** Marks a token whose text depends on the tokens around it. */
 const IN_CONTEXT = null;
 
-/** Turns ids to text by table; a token's text is made when it is first seen, then shared by every stream. */
+/** Decodes ids by table. A token's text is decoded when the token is first seen, and then shared by every stream. */
 export class ByteDecoder {
   readonly tables: BpeTables;
-  /** By id: the text of a token of whole characters, `IN_CONTEXT` for one of broken characters; a hole when unseen. */
+  /**
+   * Text by id: a string for a token of whole characters, `IN_CONTEXT` for one with broken characters, a hole for one
+   * not yet seen.
+   */
   readonly #texts: (string | typeof IN_CONTEXT | undefined)[];
 
   constructor(tables: BpeTables) {
@@ -38,7 +41,7 @@ export class ByteDecoder {
     return flags !== undefined && (flags & TOKEN_PRESENT) !== 0 && !(skipsSpecial && (flags & TOKEN_SPECIAL) !== 0);
   }
 
-  /** Text of a token by itself, or null when it holds a part of a character. */
+  /** Returns the text of a token by itself, or null when it holds a part of a character. */
   wholeText(id: number): string | null {
     const known = this.#texts[id];
     if (known !== undefined) return known;
@@ -54,28 +57,28 @@ export class ByteDecoder {
   }
 }
 
-/** Ids at the end of a prompt that may hold a part of a character. */
+/** Number of ids at the end of a prompt that may hold a part of a character. */
 const PROMPT_TAIL_IDS = 4;
 
 /**
  * Incremental detokenizer of one stream.
  *
- * | Behind | Token | Text |
+ * | Bytes held | Token | Text |
  * |---|---|---|
- * | whole characters | whole characters | the token's, from the table |
- * | broken ones | anything | what is complete in held + token; the unfinished end is held |
+ * | none | whole characters | the token's, from the table |
+ * | part of a character | any | the complete characters of held + token; the unfinished end is held |
  */
 export class ByteDetokenizer implements Detokenizer {
   readonly #decoder: ByteDecoder;
   readonly #skipsSpecial: boolean;
-  /** Holds the unfinished end; most streams never need it. */
+  /** Decoder that holds the unfinished end; most streams never need one. */
   #utf8: TextDecoder | undefined;
   #isBroken = false;
 
   constructor(decoder: ByteDecoder, promptTail: ArrayLike<number>, skipsSpecial: boolean) {
     this.#decoder = decoder;
     this.#skipsSpecial = skipsSpecial;
-    // A prompt may end inside a character, which the first tokens then complete.
+    // A prompt may end inside a character, and the first generated tokens then complete it.
     for (let at = Math.max(0, promptTail.length - PROMPT_TAIL_IDS); at < promptTail.length; at++) {
       this.push(promptTail[at]!);
     }

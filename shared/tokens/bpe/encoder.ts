@@ -6,9 +6,11 @@ import type { Normalize, PreTokenizer } from './encoding-rules.ts';
 import { WordMerger } from './merge.ts';
 import { type BpeTables, findToken } from './tables.ts';
 
-/** Longer words are rare and not worth their place. UTF-16 units; must fit 6 bits. */
+/**
+ * Length up to which words are cached, in UTF-16 units: longer words are rare and not worth the space. Must fit 6 bits.
+ */
 const CACHED_UNITS_MAX = 40;
-/** Words of more tokens are not kept. Must fit 6 bits. */
+/** Number of tokens up to which words are cached. Must fit 6 bits. */
 const CACHED_TOKENS_MAX = 63;
 const SLOTS = 0x20000;
 const WORDS_MAX = 0x14000; // 62 % of the slots
@@ -16,8 +18,9 @@ const UNITS_MAX = 0x80000;
 const TOKENS_MAX = 0x40000;
 
 /**
- * Tokens of words seen before, without a string or an object per word. Bounded to 82,000 words (about 6 MB, taken as it
- * fills): when one of the arenas is full everything is forgotten, which costs less than keeping an order of use.
+ * Caches the tokens of words without a string or an object for each word. Holds at most 82,000 words (about 6 MB,
+ * allocated as it fills). When one of the arenas is full the cache is cleared, which costs less than keeping an order
+ * of use.
  *
  *     slots[4 * slot]   hash of the word (0 = empty) | unit start, length | token start, count | first token
  */
@@ -28,14 +31,15 @@ class WordCache {
   #words = 0;
   #unitsUsed = 0;
   #tokensUsed = 0;
-  /** Of the word that `read` did not find. */
+  /** Hash of the word that `read` did not find. */
   #missedHash = 0;
-  /** Times the cache was full and started over. */
+  /** Number of times the cache was full and started over. */
   resets = 0;
 
   /**
-   * Copies the tokens of the word `text[at .. end)` to `out[to ..]` (63 places must be free) and returns their number; 0 when
-   * unknown. Its steps stand in one function, as every word goes through it: of several, V8 inlines now these, now those.
+   * Copies the tokens of the word `text[at .. end)` to `out[to ..]`, where 63 places must be free, and returns their
+   * number; returns 0 when the word is unknown. All steps stand in one function because every word goes through it: if
+   * they were split, V8 would inline them inconsistently.
    */
   read(text: string, at: number, end: number, out: Uint32Array, to: number): number {
     let hash = 0x811c9dc5;
@@ -64,7 +68,7 @@ class WordCache {
     }
   }
 
-  /** Remembers `ids[0 .. count)` as the tokens of the word `text[at .. end)`, which `read` has just not found. */
+  /** Stores `ids[0 .. count)` as the tokens of the word `text[at .. end)`, which `read` has just not found. */
   write(text: string, at: number, end: number, ids: Int32Array, count: number): void {
     const hash = this.#missedHash;
     const length = end - at;
@@ -97,18 +101,18 @@ class WordCache {
   }
 }
 
-/** Everything of a tokenizer.json that encoding depends on. */
+/** Everything in a tokenizer.json that encoding depends on. */
 export interface EncoderSettings {
   readonly tables: BpeTables;
   readonly addedTokens: readonly AddedToken[];
   readonly normalize: Normalize | undefined;
   readonly preTokenizer: PreTokenizer;
-  /** A word that is a token as a whole is not merged together from its bytes. */
+  /** Whether a word that is a token as a whole is not merged from its bytes. */
   readonly ignoresMerges: boolean;
 }
 
 const OUTPUT_START = 4096;
-/** A larger output buffer is given back after use. */
+/** Size up to which the output buffer is kept after use. */
 const OUTPUT_KEPT_MAX = 1 << 20;
 const BYTES_START = 1024;
 const BYTES_KEPT_MAX = 1 << 16;
@@ -116,8 +120,8 @@ const BYTES_KEPT_MAX = 1 << 16;
 const WORD_TOKENS_ROOM = 64;
 
 /**
- * Byte-level BPE: added tokens, normalization, words, then merges, with a cache of words seen before. Not reentrant, but
- * synchronous.
+ * Byte-level BPE encoder: added tokens, normalization, words, then merges, with a cache of words seen before.
+ * Synchronous and not reentrant.
  */
 export class BpeEncoder implements SegmentVisitor {
   readonly #settings: EncoderSettings;
@@ -143,7 +147,7 @@ export class BpeEncoder implements SegmentVisitor {
     this.#normalizedVisitor = { token: (id) => this.token(id), text: (segment) => this.#encodePieces(segment, 0) };
   }
 
-  /** Ids of `text` between `prefix` and `suffix`. Lone surrogates count as U+FFFD. */
+  /** Returns the ids of `text` between `prefix` and `suffix`. Lone surrogates count as U+FFFD. */
   encode(text: string, prefix: readonly number[], suffix: readonly number[]): Uint32Array {
     this.#count = 0;
     beginSteps(text.length);
@@ -157,13 +161,13 @@ export class BpeEncoder implements SegmentVisitor {
     return ids;
   }
 
-  /** An added token in the text. */
+  /** Appends an added token found in the text. */
   token(id: number): void {
     this.#reserve(1);
     this.#out[this.#count++] = id;
   }
 
-  /** A stretch of raw text between added tokens. */
+  /** Encodes a segment of raw text between added tokens. */
   text(segment: string): void {
     const normalized = this.#settings.normalize?.(segment) ?? segment;
     this.#normalizedSplitter.split(normalized, this.#normalizedVisitor);

@@ -4,24 +4,27 @@ import { UnsupportedPattern } from '../patterns/parse-pattern.ts';
 import { escapePattern, toJsPattern } from './pattern.ts';
 import { knownScanner, type WordScanner } from './word-scanners.ts';
 
-/** Takes one piece of text apart; pieces follow in order, empty ones left out. */
+/** Splits one piece of text; the parts follow in order, without empty ones. */
 type PieceSplitter = (text: string) => readonly string[];
 
-/** How a byte-level tokenizer finds its words. */
+/** Rules by which a byte-level tokenizer finds its words. */
 export interface PreTokenizer {
-  /** Applied one after the other to every piece, before words are scanned. */
+  /** Splitters applied one after another to every piece, before words are scanned. */
   readonly splitters: readonly PieceSplitter[];
-  /** Finds words in a piece; undefined when each piece is one word. */
+  /** Scanner that finds words in a piece; undefined when each piece is one word. */
   readonly scanWord: WordScanner | undefined;
-  /** A word always ends where a blank follows what is no white space, or a mark or a line end follows a letter or number. */
+  /**
+   * Whether a word always ends where a blank follows a character that is not white space, or where a mark or a line end
+   * follows a letter or number.
+   */
   readonly endsWordsAtBlanks: boolean;
-  /** Some text is in no word. */
+  /** Whether some text belongs to no word. */
   readonly dropsText: boolean;
 }
 
 /**
- * Reads the `pre_tokenizer` of a tokenizer.json: `ByteLevel`, alone or at the end of a sequence of `Split` and `Digits`.
- * Undefined for any other kind, and for patterns that JavaScript cannot express.
+ * Reads the `pre_tokenizer` of a tokenizer.json: `ByteLevel` by itself, or at the end of a sequence of `Split` and
+ * `Digits`. Returns undefined for any other kind, and for patterns that JavaScript cannot express.
  */
 export function readPreTokenizer(config: unknown): PreTokenizer | undefined {
   const record = asRecord(config);
@@ -42,10 +45,10 @@ function joinSteps(steps: readonly (UnknownRecord | undefined)[]): PreTokenizer 
   let endsWordsAtBlanks = false;
   let dropsText = false;
   const useSplit = (pattern: string, rule: SplitRule): void => {
-    // A scanner can only stand last: what follows it needs its words as pieces.
+    // A scanner can only come last: any step after it needs its words as pieces.
     if (scanWord !== undefined) splitters.push(piecesOf(scanWord));
     const known = rule === 'isolated' ? knownScanner(pattern) : undefined;
-    endsWordsAtBlanks = known !== undefined && splitters.length === 0; // true of every scanner that is known
+    endsWordsAtBlanks = known !== undefined && splitters.length === 0; // true of every known scanner
     scanWord = rule === 'isolated' ? (known ?? patternScanner(toJsPattern(pattern))) : undefined;
     if (rule === 'isolated') return;
     splitters.push(removingSplitter(toJsPattern(pattern), rule));
@@ -66,7 +69,10 @@ function joinSteps(steps: readonly (UnknownRecord | undefined)[]): PreTokenizer 
   return { splitters, scanWord, endsWordsAtBlanks, dropsText };
 }
 
-/** `isolated`: matches and what is between them are pieces; otherwise only matches, or only what is between them. */
+/**
+ * Which pieces a split keeps: `isolated` keeps the matches and the text between them, the others keep only one of the
+ * two.
+ */
 type SplitRule = 'isolated' | 'matches' | 'gaps';
 
 function readSplit(
@@ -117,15 +123,15 @@ function removingSplitter(pattern: RegExp, keep: 'matches' | 'gaps'): PieceSplit
   };
 }
 
-/** Brings text to the form that the vocabulary was made for. */
+/** Brings text into the form that the vocabulary was made for. */
 export type Normalize = (text: string) => string;
 
 const FORMS = new Set(['NFC', 'NFD', 'NFKC', 'NFKD']);
 
 /**
  * Reads the `normalizer` of a tokenizer.json: nothing (`normalize` undefined), a Unicode form, or a sequence of them.
- * Undefined as a whole for any other kind. Unicode data are Node's: the newest combining marks may be ordered where an
- * older library leaves them alone.
+ * Returns undefined for any other kind. The Unicode data are Node's: it may reorder the newest combining marks, which
+ * an older library leaves alone.
  */
 export function readNormalizer(config: unknown): { readonly normalize: Normalize | undefined } | undefined {
   if (config === undefined || config === null) return { normalize: undefined };
@@ -143,7 +149,7 @@ function isAscii(text: string): boolean {
   return !NOT_ASCII.test(text);
 }
 
-/** Ids that are put around one encoded text when special tokens are asked for. */
+/** Ids added before and after an encoded text when special tokens are requested. */
 export interface Surroundings {
   readonly prefix: readonly number[];
   readonly suffix: readonly number[];
@@ -153,7 +159,7 @@ const NONE: Surroundings = { prefix: [], suffix: [] };
 
 /**
  * Reads the `post_processor` of a tokenizer.json: ByteLevel (adds nothing), TemplateProcessing, BertProcessing,
- * RobertaProcessing, or a sequence of them. Undefined for other kinds.
+ * RobertaProcessing, or a sequence of them. Returns undefined for other kinds.
  */
 export function readPostProcessor(config: unknown): Surroundings | undefined {
   if (config === undefined || config === null) return NONE;
@@ -183,7 +189,9 @@ function joinSurroundings(steps: readonly unknown[]): Surroundings | undefined {
   return joined;
 }
 
-/** `single` lists pieces in order: `{"SpecialToken": {"id": name}}` and once `{"Sequence": {...}}`. */
+/**
+ * Reads a template. `single` lists pieces in order: `{"SpecialToken": {"id": name}}` and once `{"Sequence": {...}}`.
+ */
 function readTemplate(single: unknown, specialTokens: unknown): Surroundings | undefined {
   if (!Array.isArray(single)) return undefined;
   const parts: { prefix: number[]; suffix: number[] } = { prefix: [], suffix: [] };

@@ -15,8 +15,8 @@ const ESCAPES: Readonly<Record<number, number>> = {
 };
 
 /**
- * Reads JSON straight from its UTF-8 bytes, so that the 300,000 strings of a vocabulary never become JavaScript objects:
- * a string is read into `spelled` (bytes of the byte-level alphabet) and `raw` (plain UTF-8), both reused.
+ * Reads JSON straight from its UTF-8 bytes, so that the 300,000 strings of a vocabulary never become JavaScript
+ * objects. A string is read into `spelled` (bytes of the byte-level alphabet) and `raw` (plain UTF-8); both are reused.
  * Errors are `SyntaxError`s that name the byte.
  */
 export class JsonScanner {
@@ -25,7 +25,7 @@ export class JsonScanner {
   /** UTF-8 of the string read last: `raw[0 .. rawLength)`. */
   raw = new Uint8Array(1024);
   rawLength = 0;
-  /** Bytes that the string read last spells: `spelled[0 .. spelledLength)`; only when `isSpelled`. */
+  /** Bytes that the string read last spells, `spelled[0 .. spelledLength)`; valid only when `isSpelled`. */
   spelled = new Uint8Array(1024);
   spelledLength = 0;
   isSpelled = false;
@@ -42,7 +42,7 @@ export class JsonScanner {
     throw new SyntaxError(`${what} at byte ${this.at}`);
   }
 
-  /** The next byte that is not white space, not consumed; -1 at the end. */
+  /** Returns the next byte that is not white space, without consuming it; -1 at the end. */
   peek(): number {
     const json = this.#json;
     for (let at = this.at; at < json.length; at++) {
@@ -55,7 +55,7 @@ export class JsonScanner {
     return -1;
   }
 
-  /** Consumes `byte` (after white space) when it is next. */
+  /** Consumes `byte` (after white space) if it comes next. */
   take(byte: number): boolean {
     if (this.peek() !== byte) return false;
     this.at++;
@@ -100,7 +100,7 @@ export class JsonScanner {
     }
   }
 
-  /** Text of the string read last. */
+  /** Returns the text of the string read last. */
   rawText(): string {
     return new TextDecoder('utf-8', { ignoreBOM: true }).decode(this.raw.subarray(0, this.rawLength));
   }
@@ -136,7 +136,7 @@ export class JsonScanner {
     this.fail('unterminated string');
   }
 
-  /** The next code point of the string being read, or -1 at its end. */
+  /** Returns the next code point of the string that is being read, or -1 at its end. */
   #readCodePoint(): number {
     const json = this.#json;
     const lead = json[this.at++];

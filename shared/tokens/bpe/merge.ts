@@ -1,23 +1,25 @@
 import { grown } from '../../records/index.ts';
 import { type BpeTables, findPair } from './tables.ts';
 
-/** Words of more symbols are merged with a heap: the plain search for the best pair is quadratic. */
+/**
+ * Number of symbols above which a word is merged with a heap, because the plain search for the best pair is quadratic.
+ */
 const SCAN_SYMBOLS_MAX = 40;
 const SYMBOLS_START = 256;
-/** Scratch space for longer words is given back after use. */
+/** Size up to which scratch space is kept after a long word. */
 const SYMBOLS_KEPT_MAX = 65_536;
 const NO_RANK = 0x7fff_ffff;
 
 /**
- * Merges the bytes of a word into tokens: over and over the adjacent pair of the lowest rank, the leftmost among equals.
- * One instance per tokenizer; its scratch arrays are reused.
+ * Merges the bytes of a word into tokens. Repeatedly merges the adjacent pair of the lowest rank, the leftmost among
+ * equals. There is one instance per tokenizer; it reuses its scratch arrays.
  */
 export class WordMerger {
   readonly #pairSlots: Int32Array;
   readonly #byteIds: Int32Array;
-  /** Ids of the word's symbols; after `merge` the tokens, `count` of them. */
+  /** Ids of the word's symbols; after `merge`, its tokens. */
   ids = new Int32Array(SYMBOLS_START);
-  /** Slot of the pair (i, i + 1) in the pair table while scanning; links between symbols while using the heap. */
+  /** Slot of the pair (i, i + 1) in the pair table while scanning; links between symbols while the heap is used. */
   #slots = new Int32Array(SYMBOLS_START);
   #ranks = new Int32Array(SYMBOLS_START);
 
@@ -26,14 +28,14 @@ export class WordMerger {
     this.#byteIds = tables.byteIds;
   }
 
-  /** Returns the number of tokens, which are in `ids` until the next call. `length` must be above 0. */
+  /** Merges and returns the number of tokens, which stay in `ids` until the next call. `length` must be above 0. */
   merge(bytes: Uint8Array, length: number): number {
     this.#reserve(length);
     for (let at = 0; at < length; at++) this.ids[at] = this.#byteIds[bytes[at]!]!;
     return length <= SCAN_SYMBOLS_MAX ? this.#mergeByScan(length) : this.#mergeByHeap(length);
   }
 
-  /** Gives back scratch space that an unusually long word took. */
+  /** Releases the scratch space that an unusually long word took. */
   trim(): void {
     if (this.ids.length > SYMBOLS_KEPT_MAX) this.#allocate(SYMBOLS_START);
   }
@@ -71,7 +73,9 @@ export class WordMerger {
     this.#ranks[at] = slot < 0 ? NO_RANK : this.#pairSlots[slot + 2]!;
   }
 
-  /** Symbols form a doubly linked list (`#slots` = next, `#ranks` = previous); the heap holds candidate pairs. */
+  /**
+   * Merges with a heap of candidate pairs. Symbols form a doubly linked list (`#slots` = next, `#ranks` = previous).
+   */
   #mergeByHeap(symbols: number): number {
     const { ids } = this;
     const next = this.#slots;
@@ -119,12 +123,12 @@ export class WordMerger {
   }
 }
 
-/** A binary heap of (rank, position), smallest first, on typed arrays. */
+/** Binary heap of (rank, position), smallest first, on typed arrays. */
 class PairHeap {
   #ranks: Int32Array;
   #positions: Int32Array;
   #size = 0;
-  /** Of the entry popped last. */
+  /** Rank of the entry popped last. */
   rank = 0;
   position = 0;
 
@@ -152,7 +156,7 @@ class PairHeap {
     positions[at] = position;
   }
 
-  /** Moves the smallest entry to `rank` and `position`; false when there is none. */
+  /** Moves the smallest entry to `rank` and `position`; returns false when the heap is empty. */
   pop(): boolean {
     if (this.#size === 0) return false;
     const ranks = this.#ranks;

@@ -4,7 +4,7 @@ import { UnsupportedPattern } from '../patterns/parse-pattern.ts';
 import { beginSteps } from '../patterns/steps.ts';
 
 const SHORTHANDS: Readonly<Record<string, string>> = {
-  s: '\\p{White_Space}', // JavaScript's own \s takes U+FEFF in and leaves U+0085 out
+  s: '\\p{White_Space}', // JavaScript's own \s includes U+FEFF and omits U+0085
   S: '\\P{White_Space}',
   d: '\\p{Nd}',
   D: '\\P{Nd}',
@@ -13,8 +13,8 @@ const SHORTHANDS: Readonly<Record<string, string>> = {
 const KEPT_ESCAPES = /[rntfv0^$\\.*+?()[\]{}|/-]/;
 
 /**
- * Translates a pattern of the Oniguruma dialect, in which tokenizer.json files are written, to a JavaScript one with flags
- * `gv`; one that is not known matches within a budget.
+ * Translates a pattern of the Oniguruma dialect, in which tokenizer.json files are written, to a JavaScript one with
+ * flags `gv`. Matches of a pattern that is not a known one are limited by a step budget.
  * @throws UnsupportedPattern for possessive quantifiers, atomic groups, word boundaries, anchors and the like
  */
 export function toJsPattern(pattern: string): RegExp {
@@ -44,7 +44,7 @@ class Translator {
   readonly #pattern: string;
   #at = 0;
   #classDepth = 0;
-  /** For each open group, whether it ignores case. */
+  /** Whether case is ignored, for each open group. */
   readonly #ignoresCase: boolean[] = [false];
 
   constructor(pattern: string) {
@@ -95,7 +95,7 @@ class Translator {
     return KEPT_ESCAPES.test(char) ? `\\${char}` : char;
   }
 
-  /** A quantifier, greedy or lazy. A `+` after another one would make it possessive. */
+  /** Translates a quantifier, greedy or lazy. A `+` after another quantifier would make it possessive. */
   #quantifier(first: string): string {
     const [count] = /^\{\d+(?:,\d*)?\}/.exec(this.#pattern.slice(this.#at - 1)) ?? [first];
     if (count === '{') return '\\{';
@@ -107,7 +107,7 @@ class Translator {
     return `${count}?`;
   }
 
-  /** `{...}` that comes next, as it is. */
+  /** Consumes the `{...}` that comes next and returns it, with bare script names written as `Script=`. */
   #braces(): string {
     const end = this.#pattern.indexOf('}', this.#at);
     if (this.#pattern[this.#at] !== '{' || end < 0) throw new UnsupportedPattern('property without braces');
@@ -145,7 +145,10 @@ class Translator {
     return '(?:';
   }
 
-  /** Node 20 has no `(?i:`, so a letter becomes the class of its cases; the long s and the kelvin sign fold too. */
+  /**
+   * Expands a letter to the class of its cases, because Node 20 has no `(?i:`. The long s and the kelvin sign count as
+   * cases too.
+   */
   #foldCase(char: string): string {
     if (!this.#ignoresCase.at(-1) || !/\p{L}/u.test(char)) return char;
     const extra = { s: '\u017f', k: '\u212a' }[char.toLowerCase()] ?? '';

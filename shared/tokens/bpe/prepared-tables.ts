@@ -7,16 +7,19 @@ import { isPackedAddedTokens } from '../added-tokens.ts';
 import type { ScannedTokenizer } from './build-tables.ts';
 import { type BpeTables, TABLE_NAMES, TABLE_TYPES } from './tables.ts';
 
-/** Changes with every change of the layout or of what the tables mean; tables are of no use to the other byte order. */
+/**
+ * Version of the layout and meaning of the tables, changed with either. It includes the byte order, on which the tables
+ * depend.
+ */
 const VERSION = `4 ${endianness()}`;
 const SUM_BYTES = 32;
-/** The checksum, and the length of the JSON behind it. */
+/** Size of the checksum and of the JSON length behind it. */
 const HEAD_BYTES = SUM_BYTES + 4;
 const FILE_BYTES_MAX = 1 << 30;
-/** Read, and summed up, in one turn. */
+/** Bytes that are read and hashed in one turn of the event loop. */
 const CHUNK_BYTES = 256 << 10;
 
-/** A tokenizer's tables that are kept in a file. */
+/** File that keeps a tokenizer's tables. */
 export interface PreparedFile {
   readonly path: string;
   /** SHA-256 of the tokenizer file that the tables were made from, in hex. */
@@ -24,9 +27,11 @@ export interface PreparedFile {
 }
 
 /**
- * The tables of a tokenizer as they lie in memory, so that opening it parses nothing and makes no object a token:
+ * Packs the tables of a tokenizer as they lie in memory, so that opening the file parses no vocabulary and makes no
+ * object for each token:
  *
- *     SHA-256 of what follows | bytes of the JSON u32 | {version, source, rest, addedTokens, counts} as JSON | tables, each from a multiple of 8
+ *     SHA-256 of the rest | bytes of the JSON u32 | {version, source, rest, addedTokens, counts} as JSON
+ *     | tables, each from a multiple of 8
  */
 export function packTokenizer(
   { tables, rest, addedTokens }: ScannedTokenizer & { readonly tables: BpeTables },
@@ -46,7 +51,7 @@ export function packTokenizer(
   return file;
 }
 
-/** Where each table begins, and the end of the last. */
+/** Returns the offset of each table, and the end of the last one. */
 function startsOf(jsonBytes: number, counts: readonly number[]): readonly number[] {
   const aligned = (bytes: number): number => Math.ceil(bytes / 8) * 8;
   const starts = [aligned(HEAD_BYTES + jsonBytes)];
@@ -57,11 +62,13 @@ function startsOf(jsonBytes: number, counts: readonly number[]): readonly number
 }
 
 /**
- * What `writePrepared` kept, in memory that threads share. Undefined when there is none, or when it is damaged, of another
- * version or made from another file. Sums the file up in pieces, so that it holds up nothing else.
+ * Reads the tables that `writePrepared` kept, into memory that threads share. Returns undefined when there is no file,
+ * or when it is damaged, of another version or made from another tokenizer file. Hashes the file in pieces, so that it
+ * does not block the event loop.
  */
 export async function readPrepared({ path, source }: PreparedFile): Promise<ScannedTokenizer | undefined> {
-  const handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW).catch(() => undefined); // then it is made anew
+  // the caller then makes it anew
+  const handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW).catch(() => undefined);
   if (handle === undefined) return undefined;
   try {
     const { size } = await handle.stat();
@@ -80,7 +87,10 @@ export async function readPrepared({ path, source }: PreparedFile): Promise<Scan
   }
 }
 
-/** Keeps the tables for `readPrepared`. Whoever reads meanwhile sees all of the file or none. Throws where it cannot be written. */
+/**
+ * Keeps the tables for `readPrepared`. Readers see either the whole file or no file. Throws if the file cannot be
+ * written.
+ */
 export function writePrepared({ path, source }: PreparedFile, { tables, ...scanned }: ScannedTokenizer): void {
   if (tables === undefined) return;
   const temporary = `${path}.tmp-${randomBytes(8).toString('hex')}`;
@@ -99,7 +109,7 @@ export function writePrepared({ path, source }: PreparedFile, { tables, ...scann
 
 async function unpack(file: Uint8Array, source: string): Promise<ScannedTokenizer | undefined> {
   try {
-    const buffer = file.buffer as ArrayBuffer; // or shared, which is read alike
+    const buffer = file.buffer as ArrayBuffer; // it may be a SharedArrayBuffer, which is read in the same way
     const jsonBytes = new DataView(buffer).getUint32(SUM_BYTES, true);
     const json = Buffer.from(file.slice(HEAD_BYTES, HEAD_BYTES + jsonBytes)).toString();
     const { version, source: made, rest, addedTokens, counts } = JSON.parse(json) as Readonly<Record<string, unknown>>;
@@ -112,11 +122,11 @@ async function unpack(file: Uint8Array, source: string): Promise<ScannedTokenize
     const tables = Object.fromEntries(parts) as unknown as BpeTables;
     return (await isSound(tables)) ? { rest: rest ?? undefined, tables, addedTokens } : undefined;
   } catch {
-    return undefined; // of an older layout: no JSON, or tables that lie outside of the file
+    return undefined; // an older layout: the JSON is broken, or tables lie outside the file
   }
 }
 
-/** Whether look-ups end and stay inside: what a file says is believed no further than that. */
+/** Checks that lookups in the tables terminate and stay in bounds. The file's content is not trusted beyond that. */
 async function isSound(tables: BpeTables): Promise<boolean> {
   const { starts, lengths, flags, tokenSlots, pairSlots, byteIds } = tables;
   const tokens = flags.length;
@@ -129,7 +139,7 @@ async function isSound(tables: BpeTables): Promise<boolean> {
   return (await hasSoundSlots(tokenSlots, 1, tokens)) && (await hasSoundSlots(pairSlots, 4, tokens));
 }
 
-/** Entries that are looked at in one turn of the event loop. */
+/** Entries that are checked in one turn of the event loop. */
 const SLICE = 1 << 17;
 
 function areInside({ blob, starts, lengths }: BpeTables, from: number, end: number): boolean {
@@ -137,9 +147,9 @@ function areInside({ blob, starts, lengths }: BpeTables, from: number, end: numb
   return true;
 }
 
-/** @param width numbers a slot: an id, or two, a rank and an id */
+/** Checks the slots of one hash table. @param width numbers for each slot: an id, or two ids, a rank and an id */
 async function hasSoundSlots(slots: Int32Array, width: 1 | 4, tokens: number): Promise<boolean> {
-  let isEmpty = false; // one of them: a look-up ends there
+  let isEmpty = false; // whether some slot is empty, where a lookup ends
   for (let from = 0; from < slots.length; from += SLICE) {
     const end = Math.min(from + SLICE, slots.length);
     for (let at = from; at < end; at += width) {

@@ -1,8 +1,8 @@
 import { fnv1aOfBytes } from '../../records/index.ts';
 
 /**
- * A byte-level BPE vocabulary on typed arrays, so that 150,000 tokens and as many merges cost about 8 MB, are built in
- * another thread and handed over without a copy.
+ * A byte-level BPE vocabulary on typed arrays. 150,000 tokens and as many merges cost about 8 MB; another thread builds
+ * them and hands them over without a copy.
  *
  *     id ──> starts[id], lengths[id] ──> blob          bytes of the token
  *     bytes ──hash──> tokenSlots                       id, or -1 for an empty slot
@@ -10,7 +10,7 @@ import { fnv1aOfBytes } from '../../records/index.ts';
  */
 export type BpeTables = { readonly [Name in keyof typeof TABLE_TYPES]: InstanceType<(typeof TABLE_TYPES)[Name]> };
 
-/** In the order in which they are kept. */
+/** Types of the tables, in the order in which files keep them. */
 export const TABLE_TYPES = {
   blob: Uint8Array,
   starts: Uint32Array,
@@ -24,17 +24,17 @@ export const TABLE_TYPES = {
 } as const;
 export const TABLE_NAMES = Object.keys(TABLE_TYPES) as (keyof BpeTables)[];
 
-/** The id exists. */
+/** Flag: the id exists. */
 export const TOKEN_PRESENT = 1;
-/** The token is not spelled in the byte alphabet: its bytes are its plain text and no merge leads to it. */
+/** Flag: the token is not spelled in the byte alphabet, so its bytes are its plain text and no merge leads to it. */
 export const TOKEN_PLAIN = 2;
-/** Left out of text when special tokens are skipped. */
+/** Flag: the token is left out of text when special tokens are skipped. */
 export const TOKEN_SPECIAL = 4;
 
-/** The token was added to the vocabulary; only in tables of tokens alone. */
+/** Flag: the token was added to the vocabulary. Only set in the `TokenTables` of general tokenizers. */
 export const TOKEN_ADDED = 8;
 
-/** The tokens of a vocabulary, without merges. */
+/** Tokens of a vocabulary, without merges. */
 export interface TokenTables {
   readonly blob: Uint8Array;
   readonly starts: Uint32Array;
@@ -43,19 +43,19 @@ export interface TokenTables {
   readonly tokenSlots: Int32Array;
 }
 
-/** Slot of a pair of ids before probing. `mask` is the number of slots less one. */
+/** Returns the slot of a pair of ids before probing. `mask` is the number of slots less one. */
 function pairSlot(left: number, right: number, mask: number): number {
   const mixed = Math.imul(left, 0x9e3779b1) ^ Math.imul(right, 0x85ebca77);
   return (mixed ^ (mixed >>> 15)) & mask;
 }
 
-/** Hash of `bytes[start .. end)`, mixed so that its low bits can pick a slot. */
+/** Returns the hash of `bytes[start .. end)`, mixed so that its low bits can pick a slot. */
 function hashBytes(bytes: Uint8Array, start: number, end: number): number {
   const hash = fnv1aOfBytes(bytes, start, end);
   return hash ^ (hash >>> 15);
 }
 
-/** Index into `pairSlots` of the merge of `left` and `right`, or -1. */
+/** Returns the index into `pairSlots` of the merge of `left` and `right`, or -1. */
 export function findPair(pairSlots: Int32Array, left: number, right: number): number {
   const mask = (pairSlots.length >> 2) - 1;
   for (let slot = pairSlot(left, right, mask); ; slot = (slot + 1) & mask) {
@@ -66,7 +66,7 @@ export function findPair(pairSlots: Int32Array, left: number, right: number): nu
   }
 }
 
-/** Id of the token `bytes[start .. end)`, or -1. */
+/** Returns the id of the token `bytes[start .. end)`, or -1. */
 export function findToken(tables: TokenTables, bytes: Uint8Array, start: number, end: number): number {
   const { tokenSlots, starts, lengths, blob } = tables;
   const mask = tokenSlots.length - 1;
@@ -82,16 +82,16 @@ export function findToken(tables: TokenTables, bytes: Uint8Array, start: number,
   }
 }
 
-/** `tables` in memory that threads share. */
+/** Copies `tables` into memory that threads share. */
 export function shareTables(tables: BpeTables): BpeTables {
-  // One of the types stands for whichever it is.
+  // The cast to one array type stands for all of them.
   const copies = TABLE_NAMES.map((name) => {
     return [name, shared(TABLE_TYPES[name] as typeof Uint8Array, tables[name] as Uint8Array)] as const;
   });
   return Object.fromEntries(copies) as unknown as BpeTables;
 }
 
-/** `length` elements in shared memory, of which the first are `content`. */
+/** Allocates `length` elements in shared memory and copies `content` to the first of them. */
 export function shared<T extends { readonly length: number; set(content: T): void }>(
   type: { readonly BYTES_PER_ELEMENT: number; new (buffer: SharedArrayBuffer): T },
   content: T,
@@ -102,15 +102,15 @@ export function shared<T extends { readonly length: number; set(content: T): voi
   return array;
 }
 
-/** Ids beyond this are refused: tables are sized by the largest id. Four times the largest vocabularies in use. */
+/** Largest id that is accepted, four times the largest vocabularies in use: tables are sized by the largest id. */
 export const TOKEN_ID_MAX = 1_048_575;
 
-/** A vocabulary as read, in the order of the file; the arrays may be longer than `count`. */
+/** Vocabulary as read, in the order of the file. The arrays may be longer than `count`. */
 export interface VocabularyEntries {
   readonly count: number;
   readonly idMax: number;
   readonly ids: Uint32Array;
-  /** End of each token's bytes in `blob`; the first begins at 0. */
+  /** End of each token's bytes in `blob`; the first token begins at 0. */
   readonly ends: Uint32Array;
   /** 1 for tokens outside the byte alphabet. */
   readonly isPlain: Uint8Array;
@@ -118,7 +118,9 @@ export interface VocabularyEntries {
   readonly blobLength: number;
 }
 
-/** Tables without merges. Undefined when a single byte is missing from the vocabulary: then it is not a byte-level one. */
+/**
+ * Builds tables without merges. Returns undefined when a single byte is missing: then the vocabulary is not byte-level.
+ */
 export function tabulateVocabulary(entries: VocabularyEntries): BpeTables | undefined {
   const size = entries.idMax + 1;
   const starts = new Uint32Array(size);
@@ -153,8 +155,8 @@ export function tabulateVocabulary(entries: VocabularyEntries): BpeTables | unde
 }
 
 /**
- * The pair table of merges.
- * @param ids left, right and merged id of each, in order of rank; `count` merges
+ * Builds the pair table of merges.
+ * @param ids left, right and merged id of each of `count` merges, in order of rank
  */
 export function tabulatePairs(ids: Int32Array, count: number): Int32Array<ArrayBuffer> {
   const pairSlots = new Int32Array(4 * slotsFor(count)).fill(-1);
@@ -162,7 +164,7 @@ export function tabulatePairs(ids: Int32Array, count: number): Int32Array<ArrayB
   for (let rank = 0; rank < count; rank++) {
     const left = ids[3 * rank]!;
     const right = ids[3 * rank + 1]!;
-    let at = findPair(pairSlots, left, right); // a merge listed twice counts where it is listed last
+    let at = findPair(pairSlots, left, right); // a merge listed twice has the rank of its last place
     if (at < 0) {
       let slot = pairSlot(left, right, mask);
       while (pairSlots[slot << 2]! >= 0) slot = (slot + 1) & mask;
@@ -177,8 +179,8 @@ export function tabulatePairs(ids: Int32Array, count: number): Int32Array<ArrayB
 }
 
 /**
- * Slots for `findToken`, and how many tokens are not alike. Of those that are, one that was added is found before others,
- * and a higher id before a lower one.
+ * Builds the slots for `findToken` and counts the distinct tokens. Among tokens of the same bytes, an added one is
+ * found before the others, and a higher id before a lower one.
  */
 export function hashSlotsOf(tables: Omit<TokenTables, 'tokenSlots'>): { slots: Int32Array; distinct: number } {
   const { blob, starts, lengths, flags } = tables;
@@ -204,7 +206,7 @@ function insertToken(tables: TokenTables, id: number, start: number, end: number
   tables.tokenSlots[slot] = id;
 }
 
-/** Slots of an open-addressing table that is at most 60 % full. */
+/** Returns the number of slots of an open-addressing table that is at most 60 % full. */
 function slotsFor(count: number): number {
   let slots = 16;
   while (slots * 0.6 < count) slots *= 2;

@@ -3,34 +3,39 @@ import { toWellFormed } from './byte-text.ts';
 import type { EncoderSettings } from './encoder.ts';
 import type { Normalize } from './encoding-rules.ts';
 
-/** How long stretches are, in UTF-16 units. */
-interface StretchLengths {
-  /** Shortest that ends at an added token: below it, finding one costs as much as encoding it. */
+/** Lengths of segments, in UTF-16 units. */
+interface SegmentLengths {
+  /** Shortest segment that ends at an added token: for a shorter one, a lookup costs as much as encoding it. */
   readonly tokenMin: number;
-  /** Where there are no added tokens a stretch ends at the first word that ends this far in. */
+  /** Length from which a segment without added tokens ends at the next word end. */
   readonly words: number;
 }
 
-const LENGTHS: StretchLengths = { tokenMin: 512, words: 4096 };
+const LENGTHS: SegmentLengths = { tokenMin: 512, words: 4096 };
 
 /**
- * Where a word always ends. A blank never joins the word before it. A line end or a comma may join marks, but not letters
- * and numbers: here those that are such under every Unicode form, in Latin, Japanese and Chinese (most letters of other
- * scripts may come apart into a letter and a mark). What stands after the cut composes with nothing before it.
+ * Matches before a place where a word always ends. A blank never joins the word before it. A line end or a comma may
+ * join marks, but not letters and numbers. Only characters that stay letters or numbers under every Unicode form are
+ * listed, in Latin, Japanese and Chinese: most letters of other scripts may decompose into a letter and a mark. The
+ * character after the cut composes with nothing before it.
  */
 const WORD_END =
   /\P{White_Space}(?= )|[0-9A-Za-z\u3041-\u304a\u3059\u305f\u306a-\u306e\u307e-\u3093\u4e00-\u9fa5](?=[\n\u3001\u3002\uff0c])/gu;
 
 type Rules = Pick<EncoderSettings, 'addedTokens' | 'normalize' | 'preTokenizer'>;
 
-/** Undefined when a token's neighbours decide whether it is one, so that no cut is safe. */
+/**
+ * Returns the cutter for these rules. Returns undefined when a token counts only next to certain characters: then no
+ * cut is safe.
+ */
 export function cutterFor(
   { addedTokens, normalize, preTokenizer }: Rules,
-  lengths?: StretchLengths,
+  lengths?: SegmentLengths,
 ): TextCutter | undefined {
   if (addedTokens.some((token) => token.singleWord)) return undefined;
   const splitter = new AddedTokenSplitter(addedTokens.filter((token) => !token.normalized));
-  // Tokens that are matched after normalization are not seen by the cutter, so none may reach over the end of a word.
+  // The cutter does not see tokens that are matched after normalization, so none of them may extend over the end of a
+  // word.
   const cutsWords =
     preTokenizer.endsWordsAtBlanks && !addedTokens.some((token) => reachesOverWordEnd(token, normalize));
   return new TextCutter(splitter, cutsWords, lengths);
@@ -41,7 +46,10 @@ function reachesOverWordEnd(token: AddedToken, normalize: Normalize | undefined)
   return token.normalized && (token.rstrip || /[\s\u3001\u3002\uff0c]/.test(content));
 }
 
-/** Undefined when white space or more of the text may vanish, so that length says nothing. */
+/**
+ * Returns a function from a text's length to the fewest tokens it can have. Returns undefined when white space or other
+ * text may vanish, so that the length says nothing.
+ */
 export function fewestTokensFor(
   { addedTokens, normalize, preTokenizer }: Rules,
   lengths: Uint16Array,
@@ -56,28 +64,28 @@ export function fewestTokensFor(
 }
 
 /**
- * Finds where a text may be taken apart so that the ids of the parts, joined, are the ids of the whole: after added tokens,
- * which no merge crosses, and at ends of words, since words are encoded one by one. A cut depends only on the text since
- * the cut before it and one character more, so texts that begin alike are cut alike.
+ * Finds where a text may be cut so that the joined ids of the segments are the ids of the whole text. It cuts after
+ * added tokens, which no merge crosses, and at ends of words, since words are encoded one by one. A cut depends only on
+ * the text since the previous cut and one more character, so texts that begin alike are cut alike.
  *
  *     <|im_start|>user\nwords words words ...| words words<|im_end|>|\n<|im_start|>assistant ...
  */
 class TextCutter implements SegmentVisitor {
   readonly #splitter: AddedTokenSplitter;
   readonly #cutsWords: boolean;
-  readonly #lengths: StretchLengths;
+  readonly #lengths: SegmentLengths;
   #cuts: number[] = [];
   #at = 0;
   #last = 0;
 
-  /** @param splitter of the tokens that are matched in raw text */
+  /** @param splitter finds the tokens that are matched in raw text */
   constructor(splitter: AddedTokenSplitter, cutsWords: boolean, lengths = LENGTHS) {
     this.#lengths = lengths;
     this.#splitter = splitter;
     this.#cutsWords = cutsWords;
   }
 
-  /** Ends of the stretches, ascending; the last is the length of `text`. */
+  /** Returns the ends of the segments, ascending; the last one is the length of `text`. */
   cut(text: string): readonly number[] {
     this.#cuts = [];
     this.#at = 0;

@@ -7,13 +7,16 @@ import {
   type VocabularyEntries,
 } from './tables.ts';
 
-/** Finding a token's merge takes time quadratic in its length; published vocabularies stay below 300 bytes. */
+/**
+ * Longest token that is accepted. Finding a token's merge takes time quadratic in its length; published vocabularies
+ * stay below 300 bytes.
+ */
 const TOKEN_BYTES_MAX = 1024;
-/** With its end; an empty line is one, too. */
+/** A line with its end. An empty line matches too. */
 const LINE = /(?:([A-Za-z0-9+/]+)=* (\d+))?(?:\r\n?|\n|$)/y;
 
 /**
- * Reads a tiktoken file: a line for each token, its bytes in base64, a space and its rank, which is its id too.
+ * Reads a tiktoken file. Each line has one token: its bytes in base64, a space and its rank, which is also its id.
  * @throws SyntaxError naming the line, when the file is broken or lacks one of the 256 bytes
  */
 export function scanTiktoken(file: Uint8Array): BpeTables {
@@ -23,8 +26,8 @@ export function scanTiktoken(file: Uint8Array): BpeTables {
 }
 
 function readEntries(text: string): VocabularyEntries {
-  const blob = Buffer.alloc(text.length); // longer than what it spells
-  const countMax = Math.ceil(text.length / 5) + 1; // `AA 0` and its end are the shortest line
+  const blob = Buffer.alloc(text.length); // longer than the bytes that it spells
+  const countMax = Math.ceil(text.length / 5) + 1; // `AA 0` and its line end are the shortest line
   const ids = new Uint32Array(countMax);
   const ends = new Uint32Array(countMax);
   let count = 0;
@@ -35,7 +38,7 @@ function readEntries(text: string): VocabularyEntries {
     const [, base64, rank] = LINE.exec(text) ?? fail(at, 'not a token in base64, a space and a rank');
     if (base64 === undefined) continue;
     const bytes = blob.write(base64, blobLength, 'base64');
-    if (bytes === 0) fail(at, 'no token in base64');
+    if (bytes === 0) fail(at, 'the token is not valid base64');
     if (bytes > TOKEN_BYTES_MAX) fail(at, `a token of more than ${TOKEN_BYTES_MAX} bytes`);
     const id = Number(rank);
     if (id > TOKEN_ID_MAX) fail(at, `a rank above ${TOKEN_ID_MAX}`);
@@ -52,10 +55,10 @@ function fail(at: number, problem: string): never {
 }
 
 /**
- * The one pair that each token is merged from. A vocabulary of ranks names no pairs: of adjacent parts, the two whose bytes
- * together have the lowest rank are merged first. The parts inside a token's bytes merge in the same order wherever these
- * stand, so taking the token by itself apart shows its last merge. A token that its parts never merge to is only found as
- * a whole word.
+ * Finds the one pair that each token is merged from. A vocabulary of ranks names no pairs: among adjacent parts, the
+ * two whose joined bytes have the lowest rank are merged first. The parts of a token merge in the same order wherever
+ * its bytes stand, so merging the token by itself shows its last merge. A token that its parts never merge to is only
+ * found as a whole word.
  */
 function findMerges(tables: BpeTables): Int32Array<ArrayBuffer> {
   const merges = new Int32Array(3 * tables.flags.length);
@@ -76,7 +79,7 @@ function findMerges(tables: BpeTables): Int32Array<ArrayBuffer> {
   return tabulatePairs(merges, count);
 }
 
-/** Parts of one token while they are merged; scratch space, used over and over. */
+/** Parts of one token while they are merged. The arrays are scratch space that every token reuses. */
 class TokenParts {
   readonly ids = new Int32Array(TOKEN_BYTES_MAX);
   readonly #tables: BpeTables;
@@ -88,7 +91,7 @@ class TokenParts {
     this.#tables = tables;
   }
 
-  /** Merges the bytes `blob[start .. end)` until two parts are left; false when more stay. */
+  /** Merges the bytes `blob[start .. end)` until two parts are left. Returns false when more remain. */
   mergeDownTo2(start: number, end: number): boolean {
     const { blob, byteIds } = this.#tables;
     let count = end - start;

@@ -9,7 +9,10 @@ import { readNormalizer, readPostProcessor, readPreTokenizer, type Surroundings 
 import { type BpeTables, findToken, shared, TOKEN_PLAIN, TOKEN_PRESENT, TOKEN_SPECIAL } from './tables.ts';
 import { cutterFor, fewestTokensFor } from './text-bounds.ts';
 
-/** A tokenizer on our own tables, or undefined when the file uses what only the general tokenizer covers. */
+/**
+ * Creates a tokenizer on the product's own tables. Returns undefined when the file uses a feature that only the general
+ * tokenizer covers.
+ */
 export function createBpeTokenizer(scanned: ScannedTokenizer, path?: string): Tokenizer | undefined {
   const rest = asRecord(scanned.rest);
   const model = asRecord(rest?.model);
@@ -23,7 +26,7 @@ export function createBpeTokenizer(scanned: ScannedTokenizer, path?: string): To
   return new BpeTokenizer(tables, rules, recipe, path);
 }
 
-/** The encoding half of `createBpeTokenizer`, from what an encoder in another thread was given. */
+/** Creates the encoding half of `createBpeTokenizer` in an encoder's thread, from the recipe of the tokenizer. */
 export function createBpeEncode({ rest, tables, addedTokens }: ByteLevelRecipe): EncodeText {
   const record = asRecord(rest) ?? {};
   const rules = readRules(record, unpackAddedTokens(addedTokens));
@@ -33,7 +36,7 @@ export function createBpeEncode({ rest, tables, addedTokens }: ByteLevelRecipe):
 
 type ByteLevelRecipe = Extract<TokenizerRecipe, { readonly kind: 'byte-level' }>;
 
-/** What a tokenizer.json says of encoding, apart from its tables. */
+/** Rules of encoding in a tokenizer.json, without its tables. */
 interface EncodingRules extends Omit<EncoderSettings, 'tables'> {
   readonly surroundings: Surroundings;
 }
@@ -71,7 +74,7 @@ function isByteLevelDecoder(decoder: unknown): boolean {
   return record?.type === 'ByteLevel';
 }
 
-/** The tables with room and bytes for the added tokens. */
+/** Returns the tables with room for the added tokens and with their bytes. */
 export function withAddedTokens(tables: BpeTables, added: readonly AddedToken[]): BpeTables {
   const size = added.reduce((most, token) => Math.max(most, token.id + 1), tables.flags.length);
   const texts = added.map((token) => tokenTextToBytes(token.content));
@@ -105,7 +108,7 @@ class BpeTokenizer implements Tokenizer {
   readonly fewestTokens: Tokenizer['fewestTokens'];
   readonly #tables: BpeTables;
   readonly #addedTokens: readonly AddedToken[];
-  /** Made when it is first asked. */
+  /** Map of added tokens, built by the first lookup. */
   #addedIds: ReadonlyMap<string, number> | undefined;
   readonly #decoder: ByteDecoder;
 
@@ -163,7 +166,7 @@ class BpeTokenizer implements Tokenizer {
     return ((this.#tables.flags[id] ?? 0) & TOKEN_PRESENT) !== 0;
   }
 
-  /** Tokens outside the byte alphabet are few and rarely asked for, so they have no index. */
+  /** Finds a token outside the byte alphabet. There are few of these and lookups are rare, so they have no index. */
   #findPlain(token: string): number | undefined {
     const id = this.#tables.flags.findIndex(
       (flags, candidate) => (flags & TOKEN_PLAIN) !== 0 && this.idToToken(candidate) === token,

@@ -1,6 +1,6 @@
 import { GPT2_PATTERN, modernPattern } from '../patterns/known-patterns.ts';
 
-/** Classes of characters as the splitting patterns of byte-level tokenizers see them. */
+/** Classes of characters in the splitting patterns of byte-level tokenizers. */
 const OTHER = 0;
 
 const LETTER = 1;
@@ -11,20 +11,23 @@ const SPACE = 3;
 
 const NEWLINE = 4;
 
-/** In a page of the table that nobody has needed yet. */
+/** Class of code points in a page of the table that is not filled yet. */
 const UNKNOWN = 255;
 
 const PAGE = 256;
 
-/** Planes 0 to 3 hold every letter and number; above them there are none. */
+/** Planes 0 to 3 hold every letter and number; the planes above them hold none. */
 const TABLE_END = 0x40000;
 
 let table: Uint8Array | undefined;
 
-/** Finds the end of the word that begins at `text[at]`. Words follow each other without gaps. */
+/** Returns the end of the word that begins at `text[at]`. Words follow each other without gaps. */
 export type WordScanner = (text: string, at: number) => number;
 
-/** A hand-written scanner for `pattern`, five times as fast as its regular expression; undefined for other patterns. */
+/**
+ * Returns a hand-written scanner for `pattern`, five times as fast as its regular expression; undefined for other
+ * patterns.
+ */
 export function knownScanner(pattern: string): WordScanner | undefined {
   if (pattern === GPT2_PATTERN) return gpt2Scanner();
   if (pattern === modernPattern('\\p{N}')) return modernScanner(1);
@@ -35,7 +38,10 @@ export function knownScanner(pattern: string): WordScanner | undefined {
 const APOSTROPHE = 0x27;
 const BLANK = 0x20;
 
-/** GPT-2: contractions in lower case, runs of letters, numbers or others with one blank before them, white space. */
+/**
+ * Creates the scanner of GPT-2: contractions in lower case, runs of letters, numbers or others with one blank before
+ * them, and white space.
+ */
 function gpt2Scanner(): WordScanner {
   const classes = charClasses();
   return (text, at) => {
@@ -51,7 +57,10 @@ function gpt2Scanner(): WordScanner {
   };
 }
 
-/** cl100k, Llama 3, Qwen: any mark may lead a word, up to `digitsMax` digits, line ends belong to what is before them. */
+/**
+ * Creates the scanner of cl100k, Llama 3 and Qwen: any mark may lead a word, a number has at most `digitsMax` digits,
+ * and line ends belong to the characters before them.
+ */
 function modernScanner(digitsMax: number): WordScanner {
   const classes = charClasses();
   return (text, at) => {
@@ -106,8 +115,9 @@ function newlinesEnd(text: string, from: number): number {
 }
 
 /**
- * `\s*[\r\n]+|\s+(?!\S)|\s+` (the first part only when `splitsLines`): up to the last line end of the run if it has one,
- * else all of it but the last character, which belongs to the word that follows, if one follows.
+ * Returns the end of white space as `\s*[\r\n]+|\s+(?!\S)|\s+` matches it; the first alternative only when
+ * `splitsLines`. The match ends after the last line end of the run, if it has one. Otherwise it takes the whole run; if
+ * a word follows, the run's last character belongs to that word.
  */
 function whiteSpaceEnd(classes: Uint8Array, text: string, from: number, splitsLines: boolean): number {
   let at = from;
@@ -121,7 +131,7 @@ function whiteSpaceEnd(classes: Uint8Array, text: string, from: number, splitsLi
   return at < text.length && at - from > 1 ? at - 1 : at;
 }
 
-/** End of `'s 't 're 've 'm 'll 'd` at `at`, or `at`. */
+/** Returns the end of `'s 't 're 've 'm 'll 'd` at `at`, or `at`. */
 function contractionEnd(text: string, at: number, ignoresCase: boolean): number {
   const first = foldedUnit(text, at + 1, ignoresCase);
   if (first === 's' || first === 't' || first === 'm' || first === 'd') return at + 2;
@@ -133,10 +143,13 @@ function contractionEnd(text: string, at: number, ignoresCase: boolean): number 
 function foldedUnit(text: string, at: number, ignoresCase: boolean): string {
   const unit = text.charAt(at);
   if (!ignoresCase) return unit;
-  return unit === '\u017f' ? 's' : unit.toLowerCase(); // the long s folds to s as well
+  return unit === '\u017f' ? 's' : unit.toLowerCase(); // the long s counts as an s too
 }
 
-/** Class of each code point below U+40000, filled by pages as texts need them: a process that starts reads few. */
+/**
+ * Returns the class of each code point below U+40000. Pages are filled as texts need them: a process that starts needs
+ * few.
+ */
 function charClasses(): Uint8Array {
   if (table === undefined) {
     table = new Uint8Array(TABLE_END).fill(UNKNOWN);
@@ -147,7 +160,7 @@ function charClasses(): Uint8Array {
   return table;
 }
 
-/** Class of the code point that begins at `text[at]`; a code point above U+FFFF takes two units. */
+/** Returns the class of the code point that begins at `text[at]`; a code point above U+FFFF takes two units. */
 function classAt(classes: Uint8Array, text: string, at: number): number {
   const unit = text.charCodeAt(at);
   if ((unit & 0xf800) !== 0xd800) return classOf(classes, unit);
@@ -160,10 +173,10 @@ function classOf(classes: Uint8Array, codePoint: number): number {
   return classes[codePoint]!;
 }
 
-/** Sorts the code points from `first` on, about 0.02 ms. */
+/** Classifies the code points of the page that begins at `first`, in about 0.02 ms. */
 function fillPage(classes: Uint8Array, first: number): void {
   classes.fill(OTHER, first, first + PAGE);
-  if ((first & 0x1ff800) === 0xd800) return; // surrogates that stand alone
+  if ((first & 0x1ff800) === 0xd800) return; // lone surrogates
   const text = String.fromCodePoint(...Array.from({ length: PAGE }, (_, at) => first + at));
   const width = first < 0x10000 ? 1 : 2;
   mark(classes, text, first, width, /\p{L}+/gu, LETTER);

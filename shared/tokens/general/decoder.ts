@@ -3,17 +3,18 @@ import { tokenTextToBytes } from '../bpe/byte-text.ts';
 import { toJsPattern } from '../bpe/pattern.ts';
 import { UnsupportedTokenizer } from '../tokenizer-shape.ts';
 
-/** One step from tokens to text: pieces that are joined when the last step is done. */
+/** One step from tokens to text. The pieces are joined after the last step. */
 type DecodeStep = (pieces: readonly string[]) => readonly string[];
 
 const METASPACE = '\u2581';
-/** A token of byte fallback, e.g. `<0x0A>`. */
+/** A byte-fallback token, e.g. `<0x0A>`. */
 const BYTE_TOKEN = /^<0x([0-9A-Fa-f]{2})>$/;
 
 /**
- * How a tokenizer.json's `decoder` turns tokens into text; tokens without one are joined by blanks.
+ * Returns a function that turns tokens into text as the `decoder` of a tokenizer.json says. Without a decoder, blanks
+ * join the tokens.
  * @param isAdded whether a token was added to the vocabulary
- * @throws UnsupportedTokenizer, or UnsupportedPattern of a pattern
+ * @throws UnsupportedTokenizer, or UnsupportedPattern for a pattern
  */
 export function createDecoder(
   decoder: unknown,
@@ -24,7 +25,7 @@ export function createDecoder(
   return (tokens) => step(tokens).join('');
 }
 
-/** In a sequence all tokens are spelled. */
+/** In a sequence, even added tokens are read as spelled bytes. */
 const NEVER = (): boolean => false;
 
 function createStep(step: UnknownRecord, isAdded: (token: string) => boolean): DecodeStep {
@@ -70,7 +71,7 @@ function inTurn(steps: readonly DecodeStep[]): DecodeStep {
   return (pieces) => steps.reduce((before, step) => step(before), pieces);
 }
 
-/** Added tokens, and those with a character that spells no byte, are text as they are; all others are spelled bytes. */
+/** Returns the step that decodes spelled bytes. Added tokens are text as they are. */
 function byteLevel(isAdded: (token: string) => boolean): DecodeStep {
   return (pieces) => {
     const texts: string[] = [];
@@ -110,7 +111,7 @@ const byteFallback: DecodeStep = (pieces) => {
   return texts;
 };
 
-/** Each broken sequence of bytes is one U+FFFD. */
+/** Turns each broken sequence of bytes into one U+FFFD. */
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
 
 function replace(step: UnknownRecord): DecodeStep {
@@ -122,7 +123,7 @@ function replace(step: UnknownRecord): DecodeStep {
   return (pieces) => pieces.map((piece) => piece.replaceAll(pattern, () => content));
 }
 
-/** Takes up to so many of one character from each end. */
+/** Returns a step that removes up to `startMax` and `stopMax` copies of one character from the ends. */
 function strip(content: string, startMax: number, stopMax: number): DecodeStep {
   return (pieces) =>
     pieces.map((piece) => {
@@ -155,7 +156,7 @@ function wordEnds(suffix: string): DecodeStep {
   return (pieces) => pieces.map((piece, at) => piece.replaceAll(suffix, at === pieces.length - 1 ? '' : ' '));
 }
 
-/** Of tokens in a row that are alike one is left. */
+/** Returns a step that keeps one of several equal tokens in a row. */
 function ctc({ pad_token: pad, word_delimiter_token: delimiter, cleanup }: UnknownRecord): DecodeStep {
   const padding = textOf(pad, '');
   const blank = textOf(delimiter, '');
@@ -169,7 +170,7 @@ function ctc({ pad_token: pad, word_delimiter_token: delimiter, cleanup }: Unkno
 const SPACE_BEFORE_MARK = / ([.?!,])/g;
 const SPACE_BEFORE_ENDING = / (n't|'m|'s|'ve|'re)/g;
 
-/** Takes out the blanks that tokens put before marks and contractions. */
+/** Removes the blanks that tokens put before marks and contractions. */
 function cleanUp(text: string): string {
   return text.replace(SPACE_BEFORE_MARK, '$1').replaceAll(" ' ", "'").replace(SPACE_BEFORE_ENDING, '$1');
 }

@@ -9,9 +9,9 @@ import type { EncodeText } from '../types.ts';
 import { UnigramModel } from './unigram.ts';
 
 /**
- * How a tokenizer of any kind (Unigram, WordPiece, byte fallback, ...) encodes, on the general library, which is loaded here
- * and only here. To make it takes a second where there are many tokens, so it is done in threads.
- * @throws when the library does not know a part of the file either
+ * Returns the encoder of a tokenizer of any kind (Unigram, WordPiece, byte fallback, ...). This is the only place that
+ * loads the general library. Creating an encoder with many tokens takes a second, so threads do it.
+ * @throws when the library does not support a part of the file either
  */
 export async function createGeneralEncode(json: unknown): Promise<EncodeText> {
   const file = asRecord(json) ?? {};
@@ -22,7 +22,7 @@ export async function createGeneralEncode(json: unknown): Promise<EncodeText> {
       const { ids } = library.encode(toWellFormed(text), { add_special_tokens: options.addSpecialTokens === true });
       return Uint32Array.from(ids);
     } catch (error) {
-      if (error instanceof RangeError) throw new TextTooLongError(); // of the stack, or of an array's length
+      if (error instanceof RangeError) throw new TextTooLongError(); // a stack overflow, or an array that is too long
       throw error;
     }
   };
@@ -30,23 +30,24 @@ export async function createGeneralEncode(json: unknown): Promise<EncodeText> {
 
 async function openLibrary(file: UnknownRecord): Promise<Library> {
   const { Tokenizer } = await import('@huggingface/tokenizers');
-  // The library normalizes the added tokens while it is made, before its patterns can be replaced.
+  // The library normalizes the added tokens while it is created, before its patterns can be replaced.
   if (hasUnknownPattern(file.normalizer)) {
     const trial = boundPatterns(new Tokenizer({ ...file, added_tokens: [] }, {}));
     for (const { content } of readAddedTokens(file.added_tokens)) trial.tryNormalizing(content);
   }
-  // An empty config: clean-up of spaces and the like is not part of tokenizer.json and servers do not do it.
+  // The config is empty because clean-up of spaces and the like is not part of tokenizer.json, and servers do not do
+  // it.
   const library = new Tokenizer(file, {});
   boundPatterns(library);
   return library;
 }
 
-/** A list of tokens and scores is a Unigram model, whether the file says so or not. */
+/** Whether the model is a Unigram model. A list of tokens and scores is one, even if the file does not say so. */
 function isUnigram(model: UnknownRecord | undefined): boolean {
   return model?.type === 'Unigram' || (model?.type === undefined && Array.isArray(model?.vocab));
 }
 
-/** What the library asks of a model, as it lies in it; its types leave it out. */
+/** Members of the library's model that its encoder uses; the library's types leave them out. */
 interface LibraryModel {
   (words: readonly string[]): readonly string[];
   tokens_to_ids: Map<string, number>;
@@ -54,8 +55,8 @@ interface LibraryModel {
 }
 
 /**
- * The library with a model of our own: its own one makes an object for each letter of each token, and puts all tokens of a
- * text on the stack.
+ * Opens the library with our own Unigram model. The library's model makes an object for each letter of each token, and
+ * puts all tokens of a text on the stack.
  */
 async function openUnigram(file: UnknownRecord): Promise<Library> {
   checkVocabulary(file);

@@ -7,27 +7,30 @@ import { createGeneralEncode } from './library.ts';
 import { createGeneralTokenizer } from './tokenizer.ts';
 import { type GeneralTables, tabulateGeneral } from './vocabulary.ts';
 
-/** Types that are covered; an absent type is told from the other fields. */
+/** Model types that are covered. If the type is absent, the other fields identify it. */
 const MODEL_TYPES = new Set<unknown>(['BPE', 'Unigram', 'WordPiece', 'WordLevel', undefined]);
 
-/** The library takes a thread some seconds and 20 times the file's size; the largest files in use have 35 MB. */
+/**
+ * Size limit of the file. The library takes a thread some seconds and 20 times the file's size; the largest files in
+ * use have 35 MB.
+ */
 const FILE_BYTES_MAX = 64 * 1024 * 1024;
 
 /**
- * Looks through a tokenizer.json that is no byte-level BPE, for a thread that will only decode.
- * @throws UnsupportedTokenizer, or SyntaxError when it is broken
+ * Checks a tokenizer.json that is not byte-level BPE and prepares its tables, for a thread that will only decode.
+ * @throws UnsupportedTokenizer, or SyntaxError when the file is broken
  */
 export async function prepareGeneral(file: Uint8Array): Promise<GeneralTables> {
   const json = readChecked(file);
   return orUnsupported(async () => {
-    await createGeneralEncode(json); // for what the library refuses
+    await createGeneralEncode(json); // throws if the library refuses a part of the file
     const tables = tabulateGeneral(json);
     createDecoder(tables.decoder, () => false);
     return tables;
   });
 }
 
-/** The same where there are no threads. */
+/** Opens such a file in a process without loader threads; its tokenizer encodes in this thread. */
 export async function openGeneral(file: Uint8Array, path: string): Promise<Tokenizer> {
   const json = readChecked(file);
   return orUnsupported(() => createGeneralTokenizer(json, path));

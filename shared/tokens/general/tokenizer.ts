@@ -6,21 +6,21 @@ import { createGeneralEncode } from './library.ts';
 import { type GeneralTables, tabulateGeneral, Vocabulary } from './vocabulary.ts';
 import { WindowDetokenizer } from './window-detokenizer.ts';
 
-/** A token of byte fallback, e.g. `<0x0A>`. */
+/** A byte-fallback token, e.g. `<0x0A>`. */
 const BYTE_TOKEN = /^<0x([0-9A-Fa-f]{2})>$/;
 
 /**
- * A tokenizer of any other kind (Unigram, WordPiece, byte fallback, ...) that encodes in this thread, where there are no
- * others.
- * @param path of the file, which a thread that encodes reads anew
- * @throws when a part of the file is not known
+ * Creates a tokenizer of any other kind (Unigram, WordPiece, byte fallback, ...) that encodes in this thread, for
+ * processes without encoder threads.
+ * @param path of the file, which an encoder thread reads anew
+ * @throws when a part of the file is not supported
  */
 export async function createGeneralTokenizer(json: unknown, path?: string): Promise<Tokenizer> {
   const encode = await createGeneralEncode(json);
   return new GeneralTokenizer(tabulateGeneral(json), path, encode);
 }
 
-/** The same for one that encodes in threads alone. `tables` come from the thread that has looked through the file. */
+/** Creates such a tokenizer that encodes only in threads. `tables` come from the thread that has checked the file. */
 export function createThreadedTokenizer(tables: GeneralTables, path: string): Tokenizer {
   return new GeneralTokenizer(tables, path, undefined);
 }

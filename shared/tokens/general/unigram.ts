@@ -1,24 +1,24 @@
-/** The tokens of a Unigram model. */
+/** Tokens of a Unigram model. */
 export interface UnigramVocabulary {
   /** Tokens and their scores, by id. */
   readonly entries: readonly (readonly [token: string, score: number])[];
-  /** What stands for text that no token covers. */
+  /** Id of the token that stands for text that no token covers. */
   readonly unknownId: number | undefined;
 }
 
-/** An unknown character costs that much more than the least likely token. */
+/** Amount by which the score of an unknown character is below that of the least likely token. */
 const UNKNOWN_PENALTY = 10;
-/** No token ends here. */
+/** Marks a place where no token ends. */
 const NOWHERE = -1;
 
-/** Methods that Node 20 has and the ES2023 types lack. */
+/** Methods of strings that Node 20 has and the ES2023 types lack. */
 interface WellFormedText {
   isWellFormed(): boolean;
 }
 
 /**
- * Finds the most likely tokens of a word, in time that grows with its length. The tokens lie sorted in one array, where
- * those that begin alike are neighbours: some bytes a token, whatever the tokens are.
+ * Finds the most likely tokens of a word, in time proportional to its length. The tokens lie sorted in one array, so
+ * those that begin alike are neighbours. That costs a few bytes for each token, whatever the tokens are.
  *
  *     starts[rank] ──> units      UTF-16 units of the token, in sorted order
  *     ids[rank], scores[rank]
@@ -36,8 +36,8 @@ export class UnigramModel {
     for (const [, score] of entries) if (score < least) least = score;
     this.#unknownScore = least - UNKNOWN_PENALTY;
     this.#unknownId = unknownId ?? NOWHERE;
-    const ids = new Map(entries.map(([token], id) => [token, id])); // of two that are alike the last one counts
-    // Half of a character by itself is in no text.
+    const ids = new Map(entries.map(([token], id) => [token, id])); // of two equal tokens the last one counts
+    // No text holds a lone surrogate.
     const tokens = [...ids.keys()].filter((token) => (token as unknown as WellFormedText).isWellFormed()).sort(byUnits);
     this.#starts = new Uint32Array(tokens.length + 1);
     this.#ids = new Int32Array(tokens.length);
@@ -53,7 +53,7 @@ export class UnigramModel {
     }
   }
 
-  /** Ids of a word, -1 for an unknown character; neighbours that are unknown are one. */
+  /** Returns the ids of a word, -1 for an unknown character. Adjacent unknown characters share one -1. */
   encode(word: string): number[] {
     const { ids, from } = this.#bestEnds(word);
     const path: number[] = [];
@@ -65,7 +65,7 @@ export class UnigramModel {
     return path.reverse();
   }
 
-  /** By place in the word: the last token of the best way to it, and where that token begins. */
+  /** Returns, for each place in the word, the last token of the best path to it and where that token begins. */
   #bestEnds(word: string) {
     const ids = new Int32Array(word.length + 1);
     const from = new Int32Array(word.length + 1).fill(NOWHERE);
@@ -85,7 +85,10 @@ export class UnigramModel {
     return { ids, from };
   }
 
-  /** Visits the tokens that `word` has at `start`, shortest first; whether one of them is the character up to `next`. */
+  /**
+   * Visits the tokens that `word` has at `start`, shortest first. Returns whether one of them is the character that
+   * ends at `next`.
+   */
   #eachPrefix(
     word: string,
     start: number,
@@ -100,7 +103,7 @@ export class UnigramModel {
       const unit = word.charCodeAt(end++);
       low = this.#firstFrom(low, high, depth, unit);
       high = this.#firstFrom(low, high, depth, unit + 1);
-      // The shortest of those that begin alike comes first.
+      // Among tokens that begin alike, the shortest comes first.
       if (low === high || this.#starts[low + 1]! - this.#starts[low]! !== depth + 1) continue;
       visit(start, end, this.#scores[low]!, this.#ids[low]!);
       hasCharacter ||= end === next;
@@ -108,7 +111,10 @@ export class UnigramModel {
     return hasCharacter;
   }
 
-  /** First of the tokens `low .. high) whose unit at `depth` is `unit` or above; one that ends before it is below. */
+  /**
+   * Returns the first of the tokens `[low, high)` whose unit at `depth` is `unit` or above. A token that ends before
+   * `depth` counts as below.
+   */
   #firstFrom(low: number, high: number, depth: number, unit: number): number {
     let from = low;
     let to = high;
@@ -122,7 +128,7 @@ export class UnigramModel {
   }
 }
 
-/** Order of UTF-16 units, which `<` on texts is. */
+/** Compares by UTF-16 units, as `<` does on texts. */
 function byUnits(a: string, b: string): number {
   if (a === b) return 0;
   return a < b ? -1 : 1;

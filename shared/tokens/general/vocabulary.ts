@@ -13,17 +13,19 @@ import {
 } from '../bpe/tables.ts';
 import { UnsupportedTokenizer } from '../tokenizer-shape.ts';
 
-/** What decoding needs of a tokenizer.json. Structured-clonable; the tables are in memory that threads share. */
+/** Parts of a tokenizer.json that decoding needs. Structured-clonable; the tables are in memory that threads share. */
 export interface GeneralTables {
   readonly tokens: TokenTables;
-  /** Distinct tokens. */
+  /** Number of distinct tokens. */
   readonly size: number;
   readonly decoder: unknown;
-  /** Of a BPE model: what ends its words, which is a blank in text. */
+  /** Suffix that ends the words of a BPE model and becomes a blank in text. */
   readonly wordEnd: string | undefined;
 }
 
-/** Takes out of a tokenizer.json what decoding needs. @throws UnsupportedTokenizer, or SyntaxError of the added tokens */
+/**
+ * Extracts from a tokenizer.json what decoding needs. @throws UnsupportedTokenizer, or SyntaxError of the added tokens
+ */
 export function tabulateGeneral(json: unknown): GeneralTables {
   const file = asRecord(json) ?? {};
   const model = asRecord(file.model) ?? {};
@@ -40,7 +42,7 @@ export function tabulateGeneral(json: unknown): GeneralTables {
   return { ...tabulate(texts, marks), decoder: file.decoder ?? null, wordEnd: hasWordEnd ? end : undefined };
 }
 
-/** Tokens by id, with holes where ids are left out. */
+/** Returns the tokens by id, with holes for missing ids. */
 function tokensById(vocab: unknown): (string | undefined)[] {
   if (Array.isArray(vocab)) return vocab.map((entry: readonly [string]) => entry[0]);
   const texts: (string | undefined)[] = [];
@@ -55,7 +57,7 @@ function tokensById(vocab: unknown): (string | undefined)[] {
 
 interface TokenMarks {
   readonly added: ReadonlySet<number>;
-  /** Texts: whichever token has one of them is special. */
+  /** Texts of special tokens: every token with one of these texts is special. */
   readonly special: ReadonlySet<string>;
 }
 
@@ -82,10 +84,10 @@ function tabulate(texts: readonly (string | undefined)[], { added, special }: To
   return { tokens: { blob, starts, lengths, flags, tokenSlots: shared(Int32Array, slots) }, size: distinct };
 }
 
-/** The tokens of a tokenizer, by id and by text. */
+/** Tokens of a tokenizer, by id and by text. */
 export class Vocabulary {
   readonly #tables: TokenTables;
-  /** Texts that were asked for, by id. */
+  /** Texts looked up before, by id. */
   readonly #texts = new Map<number, string>();
 
   constructor(tables: TokenTables) {

@@ -1,24 +1,25 @@
 import type { DecodeOptions, Detokenizer, Tokenizer } from '../types.ts';
 
-/** Ids of the prompt's end that decide how the first new token is written. */
+/** Number of ids at the prompt's end that affect how the first new token is written. */
 const PROMPT_TAIL_IDS = 5;
-/** A character of four bytes takes at most as many ids. */
+/** Most ids that one character takes: it has at most four bytes. */
 const CHARACTER_IDS_MAX = 4;
 /** Bound of the window while tokens bring no text. */
 const SILENT_IDS_MAX = 16;
 
 /**
- * Decodes a short window twice per token and takes the difference, because these decoders write a token differently
- * depending on what is before it. The window begins where text was last released; it grows only inside a character.
+ * Decodes a short window twice for each token and takes the difference, because these decoders write a token
+ * differently depending on the tokens before it. The window begins at the text released last; it grows only inside a
+ * character.
  */
 export class WindowDetokenizer implements Detokenizer {
   readonly #tokenizer: Tokenizer;
   readonly #options: DecodeOptions;
   #window: number[];
-  /** Ids of the window whose text was released. */
+  /** Number of ids of the window whose text was released. */
   #released: number;
   #releasedText: string;
-  /** Ids in a row after which the text ended in U+FFFD. */
+  /** Number of ids in a row after which the text ended in U+FFFD. */
   #unfinishedIds = 0;
 
   constructor(tokenizer: Tokenizer, promptTail: ArrayLike<number>, options: DecodeOptions) {
@@ -33,10 +34,10 @@ export class WindowDetokenizer implements Detokenizer {
     if (this.#options.skipSpecialTokens !== false && this.#tokenizer.isSpecial(id)) return '';
     this.#window.push(id);
     const text = this.#tokenizer.decode(this.#window, this.#options);
-    // An unfinished character shows as U+FFFD; where it stays for as long as a character can take, it is the text itself.
+    // An unfinished character shows as U+FFFD. If the U+FFFD stays for as many ids as a character can take, it is text.
     this.#unfinishedIds = text.endsWith('\ufffd') ? this.#unfinishedIds + 1 : 0;
     const isHeld = this.#unfinishedIds > 0 && this.#unfinishedIds < CHARACTER_IDS_MAX;
-    // A token without text of its own may still decide how the next one is written, so the window stays.
+    // A token without text of its own may still affect how the next one is written, so the window stays.
     const isSilent = text.length <= this.#releasedText.length && this.#window.length - this.#released < SILENT_IDS_MAX;
     return isSilent || isHeld ? '' : this.#release(text);
   }

@@ -2,51 +2,53 @@ import { createHash } from 'node:crypto';
 import { hashParts, partsOf } from './known-parts.ts';
 import { createXxh3Module, FREE, type Xxh3Module } from './xxh3-module.ts';
 
-/** What sets the blocks of one group of requests apart from all others. */
+/** Properties that separate the blocks of one group of requests from all others. */
 export interface HashScope {
-  /** Adapter; empty and absent mean the base model. */
+  /** Name of the adapter; empty and absent mean the base model. */
   readonly loraName?: string | undefined;
   /** Cache namespace of a tenant. */
   readonly cacheSalt?: string | undefined;
 }
 
 export interface BlockHashOptions extends HashScope {
-  /** Tokens a block; 0 gives no hashes. */
+  /** Tokens in a block; 0 gives no hashes. */
   readonly blockSizeTokens: number;
-  /** Speculative engines: a block also covers the first token after it. @default false */
+  /** Whether a block also covers the first token after it, as in speculative engines. @default false */
   readonly isEagle?: boolean | undefined;
   /** Hashes of the media objects in a block, by block index. */
   readonly mediaHashes?: ReadonlyMap<number, readonly bigint[]> | undefined;
 }
 
-/** Hashes of the complete blocks of a prompt, as pairs of u32 halves, low half first: `[low0, high0, low1, high1, ...]`. */
+/**
+ * Hashes of the complete blocks of a prompt, as pairs of u32 halves, low half first: `[low0, high0, low1, high1, ...]`.
+ */
 export interface BlockHashes {
-  /** Each by the block's own tokens. */
+  /** Hash of each block's own tokens. */
   readonly local: Uint32Array;
-  /** Each by its whole prefix. */
+  /** Hash of each block's whole prefix. */
   readonly sequence: Uint32Array;
 }
 
-/** Names blocks step by step while a sequence grows. */
+/** Computes the hashes of blocks step by step while a sequence grows. */
 export interface BlockHasher {
   /**
    * Writes the pairs of the complete blocks `from .. to` of `tokens` to `tokensHashes` and `hashes`, at the blocks' own
-   * indexes. The pairs of block `from - 1` must stand there already.
+   * indexes. The pairs of block `from - 1` must already be there.
    */
   name(tokens: Uint32Array, from: number, to: number, tokensHashes: Uint32Array, hashes: Uint32Array): void;
 }
 
-/** Of a block's own hash and of every step along a public chain. */
+/** Seed of a block's own hash and of every step along a public chain. */
 const PUBLIC_SEED: Seed = { low: 1337, high: 0 };
 const INPUT = FREE;
 const INPUT_BYTES = 0x20000;
 const LOCAL = INPUT + INPUT_BYTES;
 const HASHES_MAX = 0x2000;
 const SEQUENCE = LOCAL + 8 * HASHES_MAX;
-/** Larger blocks do not fit the module's memory; engines use 16 to 256 tokens. */
+/** Largest block size. Larger blocks do not fit the module's memory; engines use 16 to 256 tokens. */
 const BLOCK_SIZE_TOKENS_MAX = 16_384;
 
-/** The module with what callers lay down in its memory, as words. */
+/** The module, with views of the memory that callers fill. */
 interface Hashing extends Xxh3Module {
   readonly input: Uint32Array;
   /** Pairs of halves of local hashes. */
@@ -57,7 +59,7 @@ interface Hashing extends Xxh3Module {
 
 let shared: Hashing | undefined;
 
-/** One module a process: calls are synchronous and leave nothing behind in it. */
+/** Returns the one module of the process: calls are synchronous and leave no state in it. */
 function xxh3(): Hashing {
   shared ??= openHashing();
   return shared;
@@ -75,8 +77,8 @@ function openHashing(): Hashing {
 }
 
 /**
- * Local and sequence hashes of every complete block of `tokens`; the tail is left out. 100,000 tokens take about 0.15 ms, a
- * fifth of that where the prompt encoder has seen most of them behind the same beginning.
+ * Returns the local and sequence hashes of every complete block of `tokens`; leaves out the tail. 100,000 tokens take
+ * about 0.15 ms, or a fifth of that if the prompt encoder has seen most of them after the same beginning.
  * @throws RangeError when the block size is not between 0 and 16,384
  */
 export function hashBlocks(tokens: Uint32Array, options: BlockHashOptions): BlockHashes {
@@ -96,7 +98,7 @@ export function hashBlocks(tokens: Uint32Array, options: BlockHashOptions): Bloc
     }
     chainRange(local, from, count, sequence);
   };
-  const parts = mediaHashes === undefined ? partsOf(tokens) : undefined; // media count by their place in this prompt
+  const parts = mediaHashes === undefined ? partsOf(tokens) : undefined; // media hashes depend on places in this prompt
   if (parts === undefined) hash(0);
   else {
     const recipe = `${blockSizeTokens}/${windowTokens}/${seed.low}/${seed.high}`;
@@ -106,19 +108,22 @@ export function hashBlocks(tokens: Uint32Array, options: BlockHashOptions): Bloc
   return { local, sequence };
 }
 
-/** 64 bits, signed or not as it comes. */
+/** Seed of 64 bits; each half may be signed or unsigned. */
 interface Seed {
   readonly low: number;
   readonly high: number;
 }
 
-/** Seeds in place of the public ones: of a block's own hash, and of each step along the chain. */
+/** Seeds that replace the public ones: for a block's own hash, and for each step along the chain. */
 export interface HashSeeds {
   readonly block: bigint;
   readonly chain: bigint;
 }
 
-/** Sequence hashes of the complete blocks of `tokens` under seeds of the caller's own, which stand for the scope as well. */
+/**
+ * Returns the sequence hashes of the complete blocks of `tokens` under the caller's own seeds, which also stand for the
+ * scope.
+ */
 export function seededHashes(
   tokens: Uint32Array,
   { blockSizeTokens, isEagle = false }: Pick<BlockHashOptions, 'blockSizeTokens' | 'isEagle'>,
@@ -137,7 +142,10 @@ export function seededHashes(
   return sequence;
 }
 
-/** Sequence hashes of a chain of local hashes, after `parent` if there is one. Pairs of halves, like all hashes. */
+/**
+ * Returns the sequence hashes of a chain of local hashes, after `parent` if there is one. Pairs of halves, like all
+ * hashes.
+ */
 export function chainHashes(local: Uint32Array, parent?: readonly [low: number, high: number]): Uint32Array {
   const count = local.length >> 1;
   if (parent === undefined) {
@@ -154,8 +162,8 @@ export function chainHashes(local: Uint32Array, parent?: readonly [low: number, 
 }
 
 /**
- * `chainHashes` for a question that is answered at once: the hashes lie in the module's memory, until something else is
- * hashed, so that nothing is made for them.
+ * Returns the hashes of `chainHashes` without allocating: they lie in the module's memory, valid until the next hash is
+ * computed.
  */
 export function borrowChain(local: Uint32Array): Uint32Array {
   const count = local.length >> 1;
@@ -168,17 +176,17 @@ export function borrowChain(local: Uint32Array): Uint32Array {
 }
 
 /**
- * Where callers that chain short runs at a high rate lay their hashes down, without a copy or an object a run. The place is
- * the hashing module's own: fill it, chain, and read the results in one turn.
+ * Memory in which callers that chain short runs at a high rate write their hashes, without a copy or an object for each
+ * run. It belongs to the hashing module: fill it, chain, and read the results in one turn.
  */
 export interface HashScratch {
   /** Pairs of halves of the local hashes. */
   readonly local: Int32Array;
   /** Pairs of halves of the results. */
   readonly sequence: Int32Array;
-  /** Longest run. */
+  /** Number of blocks in the longest run. */
   readonly blocksMax: number;
-  /** Sequence hashes of the local ones `from .. to`, at the same places, after the parent's. */
+  /** Writes the sequence hashes of the local hashes `from .. to`, at the same places, after the parent's. */
   chain(from: number, to: number, parentLow: number, parentHigh: number): void;
 }
 
@@ -193,7 +201,7 @@ export function hashScratch(): HashScratch {
   };
 }
 
-/** A hasher for sequences that grow, as mock engines and publishers need it. */
+/** Creates a hasher for sequences that grow, for mock engines and publishers. */
 export function createBlockHasher(options: HashScope & { readonly blockSizeTokens: number }): BlockHasher {
   const { blockSizeTokens } = options;
   const seed = scopeSeed(options);
@@ -205,13 +213,13 @@ export function createBlockHasher(options: HashScope & { readonly blockSizeToken
   };
 }
 
-/** XXH3-64 of `bytes`. */
+/** Returns the XXH3-64 of `bytes`. */
 export function xxh3Hash(bytes: Uint8Array, seed: bigint): bigint {
   hashBytes(bytes, seedOf(seed));
   return new DataView(xxh3().memory.buffer).getBigUint64(LOCAL, true);
 }
 
-/** The hash is the first of the module's local ones. */
+/** Writes the hash as the first of the module's local hashes. */
 function hashBytes(bytes: Uint8Array, seed: Seed): void {
   if (bytes.length > INPUT_BYTES) throw new RangeError(`cannot hash ${bytes.length} bytes, more than ${INPUT_BYTES}`);
   xxh3().memory.set(bytes, INPUT);
@@ -219,8 +227,9 @@ function hashBytes(bytes: Uint8Array, seed: Seed): void {
 }
 
 /**
- * Number of a media object from its identifier: the head of a 64-digit hex digest, else the text's hash. Engines identify
- * embeddings by the embeddings themselves; of what is too long to be hashed here, it is the head of its SHA-256.
+ * Returns the number of a media object from its identifier: the head of a 64-digit hex digest, otherwise the hash of
+ * the text. Engines identify embeddings by the embeddings themselves; if these are too long to be hashed here, the
+ * number is the head of their SHA-256.
  */
 export function mediaHash(identifier: string): bigint | undefined {
   if (identifier === '') return undefined;
@@ -230,7 +239,7 @@ export function mediaHash(identifier: string): bigint | undefined {
   return hashText(identifier, 0n);
 }
 
-/** Seed of the local hashes of a scope. */
+/** Returns the seed of the local hashes of a scope. */
 function scopeSeed({ loraName = '', cacheSalt = '' }: HashScope): Seed {
   if (loraName === '' && cacheSalt === '') return PUBLIC_SEED;
   const adapter = loraName === '' ? 0n : hashText(loraName, 0n);
@@ -250,7 +259,7 @@ interface HashRange {
   readonly seed: Seed;
 }
 
-/** Local hashes of blocks `from .. to`, in slices that fit the module's memory. */
+/** Writes the local hashes of blocks `from .. to`, in slices that fit the module's memory. */
 function hashRange(tokens: Uint32Array, range: HashRange, local: Uint32Array): void {
   const { strideTokens, windowTokens, seed } = range;
   if (!Number.isInteger(strideTokens) || strideTokens < 0 || strideTokens > BLOCK_SIZE_TOKENS_MAX) {
@@ -261,7 +270,7 @@ function hashRange(tokens: Uint32Array, range: HashRange, local: Uint32Array): v
   for (let from = range.from; from < range.to; from += blocksMax) {
     const count = Math.min(blocksMax, range.to - from);
     const start = from * strideTokens;
-    // Every platform we run on is little-endian, as the hash wants its tokens.
+    // Every supported platform is little-endian, as the hash requires.
     copyWords(tokens, start, (count - 1) * strideTokens + windowTokens, input, 0);
     hashInput(count, 4 * windowTokens, 4 * strideTokens, seed);
     copyWords(found, 0, 2 * count, local, 2 * from);
@@ -276,7 +285,7 @@ function seedOf(seed: bigint): Seed {
   return { low: Number(BigInt.asIntN(32, seed)), high: Number(BigInt.asIntN(32, seed >> 32n)) };
 }
 
-/** Where a loop copies faster than a call that makes a view. */
+/** Number of words up to which a loop copies faster than a call that makes a view. */
 const LOOP_WORDS_MAX = 128;
 
 function copyWords(source: Uint32Array, from: number, count: number, target: Uint32Array, at: number): void {
@@ -289,7 +298,10 @@ function completeBlocks(tokens: number, blockSizeTokens: number, isEagle: boolea
   return Math.max(0, Math.floor((tokens - (isEagle ? 1 : 0)) / blockSizeTokens));
 }
 
-/** Sequence hashes of blocks `from .. to` from their local ones; the first block of all is its own parent-less start. */
+/**
+ * Writes the sequence hashes of blocks `from .. to` from their local hashes. The very first block has no parent: its
+ * sequence hash is its local hash.
+ */
 function chainRange(local: Uint32Array, from: number, to: number, sequence: Uint32Array, seed = PUBLIC_SEED): void {
   const { chain, local: links, sequence: chained } = xxh3();
   let at = from;
@@ -306,7 +318,7 @@ function chainRange(local: Uint32Array, from: number, to: number, sequence: Uint
   }
 }
 
-/** The block's tokens, then its media hashes in ascending order. */
+/** Returns the block's tokens, then its media hashes in ascending order. */
 function withMedia(tokens: Uint32Array, media: readonly bigint[]): Uint8Array {
   const bytes = new Uint8Array(4 * tokens.length + 8 * media.length);
   bytes.set(new Uint8Array(tokens.buffer, tokens.byteOffset, 4 * tokens.length));

@@ -1,33 +1,33 @@
-/** Fewer parts are hashed in less time than it takes to look for what is known of them. */
+/** Number of parts from which known hashes are looked up: hashing fewer takes less time. */
 const PARTS_MIN = 4;
 
-/** Tokens that prompts may have in common. Its hashes are remembered with it and forgotten with it. */
+/** Tokens that prompts may have in common. Their hashes are stored in the part and freed with it. */
 export interface Part {
   readonly ids: Uint32Array;
-  /** Tells the part from all others there ever were, so that nothing need hold on to them. */
+  /** Number that distinguishes the part from all parts ever made, so that runs need not keep a reference to it. */
   readonly serial: number;
-  /** Where it was hashed last; undefined until then. */
+  /** Place in the run that hashed it last; undefined until then. */
   place: PartPlace | undefined;
 }
 
-/** The parts up to one of a run, and what stood before that. */
+/** The parts of a run up to one of them, with everything before the run. */
 export interface PartPlace {
   readonly run: HashedRun;
   readonly at: number;
 }
 
-/** Parts behind one another whose blocks were hashed at once. */
+/** Consecutive parts whose blocks were hashed together. */
 interface HashedRun {
-  /** What stood before them; undefined = they were the first. */
+  /** Place before the run's first part; undefined if the run begins the prompt. */
   readonly before: PartPlace | undefined;
-  /** What else the hashes depend on. */
+  /** Everything else that the hashes depend on. */
   readonly recipe: string;
   readonly serials: Float64Array;
   /** Tokens of the prompt up to the end of each part. */
   readonly tokensAt: Float64Array;
-  /** Of the blocks that end in these parts. */
+  /** Hashes of the blocks that end in these parts. */
   readonly hashes: Hashes;
-  /** Blocks of the prompt before those. */
+  /** Number of blocks of the prompt before those. */
   readonly from: number;
 }
 
@@ -40,28 +40,28 @@ interface Hashes {
 const partsOfPrompt = new WeakMap<Uint32Array, readonly Part[]>();
 
 /**
- * Says that `tokens` begins with `parts`, so that the blocks of parts that come again behind the same parts are named without
- * hashing. A part's ids must not change.
+ * Records that `tokens` begins with `parts`, so that parts that occur again after the same parts need no hashing. A
+ * part's ids must not change.
  */
 export function noteParts(tokens: Uint32Array, parts: readonly Part[]): void {
   if (parts.length >= PARTS_MIN) partsOfPrompt.set(tokens, parts);
 }
 
-/** The parts that a prompt begins with, if they are known. */
+/** Returns the parts that a prompt begins with, if they are known. */
 export function partsOf(tokens: Uint32Array): readonly Part[] | undefined {
   return partsOfPrompt.get(tokens);
 }
 
 export interface PartHashing {
-  /** What the hashes depend on besides the tokens. */
+  /** Everything that the hashes depend on besides the tokens. */
   readonly recipe: string;
-  /** Complete blocks of so many leading tokens. */
+  /** Returns how many complete blocks the first `tokens` tokens have. */
   blocksIn(tokens: number): number;
   /** Writes the hashes of all blocks from `from` on. */
   hash(from: number): void;
 }
 
-/** Names the blocks of the leading parts that are known, has `hash` name the rest, and remembers it. */
+/** Copies the hashes of the leading parts that are known, has `hash` compute the rest, and stores it. */
 export function hashParts(parts: readonly Part[], hashes: Hashes, { recipe, blocksIn, hash }: PartHashing): void {
   const known = countKnown(parts, recipe);
   const before = parts[known - 1]?.place;
@@ -84,7 +84,7 @@ export function hashParts(parts: readonly Part[], hashes: Hashes, { recipe, bloc
   for (const [at, part] of added.entries()) part.place = { run, at };
 }
 
-/** How many leading parts were hashed behind one another before. */
+/** Returns how many leading parts were hashed one after another before. */
 function countKnown(parts: readonly Part[], recipe: string): number {
   for (let count = parts.length; count > 0; ) {
     const { place } = parts[count - 1] as Part;
@@ -96,15 +96,15 @@ function countKnown(parts: readonly Part[], recipe: string): number {
 }
 
 /**
- * Compares the first `count` parts, from the last one back, with those that led to `place`.
- * @returns undefined when they are the same; else how many of them may have been hashed behind one another elsewhere
+ * Compares the first `count` parts, from the last one back, with the parts that led to `place`.
+ * @returns undefined when they are the same; otherwise how many of them may have been hashed together elsewhere
  */
 function knownAtMost(parts: readonly Part[], count: number, place: PartPlace): number | undefined {
   let at = count - 1;
   for (let here: PartPlace | undefined = place; here !== undefined; here = here.run.before) {
     const { serials } = here.run;
     for (let each = here.at; each >= 0; each--, at--) {
-      if (at < 0) return 0; // it stood farther in
+      if (at < 0) return 0; // the part was further into its prompt
       if ((parts[at] as Part).serial !== serials[each]) return at + 1;
     }
   }
@@ -115,7 +115,10 @@ function tokensAt({ run, at }: PartPlace): number {
   return run.tokensAt[at] as number;
 }
 
-/** Writes the hashes of the first `blocks` blocks, which end at `place`: a stretch for each time that a part of it was new. */
+/**
+ * Writes the hashes of the first `blocks` blocks, which end at `place`: one range for each run that hashed some of
+ * them.
+ */
 function copyHashes(place: PartPlace | undefined, blocks: number, { local, sequence }: Hashes): void {
   let to = blocks;
   for (let here = place; here !== undefined; here = here.run.before) {

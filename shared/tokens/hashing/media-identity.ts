@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 
 /**
- * Names a medium by what it holds: 64 hex digits, which engines take for its own identifier and tell in their KV events. Frontends
- * and workers must find the same.
+ * Returns the identity of a medium from its content: 64 hex digits, which engines use as its own identifier and report
+ * in their KV events. Frontends and workers must compute the same one.
  *
- * @param url a `data:` URL; of another URL it names the place, not what lies there
- * @param reading how the engine is to read it, where the request says so
+ * @param url a `data:` URL; the identity of any other URL stands for the place, not for the content
+ * @param reading options by which the engine reads the medium, if the request gives some
  */
 export function mediaIdentity(url: string, reading?: unknown): string {
   const hash = createHash('sha256').update(url);

@@ -1,16 +1,16 @@
 import { XXH3_CODE } from './xxh3-code.ts';
 
-/** First byte of the module's memory for callers: the hash's own data lie below. */
+/** First byte of the module's memory for callers: the hash's own data lie below it. */
 export const FREE = 512;
 
-/** The part of WebAssembly that is used here: its types belong to the browser's, which the compiler is not given. */
+/** Members of WebAssembly that are used here. Its types belong to the browser's, which the compiler does not load. */
 interface WasmRuntime {
   readonly Module: new (bytes: Uint8Array) => object;
   readonly Instance: new (module: object) => { readonly exports: Readonly<Record<string, unknown>> };
 }
 const { WebAssembly: wasm } = globalThis as unknown as { readonly WebAssembly: WasmRuntime };
 
-/** What `wasm/xxh3.ts` exports. Places are bytes of the memory. */
+/** Exports of `wasm/xxh3.ts`. Positions are bytes of the memory. */
 export interface Xxh3Module {
   /** 320 KiB; never grows. */
   readonly memory: Uint8Array;

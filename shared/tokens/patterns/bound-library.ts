@@ -3,7 +3,7 @@ import { BoundedPattern } from './bounded-pattern.ts';
 import { isKnownPattern } from './known-patterns.ts';
 import { beginSteps } from './steps.ts';
 
-/** Parts of the general library's tokenizer that have patterns of the file. */
+/** Parts of the general library's tokenizer that hold patterns from the file. */
 interface LibraryParts {
   readonly normalizer: unknown;
   readonly pre_tokenizer: unknown;
@@ -11,16 +11,16 @@ interface LibraryParts {
 }
 
 interface BoundLibrary {
-  /** @throws PatternBudgetError */
+  /** Normalizes `text` and drops the result. @throws PatternBudgetError */
   tryNormalizing(text: string): void;
 }
 
-/** Steps within steps are few in use. */
+/** Limit of nested steps; in use are few. */
 const DEPTH_MAX = 32;
 
 /**
- * Replaces the patterns that came with the file by ones that match within a budget.
- * @throws UnsupportedPattern for what these do not cover
+ * Replaces the patterns that come from the file with patterns that match within a budget.
+ * @throws UnsupportedPattern for syntax that these do not cover
  */
 export function boundPatterns(library: object): BoundLibrary {
   const { normalizer, pre_tokenizer: preTokenizer, decoder } = library as LibraryParts; // its types leave them out
@@ -35,7 +35,7 @@ export function boundPatterns(library: object): BoundLibrary {
   };
 }
 
-/** Whether a part of a tokenizer.json has a pattern that is to be replaced. */
+/** Returns whether a part of a tokenizer.json has a pattern that must be replaced. */
 export function hasUnknownPattern(part: unknown): boolean {
   let isFound = false;
   JSON.stringify(part, (key, value: unknown) => {
@@ -45,7 +45,7 @@ export function hasUnknownPattern(part: unknown): boolean {
   return isFound;
 }
 
-/** Looks into the parts that a part is made of, too. */
+/** Replaces the patterns of a part and of the parts inside it. */
 function bound(part: unknown, depth: number): void {
   if (depth > DEPTH_MAX) throw new Error('steps are nested too deeply');
   if ((typeof part !== 'object' && typeof part !== 'function') || part === null) return;
@@ -60,7 +60,7 @@ function bound(part: unknown, depth: number): void {
   }
 }
 
-/** The library's parts are functions with members. */
+/** Returns whether a value is a part: the library's parts are functions with members. */
 function isPart(value: unknown): boolean {
   return typeof value === 'function';
 }

@@ -2,30 +2,33 @@ import { compilePattern, type Instruction, type Program } from './compile-patter
 import { UnsupportedPattern } from './parse-pattern.ts';
 import { PatternBudgetError, takeSteps } from './steps.ts';
 
-/** Longer ones are not for words. */
+/** Length limit of a pattern; those for words are shorter. */
 const SOURCE_UNITS_MAX = 20_000;
-/** Numbers on the stack of choices: 32 MB. */
+/** Limit of the numbers on the stack of choices: 32 MB. */
 const STACK_MAX = 4_000_000;
 
-/** What to go back to when a try fails: four numbers each, the last one says which. */
+/**
+ * Kinds of entries on the stack, which say how to backtrack when an attempt fails. Each entry has four numbers; the
+ * last one is its kind.
+ */
 const CHOICE = 0;
 const SHORTER = 1;
 const LONGER = 2;
 const RESTORE = 3;
 
 /**
- * A regular expression of a file that nobody vouches for. It matches as JavaScript's own do, which try everything however
- * long it takes, but within the budget of `beginSteps`. Of groups only the whole match is told.
+ * Regular expression from an untrusted file. It matches like JavaScript's own, which backtracks however long that
+ * takes, but within the budget of `beginSteps`. A match reports no groups, only the whole.
  */
 export class BoundedPattern extends RegExp {
   readonly #program: Program;
 
-  /** @throws UnsupportedPattern for back references and for what looks behind */
+  /** @throws UnsupportedPattern for back references and lookbehinds */
   constructor(pattern: RegExp | string, flags: string) {
     const source = typeof pattern === 'string' ? pattern : pattern.source;
     if (source.length > SOURCE_UNITS_MAX) throw new UnsupportedPattern('the pattern is too long');
     super(source, flags);
-    const isCopy = pattern instanceof BoundedPattern; // `matchAll` and `split` work on one
+    const isCopy = pattern instanceof BoundedPattern; // `matchAll` and `split` work on a copy
     this.#program = isCopy ? pattern.#program : compilePattern(source, flags.includes('v') ? 'v' : 'u');
   }
 
@@ -37,7 +40,7 @@ export class BoundedPattern extends RegExp {
       if (end >= 0) {
         this.lastIndex = end;
         const match: [string] = [text.slice(start, end)];
-        return Object.assign(match, { index: start, input: text }) as RegExpExecArray; // without groups that have names
+        return Object.assign(match, { index: start, input: text }) as RegExpExecArray; // a match without named groups
       }
       if (this.sticky) break;
     }
@@ -60,7 +63,7 @@ function widthBefore(text: string, at: number): number {
 
 const stack: number[] = [];
 
-/** Tries of one program on one text. */
+/** Attempts of one program on one text. */
 class PatternRun {
   readonly #code: readonly Instruction[];
   readonly #text: string;
@@ -74,9 +77,9 @@ class PatternRun {
     this.#slots = new Array<number>(slots).fill(-1);
   }
 
-  /** End of the match that begins at `start`, -1 without one. */
+  /** Returns the end of the match that begins at `start`, or -1 without a match. */
   match(start: number): number {
-    stack.length = 0; // the last run may have been ended by its budget
+    stack.length = 0; // the budget may have ended the last run
     return this.#run(0, start);
   }
 
@@ -95,7 +98,7 @@ class PatternRun {
     }
   }
 
-  /** False where the try ends. */
+  /** Executes one instruction. Returns false when the attempt fails. */
   #step(instruction: Instruction): boolean {
     switch (instruction.op) {
       case 'run':
@@ -121,7 +124,7 @@ class PatternRun {
         this.#pc++;
         return instruction.holds(this.#text, this.#at);
       default:
-        return false; // a match, which `#run` has seen
+        return false; // a match, which `#run` has handled
     }
   }
 
@@ -152,7 +155,7 @@ class PatternRun {
     return true;
   }
 
-  /** False where nothing is left to try. */
+  /** Backtracks. Returns false when no choice is left. */
   #goBack(base: number): boolean {
     while (stack.length > base) {
       takeSteps(1);
@@ -172,7 +175,7 @@ class PatternRun {
   }
 
   #takeOneMore(pc: number, at: number, left: number): boolean {
-    const run = this.#code[pc] as Extract<Instruction, { readonly op: 'run' }>; // only such are pushed with LONGER
+    const run = this.#code[pc] as Extract<Instruction, { readonly op: 'run' }>; // only a `run` is pushed with LONGER
     if (at >= this.#text.length || !run.atom(this.#text.codePointAt(at)!)) return false;
     this.#at = at + widthAt(this.#text, at);
     this.#pc = pc + 1;

@@ -1,13 +1,13 @@
 import { type Atom, type Node, PatternParser, UnsupportedPattern } from './parse-pattern.ts';
 
-/** One step of a compiled pattern. */
+/** Instruction of a compiled pattern. */
 export type Instruction =
   | { readonly op: 'run'; readonly atom: Atom; readonly min: number; readonly max: number; readonly isGreedy: boolean }
   | { readonly op: 'split'; first: number; second: number }
   | { readonly op: 'jump'; to: number }
-  /** Keeps where an iteration begins. */
+  /** Stores where an iteration begins. */
   | { readonly op: 'mark'; readonly slot: number }
-  /** Ends an iteration that took nothing. */
+  /** Fails for an iteration that consumed nothing. */
   | { readonly op: 'moved'; readonly slot: number }
   | { readonly op: 'look'; readonly isNegative: boolean; next: number }
   | { readonly op: 'assert'; readonly holds: (text: string, at: number) => boolean }
@@ -18,10 +18,10 @@ export interface Program {
   readonly slots: number;
 }
 
-/** Counted groups are written out, so that a short pattern could stand for a very long program. */
+/** Size limit of a program. Counted groups are unrolled, so a short pattern can become a very long program. */
 const INSTRUCTIONS_MAX = 4096;
 
-/** @throws UnsupportedPattern */
+/** Compiles a pattern. @throws UnsupportedPattern */
 export function compilePattern(source: string, flag: 'u' | 'v'): Program {
   const compiler = new Compiler();
   compiler.add(new PatternParser(source, flag).parse());
@@ -99,7 +99,7 @@ class Compiler {
     for (const split of splits) this.#leave(split, isGreedy);
   }
 
-  /** One iteration that may be left out; what comes instead is told by `#leave`. */
+  /** Adds one optional iteration; `#leave` sets where the program continues without it. */
   #addIteration(item: Node, isGreedy: boolean): { first: number; second: number } {
     const body = this.#code.length + 1;
     const split = this.#push({ op: 'split', first: isGreedy ? body : 0, second: isGreedy ? 0 : body });

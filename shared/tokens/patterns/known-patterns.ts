@@ -1,4 +1,6 @@
-/** How Kimi's tokenizers find words: runs of Han characters apart from letters, which split at changes of case. */
+/**
+ * Words of Kimi's tokenizers: runs of Han characters are separate from letters, and letters split at changes of case.
+ */
 const LETTERS = (first: string): string => `[[${first}\\p{Lm}\\p{Lo}\\p{M}]&&[^\\p{Han}]]`;
 const UPPER = LETTERS('\\p{Lu}\\p{Lt}');
 const LOWER = LETTERS('\\p{Ll}');
@@ -30,14 +32,14 @@ const DEEPSEEK =
 const CONTRACTIONS = "'(?i:[sdmt]|ll|ve|re)";
 const MODERN_END = '\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+';
 
-/** The pattern of GPT-2, which `ByteLevel` applies by itself. */
+/** Pattern of GPT-2, which `ByteLevel` applies by itself. */
 export const GPT2_PATTERN = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/** The pattern of cl100k, Llama 3 and Qwen. @param digits how numbers are split */
+/** Returns the pattern of cl100k, Llama 3 and Qwen. @param digits pattern of one piece of a number */
 export const modernPattern = (digits: '\\p{N}' | '\\p{N}{1,3}'): string =>
   `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${MODERN_END}`;
 
-/** As published tokenizers have them. None of them goes over a text more than a few times. */
+/** Patterns of published tokenizers. None of them scans a text more than a few times. */
 const KNOWN: ReadonlySet<string> = new Set([
   KIMI_PATTERN,
   O200K,
@@ -58,7 +60,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   ' {2,}',
 ]);
 
-/** Whether JavaScript's own expressions may be used for a pattern of the Oniguruma dialect. */
+/** Returns whether a pattern of the Oniguruma dialect is safe for JavaScript's own expressions. */
 export function isKnownPattern(pattern: string): boolean {
   return KNOWN.has(pattern);
 }

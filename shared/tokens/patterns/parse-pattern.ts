@@ -1,9 +1,9 @@
-/** A pattern of a tokenizer uses something that is not supported here. */
+/** Error for a pattern of a tokenizer that uses unsupported syntax. */
 export class UnsupportedPattern extends Error {
   override readonly name = 'UnsupportedPattern';
 }
 
-/** Whether a code point is one that stands there. */
+/** Returns whether a code point matches. */
 export type Atom = (codePoint: number) => boolean;
 
 export type Node =
@@ -20,9 +20,9 @@ export type Node =
     };
 
 const DEPTH_MAX = 100;
-/** Each has a table of its own for what it was asked. */
+/** Limit of distinct classes: each has a table of the code points that it was asked about. */
 const CLASSES_MAX = 256;
-/** No word has this many characters of one kind in a row. */
+/** Limit of a counted repetition: no word has this many characters of one kind in a row. */
 const COUNT_MAX = 1000;
 const ESCAPE = /\\(?:[pP]\{[^}]*\}|u\{[0-9A-Fa-f]+\}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|c[A-Za-z]|[^pPuxc1-9k])/uy;
 const QUANTIFIER = /(?:([*+?])|\{(\d+)(?:(,)(\d*))?\})(\??)/y;
@@ -31,7 +31,7 @@ const GROUP = /\((?:\?(?:(:)|(=)|(!)|<[A-Za-z_]\w*>))?/y;
 const isWord = (text: string, at: number): boolean => /\w/.test(text.charAt(at));
 const isWordEdge = (text: string, at: number): boolean => isWord(text, at - 1) !== isWord(text, at);
 
-/** Reads a JavaScript pattern that was found to be valid. */
+/** Parses a valid JavaScript pattern. */
 export class PatternParser {
   readonly #source: string;
   readonly #flag: 'u' | 'v';
@@ -43,7 +43,7 @@ export class PatternParser {
     this.#flag = flag;
   }
 
-  /** @throws UnsupportedPattern for what looks back: groups that are named again, and what stands before */
+  /** Returns the pattern's tree. @throws UnsupportedPattern for back references and lookbehinds */
   parse(): Node {
     const node = this.#either(0);
     if (this.#at < this.#source.length) throw new UnsupportedPattern(`${this.#source.slice(this.#at, this.#at + 8)}`);
@@ -102,7 +102,7 @@ export class PatternParser {
     if (this.#source[this.#at] === '?')
       throw new UnsupportedPattern(`group (${this.#source.slice(this.#at, this.#at + 3)}`);
     const item = this.#either(depth + 1);
-    this.#at++; // its end
+    this.#at++; // the closing bracket
     const isLook = isAhead !== undefined || isNotAhead !== undefined;
     return isLook ? { kind: 'look', item, isNegative: isNotAhead !== undefined } : item;
   }
@@ -157,7 +157,7 @@ export class PatternParser {
   }
 }
 
-/** Some properties are of texts, as of emoji that are made of several characters. */
+/** Refuses a property of texts, e.g. of emoji that are made of several characters. */
 function refuseTexts(property: string): void {
   try {
     new RegExp(property, 'u');
@@ -170,7 +170,7 @@ const UNASKED = 0;
 const INSIDE = 1;
 const OUTSIDE = 2;
 
-/** Remembers what it was asked of the lowest 65,536 code points. */
+/** Returns the atom of a class; stores its answers for the lowest 65,536 code points. */
 function classAtom(pattern: RegExp): Atom {
   let known = new Uint8Array(256);
   return (codePoint) => {

@@ -1,18 +1,18 @@
 import { ServeError } from '../../errors/index.ts';
 
 /**
- * What the patterns of a tokenizer may cost. A step is an instruction of a pattern that is carried out, or a character that
- * it looks at: some 10 ns. Texts are encoded in one turn of the event loop, so one budget is in force at a time.
+ * Budget of the patterns of a tokenizer. A step is an executed instruction of a pattern, or a character that it reads:
+ * some 10 ns. A text is encoded in one turn of the event loop, so only one budget is in force at a time.
  */
 
-/** For any text, some 2 ms. */
+/** Steps that any text may take: some 2 ms. */
 const STEPS_FREE = 200_000;
-/** Patterns in use need about ten. */
+/** Steps for each UTF-16 unit of the text; patterns in use need about ten. */
 const STEPS_PER_UNIT = 128;
 
 let steps = STEPS_FREE;
 
-/** A pattern of the model's tokenizer takes more steps than a text of that length is worth. */
+/** Error for a pattern of the model's tokenizer that takes more steps than the length of the text allows. */
 export class PatternBudgetError extends ServeError {
   constructor() {
     super(
@@ -22,7 +22,7 @@ export class PatternBudgetError extends ServeError {
   }
 }
 
-/** A text that a tokenizer cannot hold, e.g. a word of millions of letters. */
+/** Error for a text that a tokenizer cannot hold, e.g. a word of millions of letters. */
 export class TextTooLongError extends ServeError {
   constructor() {
     super(
@@ -32,12 +32,12 @@ export class TextTooLongError extends ServeError {
   }
 }
 
-/** Begins the budget for a text of so many UTF-16 units. */
+/** Starts the budget for a text of `units` UTF-16 units. */
 export function beginSteps(units: number): void {
   steps = STEPS_FREE + STEPS_PER_UNIT * units;
 }
 
-/** @throws PatternBudgetError */
+/** Takes steps from the budget. @throws PatternBudgetError */
 export function takeSteps(count: number): void {
   steps -= count;
   if (steps < 0) throw new PatternBudgetError();

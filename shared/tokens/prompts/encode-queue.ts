@@ -8,29 +8,32 @@ import type { EncodedStretches, EncodeJob, Stretches } from './stretches.ts';
 
 /** Encodes one job at a time. */
 export interface Lane {
-  /** Rejects when the job failed or `signal` aborted it; a lane whose promise has settled takes the next job. */
+  /**
+   * Encodes a job. Rejects when the job failed or `signal` aborted it. A lane takes the next job once its promise has
+   * settled.
+   */
   encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches>;
   close(): Promise<void>;
 }
 
 interface EncodeQueueOptions {
   readonly clock: Clock;
-  /** Makes a lane when there is work for one more. */
+  /** Opens a lane when there is work for one more. */
   readonly openLane: () => Lane;
   readonly lanesMax: number;
-  /** Jobs that wait; one more is refused. */
+  /** Number of jobs that may wait; one more is refused. */
   readonly waitingMax: number;
-  /** From a job's arrival to its answer. */
+  /** Limit from a job's arrival to its answer. */
   readonly timeoutMs: number;
 }
 
-/** Jobs in order of arrival on a bounded number of lanes, which are made when they are first needed. */
+/** Runs jobs in order of arrival on a bounded number of lanes, which are opened when they are first needed. */
 export class EncodeQueue {
   readonly #options: EncodeQueueOptions;
   readonly #lanes = new Set<Lane>();
   readonly #idle: Lane[] = [];
   readonly #slots: Semaphore;
-  /** Jobs that wait or hold a lane. */
+  /** Number of jobs that wait or hold a lane. */
   #jobs = 0;
   #isClosed = false;
 
@@ -40,8 +43,8 @@ export class EncodeQueue {
   }
 
   /**
-   * Rejects with the signal's reason when it aborts, with `server_overloaded` when too many jobs wait, with
-   * `deadline_exceeded` when it took too long, with `service_unavailable` after `close`.
+   * Encodes a job. Rejects with the signal's reason when it aborts, with `server_overloaded` when too many jobs wait,
+   * with `deadline_exceeded` when it took too long, with `service_unavailable` after `close`.
    */
   async encode(job: EncodeJob, signal?: AbortSignal): Promise<EncodedStretches> {
     signal?.throwIfAborted();
@@ -63,13 +66,13 @@ export class EncodeQueue {
     return encoded;
   }
 
-  /** Ends the lanes; jobs under way fail, and so do those that wait. */
+  /** Closes the lanes; jobs under way fail, and so do those that wait. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await Promise.all([...this.#lanes].map((lane) => lane.close()));
   }
 
-  /** A lane whose job was given up is free when it has stopped. */
+  /** Runs a job on a lane. A lane whose job was abandoned is idle once it has stopped. */
   async #run(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches> {
     if (this.#isClosed) throw shuttingDown();
     const lane = this.#idle.pop() ?? this.#options.openLane();
@@ -86,21 +89,24 @@ function shuttingDown(): ServeError {
   return new ServeError('service_unavailable', 'The frontend is shutting down');
 }
 
-/** What a thread is started with. */
+/** Data that a thread is started with. */
 export interface ThreadStart {
-  /** Holds 1 while what the thread does is no longer wanted. Shared. */
+  /** Shared memory that holds 1 once the thread's current work is no longer wanted. */
   readonly stop: Int32Array;
 }
 
 export interface ThreadRequest extends Stretches {
   readonly tokenizer: number;
-  /** How to make the tokenizer, the first time. */
+  /** Recipe of the tokenizer, sent with its first request. */
   readonly recipe?: TokenizerRecipe;
-  /** A tokenizer that will not be asked for any more. */
+  /** Number of a tokenizer that the thread may free. */
   readonly forgotten?: number;
 }
 
-/** Why a tokenizer cannot be used for a text: its patterns take too many steps, or it cannot hold a word of that length. */
+/**
+ * Reason why a tokenizer cannot be used for a text: its patterns take too many steps, or it cannot hold a word of that
+ * length.
+ */
 export type Refusal = 'costly' | 'too-long';
 
 export type ThreadAnswer = EncodedStretches | { readonly error: string; readonly refusal?: Refusal | undefined };
@@ -118,25 +124,25 @@ function toError({ error, refusal }: Extract<ThreadAnswer, { readonly error: str
 
 interface ThreadLaneOptions {
   readonly clock: Clock;
-  /** Bundle of `encode-thread.ts`. */
+  /** Path of the bundle of `encode-thread.ts`. */
   readonly entry: string;
-  /** The thread ended by itself; the job it had has failed, the next one gets a new thread. */
+  /** Called when the thread ended by itself. Its job has failed; the next one gets a new thread. */
   readonly onLost: (reason: Error) => void;
 }
 
-/** Tokenizers that one thread keeps; each is a word cache of 6 MB at most. */
+/** Number of tokenizers that one thread keeps; each is a word cache of 6 MB at most. */
 const TOKENIZERS_MAX = 8;
-/** A stretch that takes longer than this after its job was given up ends with the thread. */
+/** Time that a segment may still take after its job was abandoned; then the thread is ended. */
 const STOP_GRACE_MS = 2000;
 
-/** A thread, started with the first job and again after it was lost. */
+/** Lane on a thread, which starts with the first job and again after it was lost. */
 export class ThreadLane implements Lane {
   readonly #options: ThreadLaneOptions;
   readonly #stop = new Int32Array(new SharedArrayBuffer(4));
   #thread: Worker | undefined;
-  /** Tokenizers that the thread has, the one given first in front. */
+  /** Numbers of the tokenizers that the thread has, oldest first. */
   #known = new Map<TokenizerRecipe, number>();
-  #given = 0;
+  #lastNumber = 0;
   /** Ends the job under way; undefined between jobs. */
   #settle: ((answer: ThreadAnswer | Error) => void) | undefined;
 
@@ -165,7 +171,7 @@ export class ThreadLane implements Lane {
       Atomics.store(this.#stop, 0, 0);
       signal.addEventListener('abort', onAbort, { once: true });
       this.#thread ??= this.#start();
-      this.#thread.ref(); // while it has a job the process stays
+      this.#thread.ref(); // a job keeps the process running
       this.#thread.postMessage(this.#requestFor(recipe, job));
     });
   }
@@ -191,7 +197,7 @@ export class ThreadLane implements Lane {
     this.#drop(reason)?.terminate().catch(this.#options.onLost);
   }
 
-  /** Parts with the thread, whose job fails. */
+  /** Gives up the thread and fails its job. */
   #drop(reason: Error): Worker | undefined {
     const thread = this.#thread;
     this.#thread = undefined;
@@ -204,7 +210,7 @@ export class ThreadLane implements Lane {
     const work = { texts, addSpecialTokens, enoughTokens };
     const known = this.#known.get(recipe);
     if (known !== undefined) return { ...work, tokenizer: known };
-    const tokenizer = this.#given++;
+    const tokenizer = this.#lastNumber++;
     const [oldest] = this.#known;
     const isFull = this.#known.size >= TOKENIZERS_MAX;
     if (isFull && oldest !== undefined) this.#known.delete(oldest[0]);

@@ -8,62 +8,62 @@ import { EncodeQueue, type Lane, ThreadLane } from './encode-queue.ts';
 import { type EncodedStretches, type EncodeJob, joinIds, StretchEncoder } from './stretches.ts';
 import { type CachedStretch, TokenCache } from './token-cache.ts';
 
-/** The event loop is held no longer than this and one stretch. */
+/** Time after which encoding yields to the event loop, at the end of the current segment. */
 const SLICE_MS = 5;
 
 export interface PromptEncoderOptions {
   readonly clock: Clock;
-  /** Bound of the cache of tokens, 0 = none. @default 0 */
+  /** Size limit of the cache of tokens, 0 = none. @default 0 */
   readonly cacheBytesMax?: number;
-  /** Threads for long prompts, started when needed; 0 = a slice at a time on the event loop. @default 0 */
+  /** Number of threads for long prompts, started when needed; 0 = encode in slices on the event loop. @default 0 */
   readonly threadsMax?: number;
   /**
-   * What is to be encoded of a prompt is encoded at once up to so many UTF-16 units, a quarter of it outside Latin, where
-   * words are longer. @default 32768, about 1 ms of common words and 5 ms of random letters
+   * Number of UTF-16 units that are encoded at once; a quarter of it outside Latin, where words are longer. @default
+   * 32768, about 1 ms of common words and 5 ms of random letters
    */
   readonly inlineUnitsMax?: number;
-  /** Long prompts that may wait; one more is refused. @default 256 */
+  /** Number of long prompts that may wait; one more is refused. @default 256 */
   readonly waitingMax?: number;
-  /** For a long prompt, waiting included. @default 30000 */
+  /** Limit for a long prompt, waiting included. @default 30000 */
   readonly timeoutMs?: number;
-  /** A thread ended by itself; the prompt it had has failed. */
+  /** Called when a thread ended by itself; its prompt has failed. */
   readonly onThreadLost?: (reason: Error) => void;
-  /** Told once of a tokenizer whose patterns took too many steps for a text, with its file. */
+  /** Called once for each tokenizer whose patterns took too many steps for a text, with its file. */
   readonly onCostly?: (path: string | undefined) => void;
 }
 
 export interface EncodePromptOptions {
   /** @default false */
   readonly addSpecialTokens?: boolean;
-  /** The rest of a prompt need not be encoded once it has so many tokens. @default Infinity */
+  /** Number of tokens after which the rest of a prompt need not be encoded. @default Infinity */
   readonly enoughTokens?: number;
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface EncodedPrompt {
   readonly ids: Uint32Array;
-  /** Tokens that came out of the cache; undefined when it was not asked. */
+  /** Number of tokens from the cache; undefined when the cache was not used. */
   readonly cachedTokens: number | undefined;
-  /** False when `enoughTokens` were there before the end: `ids` are not the prompt's then, only as many. */
+  /** False when encoding stopped at `enoughTokens`: then `ids` are only a beginning of the prompt. */
   readonly isWhole: boolean;
 }
 
-/** A shorter text is encoded in less time than it takes to look for its parts. */
+/** Length from which the cache is used: a shorter text is encoded faster than its segments are looked up. */
 const CACHED_UNITS_MIN = 1024;
-/** The general library takes 50 times as long. */
+/** Weight of a text for the general library, which takes 50 times as long. */
 const GENERAL_SLOWNESS = 64;
 const NOT_LATIN_SLOWNESS = 4;
 const NOT_LATIN1 = /[^\0-\xff]/;
 
 /**
- * Encodes prompts of any length without holding the event loop: short ones at once, long ones elsewhere or in slices, and
- * only the parts that were not seen lately.
+ * Encodes prompts of any length without blocking the event loop: short ones at once, long ones in threads or in slices.
+ * Only segments that are not in the cache are encoded.
  */
 export class PromptEncoder {
   readonly #cache: TokenCache | undefined;
   readonly #inlineUnitsMax: number;
   readonly #queue: EncodeQueue;
-  /** For tokenizers that encode nowhere else: one thread where no others were asked for. */
+  /** Queue for tokenizers that encode only in threads. It has one thread if `threadsMax` asks for none. */
   readonly #threads: EncodeQueue;
   readonly #onCostly: (path: string | undefined) => void;
   readonly #costly = new WeakSet<Tokenizer>();
@@ -92,8 +92,8 @@ export class PromptEncoder {
   }
 
   /**
-   * Ids of `text`, at once where that costs little. A long prompt rejects with the signal's reason when it aborts, with
-   * `server_overloaded` when too many wait, with `deadline_exceeded` after the deadline.
+   * Returns the ids of `text`, synchronously if that is cheap. A long prompt rejects with the signal's reason when it
+   * aborts, with `server_overloaded` when too many wait, with `deadline_exceeded` after the deadline.
    */
   encode(
     tokenizer: Tokenizer,
@@ -113,8 +113,8 @@ export class PromptEncoder {
   }
 
   /**
-   * Opens a tokenizer that encodes in threads in one of them, which takes a second or two where there are many tokens: its
-   * first prompt would wait for that. Never rejects: what is wrong with it the first prompt finds out.
+   * Opens a tokenizer that encodes in threads in one of them. With many tokens that takes a second or two, which its
+   * first prompt would otherwise wait for. Never rejects: a problem appears with the first prompt.
    */
   async prepare(tokenizer: Tokenizer): Promise<void> {
     if (tokenizer.encodesInThreads !== true) return;
@@ -140,22 +140,23 @@ export class PromptEncoder {
   }
 }
 
-/** One prompt in parts: those known from the cache, and those to encode. */
+/** One prompt in segments: those known from the cache, and those to encode. */
 class PromptEncoding {
   readonly #tokenizer: Tokenizer;
   readonly #options: EncodePromptOptions;
   readonly #cache: TokenCache | undefined;
-  /** By stretch; a hole where the stretch is to be encoded. */
+  /** Cached segments in order, with a hole for each segment to encode. */
   readonly #known: (CachedStretch | undefined)[] = [];
   readonly #missing: string[] = [];
-  /** Units to encode, weighed with the time they take. */
+  /** UTF-16 units to encode, weighted by the time they take. */
   #missingUnits = 0;
   #cachedTokens = 0;
 
   constructor(tokenizer: Tokenizer, text: string, options: EncodePromptOptions, cache: TokenCache | undefined) {
     this.#tokenizer = tokenizer;
     this.#options = options;
-    const isCut = options.addSpecialTokens !== true && tokenizer.cut !== undefined; // special tokens go around the whole
+    // special tokens surround the whole prompt
+    const isCut = options.addSpecialTokens !== true && tokenizer.cut !== undefined;
     this.#cache = isCut ? cache : undefined;
     if (isCut) this.#cut(text, tokenizer.cut(text));
     else this.#add(text, undefined);
@@ -210,8 +211,8 @@ class PromptEncoding {
   }
 
   /**
-   * Keeps copies of what was encoded: views would keep the ids of the whole prompt.
-   * @returns the ids of all stretches that have some, and the stretches up to the first that is not kept
+   * Caches copies of the encoded ids: views would keep the ids of the whole prompt alive.
+   * @returns the ids of all segments that have some, and the segments up to the first that is not kept
    */
   #remember(cache: TokenCache, ids: Uint32Array, counts: readonly number[]) {
     const parts: Uint32Array[] = [];
@@ -229,7 +230,7 @@ class PromptEncoding {
         parts.push(own);
         last = cache.set(this.#tokenizer, this.#missing[missing++] as string, own, last);
       } else {
-        last = undefined; // there were enough tokens before it
+        last = undefined; // encoding stopped before it, with enough tokens
       }
       if (last !== undefined && stretches.length === index) stretches.push(last);
     }
@@ -237,7 +238,7 @@ class PromptEncoding {
   }
 }
 
-/** Encodes on the event loop, a slice at a time, where there are no threads. */
+/** Creates a lane that encodes on the event loop in slices, for processes without threads. */
 function createLoopLane(clock: Clock): Lane {
   return {
     async encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches> {

@@ -1,11 +1,11 @@
 import type { EncodeText, Tokenizer } from '../types.ts';
 
-/** Stretches of one prompt that are to be encoded. Their ids are joined in order. */
+/** Segments of one prompt to encode. Their ids are joined in order. */
 export interface Stretches {
   readonly texts: readonly string[];
-  /** Only for a prompt of one stretch. */
+  /** Only for a prompt of one segment. */
   readonly addSpecialTokens: boolean;
-  /** As soon as there are so many tokens the rest need not be encoded. */
+  /** Number of tokens after which the rest need not be encoded. */
   readonly enoughTokens: number;
 }
 
@@ -16,11 +16,11 @@ export interface EncodeJob extends Stretches {
 
 export interface EncodedStretches {
   readonly ids: Uint32Array<ArrayBuffer>;
-  /** Tokens of each stretch; fewer entries than stretches when there were enough tokens before the end. */
+  /** Number of tokens of each segment; has fewer entries than segments if there were enough tokens before the end. */
   readonly counts: readonly number[];
 }
 
-/** Encodes one stretch at a time, so that whoever does it can pause or stop in between. */
+/** Encodes one segment at a time, so that the caller can pause or stop in between. */
 export class StretchEncoder {
   readonly #encode: EncodeText;
   readonly #stretches: Stretches;
@@ -32,7 +32,7 @@ export class StretchEncoder {
     this.#stretches = stretches;
   }
 
-  /** Encodes the next stretch; false when there is nothing left to do. */
+  /** Encodes the next segment; returns false when there is nothing left to do. */
   step(): boolean {
     const { texts, addSpecialTokens, enoughTokens } = this.#stretches;
     const text = texts[this.#parts.length];
@@ -48,7 +48,7 @@ export class StretchEncoder {
   }
 }
 
-/** @param total length of all parts */
+/** Joins ids. @param total length of all parts */
 export function joinIds(parts: readonly Uint32Array[], total: number): Uint32Array<ArrayBuffer> {
   const ids = new Uint32Array(total);
   let at = 0;

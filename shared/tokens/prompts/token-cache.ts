@@ -1,7 +1,7 @@
 import type { Part, PartPlace } from '../hashing/known-parts.ts';
 import type { Tokenizer } from '../types.ts';
 
-/** A stretch of text with its tokens. */
+/** Segment of text with its tokens. */
 export class CachedStretch implements Part {
   readonly text: string;
   readonly ids: Uint32Array;
@@ -12,9 +12,9 @@ export class CachedStretch implements Part {
   isKept = true;
   newer: CachedStretch | undefined = undefined;
   older: CachedStretch | undefined = undefined;
-  /** What stood behind it last, and behind no other since. */
+  /** Segment that followed this one last; undefined once it follows another. */
   next: CachedStretch | undefined = undefined;
-  /** The one whose `next` it is. */
+  /** Segment whose `next` is this one. */
   previous: CachedStretch | undefined = undefined;
 
   constructor(text: string, ids: Uint32Array, serial: number, bytes: number, home: Map<string, CachedStretch>) {
@@ -26,16 +26,16 @@ export class CachedStretch implements Part {
   }
 }
 
-/** What an entry costs besides its text and ids: the map's slot, the entry, the typed array. */
+/** Size of an entry besides its text and ids: the map's slot, the entry, the typed array. */
 const ENTRY_OVERHEAD_BYTES = 368;
 
-/** Serials are never given twice, whatever the cache. */
+/** Last serial given. Serials are unique across all caches. */
 let lastSerial = 0;
 
 /**
- * Tokens of stretches of text seen before, of all tokenizers together; the stretch used longest ago leaves first. A stretch
- * is found by its whole text, so what is found is exact. Where it stands behind the same one as last time, the texts are
- * compared and nothing else: a hundred times as fast as hashing a text of some thousand letters.
+ * Tokens of text segments seen before, for all tokenizers together; the least recently used segment is evicted first. A
+ * segment is found by its whole text, so a hit is exact. If it follows the same segment as last time, only the texts
+ * are compared: that is a hundred times as fast as hashing a text of some thousand letters.
  *
  *     tokenizer ──> text ──> entry ──next──> entry
  *     newest entry ⇄ ... ⇄ oldest entry
@@ -47,7 +47,7 @@ export class TokenCache {
   #oldest: CachedStretch | undefined;
   #bytes = 0;
 
-  /** @param bytesMax bound of texts, ids and bookkeeping together; above 0 */
+  /** @param bytesMax limit of texts, ids and overhead together; above 0 */
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax;
   }
@@ -56,7 +56,10 @@ export class TokenCache {
     return this.#bytes;
   }
 
-  /** @param before what stands before it in the prompt, from the same tokenizer */
+  /**
+   * Returns the segment of `text`, if it is cached. @param before segment before it in the prompt, from the same
+   * tokenizer
+   */
   get(tokenizer: Tokenizer, text: string, before?: CachedStretch): CachedStretch | undefined {
     const likely = before?.next;
     const entry = likely?.text === text ? likely : this.#homes.get(tokenizer)?.get(text);
@@ -70,8 +73,8 @@ export class TokenCache {
   }
 
   /**
-   * Remembers `ids`, which must not change later. @returns the stretch; undefined when it is not kept, as it is larger than an
-   * eighth of the cache
+   * Caches `ids`, which must not change later.
+   * @returns the segment; undefined when it is larger than an eighth of the cache, and so is not kept
    */
   set(tokenizer: Tokenizer, text: string, ids: Uint32Array, before?: CachedStretch): CachedStretch | undefined {
     let home = this.#homes.get(tokenizer);
@@ -121,7 +124,7 @@ export class TokenCache {
   }
 }
 
-/** Each entry is the next of one other at most, so that none that left the cache is kept alive by one that did not. */
+/** Links two entries. An entry is the `next` of at most one other, so a cached entry keeps no evicted one alive. */
 function chain(previous: CachedStretch | undefined, entry: CachedStretch): void {
   if (previous?.isKept !== true) return;
   if (previous.next !== undefined) previous.next.previous = undefined;
@@ -132,7 +135,9 @@ function chain(previous: CachedStretch | undefined, entry: CachedStretch): void 
 
 const NOT_LATIN1 = /[^\0-\xff]/;
 
-/** A slice of a string keeps the whole string alive: here a prompt of which perhaps one stretch is still known. */
+/**
+ * Copies a text: a slice would keep its whole string alive, here a prompt of which perhaps one segment is still cached.
+ */
 function ownCopy(text: string, isLatin1: boolean): string {
   const encoding = isLatin1 ? 'latin1' : 'utf16le';
   return Buffer.from(text, encoding).toString(encoding);

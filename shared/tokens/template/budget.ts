@@ -1,12 +1,12 @@
 /**
- * What a template may cost. A step is one node of the template that is carried out, or 16 characters or one item that is
- * looked at: some 30 ns. Templates are carried out in one turn of the event loop, so one budget is in force at a time.
+ * Budget of a template. A step is one executed node of the template, 16 characters or one item that it reads: some 30
+ * ns. A template runs in one turn of the event loop, so only one budget is in force at a time.
  */
 
-/** A template did more than its input is worth. The message says what there was too much of. */
+/** Error for a template that exceeds the budget of its input. The message says which limit it exceeded. */
 export class TemplateBudgetError extends Error {
   override readonly name = 'TemplateBudgetError';
-  /** The input was so small that no sound template needs as much for it. */
+  /** Whether the input was so small that no sound template needs as much for it. */
   readonly isHopeless: boolean;
 
   constructor(message: string, isHopeless: boolean) {
@@ -15,36 +15,41 @@ export class TemplateBudgetError extends Error {
   }
 }
 
-/** For any request, some 6 ms. */
+/** Steps that any request may take: some 6 ms. */
 const STEPS_FREE = 200_000;
-/** A loop within a loop over thousands of messages is within these; templates in use need about one. */
+/**
+ * Steps for each character of the input. They cover a nested loop over thousands of messages; templates in use need
+ * about one.
+ */
 const STEPS_PER_CHAR = 8;
 const STEPS_PER_VALUE = 64;
-/** Characters of new text and bytes of new lists, and how long one text may be. */
+/** Limits of new text in characters and of new lists in bytes, and of the length of one text. */
 const CHARS_FREE = 4_000_000;
 const CHARS_PER_CHAR = 16;
 const TEXT_FREE = 1_000_000;
-/** All tools as JSON in ASCII, twice, is longer by a factor of 12. */
+/**
+ * Limit of one text for each character of the input: all tools as JSON in ASCII, twice, is longer by a factor of 12.
+ */
 const TEXT_PER_CHAR = 12;
 const STEP_CHARS = 16;
 const ITEM_CHARS = 8;
-/** Parts of a text as long as markers are found in one pass. */
+/** Length up to which a part of a text is found in one pass. Markers are no longer. */
 const SEARCH_CHARS_FREE = 32;
-/** More than this many characters and values is no small input. */
+/** Size above which an input is not small. */
 const SMALL_CHARS = 16_384;
 const SMALL_VALUES = 512;
 
 let steps = Number.POSITIVE_INFINITY;
 let chars = Number.POSITIVE_INFINITY;
 let textMax = Number.POSITIVE_INFINITY;
-/** Adds what the size of the input allows, once; undefined when that was done. */
+/** Adds the allowance for the size of the input, once; undefined afterwards. */
 let raise: (() => void) | undefined;
 let isSmall = true;
 
 /**
- * Runs `action` within the budget of `input`, which is looked at only where the free part does not do.
- * @param stepsFree for any input
- * @throws TemplateBudgetError, also for what overflows the stack or the longest text
+ * Runs `action` within the budget of `input`. The input is measured only if the free part is used up.
+ * @param stepsFree steps for any input
+ * @throws TemplateBudgetError, also if the stack overflows or a text exceeds the longest possible one
  */
 export function withinBudget<T>(input: unknown, action: () => T, stepsFree = STEPS_FREE): T {
   const outer = { steps, chars, textMax, raise, isSmall };
@@ -79,19 +84,20 @@ export function spend(count: number): void {
   if (!(steps >= 0)) throw new TemplateBudgetError('it takes too many steps', isSmall);
 }
 
-/** Counts the reading of so many characters. @throws TemplateBudgetError */
+/** Counts the steps of reading `count` characters. @throws TemplateBudgetError */
 export function spendChars(count: number): void {
   if (count >= STEP_CHARS) spend(count / STEP_CHARS);
 }
 
-/** Counts the reading of a whole value, not of what is in it. @throws TemplateBudgetError */
+/** Counts the steps of reading a value, without the items inside it. @throws TemplateBudgetError */
 export function spendFor(value: unknown): void {
   if (typeof value === 'string') spendChars(value.length);
   else if (Array.isArray(value)) spend(value.length);
 }
 
 /**
- * Counts a search for a part of a text: a long one may be compared anew at each character, some 50 characters a step.
+ * Counts a search for a part of a text. A long part may be compared anew at each character, at some 50 characters a
+ * step.
  * @throws TemplateBudgetError
  */
 export function spendSearch(textChars: number, partChars: number): void {
@@ -99,7 +105,7 @@ export function spendSearch(textChars: number, partChars: number): void {
   spendChars(comparesAnew ? textChars + ((textChars - partChars) * partChars) / 4 : textChars);
 }
 
-/** Counts a text of so many characters that is about to be made. @throws TemplateBudgetError */
+/** Counts a text of `count` characters before it is made. @throws TemplateBudgetError */
 export function spendText(count: number): void {
   checkText(count);
   chars -= count;
@@ -108,7 +114,7 @@ export function spendText(count: number): void {
   if (!(chars >= 0)) throw new TemplateBudgetError('it makes too much text', isSmall);
 }
 
-/** Counts a list of so many items that is about to be made. @throws TemplateBudgetError */
+/** Counts a list of `count` items before it is made. @throws TemplateBudgetError */
 export function spendItems(count: number): void {
   spend(count + 1);
   chars -= count * ITEM_CHARS;
@@ -116,7 +122,7 @@ export function spendItems(count: number): void {
   if (!(chars >= 0)) throw new TemplateBudgetError('it makes lists with too many items', isSmall);
 }
 
-/** Refuses a text of so many characters where that is too long: joining two texts copies neither, so only lengths count. */
+/** Refuses a text of `count` characters if that is too long. Joining two texts copies neither, so it costs no steps. */
 export function checkText(count: number): void {
   if (count <= textMax) return;
   raise?.();

@@ -9,7 +9,7 @@ export interface CallArguments {
 /** A macro, a global function or a bound method. */
 export type TemplateFunction = (args: CallArguments) => unknown;
 
-/** The argument at `index`, or of that name. */
+/** Returns the argument at `index`, or the one called `name`. */
 export function argument({ positional, named }: CallArguments, index: number, name: string): unknown {
   return named.has(name) ? named.get(name) : positional[index];
 }

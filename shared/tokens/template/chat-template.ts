@@ -13,13 +13,13 @@ import { type Node, parseTemplate, TemplateRuntimeError } from './syntax.ts';
 /** Template text, or one text for conversations with tools and one for those without. */
 export type ChatTemplateSource = string | { readonly default: string; readonly toolUse: string };
 
-/** Told once, if a rendering takes more than its input can be worth: nothing is rendered from then on. */
+/** Called once, if a rendering exceeds what its small input can justify. The template renders nothing from then on. */
 type OnHopeless = (reason: string) => void;
 
 /**
- * Compiles a chat template and finds out what it takes; rendering is then a few microseconds.
+ * Compiles a chat template and finds out what it accepts; rendering then takes a few microseconds.
  * @throws TemplateSyntaxError naming a construct, filter or test that is not supported
- * @throws TemplateBudgetError when small conversations take more than a template may take
+ * @throws TemplateBudgetError when small conversations exceed the budget of a template
  */
 export function compileChatTemplate(
   source: ChatTemplateSource,
@@ -36,16 +36,16 @@ export function compileChatTemplate(
   return createChatTemplate({ withoutTools, withTools, tokens, onHopeless });
 }
 
-/** How a process that serves meanwhile compiles a template. */
+/** Callbacks by which a process compiles a template while it serves. */
 export interface TemplateCompilation {
-  /** Parses a template, in time that this thread has. @throws TemplateSyntaxError */
+  /** Parses a template without blocking this thread. @throws TemplateSyntaxError */
   readonly parse: (source: string) => Promise<readonly Node[]>;
-  /** The end of a turn of the event loop. */
+  /** Ends a turn of the event loop. */
   readonly pause: () => Promise<unknown>;
   readonly onHopeless: OnHopeless;
 }
 
-/** The same as `compileChatTemplate`, a piece a turn. */
+/** Compiles as `compileChatTemplate` does, one step in each turn of the event loop. */
 export async function compileChatTemplateInTurns(
   source: ChatTemplateSource,
   tokens: SpecialTokens,
@@ -121,7 +121,10 @@ function hasTools(input: ChatTemplateInput): boolean {
   return input.tools !== undefined && input.tools.length > 0;
 }
 
-/** A history that the template is too narrow for is told as text: only what is said anew can make a request fail. */
+/**
+ * Renders a conversation. If the template cannot express its history, the history is written as text: only new messages
+ * can make a request fail.
+ */
 function render(variant: Variant, input: ChatTemplateInput, tokens: SpecialTokens): string {
   checkFlags(input);
   try {
@@ -132,7 +135,7 @@ function render(variant: Variant, input: ChatTemplateInput, tokens: SpecialToken
     try {
       text = renderAs(variant, { ...input, messages: plainHistory(input.messages) }, tokens);
     } catch {
-      throw refused; // it is not the history
+      throw refused; // the history is not the reason
     }
     input.onPlain?.();
     return text;
@@ -171,7 +174,7 @@ function cannotContinue(message: string): ServeError {
   return new ServeError('invalid_value', message, { param: 'continue_final_message' });
 }
 
-/** Every failure while rendering comes from the messages: the template itself was proved at load. */
+/** Runs the template. Every failure comes from the messages: the template itself was tested when it was loaded. */
 function run(program: TemplateProgram, variables: Readonly<Record<string, unknown>>, nowMs: number): string {
   try {
     return withinBudget(variables, () => program.render(variables, nowMs));

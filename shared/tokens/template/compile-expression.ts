@@ -31,12 +31,12 @@ const CONSTANTS: ReadonlyMap<string, unknown> = new Map<string, unknown>([
 
 let compiled = 0;
 
-/** Expressions that were compiled so far: the difference around a block is how many it has. */
+/** Returns how many expressions were compiled so far. The difference before and after a block is the block's count. */
 export function nodesCompiled(): number {
   return compiled;
 }
 
-/** @throws TemplateSyntaxError for a construct, filter or test that is not supported, naming it */
+/** Compiles an expression. @throws TemplateSyntaxError naming a construct, filter or test that is not supported */
 export function compileExpression(node: Node): Evaluate {
   compiled++;
   switch (node.type) {
@@ -110,7 +110,7 @@ function compileMember(object: Node, property: Node, isComputed: boolean): Evalu
   return (scope) => subscriptOf(container(scope), key(scope), label);
 }
 
-/** `object.name`: a method before a member, as Python does it. */
+/** Returns `object.name`: a method takes precedence over a member, as in Python. */
 function attributeOf(object: unknown, name: string, label: string): unknown {
   if (isDictionary(object)) {
     return findMethod(object, name) ?? (Object.hasOwn(object, name) ? memberOf(object, name) : undefined);
@@ -124,7 +124,7 @@ function attributeOf(object: unknown, name: string, label: string): unknown {
   return typeof object === 'string' || Array.isArray(object) ? findMethod(object, name) : undefined;
 }
 
-/** `object[key]`: a member before a method. */
+/** Returns `object[key]`: a member takes precedence over a method. */
 function subscriptOf(object: unknown, key: unknown, label: string): unknown {
   if (typeof key === 'number' && (Array.isArray(object) || typeof object === 'string')) return itemAt(object, key);
   if (object === undefined) throw new TemplateRuntimeError(`'${label}' is undefined, it has no '${toText(key)}'`);
@@ -166,7 +166,7 @@ function describeCallee(callee: Node): string {
 const NO_NAMES: ReadonlyMap<string, unknown> = new Map();
 const NO_ARGUMENTS: CallArguments = { positional: [], named: NO_NAMES };
 
-/** Arguments of a call; without any, one shared empty object. */
+/** Compiles the arguments of a call; a call without arguments gets one shared empty object. */
 export function compileArguments(args: readonly Node[]): (scope: Scope) => CallArguments {
   if (args.length === 0) return () => NO_ARGUMENTS;
   const fill = args.map(compileArgument);
@@ -208,7 +208,7 @@ function compileArgument(node: Node): (scope: Scope, positional: unknown[], name
   }
 }
 
-/** Applies `filter` to `operand`; also the form in which tests with arguments arrive. */
+/** Applies `filter` to `operand`. Tests with arguments arrive in this form too. */
 export function compileFilter(operand: Evaluate, filter: IdentifierNode | CallNode): Evaluate {
   const callee = filter.type === 'Identifier' ? filter : filter.callee;
   if (callee.type !== 'Identifier') throw new TemplateSyntaxError('a filter without a name');

@@ -4,7 +4,7 @@ import type { Evaluate } from './scope.ts';
 import { TemplateSyntaxError } from './syntax.ts';
 import { isTrue } from './values.ts';
 
-/** @throws TemplateSyntaxError for an operator that is not supported */
+/** Compiles a binary operator. @throws TemplateSyntaxError for one that is not supported */
 export function compileBinary(operator: string, left: Evaluate, right: Evaluate): Evaluate {
   switch (operator) {
     case 'and':

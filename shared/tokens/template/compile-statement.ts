@@ -8,7 +8,7 @@ import { toItems } from './sequences.ts';
 import { type ForNode, type Node, TemplateRuntimeError, TemplateSyntaxError } from './syntax.ts';
 import { isTrue, Namespace } from './values.ts';
 
-/** How a statement ended: on to the next one, or out of the loop. */
+/** Outcome of a statement: go on to the next one, or leave the loop or its round. */
 export type Flow = typeof NEXT | typeof BREAK | typeof CONTINUE;
 const NEXT = 0;
 const BREAK = 1;
@@ -17,7 +17,7 @@ const CONTINUE = 2;
 /** A compiled statement. */
 export type Execute = (scope: Scope, output: Output) => Flow;
 
-/** @throws TemplateSyntaxError for a construct that is not supported, naming it */
+/** Compiles statements. @throws TemplateSyntaxError naming a construct that is not supported */
 function compileBlock(nodes: readonly Node[]): Execute {
   const steps = nodes.filter((node) => node.type !== 'Comment').map(compileStatement);
   if (steps.length === 1) return steps[0]!;
@@ -65,7 +65,7 @@ function write(output: Output, text: string): void {
   output.text += text;
 }
 
-/** A block, and the steps that it takes at most where it calls and repeats nothing. */
+/** Compiles a block; also returns the most steps that it takes apart from calls and loops. */
 export function compileCounted(nodes: readonly Node[]): readonly [Execute, number] {
   const before = nodesCompiled();
   const block = compileBlock(nodes);
@@ -116,7 +116,7 @@ function compileSet(target: Node, value: Node | null, body: readonly Node[]): Ex
   };
 }
 
-/** A block as an expression: what it prints. */
+/** Turns a block into an expression whose value is the text that the block prints. */
 function renderToText(block: Execute): Evaluate {
   return (scope) => textOf(block, new Scope(scope));
 }
@@ -161,7 +161,7 @@ function compileFor(node: ForNode): Execute {
   };
 }
 
-/** The `loop` variable: one object a loop, changed for each round. */
+/** Variable `loop`: one object for each loop, changed in each round. */
 type Loop = Record<string, unknown>;
 
 function loopVariable(items: readonly unknown[]): Loop {
@@ -214,7 +214,7 @@ function bind(parameters: readonly MacroParameter[], args: CallArguments, scope:
   scope.set('kwargs', Object.fromEntries(rest));
 }
 
-/** Macros call each other; one that never ends is stopped here instead of overflowing the stack. */
+/** Limit of nested macro calls: endless recursion stops here before the stack overflows. */
 const MACRO_DEPTH_MAX = 200;
 let macroDepth = 0;
 
@@ -228,7 +228,7 @@ function callMacro(block: Execute, scope: Scope): string {
   }
 }
 
-/** A macro, or what a call block hands to one: a function of the scope that it is written in. */
+/** Compiles a macro, or the block that a call block passes to one: a function of the scope in which it is written. */
 function compileMacro(parameterNodes: readonly Node[], body: readonly Node[]): (scope: Scope) => TemplateFunction {
   const parameters = compileParameters(parameterNodes);
   const [block, steps] = compileCounted(body);

@@ -37,7 +37,7 @@ import {
 } from './texts.ts';
 import { isDictionary, isNumber, isTrue, isWhole, Namespace } from './values.ts';
 
-/** An `is` test with the arguments after its name. */
+/** Test of an `is` expression, with the arguments after its name. */
 type Test = (value: unknown, args: readonly unknown[]) => boolean;
 
 const equal: Test = (value, [other]) => isEqual(value, other);
@@ -92,7 +92,7 @@ const TESTS: Readonly<Record<string, Test>> = {
   '>=': greaterOrEqual,
 };
 
-/** The test `name`, or undefined. It counts the reading of its value. */
+/** Returns the test `name`, or undefined. The test counts the steps of reading its value. */
 export function findTest(name: string): Test | undefined {
   return Object.hasOwn(TESTS, name) ? counted(TESTS[name]!) : undefined;
 }
@@ -166,7 +166,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   first: (value) => toItems(value)[0],
   last: (value) => toItems(value).at(-1),
   list: copyOf,
-  random: (value) => toItems(value)[0], // every replica makes the same prompt
+  random: (value) => toItems(value)[0], // so that every replica makes the same prompt
   reverse: (value) => (typeof value === 'string' ? copyOf(value).reverse().join('') : copyOf(value).reverse()),
   attr: (value, args) =>
     value instanceof Namespace ? value.members.get(toText(argument(args, 0, 'name'))) : undefined,
@@ -204,12 +204,12 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   xmlattr: (value) => joinItems(membersOf(value, 'xmlattr').filter(isShown).map(attributeText), ''),
 };
 
-/** The filter `name`, or undefined. It counts the reading of its value. */
+/** Returns the filter `name`, or undefined. The filter counts the steps of reading its value. */
 export function findFilter(name: string): Filter | undefined {
   return Object.hasOwn(FILTERS, name) ? counted(FILTERS[name]!) : undefined;
 }
 
-/** The value that a JSON text says. */
+/** Parses a JSON text. */
 function parseJson(value: unknown): unknown {
   const json = toText(value);
   spendItems(json.length / 8);
@@ -246,7 +246,7 @@ function mapItems(value: unknown, args: CallArguments): unknown {
   return toItems(value).map((item) => filter(item, { positional, named: args.named }));
 }
 
-/** The test named by the argument at `from`, with the arguments after it; without one, truth. */
+/** Returns the test named by the argument at `from`, with the arguments after it; without a name, the test of truth. */
 function testOf({ positional }: CallArguments, from: number): (item: unknown) => boolean {
   const name = positional[from];
   if (name === undefined) return isTrue;
@@ -266,7 +266,7 @@ function parseNumber(value: unknown, fallback: unknown, finish: (number: number)
   return Number.isFinite(number) ? finish(number) : numberOf(fallback);
 }
 
-/** What a text or a number says; NaN of all else. */
+/** Returns the number in a text or a number; NaN for anything else. */
 function numberOf(value: unknown): number {
   if (typeof value === 'string') return value.trim() === '' ? Number.NaN : Number(value);
   return isNumber(value) || typeof value === 'boolean' ? toNumber(value, 'a number') : Number.NaN;

@@ -3,7 +3,10 @@ import { toNumber } from './operations.ts';
 import { toText } from './printed-values.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 
-/** As `str.center` does it: of an odd number of characters the one more goes before the text where the width is odd. */
+/**
+ * Centers a text as `str.center` does: if the fill has an odd number of characters, the extra one goes before the text
+ * when the width is odd.
+ */
 export function centerText(text: string, width: unknown, fill: unknown): string {
   const columns = Math.trunc(toNumber(width, 'a width'));
   const missing = Math.max(1, columns - text.length);
@@ -11,7 +14,7 @@ export function centerText(text: string, width: unknown, fill: unknown): string 
   return padText(text, width, fill, before / missing);
 }
 
-/** `text` with `fill` around it, up to `width`. @param share of the fill that stands before the text */
+/** Pads `text` with `fill` up to `width`. @param share of the fill that goes before the text */
 export function padText(text: string, width: unknown, fill: unknown, share: number): string {
   const missing = Math.max(0, Math.trunc(toNumber(width, 'a width')) - text.length);
   const unit = fill === undefined ? ' ' : toText(fill);
@@ -20,7 +23,9 @@ export function padText(text: string, width: unknown, fill: unknown, share: numb
   return unit.repeat(before) + text + unit.repeat(missing - before);
 }
 
-/** `str.format` with `{}`, `{0}`, `{name}` and a width, an alignment or a number of digits after a colon. */
+/**
+ * Formats as `str.format`, with `{}`, `{0}`, `{name}` and a width, an alignment or a number of digits after a colon.
+ */
 export function formatText(text: string, args: readonly unknown[], named: ReadonlyMap<string, unknown>): string {
   let next = 0;
   return text.replace(/\{\{|\}\}|\{(\w*)(?::([^{}]*))?\}/g, (whole, field: string | undefined, spec = '') => {
@@ -55,7 +60,7 @@ function toFixed(value: unknown, digits = '6'): string {
   return toNumber(value, 'format').toFixed(Math.min(DIGITS_MAX, Number(digits)));
 }
 
-/** Python's `text % values`: `%s`, `%d`, `%f` with a width and digits, `%(name)s` and `%%`. */
+/** Formats as Python's `text % values`: `%s`, `%d`, `%f` with a width and digits, `%(name)s` and `%%`. */
 export function formatPercent(text: string, args: readonly unknown[], named: ReadonlyMap<string, unknown>): string {
   let next = 0;
   return text.replace(/%(?:\((\w+)\))?(-)?(0)?(\d{1,6})?(?:\.(\d{1,3}))?([sdifr%])/g, (...match) => {

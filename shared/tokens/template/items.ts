@@ -7,7 +7,7 @@ import { toItems } from './sequences.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 import { isDictionary, Namespace, Tuple } from './values.ts';
 
-/** What filters make of lists and mappings. */
+/** Copies the items of a value into a new list. */
 
 export function copyOf(value: unknown): unknown[] {
   const items = toItems(value);
@@ -15,7 +15,7 @@ export function copyOf(value: unknown): unknown[] {
   return [...items];
 }
 
-/** `a.b.0` of `item`; undefined where a step is missing. */
+/** Returns the value at a path such as `a.b.0` of `item`; undefined if a step is missing. */
 export function attributeOf(item: unknown, path: unknown): unknown {
   const steps = toText(path);
   spendChars(steps.length);
@@ -26,7 +26,7 @@ export function attributeOf(item: unknown, path: unknown): unknown {
   }, item);
 }
 
-/** The items, or of each the attribute that is asked for. */
+/** Returns the items, or the given attribute of each. */
 export function itemsBy(value: unknown, attribute: unknown): readonly unknown[] {
   const items = toItems(value);
   if (attribute === undefined) return items;
@@ -39,7 +39,7 @@ export function membersOf(value: unknown, filter: string): unknown[][] {
   throw new TemplateRuntimeError(`${filter} needs a mapping`);
 }
 
-/** Sorted by `keyOf`; comparing takes steps, each key is made once. */
+/** Sorts by `keyOf`. Comparisons count as steps; the key of each item is computed once. */
 function sortedBy<T>(items: readonly T[], isReversed: boolean, keyOf: (item: T) => unknown): T[] {
   spendItems(items.length * Math.ceil(Math.log2(items.length + 2)));
   const sorted = items
@@ -48,7 +48,7 @@ function sortedBy<T>(items: readonly T[], isReversed: boolean, keyOf: (item: T) 
   return sorted.map(({ item }) => item);
 }
 
-/** Lists and tuples item by item. */
+/** Compares two keys; lists and tuples item by item. */
 function compareKeys(left: unknown, right: unknown): number {
   if (!Array.isArray(left) || !Array.isArray(right)) return compare(left, right);
   for (let at = 0; at < Math.min(left.length, right.length); at++) {
@@ -81,7 +81,10 @@ export function extreme(value: unknown, args: CallArguments, isBetter: (order: n
   return rest.reduce((best, item) => (isBetter(compareKeys(key(item), key(best))) ? item : best), first);
 }
 
-/** The first of each kind of equal items. Lists and mappings are compared with each other, all else is looked up. */
+/**
+ * Returns the first of each group of equal items. Lists and mappings are compared one by one; other values are looked
+ * up.
+ */
 export function uniqueItems(items: readonly unknown[]): readonly unknown[] {
   spendItems(items.length);
   const seen = new Set<unknown>();
@@ -136,7 +139,7 @@ export function batchItems(items: readonly unknown[], size: number, filler: unkn
   return batches;
 }
 
-/** `count` lists, the first of them one item longer where it does not come out even. */
+/** Splits items into `count` lists. If they do not divide evenly, the first lists are one item longer. */
 export function sliceInto(items: readonly unknown[], count: number, filler: unknown): unknown {
   const slices = Math.max(1, Math.trunc(count));
   spendItems(slices + items.length);

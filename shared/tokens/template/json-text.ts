@@ -7,7 +7,7 @@ import { TemplateRuntimeError } from './syntax.ts';
 import { isDictionary, Namespace, typeName, WrittenArguments } from './values.ts';
 
 interface JsonStyle {
-  /** Written once for each level; undefined = all on one line. */
+  /** Text that is repeated for each level; undefined = everything on one line. */
   readonly indent: string | undefined;
   readonly itemSeparator: string;
   readonly keySeparator: string;
@@ -22,10 +22,13 @@ const PLAIN: JsonStyle = {
   sortsKeys: false,
   isAscii: false,
 };
-/** Deeper values are refused instead of overflowing the stack. */
+/** Limit of nesting: deeper values are refused before the stack overflows. */
 const DEPTH_MAX = 200;
 
-/** The `tojson` filter as Hugging Face defines it: `json.dumps` with spaces after separators and without escapes for HTML. */
+/**
+ * Writes JSON as Hugging Face defines the `tojson` filter: `json.dumps` with spaces after separators and without HTML
+ * escapes.
+ */
 export function toJsonText(value: unknown, args: CallArguments): string {
   const style = args.positional.length === 0 && args.named.size === 0 ? PLAIN : readStyle(args);
   const text = write(value, style, 0);
@@ -37,7 +40,7 @@ export function toJsonText(value: unknown, args: CallArguments): string {
 const PARAMETERS = ['ensure_ascii', 'indent', 'separators', 'sort_keys'] as const;
 
 function readStyle({ positional, named }: CallArguments): JsonStyle {
-  // `tojson(4)` means the indent in plain Jinja, which is what templates that write it want.
+  // In plain Jinja, `tojson(4)` sets the indent, and templates that write it want that.
   const isSoleIndent = positional.length === 1 && typeof positional[0] === 'number';
   const option = (name: (typeof PARAMETERS)[number]): unknown => {
     if (isSoleIndent && name === 'indent') return positional[0];
@@ -86,12 +89,12 @@ function write(value: unknown, style: JsonStyle, depth: number): string {
   return wrap('{', members, '}', style, depth);
 }
 
-/** As Python compares texts; JavaScript would put what lies above U+FFFF before U+E000. */
+/** Compares texts by code point, as Python does; JavaScript would put characters above U+FFFF before U+E000. */
 function byCodePoint(left: string, right: string): number {
   return Buffer.compare(Buffer.from(left), Buffer.from(right));
 }
 
-/** As `json.dumps` writes what no JSON can say. */
+/** Writes a number; writes the values that JSON lacks as `json.dumps` does. */
 function writeNumber(value: number): string {
   if (Number.isNaN(value)) return 'NaN';
   return Number.isFinite(value) ? JSON.stringify(value) : value > 0 ? 'Infinity' : '-Infinity';

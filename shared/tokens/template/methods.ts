@@ -101,7 +101,7 @@ const LIST_METHODS: Readonly<Record<string, Method<readonly unknown[]>>> = {
   },
 };
 
-/** The method `name` of a string, list or dictionary, or undefined. */
+/** Returns the method `name` of a string, list or dictionary, or undefined. */
 export function findMethod(self: unknown, name: string): ((args: CallArguments) => unknown) | undefined {
   const method =
     typeof self === 'string'

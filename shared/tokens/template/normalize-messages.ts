@@ -2,30 +2,33 @@ import { ExactNumber, readJson } from '../../protocol/index.ts';
 import { asRecord, isRecord, type UnknownRecord } from '../../records/index.ts';
 import { WrittenArguments } from './values.ts';
 
-/** What a template was found to need. */
+/** Requirements of a template, as found out by rendering it. */
 export interface TemplateShape {
-  /** A system message may stand only first. */
+  /** Whether a system message may stand only first. */
   readonly isSystemFirstOnly: boolean;
-  /** Two user turns in a row are refused. */
+  /** Whether the template refuses two user turns in a row. */
   readonly mustAlternate: boolean;
-  /** Content is read as a list of parts only. */
+  /** Whether the template reads content only as a list of parts. */
   readonly needsContentParts: boolean;
-  /** How an image is written into text, for templates that take text only; undefined = parts stay parts. */
+  /** Text of an image, for templates that take only text; undefined = parts stay parts. */
   readonly imageText: ((index: number) => string) | undefined;
-  /** The template tests `arguments is string` itself, or takes nothing else: arguments stay as the model wrote them. */
+  /**
+   * Whether arguments stay as the model wrote them, because the template tests `arguments is string` itself or takes
+   * only text.
+   */
   readonly takesArgumentText: boolean;
-  /** Under which names the template reads what the model thought; none = it stands before the content. */
+  /** Names under which the template reads a model's reasoning; none = it is written before the content. */
   readonly reasoningNames: readonly ReasoningName[];
-  /** A turn that calls a tool may have content or thoughts, but not both. */
+  /** Whether a turn that calls a tool may have content or reasoning, but not both. */
   readonly joinsThoughts: boolean;
-  /** Ids of calls have exactly nine letters and digits. */
+  /** Whether ids of calls must have exactly nine letters and digits. */
   readonly hasShortIds: boolean;
 }
 
-/** Names of what a model thought, by the families of templates that read them. */
+/** Names of a model's reasoning in the families of templates. */
 export type ReasoningName = 'reasoning_content' | 'thinking' | 'reasoning';
 
-/** Brings messages to what the template takes. The input is left as it is. */
+/** Returns the messages in the form that the template takes. The input is not changed. */
 export function normalizeMessages(messages: readonly UnknownRecord[], shape: TemplateShape): readonly UnknownRecord[] {
   let turns = messages;
   if (shape.isSystemFirstOnly) turns = placeSystemFirst(turns);
@@ -33,7 +36,10 @@ export function normalizeMessages(messages: readonly UnknownRecord[], shape: Tem
   return turns.map((message) => normalizeMessage(message, shape));
 }
 
-/** Tools as templates expect them: a description and an object schema, even where the client left them out. */
+/**
+ * Returns the tools as templates expect them: with a description and an object schema, even if the client left them
+ * out.
+ */
 export function normalizeTools(tools: readonly UnknownRecord[]): readonly UnknownRecord[] {
   return tools.map((tool) => {
     const definition = asRecord(tool.function);
@@ -59,7 +65,7 @@ function placeSystemFirst(messages: readonly UnknownRecord[]): readonly UnknownR
   return systems.length === 0 ? rest : [systems.reduce(joinMessages), ...rest];
 }
 
-/** The messages with turns of the user, and of the model, that follow each other made one; calls stay in turns of their own. */
+/** Merges consecutive turns of the user, and of the model, into one; turns with calls stay separate. */
 export function mergeTurns(messages: readonly UnknownRecord[]): readonly UnknownRecord[] {
   const merged: UnknownRecord[] = [];
   for (const message of messages) {
@@ -114,7 +120,10 @@ function contentText(content: unknown): string {
   return typeof content === 'string' ? content : toParts(content).map(textOf).join('\n');
 }
 
-/** What the model thought, under each name that the template reads. Texts apart stay apart only where that is known. */
+/**
+ * Returns the reasoning under each name that the template reads. Separate texts stay separate only under
+ * `reasoning_content`.
+ */
 function namedThoughts(reasoning: unknown, { reasoningNames }: TemplateShape): UnknownRecord {
   if (reasoning === undefined) return {};
   const text = Array.isArray(reasoning) ? segmentsOf(reasoning).join('\n') : reasoning;
@@ -123,7 +132,7 @@ function namedThoughts(reasoning: unknown, { reasoningNames }: TemplateShape): U
   );
 }
 
-/** The id of the call that a message is the result of, as the template takes it. */
+/** Returns the id of the call that a message is the result of, in the form that the template takes. */
 function shortIdMember({ tool_call_id: id }: UnknownRecord): UnknownRecord | undefined {
   return typeof id === 'string' ? { tool_call_id: shortId(id) } : undefined;
 }
@@ -131,7 +140,7 @@ function shortIdMember({ tool_call_id: id }: UnknownRecord): UnknownRecord | und
 const SHORT_ID = /^[A-Za-z0-9]{9}$/;
 const SHORT_ID_CHARS = 9;
 
-/** Nine letters and digits that stand for an id. */
+/** Returns nine letters and digits that stand for an id. */
 function shortId(id: string): string {
   if (SHORT_ID.test(id)) return id;
   let [low, high] = [0x811c9dc5, 0x01000193];
@@ -176,7 +185,7 @@ function prependReasoning(content: unknown, reasoning: unknown): unknown {
   return typeof content === 'string' ? text + content : content;
 }
 
-/** The members of `message` that change, or undefined. */
+/** Returns the members of `message` that change, or undefined. */
 function normalizeToolCalls(message: UnknownRecord, shape: TemplateShape): UnknownRecord | undefined {
   const { tool_calls: calls, function_call: legacy } = message;
   const changesCalls = !shape.takesArgumentText || shape.hasShortIds;
@@ -203,7 +212,7 @@ function withParsedArguments(called: UnknownRecord): UnknownRecord {
     const value = readJson(text);
     if (isRecord(value) && !(value instanceof ExactNumber)) return { ...called, arguments: value };
   } catch {
-    // told below, as any other text that is no object
+    // kept below as text, like any other text that is not an object
   }
   return { ...called, arguments: new WrittenArguments(text) };
 }

@@ -4,7 +4,7 @@ import { toText } from './printed-values.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 import { type Dictionary, isDictionary, isNumber, Tuple, typeName } from './values.ts';
 
-/** Equality as in Python: containers by content. */
+/** Compares as Python does: containers by content. */
 export function isEqual(left: unknown, right: unknown): boolean {
   spend(1);
   if (typeof left === 'string' && typeof right === 'string') {
@@ -23,7 +23,7 @@ export function isEqual(left: unknown, right: unknown): boolean {
   return keys.every((key) => Object.hasOwn(right, key) && isEqual(member(left, key), member(right, key)));
 }
 
-/** `True == 1`, as in Python. */
+/** Returns whether the two are a boolean and a number: `True == 1`, as in Python. */
 function isBooleanAndNumber(left: unknown, right: unknown): boolean {
   return typeof left === 'boolean' ? typeof right === 'number' : typeof right === 'boolean' && typeof left === 'number';
 }
@@ -32,7 +32,7 @@ function member(container: object, key: string): unknown {
   return (container as Dictionary)[key];
 }
 
-/** `item in container`. None and undefined contain nothing. */
+/** Evaluates `item in container`. None and undefined contain nothing. */
 export function isIn(item: unknown, container: unknown): boolean {
   if (typeof container === 'string') {
     const part = toText(item);
@@ -44,7 +44,7 @@ export function isIn(item: unknown, container: unknown): boolean {
   return false;
 }
 
-/** `left + right`: numbers, strings or lists. */
+/** Evaluates `left + right` for numbers, strings or lists. */
 export function add(left: unknown, right: unknown): unknown {
   if (typeof left === 'string' && typeof right === 'string') return joinTexts(left, right);
   if (isNumber(left) && isNumber(right)) return toNumber(left, '+') + toNumber(right, '+');
@@ -55,7 +55,7 @@ export function add(left: unknown, right: unknown): unknown {
   throw new TemplateRuntimeError(`cannot add ${typeName(left)} and ${typeName(right)}`);
 }
 
-/** Two texts in one. */
+/** Joins two texts. */
 export function joinTexts(left: string, right: string): string {
   checkText(left.length + right.length);
   return left + right;
@@ -81,7 +81,7 @@ const numbers =
   (left: unknown, right: unknown): unknown =>
     calculate(toNumber(left, 'arithmetic'), toNumber(right, 'arithmetic'));
 
-/** What the signs of arithmetic and comparisons do. */
+/** Operators of arithmetic and comparison. */
 export const ARITHMETIC: Readonly<Record<string, (left: unknown, right: unknown) => unknown>> = {
   '-': numbers((left, right) => left - right),
   '*': (left, right) => {

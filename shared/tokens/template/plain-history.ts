@@ -1,22 +1,23 @@
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { mergeTurns } from './normalize-messages.ts';
 
-/** Stands first in a conversation whose beginning is gone, for templates that want the user to speak first. */
+/** First message of a conversation whose beginning is missing, for templates that require the user to speak first. */
 const CONTINUED = '(The conversation continues.)';
 
-/** Whether a conversation has turns that were written by a model or a tool: data that a template may be too narrow for. */
+/** Returns whether a conversation has turns of a model or a tool, which a template may be unable to express. */
 export function hasHistory(messages: readonly UnknownRecord[]): boolean {
   return messages.some(({ role }) => role === 'assistant' || role === 'tool');
 }
 
 /**
- * The conversation as talk alone, in turns that alternate: calls and their results are told as text. For templates that refuse
- * a history as it is: they know no tools, or one call a turn, or a stricter order than what a conversation has become.
+ * Rewrites a conversation as plain text in alternating turns; calls and their results become text. For templates that
+ * refuse a history as it is: they support no tools, or one call per turn, or require a stricter order than the
+ * conversation has.
  */
 export function plainHistory(messages: readonly UnknownRecord[]): readonly UnknownRecord[] {
   const names = new Map<unknown, string>();
   const talk = messages.flatMap((message): readonly UnknownRecord[] => {
-    if (message.role === 'assistant') return [{ role: 'assistant', content: toldTurn(message, names) }];
+    if (message.role === 'assistant') return [{ role: 'assistant', content: turnAsText(message, names) }];
     if (message.role !== 'tool') return [message];
     const name = names.get(message.tool_call_id);
     const head = name === undefined ? 'Result of a tool' : `Result of ${name}`;
@@ -27,7 +28,7 @@ export function plainHistory(messages: readonly UnknownRecord[]): readonly Unkno
   return mergeTurns([...talk.slice(0, first), { role: 'user', content: CONTINUED }, ...talk.slice(first)]);
 }
 
-function toldTurn({ content, tool_calls: calls }: UnknownRecord, names: Map<unknown, string>): string {
+function turnAsText({ content, tool_calls: calls }: UnknownRecord, names: Map<unknown, string>): string {
   const lines = [textOf(content)];
   for (const call of Array.isArray(calls) ? calls : []) {
     const record = asRecord(call);

@@ -1,13 +1,17 @@
 import { ServeError } from '../../errors/index.ts';
 import type { UnknownRecord } from '../../records/index.ts';
 
-/** Stands behind the last message while that is rendered: digits are what no filter changes, a blank is what trimming takes. */
+/**
+ * Mark that is written after the last message while it is rendered. It consists of digits, which no filter changes; a
+ * blank follows it, which trimming removes.
+ */
 const FIRST_MARK = 90_257_413_680_924_713_568n;
 const MARKS_TRIED_MAX = 100;
 
 /**
- * The prompt up to the end of the last message, from where the model goes on. It is rendered with a mark behind the message's
- * text: to look for the text itself would find it in what the template writes, or miss it where the template changes it.
+ * Returns the prompt up to the end of the last message, where the model continues. Renders the message with a mark
+ * after its text: a search for the text itself could match text that the template writes, or miss text that the
+ * template changes.
  * @param write renders messages
  * @throws ServeError `invalid_value` when the template does not show the end of the last message
  */
@@ -27,7 +31,7 @@ export function cutAfterPrefill(
   return prompt.replaceAll(`${mark} `, '').replaceAll(mark, ''); // a template may write the message more than once
 }
 
-/** A mark that is nowhere in the prompt as it is without one. */
+/** Returns a mark that does not occur in the prompt without it. */
 function markFor(prompt: string): string {
   for (let tried = 0n; tried < MARKS_TRIED_MAX; tried++) {
     const mark = String(FIRST_MARK + tried * 7919n);
@@ -36,7 +40,9 @@ function markFor(prompt: string): string {
   throw notShown();
 }
 
-/** The content with a mark behind its last text, and that text; undefined where it does not end in text. */
+/**
+ * Returns the content with a mark after its last text, and that text; undefined if the content does not end in text.
+ */
 function withMark(content: unknown, mark: string): { readonly content: unknown; readonly text: string } | undefined {
   if (typeof content === 'string') return { content: `${content}${mark} `, text: content };
   const last: unknown = Array.isArray(content) ? content.at(-1) : undefined;
@@ -46,7 +52,10 @@ function withMark(content: unknown, mark: string): { readonly content: unknown; 
   return { content: [...content.slice(0, -1), { ...last, text: `${text}${mark} ` }], text };
 }
 
-/** A template that trims takes the white space off the end of the message, and none of its own. */
+/**
+ * Returns the end of the message without the white space that the template's trimming removed; the template's own white
+ * space stays.
+ */
 function withoutSpaces(text: string, end: number, content: string): number {
   const atEnd = (part: string): number => part.length - part.trimEnd().length;
   return end - Math.min(atEnd(content), atEnd(text.slice(0, end)));

@@ -3,14 +3,14 @@ import { spend, spendChars, spendText } from './budget.ts';
 import { dictionaryOf, entriesOf } from './dictionaries.ts';
 import { type Dictionary, Namespace, Tuple, WrittenArguments } from './values.ts';
 
-/** `value` as `{{ }}` prints it: undefined as nothing, the rest as Python's `str`. */
+/** Returns `value` as `{{ }}` prints it: undefined as nothing, the rest as Python's `str`. */
 export function toText(value: unknown): string {
   if (typeof value === 'string') return value;
   if (value === undefined) return '';
   return value instanceof WrittenArguments ? value.toString() : toRepr(value);
 }
 
-/** Python's `repr`. */
+/** Returns Python's `repr` of a value. */
 function toRepr(value: unknown): string {
   spend(1);
   switch (typeof value) {
@@ -37,7 +37,7 @@ function toRepr(value: unknown): string {
   return `{${joinParts(entries, ', ')}}`;
 }
 
-/** Parts of a larger text as one. */
+/** Joins parts of a larger text. */
 export function joinParts(parts: readonly string[], separator: string): string {
   spendChars(parts.reduce((sum, part) => sum + part.length, separator.length * parts.length));
   return parts.join(separator);
@@ -55,7 +55,7 @@ function reprOfString(text: string): string {
   return quote + escaped + quote;
 }
 
-/** A mapping of what a template writes between braces. */
+/** Makes the mapping that a template writes between braces. */
 export function makeDictionary(members: readonly (readonly [unknown, unknown])[]): Dictionary {
   const isByNumber = members.length > 0 && members.every(([key]) => typeof key === 'number');
   return dictionaryOf(

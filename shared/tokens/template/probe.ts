@@ -14,27 +14,29 @@ const system: Turn = { role: 'system', content: MARK };
 const user: Turn = { role: 'user', content: MARK };
 const assistant: Turn = { role: 'assistant', content: MARK };
 
-/** For one conversation of up to four short turns, some 1 ms; templates in use need a tenth. */
+/** Steps for one conversation of up to four short turns: some 1 ms; templates in use need a tenth. */
 const PROBE_STEPS = 16_384;
-/** How often all of a template may be gone through for it. */
+/** Number of passes over the whole template that one conversation may take. */
 const PROBE_PASSES = 4;
 
-/** Pauses after each small conversation that is rendered, so that whoever asks can let others go on in between. */
+/**
+ * Computation that pauses after each rendered conversation, so that the caller can yield to the event loop in between.
+ */
 type Probe<T> = Generator<undefined, T>;
 
-/** The text of a conversation; undefined when the template refuses it. */
+/** Renders a conversation to text; undefined when the template refuses it. */
 type Attempt = (messages: readonly object[]) => Probe<string | undefined>;
 
 /**
- * Finds out by rendering small conversations what a template takes.
- * @throws TemplateBudgetError when one of them takes more than a template may take
+ * Finds out what a template accepts by rendering small conversations.
+ * @throws TemplateBudgetError when one of them exceeds the budget of a template
  */
 export function* probeTemplate(program: TemplateProgram, source: string, tokens: SpecialTokens): Probe<TemplateShape> {
   const attempt = attemptsOf(program, tokens);
   const rendersText = (yield* attempt([user]))?.includes(MARK) === true;
   const needsContentParts = !rendersText && (yield* attempt([asParts(user)]))?.includes(MARK) === true;
   const shape = (message: Turn): object => (needsContentParts ? asParts(message) : message);
-  // A template that refuses even one user turn is not judged: it may need variables that only requests bring.
+  // A template that refuses even one user turn is not judged: it may need variables that only requests have.
   const isJudged = (yield* attempt([shape(user)])) !== undefined;
   const isRefused = function* (...turns: readonly Turn[]): Probe<boolean> {
     return isJudged && (yield* attempt(turns.map(shape))) === undefined;
@@ -68,7 +70,7 @@ function attemptsOf(program: TemplateProgram, tokens: SpecialTokens): Attempt {
   };
 }
 
-/** A tool that was called, as a conversation tells it. */
+/** Tool call in a conversation. */
 interface Called {
   readonly arguments?: unknown;
   readonly id?: string;
@@ -76,7 +78,7 @@ interface Called {
   readonly thinking?: string;
 }
 
-/** Whether a template takes a conversation in which a tool was called in this way. */
+/** Returns whether a template accepts a conversation with such a tool call. */
 type CallProbe = (call: Called) => Probe<boolean>;
 
 function callProbe(attempt: Attempt, content: (turn: Turn) => object): CallProbe {
@@ -93,7 +95,7 @@ function* takesOnly(takes: CallProbe, taken: Called, refused: Called): Probe<boo
   return !(yield* takes(refused)) && (yield* takes(taken));
 }
 
-/** As attributes or members: `message.thinking`, `message['thinking']`, `'thinking' in message`. */
+/** Patterns of attributes or members: `message.thinking`, `message['thinking']`, `'thinking' in message`. */
 const REASONING: readonly (readonly [ReasoningName, RegExp])[] = [
   ['reasoning_content', /reasoning_content/],
   ['thinking', /(?:message|m|msg|turn)\.thinking\b|['"]thinking['"]\s*(?:\]|in\b)|\.get\(\s*['"]thinking['"]/],
@@ -108,7 +110,7 @@ function asParts(turn: Turn): object {
   return { ...turn, content: [{ type: 'text', text: turn.content }] };
 }
 
-/** Vision families whose templates take text only. */
+/** Returns the text of an image for the vision families whose templates take only text. */
 function imageTextOf(source: string): TemplateShape['imageText'] {
   if (source.includes('<|user|>') && source.includes('<|end|>')) return (index) => `<|image_${index}|>`;
   if (source.includes('USER:') && source.includes('ASSISTANT:')) return () => '<image>';

@@ -10,13 +10,13 @@ import { isDictionary, Namespace } from './values.ts';
 
 /** A compiled template. */
 export interface TemplateProgram {
-  /** Variables to text. @throws TemplateRuntimeError */
+  /** Renders variables to text. @throws TemplateRuntimeError */
   readonly render: (variables: Readonly<Record<string, unknown>>, nowMs: number) => string;
-  /** What to go through all of it once is counted as. */
+  /** Steps that count for one pass over the whole template. */
   readonly steps: number;
 }
 
-/** Compiles a template that is parsed. @throws TemplateSyntaxError naming what is not supported */
+/** Compiles a parsed template. @throws TemplateSyntaxError naming what is not supported */
 export function compileNodes(nodes: readonly Node[]): TemplateProgram {
   const [block, steps] = compileCounted(nodes);
   const render: TemplateProgram['render'] = (variables, nowMs) => {
@@ -32,7 +32,7 @@ export function compileNodes(nodes: readonly Node[]): TemplateProgram {
   return { render, steps };
 }
 
-/** `range` makes no longer lists than this, as in Jinja's sandbox. */
+/** Length limit of the lists of `range`, as in Jinja's sandbox. */
 const RANGE_MAX = 100_000;
 
 const FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
@@ -118,7 +118,10 @@ const MONTHS = [
   'December',
 ] as const;
 
-/** Python's `strftime` in English and UTC, so that every replica renders the same prompt. Unknown codes stay as text. */
+/**
+ * Formats a time as Python's `strftime`, in English and UTC, so that every replica renders the same prompt. Unknown
+ * codes stay as text.
+ */
 function formatTime(unixMs: number, format: string): string {
   const date = new Date(unixMs);
   const two = (value: number): string => String(value).padStart(2, '0');

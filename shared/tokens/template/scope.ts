@@ -1,4 +1,4 @@
-/** Variables of one block. What an inner block sets is gone after it. */
+/** Variables of one block. A variable that an inner block sets ends with that block. */
 export class Scope {
   readonly #variables = new Map<string, unknown>();
   readonly #parent: Scope | undefined;
@@ -20,7 +20,7 @@ export class Scope {
   }
 }
 
-/** Where a template writes. */
+/** Text that a template has written. */
 export interface Output {
   text: string;
 }

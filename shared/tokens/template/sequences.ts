@@ -4,7 +4,9 @@ import { keyValues } from './dictionaries.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 import { isDictionary, typeName } from './values.ts';
 
-/** The items that a loop visits: of a dictionary its keys, of a string its characters, of undefined none. */
+/**
+ * Returns the items that a loop visits: the keys of a dictionary, the characters of a string, nothing for undefined.
+ */
 export function toItems(value: unknown): readonly unknown[] {
   if (Array.isArray(value)) return value;
   if (value === undefined || value === null) return [];
@@ -16,7 +18,7 @@ export function toItems(value: unknown): readonly unknown[] {
   throw new TemplateRuntimeError(`${typeName(value)} is not iterable`);
 }
 
-/** Number of items; 0 for none and undefined. */
+/** Returns the number of items; 0 for none and undefined. */
 export function lengthOf(value: unknown): number {
   if (typeof value === 'string') return hasSurrogates(value) ? toItems(value).length : value.length;
   return toItems(value).length;
@@ -29,7 +31,7 @@ function hasSurrogates(text: string): boolean {
   return SURROGATE.test(text);
 }
 
-/** `value[start:stop:step]` of a string or list, as in Python. */
+/** Returns `value[start:stop:step]` of a string or list, as in Python. */
 export function sliceOf(
   value: unknown,
   start: number | undefined,
@@ -63,7 +65,7 @@ function sliceItems<T>(
   return picked;
 }
 
-/** Item of a list or string by position, negative from the end; undefined when outside. */
+/** Returns an item of a list or string by position, counted from the end if negative; undefined when outside. */
 export function itemAt(value: readonly unknown[] | string, index: number): unknown {
   if (typeof value !== 'string') return exactMember(value, index < 0 ? index + value.length : index, value.at(index));
   return hasSurrogates(value) ? toItems(value).at(index) : value.at(index);

@@ -2,8 +2,9 @@ import { parse, tokenize } from '@huggingface/jinja';
 import { reasonOf } from '../../errors/index.ts';
 
 /**
- * The syntax tree that the Jinja parser makes, as far as we read it. The library's own evaluator converts every value of
- * every message on every request; we compile the tree to closures over plain values instead (about ten times as fast).
+ * Node of the syntax tree that the Jinja parser makes, with the fields that are used here. The library's own evaluator
+ * converts every value of every message on every request; instead, the tree is compiled to closures over plain values,
+ * which is about ten times as fast.
  */
 export type Node =
   | { readonly type: 'If'; readonly test: Node; readonly body: readonly Node[]; readonly alternate: readonly Node[] }
@@ -71,29 +72,29 @@ interface Operator {
   readonly value: string;
 }
 
-/** A construct that cannot be compiled; the message names it. */
+/** Error for a construct that cannot be compiled; the message names it. */
 export class TemplateSyntaxError extends Error {
   override readonly name = 'TemplateSyntaxError';
 }
 
-/** A template failed while rendering: a type error in it, or its own `raise_exception`. */
+/** Error while rendering: a type error in the template, or its own `raise_exception`. */
 export class TemplateRuntimeError extends Error {
   override readonly name = 'TemplateRuntimeError';
 }
 
-/** A token of the library. */
+/** Token of the library. */
 export type Token = ReturnType<typeof tokenize>[number];
 
 /**
- * Parses a template. The parser knows no arguments of tests and no `do`, so both are written anew as what it knows:
- * `x is eq(1)` as the filter `x | is eq(1)` under a reserved name, `do x` as `set _ = x`.
+ * Parses a template. The parser supports neither arguments of tests nor `do`, so both are rewritten as constructs that
+ * it supports: `x is eq(1)` as the filter `x | is eq(1)` under a reserved name, `do x` as `set _ = x`.
  * @throws TemplateSyntaxError
  */
 export function parseTemplate(source: string): readonly Node[] {
   return parseTokens(tokenizeTemplate(source));
 }
 
-/** The first half of `parseTemplate`, which takes about as long as the second. @throws TemplateSyntaxError */
+/** Does the first half of `parseTemplate`, which takes about as long as the second. @throws TemplateSyntaxError */
 export function tokenizeTemplate(source: string): readonly Token[] {
   checkSource(source);
   const tokens = orSyntaxError(() => tokenize(source, { lstrip_blocks: true, trim_blocks: true }));
@@ -101,9 +102,9 @@ export function tokenizeTemplate(source: string): readonly Token[] {
   return tokens;
 }
 
-/** The second half. @throws TemplateSyntaxError */
+/** Does the second half of `parseTemplate`. @throws TemplateSyntaxError */
 export function parseTokens(tokens: readonly Token[]): readonly Node[] {
-  // The same shape, spelled out here.
+  // The library's nodes have the shape of `Node`.
   return orSyntaxError(() => parse(rewriteTokens(tokens)).body as unknown as readonly Node[]);
 }
 
@@ -115,10 +116,10 @@ function orSyntaxError<T>(action: () => T): T {
   }
 }
 
-/** The longest templates in use have 41,000 characters and 11,000 tokens. */
+/** Limits of a template. The longest in use have 41,000 characters and 11,000 tokens. */
 const SOURCE_CHARS_MAX = 64 * 1024;
 const TOKENS_MAX = 24 * 1024;
-/** The parser looks through white space anew from each character of it. */
+/** Limit of white space in a row: the parser rescans the run from each of its characters. */
 const SPACES_MAX = 256;
 
 function checkSource(source: string): void {
@@ -149,7 +150,7 @@ function rewriteTokens(tokens: readonly Token[]): Token[] {
 interface TokenRange {
   readonly from: number;
   readonly end: number;
-  /** By the place of an opening bracket, that of its closing one; -1 where there is none. */
+  /** Place of the closing bracket by place of its opening one; -1 if there is none. */
   readonly closings: Int32Array;
 }
 
@@ -183,7 +184,7 @@ interface TestTokens {
   readonly after: number;
 }
 
-/** A test with arguments that begins at `from`; undefined for a plain test. */
+/** Reads the test with arguments that begins at `from`; returns undefined for a plain test. */
 function readTest(tokens: readonly Token[], from: number, closings: Int32Array): TestTokens | undefined {
   const isNegated = tokens[from]?.value === 'not';
   const at = isNegated ? from + 1 : from;
@@ -204,7 +205,7 @@ function isOperand(token: Token): boolean {
   return token.type === 'Identifier' && !/^(?:and|or|if|else|is|not|in|recursive)$/.test(token.value);
 }
 
-/** Found once for all: tests within tests would look through their ends again and again. */
+/** Finds all closing brackets in one pass: nested tests would otherwise search for them again and again. */
 function closingsOf(tokens: readonly Token[]): Int32Array {
   const closings = new Int32Array(tokens.length).fill(-1);
   const open: Readonly<Record<string, number[]>> = { CloseParen: [], CloseSquareBracket: [] };

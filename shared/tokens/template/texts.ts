@@ -5,9 +5,12 @@ import { toText } from './printed-values.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 import { Tuple } from './values.ts';
 
-/** What filters and methods make of texts. Each counts what it makes before it does, where that can be more than it takes. */
+/**
+ * Text functions for filters and methods. A function counts the text that it makes beforehand, if that can exceed its
+ * input.
+ */
 
-/** White space of Python's `str` that JavaScript does not count; U+FEFF it does count. */
+/** White space in Python's `str` that is not white space in JavaScript; the reverse holds for U+FEFF. */
 const NOT_ALIKE = '\\x1c\\x1d\\x1e\\x1f\\x85';
 const ODD_EDGE = new RegExp(`[${NOT_ALIKE}\\ufeff]`);
 const IS_SPACE = new RegExp(`^[\\s${NOT_ALIKE}]$`);
@@ -42,7 +45,9 @@ function isSpace(char: string): boolean {
   return char !== '\ufeff' && IS_SPACE.test(char);
 }
 
-/** @param countMax further ones are left as they are; all are replaced where it is no number, or negative */
+/**
+ * Replaces `from` by `to`. @param countMax number of replacements; without a number, or if negative, all are replaced
+ */
 export function replaceText(text: string, from: string, to: string, countMax: unknown): string {
   const limit = typeof countMax === 'number' && countMax >= 0 ? countMax : Number.POSITIVE_INFINITY;
   const growth = to.length - from.length;
@@ -53,13 +58,13 @@ export function replaceText(text: string, from: string, to: string, countMax: un
   return text.replaceAll(from, (found) => (left-- > 0 ? to : found));
 }
 
-/** Where `part` begins in `text`, -1 without it. */
+/** Returns where `part` begins in `text`, or -1. */
 export function positionOf(text: string, part: string, isFromRight = false): number {
   spendSearch(text.length, part.length);
   return isFromRight ? text.lastIndexOf(part) : text.indexOf(part);
 }
 
-/** Whether one of `parts`, or the only one, is what `matches` looks for in `text`. */
+/** Returns whether `matches` is true for `parts`, or for one of them if they are a list. */
 export function hasAny(text: string, parts: unknown, matches: (part: string) => boolean): boolean {
   return (Array.isArray(parts) ? parts : [parts]).some((one) => {
     const part = toText(one);
@@ -69,7 +74,7 @@ export function hasAny(text: string, parts: unknown, matches: (part: string) => 
   });
 }
 
-/** How often `part` is found, none within another. */
+/** Counts the occurrences of `part` that do not overlap. */
 export function countOf(text: string, part: string): number {
   spendSearch(text.length, part.length);
   if (part === '') return text.length + 1;
@@ -118,14 +123,14 @@ export function cutAt(text: string, separator: string, at: number): readonly unk
   return at < 0 ? undefined : Tuple.of(text.slice(0, at), separator, text.slice(at + separator.length));
 }
 
-/** `items` as one text. */
+/** Joins `items` into one text. */
 export function joinItems(items: readonly unknown[], separator: string): string {
   const texts = items.map(toText);
   spendText(texts.reduce((sum, text) => sum + text.length, separator.length * Math.max(0, texts.length - 1)));
   return texts.join(separator);
 }
 
-/** Counts a text that was made of one that is about as long. */
+/** Counts a text that was made from one of about the same length. */
 export function made(text: string): string {
   spendText(text.length);
   return text;
@@ -151,7 +156,7 @@ export function indentText(value: string, width: unknown, isFirstIndented: boole
   return lines.map(change).join('\n');
 }
 
-/** Lines of at most `width` characters, broken between words. */
+/** Wraps a text into lines of at most `width` characters, broken between words. */
 export function wrapWords(text: string, width: number, breaksLongWords: boolean, lineEnd: string): string {
   const room = Math.max(1, Math.trunc(width));
   const wrapLine = (line: string): string => {
@@ -173,7 +178,7 @@ export function wrapWords(text: string, width: number, breaksLongWords: boolean,
   return joinItems(splitLines(text, false).map(wrapLine), lineEnd);
 }
 
-/** At most `length` characters, `end` included, cut before a word unless `isHard`. */
+/** Truncates a text to at most `length` characters, `end` included; cuts before a word unless `isHard`. */
 export function truncateText(text: string, length: number, isHard: boolean, end: string, leeway: number): string {
   if (text.length <= length + leeway) return text;
   const cut = text.slice(0, Math.max(0, length - end.length));
@@ -181,7 +186,7 @@ export function truncateText(text: string, length: number, isHard: boolean, end:
   return (isHard || blank < 0 ? cut : cut.slice(0, blank)) + end;
 }
 
-/** Without what looks like tags; white space is one blank. */
+/** Removes tags and turns each run of white space into one blank. */
 export function stripTags(text: string): string {
   const plain = text.replace(/<[^<>]*>/g, '').replace(/\s+/g, ' ');
   return made(plain.trim());
@@ -199,7 +204,7 @@ export function escapeHtml(value: string): string {
   return made(value.replace(/[&<>"']/g, (char) => ENTITIES[char]!));
 }
 
-/** Python's `quote`: letters, digits and `_.-~/` stay. A mapping or a list of pairs becomes a query. */
+/** Encodes as Python's `quote`: letters, digits and `_.-~/` stay. A mapping or a list of pairs becomes a query. */
 export function encodeUrl(value: unknown, pairs: readonly (readonly unknown[])[] | undefined): string {
   const quote = (text: string): string => {
     spendText(text.length * 3);

@@ -2,20 +2,20 @@ import { ExactNumber } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
 import { spend } from './budget.ts';
 
-/** What `namespace()` makes: the one kind of value whose attributes a template may set. */
+/** Result of `namespace()`: the only kind of value whose attributes a template may set. */
 export class Namespace {
   readonly members = new Map<string, unknown>();
 }
 
-/** A list that prints with parentheses; in everything else it is a list. */
+/** List that prints with parentheses and otherwise behaves as a list. */
 export class Tuple extends Array<unknown> {}
 
 /**
- * Arguments of an earlier call that are no JSON object, because a limit cut them: printed and written as JSON they are what the
- * model wrote, and to a template that goes through them they are one entry.
+ * Arguments of an earlier call that are not a JSON object, because a limit cut them. Printed, they are the text that
+ * the model wrote; a template that iterates over them sees one entry.
  */
 export class WrittenArguments {
-  /** The one entry; none of blank arguments. */
+  /** The one entry; absent for blank arguments. */
   declare readonly arguments?: string;
   readonly #text: string;
 
@@ -24,7 +24,7 @@ export class WrittenArguments {
     if (text.trim() !== '') this.arguments = text;
   }
 
-  /** What the model wrote. */
+  /** Returns the text that the model wrote. */
   toString(): string {
     return this.#text;
   }
@@ -40,7 +40,7 @@ export function isDictionary(value: unknown): value is Dictionary {
   return isRecord(value) && !(value instanceof Namespace) && !(value instanceof ExactNumber);
 }
 
-/** Truth as in Python: empty containers and strings, zero, none and undefined are false. */
+/** Returns the truth of a value as in Python: empty containers and strings, zero, none and undefined are false. */
 export function isTrue(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return Boolean(value);
   if (Array.isArray(value)) return value.length > 0;
@@ -55,7 +55,7 @@ export function isNumber(value: unknown): boolean {
   return typeof value === 'number' || value instanceof ExactNumber;
 }
 
-/** False for a float, even for one without a fraction. */
+/** Returns whether a number is whole; false for a float, even for one without a fraction. */
 export function isWhole(value: unknown): boolean {
   return value instanceof ExactNumber ? /^-?\d+$/.test(value.text) : Number.isInteger(value);
 }
