@@ -4,7 +4,7 @@ import { forAtMost, Semaphore } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import { PatternBudgetError, TextTooLongError } from '../patterns/steps.ts';
 import type { TokenizerRecipe } from '../types.ts';
-import type { EncodedStretches, EncodeJob, Stretches } from './stretches.ts';
+import type { EncodedSegments, EncodeJob, Segments } from './segments.ts';
 
 /** Encodes one job at a time. */
 export interface Lane {
@@ -12,7 +12,7 @@ export interface Lane {
    * Encodes a job. Rejects when the job failed or `signal` aborted it. A lane takes the next job once its promise has
    * settled.
    */
-  encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches>;
+  encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedSegments>;
   close(): Promise<void>;
 }
 
@@ -46,14 +46,14 @@ export class EncodeQueue {
    * Encodes a job. Rejects with the signal's reason when it aborts, with `server_overloaded` when too many jobs wait,
    * with `deadline_exceeded` when it took too long, with `service_unavailable` after `close`.
    */
-  async encode(job: EncodeJob, signal?: AbortSignal): Promise<EncodedStretches> {
+  async encode(job: EncodeJob, signal?: AbortSignal): Promise<EncodedSegments> {
     signal?.throwIfAborted();
     const { clock, timeoutMs, lanesMax, waitingMax } = this.#options;
     if (this.#isClosed) throw shuttingDown();
     if (this.#jobs >= lanesMax + waitingMax) {
       throw new ServeError('server_overloaded', 'Too many long prompts are waiting to be tokenized');
     }
-    let encoded: EncodedStretches | undefined;
+    let encoded: EncodedSegments | undefined;
     await forAtMost({ clock, timeoutMs, signal }, async (limited) => {
       this.#jobs++;
       try {
@@ -73,7 +73,7 @@ export class EncodeQueue {
   }
 
   /** Runs a job on a lane. A lane whose job was abandoned is idle once it has stopped. */
-  async #run(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches> {
+  async #run(job: EncodeJob, signal: AbortSignal): Promise<EncodedSegments> {
     if (this.#isClosed) throw shuttingDown();
     const lane = this.#idle.pop() ?? this.#options.openLane();
     this.#lanes.add(lane);
@@ -95,7 +95,7 @@ export interface ThreadStart {
   readonly stop: Int32Array;
 }
 
-export interface ThreadRequest extends Stretches {
+export interface ThreadRequest extends Segments {
   readonly tokenizer: number;
   /** Recipe of the tokenizer, sent with its first request. */
   readonly recipe?: TokenizerRecipe;
@@ -109,7 +109,7 @@ export interface ThreadRequest extends Stretches {
  */
 export type Refusal = 'costly' | 'too-long';
 
-export type ThreadAnswer = EncodedStretches | { readonly error: string; readonly refusal?: Refusal | undefined };
+export type ThreadAnswer = EncodedSegments | { readonly error: string; readonly refusal?: Refusal | undefined };
 
 function toError({ error, refusal }: Extract<ThreadAnswer, { readonly error: string }>): Error {
   switch (refusal) {
@@ -150,7 +150,7 @@ export class ThreadLane implements Lane {
     this.#options = options;
   }
 
-  encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches> {
+  encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedSegments> {
     return new Promise((resolve, reject) => {
       const { recipe } = job.tokenizer;
       if (recipe === undefined) throw new TypeError('this tokenizer exists only in its own thread');

@@ -5,7 +5,7 @@ import { createGeneralEncode } from '../general/library.ts';
 import { PatternBudgetError, TextTooLongError } from '../patterns/steps.ts';
 import type { EncodeText, TokenizerRecipe } from '../types.ts';
 import type { Refusal, ThreadAnswer, ThreadRequest, ThreadStart } from './encode-queue.ts';
-import { StretchEncoder } from './stretches.ts';
+import { SegmentEncoder } from './segments.ts';
 
 /** Entry of a thread that encodes long prompts, one request at a time. */
 
@@ -27,7 +27,7 @@ async function answer(request: ThreadRequest): Promise<ThreadAnswer> {
   if (recipe !== undefined) encodes.set(tokenizer, await openEncode(recipe));
   const encode = encodes.get(tokenizer);
   if (encode === undefined) throw new Error('this thread has not got this tokenizer');
-  const encoder = new StretchEncoder(encode, request);
+  const encoder = new SegmentEncoder(encode, request);
   while (encoder.step()) if (Atomics.load(stop, 0) === 1) return { error: 'stopped' };
   return encoder.take();
 }

@@ -5,8 +5,8 @@ import { noteParts } from '../hashing/known-parts.ts';
 import { PatternBudgetError } from '../patterns/steps.ts';
 import type { Tokenizer } from '../types.ts';
 import { EncodeQueue, type Lane, ThreadLane } from './encode-queue.ts';
-import { type EncodedStretches, type EncodeJob, joinIds, StretchEncoder } from './stretches.ts';
-import { type CachedStretch, TokenCache } from './token-cache.ts';
+import { type EncodedSegments, type EncodeJob, joinIds, SegmentEncoder } from './segments.ts';
+import { type CachedSegment, TokenCache } from './token-cache.ts';
 
 /** Time after which encoding yields to the event loop, at the end of the current segment. */
 const SLICE_MS = 5;
@@ -146,7 +146,7 @@ class PromptEncoding {
   readonly #options: EncodePromptOptions;
   readonly #cache: TokenCache | undefined;
   /** Cached segments in order, with a hole for each segment to encode. */
-  readonly #known: (CachedStretch | undefined)[] = [];
+  readonly #known: (CachedSegment | undefined)[] = [];
   readonly #missing: string[] = [];
   /** UTF-16 units to encode, weighted by the time they take. */
   #missingUnits = 0;
@@ -175,38 +175,38 @@ class PromptEncoding {
     if (isLong && this.#tokenizer.recipe !== undefined) {
       return queue.encode(job, signal).then((encoded) => this.#finish(encoded));
     }
-    const encoder = new StretchEncoder(this.#tokenizer.encode, job);
+    const encoder = new SegmentEncoder(this.#tokenizer.encode, job);
     while (encoder.step());
     return this.#finish(encoder.take());
   }
 
   #cut(text: string, cuts: readonly number[]): void {
     let from = 0;
-    let known: CachedStretch | undefined;
+    let known: CachedSegment | undefined;
     for (const cut of cuts) {
-      const stretch = text.slice(from, cut);
-      known = this.#cache?.get(this.#tokenizer, stretch, known);
-      this.#add(stretch, known);
+      const segment = text.slice(from, cut);
+      known = this.#cache?.get(this.#tokenizer, segment, known);
+      this.#add(segment, known);
       from = cut;
     }
   }
 
-  #add(stretch: string, known: CachedStretch | undefined): void {
+  #add(segment: string, known: CachedSegment | undefined): void {
     this.#known.push(known);
     if (known !== undefined) {
       this.#cachedTokens += known.ids.length;
       return;
     }
-    this.#missing.push(stretch);
-    this.#missingUnits += stretch.length * (NOT_LATIN1.test(stretch) ? NOT_LATIN_SLOWNESS : 1);
+    this.#missing.push(segment);
+    this.#missingUnits += segment.length * (NOT_LATIN1.test(segment) ? NOT_LATIN_SLOWNESS : 1);
   }
 
-  #finish({ ids, counts }: EncodedStretches): EncodedPrompt {
+  #finish({ ids, counts }: EncodedSegments): EncodedPrompt {
     const isWhole = counts.length === this.#missing.length;
     if (this.#cache === undefined) return { ids, cachedTokens: undefined, isWhole };
-    const { parts, stretches } = this.#remember(this.#cache, ids, counts);
+    const { parts, segments } = this.#remember(this.#cache, ids, counts);
     const whole = this.#cachedTokens === 0 ? ids : joinIds(parts, this.#cachedTokens + ids.length);
-    if (isWhole) noteParts(whole, stretches);
+    if (isWhole) noteParts(whole, segments);
     return { ids: whole, cachedTokens: this.#cachedTokens, isWhole };
   }
 
@@ -216,10 +216,10 @@ class PromptEncoding {
    */
   #remember(cache: TokenCache, ids: Uint32Array, counts: readonly number[]) {
     const parts: Uint32Array[] = [];
-    const stretches: CachedStretch[] = [];
+    const segments: CachedSegment[] = [];
     let missing = 0;
     let from = 0;
-    let last: CachedStretch | undefined;
+    let last: CachedSegment | undefined;
     for (const [index, known] of this.#known.entries()) {
       if (known !== undefined) {
         parts.push(known.ids);
@@ -232,17 +232,17 @@ class PromptEncoding {
       } else {
         last = undefined; // encoding stopped before it, with enough tokens
       }
-      if (last !== undefined && stretches.length === index) stretches.push(last);
+      if (last !== undefined && segments.length === index) segments.push(last);
     }
-    return { parts, stretches };
+    return { parts, segments };
   }
 }
 
 /** Creates a lane that encodes on the event loop in slices, for processes without threads. */
 function createLoopLane(clock: Clock): Lane {
   return {
-    async encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches> {
-      const encoder = new StretchEncoder(job.tokenizer.encode, job);
+    async encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedSegments> {
+      const encoder = new SegmentEncoder(job.tokenizer.encode, job);
       let sliceStartMs = clock.nowMs();
       while (encoder.step()) {
         if (clock.nowMs() - sliceStartMs < SLICE_MS) continue;

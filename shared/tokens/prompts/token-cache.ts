@@ -2,22 +2,22 @@ import type { Part, PartPlace } from '../hashing/known-parts.ts';
 import type { Tokenizer } from '../types.ts';
 
 /** Segment of text with its tokens. */
-export class CachedStretch implements Part {
+export class CachedSegment implements Part {
   readonly text: string;
   readonly ids: Uint32Array;
   readonly serial: number;
   readonly bytes: number;
-  readonly home: Map<string, CachedStretch>;
+  readonly home: Map<string, CachedSegment>;
   place: PartPlace | undefined = undefined;
   isKept = true;
-  newer: CachedStretch | undefined = undefined;
-  older: CachedStretch | undefined = undefined;
+  newer: CachedSegment | undefined = undefined;
+  older: CachedSegment | undefined = undefined;
   /** Segment that followed this one last; undefined once it follows another. */
-  next: CachedStretch | undefined = undefined;
+  next: CachedSegment | undefined = undefined;
   /** Segment whose `next` is this one. */
-  previous: CachedStretch | undefined = undefined;
+  previous: CachedSegment | undefined = undefined;
 
-  constructor(text: string, ids: Uint32Array, serial: number, bytes: number, home: Map<string, CachedStretch>) {
+  constructor(text: string, ids: Uint32Array, serial: number, bytes: number, home: Map<string, CachedSegment>) {
     this.text = text;
     this.ids = ids;
     this.serial = serial;
@@ -42,9 +42,9 @@ let lastSerial = 0;
  */
 export class TokenCache {
   readonly #bytesMax: number;
-  readonly #homes = new WeakMap<Tokenizer, Map<string, CachedStretch>>();
-  #newest: CachedStretch | undefined;
-  #oldest: CachedStretch | undefined;
+  readonly #homes = new WeakMap<Tokenizer, Map<string, CachedSegment>>();
+  #newest: CachedSegment | undefined;
+  #oldest: CachedSegment | undefined;
   #bytes = 0;
 
   /** @param bytesMax limit of texts, ids and overhead together; above 0 */
@@ -60,7 +60,7 @@ export class TokenCache {
    * Returns the segment of `text`, if it is cached. @param before segment before it in the prompt, from the same
    * tokenizer
    */
-  get(tokenizer: Tokenizer, text: string, before?: CachedStretch): CachedStretch | undefined {
+  get(tokenizer: Tokenizer, text: string, before?: CachedSegment): CachedSegment | undefined {
     const likely = before?.next;
     const entry = likely?.text === text ? likely : this.#homes.get(tokenizer)?.get(text);
     if (entry === undefined) return undefined;
@@ -76,7 +76,7 @@ export class TokenCache {
    * Caches `ids`, which must not change later.
    * @returns the segment; undefined when it is larger than an eighth of the cache, and so is not kept
    */
-  set(tokenizer: Tokenizer, text: string, ids: Uint32Array, before?: CachedStretch): CachedStretch | undefined {
+  set(tokenizer: Tokenizer, text: string, ids: Uint32Array, before?: CachedSegment): CachedSegment | undefined {
     let home = this.#homes.get(tokenizer);
     if (home === undefined) {
       home = new Map();
@@ -88,7 +88,7 @@ export class TokenCache {
     const bytes = text.length * (isLatin1 ? 1 : 2) + ids.byteLength + ENTRY_OVERHEAD_BYTES;
     if (bytes > this.#bytesMax / 8) return undefined;
     const own = ownCopy(text, isLatin1);
-    const entry = new CachedStretch(own, ids, ++lastSerial, bytes, home);
+    const entry = new CachedSegment(own, ids, ++lastSerial, bytes, home);
     home.set(own, entry);
     this.#link(entry);
     chain(before, entry);
@@ -97,7 +97,7 @@ export class TokenCache {
     return entry;
   }
 
-  #evict(entry: CachedStretch): void {
+  #evict(entry: CachedSegment): void {
     this.#unlink(entry);
     entry.isKept = false;
     entry.home.delete(entry.text);
@@ -108,7 +108,7 @@ export class TokenCache {
     this.#bytes -= entry.bytes;
   }
 
-  #link(entry: CachedStretch): void {
+  #link(entry: CachedSegment): void {
     entry.older = this.#newest;
     entry.newer = undefined;
     if (this.#newest !== undefined) this.#newest.newer = entry;
@@ -116,7 +116,7 @@ export class TokenCache {
     this.#oldest ??= entry;
   }
 
-  #unlink(entry: CachedStretch): void {
+  #unlink(entry: CachedSegment): void {
     if (entry.newer === undefined) this.#newest = entry.older;
     else entry.newer.older = entry.older;
     if (entry.older === undefined) this.#oldest = entry.newer;
@@ -125,7 +125,7 @@ export class TokenCache {
 }
 
 /** Links two entries. An entry is the `next` of at most one other, so a cached entry keeps no evicted one alive. */
-function chain(previous: CachedStretch | undefined, entry: CachedStretch): void {
+function chain(previous: CachedSegment | undefined, entry: CachedSegment): void {
   if (previous?.isKept !== true) return;
   if (previous.next !== undefined) previous.next.previous = undefined;
   if (entry.previous !== undefined) entry.previous.next = undefined;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { EncodeQueue, type Lane } from '../../../../shared/tokens/prompts/encode-queue.ts';
-import type { EncodedStretches, EncodeJob } from '../../../../shared/tokens/prompts/stretches.ts';
+import type { EncodedSegments, EncodeJob } from '../../../../shared/tokens/prompts/segments.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { letterTokenizer } from '../../pipeline/fixtures.ts';
 
@@ -9,7 +9,7 @@ class HandLane implements Lane {
   readonly jobs: { readonly text: string; readonly signal: AbortSignal; end(): void; fail(error: Error): void }[] = [];
   isClosed = false;
 
-  encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches> {
+  encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedSegments> {
     return new Promise((resolve, reject) => {
       const [text = ''] = job.texts;
       this.jobs.push({

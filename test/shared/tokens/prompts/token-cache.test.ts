@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type CachedStretch, TokenCache } from '../../../../shared/tokens/prompts/token-cache.ts';
+import { type CachedSegment, TokenCache } from '../../../../shared/tokens/prompts/token-cache.ts';
 import type { Tokenizer } from '../../../../shared/tokens/types.ts';
 import { letterTokenizer } from '../../pipeline/fixtures.ts';
 
@@ -48,7 +48,7 @@ describe('the cache of tokens', () => {
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const cache = new TokenCache(4000);
         const naive = new NaiveCache(4000);
-        const last = new Map<Tokenizer, CachedStretch | undefined>(); // it may have left the cache
+        const last = new Map<Tokenizer, CachedSegment | undefined>(); // it may have left the cache
         for (const { isGet, text: asked, tokenizer: owner, isBehind } of steps) {
           const before = isBehind ? last.get(owner) : undefined;
           const found = isGet ? cache.get(owner, asked, before) : cache.set(owner, asked, idsOf(asked), before);

@@ -1,7 +1,7 @@
 import type { EncodeText, Tokenizer } from '../types.ts';
 
 /** Segments of one prompt to encode. Their ids are joined in order. */
-export interface Stretches {
+export interface Segments {
   readonly texts: readonly string[];
   /** Only for a prompt of one segment. */
   readonly addSpecialTokens: boolean;
@@ -10,31 +10,31 @@ export interface Stretches {
 }
 
 /** Work for a lane. */
-export interface EncodeJob extends Stretches {
+export interface EncodeJob extends Segments {
   readonly tokenizer: Tokenizer;
 }
 
-export interface EncodedStretches {
+export interface EncodedSegments {
   readonly ids: Uint32Array<ArrayBuffer>;
   /** Number of tokens of each segment; has fewer entries than segments if there were enough tokens before the end. */
   readonly counts: readonly number[];
 }
 
 /** Encodes one segment at a time, so that the caller can pause or stop in between. */
-export class StretchEncoder {
+export class SegmentEncoder {
   readonly #encode: EncodeText;
-  readonly #stretches: Stretches;
+  readonly #segments: Segments;
   readonly #parts: Uint32Array[] = [];
   #total = 0;
 
-  constructor(encode: EncodeText, stretches: Stretches) {
+  constructor(encode: EncodeText, segments: Segments) {
     this.#encode = encode;
-    this.#stretches = stretches;
+    this.#segments = segments;
   }
 
   /** Encodes the next segment; returns false when there is nothing left to do. */
   step(): boolean {
-    const { texts, addSpecialTokens, enoughTokens } = this.#stretches;
+    const { texts, addSpecialTokens, enoughTokens } = this.#segments;
     const text = texts[this.#parts.length];
     if (text === undefined || this.#total >= enoughTokens) return false;
     const ids = this.#encode(text, { addSpecialTokens });
@@ -43,7 +43,7 @@ export class StretchEncoder {
     return true;
   }
 
-  take(): EncodedStretches {
+  take(): EncodedSegments {
     return { ids: joinIds(this.#parts, this.#total), counts: this.#parts.map((part) => part.length) };
   }
 }
