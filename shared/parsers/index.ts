@@ -1,8 +1,8 @@
 /**
- * @module parsers
- * Tool calls and reasoning out of generated text, for every model family, as a stream: content at once, a call's name and arguments
- * as they are produced, markup never. Pure and synchronous; ids come from the given `Random`. What a parser holds is bounded by its
- * longest marker or header, or by one call where a format is shown whole; values nest at most 64 deep.
+ * @module parsers Extracts tool calls and reasoning from generated text, for every model family, as a stream. Content
+ * goes out at once, a call's name and arguments as they are produced; markup never goes out. Pure and synchronous; ids
+ * come from the given `Random`. A parser holds back at most its longest marker or header, or one call if the format
+ * shows calls whole. Values nest at most 64 deep.
  */
 export {
   createReasoningParser,

@@ -1,22 +1,25 @@
 /** Finds where markup begins. */
 export interface Finder {
-  /** Position of the first marker or, unless the text is complete, of a tail that may become one; else the text's length. */
+  /**
+   * Returns the position of the first marker. Unless the text is complete, a tail that may become a marker counts too.
+   * Returns the text's length if there is none.
+   */
   find(text: string, from: number, isComplete: boolean): number;
   /**
-   * The marker that stands whole at a position, the longest of those that do.
-   * @param isComplete no more text follows that could make it a longer one. @default true
+   * Returns the longest marker that stands complete at a position.
+   * @param isComplete whether no more text follows that could make it a longer one. @default true
    */
   match(text: string, at: number, isComplete?: boolean): string | undefined;
 }
 
-/** A marker may stand where the text ends, once it goes on. */
+/** Marks a place at the end of the text that may become a marker. */
 const OPEN = Symbol('open');
 
-/** The markers that begin with the same characters. Branches are made when a text first goes along them. */
+/** Markers that begin with the same characters. A branch is created when a text first reaches it. */
 class MarkerTree {
-  /** The marker that ends here. */
+  /** Marker that ends here. */
   readonly whole: string | undefined;
-  /** No marker goes on. */
+  /** Whether no marker continues from here. */
   readonly isLast: boolean;
   readonly #markers: readonly string[];
   readonly #depth: number;
@@ -29,7 +32,7 @@ class MarkerTree {
     this.isLast = markers.every((marker) => marker.length === depth);
   }
 
-  /** Those that go on with a character. */
+  /** Returns the markers that continue with a character. */
   branch(code: number): MarkerTree | undefined {
     this.#branches ??= this.#grow();
     return this.#branches.get(code);
@@ -49,9 +52,10 @@ class MarkerTree {
 }
 
 /**
- * Fixed marker texts in text that comes in pieces: one that the end of the text may have cut off is held back, and where one
- * begins like another, the longest wins. Text without the first character of any marker costs one `indexOf`; a place where
- * one may begin costs the characters that agree with any, however many markers there are: names of tools are among them.
+ * Finds fixed markers in text that arrives in pieces. A marker that the end of the text may have cut off is held back;
+ * if one marker begins like another, the longest wins. Text without the first character of any marker costs one
+ * `indexOf`. A place where a marker may begin costs the characters that agree with any marker, however many there are:
+ * the names of tools are among them.
  *
  *     "so <b and </thi"         markers: <think> </think>
  *         ^ no marker
@@ -77,7 +81,7 @@ export class Markers implements Finder {
     return text.length;
   }
 
-  /** Whether one begins at a position, whole or, unless the text is complete, cut off by its end. */
+  /** Returns whether a marker begins at a position, complete or, unless the text is complete, cut off by its end. */
   isAt(text: string, at: number, isComplete: boolean): boolean {
     return this.#at(text, at, isComplete) !== undefined;
   }
@@ -106,7 +110,9 @@ export class Markers implements Finder {
   }
 }
 
-/** Whichever of two comes first. For one text at a time: each remembers where it found something that is still ahead. */
+/**
+ * Combines two finders; whichever finds first wins. For one text at a time: each remembers a find that is still ahead.
+ */
 export function eitherFinder(first: Finder, second: Finder): Finder {
   const finders = [rememberingFinder(first), rememberingFinder(second)] as const;
   return {
@@ -115,7 +121,7 @@ export function eitherFinder(first: Finder, second: Finder): Finder {
   };
 }
 
-/** Does not look again through text up to what it found there: the other of two may find something before it many times. */
+/** Remembers a find, so that text before it is not searched again: the other finder may find many things before it. */
 function rememberingFinder(finder: Finder): Finder {
   let known = { text: '', from: 0, isComplete: false, found: 0 };
   return {

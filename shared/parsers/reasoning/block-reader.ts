@@ -5,23 +5,23 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 /**
- * What a block of text is.
+ * Kind of a block of text.
  *
  * - `content`, `reasoning`: its text goes there, its markers are dropped.
- * - `header`: a line of markers and names; kept until it is known what follows.
- * - `call`: a tool call with JSON in it, content with all its markers.
+ * - `header`: a line of markers and names; held until it is known what follows.
+ * - `call`: a tool call with JSON in it; content with all its markers.
  */
 export type Block = 'content' | 'reasoning' | 'header' | 'call';
 
-/** Headers are names and markers; what is longer is none. */
+/** Length limit of a header: headers are names and markers, and a longer text is not one. */
 const HEADER_UNITS_MAX = 1024;
-/** All markers of these formats begin with it. */
+/** First character of all markers of these formats. */
 const MARKER_START = '<';
 
 /**
- * Reads text made of typed blocks between markers, the form of `gpt_oss` and `inkling`. What a marker does is the
- * subclass's part; that nothing depends on the cutting, that markers inside JSON strings of a call are text, and that
- * what is held is bounded, is settled here.
+ * Reads text made of typed blocks between markers, the form of `gpt_oss` and `inkling`. The subclass decides what a
+ * marker does. This class ensures that results do not depend on how the text is cut, that markers inside JSON strings
+ * of a call are text, and that held text is bounded.
  */
 export abstract class BlockReader implements ReasoningParser {
   protected block: Block;
@@ -29,7 +29,7 @@ export abstract class BlockReader implements ReasoningParser {
   protected header = '';
   readonly #markers: Markers;
   readonly #call = new JsonStrings();
-  /** A suffix of the text that may become a marker. */
+  /** Suffix of the text that may become a marker. */
   #held = '';
 
   constructor(markers: Markers, block: Block) {
@@ -46,11 +46,11 @@ export abstract class BlockReader implements ReasoningParser {
     this.closeHeader(out);
   }
 
-  /** Text of the current block, of which the part up to the next marker is not empty. */
+  /** Takes text of the current block, up to the next marker; never empty. */
   protected abstract readText(text: string, out: ReasoningSink): void;
-  /** A marker outside JSON strings. Sets `block` to what follows. */
+  /** Handles a marker outside JSON strings. Sets `block` to the kind of the next block. */
   protected abstract readMarker(marker: string, out: ReasoningSink): void;
-  /** The text ends inside a header, if `block` is one. */
+  /** Handles the end of the text inside a header, if `block` is a header. */
   protected abstract closeHeader(out: ReasoningSink): void;
 
   /** Begins a call whose start, markers included, is `text`. */
@@ -60,7 +60,7 @@ export abstract class BlockReader implements ReasoningParser {
     this.block = 'call';
   }
 
-  /** Adds to the header; one that grows too long was text after all. */
+  /** Adds to the header. A header that grows too long was text, and becomes content. */
   protected growHeader(text: string, out: ReasoningSink): void {
     this.header += text;
     if (this.header.length <= HEADER_UNITS_MAX) return;
@@ -85,7 +85,10 @@ export abstract class BlockReader implements ReasoningParser {
     }
   }
 
-  /** Position of the next marker, whole or cut off by the end of `text`; without one the length of `text`. */
+  /**
+   * Returns the position of the next marker, complete or cut off by the end of `text`; without one, the length of
+   * `text`.
+   */
   #nextMarker(text: string, from: number, isEnd: boolean): number {
     if (this.block !== 'call') return this.#markers.find(text, from, isEnd);
     for (let at = from; ; at++) {
@@ -95,7 +98,7 @@ export abstract class BlockReader implements ReasoningParser {
   }
 }
 
-/** Follows JSON text piece by piece and tells what of it is inside a string literal, where markers are text. */
+/** Follows JSON text piece by piece and tracks which parts are inside a string literal, where markers are text. */
 class JsonStrings {
   #isInside = false;
   #isEscaped = false;
@@ -116,7 +119,7 @@ class JsonStrings {
     return text.length;
   }
 
-  /** Forgets everything: new JSON text begins. */
+  /** Starts over for new JSON text. */
   reset(): void {
     this.#isInside = false;
     this.#isEscaped = false;

@@ -5,23 +5,23 @@ import { InklingParser } from './inkling-parser.ts';
 import { MarkerParser, withExits } from './marker-parser.ts';
 import type { ReasoningParser, ReasoningSink, ReasoningStart } from './parser.ts';
 
-/** How the text of one request is split; the same for all its choices. */
+/** Plan for splitting the text of one request; the same for all its choices. */
 export interface ReasoningPlan {
   readonly format: ReasoningFormat;
   readonly start: ReasoningStart;
-  /** Nothing is split; only a leading opener is removed. */
+  /** Whether nothing is split and only a leading opener is removed. */
   readonly onlyStripsOpener: boolean;
-  /** Markers that end reasoning beside the format's own. */
+  /** Markers that end reasoning, besides the format's own. */
   readonly exits: readonly string[];
-  /** Known where the text may begin with a constrained answer in place of the reasoning that the prompt began. */
+  /** Set if the text may begin with a constrained answer instead of the reasoning that the prompt began. */
   readonly constraint: AnswerConstraint | undefined;
 }
 
-/** Longer than any opener or closer with white space around its parts. */
+/** Length of the prompt's end that is checked; longer than any opener or closer with white space around its parts. */
 const PROMPT_TAIL_UNITS = 200;
 
 /**
- * Decides how, and whether, a request's text is split. Undefined: all of it is content.
+ * Decides whether and how a request's text is split. Returns undefined if all of it is content.
  * @example
  * const plan = planReasoning(format, { templateArgs, lastRole, forcesTool, promptText });
  * const parsers = choices.map(() => plan && createReasoningParser(plan));
@@ -44,7 +44,7 @@ export function planReasoning(format: ReasoningFormat, request: ReasoningRequest
 
 const JSON_ANSWER: AnswerConstraint = { kind: 'json' };
 
-/** A parser for one choice of the request that `plan` was made for. */
+/** Creates the parser of one choice of the request that `plan` was made for. */
 export function createReasoningParser({
   format,
   start,
@@ -70,21 +70,24 @@ export function createReasoningParser({
 }
 
 /**
- * True when the client's text must be decoded with `skip_special_tokens=false` for the format's markers to be seen.
- * @param isSpecial tells of a text whether it is a special token of the model
+ * Returns true when the client's text must be decoded with `skip_special_tokens=false`, so that the format's markers
+ * appear.
+ * @param isSpecial returns whether a text is a special token of the model
  */
 export function needsSpecialTokens(format: ReasoningFormat, isSpecial: (text: string) => boolean): boolean {
   return format.usesSpecialTokens || format.markers.some(isSpecial);
 }
 
-/** Where the model begins. A prompt that does not say is one without reasoning if the request switched that off. */
+/**
+ * Returns where the model begins. If the prompt does not show it and the request switched reasoning off, there is none.
+ */
 function startOf(format: ReasoningFormat, request: ReasoningRequest): ReasoningStart {
   const start = startAfter(format, request.promptText);
   const isOff = start === 'as-usual' && startsInside(format.grammar) && isSwitchedOff(request);
   return isOff ? 'outside' : start;
 }
 
-/** Where a prompt leaves the model. A prompt that closed the reasoning leaves none to come. */
+/** Returns where a prompt leaves the model. After a prompt that closed the reasoning, none follows. */
 function startAfter(format: ReasoningFormat, promptText: string): ReasoningStart {
   const tail = promptText.slice(-PROMPT_TAIL_UNITS).replace(/\s+/g, '');
   const endsWith = (marker: string): boolean => tail.endsWith(marker.replace(/\s+/g, ''));
@@ -98,7 +101,9 @@ function startsInside(grammar: ReasoningGrammar): boolean {
   return grammar.kind === 'markers' && grammar.markers.grammar.startsInside === true;
 }
 
-/** `minimax_append_think`: nothing is split; the content gets the opener back that the prompt took from it. */
+/**
+ * Parser of `minimax_append_think`: splits nothing; puts the opener, which stands in the prompt, before the content.
+ */
 class OpenerPrepender implements ReasoningParser {
   #opener: string;
 
@@ -115,7 +120,7 @@ class OpenerPrepender implements ReasoningParser {
   end(): void {}
 }
 
-/** For requests without reasoning: everything is content but an opener as the very first characters. */
+/** Parser for requests without reasoning: everything is content, except an opener as the very first characters. */
 class OpenerStripper implements ReasoningParser {
   #opener: string | undefined;
   #held = '';

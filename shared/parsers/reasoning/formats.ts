@@ -4,43 +4,49 @@ import { HARMONY_MARKERS, HARMONY_OPENER } from './harmony-parser.ts';
 import { INKLING_MARKERS, INKLING_OPENER } from './inkling-parser.ts';
 import { type CompiledMarkers, compileMarkers, type MarkerGrammar } from './marker-parser.ts';
 
-/** What of a request decides whether its text is split. */
+/** Parts of a request that decide whether its text is split. */
 export interface ReasoningRequest {
-  /** `chat_template_args` with what `thinking` and `reasoning_effort` add to them. */
+  /** `chat_template_args`, extended by `thinking` and `reasoning_effort`. */
   readonly templateArgs?: Readonly<Record<string, unknown>> | undefined;
   /** Role of the last message. */
   readonly lastRole?: string | undefined;
-  /** `tool_choice` is `required` or names a function: the engine writes bare JSON from its first token on. */
+  /**
+   * Whether `tool_choice` is `required` or names a function: then the engine writes bare JSON from its first token on.
+   */
   readonly forcesTool?: boolean | undefined;
-  /** The rendered prompt, or its last 200 characters. */
+  /** Rendered prompt, or its last 200 characters. */
   readonly promptText: string;
-  /** Markers of tool calls that this model writes for nothing else: they end reasoning. @default none */
+  /** Markers of tool calls that this model writes for nothing else; they end reasoning. @default none */
   readonly callTokens?: readonly string[] | undefined;
-  /** What the engine constrains the answer to: some do so from its first token on, some behind the reasoning. */
+  /**
+   * Constraint of the answer in the engine. Some engines apply it from the first token on, some after the reasoning.
+   */
   readonly constraint?: AnswerConstraint | undefined;
 }
 
-/** `strip-opener`: everything is content but a leading opener. */
+/** Mode of splitting. `strip-opener`: everything except a leading opener is content. */
 type SplitMode = 'split' | 'skip' | 'strip-opener';
-/** A format's own conditions. */
+/** Decides the mode by the format's own conditions. */
 type SplitRule = (request: ReasoningRequest) => SplitMode;
 
 type TemplateArgs = Readonly<Record<string, unknown>>;
 
 const argsOf = (request: ReasoningRequest): TemplateArgs => request.templateArgs ?? {};
 
-/** The boolean `thinking` or `enable_thinking`; undefined when neither is one. */
+/** Returns the boolean `thinking` or `enable_thinking`; undefined when neither is a boolean. */
 function thinkingFlag(args: TemplateArgs): boolean | undefined {
   if (typeof args.thinking === 'boolean') return args.thinking;
   return typeof args.enable_thinking === 'boolean' ? args.enable_thinking : undefined;
 }
 
-/** An effort of `none` asks for no reasoning, so it does not count as one. */
+/**
+ * Returns whether the request sets a reasoning effort. An effort of `none` asks for no reasoning, so it does not count.
+ */
 function hasEffort(args: TemplateArgs): boolean {
   return args.reasoning_effort !== undefined && args.reasoning_effort !== null && args.reasoning_effort !== 'none';
 }
 
-/** The request asks its template for an answer without reasoning. */
+/** Returns whether the request asks its template for an answer without reasoning. */
 export function isSwitchedOff(request: ReasoningRequest): boolean {
   const args = argsOf(request);
   return thinkingFlag(args) === false || args.thinking_mode === 'chat' || args.thinking_mode === 'disabled';
@@ -63,23 +69,23 @@ const splitAsNemotron: SplitRule = (request) => {
   return args.enable_thinking === false || args.force_nonempty_content === true ? 'strip-opener' : 'split';
 };
 
-/** How a reasoning format is written. */
+/** Grammar of a reasoning format. */
 export type ReasoningGrammar =
   | { readonly kind: 'markers'; readonly markers: CompiledMarkers }
   | { readonly kind: 'harmony' }
   | { readonly kind: 'inkling' }
-  /** No split: content begins with `opener`, which the prompt has. */
+  /** No split: content begins with `opener`, which stands in the prompt. */
   | { readonly kind: 'prepend'; readonly opener: string };
 
-/** A registered name and what it stands for. */
+/** Registered name with its format. */
 export interface ReasoningFormat {
   readonly name: ReasoningParserName;
   readonly grammar: ReasoningGrammar;
   /** Ends of a prompt, without white space after them, that leave the model inside reasoning. */
   readonly promptOpeners: readonly string[];
-  /** Texts that must survive decoding for the format to work. */
+  /** Texts that decoding must keep for the format to work. */
   readonly markers: readonly string[];
-  /** They are special tokens in every model of this format. */
+  /** Whether the markers are special tokens in every model of this format. */
   readonly usesSpecialTokens: boolean;
   readonly splitRule: SplitRule | undefined;
 }
@@ -96,7 +102,7 @@ type Names = readonly ReasoningParserName[];
 const THINK = { openers: ['<think>'], closers: ['</think>'] } as const;
 const THINK_FROM_START = { ...THINK, startsInside: true } as const;
 
-/** Tags around an answer, with the line ends that templates write there. */
+/** Returns the tags around an answer, with the line ends that templates write there. */
 function framingOf(tag: string): readonly string[] {
   return [`<${tag}>`, `<${tag}>\n`, `\n\n<${tag}>\n`, `</${tag}>`, `\n</${tag}>`, `\n</${tag}>\n`];
 }
@@ -120,7 +126,7 @@ function toFormat(
 
 const SPECIAL = { usesSpecialTokens: true } as const;
 
-/** Every name that the configuration takes. */
+/** Formats of every name that the configuration accepts. */
 export const REASONING_FORMATS: readonly ReasoningFormat[] = [
   ...marked(['basic', 'qwen3', 'nemotron_deci', 'glm45', 'deepseek_v41', 'glm47', 'kimi_k2', 'qwen3_coder'], THINK),
   ...marked(['seed_oss'], { openers: ['<seed:think>'], closers: ['</seed:think>'] }),
@@ -188,21 +194,21 @@ export const REASONING_FORMATS: readonly ReasoningFormat[] = [
   toFormat('inkling', { kind: 'inkling' }, INKLING_MARKERS, { ...SPECIAL, promptOpeners: [INKLING_OPENER] }),
 ];
 
-/** What a configured name stands for. */
+/** Result of looking up a configured name. */
 export type FoundFormat =
   | { readonly kind: 'found'; readonly format: ReasoningFormat }
-  /** An unknown name: `basic` stands in, and `warning` is for the log. */
+  /** Unknown name: `basic` replaces it, and `warning` is for the log. */
   | { readonly kind: 'fallback'; readonly format: ReasoningFormat; readonly warning: string }
-  /** A known name without a published grammar: the model cannot be registered with it. */
+  /** Known name without a published grammar: the model cannot be registered with it. */
   | { readonly kind: 'refused'; readonly reason: string };
 
 const BY_KEY: ReadonlyMap<string, ReasoningFormat> = new Map(
   REASONING_FORMATS.map((format) => [keyOf(format.name), format]),
 );
-const FALLBACK = BY_KEY.get('basic')!; // the first of the table
+const FALLBACK = BY_KEY.get('basic')!; // `basic` is in the table
 
 /**
- * Looks up a reasoning parser by its configured name, whatever its case, hyphens and underscores.
+ * Looks up a reasoning parser by its configured name; ignores case, hyphens and underscores.
  * @example
  * const found = findReasoningFormat('deepseek-v4');
  * if (found.kind === 'refused') throw new ServeError('invalid_value', found.reason);
@@ -224,7 +230,7 @@ export function findReasoningFormat(name: string): FoundFormat {
   };
 }
 
-/** What spellings of one name share: `deepseek_v4`, `deepseek-v4` and `deepseekv4` are the same. */
+/** Returns the common key of a name's spellings: `deepseek_v4`, `deepseek-v4` and `deepseekv4` have the same one. */
 function keyOf(name: string): string {
   return name.toLowerCase().replace(/[-_]/g, '');
 }

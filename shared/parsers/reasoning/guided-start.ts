@@ -1,21 +1,21 @@
 import type { Markers } from '../markers.ts';
 import type { ReasoningParser, ReasoningSink } from './parser.ts';
 
-/** What an answer is constrained to. `text`: something that cannot be told from reasoning by its beginning. */
+/** Constraint of an answer. `text`: its beginning cannot be distinguished from reasoning. */
 export type AnswerConstraint =
   | { readonly kind: 'json' | 'text' }
   | { readonly kind: 'choice'; readonly choices: readonly string[] };
 
 type Verdict = 'open' | 'answer' | 'reasoning';
 
-/** What takes longer to tell is reasoning, unless it begins with a bracket that nothing but white space follows. */
+/** Length after which an undecided beginning is reasoning, unless it is a bracket followed only by white space. */
 const HELD_UNITS_MAX = 2048;
 
 /**
- * The beginning of a constrained answer where a prompt leaves the model inside reasoning: engines that constrain from the first
- * token on give the answer at once, and others reason first. An answer that begins as its constraint wants is content to its end;
- * anything else is read as usual. Where the beginning does not tell, it is held until a marker comes; a text without any is the
- * answer.
+ * Reads the beginning of a constrained answer when a prompt leaves the model inside reasoning. Engines that constrain
+ * from the first token on give the answer at once; others reason first. An answer that begins as its constraint
+ * requires is content to its end; anything else is read as usual. An undecided beginning is held until a marker comes;
+ * a text without a marker is the answer.
  */
 export class GuidedStart implements ReasoningParser {
   readonly #usual: ReasoningParser;
@@ -24,7 +24,7 @@ export class GuidedStart implements ReasoningParser {
   #verdict: Verdict = 'open';
   #held = '';
 
-  /** @param markers what shows that the text is reasoning */
+  /** @param markers markers that show that the text is reasoning */
   constructor(usual: ReasoningParser, markers: Markers, constraint: AnswerConstraint) {
     this.#usual = usual;
     this.#markers = markers;
@@ -80,7 +80,7 @@ function agrees(choice: string, text: string): boolean {
   return choice.startsWith(text) || (choice !== '' && text.trimEnd() === choice.trimEnd());
 }
 
-/** By the first two characters that are no white space. A string or a number may also begin a sentence. */
+/** Judges by the first two characters that are not white space. A string or a number may also begin a sentence. */
 function judgeJson(text: string): Verdict {
   const first = text[0] as string; // not empty
   if (first !== '{' && first !== '[') return /^["\d-]/.test(text) ? 'open' : 'reasoning';

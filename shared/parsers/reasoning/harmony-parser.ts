@@ -9,20 +9,22 @@ const MESSAGE = '<|message|>';
 const ENDS: readonly string[] = ['<|end|>', '<|return|>', '<|call|>'];
 const MARKERS = new Markers([START, CHANNEL, CONSTRAIN, MESSAGE, ...ENDS]);
 
-/** What `gpt_oss` is written with, for the table of formats. */
+/** Markers of `gpt_oss`, for the table of formats. */
 export const HARMONY_MARKERS: readonly string[] = [CHANNEL, MESSAGE];
-/** How a prompt may begin a reasoning span. */
+/** End of a prompt that leaves the model inside reasoning. */
 export const HARMONY_OPENER: string = `${CHANNEL}analysis${MESSAGE}`;
 
 const CHANNEL_NAME = /^\s*(\w+)/;
 const RECIPIENT = /(?:^|\s)to=([^\s<]+)/;
-/** What calls are addressed to, whatever their channel. */
+/** Prefix of the recipients of calls, in any channel. */
 const FUNCTIONS = 'functions.';
-/** The prompt ends with `<|start|>assistant`, so that a text may begin in the middle of a header. */
+/**
+ * Beginning of a recipient. The prompt ends with `<|start|>assistant`, so a text may begin in the middle of a header.
+ */
 const RECIPIENT_START = 'to=';
 
 /**
- * `gpt_oss`: messages of a header and a body.
+ * Parser of `gpt_oss`: messages with a header and a body.
  *
  *     <|start|>assistant<|channel|>analysis<|message|> ... <|end|>
  *     └───────────── header ─────────────────────────┘└ body ┘
@@ -35,12 +37,12 @@ const RECIPIENT_START = 'to=';
  * | any other | content |
  */
 export class HarmonyParser extends BlockReader {
-  /** Reasoning was shown, and another message has begun since. */
+  /** Whether reasoning was shown and another message has begun since. */
   #joinsReasoning = false;
   #hasReasoning = false;
-  /** Nothing but the start of a recipient was seen. */
+  /** Whether only the beginning of a recipient was seen. */
   #isAtStart: boolean;
-  /** White space at the start of the header, which is not looked at again. */
+  /** Length of the white space at the start of the header, which is not scanned again. */
   #blankUnits = 0;
 
   constructor(start: ReasoningStart) {
@@ -73,7 +75,7 @@ export class HarmonyParser extends BlockReader {
     } else this.#readHeaderMarker(marker, out);
   }
 
-  /** What ends inside a header is markup; only a text's very start is not known to be one. */
+  /** Drops an unfinished header, which is markup. Only the very start of a text may be content instead. */
   protected override closeHeader(out: ReasoningSink): void {
     if (this.#isAtStart && this.header !== '') out.content(this.header);
     this.header = '';
@@ -106,7 +108,7 @@ export class HarmonyParser extends BlockReader {
     } else this.block = 'content';
   }
 
-  /** A text that begins with anything but a recipient or a marker is content. */
+  /** Checks the start of the text: if it is neither a recipient nor a marker, it is content. */
   #checkStart(out: ReasoningSink): void {
     const seen = this.header.slice(this.#blankUnits).trimStart();
     this.#blankUnits = this.header.length - seen.length;
@@ -118,7 +120,7 @@ export class HarmonyParser extends BlockReader {
     this.header = '';
   }
 
-  /** The first marker: what came before it is a recipient or text. */
+  /** Handles the first marker: the text before it is a recipient or content. */
   #leaveStart(out: ReasoningSink): void {
     this.#isAtStart = false;
     if (this.header.trimStart().startsWith(RECIPIENT_START)) return;
@@ -128,7 +130,9 @@ export class HarmonyParser extends BlockReader {
   }
 }
 
-/** The header with the part of it that the prompt has, without which a tool-call parser does not know it for one. */
+/**
+ * Returns the header with its part that stands in the prompt; without that, a tool-call parser does not recognise it.
+ */
 function wholeHeader(header: string): string {
   const isWhole = header.startsWith(START) || header.startsWith(CHANNEL);
   return isWhole ? header : `${START}assistant ${header.trimStart()}`;

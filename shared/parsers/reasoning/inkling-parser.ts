@@ -10,14 +10,15 @@ const END = '<|end_message|>';
 const END_SAMPLING = '<|content_model_end_sampling|>';
 const MARKERS = new Markers([MESSAGE, THINKING, TEXT, CALL, END, END_SAMPLING]);
 
-/** What `inkling` is written with, for the table of formats. */
+/** Markers of `inkling`, for the table of formats. */
 export const INKLING_MARKERS: readonly string[] = [THINKING, END];
-/** How a prompt may begin a reasoning span. */
+/** End of a prompt that leaves the model inside reasoning. */
 export const INKLING_OPENER: string = THINKING;
 
 /**
- * `inkling`: typed blocks, each `<|message_model|>`, a type and a body up to `<|end_message|>`. Calls go on verbatim, for
- * the tool-call parser: `<|message_model|>name<|content_invoke_tool_json|>{...}<|end_message|>`.
+ * Parser of `inkling`: typed blocks, each `<|message_model|>`, a type and a body up to `<|end_message|>`. Calls are
+ * passed on verbatim, for the tool-call parser:
+ * `<|message_model|>name<|content_invoke_tool_json|>{...}<|end_message|>`.
  */
 export class InklingParser extends BlockReader {
   constructor(start: ReasoningStart) {
@@ -59,12 +60,12 @@ export class InklingParser extends BlockReader {
     }
   }
 
-  /** A name of which the text ends before its call begins is markup. */
+  /** Drops a name if the text ends before its call begins: it is markup. */
   protected override closeHeader(): void {
     this.header = '';
   }
 
-  /** A message without a type is text. */
+  /** Shows the text of a message that has no type. */
   #showName(header: string, out: ReasoningSink): void {
     const name = header.slice(MESSAGE.length);
     if (name !== '') out.content(name);

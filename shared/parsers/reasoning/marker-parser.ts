@@ -1,30 +1,32 @@
 import { Markers } from '../markers.ts';
 import type { ReasoningParser, ReasoningSink, ReasoningStart } from './parser.ts';
 
-/** Reasoning between two markers; the form of most models. */
+/** Grammar of reasoning between two markers, the form of most models. */
 export interface MarkerGrammar {
   readonly openers: readonly string[];
   readonly closers: readonly string[];
-  /** The text begins inside reasoning; an opener as its very first characters is dropped. @default false */
+  /**
+   * Whether the text begins inside reasoning; then an opener as its very first characters is dropped. @default false
+   */
   readonly startsInside?: boolean;
-  /** Markers of tool calls that end reasoning too; they and what follows are content. @default none */
+  /** Markers of tool calls that also end reasoning; they and the text after them are content. @default none */
   readonly exits?: readonly string[];
   /** Markers around content that are not part of it. @default none */
   readonly framing?: readonly string[];
-  /** Removed from the start of each reasoning span. @default none */
+  /** Text that is removed from the start of each reasoning span. @default none */
   readonly label?: string;
-  /** After the first span everything is content, and a closer without an opener is text. @default false */
+  /** Whether everything after the first span is content, and a closer without an opener is text. @default false */
   readonly isSingleBlock?: boolean;
 }
 
-/** A grammar made ready once and shared by all parsers of it. */
+/** Grammar with its markers compiled; all its parsers share it. */
 export interface CompiledMarkers {
   readonly grammar: MarkerGrammar;
-  /** What matters inside a reasoning span. */
+  /** Markers that matter inside a reasoning span. */
   readonly inside: Markers;
-  /** What matters outside one. */
+  /** Markers that matter outside a reasoning span. */
   readonly outside: Markers;
-  /** What begins or ends one. */
+  /** Markers that begin or end a reasoning span. */
   readonly any: Markers;
 }
 
@@ -40,7 +42,7 @@ export function compileMarkers(grammar: MarkerGrammar): CompiledMarkers {
 
 const WITH_EXITS = new WeakMap<CompiledMarkers, Map<string, CompiledMarkers>>();
 
-/** The same grammar with more exits. They come from the table of tool-call formats, so that there are few of them. */
+/** Returns the grammar with more exits. These come from the table of tool-call formats, so there are few of them. */
 export function withExits(compiled: CompiledMarkers, exits: readonly string[]): CompiledMarkers {
   const { grammar } = compiled;
   const all = [...new Set([...(grammar.exits ?? []), ...exits])];
@@ -56,7 +58,7 @@ export function withExits(compiled: CompiledMarkers, exits: readonly string[]): 
 const NO_MARKERS = new Markers([]);
 
 /**
- * The state machine of a marker grammar.
+ * State machine of a marker grammar.
  *
  * | State | opener | closer | exit | framing |
  * |---|---|---|---|---|
@@ -71,9 +73,9 @@ export class MarkerParser implements ReasoningParser {
   #isInside: boolean;
   #isAtStart: boolean;
   #isDone = false;
-  /** A suffix of the text that may become a marker; shorter than the longest marker. */
+  /** Suffix of the text that may become a marker; shorter than the longest marker. */
   #held = '';
-  /** What was seen of the span's label; undefined once it is known whether there is one. */
+  /** Part of the span's label seen so far; undefined once it is known whether there is a label. */
   #label: string | undefined = '';
 
   constructor(markers: CompiledMarkers, start: ReasoningStart) {
@@ -122,7 +124,7 @@ export class MarkerParser implements ReasoningParser {
     return this.#isInside ? this.#markers.inside : this.#markers.outside;
   }
 
-  /** The opener that `text` begins with, '' for none, undefined while that is open. */
+  /** Returns the opener that `text` begins with, '' for none, undefined while that is undecided. */
   #openerAtStart(text: string, isEnd: boolean): string | undefined {
     const { openers } = this.#markers.grammar;
     const whole = openers.find((opener) => text.startsWith(opener));
@@ -130,7 +132,7 @@ export class MarkerParser implements ReasoningParser {
     return !isEnd && openers.some((opener) => opener.startsWith(text)) ? undefined : '';
   }
 
-  /** Changes the state at a marker; true when the marker is no text. */
+  /** Changes the state at a marker. Returns true when the marker is not text. */
   #meet(marker: string): boolean {
     const { openers, closers, isSingleBlock = false } = this.#markers.grammar;
     if (!this.#isInside) {
@@ -155,7 +157,7 @@ export class MarkerParser implements ReasoningParser {
     if (shown !== '') out.reasoning(shown);
   }
 
-  /** A span that ends inside its label yields nothing. */
+  /** Removes the label from a span's text. A span that ends inside its label yields nothing. */
   #withoutLabel(text: string): string {
     const label = this.#markers.grammar.label ?? '';
     const isOpen = text.length < label.length && label.startsWith(text);

@@ -3,13 +3,13 @@ import type { CallWriter } from './call-writer.ts';
 import { parseJson } from './json-scan.ts';
 import { createEntityDecoder } from './parameter-values.ts';
 
-/** Writes the arguments of one call member by member. The call is committed with the first of them. */
+/** Writes the arguments of one call member by member. The first member commits the call. */
 export class ArgumentsWriter {
   readonly #calls: CallWriter;
   readonly #name: string;
   readonly #id: string | undefined;
   readonly #written = new Set<string>();
-  /** An object that may be all of the arguments, written as a parameter of its own. */
+  /** Object in a single parameter that may turn out to be all of the arguments. */
   #wrapped: { readonly key: string; readonly json: string } | undefined;
 
   constructor(calls: CallWriter, name: string, id?: string) {
@@ -22,20 +22,20 @@ export class ArgumentsWriter {
     return this.#written.has(key) || this.#wrapped?.key === key;
   }
 
-  /** A member that holds all arguments if it is an object and no other member is there. */
+  /** Writes a member that holds all arguments if it is an object and the only member. */
   wrapped(key: string, text: string): void {
     const isAll = this.#written.size === 0 && this.#wrapped === undefined && isRecord(parseJson(text));
     if (isAll) this.#wrapped = { key, json: text.trim() };
     else this.member(key, JSON.stringify(text));
   }
 
-  /** A member whose value is known as JSON. */
+  /** Writes a member whose value is known as JSON. */
   member(key: string, json: string): void {
     this.begin(key);
     this.#calls.arguments(json);
   }
 
-  /** The key of a member; its value follows through `raw`. */
+  /** Writes the key of a member; its value follows through `raw`. */
   begin(key: string): void {
     const wrapped = this.#wrapped;
     this.#wrapped = undefined;
@@ -56,21 +56,21 @@ export class ArgumentsWriter {
   }
 }
 
-/** What does not stand in a JSON string as it is. */
+/** Characters that must be escaped in a JSON string. */
 const ESCAPED = /[^ !#-[\]-\ud7ff\ue000-\uffff]/;
 
-/** What a format does to the text of a string before it is a value. */
+/** Rules by which a format turns the text of a string into its value. */
 export interface StringRules {
-  /** A line end on each side is the template's, and no part of the value. */
+  /** Whether a line end on each side belongs to the template and not to the value. */
   readonly framed?: boolean;
   readonly decodesEntities?: boolean;
-  /** The bare word `null`, in any case, is no string. */
+  /** Whether the bare word `null`, in any case, is null instead of a string. */
   readonly knowsNull?: boolean;
 }
 
 /**
- * One string value, written as it comes. Held back: a line end that may be at its end, a beginning of `null`, a part of
- * an entity, half a surrogate pair.
+ * Writes one string value as it arrives. Holds back a line end that may be at its end, a beginning of `null`, a part of
+ * an entity, or half a surrogate pair.
  */
 export class StringMember {
   readonly #arguments: ArgumentsWriter;
@@ -79,7 +79,7 @@ export class StringMember {
   readonly #decode: (text: string, isLast: boolean) => string;
   #held = '';
   #isAtStart = true;
-  /** Some of the value has gone to the decoder, which may hold all of it back. */
+  /** Whether some of the value has gone to the decoder, which may hold back all of it. */
   #hasBegun = false;
   #isOpen = false;
 
@@ -106,7 +106,7 @@ export class StringMember {
     this.#write(this.#decode(text.slice(0, end), false));
   }
 
-  /** The value is complete. */
+  /** Ends the value. */
   end(): void {
     const text = this.#withoutFrame(this.#held);
     if (!this.#hasBegun && this.#rules.knowsNull && text.toLowerCase() === 'null') {

@@ -11,21 +11,21 @@ interface HeldCall {
 }
 
 /**
- * Numbers the calls of one message and hands them on. It drops the calls that the request does not want, so that formats
- * need not know of `parallel_tool_calls` and named choices, and can hold calls back until their markup is closed.
+ * Numbers the calls of one message and passes them on. Drops the calls that the request does not want, so that formats
+ * need not handle `parallel_tool_calls` and named choices. Can hold calls back until their markup is closed.
  */
 export class CallWriter {
   out: ToolCallSink;
-  /** White space that goes out in front of text, and is dropped in front of a call. */
+  /** White space that goes out before text and is dropped before a call. */
   lead = '';
-  /** Told when a call is committed. */
+  /** Called when a call is committed. */
   onCommit: () => void = () => {};
   readonly #random: Random;
   readonly #newId: NewCallId;
   readonly #onlyFirst: boolean;
   readonly #onlyName: string | undefined;
   #count = 0;
-  /** Calls committed, those that the client does not see among them. */
+  /** Number of committed calls, including those that the client does not see. */
   #committed = 0;
   readonly #ids = new Set<string>();
   #isShown = false;
@@ -44,12 +44,12 @@ export class CallWriter {
     this.#onlyName = limits.onlyName;
   }
 
-  /** Calls that the client sees. */
+  /** Number of calls that the client sees. */
   get count(): number {
     return this.#count;
   }
 
-  /** Calls that were read, whether the client sees them or not, those kept back among them. */
+  /** Number of calls that were read, whether or not the client sees them, held ones included. */
   get readCount(): number {
     return this.#committed + (this.#held?.length ?? 0);
   }
@@ -60,13 +60,13 @@ export class CallWriter {
     this.lead = '';
   }
 
-  /** Commits a call: from here on it is the client's. `id` when the model gave one. */
+  /** Commits a call: from here on it cannot be withdrawn. `id` is set if the model gave one. */
   start(name: string, id?: string): void {
     if (this.#held !== undefined) this.#held.push({ name, id, arguments: '' });
     else this.#show(name, id);
   }
 
-  /** A piece of the arguments of the call begun last. */
+  /** Takes a piece of the arguments of the call that was begun last. */
   arguments(fragment: string): void {
     if (fragment === '') return;
     const held = this.#held?.at(-1);
@@ -74,13 +74,13 @@ export class CallWriter {
     else if (this.#isShown) this.out.callArguments(this.#count - 1, fragment);
   }
 
-  /** A call that is known whole. */
+  /** Takes a complete call. */
   whole(name: string, argumentsText: string, id?: string): void {
     this.start(name, id);
     this.arguments(argumentsText);
   }
 
-  /** Calls are kept back until `release` or `drop`. */
+  /** Holds calls back until `release` or `drop`. */
   hold(): void {
     this.#held = [];
   }
@@ -105,7 +105,10 @@ export class CallWriter {
     this.out.callStart(index, this.#uniqueId(index, name, id), name);
   }
 
-  /** A model may count wrongly, but results are matched to calls by their ids. */
+  /**
+   * Returns an id that is unique in the message: a model may count wrongly, but results are matched to calls by their
+   * ids.
+   */
   #uniqueId(index: number, name: string, wanted: string | undefined): string {
     let id = wanted ?? this.#newId(this.#random, index, name);
     if (this.#ids.has(id)) id = this.#newId(this.#random, index, name);
@@ -115,19 +118,22 @@ export class CallWriter {
   }
 }
 
-/** `call-` and a UUID: the id of most formats. */
+/** Makes `call-` and a UUID, the id of most formats. */
 export const prefixedUuid: NewCallId = (random) => `call-${random.uuid()}`;
 
-/** `call-1`, `call-2`, ... */
+/** Makes `call-1`, `call-2`, ... */
 export const countedId: NewCallId = (_random, index) => `call-${index + 1}`;
 
-/** A bare UUID. */
+/** Makes a bare UUID. */
 export const bareUuid: NewCallId = (random) => random.uuid();
 
-/** `call_` and 24 hex digits. */
+/** Makes `call_` and 24 hex digits. */
 export const hexId: NewCallId = (random) => `call_${random.uuid().replaceAll('-', '').slice(0, 24)}`;
 
-/** Where a parser writes. A call's arguments follow its start, piece by piece; joined they are the arguments text. */
+/**
+ * Receives the output of a parser. A call's arguments follow its start, piece by piece; joined they are the arguments
+ * text.
+ */
 export interface ToolCallSink {
   content(text: string): void;
   /** `index` counts from 0 over the whole message. */
@@ -135,24 +141,24 @@ export interface ToolCallSink {
   callArguments(index: number, fragment: string): void;
 }
 
-/** What of the request decides how its answer is read. */
+/** Parts of the request that decide how its answer is read. */
 export interface ToolCallOptions {
   readonly tools: readonly ToolDefinition[];
-  /** Default `auto`. */
+  /** @default `auto` */
   readonly toolChoice?: ToolChoice;
-  /** False keeps only the first call. Default true. */
+  /** False keeps only the first call. @default true */
   readonly parallelToolCalls?: boolean;
   readonly random: Random;
 }
 
 /**
- * Splits the text of one choice into content and tool calls. One per
- * choice. However the text is cut into pushes, the joined content, the calls and their arguments are the same.
+ * Splits the text of one choice into content and tool calls. There is one per choice. The joined content, the calls and
+ * their arguments do not depend on how the text is cut into pushes.
  */
 export interface ToolCallParser {
-  /** Calls shown so far. */
+  /** Number of calls shown so far. */
   readonly callCount: number;
   push(text: string, out: ToolCallSink): void;
-  /** The text is complete: releases what is held back, and returns the reason that the client reads. */
+  /** Ends the text: releases held text, and returns the finish reason for the client. */
   end(reason: FinishReason | null, out: ToolCallSink): FinishReason | null;
 }

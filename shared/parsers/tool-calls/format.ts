@@ -10,40 +10,40 @@ import {
 import { ToolSchemas } from './parameter-schema.ts';
 import { type Advance, type Parsing, TextSource } from './scan.ts';
 
-/** What a stretch of the message turned out to be. White space is dropped behind markup and kept behind text. */
+/** Kind of a segment of the message. White space after markup is dropped; white space after text is kept. */
 export type Region = 'markup' | 'text';
 
-/** How the tool calls of one family of models are written. */
+/** Format in which one family of models writes tool calls. */
 export interface ToolCallFormat {
   readonly newId: NewCallId;
-  /** Where markup begins in prose. */
+  /** Returns what finds markup in prose. */
   finder(tools: ToolSchemas): Finder;
-  /** Reads from behind a marker up to where prose goes on. */
+  /** Reads from after a marker up to the place where prose continues. */
   read(marker: string, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region>;
   /** Reads from the first character of the message, for formats that need no marker there. */
   readOpening?(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region>;
-  /** A marker that takes white space in front of it along where that holds an empty line. */
+  /** Marker that also takes the white space before it, if that holds an empty line. */
   readonly paragraphMarker?: string;
-  /** Markers are special tokens of the tokenizer: the request needs `skip_special_tokens: false`. */
+  /** Whether the markers are special tokens of the tokenizer: then the request needs `skip_special_tokens: false`. */
   readonly keepsSpecialTokens?: boolean;
   /**
-   * Of the markers of calls, those that are tokens of their own in the family's models: such a model does not write them in passing,
-   * so that they end reasoning.
+   * Markers of calls that are tokens of their own in the family's models. Such a model writes them only for calls, so
+   * they end reasoning.
    */
   readonly callTokens?: readonly string[];
-  /** Markers that end a turn: where they are end tokens of the model too, their text must be shown to the parser. */
+  /** Markers that end a turn. If they are also end tokens of the model, the parser must see their text. */
   readonly endTokens?: readonly string[];
 }
 
 const NO_SINK: ToolCallSink = { content: () => {}, callStart: () => {}, callArguments: () => {} };
 
 /**
- * The message as prose and markup in turn.
+ * Reads the message as alternating prose and markup.
  *
  * | State | a piece of text | a marker | end of the text |
  * |---|---|---|---|
  * | prose | content at once; a tail that may become a marker is held | -> markup | held text is content |
- * | prose behind markup | white space is held, and goes out with what follows it | -> markup; held space goes out if that is text | held space dropped |
+ * | prose after markup | white space is held, and goes out with the text after it | -> markup; held space goes out if that is text | held space dropped |
  * | markup | read by the format | read by the format | the format gives up what is not committed |
  */
 export class MarkupParser implements ToolCallParser {
@@ -54,9 +54,9 @@ export class MarkupParser implements ToolCallParser {
   readonly #calls: CallWriter;
   readonly #holdsSpace: boolean;
   #region: Parsing<Region> | undefined;
-  /** What the region waits for. */
+  /** Function that reads on until the region can continue, if the region waits for that. */
   #advance: Advance | undefined;
-  #isBehindMarkup = false;
+  #isAfterMarkup = false;
   #space = '';
 
   constructor(format: ToolCallFormat, options: ToolCallOptions) {
@@ -91,14 +91,14 @@ export class MarkupParser implements ToolCallParser {
     this.#calls.out = out;
     this.#source.isEnded = true;
     this.#run();
-    if (!this.#isBehindMarkup) this.#calls.content(this.#space);
+    if (!this.#isAfterMarkup) this.#calls.content(this.#space);
     this.#space = '';
     return finishReasonAfterCalls(reason, this.#calls.count);
   }
 
-  /** Nothing is held, and nothing of the text needs to be. */
+  /** Returns whether nothing is held and none of the text needs to be held. */
   #isPlain(text: string): boolean {
-    if (this.#region !== undefined || this.#isBehindMarkup || this.#space !== '' || !this.#source.isEmpty) return false;
+    if (this.#region !== undefined || this.#isAfterMarkup || this.#space !== '' || !this.#source.isEmpty) return false;
     if (this.#holdsSpace && text.trimEnd().length !== text.length) return false;
     return this.#finder.find(text, 0, false) === text.length;
   }
@@ -111,15 +111,15 @@ export class MarkupParser implements ToolCallParser {
         this.#advance = step.done ? undefined : step.value;
         if (!step.done) return;
         this.#region = undefined;
-        this.#isBehindMarkup = step.value === 'markup';
-        if (!this.#isBehindMarkup) this.#space = this.#calls.lead;
+        this.#isAfterMarkup = step.value === 'markup';
+        if (!this.#isAfterMarkup) this.#space = this.#calls.lead;
         this.#calls.lead = '';
       }
       if (!this.#readProse()) return;
     }
   }
 
-  /** True when the prose ended at a marker. */
+  /** Reads prose. Returns true when it ended at a marker. */
   #readProse(): boolean {
     const source = this.#source;
     const found = this.#finder.find(source.text, source.at, source.isEnded);
@@ -128,7 +128,7 @@ export class MarkupParser implements ToolCallParser {
     const marker = found < source.text.length ? this.#finder.match(source.text, found, source.isEnded) : undefined;
     if (marker === undefined) return false;
     source.at += marker.length;
-    const isLead = this.#isBehindMarkup || (marker === this.#format.paragraphMarker && /\n\s*\n/.test(this.#space));
+    const isLead = this.#isAfterMarkup || (marker === this.#format.paragraphMarker && /\n\s*\n/.test(this.#space));
     if (isLead) this.#calls.lead = this.#space;
     else this.#calls.content(this.#space);
     this.#space = '';
@@ -137,19 +137,19 @@ export class MarkupParser implements ToolCallParser {
   }
 
   #prose(piece: string): void {
-    if ((this.#isBehindMarkup || this.#holdsSpace) && piece.trim() === '') {
+    if ((this.#isAfterMarkup || this.#holdsSpace) && piece.trim() === '') {
       this.#space += piece;
       return;
     }
     const text = this.#space + piece;
-    this.#isBehindMarkup = false;
+    this.#isAfterMarkup = false;
     const kept = this.#holdsSpace ? text.trimEnd() : text;
     this.#space = text.slice(kept.length);
     this.#calls.content(kept);
   }
 }
 
-/** `stop`, and a missing reason, become `tool_calls` once calls were shown; other reasons stay. */
+/** Turns `stop`, or a missing reason, into `tool_calls` once calls were shown; other reasons stay. */
 export function finishReasonAfterCalls(reason: FinishReason | null, callCount: number): FinishReason | null {
   return callCount > 0 && (reason === 'stop' || reason === null) ? 'tool_calls' : reason;
 }

@@ -4,15 +4,16 @@ import { type Parsing, peek, type TextSource } from './scan.ts';
 const QUOTE = 34;
 const BACKSLASH = 92;
 
-/** The character can begin a JSON value, or one in Python's notation. */
+/** Returns whether a character can begin a JSON value, or one in Python's notation. */
 export function startsJson(character: string): boolean {
   return /^[{["'\-0-9tfnTFN]/.test(character);
 }
 
 /**
- * Reads one JSON value and hands on its text as it comes, with no regard to what markers its strings hold: the very bytes, but
- * for what is written as Python writes it (`JsonValueScan`). `isCompact` leaves out white space between tokens. False when the
- * text ends inside the value, or when a character outside a string cannot be JSON: that character is not read.
+ * Reads one JSON value and passes on its text as it arrives; markers inside its strings do not count. The text stays
+ * byte for byte, except for Python's notation (`JsonValueScan`). `isCompact` leaves out white space between tokens.
+ * Returns false when the text ends inside the value, or when a character outside a string cannot be JSON: that
+ * character is not read.
  */
 export function* readJsonValue(source: TextSource, take: (piece: string) => void, isCompact = false): Parsing<boolean> {
   const scan = new JsonValueScan();
@@ -29,7 +30,7 @@ export function* readJsonValue(source: TextSource, take: (piece: string) => void
   return scan.isWhole;
 }
 
-/** Reads one JSON value and returns its text; `undefined` as `readJsonValue` is false. */
+/** Reads one JSON value and returns its text; undefined when `readJsonValue` returns false. */
 export function* collectJsonValue(source: TextSource): Parsing<string | undefined> {
   let value = '';
   const isWhole = yield* readJsonValue(source, (piece) => {
@@ -38,12 +39,12 @@ export function* collectJsonValue(source: TextSource): Parsing<string | undefine
   return isWhole ? value : undefined;
 }
 
-/** The character opens a string. */
+/** Returns whether a character opens a string. */
 export function isQuote(character: string): boolean {
   return character === '"' || character === "'";
 }
 
-/** Reads a JSON string and returns what it says; `undefined` when there is none. */
+/** Reads a JSON string and returns its value; undefined when there is none. */
 export function* readJsonString(source: TextSource): Parsing<string | undefined> {
   if (!isQuote(yield* peek(source))) return undefined;
   const raw = yield* collectJsonValue(source);
@@ -51,22 +52,24 @@ export function* readJsonString(source: TextSource): Parsing<string | undefined>
   return typeof value === 'string' ? value : undefined;
 }
 
-/** The same JSON without white space between tokens, numbers and escapes untouched; `undefined` when it is not JSON. */
+/**
+ * Returns JSON without white space between tokens, its numbers and escapes unchanged; undefined when it is not JSON.
+ */
 export function compactJson(text: string): string | undefined {
   if (parseJson(text) === undefined) return undefined;
   return createSqueezer()(text);
 }
 
-/** The value, or `undefined` when the text is not JSON (JSON has no `undefined` of its own). */
+/** Returns the parsed value, or undefined when the text is not JSON (JSON has no `undefined` of its own). */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // what a model writes is often not JSON: every caller has a rule for that
+    return undefined; // models often write text that is not JSON: every caller handles that
   }
 }
 
-/** The text with what JSON does not allow inside strings, line ends and tabs, escaped there. */
+/** Escapes the line ends and tabs inside strings, which JSON does not allow. */
 export function escapeLineEnds(text: string): string {
   let isInString = false;
   return text.replace(/\\[\s\S]|["\n\r\t]/g, (found) => {
@@ -75,12 +78,12 @@ export function escapeLineEnds(text: string): string {
   });
 }
 
-/** An object in JSON from values that are JSON already. */
+/** Writes an object in JSON from values that are already JSON. */
 export function writeJsonObject(members: Iterable<readonly [string, string]>): string {
   return `{${Array.from(members, ([key, json]) => `${JSON.stringify(key)}:${json}`).join(',')}}`;
 }
 
-/** Leaves out white space between the tokens of JSON that comes in pieces. */
+/** Returns a function that removes white space between the tokens of JSON that arrives in pieces. */
 function createSqueezer(): (piece: string) => string {
   let isInString = false;
   let isEscaped = false;

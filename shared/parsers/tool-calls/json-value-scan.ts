@@ -9,34 +9,38 @@ const BACKSLASH = 92;
 const CLOSE_BRACKET = 93;
 const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
-/** What Python's truth values and `None` begin with. */
+/** First letters of Python's truth values and `None`. */
 const [T, F, N] = [84, 70, 78];
 
 /**
- * Follows one JSON value character by character, through strings and brackets. Brackets are counted, not matched: what a
- * model writes is passed on, not judged. Strings in single quotes, `True`, `False` and `None`, which are not JSON, become it.
+ * Follows one JSON value character by character, through strings and brackets. Brackets are counted, not matched: a
+ * model's text is passed on without being validated. Strings in single quotes, `True`, `False` and `None`, which are
+ * not JSON, are converted to it.
  */
 export class JsonValueScan {
   isWhole = false;
   isBroken = false;
-  /** Position behind what was read last: behind the value, of the character that cannot belong to it, or the text's length. */
+  /**
+   * Position after the text read last: after the value, at the character that cannot belong to it, or at the text's
+   * length.
+   */
   end = 0;
   #depth = 0;
-  /** What closes the string that is open; 0 outside of one. */
+  /** Code of the quote that closes the open string; 0 outside a string. */
   #quote = 0;
   #isEscaped = false;
   #isScalar = false;
   #isInWord = false;
-  /** Reads on where the first that is Python's stands. */
+  /** Converter, set from the first character in Python's notation on. */
   #notation: PythonNotation | undefined;
 
-  /** Reads the next piece of a text that holds the value alone, white space in front of it aside. */
+  /** Reads the next piece of a text that holds only the value, apart from white space before it. */
   push(text: string): void {
     const isAtStart = this.#depth === 0 && this.#quote === 0 && !this.#isScalar;
     this.read(text, isAtStart && !this.isWhole ? text.length - text.trimStart().length : 0);
   }
 
-  /** Reads on at a position, sets `end`, and returns what was read as JSON. */
+  /** Reads from a position on, sets `end`, and returns the text read as JSON. */
   read(text: string, from: number): string {
     let at = from;
     let pythonFrom = this.#notation === undefined ? -1 : from;
@@ -66,7 +70,7 @@ export class JsonValueScan {
     return text.length;
   }
 
-  /** False when the character is not part of the value. */
+  /** Takes a character. Returns false when it is not part of the value. */
   #take(code: number): boolean {
     const isWord = isWordCode(code);
     if (this.#isScalar && !isWord) {

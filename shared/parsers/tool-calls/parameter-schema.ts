@@ -1,19 +1,19 @@
 import type { ToolDefinition } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
 
-/** What a value may be by its schema. `any`: a type of no known name. */
+/** Kind of value that a schema allows. `any`: a type with an unknown name. */
 export type ValueKind = 'string' | 'integer' | 'number' | 'boolean' | 'null' | 'object' | 'array' | 'any';
 
 type SchemaNode = Readonly<Record<string, unknown>>;
 
-/** Schemas that refer to themselves are followed no deeper, and none is looked through further. */
+/** Bounds of schema traversal: schemas may refer to themselves, and may be very large. */
 const DEPTH_MAX = 16;
 const NODES_MAX = 256;
 
-/** The JSON schema of one parameter or of a part of it, as the client declared it. */
+/** JSON schema of one parameter or of a part of it, as the client declared it. */
 export class ParameterSchema {
   readonly #node: SchemaNode;
-  /** What `$ref` points into. */
+  /** Document that `$ref` points into. */
   readonly #root: unknown;
   #kinds: ReadonlySet<ValueKind> | undefined | 'unread' = 'unread';
 
@@ -22,13 +22,13 @@ export class ParameterSchema {
     this.#root = root;
   }
 
-  /** `undefined` where the schema does not say. */
+  /** Kinds that the schema allows; undefined if it does not say. */
   get kinds(): ReadonlySet<ValueKind> | undefined {
     if (this.#kinds === 'unread') this.#kinds = new KindReader(this.#root).read(this.#node, 0);
     return this.#kinds;
   }
 
-  /** It may be that and nothing else, but for `null`. */
+  /** Returns whether the schema allows only that kind, apart from `null`. */
   isOnly(kind: ValueKind): boolean {
     const { kinds } = this;
     return kinds?.has(kind) === true && kinds.size === (kinds.has('null') && kind !== 'null' ? 2 : 1);
@@ -42,7 +42,7 @@ export class ParameterSchema {
     return this.#child((node) => node.items);
   }
 
-  /** Says which properties there are. */
+  /** Whether the schema lists its properties. */
   get hasProperties(): boolean {
     return this.#child((node) => node.properties) !== undefined;
   }
@@ -64,7 +64,7 @@ export class ParameterSchema {
   }
 }
 
-/** The declared tools, looked up by tool and parameter name. Built once a message, and only when a call is read. */
+/** Declared tools, looked up by tool and parameter name. Built once for each message, and only when a call is read. */
 export class ToolSchemas {
   readonly #tools: readonly ToolDefinition[];
   #parameters: Map<string, ParameterSchema | undefined> | undefined;
@@ -81,20 +81,20 @@ export class ToolSchemas {
     return this.#byName().has(tool);
   }
 
-  /** `undefined` when the tool or its parameter was not declared. */
+  /** Returns the schema of a parameter; undefined when the tool or its parameter was not declared. */
   parameter(tool: string, name: string): ParameterSchema | undefined {
     return this.#byName().get(tool)?.property(name);
   }
 
-  /** False when the tool says which parameters it has, and this is none. */
+  /** Returns false when the tool lists its parameters and this is not among them. */
   takesParameter(tool: string, name: string): boolean {
     const schema = this.#byName().get(tool);
     return schema === undefined || !schema.hasProperties || schema.property(name) !== undefined;
   }
 
   /**
-   * The one tool that is declared or, of several, the one that has the most of the parameters and the fewest others; `undefined`
-   * where that is none, or more than one.
+   * Returns the only declared tool. Of several, returns the tool with the most of the parameters and the fewest others;
+   * undefined when no tool has any, or when the best are equal.
    */
   onlyTakerOf(parameters: readonly string[]): string | undefined {
     const { names } = this;
@@ -110,8 +110,8 @@ export class ToolSchemas {
   }
 
   /**
-   * Models wrap the arguments of a tool in one parameter of such a name. An object under it is them, if the tool has no such
-   * parameter.
+   * Returns whether a parameter may wrap all arguments. Models wrap the arguments of a tool in one parameter of such a
+   * name; an object in it is the arguments, if the tool has no such parameter.
    */
   isWrapper(tool: string, name: string): boolean {
     return WRAPPERS.has(name) && this.isDeclared(tool) && !this.takesParameter(tool, name);
@@ -140,7 +140,7 @@ const TYPE_NAMES: readonly (readonly [RegExp, ValueKind])[] = [
   [/^(array|arr|list|sequence|tuple)/, 'array'],
 ];
 
-/** Which kinds of values a schema lets through, as far as it is plain. */
+/** Finds which kinds of values a schema allows, as far as the schema is simple. */
 class KindReader {
   readonly #root: unknown;
   #left = NODES_MAX;
@@ -191,13 +191,13 @@ function kindOfValue(value: unknown): ValueKind {
   return typeof value === 'boolean' ? 'boolean' : 'object';
 }
 
-/** What two schemas let through that both hold. Where they agree on nothing, the first is believed. */
+/** Returns the kinds that both of two schemas allow. If they have none in common, the first one counts. */
 function bothOf(first: ReadonlySet<ValueKind>, second: ReadonlySet<ValueKind>): ReadonlySet<ValueKind> {
   const both = [...first].filter((kind) => second.has(kind) || (kind === 'integer' && second.has('number')));
   return both.length > 0 ? new Set(both) : first;
 }
 
-/** The schemas that a schema is made of. */
+/** Returns the schemas that a schema consists of. */
 function partsOf(node: SchemaNode, root: unknown): readonly SchemaNode[] {
   const target = referenceOf(node, root);
   return [
@@ -208,7 +208,7 @@ function partsOf(node: SchemaNode, root: unknown): readonly SchemaNode[] {
   ];
 }
 
-/** What a `$ref` within the same document points to: `#/$defs/Name`. */
+/** Returns the target of a `$ref` within the same document: `#/$defs/Name`. */
 function referenceOf(node: SchemaNode, root: unknown): SchemaNode | undefined {
   const reference = node.$ref;
   if (typeof reference !== 'string' || !reference.startsWith('#')) return undefined;

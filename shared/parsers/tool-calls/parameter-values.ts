@@ -3,21 +3,21 @@ import type { ParameterSchema, ValueKind } from './parameter-schema.ts';
 import { numberToJson, pythonToJson } from './python-literal.ts';
 
 const INTEGER = /^[+-]?\d+$/;
-/** A whole number that is written with a point. */
+/** Whole number written with a point. */
 const WHOLE = /^[+-]?\d+\.0+$/;
-/** As JSON writes them. What looks otherwise, like `007`, may be a text where texts are let through. */
+/** Numbers as JSON writes them. If strings are allowed, other spellings such as `007` may be text. */
 const JSON_INTEGER = /^-?(?:0|[1-9]\d*)$/;
 const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
-/** The parameter's value is a string whatever it looks like, except `null` where the format knows that word. */
+/** Returns whether the parameter's value is always a string, except `null` if the format knows that word. */
 export function isStringParameter(schema: ParameterSchema | undefined): boolean {
   return schema === undefined || schema.isOnly('string');
 }
 
 /**
- * The value of a parameter in XML notation as JSON, by its declared type. A text that fits nothing else that is let through is a
- * string, character for character.
- * @param text decoded, without what the format writes around values
+ * Converts the value of a parameter in XML notation to JSON, by its declared type. A text that fits no other allowed
+ * kind is a string, character for character.
+ * @param text decoded, without the characters that the format writes around values
  */
 export function convertByType(text: string, schema: ParameterSchema | undefined): string {
   const trimmed = text.trim();
@@ -33,7 +33,7 @@ export function convertByType(text: string, schema: ParameterSchema | undefined)
   return JSON.stringify(text);
 }
 
-/** Strict: where a string is let through too, only what cannot be meant as one is something else. */
+/** Converts strictly: if strings are allowed too, only a text that cannot be meant as a string becomes another kind. */
 function convertBesideStrings(text: string, kinds: ReadonlySet<ValueKind>): string | undefined {
   if (kinds.has('number') && JSON_NUMBER.test(text)) return convertNumber(text);
   if (kinds.has('integer') && JSON_INTEGER.test(text)) return text;
@@ -55,25 +55,25 @@ const LENIENT: Readonly<Record<(typeof LENIENT_ORDER)[number], (text: string) =>
   any: (text) => pythonToJson(text),
 };
 
-/** An integer of any size, its digits kept; `1.0` is one, too. */
+/** Converts an integer of any size and keeps its digits; `1.0` is an integer too. */
 export function convertInteger(text: string): string | undefined {
   const digits = WHOLE.test(text) ? text.replace(/\.0+$/, '') : text;
   return INTEGER.test(digits) ? numberToJson(digits) : undefined;
 }
 
-/** A number with its spelling kept, except that `3.0` is 3. */
+/** Converts a number and keeps its spelling, except that `3.0` becomes 3. */
 export function convertNumber(text: string): string | undefined {
   return numberToJson(text)?.replace(/\.0+$/, '');
 }
 
-/** JSON if it is that, else Python's notation. */
+/** Converts from JSON or, failing that, from Python's notation. */
 function convertStructure(text: string): string | undefined {
   return compactJson(text) ?? pythonToJson(text);
 }
 
 /**
- * Entities as the models' templates escape them. They are decoded one after the other in this order, so that a decoded
- * `&` may complete a later one.
+ * Entities as the models' templates escape them. They are decoded one after another in this order, so a decoded `&` may
+ * complete a later one.
  */
 const ENTITIES: readonly (readonly [string, string])[] = [
   ['&lt;', '<'],
@@ -84,7 +84,7 @@ const ENTITIES: readonly (readonly [string, string])[] = [
   ['&#39;', "'"],
 ];
 
-/** Every text that decodes to one character. */
+/** Texts that decode to one character. */
 const FORMS = [...ENTITIES.map(([entity]) => entity), '&amp;quot;', '&amp;#x27;', '&amp;#39;'];
 
 export function decodeEntities(text: string): string {
@@ -92,7 +92,7 @@ export function decodeEntities(text: string): string {
   return ENTITIES.reduce((decoded, [entity, character]) => decoded.replaceAll(entity, character), text);
 }
 
-/** `decodeEntities` for text that comes in pieces: what may become an entity is held back until that is known. */
+/** Creates a `decodeEntities` for text that arrives in pieces: it holds back a part that may become an entity. */
 export function createEntityDecoder(): (text: string, isLast: boolean) => string {
   let held = '';
   return (piece, isLast) => {

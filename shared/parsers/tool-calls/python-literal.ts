@@ -1,6 +1,6 @@
 import { isSpace } from './scan.ts';
 
-/** A value in Python's notation as JSON text, or nothing when it is not a constant. `end` is where it stops. */
+/** Value in Python's notation as JSON text. `end` is the position after it. */
 export interface PythonLiteral {
   readonly json: string;
   readonly end: number;
@@ -31,8 +31,8 @@ const I64_MIN = -(2n ** 63n);
 const U64_MAX = 2n ** 64n - 1n;
 
 /**
- * Reads a string, number, truth value, `None`, list, tuple or dict of such at `at`. Integers beyond 64 bits become
- * strings.
+ * Reads a string, number, truth value, `None`, or a list, tuple or dict of these at `at`; undefined when it is not a
+ * constant. Integers beyond 64 bits become strings.
  */
 export function parsePythonLiteral(text: string, at: number, depth = 0): PythonLiteral | undefined {
   const start = skipSpaces(text, at);
@@ -52,15 +52,15 @@ export function parsePythonLiteral(text: string, at: number, depth = 0): PythonL
   return parseNumber(text, start);
 }
 
-/** The whole text as one value in Python's notation. */
+/** Converts the whole text, as one value in Python's notation, to JSON. */
 export function pythonToJson(text: string): string | undefined {
   const literal = parsePythonLiteral(text, 0);
   return literal !== undefined && skipSpaces(text, literal.end) === text.length ? literal.json : undefined;
 }
 
-/** Where the string that opens at `at` ends, behind its quotes; -1 when it does not. */
+/** Returns the position after the string that opens at `at`, its quotes included; -1 when it does not end. */
 export function endOfPythonString(text: string, at: number): number {
-  const quote = text[at] as string; // the caller saw it
+  const quote = text[at] as string; // the caller has checked it
   const isTriple = text.startsWith(quote.repeat(3), at);
   const closing = isTriple ? quote.repeat(3) : quote;
   for (let next = at + closing.length; next < text.length; next++) {
@@ -137,7 +137,7 @@ function parseNumber(text: string, at: number): PythonLiteral | undefined {
   return json === undefined ? undefined : { json: isBeyond64Bits(json) ? `"${json}"` : json, end: at + raw.length };
 }
 
-/** A number as JSON writes it, its digits kept: no plus sign, no leading zeros, a digit on both sides of the point. */
+/** Writes a number as JSON and keeps its digits: no plus sign, no leading zeros, a digit on both sides of the point. */
 export function numberToJson(raw: string): string | undefined {
   const parts = /^([+-]?)(\d*)(?:\.(\d*))?([eE][+-]?\d+)?$/.exec(raw);
   if (parts === null || (parts[2] === '' && (parts[3] ?? '') === '')) return undefined;
@@ -148,7 +148,7 @@ export function numberToJson(raw: string): string | undefined {
 
 function isBeyond64Bits(json: string): boolean {
   if (!/^-?\d{19,}$/.test(json)) return false;
-  if (json.length > U64_MAX.toString().length + 1) return true; // to read very many digits takes very long
+  if (json.length > U64_MAX.toString().length + 1) return true; // parsing very many digits takes very long
   const value = BigInt(json);
   return value < I64_MIN || value > U64_MAX;
 }

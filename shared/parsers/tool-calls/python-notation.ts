@@ -1,21 +1,22 @@
 const APOSTROPHE = "'";
 const QUOTE = '"';
-/** Escapes that JSON has, too. */
+/** Escapes that JSON has too. */
 const JSON_ESCAPES = '"\\/bfnrtu';
-/** What makes `null` of `None`, letter by letter. */
+/** Letters that turn `None` into `null`, one by one. */
 const NONE: Readonly<Record<string, string>> = { o: 'u', n: 'l', e: 'l' };
 const NONE_REST = 'one';
 
 /**
- * Makes JSON of Python's notation as it comes: strings in single quotes, `True`, `False` and `None`. All else stays as it is. What is
- * handed on is never taken back, so that words are changed letter by letter. It begins outside of strings and words.
+ * Converts Python's notation to JSON as it arrives: strings in single quotes, `True`, `False` and `None`. Everything
+ * else stays unchanged. Output is never withdrawn, so words are converted letter by letter. Conversion begins outside
+ * strings and words.
  */
 export class PythonNotation {
-  /** The quote that the string ends with; empty outside of one. */
+  /** Quote that ends the string; empty outside a string. */
   #quote = '';
   #isEscaped = false;
   #isInWord = false;
-  /** How much of `None` was seen. */
+  /** Number of letters of `None` seen. */
   #noneUnits = 0;
 
   toJson(piece: string): string {
@@ -67,7 +68,7 @@ export class PythonNotation {
   }
 }
 
-/** The character as it stands in a string of JSON. */
+/** Returns the character as it stands in a JSON string. */
 function escaped(character: string): string {
   return character === QUOTE || character < ' ' ? JSON.stringify(character).slice(1, -1) : character;
 }

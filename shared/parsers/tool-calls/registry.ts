@@ -10,18 +10,18 @@ import { finishReasonAfterCalls, MarkupParser, type ToolCallFormat } from './for
 import * as BY_NAME from './formats/by-name.ts';
 import { defaultJson, readForcedJson } from './formats/json-family.ts';
 
-// A name that the configuration takes and nothing is exported for does not compile.
+// Formats by configured name. A name that the configuration accepts and that has no export here does not compile.
 const FORMAT_OF_NAME: Readonly<Record<ToolCallParserName, ToolCallFormat>> = { ...BY_NAME, default: defaultJson };
 
-/** Names as workers publish them, other spellings included. Matched exactly. */
+/** Formats by the names that workers publish, other spellings included. Matched exactly. */
 const FORMATS: ReadonlyMap<string, ToolCallFormat> = new Map([
   ...Object.entries(FORMAT_OF_NAME),
   ...Object.entries(TOOL_CALL_PARSER_SPELLINGS).map(([spelling, name]) => [spelling, FORMAT_OF_NAME[name]] as const),
 ]);
 
 /**
- * Families that have a second generation of parsers in Dynamo. Here one parser serves both: it streams
- * calls as the second does.
+ * Families that have a second generation of parsers in Dynamo. Here one parser serves both: it streams calls as the
+ * second does.
  */
 const OF_SECOND_GENERATION: ReadonlySet<string> = new Set([
   'qwen3_coder',
@@ -32,18 +32,21 @@ const OF_SECOND_GENERATION: ReadonlySet<string> = new Set([
   'deepseek_v4',
 ]);
 
-/** Whether a parser name exists in the generation that was asked for (`DYN_PARSER_VERSION`). */
+/** Returns whether a parser name exists in the requested generation (`DYN_PARSER_VERSION`). */
 export function hasParserOfVersion(name: string, version: 'auto' | '1' | '2'): boolean {
   return version !== '2' || name === '' || OF_SECOND_GENERATION.has(TOOL_CALL_PARSER_SPELLINGS[name] ?? name);
 }
 
-/** What is known of a parser name. */
+/** Description of a parser name. */
 export type ToolCallParserDescription =
   | {
       readonly kind: 'built';
-      /** The markers are special tokens: the request needs `skip_special_tokens: false` unless the client set it. */
+      /**
+       * Whether the markers are special tokens: then the request needs `skip_special_tokens: false` unless the client
+       * set it.
+       */
       readonly keepsSpecialTokens: boolean;
-      /** Marker texts whose tokens, where they end generation, must be shown. */
+      /** Marker texts whose tokens must be shown if they end generation. */
       readonly endTokens: readonly string[];
       /** Markers of calls that are tokens of their own in the family's models, and end reasoning there. */
       readonly callTokens: readonly string[];
@@ -53,7 +56,7 @@ export type ToolCallParserDescription =
 /** Names that can be configured. */
 export const TOOL_CALL_PARSER_NAMES: readonly string[] = [...FORMATS.keys()].sort();
 
-/** Looks a name up, to be asked when a worker registers; `message` says what is wrong with a name that cannot serve. */
+/** Looks a name up when a worker registers; `message` says why a name cannot serve. */
 export function describeToolCallParser(name: string): ToolCallParserDescription {
   const format = FORMATS.get(name);
   if (format !== undefined) {
@@ -72,10 +75,10 @@ export function describeToolCallParser(name: string): ToolCallParserDescription 
 }
 
 /**
- * The parser for one choice, or `undefined` when its text is all content: no tools, `tool_choice: "none"`,
- * or no parser configured while the choice is not forced.
+ * Creates the parser for one choice. Returns undefined when its text is all content: no tools, `tool_choice: "none"`,
+ * or no configured parser while the choice is not forced.
  *
- * @param name as the model's card has it; empty counts as absent. A name that `describeToolCallParser` refuses throws.
+ * @param name name in the model's card; empty counts as absent. A name that `describeToolCallParser` refuses throws.
  * @example
  * const parser = createToolCallParser('hermes', { tools, toolChoice: 'auto', random: systemRandom });
  * parser?.push('<tool_call>{"name":"f","arguments":{}}</tool_call>', sink);
@@ -98,8 +101,8 @@ function formatOf(name: string): ToolCallFormat {
 const THINK_END = '</think>';
 
 /**
- * The answer to a required or named tool choice: guided JSON from its first character on, or,
- * from an engine that ignored the constraint, the model's own format. Prose is shown only when the answer has no call.
+ * Reads the answer to a required or named tool choice: guided JSON from its first character on or, from an engine that
+ * ignored the constraint, the model's own format. Prose is shown only when the answer has no call.
  */
 class ForcedChoiceParser implements ToolCallParser {
   readonly #inner: MarkupParser;
@@ -136,7 +139,10 @@ class ForcedChoiceParser implements ToolCallParser {
   }
 }
 
-/** The format with guided JSON in front, tried again behind reasoning that nobody took out. */
+/**
+ * Returns the format with guided JSON at the beginning. Guided JSON is tried again after reasoning that is still in the
+ * text.
+ */
 function forcedFormat(native: ToolCallFormat, { toolChoice }: ToolCallOptions): ToolCallFormat {
   const name = typeof toolChoice === 'object' ? toolChoice.name : undefined;
   return {

@@ -1,7 +1,7 @@
 import { type Finder, Markers } from '../markers.ts';
 import type { CallWriter } from './call-writer.ts';
 
-/** The next character, unread; empty at the end of the text. */
+/** Returns the next character without reading it; empty at the end of the text. */
 export function* peek(source: TextSource): Parsing<string> {
   while (source.isEmpty) {
     if (source.isEnded) return '';
@@ -29,7 +29,7 @@ export function* passOver(source: TextSource, characters: string): Parsing {
   }
 }
 
-/** Reads the one of `options` that stands here, if any does. None may be the beginning of another. */
+/** Reads whichever of `options` stands here, if any does. No option may begin another. */
 export function* readOneOf(source: TextSource, options: readonly string[]): Parsing<string | undefined> {
   for (;;) {
     const { text, at } = source;
@@ -46,7 +46,7 @@ export function* readOneOf(source: TextSource, options: readonly string[]): Pars
   }
 }
 
-/** Reads the marker that stands here, if one does: the longest of those that do. */
+/** Reads the longest marker that stands here, if one does. */
 export function* readMarker(source: TextSource, markers: Markers): Parsing<string | undefined> {
   for (;;) {
     const { text, at } = source;
@@ -57,7 +57,7 @@ export function* readMarker(source: TextSource, markers: Markers): Parsing<strin
   }
 }
 
-/** As `readOneOf`, behind white space; reads nothing at all when none of them follows. */
+/** Does as `readOneOf`, after white space; reads nothing at all when none of the options follows. */
 export function* readOneOfBehindSpace(source: TextSource, options: readonly string[]): Parsing<string | undefined> {
   let space = '';
   for (;;) {
@@ -73,8 +73,8 @@ export function* readOneOfBehindSpace(source: TextSource, options: readonly stri
 }
 
 /**
- * Reads up to a marker and the marker itself, which it returns, and hands on what stands before; `undefined` at the end.
- * Where the text ends in what may have become a marker, that tail is dropped as markup, unless `isProse`.
+ * Reads up to a marker and the marker itself, which it returns; passes on the text before it. Returns undefined at the
+ * end. A tail that may have become a marker is dropped as markup, unless `isProse`.
  */
 export function* readUntil(
   source: TextSource,
@@ -97,12 +97,12 @@ export function* readUntil(
   return marker;
 }
 
-/** Longer than any name that can be declared, or id. */
+/** Length limit of a name or id, above that of any name that can be declared. */
 export const NAME_UNITS_MAX = 256;
 
 /**
- * The characters that stand here and match `unit`, which tests one UTF-16 unit: a name, where there are no more than
- * `NAME_UNITS_MAX`. Of a longer run one more than these is read.
+ * Collects the characters that stand here and match `unit`, which tests one UTF-16 unit. The result is a name if it has
+ * at most `NAME_UNITS_MAX`; of a longer run one unit more than that is read.
  */
 export function* collectName(source: TextSource, unit: RegExp): Parsing<string> {
   let name = '';
@@ -116,8 +116,8 @@ export function* collectName(source: TextSource, unit: RegExp): Parsing<string> 
 }
 
 /**
- * As `readUntil` where markup is expected: text that stands there instead is shown, but for white space alone. What was recorded
- * goes out in front of it: it was text, too.
+ * Does as `readUntil` where markup is expected: text that stands there instead is shown, unless it is only white space.
+ * The recorded text goes out before it, because it was text too.
  */
 export function* showUntil(source: TextSource, markers: Finder, calls: CallWriter): Parsing<string | undefined> {
   let space = '';
@@ -133,7 +133,7 @@ export function* showUntil(source: TextSource, markers: Finder, calls: CallWrite
   });
 }
 
-/** The text before a marker, which is read too. */
+/** Returns the text before a marker; the marker is read too. */
 export function* collectUntil(
   source: TextSource,
   markers: Finder,
@@ -154,23 +154,26 @@ export function isSpace(code: number): boolean {
   return code === 32 || (code >= 9 && code <= 13) || code === 0xa0;
 }
 
-/** Reads on in the text that has come; true once the reader that waits for it can go on, at the end of the text at the latest. */
+/**
+ * Reads on in the text that has arrived. Returns true once the waiting reader can continue, at the end of the text at
+ * the latest.
+ */
 export type Advance = () => boolean;
 
 /**
- * A reader of markup: runs until the text at hand is used up, yields, and is resumed once there is more or the text has
- * ended. Reading character by character in this way is what makes a result independent of how the text was cut.
+ * Reader of markup: it runs until the available text is used up, yields, and resumes once there is more text or the
+ * text has ended. Because it reads character by character, its result does not depend on how the text was cut.
  *
- * A reader of long text yields an `Advance`, and is resumed only once that is true: to resume a reader costs a step for each
- * of those that it was called by, which a piece of text that is read on in the same way need not pay.
+ * A reader of long text yields an `Advance`, and resumes only once that returns true. Resuming a reader costs a step
+ * for each of its callers, and a piece of text that is only passed on need not pay that.
  */
 export type Parsing<T = void> = Generator<Advance | undefined, T, undefined>;
 
-/** The text not read yet, as one string with a position; and, while recording, what was read since the mark. */
+/** Text that is not read yet, as one string with a position; while recording, also the text read since the mark. */
 export class TextSource {
   text = '';
   at = 0;
-  /** No more text will come. */
+  /** Whether no more text will come. */
   isEnded = false;
   #recorded: string | undefined;
   #recordedTo = 0;
@@ -186,7 +189,7 @@ export class TextSource {
     this.at = 0;
   }
 
-  /** Puts back text that was read last, and since the mark while recording. */
+  /** Puts back the text that was read last; while recording, only text since the mark. */
   unread(text: string): void {
     if (this.at - (this.#recorded === undefined ? 0 : this.#recordedTo) >= text.length) {
       this.at -= text.length; // it is still there
@@ -201,7 +204,7 @@ export class TextSource {
     this.#recordedTo = 0;
   }
 
-  /** All of the text was read, but for white space. */
+  /** Whether all of the text was read, apart from white space. */
   get isAtEnd(): boolean {
     return this.isEnded && this.text.slice(this.at).trim() === '';
   }
@@ -210,13 +213,15 @@ export class TextSource {
     return this.#recorded !== undefined;
   }
 
-  /** Keeps all that is read from here on, `before` in front of it, in case it turns out to be plain text. */
+  /**
+   * Records everything that is read from here on, with `before` in front of it, in case it turns out to be plain text.
+   */
   record(before = ''): void {
     this.#recorded = before;
     this.#recordedTo = this.at;
   }
 
-  /** Ends the recording: what was read is no text. */
+  /** Ends the recording: the recorded text was markup. */
   forget(): void {
     this.#recorded = undefined;
   }
@@ -232,13 +237,16 @@ export class TextSource {
 
 export const TAG_END = new Markers(['>']);
 
-/** The name that the inside of a tag is, without white space and quotes around it; `undefined` when it is empty or torn. */
+/**
+ * Returns the name in the inside of a tag, without white space and quotes around it; undefined when it is empty or
+ * contains `<`.
+ */
 export function tagName(inside: string): string | undefined {
   const name = unquote(inside.trim());
   return name === '' || name.includes('<') ? undefined : name;
 }
 
-/** The text without one pair of quotes around it. */
+/** Returns the text without one pair of quotes around it. */
 export function unquote(text: string): string {
   const quote = text[0];
   return (quote === '"' || quote === "'") && text.length > 1 && text.endsWith(quote) ? text.slice(1, -1) : text;

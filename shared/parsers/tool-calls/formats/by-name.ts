@@ -1,6 +1,6 @@
 /**
- * The formats under the names that the configuration takes (`shared/config/parser-names.ts`). To add one: its file here, its
- * line below, its name there.
+ * Formats under the names that the configuration accepts (`shared/config/parser-names.ts`). To add one: its file here,
+ * its line below, its name there.
  */
 export { deepseekV3 as deepseek_v3, deepseekV31 as deepseek_v3_1 } from './deepseek.ts';
 export { deepseekV4 as deepseek_v4, deepseekV32 as deepseek_v3_2 } from './dsml.ts';

@@ -3,13 +3,13 @@ import type { CallWriter } from '../call-writer.ts';
 import type { Region } from '../format.ts';
 import { type Parsing, showUntil, type TextSource } from '../scan.ts';
 
-/** Calls between a start marker and one of its end markers. */
+/** Markup of calls between a start marker and one of its end markers. */
 export interface ClosedMarkup {
   readonly start: string;
   readonly ends: readonly string[];
-  /** How bodies begin: text may stand in front of one. */
+  /** Beginnings of bodies; text may stand before a body. */
   readonly bodyStarts: readonly string[];
-  /** What ends the text between calls. */
+  /** Markers that end the text between calls. */
   readonly stops: Markers;
 }
 
@@ -19,10 +19,11 @@ export function closedMarkup(markup: Omit<ClosedMarkup, 'stops'>): ClosedMarkup 
 }
 
 /**
- * Reads from behind a start marker to an end marker. Text that is no part of a call is shown. Where neither calls nor a list
- * without any stand between the two, all of it is text, the markers too.
+ * Reads from after a start marker to an end marker. Shows text that is not part of a call. If there is neither a call
+ * nor an empty list between the two markers, all of it is text, the markers included.
  *
- * @param readBodies reads the calls that stand here and shows what is none; true when the last of it was a list without calls
+ * @param readBodies reads the calls that stand here and shows other text; returns true if the last body was an empty
+ * list
  */
 export function* readClosed(
   markup: ClosedMarkup,

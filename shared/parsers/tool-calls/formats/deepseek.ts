@@ -19,13 +19,13 @@ const CALL_CLOSED = new Markers(CLOSERS);
 const LINE_END = new Markers(['\n', ...CLOSERS]);
 const FENCE = /^```(?:json)?\s*/;
 const FENCE_END = '```';
-/** What V3 writes where V3.1 writes the name. */
+/** Word that V3 writes where V3.1 writes the name. */
 const V3_TYPE = 'function';
 const MARKERS = callMarkers(CALL, [CALLS], [CALLS_END]);
 
 /**
- * DeepSeek V3 (`function`, the separator, the name on a line of its own, and the arguments in a fence) and V3.1 (the name, the
- * separator and the arguments). Each call is shown when it is whole.
+ * Format of DeepSeek V3 (`function`, the separator, the name on a line of its own, and the arguments in a fence) and
+ * V3.1 (the name, the separator and the arguments). Each call is shown when it is complete.
  */
 const deepseek: ToolCallFormat = {
   newId: prefixedUuid,
@@ -38,7 +38,7 @@ const deepseek: ToolCallFormat = {
 export const deepseekV3: ToolCallFormat = deepseek;
 export const deepseekV31: ToolCallFormat = deepseek;
 
-/** Reads from behind the call's begin marker; of what stands behind the call, nothing. */
+/** Reads a call from after its begin marker to its end; does not read further. */
 function* readCall(source: TextSource, calls: CallWriter): Parsing {
   const head = yield* collectUntil(source, IN_CALL);
   let name = head.text.trim();
@@ -58,13 +58,16 @@ function* readCall(source: TextSource, calls: CallWriter): Parsing {
   if (stop !== undefined && stop !== CALL_END) source.unread(stop);
 }
 
-/** The arguments as JSON, with raw line ends inside strings, which these models write, put right. */
+/** Returns the arguments as JSON. These models write raw line ends inside strings; they are escaped. */
 function readArguments(text: string): string | undefined {
   if (text === '') return '{}';
   return compactJson(argumentsOf(text)) ?? compactJson(escapeLineEnds(text));
 }
 
-/** The text up to a marker outside of JSON strings, which is not read; `undefined` when the text ends in the middle of them. */
+/**
+ * Collects the text up to a marker outside JSON strings, which is not read. Returns undefined when the text ends inside
+ * the arguments.
+ */
 function* collectArguments(source: TextSource): Parsing<string | undefined> {
   let text = '';
   const take = (piece: string): void => {

@@ -23,7 +23,7 @@ const INVOKE = `${TAG}invoke name=`;
 const INVOKE_END = `${TAG_END}invoke>`;
 const PARAMETER = `${TAG}parameter name=`;
 const PARAMETER_END = `${TAG_END}parameter>`;
-/** The names of blocks: of V4, of V3.2, and what models make of the two. */
+/** Names of blocks: of V4, of V3.2, and variations that models write. */
 const BLOCKS = ['tool_calls', 'function_calls', 'toolcalls', 'tool_call', 'tool'];
 const STARTS = BLOCKS.map((block) => `${TAG}${block}>`);
 const ENDS = BLOCKS.map((block) => `${TAG_END}${block}>`);
@@ -34,7 +34,7 @@ const MARKERS = callMarkers(INVOKE, STARTS, ENDS);
 const IN_INVOKE = new Markers([PARAMETER, INVOKE_END, INVOKE, ...ENDS]);
 const IN_VALUE = new Markers([PARAMETER_END, PARAMETER, INVOKE_END, ...ENDS]);
 
-/** DeepSeek V3.2 and V4: invokes with attributes; string parameters stream. */
+/** Creates the format of DeepSeek V3.2 or V4: invokes with attributes; string parameters stream. */
 function dsml(block: string): ToolCallFormat {
   return {
     newId: hexId,
@@ -44,7 +44,7 @@ function dsml(block: string): ToolCallFormat {
     finder: () => PROSE,
     *read(marker, source, calls, tools) {
       if (marker === PARAMETER) {
-        calls.content(marker); // what follows it is shown, and makes no sense without it
+        calls.content(marker); // the text after it is shown, and makes no sense without it
         return 'text';
       }
       return yield* readMarkedCalls(MARKERS, marker, source, calls, () => readInvoke(source, calls, tools));
@@ -55,7 +55,7 @@ function dsml(block: string): ToolCallFormat {
 export const deepseekV32: ToolCallFormat = dsml('function_calls');
 export const deepseekV4: ToolCallFormat = dsml('tool_calls');
 
-/** Reads from behind `invoke name=`; of what stands behind the invoke, nothing. */
+/** Reads an invoke from after `invoke name=` to its end; does not read further. */
 function* readInvoke(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
   const name = readAttribute(`name=${(yield* collectUntil(source, CLOSE)).text}`, 'name');
   if (name === undefined) return;
@@ -85,7 +85,7 @@ function* readInvoke(source: TextSource, calls: CallWriter, tools: ToolSchemas):
   if (stop !== undefined && stop !== INVOKE_END) source.unread(stop);
 }
 
-/** Reads a value and returns what ended it. */
+/** Reads a value and returns the marker that ended it. */
 function* readParameter(
   attributes: string,
   source: TextSource,
@@ -108,7 +108,10 @@ function* readParameter(
   return marker;
 }
 
-/** A value that is not said to be a string: JSON or, where the model or the schema wants no string, Python's notation. */
+/**
+ * Converts a value that is not marked as a string: from JSON or, if the model or the schema excludes a string, from
+ * Python's notation.
+ */
 function convertValue(text: string, kind: string | undefined, schema: ParameterSchema | undefined): string {
   const trimmed = text.trim();
   if (schema?.isOnly('string')) {

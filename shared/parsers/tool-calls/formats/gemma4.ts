@@ -21,8 +21,9 @@ const WORD = /(true|false|null|none|nil)(?=\s*[,}\]])/iy;
 const DEPTH_MAX = 64;
 
 /**
- * `<|tool_call>call:NAME{key:<|"|>text<|"|>,n:1}<tool_call|>`, shown whole. A call of which the arguments cannot be read is
- * text. The first end marker ends the call, even inside a string; it may be missing at the end of the text.
+ * Format `<|tool_call>call:NAME{key:<|"|>text<|"|>,n:1}<tool_call|>`; a call is shown when it is complete. A call with
+ * unreadable arguments is text. The first end marker ends the call, even inside a string; it may be missing at the end
+ * of the text.
  */
 export const gemma4: ToolCallFormat = {
   newId: prefixedUuid,
@@ -106,7 +107,7 @@ function readValue(text: string, at: number, depth: number): GemmaValue | undefi
   return { json: lower === 'true' || lower === 'false' ? lower : 'null', end: at + word.length };
 }
 
-/** A text in double quotes or none, as JSON or other models have it. */
+/** Reads a text in double quotes or without quotes, as JSON or other models write it. */
 function readBare(text: string, at: number): GemmaValue | undefined {
   const quoted = text[at] === '"' ? QUOTED : BARE;
   quoted.lastIndex = at;

@@ -3,7 +3,7 @@ import type { ParameterSchema, ValueKind } from '../parameter-schema.ts';
 import { convertByType, convertInteger, convertNumber, decodeEntities } from '../parameter-values.ts';
 import { pythonToJson } from '../python-literal.ts';
 
-/** The value of a parameter in GLM's notation as JSON. Strings are not trimmed. */
+/** Converts the value of a parameter in GLM's notation to JSON. Strings are not trimmed. */
 export function convertGlmValue(raw: string, schema: ParameterSchema | undefined): string {
   const text = decodeEntities(raw);
   const kinds = schema?.kinds;

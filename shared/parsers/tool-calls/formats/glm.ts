@@ -28,8 +28,8 @@ const NAME = /^[^\s<>{}[\]"]+$/;
 const JSON_BLOCK = jsonBlock(BLOCK, BLOCK_END, NAME_ALONE);
 
 /**
- * `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>`, shown whole.
- * Without the opener a declared name in front of `<arg_key>` is a call too; other tags standing alone are dropped.
+ * Format `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>`; a call is shown when it is
+ * complete. Without the opener, a declared name before `<arg_key>` is a call too; other lone tags are dropped.
  */
 export const glm47: ToolCallFormat = {
   newId: bareUuid,
@@ -46,7 +46,7 @@ export const glm47: ToolCallFormat = {
 
 const BLOCKS = new Markers([BLOCK, BLOCK_END]);
 
-/** The same tags, streamed: strings as they come, other values each as a whole. */
+/** Format with the same tags, streamed: strings as they arrive, each other value as a whole. */
 export const poolsideV1: ToolCallFormat = {
   newId: bareUuid,
   callTokens: [BLOCK],
@@ -56,16 +56,16 @@ export const poolsideV1: ToolCallFormat = {
   },
 };
 
-/** A call of which the name was read, and what stands behind that. */
+/** Call whose name was read, with the marker after the name. */
 interface NamedCall {
   readonly name: string;
   readonly first: string | undefined;
 }
 
-/** Reads what follows the name, the end of the block with it. What is no call stays in the record. */
+/** Reads the text after the name, including the end of the block. Text that is not a call stays in the record. */
 type ReadPairs = (call: NamedCall, source: TextSource, calls: CallWriter, tools: ToolSchemas) => Parsing;
 
-/** Reads from behind the opener. What is no call is text. */
+/** Reads from after the opener. Anything that is not a call is text. */
 function* readBlock(readPairs: ReadPairs, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region> {
   source.record(BLOCK);
   if ((yield* skipSpace(source)) === '{') return yield* readToolCallBlock(JSON_BLOCK, source, calls, tools);
@@ -130,13 +130,14 @@ function* readKey(source: TextSource): Parsing<string | undefined> {
 interface GlmValue {
   readonly text: string;
   readonly stop: string;
-  /** The parameter that begins here, as the value has no closing tag. */
+  /** Key of the parameter that begins here, because the value has no closing tag. */
   readonly nextKey?: string;
 }
 
 /**
- * A value may speak of tags. The end of the block ends it only if nothing but another block follows, or no closing tag ever does;
- * another key only if the tool has that parameter and it was not written yet.
+ * Reads a value, which may contain tags as text. The end of the block ends the value only if nothing but another block
+ * follows, or if no closing tag ever does. Another key ends it only if the tool has that parameter and it was not
+ * written yet.
  */
 function* readValue(
   source: TextSource,
@@ -144,7 +145,7 @@ function* readValue(
   tools: ToolSchemas,
 ): Parsing<GlmValue | undefined> {
   let text = '';
-  /** The value in front of the first end of a block. */
+  /** Length of the value before the first end of a block. */
   let closed: number | undefined;
   const take = (piece: string): void => {
     text += piece;

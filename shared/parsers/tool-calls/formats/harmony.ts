@@ -15,16 +15,17 @@ const PROSE = new Markers([START, CHANNEL, MESSAGE, CALL, END, RETURN]);
 const IN_HEADER = new Markers([MESSAGE, START, END, CALL, RETURN]);
 const IN_BODY = new Markers([START, CHANNEL, CALL, END, RETURN]);
 
-/** Where a prompt ends in `<|start|>assistant`, a text may begin with the recipient. */
+/** Beginning of a recipient. If a prompt ends in `<|start|>assistant`, a text may begin with the recipient. */
 const RECIPIENT_START = 'to=';
 const RECIPIENT = /(?:^|\s|\|>)to=([^\s<]+)/;
 const FUNCTIONS = 'functions.';
-/** Headers are names and markers; what is longer is none. */
+/** Length limit of a header: headers are names and markers, and a longer text is not one. */
 const HEADER_UNITS_MAX = 1024;
 
 /**
- * Channels of gpt-oss. A message to `functions.NAME` is a call whatever its channel, shown whole; the text of other messages, those to
- * tools that the model brings along with them, is content (pair with reasoning parser `gpt_oss` to have analysis split off before).
+ * Format of gpt-oss, with channels. A message to `functions.NAME` is a call in any channel, shown when it is complete.
+ * The text of other messages is content, even of those to the model's built-in tools. The reasoning parser `gpt_oss`,
+ * which must run before, splits analysis off.
  */
 export const harmony: ToolCallFormat = {
   newId: countedId,
@@ -47,14 +48,14 @@ export const harmony: ToolCallFormat = {
   },
 };
 
-/** Reads messages from behind what the first begins with, which is recorded. */
+/** Reads messages from after the beginning of the first one, which is recorded. */
 function* readMessages(first: string, source: TextSource, calls: CallWriter): Parsing<Region> {
   let begin: string | undefined = first;
   while (begin !== undefined) {
     const { text, marker } = yield* collectUntil(source, IN_HEADER);
     const header: string = begin + text;
     if (marker !== MESSAGE || header.length > HEADER_UNITS_MAX) {
-      // A header without a message is markup, if it says nothing that a header does not.
+      // A header without a message is markup, unless it has other words than a header has.
       if (wordsBeside(header) !== '') calls.content(source.takeRecord());
       else source.forget();
       begin = marker === START ? marker : undefined;
@@ -67,12 +68,12 @@ function* readMessages(first: string, source: TextSource, calls: CallWriter): Pa
 const HEADER_WORD =
   /<\|\w+\|>|\b(?:assistant|system|user|developer|tool|analysis|commentary|final|json|code)\b|to=\S*/g;
 
-/** What of a header is no role, channel, recipient or type of content. */
+/** Returns the words of a header that are not a role, channel, recipient or type of content. */
 function wordsBeside(header: string): string {
   return header.replace(HEADER_WORD, ' ').trim();
 }
 
-/** Reads the body of a message; returns the marker that the next one begins with. */
+/** Reads the body of a message; returns the marker that the next message begins with. */
 function* readBody(header: string, source: TextSource, calls: CallWriter): Parsing<string | undefined> {
   const recipient = RECIPIENT.exec(header)?.[1];
   const name = recipient?.startsWith(FUNCTIONS) ? recipient.slice(FUNCTIONS.length) : '';
@@ -91,7 +92,7 @@ function* readBody(header: string, source: TextSource, calls: CallWriter): Parsi
     yield* readJsonValue(source, take);
     stop = yield* readUntil(source, IN_BODY, take);
     const json = stop === undefined && body.trim() === '' ? undefined : compactJson(argumentsOf(body));
-    // What is no JSON is passed on as it is once the message is closed; before, it is cut off.
+    // Arguments that are not JSON are passed on unchanged once the message is closed; before that, they are cut off.
     if (json === undefined && stop === undefined) calls.content(source.takeRecord());
     else {
       calls.content(words);

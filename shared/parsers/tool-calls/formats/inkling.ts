@@ -13,8 +13,8 @@ const IN_INVOKE = new Markers([END, MODEL, INVOKE]);
 const SHAPE: JsonCallShape = { argumentKeys: new Set(['args']), allowsNameAlone: true };
 
 /**
- * Typed blocks: a block of type `invoke` holds one call as JSON, its `args` passed on as
- * written. The name of the tool that stands between a message's begin and such a block is part of the markup.
+ * Format of typed blocks: a block of type `invoke` holds one call as JSON, whose `args` are passed on as written. The
+ * tool's name between the start of a message and such a block is markup.
  */
 export const inkling: ToolCallFormat = {
   newId: prefixedUuid,
@@ -48,5 +48,5 @@ function* readInvoke(source: TextSource, calls: CallWriter, prefix: string): Par
   return isCall ? 'markup' : 'text';
 }
 
-/** Letters of any script: half a surrogate pair stands for one beyond the first plane. */
+/** Letters of any script: half a surrogate pair stands for a letter beyond the first plane. */
 const NAME_UNIT = /^[\w.\-\p{L}\p{N}\p{M}\p{Cs}]$/u;

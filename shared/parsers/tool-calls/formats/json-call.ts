@@ -3,27 +3,30 @@ import type { CallWriter } from '../call-writer.ts';
 import { collectJsonValue, isQuote, parseJson, readJsonString, readJsonValue, startsJson } from '../json-scan.ts';
 import { type Parsing, peek, skipSpace, type TextSource } from '../scan.ts';
 
-/** How a call looks as a JSON object. */
+/** Shape of a call as a JSON object. */
 export interface JsonCallShape {
   readonly argumentKeys: ReadonlySet<string>;
-  /** An object with a name alone is a call with `{}`. */
+  /** Whether an object with only a name is a call with `{}`. */
   readonly allowsNameAlone: boolean;
-  /** Told the name before the call is begun. */
+  /** Called with the name before the call is begun. */
   readonly onCommit?: (name: string) => void;
   /**
-   * Without a marker only this makes JSON a call: a name that it takes, and an object as arguments. JSON of which the first
-   * object is none is an answer.
+   * Decides whether JSON without a marker is a call: this must accept the name, and the arguments must be an object. If
+   * the first object is not a call, the JSON is an answer.
    */
   readonly takesBare?: (name: string) => boolean;
 }
 
-/** `call`: at least one was read. `none`: JSON, but no call. `empty`: a list of none. `broken`: not JSON, or cut: what follows cannot be told. */
+/**
+ * Result of reading. `call`: at least one was read. `none`: JSON, but not a call. `empty`: an empty list. `broken`: not
+ * JSON, or cut off: the text after it cannot be interpreted.
+ */
 export type JsonCallResult = 'call' | 'none' | 'empty' | 'broken';
 
 /**
- * Reads `{"name": ..., "arguments": ...}` at its brace. The arguments go out as the bytes that the model wrote, from the
- * first one on if the name came before them. Of several argument keys the first counts. Nothing but a call is taken out of
- * the record of what was read.
+ * Reads `{"name": ..., "arguments": ...}` at its brace. The arguments go out as the bytes that the model wrote, from
+ * the first one on if the name came before them. Of several argument keys the first counts. Only a call is removed from
+ * the record of the text read.
  */
 export function* readJsonCall(source: TextSource, calls: CallWriter, shape: JsonCallShape): Parsing<JsonCallResult> {
   source.at++; // the brace
@@ -47,7 +50,7 @@ export function* readJsonCall(source: TextSource, calls: CallWriter, shape: Json
   return call.isCommitted ? 'call' : 'none';
 }
 
-/** Reads an array of such objects at its bracket; elements that are no calls are text. */
+/** Reads an array of such objects at its bracket; elements that are not calls are text. */
 export function* readJsonCalls(source: TextSource, calls: CallWriter, shape: JsonCallShape): Parsing<JsonCallResult> {
   source.at++; // the bracket
   let result: JsonCallResult = 'none';
@@ -75,8 +78,8 @@ export function* readJsonCalls(source: TextSource, calls: CallWriter, shape: Jso
 }
 
 /**
- * The arguments that a JSON value is, which may be an object written as a JSON string; none are an empty object. Anything
- * else stays as it was written.
+ * Returns the arguments in a JSON value, which may be an object written as a JSON string; missing arguments are an
+ * empty object. Anything else stays as it was written.
  */
 export function argumentsOf(raw: string): string {
   const text = raw.trim();
@@ -91,7 +94,7 @@ export function argumentsOf(raw: string): string {
   return raw;
 }
 
-/** How often arguments may be written as a string of a string. */
+/** Limit of nested strings in which arguments may be written. */
 const STRING_LAYERS_MAX = 4;
 
 interface CallSoFar {
@@ -102,7 +105,7 @@ interface CallSoFar {
   isRefused: boolean;
 }
 
-/** One `"key": value`; false when it is not JSON or is cut. */
+/** Reads one `"key": value`. Returns false when it is not JSON or is cut off. */
 function* readMember(source: TextSource, calls: CallWriter, shape: JsonCallShape, call: CallSoFar): Parsing<boolean> {
   const key = yield* readJsonString(source);
   if (key === undefined || (yield* skipSpace(source)) !== ':') return false;
@@ -141,7 +144,7 @@ function* readName(source: TextSource, calls: CallWriter, shape: JsonCallShape, 
   return true;
 }
 
-/** Commits a call whose arguments are known whole. */
+/** Commits a call whose arguments are complete. */
 function commitEarly(calls: CallWriter, shape: JsonCallShape, call: CallSoFar, name: string): void {
   if (call.early === undefined || call.isRefused) return;
   const text = argumentsOf(call.early);

@@ -23,38 +23,39 @@ export const PLAIN: JsonCallShape = { argumentKeys: ARGUMENT_KEYS, allowsNameAlo
 export const NAME_ALONE: JsonCallShape = { argumentKeys: ARGUMENT_KEYS, allowsNameAlone: true };
 export const TOOL_CALL = '<tool_call>';
 export const TOOL_CALL_END = '</tool_call>';
-/** What models write too much of behind the JSON of a call. */
+/** Superfluous characters that models write after the JSON of a call. */
 const JSON_DEBRIS = '}],;';
 
 /**
- * How a start marker's markup ends. `closed`: at the end marker. `value`: with the JSON value. `list`: behind objects parted by
- * semicolons.
+ * End of the markup after a start marker. `closed`: at the end marker. `value`: with the JSON value. `list`: after
+ * objects separated by semicolons.
  */
 type Ending = { readonly kind: 'closed'; readonly marker: string } | { readonly kind: 'value' | 'list' };
 
 interface JsonFamilyTraits {
   readonly starts: Readonly<Record<string, Ending>>;
   readonly shape?: JsonCallShape;
-  /** An end marker that stands alone in prose is dropped. */
+  /** End marker that is dropped when it stands by itself in prose. */
   readonly dropsOrphanEnd?: string;
-  /** No call is shown before its end marker. */
+  /** Whether a call is shown only after its end marker. */
   readonly holdsCalls?: boolean;
-  /** What a `value` may be besides JSON; false when it is no call. */
+  /** Reads a `value` that is not JSON; returns false when it is not a call. */
   readonly readOther?: (source: TextSource, calls: CallWriter) => Parsing<boolean>;
-  /** Of the start markers, those that are tokens of the models. */
+  /** Start markers that are tokens of the models. */
   readonly callTokens?: readonly string[];
   readonly keepsSpecialTokens?: boolean;
 }
 
 /**
- * The JSON family: JSON calls behind a marker, or bare as the first thing in the message. Markers inside JSON strings are text.
+ * Format of the JSON family: JSON calls after a marker, or bare at the beginning of the message. Markers inside JSON
+ * strings are text.
  */
 export class JsonFamily implements ToolCallFormat {
   readonly newId = prefixedUuid;
   readonly callTokens: readonly string[];
   readonly keepsSpecialTokens: boolean;
   readonly #starts: Readonly<Record<string, Ending>>;
-  /** By start marker, those that an end marker closes. */
+  /** Blocks with an end marker, by start marker. */
   readonly #blocks: ReadonlyMap<string, JsonBlock>;
   readonly #shape: JsonCallShape;
   readonly #markers: Markers;
@@ -111,7 +112,7 @@ export class JsonFamily implements ToolCallFormat {
     return region;
   }
 
-  /** JSON that ends where the value does. What is recorded is shown if it is no call. */
+  /** Reads JSON that ends with its value. If it is not a call, the recorded text is shown. */
   *#readOpen(source: TextSource, calls: CallWriter, shape: JsonCallShape, isList: boolean): Parsing<Region> {
     const first = yield* skipSpace(source);
     if (first !== '{' && first !== '[') {
@@ -136,13 +137,13 @@ export class JsonFamily implements ToolCallFormat {
   }
 }
 
-/** A block of JSON calls between two markers. */
+/** Block of JSON calls between two markers. */
 export interface JsonBlock {
   readonly markup: ClosedMarkup;
   readonly shape: JsonCallShape;
-  /** A call that the text ends behind, without the end marker, is none. */
+  /** Whether a call at the end of the text, without the end marker, does not count. */
   readonly holdsCalls: boolean;
-  /** How functions in XML are written there. */
+  /** Dialect of functions in XML inside the block. */
   readonly functions: XmlDialect;
 }
 
@@ -157,7 +158,10 @@ export function jsonBlock(
   return { markup: closedMarkup({ start, ends: [end], bodyStarts: BODY_STARTS }), shape, holdsCalls, functions };
 }
 
-/** Reads from behind the start marker. Bodies are JSON or, as models of the same family write them, functions in XML. */
+/**
+ * Reads from after the start marker. Bodies are JSON or, as some models of the same family write them, functions in
+ * XML.
+ */
 export function* readToolCallBlock(
   block: JsonBlock,
   source: TextSource,
@@ -200,7 +204,7 @@ function* readBodies(
     } else if (result === 'empty') source.forget();
     else {
       const text = source.takeRecord();
-      calls.release(); // those in front of it, which ends any record
+      calls.release(); // the calls before it, which ends any record
       calls.content(text);
       break;
     }
@@ -209,7 +213,10 @@ function* readBodies(
   return result === 'empty';
 }
 
-/** What an engine writes under a forced tool choice; its native format is the way out when it did not obey. */
+/**
+ * Reads the JSON that an engine writes under a forced tool choice. If the engine did not obey, the model's native
+ * format applies.
+ */
 export function* readForcedJson(source: TextSource, calls: CallWriter, toolName: string | undefined): Parsing<Region> {
   const first = yield* skipSpace(source);
   if (first !== '{' && first !== '[') return 'text';
@@ -221,11 +228,11 @@ export function* readForcedJson(source: TextSource, calls: CallWriter, toolName:
   return result === 'call' ? 'markup' : 'text';
 }
 
-/** The object is the arguments of the named tool, whatever its keys (case C04). */
+/** Reads an object as the arguments of the named tool, whatever its keys. */
 function* readNamedArguments(source: TextSource, calls: CallWriter, name: string): Parsing<JsonCallResult> {
   calls.start(name);
   const take = (piece: string): void => calls.arguments(piece);
-  // An engine that ignored the constraint may write no JSON: its text is passed on as produced.
+  // An engine that ignored the constraint may write text that is not JSON, which is passed on as produced.
   if (!(yield* readJsonValue(source, take))) yield* readUntil(source, NOTHING, take);
   return 'call';
 }
@@ -236,7 +243,7 @@ function* readJson(source: TextSource, calls: CallWriter, shape: JsonCallShape):
     : readJsonCall(source, calls, shape);
 }
 
-/** White space in front of everything is content and goes out as it comes. */
+/** Passes on white space before everything else: it is content and goes out as it arrives. */
 function* passSpace(source: TextSource, calls: CallWriter): Parsing<string> {
   for (;;) {
     const { text } = source;
@@ -250,7 +257,7 @@ function* passSpace(source: TextSource, calls: CallWriter): Parsing<string> {
   }
 }
 
-/** Finds nothing: what is read with it is read to the end. */
+/** Finds nothing, so that reading goes on to the end. */
 const NOTHING: Finder = { find: (text) => text.length, match: () => undefined };
 
 const TOOL_CALL_CLOSED: Ending = { kind: 'closed', marker: TOOL_CALL_END };
@@ -278,7 +285,7 @@ export const llama3Json: ToolCallFormat = new JsonFamily({
   callTokens: ['<|python_tag|>'],
 });
 
-/** `functools[...]`, and between tokens of the model's own. */
+/** Format `functools[...]`, and calls between tokens of the model's own. */
 export const phi4: ToolCallFormat = new JsonFamily({
   starts: { functools: { kind: 'value' }, '<|tool_call|>': { kind: 'closed', marker: '<|/tool_call|>' } },
   callTokens: ['<|tool_call|>'],
@@ -290,7 +297,7 @@ export const jamba: ToolCallFormat = new JsonFamily({
   callTokens: ['<tool_calls>'],
 });
 
-/** `<|tool_call|>[...]` of 3.0 and `<tool_call>[...]` of 3.1, where the first is a token. */
+/** Format `<|tool_call|>[...]` of 3.0, whose marker is a token, and `<tool_call>[...]` of 3.1. */
 export const granite: ToolCallFormat = new JsonFamily({
   starts: { '<|tool_call|>': { kind: 'value' }, [TOOL_CALL]: { kind: 'value' } },
   dropsOrphanEnd: TOOL_CALL_END,
@@ -298,7 +305,7 @@ export const granite: ToolCallFormat = new JsonFamily({
   keepsSpecialTokens: true,
 });
 
-/** Two tokens, which are shown with a space between them or without. */
+/** Two tokens, which appear with or without a space between them. */
 const INTERNLM_CALLS = ['<|action_start|><|plugin|>', '<|action_start|> <|plugin|>'];
 
 export const internlm: ToolCallFormat = new JsonFamily({
@@ -314,7 +321,7 @@ export const longcat: ToolCallFormat = new JsonFamily({
   callTokens: ['<longcat_tool_call>'],
 });
 
-/** Used when a tool choice is forced and no parser is configured. */
+/** Format for a forced tool choice without a configured parser. */
 export const defaultJson: ToolCallFormat = new JsonFamily({
   starts: { '<TOOLCALL>': TOOLCALL_CLOSED, '<|python_tag|>': { kind: 'list' } },
   callTokens: ['<|python_tag|>'],

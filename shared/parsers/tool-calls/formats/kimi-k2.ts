@@ -17,16 +17,16 @@ const PROSE = new Markers([...SECTIONS, ...SECTION_ENDS, CALL, CALL_END, ARGUMEN
 const MARKERS = callMarkers(CALL, SECTIONS, SECTION_ENDS);
 const IN_CALL = new Markers([ARGUMENTS, CALL_END, CALL, ...SECTION_ENDS]);
 const CALL_CLOSED = new Markers([CALL_END, CALL, ...SECTION_ENDS]);
-/** Of a name, what is neither white space nor a bracket. */
+/** Ids and names; a name has neither white space nor brackets. */
 const ID = /^(?:functions\.)?([^\s<>{}[\]"]+):\d+$/;
 const NAME = /^(?:functions\.)?([^\s<>{}[\]"]+)$/;
-/** Some calls are only counted. */
+/** Call that has only a number. */
 const COUNT = /^\d+$/;
 
-/** The form that the model itself writes, for calls that came as plain JSON. */
+/** Makes an id in the form that the model itself writes, for calls that came as plain JSON. */
 const kimiId: NewCallId = (_random, index, name) => `functions.${name}:${index}`;
 
-/** Kimi K2 and K2.5: the model names the ids, and its history must show them again. */
+/** Format of Kimi K2 and K2.5: the model chooses the ids, and its history must repeat them. */
 export const kimiK2: ToolCallFormat = {
   newId: kimiId,
   keepsSpecialTokens: true,
@@ -36,7 +36,7 @@ export const kimiK2: ToolCallFormat = {
     readMarkedCalls(MARKERS, marker, source, calls, () => readCall(source, calls, tools)),
 };
 
-/** Reads from behind the call's begin marker; of what stands behind the call, nothing. */
+/** Reads a call from after its begin marker to its end; does not read further. */
 function* readCall(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
   const { text, marker } = yield* collectUntil(source, IN_CALL);
   if (marker !== ARGUMENTS) {
@@ -59,7 +59,7 @@ function* readCall(source: TextSource, calls: CallWriter, tools: ToolSchemas): P
   if (stop !== undefined && stop !== CALL_END) source.unread(stop);
 }
 
-/** A call without a name: it is the tool's that takes the arguments that it has, if that can be told. */
+/** Reads a call without a name. It belongs to the tool that takes its arguments, if that tool can be determined. */
 function* readCountedCall(count: string, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
   yield* skipSpace(source);
   const json = yield* collectJsonValue(source);
@@ -73,7 +73,10 @@ function* readCountedCall(count: string, source: TextSource, calls: CallWriter, 
   if (marker !== undefined && marker !== CALL_END) source.unread(marker);
 }
 
-/** Not an object: passed on as it is, once the end marker shows that it is whole. */
+/**
+ * Reads arguments that are not an object: they are passed on unchanged, once the end marker shows that they are
+ * complete.
+ */
 function* readOtherArguments(
   first: string,
   name: string | undefined,

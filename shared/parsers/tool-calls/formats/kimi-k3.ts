@@ -15,20 +15,20 @@ const TAG_END = new Markers([SEPARATOR]);
 const ARGUMENT_CLOSED = new Markers([`${CLOSE}argument${SEPARATOR}`]);
 const JSON_CLOSED = new Markers([`${CLOSE}json${SEPARATOR}`]);
 
-/** A tag: `open call tool="f"` is kind `open`, text `call tool="f"`. */
+/** Tag: `open call tool="f"` has the kind `open` and the text `call tool="f"`. */
 interface Tag {
   readonly kind: string;
   readonly text: string;
 }
 
-/** Channels, and what stands in them. */
+/** Names of channels and of the elements in them. */
 const TAG_NAME = /^(?:message|response|tools|call|think|argument|json)\b/;
-/** Names and attributes; what is longer is no tag. */
+/** Length limit of a tag: it has names and attributes, and a longer text is not one. */
 const TAG_UNITS_MAX = 1024;
 
 /**
- * XTML. Tags are left out, and text in any channel is content: the `response` has nearly all of it. Ids count from 0 where the text
- * counts from 1.
+ * Format XTML. Tags are left out, and text in any channel is content; the `response` has nearly all of it. Ids count
+ * from 0, while the text counts from 1.
  */
 export const kimiK3: ToolCallFormat = {
   newId: prefixedUuid,
@@ -52,7 +52,7 @@ export const kimiK3: ToolCallFormat = {
   },
 };
 
-/** Text up to the next tag: all of the response's, and of what stands between tags what is not white space alone. */
+/** Shows text up to the next tag: all of the response, and text between tags unless it is only white space. */
 function* readShown(isResponse: boolean, source: TextSource, calls: CallWriter): Parsing<Tag | undefined> {
   const marker = yield* isResponse
     ? readUntil(source, PROSE, (piece) => calls.content(piece), true)
@@ -62,7 +62,7 @@ function* readShown(isResponse: boolean, source: TextSource, calls: CallWriter):
   return yield* readTagText(marker, source);
 }
 
-/** A tag inside of a call; what is no call stays in the record. */
+/** Reads a tag inside a call; text that is not a call stays in the record. */
 function* readTag(source: TextSource): Parsing<Tag | undefined> {
   const marker = yield* readUntil(source, PROSE);
   if (marker === undefined) return undefined;
@@ -75,7 +75,7 @@ function* readTagText(marker: string, source: TextSource): Parsing<Tag | undefin
   return end === undefined || text.length > TAG_UNITS_MAX ? undefined : { kind: marker, text: text.trim() };
 }
 
-/** Reads the body of a call and returns the tag behind it. A call that another tag cuts off is closed there. */
+/** Reads the body of a call and returns the tag after it. A call that another tag cuts off is closed there. */
 function* readCall(head: string, source: TextSource, calls: CallWriter): Parsing<Tag | undefined> {
   const name = readAttribute(head, 'tool') ?? '';
   const id = callId(name, readAttribute(head, 'index'));
@@ -95,13 +95,13 @@ function* readCall(head: string, source: TextSource, calls: CallWriter): Parsing
   return yield* readBehindCall(tag, source, calls);
 }
 
-/** What follows the closing tag of a call, or the tag that stands in its place. */
+/** Reads the text after the closing tag of a call, or returns the tag that stands in its place. */
 function* readBehindCall(tag: Tag | undefined, source: TextSource, calls: CallWriter): Parsing<Tag | undefined> {
   calls.content(source.takeRecord());
   return tag?.kind === CLOSE && tag.text === 'call' ? yield* readShown(false, source, calls) : tag;
 }
 
-/** False when the text ends inside. */
+/** Reads an argument. Returns false when the text ends inside it. */
 function* readArgument(head: string, source: TextSource, writer: ArgumentsWriter | undefined): Parsing<boolean> {
   const key = readAttribute(head, 'key');
   if (writer === undefined || key === undefined) return (yield* readUntil(source, ARGUMENT_CLOSED)) !== undefined;
@@ -116,7 +116,7 @@ function* readArgument(head: string, source: TextSource, writer: ArgumentsWriter
   return marker !== undefined;
 }
 
-/** Arguments as one text, passed on as they are; of a call without a name nothing is. */
+/** Reads arguments written as one text and passes them on unchanged; drops them if the call has no name. */
 function* readRawArguments(name: string, id: string, source: TextSource, calls: CallWriter): Parsing<boolean> {
   if (name === '') return (yield* readUntil(source, JSON_CLOSED)) !== undefined;
   const first = yield* skipSpace(source);

@@ -3,7 +3,7 @@ import { listOfCalls } from './pythonic.ts';
 
 const START = '<|tool_call_start|>';
 
-/** `[name(key=value), ...]` between two tokens. */
+/** Format `[name(key=value), ...]` between two tokens. */
 export const lfm2: ToolCallFormat = listOfCalls([START, '<|tool_call_end|>'], {
   keepsSpecialTokens: true,
   callTokens: [START],

@@ -20,7 +20,8 @@ const PROSE = new Markers([BLOCK, BLOCK_END, INVOKE]);
 const MARKERS = callMarkers(INVOKE, [BLOCK], [BLOCK_END]);
 
 /**
- * `<minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke></minimax:tool_call>`, shown when it is whole.
+ * Format `<minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke></minimax:tool_call>`;
+ * a call is shown when it is complete.
  */
 export const minimaxM2: ToolCallFormat = {
   newId: prefixedUuid,

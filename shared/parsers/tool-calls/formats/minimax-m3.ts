@@ -18,8 +18,8 @@ const MARKERS = callMarkers(INVOKE, [BLOCK], [BLOCK_END]);
 const DEPTH_MAX = 64;
 
 /**
- * Namespaced XML with a tag for each parameter. A declared string goes out as it comes, any
- * other parameter once the next one shows that it is not repeated: neighbours of one name make an array.
+ * Format of namespaced XML with a tag for each parameter. A declared string goes out as it arrives. Any other parameter
+ * goes out once the next one shows that it is not repeated: neighbours of the same name form an array.
  */
 export const minimaxM3: ToolCallFormat = {
   newId: prefixedUuid,
@@ -30,19 +30,20 @@ export const minimaxM3: ToolCallFormat = {
 };
 
 interface Tag {
-  /** Text in front of the tag. */
+  /** Text before the tag. */
   readonly text: string;
-  /** Inside of the angle brackets. */
+  /** Text inside the angle brackets. */
   readonly name: string;
 }
 
-/** A tag is a name, with an attribute at most; what is more is text. */
+/** Inside of a tag: a name, with at most one attribute; anything more is text. */
 const TAG_INSIDE = /^\s*<?\s*\/?(?:invoke\s+name=[^<\n]*|[^\s<>]*)\s*$/;
 
 /**
- * Reads to the next tag, and its inside.
- * @param take gets the text in front of it, piece by piece, which the tag has otherwise; and what is no tag
- * @param takeRest gets what the text ends in, but for what may have become a tag
+ * Reads to the next tag, and the inside of the tag.
+ * @param takeRest receives the end of a text that has no further tag, except a part that may have become a tag
+ * @param take receives the text before the tag piece by piece, and text that only looks like a tag; without it, the tag
+ * carries them
  */
 function* readTag(
   source: TextSource,
@@ -71,7 +72,10 @@ function* readTag(
   }
 }
 
-/** Reads from behind `<invoke name=`; the end of the block, where that ends the invoke, is not read. What is no call stays in the record. */
+/**
+ * Reads from after `<invoke name=`. If the end of the block ends the invoke, it is not read. Text that is not a call
+ * stays in the record.
+ */
 function* readInvoke(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
   const head = yield* collectUntil(source, TAG_END);
   const name = head.marker === undefined ? undefined : tagName(head.text);
@@ -121,7 +125,9 @@ function* readParameters(
 
 const STRING_RULES = { decodesEntities: true, knowsNull: true };
 
-/** Tags inside of a declared string have no meaning and are left out. False when the text ends first. */
+/**
+ * Streams a declared string. Tags inside it have no meaning and are left out. Returns false when the text ends first.
+ */
 function* streamString(source: TextSource, member: StringMember, takeRest: (text: string) => void): Parsing<boolean> {
   for (let depth = 0; depth >= 0; ) {
     const tag = yield* readTag(source, takeRest, (piece) => member.push(piece));
@@ -132,7 +138,7 @@ function* streamString(source: TextSource, member: StringMember, takeRest: (text
   return true;
 }
 
-/** The inside of a tag up to its closing tag, as JSON; `undefined` when the text ends first. */
+/** Returns the content of a tag up to its closing tag, as JSON; undefined when the text ends first. */
 function* readNode(
   from: { readonly source: TextSource; readonly takeRest: (text: string) => void },
   schema: ParameterSchema | undefined,

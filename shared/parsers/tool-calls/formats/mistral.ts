@@ -6,15 +6,15 @@ import { argumentsOf } from './json-call.ts';
 import { JsonFamily } from './json-family.ts';
 
 const START = '[TOOL_CALLS]';
-/** Models may forget the bracket. */
+/** Marker without its bracket, which models may forget. */
 const START_OPEN = '[TOOL_CALLS';
 const END = '[/TOOL_CALLS]';
 const CALL_ID = '[CALL_ID]';
 const ARGUMENTS = '[ARGS';
 
 /**
- * `[TOOL_CALLS]NAME[ARGS]{...}` for each call, with `[CALL_ID]ID` behind the name from some models, or without `[ARGS]`; older models
- * write `[TOOL_CALLS][{...}, ...]`. The brackets that close the markers may be missing.
+ * Format `[TOOL_CALLS]NAME[ARGS]{...}` for each call. Some models write `[CALL_ID]ID` after the name, or omit `[ARGS]`;
+ * older models write `[TOOL_CALLS][{...}, ...]`. The brackets that close the markers may be missing.
  */
 export const mistral: ToolCallFormat = new JsonFamily({
   starts: { [START]: { kind: 'value' }, [START_OPEN]: { kind: 'value' } },
@@ -23,7 +23,7 @@ export const mistral: ToolCallFormat = new JsonFamily({
   callTokens: [START],
 });
 
-/** A string, or a word to the end of the text at the latest. */
+/** Collects a string or a word; ends with the text at the latest. */
 function* collectWord(source: TextSource): Parsing<string> {
   let word = '';
   yield* readJsonValue(source, (piece) => {
@@ -32,10 +32,12 @@ function* collectWord(source: TextSource): Parsing<string> {
   return word;
 }
 
-/** In names and ids. Letters of any script: half a surrogate pair stands for one beyond the first plane. */
+/**
+ * Characters of names and ids. Letters of any script: half a surrogate pair stands for a letter beyond the first plane.
+ */
 const NAME_UNIT = /^[\w.:/\-\p{L}\p{N}\p{M}\p{Cs}]$/u;
 
-/** Reads from the name on; false when it is no call. */
+/** Reads from the name on; returns false when it is not a call. */
 function* readNamedCall(source: TextSource, calls: CallWriter): Parsing<boolean> {
   const name = yield* collectName(source, NAME_UNIT);
   if (name === '' || name.length > NAME_UNITS_MAX) return false;
@@ -58,7 +60,8 @@ function* readNamedCall(source: TextSource, calls: CallWriter): Parsing<boolean>
   }
   if (tag !== ARGUMENTS) return false;
   if (first === '[') {
-    // No arguments at all: the next call follows. It is only looked at, as it belongs to the prose behind.
+    // The call has no arguments: the next call follows. Its marker is put back, as it belongs to the prose after this
+    // call.
     const marker = yield* readOneOf(source, [START_OPEN, END]);
     if (marker === undefined) return false;
     calls.whole(name, '{}', id || undefined);

@@ -7,7 +7,10 @@ import { showCalls } from './pythonic.ts';
 const PROSE = new Markers(['<function_calls>']);
 const CLOSED = new Markers(['</function_calls>']);
 
-/** `name(key=value)` on lines of their own between two markers, the second of which may be missing at the end of the text. */
+/**
+ * Format `name(key=value)` on lines of their own between two markers; the second marker may be missing at the end of
+ * the text.
+ */
 export const olmo3: ToolCallFormat = {
   newId: countedId,
   finder: () => PROSE,

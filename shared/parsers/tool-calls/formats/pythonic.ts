@@ -5,16 +5,16 @@ import { writeJsonObject } from '../json-scan.ts';
 import { endOfPythonString, parsePythonLiteral, skipSpaces } from '../python-literal.ts';
 import type { Parsing, TextSource } from '../scan.ts';
 
-// Bounded, as what may become one is held back and looked at again with every piece of text.
+// Repetitions are bounded, because text that may become a list is held back and scanned again with every piece of text.
 const LIST = /\[\s{0,64}[\p{L}_][\p{L}\p{N}\p{M}_.-]{0,255}\s{0,64}\(/uy;
 const LIST_BEGUN = /\[\s{0,64}(?:[\p{L}_][\p{L}\p{N}\p{M}_.-]{0,255}\s{0,64})?$/uy;
 const CALLEE = /\s*([\p{L}_][\p{L}\p{N}\p{M}_.-]*)\s*\(/uy;
 const KEYWORD = /\s*([\p{L}_][\p{L}\p{N}\p{M}_]*)\s*=(?!=)/uy;
 
-/** What may follow the bracket of a call: an argument that is no keyword is prose. */
+/** Characters that may follow the bracket of a call: a positional argument means prose. */
 const ARGUMENT_START = /[\s)*_\p{L}\p{Cs}]/u;
 
-/** Finds `[name(` anywhere, and tokens around it. */
+/** Finds `[name(` anywhere, and the tokens around lists. */
 class ListFinder implements Finder {
   readonly #tokens: Markers;
 
@@ -40,9 +40,9 @@ class ListFinder implements Finder {
 }
 
 /**
- * `[name(key=value), ...]`, shown whole. What is no list of calls is the text it seems to be, as is a call among them with an
- * argument that is no constant: nobody here can say what it is worth.
- * @param tokens what may stand around it, which is markup
+ * Creates the format `[name(key=value), ...]`; a list is shown when it is complete. A list that is not one of calls is
+ * text, and so is a call in it with an argument that is not a constant: the parser cannot evaluate it.
+ * @param tokens tokens that may stand around the list, which are markup
  */
 export function listOfCalls(tokens: readonly string[], rest: Partial<ToolCallFormat> = {}): ToolCallFormat {
   const finder = new ListFinder(tokens);
@@ -61,7 +61,7 @@ export function listOfCalls(tokens: readonly string[], rest: Partial<ToolCallFor
 
 export const pythonic: ToolCallFormat = listOfCalls(['<|python_start|>', '<|python_end|>']);
 
-/** @param record shown if the list cannot be read */
+/** Shows the calls of a list. @param record text that is shown if the list cannot be read */
 export function showCalls(list: string, isWhole: boolean, calls: CallWriter, record = list): Region {
   const parsed = isWhole ? parseCalls(list) : undefined;
   if (parsed === undefined) {
@@ -77,12 +77,12 @@ export function showCalls(list: string, isWhole: boolean, calls: CallWriter, rec
 
 interface PythonCall {
   readonly name: string;
-  /** `undefined` if one of them is no constant. */
+  /** Undefined if one of the arguments is not a constant. */
   readonly arguments: string | undefined;
   readonly text: string;
 }
 
-/** Reads up to the bracket that closes the list; false when the text ends or cannot be a list of calls. */
+/** Reads up to the bracket that closes the list. Returns false when the text ends or cannot be a list of calls. */
 function* readBalanced(source: TextSource): Parsing<boolean> {
   const brackets = ['[', '('];
   let isFirst = true;
@@ -114,7 +114,7 @@ function* readBalanced(source: TextSource): Parsing<boolean> {
   }
 }
 
-/** At least one of them can be made. */
+/** Parses a list of calls; undefined unless at least one of them can be made. */
 function parseCalls(text: string): readonly PythonCall[] | undefined {
   const parsed: PythonCall[] = [];
   let at = 1;
@@ -134,7 +134,7 @@ function parseCalls(text: string): readonly PythonCall[] | undefined {
   }
 }
 
-/** No `json` if a value is no constant, or is `**name`. */
+/** Parses arguments. Leaves `json` undefined if a value is not a constant, or is `**name`. */
 function parseArguments(
   text: string,
   from: number,
@@ -165,7 +165,7 @@ function parseArguments(
   return { json: isConstant ? writeJsonObject(members) : undefined, end: at + 1 };
 }
 
-/** The comma or bracket behind an expression that is read over; -1 when it has no end. */
+/** Skips an expression. Returns the position of the comma or bracket after it, or -1 when it has no end. */
 function endOfExpression(text: string, from: number): number {
   let depth = 0;
   for (let at = from; at < text.length; at++) {

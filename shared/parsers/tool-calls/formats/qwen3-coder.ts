@@ -6,15 +6,15 @@ import { callMarkers, readMarkedCalls } from './token-calls.ts';
 import { FUNCTION_TAGS, readFunction, xmlDialect } from './xml-functions.ts';
 
 /**
- * `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>`. Lenient: a closing tag may be missing where
- * the next parameter, the end of the function or of the block stands, and the block may hold JSON, as other models of the
- * family write it.
+ * Creates the format `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>`. Lenient: a
+ * closing tag may be missing before the next parameter or the end of the function or of the block. The block may hold
+ * JSON, as other models of the family write it.
  */
 function xmlCalls(start: string, end: string): ToolCallFormat {
   const functions = xmlDialect({ ...FUNCTION_TAGS, blockEnd: end });
   const prose = new Markers([start, end, functions.function]);
   const block = jsonBlock(start, end, NAME_ALONE, { functions });
-  /** Of functions that no block is around. */
+  /** Markers of functions without a block around them. */
   const bare = callMarkers(functions.function, [], [end]);
   return {
     newId: prefixedUuid,
@@ -28,5 +28,5 @@ function xmlCalls(start: string, end: string): ToolCallFormat {
 }
 
 export const qwen3Coder: ToolCallFormat = xmlCalls(TOOL_CALL, TOOL_CALL_END);
-/** The same with other markers. */
+/** The same format with other markers. */
 export const seedOss: ToolCallFormat = xmlCalls('<seed:tool_call>', '</seed:tool_call>');

@@ -11,7 +11,7 @@ const BLOCK_END = '<｜tool_calls_end｜>';
 const CALL = '<｜tool_call_begin｜>';
 const CALL_END = '<｜tool_call_end｜>';
 const INVOKE = '<steptml:invoke name=';
-/** Between the two stands `function` and a separator. */
+/** Markers after the call's begin marker; between the two stand `function` and a separator. */
 const IN_HEAD = new Markers([INVOKE, CALL_END, CALL, BLOCK_END]);
 const HEAD = /^\s*(?:function\s*)?(?:<｜tool_sep｜>)?\s*$/;
 const TAGS = xmlDialect({
@@ -27,8 +27,8 @@ const PROSE = new Markers([BLOCK, BLOCK_END, CALL, CALL_END]);
 const MARKERS = callMarkers(CALL, [BLOCK], [BLOCK_END]);
 
 /**
- * `<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="NAME"><steptml:parameter name="KEY">VALUE</steptml:parameter>` and the
- * closing tags, in a block. A call is shown when it is whole.
+ * Format `<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="NAME"><steptml:parameter
+ * name="KEY">VALUE</steptml:parameter>` and the closing tags, in a block. A call is shown when it is complete.
  */
 export const step3: ToolCallFormat = {
   newId: prefixedUuid,
@@ -39,7 +39,7 @@ export const step3: ToolCallFormat = {
     readMarkedCalls(MARKERS, marker, source, calls, () => readCall(source, calls, tools)),
 };
 
-/** Reads from behind the call's begin marker; what is no call stays in the record. */
+/** Reads from after the call's begin marker; text that is not a call stays in the record. */
 function* readCall(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
   const { text, marker } = yield* collectUntil(source, IN_HEAD);
   if (marker === INVOKE && HEAD.test(text)) {

@@ -7,20 +7,20 @@ import { type ClosedMarkup, closedMarkup, readClosed } from './closed-markup.ts'
 export interface CallMarkers {
   readonly call: string;
   readonly ends: readonly string[];
-  /** By the marker that starts each. */
+  /** Markup of blocks, by start marker. */
   readonly blocks: ReadonlyMap<string, ClosedMarkup>;
 }
 
-/** @param ends any of them ends a block, whichever marker started it */
+/** Creates the markers. @param ends end markers; any of them ends a block, whichever marker started it */
 export function callMarkers(call: string, starts: readonly string[], ends: readonly string[]): CallMarkers {
   const bodyStarts = [call];
   return { call, ends, blocks: new Map(starts.map((start) => [start, closedMarkup({ start, ends, bodyStarts })])) };
 }
 
 /**
- * Reads calls from behind the marker that stands first: those of a block, or those that nothing is around. Any other marker is an end
- * that belongs to nothing, and is left out.
- * @param readOne reads a call; what is none stays in the record
+ * Reads calls from after the first marker: those of a block, or calls without a block. Any other marker is a stray end,
+ * and is left out.
+ * @param readOne reads a call; text that is not a call stays in the record
  */
 export function* readMarkedCalls(
   markers: CallMarkers,

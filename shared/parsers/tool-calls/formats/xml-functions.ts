@@ -16,21 +16,21 @@ import {
   tagName,
 } from '../scan.ts';
 
-/** The tags of functions with a tag for each parameter. */
+/** Tags of functions with a tag for each parameter. */
 export interface XmlTags {
   readonly function: string;
   readonly functionEnd: string;
   readonly parameter: string;
   readonly parameterEnd: string;
-  /** What functions stand in, and may end them. */
+  /** End of the block around functions, which may also end a function. */
   readonly blockEnd: string;
-  /** The model's template writes a line end on each side of a value, which is no part of it. */
+  /** Whether the model's template writes a line end on each side of a value, which is not part of it. */
   readonly framesValues: boolean;
-  /** A call is shown when it is whole. */
+  /** Whether a call is shown only when it is complete. */
   readonly holdsCalls: boolean;
 }
 
-/** `XmlTags` made ready. */
+/** Tags with their markers compiled. */
 export interface XmlDialect extends XmlTags {
   readonly inFunction: Markers;
   readonly inValue: Markers;
@@ -45,7 +45,9 @@ export function xmlDialect(tags: XmlTags): XmlDialect {
   };
 }
 
-/** `<function=NAME><parameter=KEY>` newline `VALUE` newline `</parameter></function>`, of Qwen3 Coder and others. */
+/**
+ * Tags `<function=NAME><parameter=KEY>` newline `VALUE` newline `</parameter></function>`, of Qwen3 Coder and others.
+ */
 export const FUNCTION_TAGS: XmlDialect = xmlDialect({
   function: '<function=',
   functionEnd: '</function>',
@@ -56,10 +58,10 @@ export const FUNCTION_TAGS: XmlDialect = xmlDialect({
   holdsCalls: false,
 });
 
-/** How a value ended: at a closing tag, at the parameter that follows it, or with the text. */
+/** End of a value: a closing tag, the next parameter, or undefined at the end of the text. */
 type ValueEnd = { readonly stop: string } | { readonly nextKey: string } | undefined;
 
-/** One function while it is read. */
+/** Reader of one function. */
 class XmlFunction {
   readonly #dialect: XmlDialect;
   readonly #source: TextSource;
@@ -79,7 +81,7 @@ class XmlFunction {
     this.#writer = new ArgumentsWriter(calls, name);
   }
 
-  /** Reads to what ends the function, which is read too if it is the function's own. */
+  /** Reads up to the end of the function. The end marker is consumed only if it is the function's own. */
   *read(): Parsing {
     const before = this.#calls.readCount;
     let stop = yield* this.#readStray();
@@ -102,7 +104,10 @@ class XmlFunction {
     return marker;
   }
 
-  /** Reads from behind the opening of a tag, those parameters with it that follow without a closing tag; returns what ended the last. */
+  /**
+   * Reads from after the opening of a tag, including parameters that follow without a closing tag. Returns the marker
+   * that ended the last one.
+   */
   *#readParameter(): Parsing<string | undefined> {
     const { text, marker } = yield* collectUntil(this.#source, TAG_END);
     let key = marker === undefined ? undefined : tagName(text);
@@ -127,14 +132,15 @@ class XmlFunction {
     const member = isString ? new StringMember(this.#writer, key, rules) : undefined;
     let text = '';
     const take =
-      member === undefined || holdsCalls // what is held need not be written piece by piece
+      member === undefined || holdsCalls // held values need not be written piece by piece
         ? (piece: string): void => {
             text += piece;
           }
         : (piece: string): void => member.push(piece);
     const end = yield* this.#readValue(key, take);
     if (end === undefined) {
-      if (text.trim() !== '') this.#stray += `${this.#dialect.parameter}${key}>${text}`; // a value that is no text has no half
+      // only text can be half a value
+      if (text.trim() !== '') this.#stray += `${this.#dialect.parameter}${key}>${text}`;
       return undefined;
     }
     if (member !== undefined) {
@@ -149,8 +155,9 @@ class XmlFunction {
   }
 
   /**
-   * A value may speak of tags: the function's end ends it only where the block goes on or ends behind it, and another parameter's
-   * beginning only if the tool has that parameter and it was not written yet.
+   * Reads a value, which may contain tags as text. The function's end ends the value only if the block continues or
+   * ends after it. The beginning of another parameter ends it only if the tool has that parameter and it was not
+   * written yet.
    */
   *#readValue(key: string, take: (piece: string) => void): Parsing<ValueEnd> {
     const { parameter, functionEnd, blockEnd, function: start, inValue } = this.#dialect;
@@ -177,10 +184,10 @@ class XmlFunction {
   }
 }
 
-/** Names of parameters are not longer. */
+/** Length limit of a parameter's name. */
 const TAG_UNITS_MAX = 256;
 
-/** The inside of a tag up to its end; what turns out to be no tag is handed on. */
+/** Reads the inside of a tag up to its end; passes on text that turns out not to be a tag. */
 function* readShortTag(source: TextSource, take: (text: string) => void): Parsing<string | undefined> {
   let text = '';
   for (;;) {
@@ -206,8 +213,8 @@ function* readShortTag(source: TextSource, take: (text: string) => void): Parsin
 }
 
 /**
- * Reads one function from behind its opening. Where it is no call, what was read stays in the record. A marker that is not the
- * function's own and ends it is not read.
+ * Reads one function from after its opening. If it is not a call, the text read stays in the record. A marker that ends
+ * the function and is not its own is not read.
  */
 export function* readFunction(dialect: XmlDialect, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
   const { text, marker } = yield* collectUntil(source, TAG_END);
