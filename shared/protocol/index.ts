@@ -1,9 +1,8 @@
 /**
- * @module protocol
- * What is said on the wire, and the internal contract between dialects and engines (`generation/`): dialects
- * decode to `GenerationRequest` and encode through a `GenerationSink`, N above, M engines below. `openai/`, `anthropic/` and
- * `kserve/` read and write what clients speak; `planner/` is what fleets tell the planner; `json/` reads bodies with bounds and
- * writes them in pieces, so that a large one holds nobody up.
+ * @module protocol Formats on the wire, and the internal contract between dialects and engines (`generation/`): N
+ * dialects decode to `GenerationRequest` and encode through a `GenerationSink`; M engines are below. `openai/`,
+ * `anthropic/` and `kserve/` read and write the clients' formats; `planner/` has the events that fleets send to the
+ * planner; `json/` reads bodies with bounds and writes them in pieces, so that a large one does not block others.
  */
 export {
   decodeCountTokens,

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { atMost } from '../openai/shape-check.ts';
 import { showsKinds } from '../openai/shown-kinds.ts';
 
-/** Content blocks that are checked where they are said anew. */
+/** Content blocks that are checked if they are new, i.e. not part of the history. */
 export const NEW_BLOCKS = {
   text: z.looseObject({ text: z.string() }),
   image: z.looseObject({
@@ -12,17 +12,17 @@ export const NEW_BLOCKS = {
     ]),
   }),
   document: z.looseObject({
-    // Another is told with what to send instead.
+    // Other types are refused later, with a message that says what to send instead.
     source: z.looseObject({ type: z.string().meta({ enum: ['text', 'base64', 'content'] }) }),
   }),
   search_result: z.looseObject({ content: z.array(z.looseObject({ type: z.literal('text'), text: z.string() })) }),
 } as const;
 
-/** Fields of what a model or another server wrote: read as they come. */
+/** Fields that a model or another server wrote: they are read as they come. */
 const writtenText = z.unknown().meta({ type: 'string' }).optional();
 const written = z.unknown().optional();
 
-/** A content block before its kind is looked at: what a kind needs is checked where it is translated. */
+/** Content block of any kind: the fields of a kind are checked when it is translated. */
 const anyBlock = showsKinds(z.looseObject({ type: z.string() }), {
   kinds: () => [...said(), ...ofModel(), toolResult],
   others:
@@ -33,7 +33,7 @@ const anyBlock = showsKinds(z.looseObject({ type: z.string() }), {
 /** Text, or content blocks. */
 export const blockContent = z.union([z.string(), atMost(z.array(anyBlock), 'parts')]);
 
-/** What the model said before: whatever it is, it is read as it comes. */
+/** Earlier content of the model, which is accepted as it comes, whatever it is. */
 export const saidByModel = showsKinds(z.unknown(), {
   kinds: () => [blockContent],
   others: 'Anything else is read as far as it has text.',

@@ -12,9 +12,9 @@ type Part = Readonly<Record<string, unknown>>;
 type Path = readonly PropertyKey[];
 
 /**
- * The turns of a Messages body as chat messages, which is what templates take. What stands before the model's last turn, and
- * that turn itself, is data and never refused.
- * @throws ServeError 400 of what is said anew; see `readBlock`.
+ * Converts the turns of a Messages body to chat messages, which templates take. The model's last turn and everything
+ * before it are data and never refused.
+ * @throws ServeError 400 for new content; see `readBlock`.
  */
 export function chatMessages(messages: readonly MessageParam[], leftOut: LeftOut): readonly ChatMessage[] {
   const lastAnswer = messages.findLastIndex(({ role }) => role === 'assistant');
@@ -40,7 +40,10 @@ function readBlocks(content: unknown, path: Path, reading: BlockReading): readon
   return blocks.map((block, at) => readBlock(block, [...path, at], reading));
 }
 
-/** Tool results come first, each as a message of its own; pictures in them follow with the rest of the turn. */
+/**
+ * Converts a user's turn. Tool results come first, each as a message of its own; pictures in them follow with the rest
+ * of the turn.
+ */
 function userTurn(blocks: readonly ContentBlock[]): ChatMessage[] {
   const results: ChatMessage[] = [];
   const parts: Part[] = [];
@@ -54,7 +57,7 @@ function userTurn(blocks: readonly ContentBlock[]): ChatMessage[] {
   return [...results, { role: 'user', content }];
 }
 
-/** What a tool returned; blocks of other kinds than text are read where all conversations are. */
+/** Converts a tool's result; blocks of kinds other than text are read where all conversations are. */
 function toolMessage({ toolUseId, content }: ToolResult): ChatMessage {
   const id = toolUseId === '' ? {} : { tool_call_id: toolUseId };
   return { role: 'tool', ...id, content: toolContent(content) };
@@ -64,12 +67,13 @@ function toolContent(content: unknown): NonNullable<ChatMessage['content']> {
   if (typeof content === 'string') return content;
   const blocks = content === undefined || content === null ? [] : Array.isArray(content) ? content : [content];
   const texts = blocks.flatMap((block) => (isRecord(block) && block.type === 'text' ? [textOfPart(block) ?? ''] : []));
-  return texts.length === blocks.length ? texts.join('') : (blocks as readonly Part[]); // of another server, whatever they are
+  // blocks of another server, whatever they are
+  return texts.length === blocks.length ? texts.join('') : (blocks as readonly Part[]);
 }
 
 /**
- * A turn of the assistant: what was said and called, and after each run of calls that a server carried out its results, as
- * messages of their own. A turn of which nothing is left has nothing to say.
+ * Converts an assistant's turn: its text and calls, and after each run of calls that a server executed, their results
+ * as messages of their own. A turn with nothing left becomes no message.
  */
 function assistantTurn(blocks: readonly ContentBlock[]): ChatMessage[] {
   const messages: ChatMessage[] = [];

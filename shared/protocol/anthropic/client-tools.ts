@@ -3,9 +3,9 @@ import type { ToolParam } from './messages-schema.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
-/** A tool that Anthropic defines and its client carries out, as a function that any model can be told of. */
+/** Tool that Anthropic defines and its client executes, as a function that can be described to any model. */
 interface ClientTool {
-  /** Its one name; clients send it too. */
+  /** Fixed name of the tool; clients send it too. */
   readonly name: string;
   readonly description: string;
   readonly parameters: Schema;
@@ -40,7 +40,10 @@ const BASH: ClientTool = {
   }),
 };
 
-/** The editor has had another name, could undo, and called what it inserts otherwise. */
+/**
+ * Returns the editor of a version. Earlier versions had another name, could undo, and named the inserted text
+ * differently.
+ */
 function textEditor(version: number): ClientTool {
   const isFirst = version < 20_250_429;
   const commands = ['view', 'create', 'str_replace', 'insert', ...(isFirst ? ['undo_edit'] : [])];
@@ -140,7 +143,7 @@ function computer(version: number, tool: ToolParam): ClientTool {
 
 const FAMILY = /^(bash|text_editor|computer|memory)_(\d{8})$/;
 
-/** The tool as a function, for those that run at the client; undefined for the types of hosted tools. */
+/** Returns the tool as a function, if it runs at the client; undefined for the types of hosted tools. */
 export function clientTool(tool: ToolParam): ToolDefinition | undefined {
   const [, family, version = ''] = FAMILY.exec(tool.type ?? '') ?? [];
   const found = family === undefined ? undefined : ofFamily(family, Number(version), tool);

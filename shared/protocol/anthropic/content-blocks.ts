@@ -9,20 +9,20 @@ import { NEW_BLOCKS } from './block-schemas.ts';
 
 type Part = Readonly<Record<string, unknown>>;
 
-/** A content block by its kind. */
+/** Content block by kind. */
 export type ContentBlock =
   | { readonly kind: 'text'; readonly text: string }
-  /** A picture in chat's words. */
+  /** Picture, as a part of a chat message. */
   | { readonly kind: 'media'; readonly part: Part }
-  /** Also the calls of tools that a server carried out. */
+  /** Tool call; tools that a server executed are included. */
   | { readonly kind: 'tool_use'; readonly id: string; readonly name: string; readonly arguments: string }
-  /** `content` is read where all conversations are; of a tool that a server carried out, it is text. */
+  /** Result of a tool. `content` is read where all conversations are; for a tool that a server executed, it is text. */
   | { readonly kind: 'tool_result'; readonly toolUseId: string; readonly content: unknown }
   | { readonly kind: 'thinking'; readonly thinking: string }
-  /** Of no meaning for the model, or not to be read. */
+  /** Block without meaning for the model, or one that cannot be read. */
   | { readonly kind: 'dropped' };
 
-/** How blocks are read: what is said anew is checked, all else is data. */
+/** How blocks are read: new content is checked, everything else is data. */
 export interface BlockReading {
   readonly isNew: boolean;
   readonly leftOut: LeftOut;
@@ -31,8 +31,8 @@ export interface BlockReading {
 const DROPPED: ContentBlock = Object.freeze({ kind: 'dropped' });
 
 /**
- * Reads the block that stands at `path` of the body.
- * @throws ServeError of what is said anew: `invalid_value`, `missing_required_parameter`, and `unsupported_parameter` for
+ * Reads the block at `path` of the body.
+ * @throws ServeError for new content: `invalid_value`, `missing_required_parameter`, and `unsupported_parameter` for
  * unknown kinds
  */
 export function readBlock(given: unknown, path: readonly PropertyKey[], reading: BlockReading): ContentBlock {
@@ -64,7 +64,7 @@ export function readBlock(given: unknown, path: readonly PropertyKey[], reading:
   }
 }
 
-/** Blocks that servers write by the dozen, told by how their kinds are named. */
+/** Reads the many kinds of blocks that servers write, recognised by their names. */
 function readOther(block: Part, path: readonly PropertyKey[], reading: BlockReading): ContentBlock {
   const kind = kindOfPart(block);
   if (/(?:^|_)tool_use$/.test(kind)) {
@@ -87,7 +87,10 @@ function readOther(block: Part, path: readonly PropertyKey[], reading: BlockRead
   return text === undefined ? dropped(block, reading) : { kind: 'text', text };
 }
 
-/** A server's result as text: plain blocks as they read, all else as JSON without what only that server can read. */
+/**
+ * Returns a server's result as text: plain blocks as they are, everything else as JSON without the parts that only that
+ * server can read.
+ */
 function resultText(content: unknown, leftOut: LeftOut): string {
   if (!Array.isArray(content) || !content.every((block) => textOfPart(block) !== undefined)) {
     return typeof content === 'string' ? content : content == null ? 'null' : toldAsText(content, leftOut);
@@ -108,7 +111,7 @@ function dropped(block: Part, { leftOut }: BlockReading): ContentBlock {
   return DROPPED;
 }
 
-/** An id; an empty one is given later. */
+/** Returns an id; an empty one is replaced later. */
 function textIn(id: unknown): string {
   return typeof id === 'string' ? id : '';
 }

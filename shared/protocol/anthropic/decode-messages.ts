@@ -20,11 +20,11 @@ import {
 
 const PREAMBLE = 'x-anthropic-billing-header:';
 
-/** What the decoder must know of the deployment and of the model that is asked. */
+/** Settings of the deployment and facts about the requested model that the decoder needs. */
 export interface MessagesDecodeOptions {
-  /** Leave a client's billing preamble out of the system prompt (`--strip-anthropic-preamble`). */
+  /** Whether to remove a client's billing preamble from the system prompt (`--strip-anthropic-preamble`). */
   readonly stripsPreamble: boolean;
-  /** The model's reasoning is told apart from its answer: `thinking` means something to it. */
+  /** Whether the model's reasoning is separated from its answer, so that `thinking` has a meaning. */
   readonly hasReasoningParser: boolean;
 }
 
@@ -39,8 +39,8 @@ export function parseCountTokensBody(body: JsonBody): CountTokensBody {
 }
 
 /**
- * Turns a Messages body whose types are right into a request, by way of the chat body that says
- * the same: workers that take bodies untouched get that one.
+ * Decodes a Messages body whose types are right, by way of the equivalent chat body. Workers that take untouched bodies
+ * get that chat body.
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `unsupported_parameter`, `headers_too_large`.
  */
 export function decodeMessages(
@@ -62,7 +62,7 @@ export function decodeMessages(
   return decodeChatRequest(chat, context, 'anthropic_messages');
 }
 
-/** The request whose prompt `count_tokens` asks about. @throws ServeError as `decodeMessages` */
+/** Decodes the request whose prompt `count_tokens` counts. @throws ServeError as `decodeMessages` */
 export function decodeCountTokens(
   body: CountTokensBody,
   context: DecodeContext,
@@ -113,8 +113,8 @@ function addOutputFormat({ output_config: config }: CountTokensBody, chat: Mutab
 const EFFORTS: ReadonlySet<string> = new Set(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']);
 
 /**
- * What `thinking` asks of the template: on unless it is switched off. Only for models whose reasoning is parsed; others
- * would answer with their thoughts as text.
+ * Sets the template's arguments from `thinking`, which is on unless it is switched off. Only for models whose reasoning
+ * is parsed; others would show their reasoning as text.
  */
 function addThinking({ thinking, output_config: config }: CountTokensBody, chat: Mutable<CheckedChat>): void {
   const isOff = thinking?.type === 'disabled';
@@ -127,25 +127,28 @@ function addThinking({ thinking, output_config: config }: CountTokensBody, chat:
   };
   if (!isOff && thinking?.budget_tokens != null) chat.thinking_token_budget = thinking.budget_tokens;
   if (config?.effort != null && EFFORTS.has(config.effort)) {
-    chat.reasoning_effort = config.effort as NonNullable<CheckedChat['reasoning_effort']>; // just looked up
+    chat.reasoning_effort = config.effort as NonNullable<CheckedChat['reasoning_effort']>; // the set contains it
   }
 }
 
-/** A conversation that ends in the assistant's own text is continued from there (published contract). */
+/**
+ * Returns whether the conversation ends in the assistant's own text, from where the model continues it (published
+ * contract).
+ */
 function isPrefill(last: ChatMessage | undefined): boolean {
   return last?.role === 'assistant' && last.tool_calls === undefined && last.content !== '';
 }
 
 interface ReadTools {
-  /** Undefined where there are none. */
+  /** Functions; undefined if there are none. */
   readonly tools: readonly ToolDefinition[] | undefined;
-  /** Names, and types, of the hosted tools that were left out. */
+  /** Names and types of the hosted tools that were left out. */
   readonly hosted: ReadonlySet<string>;
 }
 
 /**
- * The tools of a Messages body as functions: the client's own, and those of Anthropic's that a client carries out. Tools that
- * only another server could run are left out.
+ * Returns the tools of a Messages body as functions: the client's own, and those of Anthropic's that a client executes.
+ * Tools that only another server could run are left out.
  * @throws ServeError `missing_required_parameter`, `invalid_value`.
  */
 function chatTools(given: CountTokensBody['tools'], leftOut: LeftOut): ReadTools {
@@ -187,8 +190,8 @@ function chatTool(tool: ToolParam, at: number): ToolDefinition {
 }
 
 /**
- * `tool_choice` in chat's terms; undefined leaves it to the model.
- * @throws ServeError 400 when the choice names no tool of `tools`.
+ * Converts `tool_choice` to the form of chat; undefined leaves the choice to the model.
+ * @throws ServeError 400 when the choice does not name a tool of `tools`.
  */
 function chatToolChoice(
   choice: CountTokensBody['tool_choice'],
@@ -210,14 +213,15 @@ function chatToolChoice(
   throw invalidValue(`tool named "${name}" in tool_choice is not present in tools`, 'tool_choice.name');
 }
 
-/** A required field that is absent, in Anthropic's words. */
+/** Creates the error for an absent required field, in Anthropic's words. */
 function missing(param: string, text: string): ServeError {
   return new ServeError('missing_required_parameter', `${param}: ${text}`, { param });
 }
 
 /**
- * The system prompt as one text: blocks are joined by newlines. With `stripsPreamble` a leading billing line or block of
- * a client is left out: it changes with every build of the client and would keep prompts from sharing a prefix.
+ * Returns the system prompt as one text, its blocks joined by newlines. With `stripsPreamble`, a leading billing line
+ * or block of a client is removed: it changes with every build of the client and would keep prompts from sharing a
+ * prefix.
  */
 function systemText(system: CountTokensBody['system'], stripsPreamble: boolean): string {
   if (system == null) return '';

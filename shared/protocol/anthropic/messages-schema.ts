@@ -3,7 +3,7 @@ import { atMost } from '../openai/shape-check.ts';
 import { i32, modelName, nvextSchema, positiveU32, RANGES, ranged, u32 } from '../openai/shared-fields.ts';
 import { blockContent, saidByModel } from './block-schemas.ts';
 
-/** What a model or another server wrote is read as it comes, and never refused. */
+/** Message of a conversation. Content that a model or another server wrote is read as it comes, and never refused. */
 const messageSchema = z.discriminatedUnion('role', [
   z.looseObject({ role: z.literal('user'), content: blockContent }),
   z.looseObject({ role: z.literal('system'), content: blockContent }),
@@ -22,7 +22,7 @@ export type ToolParam = z.infer<typeof toolSchema>;
 
 const outputFormat = z.looseObject({ type: z.string(), schema: z.unknown().optional() });
 
-/** What a prompt is made from: also the body of `count_tokens`. */
+/** Fields that make up a prompt; `count_tokens` has them too. */
 const promptFields = {
   messages: atMost(z.array(messageSchema), 'messages', { minItems: 1 }),
   system: z
@@ -58,7 +58,7 @@ export const messagesSchema = z.looseObject({
 });
 export type MessagesBody = z.infer<typeof messagesSchema>;
 
-/** Root keys of the published body, the beta one's too, that change nothing here. */
+/** Root keys of the published body, including the beta one, that change nothing here. */
 const IGNORED = [
   'betas',
   'billing_policy',
@@ -80,5 +80,5 @@ const IGNORED = [
   'workspace_id',
 ] as const;
 
-/** Root keys that mean something to the route, or are published and harmless. */
+/** Root keys that have a meaning for the route, or are published and harmless. */
 export const MESSAGES_KEYS: ReadonlySet<string> = new Set([...Object.keys(messagesSchema.shape), ...IGNORED]);

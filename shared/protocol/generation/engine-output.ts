@@ -2,8 +2,8 @@ import type { ServeError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 
 /**
- * Where an engine writes what it makes and where a requester reads it: the request plane carries these calls from one
- * side to the other. Pushed, not pulled, so that a token costs no object and no promise.
+ * Receives the output of an engine on the requester's side: the request plane carries these calls across. Output is
+ * pushed, not pulled, so that a token costs no object and no promise.
  *
  * | State | `tokens`, `output` | `end`, `fail` |
  * |---|---|---|
@@ -11,25 +11,25 @@ import { isRecord } from '../../records/index.ts';
  * | closed, or its call was killed | ignored | ignored |
  */
 export interface OutputSink {
-  /** Plain tokens of one choice: `ids[start .. start + count)`. The array is only valid during the call. */
+  /** Takes plain tokens of one choice: `ids[start .. start + count)`. The array is only valid during the call. */
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void;
-  /** A delta with more than token ids. */
+  /** Takes a delta with more than token ids. */
   output(output: EngineOutput): void;
-  /** The stream is complete. A stream that stops without it has failed. */
+  /** Completes the stream. A stream that stops without this call has failed. */
   end(): void;
-  /** The stream has failed; nothing follows. */
+  /** Fails the stream; nothing follows. */
   fail(error: ServeError): void;
 }
 
-/** What a worker answers when an embedding is asked for: its one `body`. */
+/** Answer of a worker to a request for embeddings: its one `body`. */
 export interface EmbeddingRecord {
-  /** One a prompt: base64 of little-endian f32. */
+  /** One vector for each prompt: base64 of little-endian f32. */
   readonly embeddings: readonly string[];
   readonly prompt_tokens?: number;
   readonly total_tokens?: number;
 }
 
-/** Why a choice ended, as engines say it. `abort` is accepted for `cancelled`. */
+/** Reason why a choice ended, in engines' words. `abort` is accepted for `cancelled`. */
 export type EngineFinishReason =
   | 'eos'
   | 'stop'
@@ -54,21 +54,23 @@ export interface CompletionUsage {
   readonly completion_tokens_details?: { readonly reasoning_tokens?: number } | null;
 }
 
-/** What an engine has made of the media of a chat that it rendered itself. */
+/** Media of a chat that an engine rendered itself. */
 export interface PromptMedia {
-  /** Identifies each by what it holds (`mediaIdentity`), in the order of the chat; empty where it has no identity. */
+  /**
+   * Identities of the media by content (`mediaIdentity`), in the order of the chat; empty if a medium has no identity.
+   */
   readonly ids: readonly string[];
-  /** The prompt in tokens, media included; said where it is asked for (`mm_routing_info.wants_tokens`). */
+  /** Prompt in tokens, media included; present if the request asked for it (`mm_routing_info.wants_tokens`). */
   readonly token_ids?: readonly number[];
 }
 
 /**
- * One delta from a worker (`LLMEngineOutput`). Plain token ids do not come this way: they are
- * `OutputSink.tokens`. An output may carry ids too, when something else belongs to them (log probabilities, a finish).
+ * One delta from a worker (`LLMEngineOutput`). Plain token ids use `OutputSink.tokens` instead. An output may carry ids
+ * together with data that belongs to them (log probabilities, a finish).
  */
 export interface EngineOutput {
   readonly token_ids?: readonly number[];
-  /** Set when the engine detokenized; then the frontend does not. */
+  /** Text, if the engine detokenized; then the frontend does not. */
   readonly text?: string | null;
   readonly tokens?: readonly (string | null)[] | null;
   readonly output_type?: 'text' | 'image' | 'video' | 'audio';
@@ -85,28 +87,31 @@ export interface EngineOutput {
   readonly extra_args?: unknown;
   readonly completion_usage?: CompletionUsage | null;
   readonly engine_data?: Readonly<Record<string, unknown>> | null;
-  /** Comes once, with the first output, and is for frontends alone. */
+  /** Sent once, with the first output; only frontends read it. */
   readonly prompt_media?: PromptMedia | null;
-  /** A whole OpenAI-shaped chunk or object, for models that take text or other bodies untouched; or an `EmbeddingRecord`. */
+  /**
+   * A whole OpenAI-shaped chunk or object, for models that take text or other bodies untouched; or an
+   * `EmbeddingRecord`.
+   */
   readonly body?: unknown;
 }
 
-/** A token as clients read it in log probabilities. */
+/** Token as clients read it in log probabilities. */
 export interface NamedLogprob {
   readonly tokenId: number;
   /** Text of the token, U+FFFD for a part of a character, empty for a skipped special token, or `token_id:<id>`. */
   readonly token: string;
-  /** The token's true UTF-8 bytes; null where `token` is empty. */
+  /** UTF-8 bytes of the token; null if `token` is empty. */
   readonly bytes: readonly number[] | null;
   readonly logprob: number;
 }
 
-/** A sampled token with its log probability and the alternatives asked for. */
+/** Sampled token with its log probability and the requested alternatives. */
 export interface TokenLogprob extends NamedLogprob {
   readonly top: readonly NamedLogprob[];
 }
 
-/** The vectors of a worker's `body`; undefined when it is no `EmbeddingRecord`. */
+/** Returns the vectors of a worker's `body`; undefined when it is not an `EmbeddingRecord`. */
 export function readEmbeddings(body: unknown): readonly string[] | undefined {
   if (typeof body !== 'object' || body === null || !('embeddings' in body)) return undefined;
   const { embeddings } = body;
@@ -116,11 +121,14 @@ export function readEmbeddings(body: unknown): readonly string[] | undefined {
 type Check = (value: unknown) => boolean;
 
 const U32_MAX = 0xffff_ffff;
-/** Of one output, UTF-16 units: what is looked through at once for stops, calls and reasoning. Workers cut longer ones. */
+/**
+ * Length limit of one output's text in UTF-16 units. It is searched at once for stops, calls and reasoning. Workers
+ * split longer texts.
+ */
 const TEXT_LENGTH_MAX = 32_768;
-/** Of one output: what is detokenized, or named, at once. Workers cut longer ones. */
+/** Limit of one output's tokens, which are detokenized or named at once. Workers split longer lists. */
 const TOKENS_MAX = 4096;
-/** Of one token. */
+/** Limit of the alternatives of one token. */
 const ALTERNATIVES_MAX = 128;
 
 const isText: Check = (value) => typeof value === 'string';
@@ -157,7 +165,7 @@ const isUsage: Check = (value) =>
 
 const isDetails: Check = (value) => isRecord(value) && Object.values(value).every(orNull(isCount));
 
-/** More than any engine takes in one request. */
+/** Limits of a prompt's media, above those of any engine. */
 const MEDIA_MAX = 1024;
 const PROMPT_TOKENS_MAX = 1 << 24;
 
@@ -166,7 +174,7 @@ const isPromptMedia: Check = (value) =>
   listOf(isText, MEDIA_MAX)(value.ids) &&
   (value.token_ids == null || listOf(isTokenId, PROMPT_TOKENS_MAX)(value.token_ids));
 
-/** The fields that this process reads, each with what it may hold when it is there and not null. */
+/** Fields that this process reads, each with its allowed content if it is present and not null. */
 const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowed: string])[] = [
   ['token_ids', listOf(isTokenId, TOKENS_MAX), `a list of at most ${TOKENS_MAX} token ids`],
   [
@@ -188,33 +196,33 @@ const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowe
 ];
 
 /**
- * One output as it came off a wire: what a worker says is looked at before anything counts with it, since a worker may be
- * another program, of another release, or no friend. Unknown fields are kept. Costs a look at each value of its lists.
+ * Checks one output as received from a wire before its values are used, because a worker may be another program, of
+ * another release, or hostile. Unknown fields are kept. Costs a check of each value in its lists.
  *
- * @returns the output, or what is wrong with it in words for operators' logs
+ * @returns the output, or a description of the fault for operators' logs
  */
 export function readEngineOutput(data: unknown): EngineOutput | string {
-  if (!isRecord(data)) return 'an output that is no object';
+  if (!isRecord(data)) return 'an output that is not an object';
   for (const [name, check, allowed] of FIELDS) {
     const value = data[name];
     if (value === undefined || value === null || check(value)) continue;
     return `an output whose ${name} is not ${allowed}`;
   }
-  // `token_ids` alone has no null in its type, and engines send one.
+  // Only `token_ids` has no null in its type, and engines send one.
   return data.token_ids === null ? { ...data, token_ids: [] } : data;
 }
 
-/** What has an entry for each token of an output. */
+/** Fields with an entry for each token of an output. */
 const BY_TOKEN = ['token_ids', 'tokens', 'log_probs', 'top_logprobs'] as const;
 
 /**
- * An output as those that carry it: one of too much text, or of too many tokens, as several with a share of both each; the
- * last has everything else. Characters stay whole.
+ * Splits an output with too much text or too many tokens into several outputs with a share of both each; the last one
+ * has everything else. Characters stay whole.
  */
 export function cutLongOutput(output: EngineOutput): readonly EngineOutput[] {
   const { text, index } = output;
   const tokens = Math.max(...BY_TOKEN.map((name) => output[name]?.length ?? 0));
-  // One less: a cut may give a character's other half to the piece behind it.
+  // One less, because a cut may move half of a character to the next piece.
   const count = Math.max(1, Math.ceil((text?.length ?? 0) / (TEXT_LENGTH_MAX - 1)), Math.ceil(tokens / TOKENS_MAX));
   if (count === 1) return [output];
   const place = index === undefined ? {} : { index };
@@ -227,7 +235,7 @@ export function cutLongOutput(output: EngineOutput): readonly EngineOutput[] {
   });
 }
 
-/** The entries of the piece `at` of `count`, of every list with one for each token. */
+/** Returns the entries of the piece `at` of `count`, from every list with one entry for each token. */
 function tokensBetween(output: EngineOutput, at: number, count: number): EngineOutput {
   const parts = BY_TOKEN.flatMap((name) => {
     const list = output[name];

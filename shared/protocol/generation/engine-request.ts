@@ -1,12 +1,12 @@
-/** What a worker gets to work on: one of the three model inputs of a card. */
+/** Input of a worker: one of the three model inputs of a card. */
 export type EngineInput =
   | { readonly kind: 'tokens'; readonly tokenIds: Uint32Array; readonly promptEmbeds?: string }
   /** The client's own body, untouched: multimodal, images, videos, embeddings, and engines that tokenize themselves. */
   | { readonly kind: 'text'; readonly endpoint: string; readonly body: Readonly<Record<string, unknown>> }
-  /** A KServe tensor request; raw contents stay bytes. */
+  /** KServe tensor request; raw contents stay bytes. */
   | { readonly kind: 'tensor'; readonly body: Readonly<Record<string, unknown>> };
 
-/** Annotation of a request that gives up what the prefill with the same handoff holds. Only frontends set it. */
+/** Annotation of a request that releases the blocks of the prefill with the same handoff. Only frontends set it. */
 export const RELEASE_PREFILL = 'release_prefill';
 
 export interface PrefillResult {
@@ -17,37 +17,37 @@ export interface PrefillResult {
 export interface BootstrapInfo {
   readonly bootstrap_host: string;
   readonly bootstrap_port: number;
-  /** u64 as decimal text. */
+  /** Room number, u64 as decimal text. */
   readonly bootstrap_room: string;
   readonly handoff_id?: string;
 }
 
-/** What a dialect asks for and a worker gets in the same words. */
+/** Terms of a request that a dialect decodes and a worker receives in the same form. */
 export interface RequestTerms {
-  /** Request id (UUID v4), `<id>-<index>` of a part of a batch; also the key of cancellation. */
+  /** Request id (UUID v4), `<id>-<index>` for a part of a batch; also the key of cancellation. */
   readonly id: string;
-  /** In a frontend as the client wrote it: the pipeline resolves aliases. */
+  /** Model name; in a frontend as the client wrote it, until the pipeline resolves aliases. */
   readonly model: string;
   readonly stop: StopConditions;
   readonly sampling: SamplingOptions;
   readonly output: OutputOptions;
   readonly routing: RoutingHints;
   readonly routerConfigOverride?: RouterConfigOverride;
-  /** `nvext.annotations`. */
+  /** Annotations of `nvext.annotations`. */
   readonly annotations: readonly string[];
   readonly extraArgs?: Readonly<Record<string, unknown>>;
   readonly agentContext?: Readonly<Record<string, unknown>>;
   readonly requestTimestampMs?: number;
-  /** `nvext.router`: latency targets in milliseconds. */
+  /** Latency targets of `nvext.router`, in milliseconds. */
   readonly router?: { readonly ttft_target?: number; readonly itl_target?: number };
   readonly mmProcessorKwargs?: Readonly<Record<string, unknown>>;
-  /** Set when the prompt's embedding is wanted: the engine answers with one `body`, an `EmbeddingRecord`. */
+  /** Set when the client wants the prompt's embedding: the engine answers with one `body`, an `EmbeddingRecord`. */
   readonly embedding?: EmbeddingOptions;
 }
 
 /**
- * The request record that crosses the request plane (`PreprocessedRequest`).
- * Absent and null are equal. Token ids ride as a raw u32 tail of the OPEN frame, never inside the record.
+ * Request record that crosses the request plane (`PreprocessedRequest`). Absent and null are equal. Token ids travel as
+ * a raw u32 tail of the OPEN frame, never inside the record.
  */
 export interface EngineRequest extends RequestTerms {
   readonly input: EngineInput;
@@ -59,21 +59,21 @@ export interface EngineRequest extends RequestTerms {
   readonly multiModalData?: Readonly<Record<string, readonly unknown[]>>;
   readonly mmRoutingInfo?: unknown;
   readonly requireReasoning?: boolean;
-  /** A probe: served locally, without peers. */
+  /** Whether the request is a probe, which is served locally, without peers. */
   readonly isHealthCheck?: boolean;
-  /** W3C trace context and the client's own request id. They cross in the call's headers, not in the record. */
+  /** W3C trace context and the client's own request id. They travel in the call's headers, not in the record. */
   readonly trace?: { readonly traceparent?: string; readonly tracestate?: string; readonly requestId?: string };
 }
 
-/** Whether the request names the worker that has to serve it. */
+/** Returns whether the request names the worker that must serve it. */
 export function isPinned({ routing }: EngineRequest): boolean {
   return routing.backend_instance_id !== undefined || routing.decode_worker_id !== undefined;
 }
 
 /**
- * Whether another worker could go on with the request once it has begun: one
- * choice, from tokens, unguided, and not pinned to a worker. Frontends and workers both ask: what the one cannot move the
- * other must not give up.
+ * Returns whether another worker could continue the request once it has begun: one choice, from tokens, unguided, and
+ * not pinned to a worker. Frontends and workers both use this: a worker must not give up a request that the frontend
+ * cannot move.
  */
 export function isMovable(request: EngineRequest): boolean {
   const { input, sampling } = request;
@@ -83,12 +83,12 @@ export function isMovable(request: EngineRequest): boolean {
 }
 
 /**
- * Header of a call whose caller can be asked to have another worker go on, and does so where it can. Of a call without it a
- * worker that ends has to guess: callers of earlier releases move what fails.
+ * Header of a call whose caller can be asked to continue it on another worker, and does so if it can. For a call
+ * without the header, a worker that ends must guess: callers of earlier releases move a failed request.
  */
 export const MOVES_HEADER = 'x-stator-moves';
 
-/** When generation ends. Absent fields leave the choice to the engine. */
+/** Conditions that end generation. Absent fields leave the choice to the engine. */
 export interface StopConditions {
   readonly max_tokens?: number;
   readonly min_tokens?: number;
@@ -115,7 +115,7 @@ export interface GuidedDecoding {
   readonly whitespace_pattern?: string;
 }
 
-/** How the next token is drawn. `temperature` 0 is greedy. */
+/** Options for choosing the next token. `temperature` 0 is greedy. */
 export interface SamplingOptions {
   readonly n?: number;
   readonly best_of?: number;
@@ -135,13 +135,13 @@ export interface SamplingOptions {
   readonly detokenize?: boolean;
   readonly allowed_token_ids?: readonly number[];
   readonly bad_words_token_ids?: readonly (readonly number[])[];
-  /** Token id (as text) to bias, -100 to 100. */
+  /** Bias by token id (as text), -100 to 100. */
   readonly logit_bias?: Readonly<Record<string, number>>;
 }
 
-/** What comes back beside the text. */
+/** Options for the output besides its text. */
 export interface OutputOptions {
-  /** Alternatives per token beside the sampled one. */
+  /** Number of alternatives for each token, besides the sampled one. */
   readonly logprobs?: number;
   readonly prompt_logprobs?: number;
   readonly skip_special_tokens?: boolean;
@@ -149,7 +149,7 @@ export interface OutputOptions {
   readonly return_tokens_as_token_ids?: boolean;
 }
 
-/** Asks for the embedding of the prompt instead of its continuation. */
+/** Request for the embedding of the prompt instead of its continuation. */
 export interface EmbeddingOptions {
   /** Length of the vector; absent = the model's own. */
   readonly dimensions?: number;
@@ -160,7 +160,7 @@ export interface RoutingConstraints {
   readonly preferred_taints?: Readonly<Record<string, number>>;
 }
 
-/** Where a request may or should run. Worker ids are lower-case hex strings; decimal only at the wire. */
+/** Hints where a request may or should run. Worker ids are lower-case hex strings; decimal only at the wire. */
 export interface RoutingHints {
   readonly backend_instance_id?: string;
   readonly prefill_worker_id?: string;
@@ -179,9 +179,9 @@ export interface RoutingHints {
   readonly allowed_worker_ids?: readonly string[];
   readonly routing_constraints?: RoutingConstraints;
   readonly session_id?: string;
-  /** How long the client expects its prompt to be of use (`nvext.cache_control`). */
+  /** Time for which the client expects its prompt to be useful (`nvext.cache_control`). */
   readonly cache_ttl_ms?: number;
-  /** What the client says that shares its beginning (`prompt_cache_key`). */
+  /** Key by which the client groups requests with the same beginning (`prompt_cache_key`). */
   readonly prompt_cache_key?: string;
 }
 

@@ -1,6 +1,6 @@
 import type { FinishReason } from './generation-sink.ts';
 
-/** What engines, servers and workers from code call the end of a choice. */
+/** Finish reasons by the words of engines, servers and workers made of code. */
 const FINISHES: ReadonlyMap<string, FinishReason> = new Map([
   ['stop', 'stop'],
   ['eos', 'stop'],
@@ -12,7 +12,7 @@ const FINISHES: ReadonlyMap<string, FinishReason> = new Map([
   ['max_tokens', 'length'],
   ['max_output_tokens', 'length'],
   ['model_length', 'length'],
-  ['repetition', 'length'], // it was cut, as at its length
+  ['repetition', 'length'], // it was cut off, as at the length limit
   ['tool_calls', 'tool_calls'],
   ['tool_use', 'tool_calls'],
   ['function_call', 'tool_calls'],
@@ -20,12 +20,12 @@ const FINISHES: ReadonlyMap<string, FinishReason> = new Map([
   ['safety', 'content_filter'],
 ]);
 
-/** The reason that a word stands for; undefined for one that nobody knows, or that says that the choice was given up. */
+/** Returns the reason for a word; undefined for an unknown word, or one that says that the choice was aborted. */
 export function finishReasonOf(word: string): FinishReason | undefined {
   return FINISHES.get(word.toLowerCase());
 }
 
-/** The same where calls are found in the text: that there are some is ours to find out. */
+/** Returns the reason for models whose calls are found in the text: there, the parser decides whether calls exist. */
 export function textFinishOf(word: string): Exclude<FinishReason, 'tool_calls'> | undefined {
   const reason = finishReasonOf(word);
   return reason === 'tool_calls' ? 'stop' : reason;

@@ -1,10 +1,10 @@
 import type { Span } from '../../telemetry/index.ts';
 import type { RequestTerms } from './engine-request.ts';
 
-/** `request_type` label of metrics. */
+/** Value of the `request_type` label of metrics. */
 export type RequestType = 'unary' | 'stream';
 
-/** A chat message in OpenAI's shape, which is also what chat templates expect. */
+/** Chat message in OpenAI's shape, which chat templates also expect. */
 export interface ChatMessage {
   readonly role: string;
   readonly content?: string | readonly Readonly<Record<string, unknown>>[] | null;
@@ -27,7 +27,7 @@ export interface ToolDefinition {
 
 export type ToolChoice = 'none' | 'auto' | 'required' | { readonly name: string };
 
-/** What the prompt is made from. */
+/** Input of the prompt. */
 export type PromptInput =
   | {
       readonly kind: 'chat';
@@ -49,30 +49,37 @@ export type PromptInput =
 
 export interface ReasoningOptions {
   readonly effort?: string;
-  /** Split reasoning from content when the model has a parser. Default true. */
+  /** Whether to split reasoning from content when the model has a parser. @default true */
   readonly separate?: boolean;
 }
 
 /**
- * One request in the product's own terms: what every dialect decodes to and all that the pipeline knows.
- * One prompt; a batch of prompts is several requests with one parent signal.
+ * Request in the product's own terms: every dialect decodes to it, and the pipeline knows nothing else. It has one
+ * prompt; a batch of prompts is several requests with one parent signal.
  */
 export interface GenerationRequest extends RequestTerms {
   readonly endpoint: Endpoint;
   readonly stream: boolean;
   readonly prompt: PromptInput;
-  /** Most tokens of a choice with which an answer that is kept until it is whole stays within its room. @default any number */
+  /**
+   * Most tokens of a choice with which an answer that is collected whole stays within its memory limit. @default any
+   * number
+   */
   readonly answerTokensMax?: number;
-  /** Choices with which a worker that takes the body untouched may answer. @default `sampling.n` */
+  /** Limit of choices from a worker that takes the body untouched. @default `sampling.n` */
   readonly bodyChoicesMax?: number;
   readonly reasoning?: ReasoningOptions;
-  /** The prompt of the next turn is to be computed, as far as it is known, once this one is answered. @default false */
+  /**
+   * Whether to compute the prompt of the next turn, as far as it is known, once this one is answered. @default false
+   */
   readonly speculatesPrefill?: boolean;
-  /** The client is not told how much of its prompt was cached: others may have sent it. @default false */
+  /**
+   * Whether to hide from the client how much of its prompt was cached: another client may have sent it. @default false
+   */
   readonly hidesCache?: boolean;
-  /** `nvext.extra_fields`: what the client wants to read back. */
+  /** Fields that the client wants in its response (`nvext.extra_fields`). */
   readonly extraFields: readonly string[];
-  /** The client's body, for models that take it untouched. */
+  /** Body of the client, for models that take it untouched. */
   readonly body?: Readonly<Record<string, unknown>>;
   /** `x-dynamo-meta-*` headers and the like, passed to the worker. */
   readonly metadata: Readonly<Record<string, string>>;
@@ -81,15 +88,15 @@ export interface GenerationRequest extends RequestTerms {
     readonly traceparent?: string;
     readonly tracestate?: string;
     readonly requestId?: string;
-    /** Our span of the request, where spans are made; its parts begin from it. Stays in this process. */
+    /** Span of the request, if tracing is on; its stages start child spans. It stays in this process. */
     readonly span?: Span;
   };
 }
 
 /**
- * The kinds of request, by their name in the `endpoint` label of metrics. `modelType` is what a model registers as to serve
- * them, and `kind` what the SDK calls that; `enginePath` is where an OpenAI-compatible server takes the client's body as it is;
- * `operation` is its name in traces.
+ * Kinds of request by name, which is the `endpoint` label of metrics. `modelType` is the type that a model registers to
+ * serve them, and `kind` its name in the SDK. `enginePath` is the route of an OpenAI-compatible server that takes the
+ * client's body as it is; `operation` is its name in traces.
  */
 export const ENDPOINTS = {
   chat_completions: { modelType: 'Chat', kind: 'chat', operation: 'chat', enginePath: '/v1/chat/completions' },
@@ -112,46 +119,50 @@ export type Endpoint = keyof typeof ENDPOINTS;
 
 type EndpointRow = (typeof ENDPOINTS)[Endpoint];
 
-/** What a model answers, as a worker made of code says it. */
+/** Kind of a model, as a worker made of code names it. */
 export type ModelKind = EndpointRow['kind'];
 
-/** What a model registers as, by its kind. */
+/** Registered type of a model by its kind. */
 export const MODEL_TYPES = Object.fromEntries(
   Object.values(ENDPOINTS).map(({ kind, modelType }) => [kind, modelType]),
 ) as Readonly<Record<ModelKind, EndpointRow['modelType']>>; // each row has both
 
-/** Where an OpenAI-compatible server takes bodies of `endpoint`, a name that a frontend sent; undefined where it takes none. */
+/**
+ * Returns the route at which an OpenAI-compatible server takes bodies of `endpoint`, a name from a frontend; undefined
+ * if there is none.
+ */
 export function enginePathOf(endpoint: string): string | undefined {
-  return Object.hasOwn(ENDPOINTS, endpoint) ? ENDPOINTS[endpoint as Endpoint].enginePath : undefined; // it has it
+  // the key was checked
+  return Object.hasOwn(ENDPOINTS, endpoint) ? ENDPOINTS[endpoint as Endpoint].enginePath : undefined;
 }
 
 /**
- * What comes before and after the UUID: `chatcmpl-`, `cmpl-`, `resp_`, `msg_`; `-<index>` of a prompt in a batch, or the name of
- * a running request, by which other edges find it.
+ * Id with the parts before and after its UUID: `chatcmpl-`, `cmpl-`, `resp_`, `msg_`; `-<index>` for a prompt in a
+ * batch, or the name of a running request, by which other edges find it.
  */
 const ID =
   /^(?:[a-z]{1,16}[-_])?([0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12})(?:-\d{1,6})?(?:_([0-9a-f]{40}))?$/i;
 
 /**
- * What all ids of one request have in common: `chatcmpl-<uuid>`, `resp_<uuid without dashes>` and `<uuid>-<index>` of a batch
- * all name the request `<uuid>`. Undefined for what no server has given.
+ * Returns the part that all ids of one request share: `chatcmpl-<uuid>`, `resp_<uuid without dashes>` and
+ * `<uuid>-<index>` of a batch all name the request `<uuid>`. Undefined for an id that no server issued.
  */
 export function requestKeyOf(id: string): string | undefined {
   return ID.exec(id)?.[1]?.replaceAll('-', '').toLowerCase();
 }
 
-/** What the id of a running request has behind its UUID, lower case; undefined when it has nothing there. */
+/** Returns the name after the UUID in the id of a running request, in lower case; undefined if there is none. */
 export function requestNameOf(id: string): string | undefined {
   return ID.exec(id)?.[2]?.toLowerCase();
 }
 
-/** Bytes of UTF-8 that a token stands for where no tokenizer can tell. */
+/** Estimated bytes of UTF-8 per token, used without a tokenizer. */
 export const BYTES_PER_TOKEN = 3;
 
-/** Begins an annotation that asks where the request would go, and for nothing else. */
+/** Beginning of an annotation that only asks where the request would go. */
 const DRY_RUN = 'query_instance_id';
 
-/** Whether a request asks where it would go, where a router can say so. */
+/** Returns whether a request only asks where it would go, if a router can tell. */
 export function asksForDryRun(annotations: readonly string[] | null | undefined): boolean {
   return annotations?.some((name) => name.startsWith(DRY_RUN)) === true;
 }

@@ -1,12 +1,12 @@
 import { isRecord } from '../../records/index.ts';
 import { BYTES_PER_TOKEN, type ChatMessage, type PromptInput } from './generation-request.ts';
 
-/** Of a picture, about. */
+/** Bytes that a picture counts for. */
 export const IMAGE_BYTES = 256;
 
 /**
- * A guess at the length of a prompt in tokens where nobody can count it, the same whatever API it came by: the bytes of its text over
- * three. 0 for what has no text.
+ * Estimates the length of a prompt in tokens if it cannot be counted, in the same way for every API: the bytes of its
+ * text divided by three. Returns 0 for a prompt without text.
  */
 export function estimatePromptTokens(prompt: PromptInput): number {
   switch (prompt.kind) {
@@ -24,12 +24,12 @@ export function estimatePromptTokens(prompt: PromptInput): number {
   }
 }
 
-/** Tokens that so many bytes of text are, about. */
+/** Estimates the tokens in `bytes` bytes of text. */
 export function tokensOf(bytes: number): number {
   return bytes === 0 ? 0 : Math.max(1, Math.floor(bytes / BYTES_PER_TOKEN));
 }
 
-/** Instructions are counted without their role, which some APIs do not name. */
+/** Roles that are not counted: some APIs do not name the role of instructions. */
 const UNNAMED: ReadonlySet<string> = new Set(['system', 'developer']);
 
 function messageBytes({ role, content, tool_calls: calls, reasoning_content: reasoning }: ChatMessage): number {
@@ -47,20 +47,20 @@ function partBytes(part: Readonly<Record<string, unknown>>): number {
   return String(part.type).includes('text') ? valueBytes(part) : IMAGE_BYTES;
 }
 
-/** What a tool is called, does and takes. */
+/** Parts of a tool that count: its name, description and parameters. */
 type DescribedTool = { readonly [field in 'name' | 'description' | 'parameters']?: unknown };
 
 export function toolBytes({ name, description, parameters }: DescribedTool): number {
   return lengthOf(name) + lengthOf(description) + valueBytes(parameters);
 }
 
-/** Of a text as it is, of any other value its JSON. */
+/** Returns the bytes of a text, or of any other value's JSON. */
 export function valueBytes(value: unknown): number {
   if (typeof value === 'string') return lengthOf(value);
   return value === undefined || value === null ? 0 : lengthOf(JSON.stringify(value));
 }
 
-/** In bytes; 0 of what is no text. */
+/** Returns the length of a text in bytes; 0 for any other value. */
 export function lengthOf(text: unknown): number {
   return typeof text === 'string' ? Buffer.byteLength(text) : 0;
 }

@@ -2,8 +2,8 @@ import { asRecord, isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { CompletionUsage } from './engine-output.ts';
 
 /**
- * What a body in OpenAI's shape says was used, under any of the names that servers have for it; undefined where it says nothing
- * that can be read. A number that is not told is 0. The only reader of such usage, whatever dialect the client speaks.
+ * Reads the usage in a body of OpenAI's shape, under any of the names that servers give it; undefined if there is none
+ * that can be read. A missing number is 0. Nothing else reads such usage, whatever dialect the client speaks.
  */
 export function readUsage({ usage, x_groq: groq, choices }: UnknownRecord): CompletionUsage | undefined {
   const [first] = Array.isArray(choices) ? (choices as readonly unknown[]) : [];
@@ -25,7 +25,7 @@ export function readUsage({ usage, x_groq: groq, choices }: UnknownRecord): Comp
   };
 }
 
-/** A number of tokens, which some servers write as text or with a fraction. */
+/** Reads a number of tokens, which some servers write as text or with a fraction. */
 function countOf(value: unknown): number | undefined {
   if (typeof value !== 'number' && (typeof value !== 'string' || value.trim() === '')) return undefined;
   const count = Math.floor(Number(value));

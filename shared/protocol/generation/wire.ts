@@ -3,8 +3,8 @@ import { isRecord } from '../../records/index.ts';
 import type { EngineInput, EngineRequest, RoutingHints } from './engine-request.ts';
 
 /**
- * The record of an OPEN frame for one `EngineRequest`: Dynamo's names, absent fields omitted. Prompt token ids are not in
- * it: they ride as the frame's raw u32 tail.
+ * Record of an OPEN frame for one `EngineRequest`: Dynamo's names, absent fields omitted. Prompt token ids are not in
+ * it: they travel as the frame's raw u32 tail.
  */
 export interface EngineRequestRecord {
   readonly body: Readonly<Record<string, unknown>>;
@@ -22,7 +22,7 @@ const SHAPES = {
   any: () => true,
 } as const satisfies Readonly<Record<string, (value: unknown) => boolean>>;
 
-/** Fields whose record name differs from ours only in spelling, and what their value must be. */
+/** Fields whose name in the record differs only in spelling, with the required kind of their value. */
 const FIELDS = [
   ['eosTokenIds', 'eos_token_ids', 'list'],
   ['stop', 'stop_conditions', 'object'],
@@ -47,7 +47,7 @@ const FIELDS = [
   ['isHealthCheck', '_HEALTH_CHECK', 'flag'],
 ] as const satisfies readonly (readonly [keyof EngineRequest, string, keyof typeof SHAPES])[];
 
-/** @param dpRank where the router sends it; @default where the request's own hint says */
+/** Encodes a request. @param dpRank rank chosen by the router @default the rank in the request's own hint */
 export function encodeEngineRequest(request: EngineRequest, dpRank?: number): EngineRequestRecord {
   const body: Record<string, unknown> = { model: request.model };
   for (const [ours, theirs, shape] of FIELDS) {
@@ -69,7 +69,10 @@ export function encodeEngineRequest(request: EngineRequest, dpRank?: number): En
   }
 }
 
-/** Sessions and cache keys matter to the router; workers read the session in `agent_context`. */
+/**
+ * Returns the hints for a worker. Only the router needs sessions and cache keys; workers read the session in
+ * `agent_context`.
+ */
 function hintsFor(routing: RoutingHints, dpRank: number | undefined): RoutingHints {
   const placed = dpRank === undefined || dpRank === routing.dp_rank ? routing : { ...routing, dp_rank: dpRank };
   if (placed.session_id === undefined && placed.prompt_cache_key === undefined) return placed;
@@ -78,9 +81,9 @@ function hintsFor(routing: RoutingHints, dpRank: number | undefined): RoutingHin
 }
 
 /**
- * The inverse of `encodeEngineRequest`. Unknown keys are ignored, so that an older worker serves a newer frontend.
+ * Decodes what `encodeEngineRequest` wrote. Unknown keys are ignored, so that an older worker serves a newer frontend.
  *
- * @throws ServeError `invalid_value` that names a field of the wrong shape; what is inside of it is the engine's to judge.
+ * @throws ServeError `invalid_value` that names a field of the wrong shape; the engine checks the content of a field.
  */
 export function decodeEngineRequest(
   id: string,
@@ -108,7 +111,10 @@ export function decodeEngineRequest(
   return request as unknown as EngineRequest; // every required field is set above; the rest is optional
 }
 
-/** Every choice has a text, a place and a sequence of its own from the start. @throws ServeError `invalid_value` */
+/**
+ * Checks the number of choices: each has a text, a place and a sequence of its own from the start. @throws ServeError
+ * `invalid_value`
+ */
 function requireChoices(n: unknown): void {
   if (n === undefined || n === null) return;
   if (Number.isInteger(n) && (n as number) >= 0 && (n as number) <= LIMITS.choices.max) return;
@@ -136,11 +142,11 @@ function wrongShape(field: string): ServeError {
   return workerError('InvalidArgument', `${field} has the wrong type`, { param: field });
 }
 
-/** What a worker takes, as its card says. */
+/** Inputs that a worker takes, from its card. */
 export interface ProbedModel {
   readonly model: string;
   readonly input: 'Tokens' | 'Text' | 'Tensor';
-  /** Routes that it serves, by the names of its card. */
+  /** Routes that the model serves, by their names in its card. */
   readonly types: readonly string[];
   /** Token that texts of the model begin with. @default 1, which nearly all vocabularies have */
   readonly bosTokenId?: number | undefined;
@@ -149,11 +155,11 @@ export interface ProbedModel {
 const ANY_TOKEN = 1;
 
 /**
- * The smallest request that proves an engine alive: one greedy token after the one that texts begin with. Engines that prefill for
- * others get tokens, too, where prompts are text: whoever decodes has read them by then. Undefined for models whose requests cost
- * too much to be sent for nothing: images, videos, embeddings, tensors.
+ * Returns the smallest request that proves that an engine works: one greedy token after the token that texts begin
+ * with. Prefill engines get tokens even if their prompts are text: the decode worker has read them by then. Undefined
+ * for models whose requests are too expensive for a probe: images, videos, embeddings, tensors.
  *
- * @param payload record in place of the model's own, `token_ids` inside of it (`DYN_HEALTH_CHECK_PAYLOAD`)
+ * @param payload record instead of the model's own, with `token_ids` inside it (`DYN_HEALTH_CHECK_PAYLOAD`)
  * @throws ServeError `invalid_value` that names a field of `payload` of the wrong shape
  */
 export function healthCheckRequest(
@@ -197,7 +203,7 @@ function textInput(model: string, types: readonly string[]): EngineInput {
   };
 }
 
-/** A record without token ids is the body of a text request. */
+/** Decodes a configured probe. A record without token ids is the body of a text request. */
 function ownRequest(id: string, model: string, payload: Readonly<Record<string, unknown>>): EngineRequest {
   const { token_ids: ids, ...rest } = payload;
   if (Array.isArray(ids)) return decodeEngineRequest(id, { model, ...rest }, Uint32Array.from(ids));

@@ -6,25 +6,26 @@ import { JsonReader, type ReadJson, SIZES } from './json-reader.ts';
 import { repairJson, scanRoot } from './json-scan.ts';
 import { noteSource } from './json-source.ts';
 
-/** Lead-in of every 400 about a body that does not parse into the request type */
+/** Beginning of every 400 about a body that does not parse into the request type */
 export const DESERIALIZE_LEAD_IN = 'Failed to deserialize the JSON body into the target type: ';
 
-/** A body that is valid JSON, perhaps only after repair. */
+/** Body that is valid JSON, perhaps only after repair. */
 export interface JsonBody {
   readonly value: unknown;
   /**
-   * Set when the body was not read to its end, because what it says would take too much memory: `value` is what was read
-   * before. Whoever checks it tells the first fault that it has, or this.
+   * Set when the body was not read to its end because its values would take too much memory; `value` is the part read
+   * before. The caller reports the first fault of that part, or this one.
    */
   readonly refusal?: ServeError;
 }
 
-/** As deep as Dynamo reads; what walks over values later need not fear for its stack. */
+/** Limit of nesting, the same as Dynamo's; later walks over values rely on it not to overflow the stack. */
 const DEPTH_MAX = 127;
 
 /**
- * Reads a JSON body as it is; if that fails, with raw control bytes in strings escaped. When both fail the first error counts.
- * What is no UTF-8, or half of a surrogate pair, is refused: what would be read is not what was said.
+ * Reads a JSON body as it is; if that fails, with raw control bytes in strings escaped. When both fail, the first error
+ * counts. Invalid UTF-8 and lone surrogates are refused, because they would be read as another text than the client
+ * sent.
  * @throws ServeError `invalid_json`; `invalid_value` for a repeated root key.
  */
 export function parseJsonBody(bytes: Uint8Array): JsonBody {
@@ -36,7 +37,7 @@ export function parseJsonBody(bytes: Uint8Array): JsonBody {
 }
 
 /**
- * `parseJsonBody` for bodies of megabytes, a piece at a time, so that others are served in between.
+ * Does as `parseJsonBody` for bodies of megabytes, one piece at a time, so that other requests are served in between.
  * @param nextTurn resolves in a later turn of the event loop
  * @throws ServeError as `parseJsonBody`; a body of too many small values has a `refusal`
  */
@@ -45,7 +46,7 @@ export async function parseLargeJsonBody(bytes: Uint8Array, nextTurn: () => Prom
   return inTurns(readBody(bytes, readInPieces), nextTurn);
 }
 
-/** All steps, each in a turn of its own. */
+/** Runs all steps, each in a turn of its own. */
 async function inTurns<T>(steps: Generator<void, T>, nextTurn: () => Promise<void>): Promise<T> {
   for (;;) {
     const step = steps.next();
@@ -55,7 +56,7 @@ async function inTurns<T>(steps: Generator<void, T>, nextTurn: () => Promise<voi
 }
 
 /**
- * Reads an object that was written here, however much it holds, a piece at a time.
+ * Reads an object that this process wrote, of any size, one piece at a time.
  * @param nextTurn resolves in a later turn of the event loop
  * @throws SyntaxError
  */
@@ -65,7 +66,7 @@ export async function parseOwnJson(bytes: Buffer, nextTurn: () => Promise<void>)
   return value;
 }
 
-/** Throws SyntaxError for what is no JSON. */
+/** Reads a text; throws SyntaxError if it is not JSON. */
 type Read = (bytes: Buffer) => Generator<void, ReadJson>;
 
 function* readBody(bytes: Uint8Array, read: Read): Generator<void, JsonBody> {
@@ -79,7 +80,7 @@ function* readBody(bytes: Uint8Array, read: Read): Generator<void, JsonBody> {
   throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}${strict}`);
 }
 
-/** What was read, or why nothing could be. */
+/** Returns the result of reading, or the error's message. */
 function* attempt(bytes: Buffer, read: Read): Generator<void, ReadJson | string> {
   try {
     return yield* read(bytes);
@@ -91,7 +92,7 @@ function* attempt(bytes: Buffer, read: Read): Generator<void, ReadJson | string>
 
 // biome-ignore lint/correctness/useYield: a body that is read at once has no steps
 function* readAtOnce(bytes: Buffer): Generator<void, ReadJson> {
-  const text = bytes.toString(isAscii(bytes) ? 'latin1' : 'utf8'); // the same for ASCII, in half the time
+  const text = bytes.toString(isAscii(bytes) ? 'latin1' : 'utf8'); // the same result for ASCII, in half the time
   const value: unknown = JSON.parse(text);
   const { duplicateKey, depth, lossDepth } = scanRoot(text);
   if (depth > DEPTH_MAX) throw new SyntaxError(`more than ${DEPTH_MAX} levels of nesting`);
@@ -101,7 +102,7 @@ function* readAtOnce(bytes: Buffer): Generator<void, ReadJson> {
   return { value, duplicateKey, hasLoneSurrogate: isHalf, mayLose, refusal: undefined };
 }
 
-/** Root keys of what templates write as JSON: there the client's own numbers and order of keys count. */
+/** Root keys whose content templates write as JSON: there the client's spelling of numbers and order of keys count. */
 const PROMPT_KEYS: ReadonlySet<string> = new Set(['tools', 'messages', 'input']);
 
 function* readInPieces(bytes: Buffer): Generator<void, ReadJson> {
@@ -111,7 +112,9 @@ function* readInPieces(bytes: Buffer): Generator<void, ReadJson> {
   return read;
 }
 
-/** A list of messages or tools: a long `input` may be a list of a million ids. */
+/**
+ * Returns whether a root key has a list of messages or tools; a long `input` may instead be a list of a million ids.
+ */
 function hasPromptKey(value: unknown): boolean {
   if (!isRecord(value)) return false;
   for (const key of PROMPT_KEYS) {
@@ -121,7 +124,7 @@ function hasPromptKey(value: unknown): boolean {
   return false;
 }
 
-/** What `JSON.parse` lets pass and the contract does not. */
+/** Refuses what `JSON.parse` accepts and the contract does not. */
 function inspect(read: ReadJson): JsonBody {
   const { value, duplicateKey, hasLoneSurrogate, refusal } = read;
   if (duplicateKey !== undefined) {

@@ -1,17 +1,18 @@
 import { LIMITS, overLimit, type RefusingLimit, type ServeError } from '../../errors/index.ts';
 
 /**
- * What the pieces of a large JSON text are made into: `JSON.parse` reads each, and nothing here reads what it would not.
+ * Values built from the pieces of a large JSON text: `JSON.parse` reads each piece, so the same texts are accepted as
+ * by it.
  */
 
-/** With the `u` flag pairs read as one character, so only halves match. */
+/** With the `u` flag a pair is read as one character, so only halves match. */
 const LONE_SURROGATE = /\p{Surrogate}/u;
 const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
 
-/** An object or a list that is filled piece by piece. */
+/** Object or list that is filled piece by piece. */
 type Container = unknown[] | Record<string, unknown>;
 
-/** True when `text`, of which `value` was read, holds an escape of half a character. */
+/** Returns true when `text`, from which `value` was read, has an escape of half a character. */
 export function hasLoneSurrogate(text: string, value: unknown): boolean {
   return text.includes('\\u') && SURROGATE_ESCAPE.test(text) && holdsLoneSurrogate(value);
 }
@@ -24,15 +25,15 @@ function holdsLoneSurrogate(value: unknown): boolean {
   return false;
 }
 
-/** A list gets room ahead from so many elements on. */
+/** Length from which a list gets spare capacity. */
 const ROOM_ELEMENTS_MIN = 2048;
-/** How many times larger a list may get at once. */
+/** Factor by which a list may grow at once. */
 const ROOM_GROWTH = 8;
 
-/** An object or a list while it is filled. */
+/** Object or list while it is being filled. */
 export class Filling {
   readonly target: Container;
-  /** Elements of a list; its `length` may be more until `close`. */
+  /** Number of elements in a list; its `length` may be larger until `close`. */
   #elements = 0;
 
   constructor(isObject: boolean) {
@@ -40,11 +41,11 @@ export class Filling {
   }
 
   /**
-   * Adds the members that `text` lists.
-   * @param elementsAhead makes room for so many, about, behind these: lists grow by copies, and what they leave behind is twice
-   * the size of a list that only grows by half each time
-   * @returns what was read
-   * @throws SyntaxError for no members: between two commas, or a comma and the end, there is one at least
+   * Adds the members listed in `text`.
+   * @param elementsAhead estimates how many elements follow, so that capacity is reserved: lists grow by copying, and
+   * the copies of a list that grows by half each time add up to twice its size
+   * @returns the members
+   * @throws SyntaxError for no members: between two commas, or a comma and the end, there must be at least one
    */
   addMembers(text: string, elementsAhead: (added: number) => number): unknown {
     const { target } = this;
@@ -69,13 +70,13 @@ export class Filling {
   }
 
   /**
-   * Adds `child`, whose text begins where `before` ends: there stands its key, or nothing in a list.
-   * @returns what was read
+   * Adds `child`, whose text begins where `before` ends; `before` holds its key, or nothing in a list.
+   * @returns the member
    */
   addChild(before: string, child: unknown): unknown {
     const { target } = this;
     if (Array.isArray(target)) {
-      JSON.parse(`[${before}null]`); // nothing but white space stands there
+      JSON.parse(`[${before}null]`); // only white space may stand there
       target[this.#elements++] = child;
       return undefined;
     }
@@ -86,44 +87,44 @@ export class Filling {
     return member;
   }
 
-  /** Takes back the room that was not needed. */
+  /** Removes unused capacity. */
   close(): void {
     if (Array.isArray(this.target) && this.target.length > this.#elements) this.target.length = this.#elements;
   }
 }
 
-/** As `JSON.parse` does it: an assignment to `__proto__` would set the prototype. */
+/** Sets a member as `JSON.parse` does: an assignment to `__proto__` would set the prototype. */
 function put(target: Record<string, unknown>, key: string, value: unknown): void {
   if (key !== '__proto__') target[key] = value;
   else Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
 }
 
-/** Whatever its size, a body may take so much; and half as much again as its size, when that is more. */
+/** Memory that any body may take; a body may take one and a half times its size if that is more. */
 const BYTES_FREE = LIMITS.body_memory.max;
 const BYTES_PER_BODY_BYTE = 1.5;
 const CONTAINERS_MAX = LIMITS.body_containers.max;
 const ELEMENTS_MAX = LIMITS.body_elements.max;
-/** What values take in memory beside their text, about. */
+/** Estimated memory of values besides their text. */
 const CONTAINER_BYTES = 64;
 const STRING_BYTES = 24;
 const SLOT_BYTES = 8;
-/** A key that was not there before: its text, and the shape of the objects that have it. */
+/** Memory of a new key: its text, and the shape of the objects that have it. */
 const NEW_KEY_BYTES = 150;
 const KNOWN_KEYS = 1024;
-/** An object of so many members becomes a hash table, in which each takes more. */
+/** Number of members from which an object becomes a hash table, in which each member takes more. */
 const HASHED_MEMBERS_MIN = 1000;
 const HASHED_MEMBER_BYTES = 80;
 
-/** What a text may hold. */
+/** Limits of a text's content. */
 interface JsonLimits {
   /** Memory of its values. */
   readonly bytes: number;
   readonly containers: number;
-  /** Of one list. */
+  /** Elements of one list. */
   readonly elements: number;
 }
 
-/** For what was written here. */
+/** For texts that this process wrote. */
 export const NO_LIMITS: JsonLimits = {
   bytes: Number.POSITIVE_INFINITY,
   containers: Number.POSITIVE_INFINITY,
@@ -136,8 +137,7 @@ function limitsOfBody(bytes: number): JsonLimits {
 }
 
 /**
- * Estimates what a JSON text takes once it is read, while it is looked through: megabytes of `{},` would become twenty
- * times as many.
+ * Estimates the memory of a JSON text's values while it is scanned: megabytes of `{},` would take twenty times as many.
  */
 export class JsonMemory {
   readonly #bodyBytes: number;
@@ -145,7 +145,7 @@ export class JsonMemory {
   #bytes = 0;
   #values = 0;
   #containers = 0;
-  /** Hashes of keys, each in the one place where it can be. */
+  /** Hashes of keys, each in its only possible slot. */
   readonly #keys = new Int32Array(KNOWN_KEYS);
 
   constructor(bodyBytes: number, limits: JsonLimits = limitsOfBody(bodyBytes)) {
@@ -153,7 +153,7 @@ export class JsonMemory {
     this.#limits = limits;
   }
 
-  /** @throws ServeError `request_too_large` */
+  /** Counts a container. @throws ServeError `request_too_large` */
   container(field: string): void {
     this.#bytes += CONTAINER_BYTES;
     if (++this.#containers > this.#limits.containers) {
@@ -169,7 +169,7 @@ export class JsonMemory {
     this.#bytes += STRING_BYTES + lengthBytes;
   }
 
-  /** A key between two quotes. One that comes again and again takes nothing. */
+  /** Counts a key between two quotes. A repeated key takes no memory. */
   key(bytes: Uint8Array, opensAt: number, closesAt: number): void {
     let hash = closesAt - opensAt;
     for (let at = opensAt + 1; at < closesAt; at++) hash = (Math.imul(hash, 31) + (bytes[at] as number)) | 0;
@@ -179,7 +179,7 @@ export class JsonMemory {
     this.#bytes += NEW_KEY_BYTES + closesAt - opensAt;
   }
 
-  /** One more value in a list that has so many. @throws ServeError `request_too_large` */
+  /** Counts one more value in a list that has `elementsBefore`. @throws ServeError `request_too_large` */
   element(elementsBefore: number, field: string): void {
     this.#values++;
     this.#bytes += SLOT_BYTES;
@@ -191,15 +191,16 @@ export class JsonMemory {
     );
   }
 
-  /** One more value in an object that has so many. */
+  /** Counts one more value in an object that has `membersBefore`. */
   member(membersBefore: number): void {
     this.#values++;
     this.#bytes += membersBefore < HASHED_MEMBERS_MIN ? SLOT_BYTES : HASHED_MEMBER_BYTES;
   }
 
   /**
-   * @param field root key of what is being read
-   * @throws ServeError `request_too_large` as soon as it is certain to be too much.
+   * Checks the memory used so far.
+   * @param field root key that is being read
+   * @throws ServeError `request_too_large` as soon as the limit is certainly exceeded
    */
   check(field: string): void {
     if (this.#bytes <= this.#limits.bytes) return;

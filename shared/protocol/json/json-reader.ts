@@ -15,52 +15,52 @@ const SPACE = 0x20;
 const OPEN_OBJECT = 0x7b;
 const OPEN_LIST = 0x5b;
 
-/** How large the pieces are. */
+/** Sizes of the pieces. */
 export interface PieceSizes {
-  /** Members are read by `JSON.parse` in runs of about so many bytes. */
+  /** Approximate size of the runs of members that `JSON.parse` reads. */
   readonly runBytes: number;
-  /** A longer text is read in parts of so many bytes. */
+  /** Size above which a text is read in parts, and of those parts. */
   readonly longStringBytes: number;
-  /** Bytes that are looked through, and read, before others get a turn. */
+  /** Bytes that are scanned and read before the event loop gets a turn. */
   readonly sliceBytes: number;
 }
 
-/** A slice takes half a millisecond, 5 ms before the code is compiled. */
+/** Default sizes. A slice takes half a millisecond, or 5 ms before the code is compiled. */
 export const SIZES: PieceSizes = { runBytes: 16 * 1024, longStringBytes: 256 * 1024, sliceBytes: 64 * 1024 };
 const SEARCH_BYTES = 64 * 1024;
-/** Behind a member with more white space nobody looks for a number: there may be one. */
+/** Length of white space after a member that is searched for a number; after more, a number is assumed. */
 const SPACE_BYTES = 64;
 
-/** An object or a list that is open. */
+/** Object or list that is open. */
 interface Frame {
   readonly opensAt: number;
   readonly isObject: boolean;
-  /** Made once the container proves to be large; until then its text is a part of its parent's run. */
+  /** Created once the container proves to be large; until then its text is part of its parent's run. */
   filling: Filling | undefined;
-  /** Where the first member begins that is not in `filling`. */
+  /** Position of the first member that is not in `filling`. */
   runFrom: number;
-  /** The opening bracket, or the last comma. */
+  /** Position of the opening bracket, or of the last comma. */
   separatorAt: number;
-  /** Where the last member that was read for itself ended; -1 once a comma has come. */
+  /** End of the last member that was read by itself; -1 once a comma has come. */
   childEnd: number;
   members: number;
   awaitsKey: boolean;
 }
 
-/** What was read, and what the value does not show. */
+/** Result of reading, with facts that the value does not show. */
 export interface ReadJson {
   readonly value: unknown;
   readonly duplicateKey: string | undefined;
   readonly hasLoneSurrogate: boolean;
-  /** Below the root stands a number or a key that `JSON.parse` may lose something of (`noteSource`). */
+  /** Whether `JSON.parse` may lose information about a number or a key below the root (`noteSource`). */
   readonly mayLose: boolean;
-  /** Why it was not read to its end; `value` is what stands before. */
+  /** Reason why the text was not read to its end; `value` is the part before. */
   readonly refusal: ServeError | undefined;
 }
 
 /**
- * Reads a JSON text of megabytes a piece at a time, so that nothing else waits for it: brackets, commas and quotes are
- * looked for byte by byte, and `JSON.parse` reads the runs of members in between. Only containers and texts that are large
+ * Reads a JSON text of megabytes in pieces, so that nothing else waits for it. It finds brackets, commas and quotes
+ * byte by byte, and `JSON.parse` reads the runs of members in between. Only containers and texts that are large
  * themselves are put together here.
  *
  *     {"model":"m","prompt":[1,2,3, ... 4,5,6, ... 7,8,9],"stream":true}
@@ -82,7 +82,7 @@ export class JsonReader {
   #hasLoneSurrogate = false;
   #mayLose = false;
 
-  /** @param depthMax a text with more objects and lists in each other is not read */
+  /** @param depthMax limit of nested objects and lists */
   constructor(bytes: Buffer, depthMax: number, sizes: PieceSizes = SIZES, memory = new JsonMemory(bytes.length)) {
     this.#sizes = sizes;
     this.#sliceEnd = sizes.sliceBytes;
@@ -92,8 +92,8 @@ export class JsonReader {
   }
 
   /**
-   * Yields where others may have a turn.
-   * @throws SyntaxError for what is no JSON, and for what is neither an object nor a list
+   * Reads the text. Yields where other work may run.
+   * @throws SyntaxError for text that is not JSON, or is neither an object nor a list
    */
   *read(): Generator<void, ReadJson> {
     let refusal: ServeError | undefined;
@@ -185,7 +185,7 @@ export class JsonReader {
   #comma(): void {
     const frame = this.#frames.at(-1);
     if (frame === undefined) return;
-    this.#lookAtNumber(frame);
+    this.#checkNumber(frame);
     frame.members++;
     frame.awaitsKey = frame.isObject;
     if (frame.isObject) this.#memory.member(frame.members);
@@ -201,7 +201,7 @@ export class JsonReader {
   #close(isObject: boolean): void {
     const frame = this.#frames.at(-1);
     if (frame === undefined || frame.isObject !== isObject) throw this.#unexpected();
-    this.#lookAtNumber(frame);
+    this.#checkNumber(frame);
     const { filling } = frame;
     if (frame.childEnd >= 0) this.#endChild(frame);
     else if (filling !== undefined) this.#addRun(filling, frame.runFrom, this.#at);
@@ -214,8 +214,11 @@ export class JsonReader {
     } else if (filling !== undefined) parent.childEnd = this.#at + 1;
   }
 
-  /** A member ends at `#at`: one that ends in more digits than a number holds is no longer what was written. */
-  #lookAtNumber({ separatorAt }: Frame): void {
+  /**
+   * Checks the number that may end a member at `#at`: with more digits than a number holds, its value differs from its
+   * text.
+   */
+  #checkNumber({ separatorAt }: Frame): void {
     if (this.#mayLose || this.#frames.length < 2 || this.#at - separatorAt <= EXACT_DIGITS) return;
     const spaceFrom = this.#at - SPACE_BYTES;
     let end = this.#at - 1;
@@ -225,14 +228,17 @@ export class JsonReader {
     this.#mayLose = end === spaceFrom || end - from > EXACT_DIGITS;
   }
 
-  /** Behind a member that was read for itself nothing may stand but white space. */
+  /** Ends a member that was read by itself; only white space may follow it. */
   #endChild(frame: Frame): void {
     if (this.#text(frame.childEnd, this.#at).trim() !== '') throw this.#unexpected();
     frame.childEnd = -1;
     frame.runFrom = this.#at + 1;
   }
 
-  /** False when no end is near: `#string` looks for it then. A generator for each string would cost more than the string. */
+  /**
+   * Skips a short string. Returns false when its end is not near; then `#string` searches for it. A generator for each
+   * string would cost more than the string.
+   */
   #skipShortString(): boolean {
     const frame = this.#frames.at(-1);
     if (frame === undefined) throw this.#unexpected();
@@ -244,7 +250,7 @@ export class JsonReader {
     return true;
   }
 
-  /** A string that ends at `#at`. @returns true for a key */
+  /** Notes a string that ends at `#at`. @returns true for a key */
   #noteString(frame: Frame, opensAt: number): boolean {
     if (!frame.awaitsKey) {
       this.#memory.string(this.#at - opensAt);
@@ -257,10 +263,10 @@ export class JsonReader {
     return true;
   }
 
-  /** Skips a string, or reads it when it is a long one. */
+  /** Skips a string, or reads it when it is long. */
   *#string(): Generator<void, void> {
     const opensAt = this.#at;
-    const frame = this.#frames.at(-1) as Frame; // as `#skipShortString` has seen
+    const frame = this.#frames.at(-1) as Frame; // `#skipShortString` has checked it
     yield* this.#findClosingQuote();
     const isKey = this.#noteString(frame, opensAt);
     if (!isKey && this.#at - opensAt > this.#sizes.longStringBytes) {
@@ -271,7 +277,7 @@ export class JsonReader {
     }
   }
 
-  /** Leaves `#at` on the quote. */
+  /** Moves `#at` to the closing quote. */
   *#findClosingQuote(): Generator<void, void> {
     const bytes = this.#bytes;
     let nativeFrom = this.#at + SHORT_STRING_BYTES;
@@ -295,7 +301,7 @@ export class JsonReader {
     this.#rootKeys.add(key);
   }
 
-  /** The container of the frame, made and put into its parent if that was not done yet. */
+  /** Returns the container of the frame; creates it and adds it to its parent if necessary. */
   #fillingOf(index: number): Filling {
     const frame = this.#frames[index] as Frame;
     if (frame.filling !== undefined) return frame.filling;
@@ -308,13 +314,13 @@ export class JsonReader {
     return filling;
   }
 
-  /** Adds the members before `childAt` that still wait, then the child that begins there. */
+  /** Adds the pending members before `childAt`, then the child that begins there. */
   #addChild(frame: Frame, filling: Filling, childAt: number, child: unknown): void {
     const { runFrom, separatorAt } = frame;
     if (frame.childEnd >= 0) throw this.#unexpected(); // no comma between two members
     if (separatorAt >= runFrom) this.#addRun(filling, runFrom, separatorAt);
     const before = this.#text(separatorAt + 1, childAt);
-    this.#look(before, filling.addChild(before, child));
+    this.#checkSurrogates(before, filling.addChild(before, child));
   }
 
   #addRun(filling: Filling, from: number, to: number): void {
@@ -323,17 +329,17 @@ export class JsonReader {
     const aheadBytes = this.#bytes.length - to;
     const elementsAhead = (added: number): number =>
       Math.min(Math.ceil((added * aheadBytes) / (to - from)), LIMITS.body_elements.max);
-    this.#look(text, filling.addMembers(text, elementsAhead));
+    this.#checkSurrogates(text, filling.addMembers(text, elementsAhead));
   }
 
-  /** A text in parts that begin and end between two characters. */
+  /** Reads a text in parts that begin and end between two characters. */
   *#longString(from: number, to: number): Generator<void, string> {
     const parts: string[] = [];
     for (let at = from; at < to; ) {
       const end = partEnd(this.#bytes, at, Math.min(at + this.#sizes.longStringBytes, to), to);
       const text = this.#text(at, end);
       const part = JSON.parse(`"${text}"`) as string;
-      this.#look(text, part);
+      this.#checkSurrogates(text, part);
       parts.push(part);
       at = end;
       yield;
@@ -344,11 +350,11 @@ export class JsonReader {
   #parse(from: number, to: number): unknown {
     const text = this.#text(from, to);
     const value: unknown = JSON.parse(text);
-    this.#look(text, value);
+    this.#checkSurrogates(text, value);
     return value;
   }
 
-  #look(text: string, value: unknown): void {
+  #checkSurrogates(text: string, value: unknown): void {
     if (!this.#hasLoneSurrogate && hasLoneSurrogate(text, value)) this.#hasLoneSurrogate = true;
   }
 
@@ -361,7 +367,7 @@ export class JsonReader {
   }
 }
 
-/** 1 for bytes that say nothing inside of an object or a list, outside of strings: what most of a list of ids is. */
+/** 1 for bytes without meaning inside an object or a list, outside strings; most of a list of ids consists of them. */
 const PLAIN = new Uint8Array(256);
 for (const char of '0123456789+abcdfghijklmnopqrstuvwxyz \t\r\n') PLAIN[char.charCodeAt(0)] = 1;
 
@@ -372,8 +378,8 @@ function skipPlain(bytes: Buffer, from: number): number {
 }
 
 /**
- * Where a part of a long text that begins at `from` may end, at `wanted` or soon after: not inside of a character, an escape,
- * or a pair of escapes.
+ * Returns where a part of a long text that begins at `from` may end, at `wanted` or soon after: not inside a character,
+ * an escape, or a pair of escapes.
  */
 function partEnd(bytes: Buffer, from: number, wanted: number, to: number): number {
   let end = wanted;

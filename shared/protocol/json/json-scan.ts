@@ -1,24 +1,24 @@
 import { BACKSLASH, EXACT_DIGITS, isDigit, isInexact, QUOTE } from './json-characters.ts';
 
-/** What the text of a JSON object shows and its parsed value hides. */
+/** Facts that the text of a JSON object shows and its parsed value hides. */
 interface RootScan {
-  /** First root key that stands there twice. */
+  /** First root key that occurs twice. */
   readonly duplicateKey: string | undefined;
   /** Most objects and lists around a value. */
   readonly depth: number;
   /**
-   * Most objects and lists around a number or a key that `JSON.parse` may lose something of (`noteSource`); 0 where there is
-   * certainly none.
+   * Most objects and lists around a number or a key about which `JSON.parse` may lose information (`noteSource`); 0 if
+   * there is certainly none.
    */
   readonly lossDepth: number;
 }
 
-/** A string that is a whole number, and a key. */
+/** String that is a whole number, and a key. */
 const INTEGER_KEY = /"\d+"\s*:/y;
 
 /**
- * Walks valid JSON once, jumping over strings with `indexOf`, so that long messages cost nothing per character.
- * Undefined behaviour for text that `JSON.parse` refuses.
+ * Scans valid JSON once. Jumps over strings with `indexOf`, so that long messages cost nothing per character. The
+ * result is undefined for text that `JSON.parse` refuses.
  */
 export function scanRoot(text: string): RootScan {
   const keys = new Set<string>();
@@ -96,25 +96,25 @@ function readKey(text: string, open: number, close: number): string {
   return raw.includes('\\') ? String(JSON.parse(text.slice(open, close + 1))) : raw;
 }
 
-/** Bytes that are gone through before others get a turn. */
+/** Bytes that are scanned before the event loop gets a turn. */
 const SLICE_BYTES = 512 * 1024;
-/** A text with more to repair is no text that somebody forgot to escape. */
+/** Limit of repairs: a text that needs more is not one whose author only forgot to escape. */
 const REPAIRS_MAX = 100_000;
-/** Control bytes before this are not allowed in strings. */
+/** Control bytes below this are not allowed in strings. */
 const SPACE = 0x20;
-/** `\u00XX` in place of one byte. */
+/** Bytes of `\u00XX`, which replaces one byte. */
 const ESCAPE_BYTES = 6;
 
 /**
- * A copy of a JSON text in which raw control bytes inside strings are escaped; undefined when there are none, or too many. Takes
- * one pass, in steps.
+ * Returns a copy of a JSON text in which raw control bytes inside strings are escaped; undefined when there are none,
+ * or too many. Takes one pass, in steps.
  */
 export function* repairJson(text: Buffer): Generator<void, Buffer | undefined> {
   const controls = yield* findControls(text);
   return controls === undefined || controls.length === 0 ? undefined : escapeAt(text, controls);
 }
 
-/** Where control bytes stand inside of strings; undefined when there are too many. */
+/** Finds the control bytes inside strings; undefined when there are too many. */
 function* findControls(text: Buffer): Generator<void, readonly number[] | undefined> {
   const controls: number[] = [];
   let isInString = false;

@@ -10,22 +10,23 @@ import {
 import { scanRoot } from './json-scan.ts';
 
 /**
- * What `JSON.parse` loses of a text: the order of keys that look like whole numbers, and how numbers are written (`0.0`,
- * `1e400`, twenty digits). It is kept beside the values, under a symbol that copies take along and nobody else sees.
+ * Information that `JSON.parse` loses about a text: the order of keys that look like whole numbers, and the spelling of
+ * numbers (`0.0`, `1e400`, twenty digits). It is kept beside the values, under a symbol that copies include and other
+ * code does not see.
  */
 
 const SOURCE = Symbol('JSON source');
 
 interface JsonSource {
-  /** All keys as they came; undefined where the object's own order is theirs. */
+  /** All keys in the order of the text; undefined if the object's own order is the same. */
   readonly keys: readonly string[] | undefined;
-  /** By key or index: the text of each number that JavaScript writes otherwise. */
+  /** Text of each number that JavaScript writes differently, by key or index. */
   readonly numbers: ReadonlyMap<string, string> | undefined;
 }
 
 type Sourced = object & { [SOURCE]?: JsonSource };
 
-/** A number with the text that it was read from. */
+/** Number with the text that it was read from. */
 export class ExactNumber {
   readonly text: string;
   readonly value: number;
@@ -40,7 +41,7 @@ export class ExactNumber {
   }
 }
 
-/** Keys of an object in the order of its text. */
+/** Returns the keys of an object in the order of its text. */
 export function keysInOrder(value: Readonly<Record<string, unknown>>): readonly string[] {
   const keys = Object.keys(value);
   const given = (value as Sourced)[SOURCE]?.keys;
@@ -50,14 +51,14 @@ export function keysInOrder(value: Readonly<Record<string, unknown>>): readonly 
   return [...first, ...keys.filter((key) => !known.has(key))];
 }
 
-/** The member or element as it was written; `value` is what the container holds there. */
+/** Returns the member or element as it was written; `value` is what the container holds there. */
 export function exactMember(container: object, key: string | number, value: unknown): unknown {
   if (typeof value !== 'number') return value;
   const text = (container as Sourced)[SOURCE]?.numbers?.get(String(key));
   return text !== undefined && Object.is(Number(text), value) ? new ExactNumber(text, value) : value;
 }
 
-/** `JSON.stringify` that writes keys and numbers as they were read. */
+/** Writes JSON as `JSON.stringify`, with keys and numbers as they were read. */
 export function writeJson(value: unknown): string {
   if (value instanceof ExactNumber) return value.text;
   if (Array.isArray(value)) {
@@ -71,7 +72,7 @@ export function writeJson(value: unknown): string {
   return `{${members.join(',')}}`;
 }
 
-/** Reads a JSON text whole. @throws SyntaxError */
+/** Reads a whole JSON text. @throws SyntaxError */
 export function readJson(text: string): unknown {
   const value: unknown = JSON.parse(text);
   if (typeof value === 'number') return String(value) === text.trim() ? value : new ExactNumber(text.trim(), value);
@@ -82,7 +83,7 @@ export function readJson(text: string): unknown {
 }
 
 const INTEGER_KEY = /^(?:0|[1-9]\d{0,9})$/;
-/** Bytes that are gone through before others get a turn. */
+/** Bytes that are scanned before the event loop gets a turn. */
 const SLICE_BYTES = 64 * 1024;
 const OPEN_OBJECT = 0x7b;
 const OPEN_LIST = 0x5b;
@@ -103,15 +104,15 @@ interface Frame {
 }
 
 /**
- * Notes in `value`, and in what it holds, what the text says besides. Yields where others may have a turn: no part of the text,
- * however long a string in it is, is looked at as a whole.
+ * Notes in `value`, and in the values inside it, what the text says in addition. Yields where other work may run: no
+ * part of the text is scanned as a whole, however long a string in it is.
  * @param text valid JSON
- * @param value what `JSON.parse` made of it
- * @param roots only these members of the value are looked at. @default all
+ * @param value result of `JSON.parse` for it
+ * @param roots only these members of the value are scanned. @default all
  */
 export function* noteSource(text: Buffer, value: unknown, roots?: ReadonlySet<string>): Generator<void, void> {
   const frames: Frame[] = [];
-  /** How deep in a member that is not looked at. */
+  /** Nesting inside a member that is skipped. */
   let skipped = 0;
   let sliceEnd = SLICE_BYTES;
   for (let at = 0; at < text.length; at++) {
@@ -143,7 +144,7 @@ export function* noteSource(text: Buffer, value: unknown, roots?: ReadonlySet<st
   }
 }
 
-/** Where a long string ends that opens at `opensAt`. */
+/** Returns where a long string ends that opens at `opensAt`. */
 function* longStringEnd(text: Buffer, opensAt: number): Generator<void, number> {
   let sliceEnd = opensAt + SLICE_BYTES;
   let nativeFrom = opensAt + SHORT_STRING_BYTES;
@@ -164,7 +165,7 @@ function* longStringEnd(text: Buffer, opensAt: number): Generator<void, number> 
 
 function openFrame(isObject: boolean, value: unknown): Frame {
   const isSame = typeof value === 'object' && value !== null && Array.isArray(value) !== isObject;
-  // Of two members of one name only the last is in the value; what stands in the first is noted nowhere.
+  // Of two members with one name, the value has only the last; the source of the first is discarded.
   const target = isSame ? (value as Sourced) : isObject ? {} : [];
   return {
     value: target,
@@ -199,11 +200,11 @@ function nextMember(frame: Frame): void {
   frame.awaitsKey = frame.isObject;
 }
 
-/** Bytes of a number behind its first: `+-.0123456789Ee`. */
+/** Bytes of a number after its first: `+-.0123456789Ee`. */
 const NUMERAL = new Uint8Array(256);
 for (const char of '+-.0123456789Ee') NUMERAL[char.charCodeAt(0)] = 1;
 
-/** @returns where the last character of the number stands */
+/** Reads a number. @returns position of its last character */
 function takeNumber(text: Buffer, at: number, frame: Frame | undefined): number {
   let isPlain = text[at] !== MINUS;
   let end = at + 1;

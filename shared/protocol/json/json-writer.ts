@@ -1,11 +1,11 @@
-/** Characters of a piece, about: half a millisecond of work. */
+/** Approximate characters of a piece: half a millisecond of work. */
 const PIECE_CHARS = 64 * 1024;
-/** A number, a boolean or null. */
+/** Characters counted for a number, a boolean or null. */
 const SCALAR_CHARS = 8;
 
 /**
- * A list whose elements are made when they are written: those of a large answer are not all made in one turn of the event
- * loop. What is added to `items` later is not in it.
+ * List whose elements are made when they are written, so that those of a large answer are not all made in one turn of
+ * the event loop. Items added to `items` later are not in it.
  */
 export class LazyList<Item> implements Iterable<unknown> {
   readonly #items: readonly Item[];
@@ -22,15 +22,15 @@ export class LazyList<Item> implements Iterable<unknown> {
     for (let at = 0; at < this.#length; at++) yield this.#make(this.#items[at] as Item);
   }
 
-  /** What `JSON.stringify` writes. */
+  /** Returns the elements for `JSON.stringify`. */
   toJSON(): unknown[] {
     return [...this];
   }
 }
 
 /**
- * The text that `JSON.stringify` would make of `value`, in pieces of some 64 Ki characters. What has a text of its own
- * (`toJSON`) is written at once, but for `LazyList`.
+ * Writes the text that `JSON.stringify` would write, in pieces of some 64 Ki characters. Values with a text of their
+ * own (`toJSON`), except `LazyList`, are written at once.
  */
 export function* jsonPieces(value: unknown): Generator<string> {
   const writer = new JsonWriter();
@@ -39,8 +39,8 @@ export function* jsonPieces(value: unknown): Generator<string> {
 }
 
 /**
- * As `jsonPieces`, of an object.
- * @param more members behind its own, each as JSON text with a comma before it
+ * Writes an object as `jsonPieces` does.
+ * @param more members after its own, each as JSON text with a comma before it
  */
 export function* objectPieces(value: object, more: Iterable<string>): Generator<string> {
   const writer = new JsonWriter();
@@ -48,7 +48,7 @@ export function* objectPieces(value: object, more: Iterable<string>): Generator<
   yield writer.take();
 }
 
-/** Whether the text of `value` has more than about `chars` characters; looks at no more than so many. */
+/** Returns whether the text of `value` has more than about `chars` characters; reads no more of it than that. */
 export function isLongJson(value: unknown, chars: number): boolean {
   return charsOf(value, chars) > chars;
 }
@@ -86,7 +86,7 @@ class JsonWriter {
     if (this.#isFull) yield this.take();
   }
 
-  /** Elements that are short are written together: one call for each would take several times as long. */
+  /** Writes a list. Short elements are written together: one call for each would take several times as long. */
   *#list(elements: Iterable<unknown>): Generator<string> {
     let separator = '[';
     let run: unknown[] = [];
@@ -121,7 +121,7 @@ class JsonWriter {
     this.#text += '"';
     for (let at = 0; at < value.length; ) {
       let end = Math.min(at + PIECE_CHARS, value.length);
-      if (end < value.length && isHighSurrogate(value.charCodeAt(end - 1))) end--; // a pair is not cut in two
+      if (end < value.length && isHighSurrogate(value.charCodeAt(end - 1))) end--; // a pair is not split
       this.#text += JSON.stringify(value.slice(at, end)).slice(1, -1);
       if (this.#isFull) yield this.take();
       at = end;
@@ -134,7 +134,7 @@ class JsonWriter {
   }
 }
 
-/** Characters of the text of `value`, about; once there are more than `most`, no more are counted. */
+/** Estimates the characters in the text of `value`; stops counting above `most`. */
 function charsOf(value: unknown, most: number): number {
   if (typeof value === 'string') return value.length + 2;
   if (typeof value !== 'object' || value === null) return SCALAR_CHARS;
@@ -152,7 +152,7 @@ function charsOf(value: unknown, most: number): number {
 }
 
 function hasOwnText(value: unknown): boolean {
-  return typeof (value as { readonly toJSON?: unknown }).toJSON === 'function'; // what is that long is an object
+  return typeof (value as { readonly toJSON?: unknown }).toJSON === 'function'; // a value of that length is an object
 }
 
 function isHighSurrogate(code: number): boolean {

@@ -2,17 +2,17 @@ import type { ServeError } from '../../errors/index.ts';
 import type { InferParameter, InferParameters, InferTensor, ModelInferRequest } from './messages.ts';
 import { framedStrings, invalid } from './tensor-contents.ts';
 
-/* A request to a model of text, as the body of `POST /v1/completions` that asks the same. */
+/* Conversion of a request to a text model into the equivalent body of `POST /v1/completions`. */
 
-/** Such a request. */
+/** Request to a text model, converted. */
 export interface InferCompletions {
-  /** Without the model. `stream` is as the client has it. */
+  /** Body without the model. `stream` is as the client sent it. */
   readonly body: Readonly<Record<string, unknown>> & { readonly prompt: string; readonly stream: boolean };
-  /** Triton's `timeout`, in milliseconds; undefined where it gives none. */
+  /** Triton's `timeout`, in milliseconds; undefined if there is none. */
   readonly timeoutMs: number | undefined;
 }
 
-/** What a parameter of a request may be, by the name that the field has in a completions body. */
+/** Type of each parameter, by the name of the field in a completions body. */
 const FIELDS: Readonly<Record<string, 'number' | 'boolean' | 'string' | 'stop'>> = {
   max_tokens: 'number',
   min_tokens: 'number',
@@ -40,13 +40,13 @@ const FIELDS: Readonly<Record<string, 'number' | 'boolean' | 'string' | 'stop'>>
 };
 
 const MICROSECONDS_PER_MS = 1000;
-/** Tiers of the router's queue have 32 bits: the greatest goes first. */
+/** Number of tiers of the router's queue, which have 32 bits; the highest tier goes first. */
 const TIERS = 2 ** 32;
 
 /**
- * Reads a request to a model of text: inputs `text_input` and `stream` (or `streaming`), parameters named like the fields of a
- * completions body, Triton's `priority` (1 goes first; 0 = none) and `timeout` (microseconds; 0 = none). Other parameters are
- * ignored.
+ * Reads a request to a text model: inputs `text_input` and `stream` (or `streaming`), parameters named like the fields
+ * of a completions body, Triton's `priority` (1 goes first; 0 = none) and `timeout` (microseconds; 0 = none). Other
+ * parameters are ignored.
  * @throws ServeError `invalid_value` in the words of Dynamo
  */
 export function completionsOf(request: ModelInferRequest): InferCompletions {
@@ -134,10 +134,10 @@ function fieldValue(
     throw wrongKind(name, 'a string, or a JSON list of them in a string');
   }
   if (typeof value !== kind) throw wrongKind(name, `a ${kind}`);
-  return value as number | boolean | string; // of that type
+  return value as number | boolean | string; // its type was checked
 }
 
-/** A stop sequence may itself begin with a bracket. */
+/** Reads a list of stop sequences. A single sequence may itself begin with a bracket. */
 function stopList(text: string): string | readonly unknown[] {
   try {
     const list: unknown = JSON.parse(text);

@@ -9,19 +9,22 @@ import {
 } from './message-wire.ts';
 import type { FramedBytes, NumberArray, TensorContents } from './messages.ts';
 
-/* The fields of InferTensorContents, packed and one by one, to and from arrays of the machine's own form. */
+/* Reader and writer of the fields of InferTensorContents, packed or one by one, as arrays in the machine's own form. */
 
-/** What elements are put into as they come: two places of 32 bits for one of 64, which bigints would take many times as long for. */
+/**
+ * Array that elements are read into. An element of 64 bits takes two places of 32 bits: bigints would take many times
+ * as long.
+ */
 type Places = Uint8Array | Int32Array | Uint32Array | Float32Array | Float64Array;
 
-/** How the elements of one repeated field lie on the wire. */
+/** Encoding of the elements of one repeated field on the wire. */
 interface FieldKind {
   readonly wireType: number;
   readonly placesEach: 1 | 2;
   readonly make: (places: number) => Places;
   /** Reads one element into `places[at]`. */
   readonly put: (reader: MessageReader, places: Places, at: number) => void;
-  /** The elements in the machine's own form. */
+  /** Returns the elements in the machine's own form. */
   readonly all: (places: Places) => NumberArray;
 }
 
@@ -69,7 +72,7 @@ const FP64 = kind(
   (reader) => reader.double(),
 );
 
-/** The low 32 bits of a varint; the arrays that it is put into give it a sign. */
+/** Reads the low 32 bits of a varint; the array that receives them gives them a sign. */
 function low32(reader: MessageReader): number {
   const { bytes, end } = reader;
   let value = 0;
@@ -87,11 +90,11 @@ function low32(reader: MessageReader): number {
 
 const FIRST_LENGTH = 16;
 
-/** The elements of one repeated field, as they come. */
+/** Elements of one repeated field, collected as they arrive. */
 class Elements {
   readonly #kind: FieldKind;
   #places: Places;
-  /** Places that are filled. */
+  /** Number of filled places. */
   #length = 0;
 
   constructor(fieldKind: FieldKind) {
@@ -104,7 +107,7 @@ class Elements {
     return this.#kind.all(length === this.#length ? this.#places : this.#places.slice(0, this.#length));
   }
 
-  /** Reads the field of `tag`; false where it has another wire type than such a list. */
+  /** Reads the field of `tag`; returns false if its wire type does not belong to such a list. */
   take(tag: number, reader: MessageReader): boolean {
     const wireType = tag & 7;
     if (wireType === LENGTH) reader.within(() => this.#packed(reader));
@@ -132,7 +135,7 @@ class Elements {
     for (; reader.hasMore; this.#length += placesEach) put(reader, places, this.#length);
   }
 
-  /** Elements lie as the machine has them: all machines that Node has builds for are little-endian. */
+  /** Copies elements, which lie on the wire as in memory: all machines that Node has builds for are little-endian. */
   #fixed(reader: MessageReader): void {
     const bytes = reader.end - reader.at;
     const elementBytes = this.#places.BYTES_PER_ELEMENT;
@@ -144,7 +147,7 @@ class Elements {
     this.#length += bytes / elementBytes;
   }
 
-  /** Makes room for `more` places. */
+  /** Reserves `more` places. */
   #reserve(more: number): void {
     if (this.#length + more <= this.#places.length) return;
     const larger = this.#kind.make(this.#length === 0 ? more : Math.max(this.#length + more, this.#length * 2));
@@ -153,7 +156,7 @@ class Elements {
   }
 }
 
-/** Each varint has one byte below 0x80: its last. */
+/** Counts varints: each has exactly one byte below 0x80, its last. */
 function countVarints({ bytes, at, end }: MessageReader): number {
   let count = 0;
   for (let index = at; index < end; index++) if (bytes[index]! < 0x80) count++;
@@ -162,7 +165,7 @@ function countVarints({ bytes, at, end }: MessageReader): number {
 
 const PREFIX_BYTES = 4;
 
-/** Byte strings, each behind its length. */
+/** Byte strings, each after its length. */
 class ByteStrings {
   #framed = Buffer.alloc(0);
   #length = 0;
@@ -188,7 +191,7 @@ class ByteStrings {
   }
 }
 
-/** By the number that the field has. */
+/** Kinds and names by field number. */
 const KINDS = [undefined, BOOL, INT, INT64, UINT, UINT64, FP32, FP64] as const;
 const NAMES = [undefined, 'bool', 'int', 'int64', 'uint', 'uint64', 'fp32', 'fp64'] as const;
 const BYTES_FIELD = 8;
@@ -218,7 +221,7 @@ export class ContentsReader {
   get all(): TensorContents {
     const contents: Record<string, unknown> = {};
     for (const [field, list] of this.#lists.entries()) {
-      if (list !== undefined) contents[NAMES[field]!] = list.all; // a list only stands where a name does
+      if (list !== undefined) contents[NAMES[field]!] = list.all; // each list has a name
     }
     if (this.#strings !== undefined) contents.bytes = this.#strings.all;
     return contents;

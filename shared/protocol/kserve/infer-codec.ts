@@ -13,11 +13,11 @@ import {
 } from './messages.ts';
 
 /*
- * ModelInferRequest, ModelInferResponse and ModelStreamInferResponse by hand: the messages that come and go once a request or a
- * token. A test holds them against the generated ones.
+ * Hand-written codecs of ModelInferRequest, ModelInferResponse and ModelStreamInferResponse, the messages of each
+ * request and token. A test compares them with the generated ones.
  */
 
-/** Reads a field of a message; false where it is unknown, or has another wire type. */
+/** Reads a field of a message; returns false if it is unknown or has another wire type. */
 type ReadField = (field: number, wireType: number) => boolean;
 
 function readFields(reader: MessageReader, read: ReadField): void {
@@ -28,8 +28,8 @@ function readFields(reader: MessageReader, read: ReadField): void {
 }
 
 /**
- * Reads a request; raw contents are views of `bytes`.
- * @throws ServeError `invalid_value` for bytes that are no such message, or lists beyond `LIMITS.infer_entries`
+ * Decodes a request; raw contents are views of `bytes`.
+ * @throws ServeError `invalid_value` for bytes that are not such a message, or lists beyond `LIMITS.infer_entries`
  */
 export function decodeModelInferRequest(bytes: Buffer): ModelInferRequest {
   const reader = new MessageReader(bytes);
@@ -106,7 +106,7 @@ function readRequestedOutput(reader: MessageReader): InferRequestedOutput {
   return { name, parameters: parameters.all };
 }
 
-/** The entries of a map of parameters, one after the other. */
+/** Reader of a map of parameters, one entry after another. */
 class ParameterReader {
   #all: Record<string, InferParameter | undefined> | undefined;
   #entries = 0;
@@ -127,12 +127,13 @@ class ParameterReader {
       return true;
     };
     reader.within(() => readFields(reader, readEntry));
-    this.#all ??= Object.create(null) as Record<string, InferParameter | undefined>; // keys are a stranger's: `__proto__` is one
+    // keys come from clients: one may be `__proto__`
+    this.#all ??= Object.create(null) as Record<string, InferParameter | undefined>;
     this.#all[key] = value;
   }
 }
 
-/** The last member of the oneof that is set counts. */
+/** Reads a value. If several members of the oneof are set, the last one counts. */
 function readParameterValue(reader: MessageReader, known: InferParameter | undefined): InferParameter | undefined {
   let value = known;
   readFields(reader, (field, wireType) => {
@@ -147,14 +148,14 @@ function readParameterValue(reader: MessageReader, known: InferParameter | undef
   return value;
 }
 
-/** As it leaves: behind gRPC's prefix, large contents in pieces of their own that are not copied. */
+/** Encodes a response after gRPC's prefix; large contents become pieces of their own that are not copied. */
 export function encodeModelInferResponse(response: ModelInferResponse): readonly Buffer[] {
   const writer = new MessageWriter(responseBytes(response));
   writeResponse(writer, response);
   return writer.finish();
 }
 
-/** As `encodeModelInferResponse`. */
+/** Encodes a stream's response as `encodeModelInferResponse` does. */
 export function encodeModelStreamInferResponse({
   errorMessage,
   inferResponse,
@@ -171,7 +172,7 @@ export function encodeModelStreamInferResponse({
 
 const REST_BYTES = 512;
 
-/** About what a response takes beside its large contents: what is written must not be moved often when room is made. */
+/** Estimates the size of a response without its large contents, so that its buffer rarely has to grow. */
 function responseBytes({ outputs, rawOutputContents }: ModelInferResponse): number {
   let bytes = REST_BYTES;
   for (const raw of rawOutputContents) bytes += copiedBytes(raw);

@@ -10,15 +10,15 @@ export const FIXED32 = 5;
 const GROUP_START = 3;
 const GROUP_END = 4;
 
-/** Nested unknown groups; what is known has four levels. */
+/** Limit of nested unknown groups; known messages have four levels. */
 const GROUP_DEPTH_MAX = 64;
-/** Field numbers have 29 bits. */
+/** Largest tag: field numbers have 29 bits. */
 const TAG_MAX = 0xffff_ffff;
 
 /**
- * Reads one protobuf message out of `bytes[at .. end)`. Nothing is allocated by a stated length, and texts and bytes are views
- * of the message, which is never written again.
- * @throws ServeError `invalid_value` for bytes that are no message
+ * Reads one protobuf message from `bytes[at .. end)`. It allocates nothing by a stated length; texts and bytes are
+ * views of the message, which is never written again.
+ * @throws ServeError `invalid_value` for bytes that are not a message
  */
 export class MessageReader {
   readonly bytes: Buffer;
@@ -35,7 +35,7 @@ export class MessageReader {
     return this.at < this.end;
   }
 
-  /** Number and wire type of the next field, as `number << 3 | type`. */
+  /** Returns number and wire type of the next field, as `number << 3 | type`. */
   tag(): number {
     const tag = this.uint();
     if (tag > TAG_MAX || tag >>> 3 === 0) throw undecodable(`invalid tag value: ${tag >>> 3}`);
@@ -52,7 +52,7 @@ export class MessageReader {
     return value;
   }
 
-  /** A varint as a number; exact up to 2^53. */
+  /** Reads a varint as a number; exact up to 2^53. */
   uint(): number {
     const first = this.#byte();
     if (first < 0x80) return first;
@@ -67,7 +67,7 @@ export class MessageReader {
     throw undecodable('invalid varint');
   }
 
-  /** All 64 bits of a varint, the low half into `places[at]`, the high one behind it. */
+  /** Reads all 64 bits of a varint, the low half into `places[at]`, the high half after it. */
   words(places: Uint8Array | Int32Array | Uint32Array | Float32Array | Float64Array, at: number): void {
     let [low, high] = [0, 0];
     for (let shift = 0; shift < 70; shift += 7) {
@@ -93,7 +93,7 @@ export class MessageReader {
   }
 
   bool(): boolean {
-    const first = this.bytes[this.at]!; // looked at before it is known to be there
+    const first = this.bytes[this.at]!; // read before it is known to exist
     if (first >= 0x80 || this.at >= this.end) return this.#big() !== 0n;
     this.at++;
     return first !== 0;
@@ -112,13 +112,13 @@ export class MessageReader {
     return bytes.toString('utf8', at, end);
   }
 
-  /** A view. */
+  /** Returns a view of a length-delimited field. */
   slice(): Buffer {
     const length = this.pass();
     return this.bytes.subarray(this.at - length, this.at);
   }
 
-  /** Passes a length-delimited field; how long it was. */
+  /** Skips a length-delimited field and returns its length. */
   pass(): number {
     const end = this.#span();
     const length = end - this.at;
@@ -126,7 +126,7 @@ export class MessageReader {
     return length;
   }
 
-  /** Passes `length` bytes; where they begin. */
+  /** Skips `length` bytes and returns where they begin. */
   take(length: number): number {
     const { at } = this;
     if (length > this.end - at) throw undecodable('buffer underflow');
@@ -134,7 +134,7 @@ export class MessageReader {
     return at;
   }
 
-  /** Passes over a field that nobody knows, or that has another wire type than it should. */
+  /** Skips a field that is unknown or has the wrong wire type. */
   skip(tag: number, depth = 0): void {
     switch (tag & 7) {
       case VARINT:
@@ -169,7 +169,7 @@ export class MessageReader {
     }
   }
 
-  /** All 64 bits of a varint. */
+  /** Returns all 64 bits of a varint. */
   #big(): bigint {
     const { at } = this;
     const value = this.uint();
@@ -189,7 +189,7 @@ export class MessageReader {
     return this.bytes[this.at++]!;
   }
 
-  /** Where the length-delimited field ends that begins here. */
+  /** Returns where the length-delimited field ends that begins here. */
   #span(): number {
     const length = this.uint();
     if (length > this.end - this.at) throw undecodable('buffer underflow');
@@ -202,46 +202,46 @@ function plain(value: bigint): Int64 {
   return Number.isSafeInteger(number) ? number : value;
 }
 
-/** Bytes that are no message. */
+/** Creates the error for bytes that are not a message. */
 export function undecodable(reason: string): ServeError {
   return workerError('InvalidArgument', `failed to decode Protobuf message: ${reason}`);
 }
 
-/** Refuses the entry beyond the most that a list may have. @throws ServeError `invalid_value` */
+/** Refuses an entry beyond the limit of a list. @throws ServeError `invalid_value` */
 export function requireRoom(list: string, count: number): void {
   const { max } = LIMITS.infer_entries;
   if (count > max) throw overLimit('infer_entries', `${list} has more than ${max} entries`, { param: list });
 }
 
 const FIRST_BYTES = 512;
-/** Bytes from which on contents leave as they are, in a piece of their own, rather than being copied. */
+/** Size from which contents are sent as a piece of their own instead of being copied. */
 export const PIECE_BYTES_MIN = 64 * 1024;
 const GRPC_PREFIX_BYTES = 5;
 
 /**
- * Writes a protobuf message from its end to its start, so that the length of what is nested is known when it is wanted: fields
- * are written last first, and nothing is copied twice: large contents not even once.
+ * Writes a protobuf message from its end to its start, so that the length of nested data is known when it is needed.
+ * Fields are written last first. Nothing is copied twice; large contents are not copied at all.
  */
 export class MessageWriter {
   #bytes: Buffer;
-  /** Where the first byte lies that is written. */
+  /** Position of the first byte written. */
   #at: number;
-  /** What comes behind `#bytes`. */
+  /** Pieces after `#bytes`. */
   readonly #pieces: Buffer[] = [];
   #pieceBytes = 0;
 
-  /** @param sizeHint bytes that the message will have, about */
+  /** @param sizeHint approximate bytes of the message */
   constructor(sizeHint = FIRST_BYTES) {
     this.#bytes = Buffer.allocUnsafe(sizeHint);
     this.#at = sizeHint;
   }
 
-  /** Bytes written so far. */
+  /** Number of bytes written so far. */
   get length(): number {
     return this.#pieceBytes + this.#bytes.length - this.#at;
   }
 
-  /** The whole message in pieces, behind the prefix that it has in gRPC. */
+  /** Returns the whole message in pieces, after its gRPC prefix. */
   finish(): readonly Buffer[] {
     const { length } = this;
     const at = this.#room(GRPC_PREFIX_BYTES);
@@ -272,7 +272,7 @@ export class MessageWriter {
     this.#bytes[at] = rest;
   }
 
-  /** 64 bits in two's complement. */
+  /** Writes 64 bits in two's complement. */
   int64(value: Int64): void {
     if (typeof value === 'number' && value >= 0) {
       this.varint(value);
@@ -282,13 +282,13 @@ export class MessageWriter {
     this.words(Number(all & 0xffff_ffffn), Number(all >> 32n));
   }
 
-  /** A whole number of at most 32 bits, with a sign or without. */
+  /** Writes a whole number of at most 32 bits, signed or unsigned. */
   int(value: number): void {
     if (value >= 0) this.varint(value);
     else this.words(value, -1);
   }
 
-  /** The halves of 64 bits. */
+  /** Writes the halves of 64 bits. */
   words(low: number, high: number): void {
     if (high === 0) {
       this.varint(low >>> 0);
@@ -311,7 +311,7 @@ export class MessageWriter {
     this.#bytes.writeDoubleLE(value, at);
   }
 
-  /** Bytes as they are; from `PIECE_BYTES_MIN` on they must not change before the message has left. */
+  /** Writes bytes as they are. From `PIECE_BYTES_MIN` on they must not change before the message has been sent. */
   raw(bytes: Uint8Array): void {
     if (bytes.length >= PIECE_BYTES_MIN) {
       if (this.#at < this.#bytes.length) this.#put(this.#bytes.subarray(this.#at));
@@ -323,12 +323,12 @@ export class MessageWriter {
     this.#bytes.set(bytes, at);
   }
 
-  /** A text field; nothing for an empty one, which is what an absent one means. */
+  /** Writes a text field; writes nothing for an empty text, which an absent field means. */
   text(field: number, text: string): void {
     if (text !== '') this.textAlways(field, text);
   }
 
-  /** A text field of a oneof or a list, where an empty one counts. */
+  /** Writes a text field of a oneof or a list, where an empty text counts. */
   textAlways(field: number, text: string): void {
     const length = Buffer.byteLength(text);
     const at = this.#room(length);
@@ -348,7 +348,7 @@ export class MessageWriter {
     this.#pieceBytes += piece.length;
   }
 
-  /** Makes room before what is written; where it begins. */
+  /** Reserves bytes before those written, and returns where they begin. */
   #room(length: number): number {
     if (length > this.#at) this.#grow(length);
     this.#at -= length;

@@ -1,7 +1,7 @@
-/** 64 bits: a number where that is exact, else a bigint. */
+/** 64 bits: a number if that is exact, otherwise a bigint. */
 export type Int64 = number | bigint;
 
-/** A value of `parameters`, by its member of the oneof; undefined where none is set. */
+/** Value of `parameters`, by its member of the oneof; undefined if none is set. */
 export type InferParameter =
   | { readonly bool: boolean }
   | { readonly int64: Int64 }
@@ -11,7 +11,7 @@ export type InferParameter =
 
 export type InferParameters = Readonly<Record<string, InferParameter | undefined>>;
 
-/** Arrays of numbers, and of bytes that are numbers. */
+/** Arrays of numbers, bytes included. */
 export type NumberArray =
   | Uint8Array
   | Uint16Array
@@ -24,9 +24,9 @@ export type NumberArray =
   | Float32Array
   | Float64Array;
 
-/** `InferTensorContents`: what came in each of its fields, in the machine's own form; a field that is empty may be absent. */
+/** `InferTensorContents`: the content of each field in the machine's own form; an empty field may be absent. */
 export interface TensorContents {
-  /** A byte each: 0 or 1. */
+  /** One byte for each element: 0 or 1. */
   readonly bool?: Uint8Array;
   readonly int?: Int32Array;
   readonly int64?: BigInt64Array;
@@ -37,7 +37,7 @@ export interface TensorContents {
   readonly bytes?: FramedBytes;
 }
 
-/** Byte strings behind each other, a length of 4 bytes, little-endian, before each. */
+/** Byte strings one after another, each after its length of 4 bytes, little-endian. */
 export interface FramedBytes {
   readonly count: number;
   readonly framed: Uint8Array;
@@ -49,7 +49,7 @@ export interface InferTensor {
   readonly datatype: string;
   readonly shape: readonly Int64[];
   readonly parameters: InferParameters;
-  /** Absent is another thing than empty. */
+  /** Contents; absent differs from empty. */
   readonly contents: TensorContents | undefined;
 }
 
@@ -92,7 +92,7 @@ interface ArrayType {
   new (elements: ArrayLike<number> | ArrayLike<bigint>): NumberArray;
 }
 
-/** What the fields of `TensorContents` are that hold numbers. */
+/** Array types of the number fields of `TensorContents`. */
 export const NUMBER_FIELDS: Readonly<Record<Exclude<keyof TensorContents, 'bytes'>, ArrayType>> = {
   bool: Uint8Array,
   int: Int32Array,
@@ -103,21 +103,21 @@ export const NUMBER_FIELDS: Readonly<Record<Exclude<keyof TensorContents, 'bytes
   fp64: Float64Array,
 };
 
-/** One element type of a tensor. */
+/** Element type of a tensor. */
 export interface DataType {
-  /** `datatype` of a tensor's message: `INT32`. Case matters. */
+  /** `datatype` in a tensor's message, e.g. `INT32`. Case matters. */
   readonly wire: string;
   /** Number in `DataType` of model_config.proto, where `BYTES` is called `TYPE_STRING`. */
   readonly config: number;
-  /** As workers read it: `Int32`. */
+  /** Name in workers' records, e.g. `Int32`. */
   readonly record: string;
-  /** The array that holds raw elements as they are; byte strings have none. */
+  /** Array that holds raw elements as they are; byte strings have none. */
   readonly array: ArrayType | undefined;
   /** Bytes of one raw element; 0 = each has its own length. */
   readonly bytes: number;
   /**
-   * The field of `InferTensorContents` into which elements are put, the narrower types of a kind widened. Half precision has none
-   * and travels raw alone.
+   * Field of `InferTensorContents` for the elements, with narrower types of a kind widened. Half precision has none and
+   * is always sent raw.
    */
   readonly field: keyof TensorContents | undefined;
 }
@@ -153,17 +153,17 @@ const BY_WIRE: ReadonlyMap<string, DataType> = new Map(DATA_TYPES.map((each) => 
 const BY_RECORD: ReadonlyMap<unknown, DataType> = new Map(DATA_TYPES.map((each) => [each.record, each]));
 const BY_CONFIG: ReadonlyMap<number, DataType> = new Map(DATA_TYPES.map((each) => [each.config, each]));
 
-/** By its name in messages. */
+/** Returns the type by its name in messages. */
 export function dataTypeOf(wire: string): DataType | undefined {
   return BY_WIRE.get(wire);
 }
 
-/** By its name in workers' records. */
+/** Returns the type by its name in workers' records. */
 export function recordTypeOf(name: unknown): DataType | undefined {
   return BY_RECORD.get(name);
 }
 
-/** Wire name of a number of model_config.proto; `TYPE_INVALID` for one that is none. */
+/** Returns the wire name of a number of model_config.proto; `TYPE_INVALID` for an unknown number. */
 export function wireNameOf(config: number): string {
   return BY_CONFIG.get(config)?.wire ?? 'TYPE_INVALID';
 }

@@ -8,14 +8,14 @@ import {
   type TensorContents,
 } from './messages.ts';
 
-/* Elements of tensors between the two forms that messages have for them, typed lists and raw bytes, and their counts. */
+/* Conversion of tensor elements between typed lists and raw bytes, the two forms in messages, and their counts. */
 
 const U64_MAX = 2n ** 64n - 1n;
 const PREFIX_BYTES = 4;
 
 /**
- * Elements that a shape stands for; none of its dimensions means one.
- * @throws ServeError `invalid_value` for a negative dimension, and a product beyond 64 bits before a zero comes
+ * Returns the number of elements of a shape; a shape without dimensions has one.
+ * @throws ServeError `invalid_value` for a negative dimension, and for a product beyond 64 bits before a zero comes
  */
 export function elementsOf(shape: readonly Int64[]): bigint {
   let elements = 1n;
@@ -28,7 +28,7 @@ export function elementsOf(shape: readonly Int64[]): bigint {
 }
 
 /**
- * Checks the raw contents of a tensor against its shape. Nothing is allocated.
+ * Checks the raw contents of a tensor against its shape. Allocates nothing.
  * @throws ServeError `invalid_value`
  */
 export function checkRaw(name: string, { bytes }: DataType, shape: readonly Int64[], raw: Uint8Array): void {
@@ -40,7 +40,7 @@ export function checkRaw(name: string, { bytes }: DataType, shape: readonly Int6
   throw invalid(`Raw input element count for '${name}' does not match expected size, ${counts}`);
 }
 
-/** Byte strings in raw contents. @throws ServeError `invalid_value` where their lengths do not add up */
+/** Counts the byte strings in raw contents. @throws ServeError `invalid_value` if their lengths do not add up */
 export function countFramed(name: string, raw: Uint8Array): number {
   const view = viewOf(raw);
   let count = 0;
@@ -59,8 +59,8 @@ export function countFramed(name: string, raw: Uint8Array): number {
 }
 
 /**
- * What is wrong with the count of a tensor's elements, as Dynamo words it; undefined when it is as its shape says.
- * @param elements that it has
+ * Returns the fault in a tensor's number of elements, in Dynamo's words; undefined when it matches the shape.
+ * @param elements actual number
  */
 export function countFault(index: number, shape: readonly Int64[], elements: number): string | undefined {
   const negative = shape.findIndex((dimension) => dimension < 0);
@@ -81,32 +81,34 @@ function saturatedProduct(shape: readonly Int64[]): bigint {
   return elements;
 }
 
-/** Elements in the field of `contents` that a type has; one in another field is none. */
+/** Counts the elements in the field of `contents` that belongs to a type; elements in other fields do not count. */
 export function typedCount({ field }: DataType, contents: TensorContents): number {
   if (field === undefined) return 0;
   return (field === 'bytes' ? contents.bytes?.count : contents[field]?.length) ?? 0;
 }
 
-/** Typed contents as raw bytes. All machines that Node has builds for are little-endian, as raw contents are. */
+/**
+ * Returns typed contents as raw bytes. All machines that Node has builds for are little-endian, as raw contents are.
+ */
 export function rawOf({ field, array: Own }: DataType, contents: TensorContents): Uint8Array {
   if (field === undefined || field === 'bytes' || Own === undefined) return contents.bytes?.framed ?? new Uint8Array(0);
   const list = contents[field] ?? new Own(0);
-  return bytesOf(list instanceof Own ? list : new Own(list)); // what travels widened is cut to its low bits
+  return bytesOf(list instanceof Own ? list : new Own(list)); // widened elements are cut to their low bits
 }
 
-/** The bytes of an array, not copied. */
+/** Returns the bytes of an array without copying. */
 export function bytesOf({ buffer, byteOffset, byteLength }: NumberArray): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
 /**
- * Raw bytes as typed contents, which half precision has none of.
- * @param count of byte strings in `raw`
+ * Returns raw bytes as typed contents; half precision has none.
+ * @param count number of byte strings in `raw`
  */
 export function typedOf({ field, array: Own }: DataType, raw: Uint8Array, count: number): TensorContents {
   if (field === 'bytes') return { bytes: { count, framed: raw } };
   if (field === undefined || Own === undefined) return {};
-  const elements = new Own(Uint8Array.from(raw).buffer); // views of messages begin anywhere
+  const elements = new Own(Uint8Array.from(raw).buffer); // views of messages begin at any offset
   if (field === 'bool') return { bool: truthOf(elements as Uint8Array) };
   const Field = NUMBER_FIELDS[field];
   return {
@@ -114,12 +116,12 @@ export function typedOf({ field, array: Own }: DataType, raw: Uint8Array, count:
   };
 }
 
-/** Bytes that are 0 or 1: any other is true, too. */
+/** Normalizes bytes to 0 or 1: any other value is true too. */
 export function truthOf(bytes: Uint8Array): Uint8Array {
   return bytes.some((byte) => byte > 1) ? bytes.map((byte) => (byte === 0 ? 0 : 1)) : bytes;
 }
 
-/** Byte strings in the form of raw contents. */
+/** Returns byte strings in the form of raw contents. */
 export function framedBytes(strings: readonly (string | Uint8Array)[]): FramedBytes {
   const lengths = strings.map((each) => (typeof each === 'string' ? Buffer.byteLength(each) : each.length));
   const framed = Buffer.allocUnsafe(lengths.reduce((sum, length) => sum + PREFIX_BYTES + length, 0));
@@ -134,7 +136,7 @@ export function framedBytes(strings: readonly (string | Uint8Array)[]): FramedBy
   return { count: strings.length, framed };
 }
 
-/** Views of the byte strings in raw contents that were checked. */
+/** Yields views of the byte strings in raw contents that were checked. */
 export function* framedStrings(framed: Uint8Array): Generator<Uint8Array> {
   const view = viewOf(framed);
   for (let at = 0; at < framed.length; ) {
@@ -148,7 +150,7 @@ function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
   return new DataView(buffer, byteOffset, byteLength);
 }
 
-/** The failure of a message that cannot be served. */
+/** Creates the error for a message that cannot be served. */
 export function invalid(message: string): ServeError {
   return workerError('InvalidArgument', message);
 }

@@ -24,9 +24,9 @@ import {
   typedOf,
 } from './tensor-contents.ts';
 
-/* What workers of tensor models read and write: Dynamo's records, in which the values of a tensor are bytes. */
+/* Records that workers of tensor models read and write: Dynamo's, in which the values of a tensor are bytes. */
 
-/** A tensor as workers have it. */
+/** Tensor in a worker's record. */
 export interface TensorRecord {
   readonly metadata: {
     readonly name: string;
@@ -38,8 +38,8 @@ export interface TensorRecord {
   readonly data: {
     readonly data_type: string;
     /**
-     * Row by row, little-endian; byte strings with a length of 4 bytes before each. Workers may also send a list: numbers,
-     * booleans, of half precision the 16-bit patterns, texts or bytes.
+     * Elements row by row, little-endian; each byte string after its length of 4 bytes. Workers may also send a list:
+     * numbers, booleans, 16-bit patterns for half precision, texts or bytes.
      */
     readonly values: Uint8Array | readonly unknown[];
   };
@@ -48,18 +48,18 @@ export interface TensorRecord {
 /** `{ key: { kind: value } }`. */
 export type ParameterRecords = Readonly<Record<string, InferParameter>>;
 
-/** A request to a tensor model. */
+/** Request to a tensor model. */
 export interface TensorRequestRecord {
-  /** The client's own; null where it gave none. */
+  /** Id from the client; null if it sent none. */
   readonly id: string | null;
   readonly model: string;
   readonly tensors: readonly TensorRecord[];
-  /** What the client wants back, where it says so. */
+  /** Outputs that the client wants, if it lists them. */
   readonly outputs?: readonly { readonly name: string; readonly parameters?: ParameterRecords }[];
   readonly parameters?: ParameterRecords;
 }
 
-/** One response of a tensor model; several of them where it is decoupled. */
+/** Response of a tensor model; a decoupled model sends several. */
 export interface TensorResponseRecord {
   readonly id?: string | null;
   readonly model: string;
@@ -68,8 +68,8 @@ export interface TensorResponseRecord {
 }
 
 /**
- * The record of a request; raw contents are not copied. What the model declares is not looked at: other tensors are its worker's
- * to judge.
+ * Converts a request to a record without copying raw contents. It is not compared with the model's declaration: the
+ * worker decides about other tensors.
  * @throws ServeError `invalid_value` in the words of Dynamo
  */
 export function tensorRequestOf(request: ModelInferRequest): TensorRequestRecord {
@@ -110,7 +110,7 @@ function tensorOf(input: InferTensor, raw: Uint8Array | undefined, index: number
   return { metadata, data: { data_type: type.record, values: rawOf(type, contents) } };
 }
 
-/** @throws ServeError `invalid_value` for a parameter without a value */
+/** Converts parameters. @throws ServeError `invalid_value` for a parameter without a value */
 function parameterRecords(parameters: InferParameters): { readonly parameters?: ParameterRecords } {
   if (parameters === NO_PARAMETERS) return {};
   const records: Record<string, InferParameter> = {};
@@ -121,9 +121,9 @@ function parameterRecords(parameters: InferParameters): { readonly parameters?: 
   return { parameters: records };
 }
 
-/** A worker's response that is none, with the words that the client reads. */
+/** Error for an invalid response of a worker, with the message for the client. */
 export class BadTensorResponse extends Error {
-  /** A record that cannot be read at all, or one whose tensors contradict themselves. */
+  /** Kind of fault: the record cannot be read, its tensors contradict themselves, or they have no typed form. */
   readonly kind: 'unreadable' | 'invalid' | 'no-typed-form';
 
   constructor(kind: BadTensorResponse['kind'], message: string) {
@@ -135,9 +135,9 @@ export class BadTensorResponse extends Error {
 const RESPONSE_KEYS = ['id', 'model', 'tensors', 'parameters'];
 
 /**
- * The message of a worker's response.
- * @param id of the request, which its responses have
- * @param isRaw the request's contents were raw, so that those of its responses are
+ * Converts a worker's response to a message.
+ * @param id id of the request, which its responses repeat
+ * @param isRaw whether the request's contents were raw, in which case those of its responses are too
  * @throws BadTensorResponse
  */
 export function tensorResponseOf(record: unknown, id: string, isRaw: boolean): ModelInferResponse {
@@ -196,7 +196,7 @@ function readTensor(tensor: unknown, index: number, faults: string[]): ReadTenso
   return { name, type, shape, parameters: readParameters(parameters), raw, count };
 }
 
-/** What `read` makes of the values; where it fails, they cannot be read. */
+/** Returns the result of `read`; if that throws, the values are unreadable. */
 function readable<T>(at: string, read: () => T): T {
   try {
     return read();
@@ -222,11 +222,11 @@ function rawValues(at: string, type: DataType, values: unknown): Uint8Array {
   return readable(at, () => rawOfList(type, values));
 }
 
-/** Elements of a list as raw bytes. @throws Error that says what an element must be */
+/** Returns the elements of a list as raw bytes. @throws Error that says what an element must be */
 export function rawOfList(type: DataType, values: readonly unknown[]): Uint8Array {
   if (type.array === undefined) return framedBytes(values.map(byteString)).framed;
   const array = new type.array(values.length);
-  const elements: Record<number, number | bigint> = array; // each takes what `elementOf` makes for its type
+  const elements: Record<number, number | bigint> = array; // `elementOf` returns what the array's type takes
   const isRounded = type.field === 'fp32' || type.field === 'fp64';
   for (const [index, value] of values.entries()) {
     const element = elementOf(type, value);
@@ -277,7 +277,7 @@ function readParameters(parameters: unknown): InferParameters {
       throw unreadable(`parameter \`${key.slice(0, 64)}\` must have one of bool, int64, string, double, uint64`);
     }
   }
-  return parameters as InferParameters; // each was looked at
+  return parameters as InferParameters; // each was checked
 }
 
 function isParameter(value: unknown): boolean {

@@ -4,18 +4,18 @@ import { rawOfList, type TensorRecord } from './tensor-record.ts';
 
 /* Numbers of 16 bits, for which JavaScript has no arrays. */
 
-/** One of the two formats: bits of the fraction, and what is added to an exponent. */
+/** One of the two formats: number of fraction bits, and bias of the exponent. */
 interface Format {
   readonly fractionBits: number;
   readonly bias: number;
 }
 
-/** FP16, as IEEE 754 has it. */
+/** FP16, as in IEEE 754. */
 export const FP16: Format = { fractionBits: 10, bias: 15 };
 /** BF16: the upper half of a number of 32 bits. */
 export const BF16: Format = { fractionBits: 7, bias: 127 };
 
-/** The number that a pattern of 16 bits stands for. */
+/** Returns the number that a pattern of 16 bits stands for. */
 export function fromBits16(bits: number, { fractionBits, bias }: Format): number {
   const sign = bits & 0x8000 ? -1 : 1;
   const scale = 2 ** fractionBits;
@@ -28,7 +28,7 @@ export function fromBits16(bits: number, { fractionBits, bias }: Format): number
 
 const double = new DataView(new ArrayBuffer(8));
 
-/** The nearest pattern, of two that are as near the even one; infinity beyond the largest number. */
+/** Returns the nearest pattern, or the even one of two equally near; infinity beyond the largest number. */
 export function toBits16(value: number, { fractionBits, bias }: Format): number {
   double.setFloat64(0, value);
   const high = double.getUint32(0);
@@ -38,7 +38,8 @@ export function toBits16(value: number, { fractionBits, bias }: Format): number 
   const exponent = Math.max(((high >>> 20) & 0x7ff) - 1023, 1 - bias);
   if (exponent > bias) return sign | infinity;
   const steps = roundHalfEven(Math.abs(value) / 2 ** (exponent - fractionBits));
-  // What is rounded up to the next power of two carries into the exponent, from the largest number into infinity.
+  // A fraction that rounds up to the next power of two carries into the exponent, from the largest number into
+  // infinity.
   const scale = 2 ** fractionBits;
   return sign | (steps < scale ? steps : ((exponent + bias) << fractionBits) + (steps - scale));
 }
@@ -50,9 +51,12 @@ function roundHalfEven(value: number): number {
   return floor % 2 === 0 ? floor : floor + 1;
 }
 
-/* Tensors as the code of a model has them: arrays of JavaScript. */
+/* Tensors as the code of a model sees them: JavaScript arrays. */
 
-/** Elements of a tensor, row by row. Truth values are bytes 0 and 1, half precision is widened, byte strings are buffers. */
+/**
+ * Elements of a tensor, row by row. Truth values are bytes 0 and 1, half precision is widened, byte strings are
+ * buffers.
+ */
 export type TensorValues = NumberArray | readonly Uint8Array[];
 
 const HALVES = new Map([
@@ -61,8 +65,8 @@ const HALVES = new Map([
 ]);
 
 /**
- * The elements of a tensor of a request.
- * @throws TypeError for a type of elements that there is none of
+ * Reads the elements of a tensor in a request.
+ * @throws TypeError for an unknown element type
  */
 export function readTensor({ data }: Pick<TensorRecord, 'data'>): TensorValues {
   const type = typeOf(data.data_type);
@@ -70,20 +74,21 @@ export function readTensor({ data }: Pick<TensorRecord, 'data'>): TensorValues {
   if (type.array === undefined) {
     return [...framedStrings(raw)].map((each) => Buffer.from(each.buffer, each.byteOffset, each.byteLength));
   }
-  // A view where the bytes lie as the processor wants them, else a copy.
+  // A view if the bytes are aligned, otherwise a copy.
   const { buffer, byteOffset, byteLength } = raw.byteOffset % type.bytes === 0 ? raw : Uint8Array.from(raw);
   const array = new type.array(buffer, byteOffset, byteLength / type.bytes);
   const half = HALVES.get(type.record);
   return half === undefined ? array : Float32Array.from(array as Uint16Array, (bits) => fromBits16(bits, half));
 }
 
-/** What a tensor may be made of: an array of the type's own kind, or any list of its elements. */
+/** Elements for a tensor: an array of the type's own kind, or any list of its elements. */
 export type TensorElements = ArrayLike<number | bigint | boolean | string | Uint8Array>;
 
 /**
- * A tensor for a response.
+ * Writes a tensor for a response.
  * @param dataType `Int32`, `Float16`, `Bytes`: see the message of the error for all of them
- * @param values row by row, as many as the shape says. Half precision takes numbers, and a `Uint16Array` of patterns as it is.
+ * @param values elements row by row, as many as the shape says. Half precision takes numbers, and a `Uint16Array` of
+ * patterns as it is.
  * @throws TypeError that names what is wrong
  */
 export function writeTensor(

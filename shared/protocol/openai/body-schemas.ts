@@ -3,12 +3,12 @@ import { chatSchema, completionsSchema } from './chat-schema.ts';
 import { compactSchema, inputTokensSchema, responsesSchema, USABLE_KEYS } from './responses/body-schema.ts';
 import { CHAT_USABLE_KEYS, COMPLETIONS_KEYS } from './root-keys.ts';
 
-/** A body as it is checked, for those who describe it. */
+/** Schema of a body as it is checked, for descriptions of the API. */
 export interface BodySchema {
   readonly schema: z.ZodType;
-  /** Every root key that can be used. @default the schema says it, or others are passed on */
+  /** Every root key that can be used. @default the schema lists them, or others are passed on */
   readonly keys?: readonly string[];
-  /** Other root keys are ignored, not refused. @default false */
+  /** Whether other root keys are ignored instead of refused. @default false */
   readonly ignoresOtherKeys?: boolean;
 }
 

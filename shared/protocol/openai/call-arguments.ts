@@ -1,15 +1,15 @@
 import { isRecord } from '../../records/index.ts';
 import { writeJson } from '../json/json-source.ts';
 
-/** The name under which Anthropic's documents hand on arguments that are no JSON object; answers use it too. */
+/** Key under which Anthropic's documentation passes on arguments that are not a JSON object; answers use it too. */
 const INVALID_JSON = 'INVALID_JSON';
 
-/** Deeper texts within texts are left as they are. */
+/** Limit of texts nested in texts; deeper ones are left as they are. */
 const LAYERS_MAX = 3;
 
 /**
- * The arguments of an earlier call as text: JSON of an object where there is one, also inside of a JSON string, and what the
- * model wrote where there is none, be it blank. Nothing at all is an empty object.
+ * Returns the arguments of an earlier call as text: the JSON of an object if there is one, also inside a JSON string;
+ * otherwise the text that the model wrote, even if blank. Missing arguments are an empty object.
  */
 export function argumentsText(given: unknown): string {
   if (given === undefined || given === null) return '{}';
@@ -21,14 +21,15 @@ export function argumentsText(given: unknown): string {
 function textOfValue(given: unknown): string {
   if (isRecord(given)) {
     const written = given[INVALID_JSON];
-    if (typeof written === 'string' && Object.keys(given).length === 1) return written; // as answers tell it
+    if (typeof written === 'string' && Object.keys(given).length === 1) return written; // as answers write it
   }
   return writeJson(given);
 }
 
-/** The text of the object that a JSON string holds; undefined where `text` is no such string. */
+/** Returns the text of the object that a JSON string holds; undefined if `text` is not such a string. */
 function unwrapped(text: string): string | undefined {
-  if (firstOf(text) === '{') return undefined; // no string, be it JSON or not: most are long, and need not be read for that
+  // not a string; most arguments are long objects, which need not be parsed to know that
+  if (firstOf(text) === '{') return undefined;
   let inner = text;
   for (let layer = 0; layer < LAYERS_MAX; layer++) {
     const value = parsed(inner);
@@ -41,7 +42,7 @@ function unwrapped(text: string): string | undefined {
   return undefined;
 }
 
-/** Arguments for servers that take nothing but the text of a JSON object. */
+/** Returns arguments for servers that accept only the text of a JSON object. */
 export function strictArguments(text: string): string {
   if (text.trim() === '') return '{}';
   return isRecord(parsed(text)) ? text : JSON.stringify({ [INVALID_JSON]: text });
@@ -53,13 +54,14 @@ function firstOf(text: string): string | undefined {
   return FIRST.exec(text)?.[0];
 }
 
-/** Undefined for what is no JSON. */
+/** Parses a text; undefined if it is not JSON. */
 function parsed(text: string): unknown {
   const first = firstOf(text);
-  if (first !== '{' && first !== '"' && first !== 'n') return undefined; // neither an object nor a text that may hold one
+  // neither an object nor a text that may hold one
+  if (first !== '{' && first !== '"' && first !== 'n') return undefined;
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // the answer to the question, not a failure
+    return undefined; // the expected result, not a failure
   }
 }

@@ -16,13 +16,13 @@ import { fileText } from './file-parts.ts';
 import { CHAT_KEYS, CHAT_USABLE_KEYS, unknownKeys } from './root-keys.ts';
 import { RANGES } from './shared-fields.ts';
 
-/** How lenient the deployment is (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). */
+/** Leniency of the deployment (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). */
 export interface CheckSettings extends BoundSettings {
   readonly ignoresUnknownKeys: boolean;
 }
 
 /**
- * Everything about a chat body that its types do not say, in the order in which Dynamo checks it.
+ * Checks everything about a chat body that its types do not express, in Dynamo's order.
  * @throws ServeError `invalid_value`, `unknown_parameter`, `unsupported_parameter`.
  */
 export function checkChatBody(body: ChatBody, settings: CheckSettings): void {
@@ -55,7 +55,7 @@ function checkThinking(thinking: unknown): void {
   throw invalidValue('`thinking.type` must be `enabled`, `disabled`, or `adaptive`', 'thinking.type');
 }
 
-/** Fields that are refused, and what to use instead. */
+/** Fields that are refused, and their replacements. */
 const DEPRECATED = [
   ['function_call', 'tool_choice'],
   ['functions', 'tools'],
@@ -69,7 +69,10 @@ function refuseDeprecated(body: ChatBody): void {
   }
 }
 
-/** What a template is given by the request's own fields or by the model: another prompt must not hide behind `messages`. */
+/**
+ * Variables of a template that the request's own fields or the model set: another prompt must not hide behind
+ * `messages`.
+ */
 const RESERVED_TEMPLATE_ARGS = [
   'chat_template',
   'messages',
@@ -102,8 +105,8 @@ function checkTemplateArgs(body: ChatBody): void {
 }
 
 /**
- * What the user says anew is checked as any other input; what stands before the model's last turn was said to whoever answered
- * it, and is read as it is.
+ * Checks messages. New content of the user is checked like any other input; content before the model's last turn is
+ * history, and is read as it is.
  */
 function checkMessages(messages: ChatBody['messages']): void {
   const lastAnswer = messages.findLastIndex(({ role }) => role === 'assistant');

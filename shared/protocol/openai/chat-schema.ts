@@ -14,7 +14,7 @@ import {
   u32,
 } from './shared-fields.ts';
 
-/** `tool_choice` over functions, which is all that templates and engines know. */
+/** `tool_choice` restricted to functions, which is all that templates and engines support. */
 export type FunctionChoice =
   | 'none'
   | 'auto'
@@ -22,7 +22,7 @@ export type FunctionChoice =
   | { readonly type: 'function'; readonly function: { readonly name: string } };
 
 const textPart = z.looseObject({ type: z.literal('text'), text: z.string() });
-/** Parts of what the user says; other kinds do not parse. */
+/** Parts of a user's message; other kinds do not parse. */
 const userPart = z.discriminatedUnion('type', [
   textPart,
   z.looseObject({ type: z.literal('image_url'), image_url: z.looseObject({ url: z.string() }) }),
@@ -43,7 +43,7 @@ const userPart = z.discriminatedUnion('type', [
 ]);
 const textContent = z.union([z.string(), atMost(z.array(textPart), 'parts')]);
 const name = z.string().nullish();
-/** What a model or another server wrote: it is read as it comes, and never refused. */
+/** Field that a model or another server wrote: it is read as it comes, and never refused. */
 const written = z.unknown().optional();
 
 const instruction = [
@@ -61,13 +61,13 @@ const history = [
   z.looseObject({ role: z.literal('function'), content: written, name: written }),
 ] as const;
 
-/** One message; unknown keys are kept for the chat template. */
+/** Message of a conversation; unknown keys are kept for the chat template. */
 const messageSchema = z.discriminatedUnion('role', [...instruction, said, ...history]);
 
-/** What the user says anew. */
+/** New message of the user. */
 export const userMessage = said;
 
-/** One message of a conversation of which it is not known yet which turns are new. */
+/** Message of a conversation before it is known which turns are new. */
 const anyMessage = z.discriminatedUnion('role', [
   ...instruction,
   z.looseObject({ role: z.literal('user'), content: written }),
@@ -122,7 +122,7 @@ const thinking = {
   ],
 };
 
-/** Root fields of a chat body apart from the conversation and its tools. */
+/** Root fields of a chat body, apart from the conversation and its tools. */
 const chatFields = {
   ...sharedFields,
   logprobs: z.boolean().nullish(),
@@ -155,7 +155,8 @@ const chatFields = {
 /** Body of `POST /v1/chat/completions`: types only; bounds have messages of their own. */
 export const chatSchema = z
   .looseObject({
-    messages: atMost(z.array(messageSchema), 'messages', { minItems: 1 }), // first, because the first field that is wrong is the one that is told
+    // first, because the error names the first wrong field
+    messages: atMost(z.array(messageSchema), 'messages', { minItems: 1 }),
     ...chatFields,
     tools: z.array(toolSchema).nullish(),
     tool_choice: toolChoice.nullish(),
@@ -164,14 +165,14 @@ export const chatSchema = z
 
 export type ChatBody = z.infer<typeof chatSchema>;
 
-/** A chat body that was checked: conversations come from models, too, and all tools are functions. */
+/** Chat body that was checked: its messages may come from models, and all its tools are functions. */
 export type CheckedChat = z.infer<z.ZodObject<typeof chatFields, z.core.$loose>> & {
   messages: readonly ChatMessage[];
   tools?: readonly ToolDefinition[] | undefined;
   tool_choice?: FunctionChoice | undefined;
 };
 
-/** The same as it came, before it is known which turns are new. */
+/** Chat body as received, before it is known which turns are new. */
 export const chatShape = chatSchema.extend({ messages: atMost(z.array(anyMessage), 'messages') });
 
 const notEmpty = { minLength: 1 };

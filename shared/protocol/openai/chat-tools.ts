@@ -6,12 +6,12 @@ import type { ChatBody, FunctionChoice } from './chat-schema.ts';
 import { checkCustomFormat, customFunction } from './custom-tools.ts';
 import { invalidValue, shapeError } from './field-checks.ts';
 
-/** The tools of a chat as its model is told of them. */
+/** Tools of a chat as its model sees them. */
 export interface ChatTools {
-  /** Undefined where there are none. */
+  /** Functions; undefined if there are none. */
   readonly tools: readonly ToolDefinition[] | undefined;
   readonly choice: FunctionChoice | undefined;
-  /** Names of those that were given as `custom`. */
+  /** Names of the tools that were given as `custom`. */
   readonly customTools: ReadonlySet<string>;
 }
 
@@ -19,7 +19,8 @@ type GivenTool = NonNullable<ChatBody['tools']>[number];
 type GivenChoice = Exclude<NonNullable<ChatBody['tool_choice']>, string>;
 
 /**
- * Reads `tools` and `tool_choice`. Functions and custom tools are served; those that only another server could run are left out.
+ * Reads `tools` and `tool_choice`. Functions and custom tools are served; tools that only another server could run are
+ * left out.
  * @throws ServeError `invalid_value`, `missing_required_parameter`
  */
 export function readChatTools({ tools: given, tool_choice: choice }: ChatBody, leftOut: LeftOut): ChatTools {
@@ -52,7 +53,7 @@ function readTool(tool: GivenTool, at: number): ToolDefinition | undefined {
     const called = tool.function;
     if (called === undefined) throw missing(`tools[${at}].function`);
     checkTool(called, at, `tools[${at}].function`);
-    return tool as ToolDefinition; // its function was just looked at
+    return tool as ToolDefinition; // its function was just checked
   }
   if (tool.type !== 'custom') {
     requireHostedType(tool.type, `tools[${at}]`, 'function and custom');
@@ -70,7 +71,7 @@ function missing(param: string): ServeError {
 }
 
 interface ReadChoice {
-  /** Those that may be called. */
+  /** Tools that may be called. */
   readonly tools: readonly ToolDefinition[];
   readonly choice: FunctionChoice | undefined;
 }
@@ -92,7 +93,7 @@ function readChoice(
   throw invalidValue(`tool named "${name}" in tool_choice is not present in tools`, 'tool_choice');
 }
 
-/** A call cannot be required where nothing can be called. @param dropped types of the hosted tools that were left out */
+/** Refuses to require a call if there is no tool. @param dropped types of the hosted tools that were left out */
 export function requireSome(tools: readonly ToolDefinition[], dropped: ReadonlySet<string>): void {
   if (tools.length > 0) return;
   const [hosted] = dropped;
@@ -125,14 +126,16 @@ function nameIn({ function: called, custom, name }: UnknownRecord): unknown {
   return isRecord(called) ? called.name : isRecord(custom) ? custom.name : name;
 }
 
-/** A tool that a choice allows is one of `tools`, or of the hosted ones that were left out of them. */
+/** Checks a tool that a choice allows: it must be one of `tools`, or a hosted tool that was left out of them. */
 export function requireHosted(type: unknown, name: unknown, dropped: ReadonlySet<string>): void {
   if (dropped.has(String(type))) return;
   const called = `"${String(name ?? type).slice(0, 100)}"`;
   throw invalidValue(`tool named ${called} in tool_choice is not present in tools`, 'tool_choice');
 }
 
-/** Types of the tools that OpenAI, Anthropic and those who follow them run on their own servers, or know how to describe. */
+/**
+ * Types of the tools that OpenAI, Anthropic and compatible providers run on their own servers or describe themselves.
+ */
 const HOSTED = new RegExp(
   `^(?:(?:${[
     '[a-z]+_search|web_fetch|code_(?:interpreter|execution)|image_generation|mcp|advisor|programmatic_tool_calling',
@@ -141,8 +144,8 @@ const HOSTED = new RegExp(
 );
 
 /**
- * A tool that is not served here is one that others host, whatever its version, and is left out; no server knows any other type.
- * @param param of the tool in the body
+ * Checks a tool that is not served here: hosted tools of any version are left out; no server knows any other type.
+ * @param param place of the tool in the body
  * @param allowed types that are served there
  * @throws ServeError `invalid_value`
  */
@@ -152,7 +155,7 @@ export function requireHostedType(type: string, param: string, allowed: string):
   throw shapeError('invalid_value', message, `${param}.type`);
 }
 
-/** A tool that nobody runs cannot be made to be called. */
+/** Creates the error for a forced call of a hosted tool, which no part of the product runs. */
 export function hostedChoice(type: string): ServeError {
   const message = `tool_choice asks for the hosted tool "${type.slice(0, 100)}", which is not supported: allowed are functions and custom tools`;
   return invalidValue(message, 'tool_choice');
@@ -166,7 +169,7 @@ interface NamedFunction {
   readonly strict?: boolean | null | undefined;
 }
 
-/** The name and the schema of the tool number `at`, which stands at `param` of the body. */
+/** Checks the name and the schema of tool number `at`, which stands at `param` of the body. */
 export function checkTool(tool: NamedFunction, at: number, param: string): void {
   if (tool.name === '') throw invalidValue(`Function name at index ${at} cannot be empty`, `${param}.name`);
   if (!FUNCTION_NAME.test(tool.name)) {
@@ -187,7 +190,7 @@ export function checkTool(tool: NamedFunction, at: number, param: string): void 
   }
 }
 
-/** Where in a JSON schema an object allows properties it does not name; undefined = nowhere. */
+/** Returns where in a JSON schema an object allows unnamed properties; undefined = nowhere. */
 function findOpenObject(schema: unknown, context: string): string | undefined {
   if (Array.isArray(schema)) {
     for (let at = 0; at < schema.length; at++) {

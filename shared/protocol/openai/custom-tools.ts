@@ -2,7 +2,7 @@ import { isRecord } from '../../records/index.ts';
 import type { ToolDefinition } from '../generation/generation-request.ts';
 import { shapeError } from './field-checks.ts';
 
-/** A tool whose input is text of any form, as clients define it. */
+/** Tool whose input is free text, as clients define it. */
 interface CustomTool {
   readonly description?: string | null | undefined;
   readonly format?: Readonly<Record<string, unknown>> | null | undefined;
@@ -10,7 +10,10 @@ interface CustomTool {
 
 const SYNTAXES: ReadonlySet<unknown> = new Set(['lark', 'regex']);
 
-/** @param param where the format stands. @throws ServeError `invalid_value`, `missing_required_parameter` */
+/**
+ * Checks the format of a custom tool. @param param place of the format @throws ServeError `invalid_value`,
+ * `missing_required_parameter`
+ */
 export function checkCustomFormat(format: CustomTool['format'], param: string): void {
   if (format == null || format.type === 'text') return;
   if (format.type !== 'grammar') {
@@ -28,7 +31,7 @@ export function checkCustomFormat(format: CustomTool['format'], param: string): 
   throw shapeError('invalid_value', `${place}.definition: expected the text of a grammar`, `${place}.definition`);
 }
 
-/** Chats have it one level deeper than Responses. */
+/** Returns the grammar, which chats nest one level deeper than Responses. */
 function grammarOf(format: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   return isRecord(format.grammar) ? format.grammar : format;
 }
@@ -37,7 +40,10 @@ function shown(value: unknown): string {
   return value === undefined ? 'nothing' : JSON.stringify(value).slice(0, 100);
 }
 
-/** Chat templates know functions only: a custom tool's text becomes the one argument of a function. */
+/**
+ * Returns a custom tool as a function whose one argument is the tool's text, because chat templates know only
+ * functions.
+ */
 export function customFunction({ description, format }: CustomTool, name: string): ToolDefinition {
   const lines = [description ?? '', describeFormat(format)].filter((line) => line !== '');
   return {
@@ -50,7 +56,7 @@ export function customFunction({ description, format }: CustomTool, name: string
   };
 }
 
-/** No engine holds one argument to a grammar, so that the model is told of it. */
+/** Describes the grammar to the model: no engine constrains a single argument to a grammar. */
 function describeFormat(format: CustomTool['format']): string {
   if (format?.type !== 'grammar') return '';
   const { syntax, definition } = grammarOf(format);

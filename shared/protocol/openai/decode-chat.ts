@@ -11,20 +11,20 @@ import { invalidValue, requireShape } from './field-checks.ts';
 import { type History, readHistory } from './history.ts';
 import type { Nvext } from './shared-fields.ts';
 
-/** A chat request with what the answer's encoder must know. */
+/** Chat request with the information that the answer's encoder needs. */
 export interface DecodedChat extends UsageReporting {
   readonly request: GenerationRequest;
-  /** Names of the tools whose calls are told as `custom`: to the model they are functions of one text. */
+  /** Names of the tools whose calls the answer shows as `custom`; to the model they are functions with one text. */
   readonly customTools: ReadonlySet<string>;
 }
 
 /** Checks the types of a chat body. @throws ServeError 400; see `requireShape`. */
 export function parseChatBody(body: JsonBody): ChatBody {
-  return requireShape(chatShape, body) as ChatBody; // what the user says anew is checked with the rest of its turn
+  return requireShape(chatShape, body) as ChatBody; // new messages of the user are checked with the rest of their turn
 }
 
 /**
- * Turns a chat body whose types are right into a request.
+ * Decodes a chat body whose types are right into a request.
  * @throws ServeError `invalid_value`, `unknown_parameter`, `unsupported_parameter`, `headers_too_large`.
  */
 export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat {
@@ -33,7 +33,7 @@ export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat 
   const { tools: _tools, tool_choice: _choice, ...rest } = body;
   const chat: CheckedChat = {
     ...rest,
-    messages: body.messages as readonly ChatMessage[], // with null where a field may be null
+    messages: body.messages as readonly ChatMessage[], // fields may also be null
     ...(tools === undefined ? {} : { tools }),
     ...(choice === undefined ? {} : { tool_choice: choice }),
   };
@@ -42,8 +42,8 @@ export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat 
 }
 
 /**
- * The request that a chat body within its bounds asks for; other dialects come here over the chat body that says the same.
- * @param given `nvext`, where the body that workers get has none. @default the body's own
+ * Decodes a chat body within its bounds into a request; other dialects use it through their equivalent chat body.
+ * @param given `nvext`, if it is not part of the body for workers. @default the body's own
  * @throws ServeError `invalid_value`, `headers_too_large`.
  */
 export function decodeChatRequest(
@@ -73,13 +73,16 @@ export function decodeChatRequest(
   return request;
 }
 
-/** The body that says the same to a worker that takes no prompt. */
+/** Returns the equivalent body for a worker that takes no prompt. */
 function bodyForWorkers(body: CheckedChat, history: History): CheckedChat {
   const messages = { enumerable: true, configurable: true, get: () => history.forwarded };
   return Object.defineProperty({ ...body }, 'messages', messages);
 }
 
-/** Generated ids are one list in the answer, which only one choice can fill. */
+/**
+ * Refuses several choices with `completion_token_ids`: the answer has one list of generated ids, which only one choice
+ * can fill.
+ */
 export function requireOneChoice(body: { readonly n?: number | null | undefined }, nvext: Nvext, prompts = 1): void {
   if (!nvext.extra_fields?.includes('completion_token_ids') || (body.n ?? 1) * prompts === 1) return;
   throw invalidValue(
@@ -88,7 +91,7 @@ export function requireOneChoice(body: { readonly n?: number | null | undefined 
   );
 }
 
-/** What the prompt of a chat body is made from: its messages, or `nvext.token_data` instead of them. */
+/** Returns the prompt of a chat body: its messages, or `nvext.token_data` instead of them. */
 function decodePrompt(body: CheckedChat, nvext: Nvext, { rendered }: History): PromptInput {
   if (nvext.token_data != null) return { kind: 'tokens', tokenIds: nvext.token_data };
   const templateArgs = decodeTemplateArgs(body);
@@ -105,7 +108,10 @@ function decodePrompt(body: CheckedChat, nvext: Nvext, { rendered }: History): P
   };
 }
 
-/** Template variables: what the client gave, and what `documents`, `reasoning_effort` and `thinking` stand for. */
+/**
+ * Returns the template variables: the client's own, and those derived from `documents`, `reasoning_effort` and
+ * `thinking`.
+ */
 function decodeTemplateArgs(body: CheckedChat): Readonly<Record<string, unknown>> | undefined {
   const given = body.chat_template_args ?? body.chat_template_kwargs;
   const { documents } = body;
@@ -119,7 +125,7 @@ function decodeTemplateArgs(body: CheckedChat): Readonly<Record<string, unknown>
   if (mode !== undefined) args.thinking_mode = mode;
   if (mode === 'enabled' || mode === 'disabled') args.thinking = mode === 'enabled';
   if (typeof args.thinking === 'boolean') {
-    // Template families read one of these names each; the switch must reach them all (1.6.1).
+    // Template families read one of these names each; the switch must reach all of them (1.6.1).
     args.thinking_mode ??= args.thinking ? 'enabled' : 'disabled';
     args.enable_thinking ??= args.thinking;
   }

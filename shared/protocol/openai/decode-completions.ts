@@ -26,18 +26,18 @@ const EMBEDS_BYTES_MIN = 100;
 
 const EMBEDS_BYTES_MAX = 10 * 1024 * 1024;
 
-/** A completions request: one generation request a prompt, all answered as one. */
+/** Completions request: one generation request for each prompt, all answered together. */
 export interface DecodedCompletions extends UsageReporting {
   /** Id of the answer; a batch's requests are `<id>-<index>`. */
   readonly id: string;
   readonly requests: readonly GenerationRequest[];
   /** Choices per prompt: choice index = prompt index x n + choice of the prompt. */
   readonly choicesPerPrompt: number;
-  /** What to show in front of each prompt's choices; `undefined` without `echo`. */
+  /** Text before each prompt's choices; undefined without `echo`. */
   readonly echoes: readonly EchoedPrompt[] | undefined;
 }
 
-/** A prompt as it was given: text, or token ids. */
+/** Prompt as it was given: text, or token ids. */
 export type EchoedPrompt = string | readonly number[];
 
 /** Checks the types of a completions body. @throws ServeError 400; see `requireShape`. */
@@ -46,7 +46,7 @@ export function parseCompletionsBody(body: JsonBody): CompletionsBody {
 }
 
 /**
- * Turns a completions body whose types are right into requests.
+ * Decodes a completions body whose types are right into requests.
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `unknown_parameter`, `unsupported_parameter`,
  * `headers_too_large`.
  */
@@ -87,14 +87,14 @@ function decodePrompts(body: CompletionsBody, nvext: Nvext): readonly PromptInpu
   return (prompt as readonly (string | readonly number[])[]).map(promptOf);
 }
 
-/** What `echo` repeats. @throws ServeError `invalid_value` for embeddings, which no text stands behind */
+/** Returns the prompt that `echo` repeats. @throws ServeError `invalid_value` for embeddings, which have no text */
 function echoOf(prompt: PromptInput): EchoedPrompt {
   if (prompt.kind === 'raw') return prompt.text;
   if (prompt.kind === 'tokens') return prompt.tokenIds;
   throw invalidValue('`echo` needs a prompt given as text or token ids', 'echo');
 }
 
-/** Every prompt as its own request, whose body is the one that would have asked for that prompt alone. */
+/** Splits a batch into one request for each prompt, with the body that asks for that prompt only. */
 function batchOf(request: GenerationRequest, body: CompletionsBody, prompts: readonly PromptInput[]) {
   if (prompts.length === 1) return [request];
   const { prompt: given } = body;
@@ -107,7 +107,7 @@ function batchOf(request: GenerationRequest, body: CompletionsBody, prompts: rea
 }
 
 /**
- * Everything about a completions body that its types do not say.
+ * Checks everything about a completions body that its types do not express.
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `unknown_parameter`, `unsupported_parameter`.
  */
 function checkCompletionsBody(body: CompletionsBody, settings: CheckSettings): void {
@@ -127,7 +127,7 @@ function checkCompletionsBody(body: CompletionsBody, settings: CheckSettings): v
   }
 }
 
-/** Prompts of the batch; 1 unless `prompt` is an array of strings or of arrays. */
+/** Counts the prompts of the batch; 1 unless `prompt` is an array of strings or of arrays. */
 function promptCount(body: CompletionsBody): number {
   const { prompt } = body;
   if (body.prompt_embeds != null || !Array.isArray(prompt) || typeof prompt[0] === 'number') return 1;
@@ -154,14 +154,14 @@ function checkPrompt(prompt: CompletionsBody['prompt']): void {
 
 function checkEmbeds(data: string): void {
   if (data.length % 4 !== 0) throw notBase64();
-  const sizeBytes = Buffer.byteLength(data, 'base64'); // of the text as it stands: bounds the decoding below
+  const sizeBytes = Buffer.byteLength(data, 'base64'); // size by the text's length, a bound for the decoding below
   if (sizeBytes < EMBEDS_BYTES_MIN || sizeBytes > EMBEDS_BYTES_MAX) {
     throw invalidValue(
       `prompt_embeds must decode to between ${EMBEDS_BYTES_MIN} and ${EMBEDS_BYTES_MAX} bytes, got ${sizeBytes}`,
       'prompt_embeds',
     );
   }
-  // Encoding it again tells what a pattern over megabytes could not without overflowing its stack.
+  // Encoding it again checks the text; a pattern over megabytes would overflow its stack.
   if (Buffer.from(data, 'base64').toString('base64') !== data) throw notBase64();
 }
 
@@ -169,7 +169,10 @@ function notBase64(): ServeError {
   return invalidValue('prompt_embeds must be valid base64-encoded data', 'prompt_embeds');
 }
 
-/** An empty suffix asks for nothing; any other would change the answer and no engine here fills in the middle. */
+/**
+ * Checks the suffix. An empty one changes nothing; any other would change the answer, and no engine here fills in the
+ * middle.
+ */
 function checkSuffix(suffix: string | null | undefined): void {
   if (suffix == null || suffix === '') return;
   if (suffix.length > SUFFIX_CHARS_MAX) {

@@ -4,51 +4,63 @@ import { continueTrace, type Span } from '../../telemetry/index.ts';
 import type { GenerationRequest } from '../generation/generation-request.ts';
 import type { LeftOut } from '../generation/left-out.ts';
 
-/** The header lines of a request, by lower-case name. */
+/** Header lines of a request, by lower-case name. */
 export interface RequestHeaders {
   headerNames(): readonly string[];
-  /** Value of the first line of that name. */
+  /** Returns the value of the first line of that name. */
   header(name: string): string | undefined;
 }
 
-/** How a deployment reads OpenAI bodies. */
+/** Settings of a deployment for reading OpenAI bodies. */
 export interface OpenAiDecodeSettings {
-  /** Drop unknown root keys instead of refusing them (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). @default false */
+  /**
+   * Whether to drop unknown root keys instead of refusing them (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). @default
+   * false
+   */
   readonly ignoresUnknownKeys: boolean;
-  /** Drop `nvext`, apart from `cache_salt`, and routing headers (`DYN_DISABLE_FRONTEND_NVEXT`). @default false */
+  /**
+   * Whether to drop `nvext`, apart from `cache_salt`, and routing headers (`DYN_DISABLE_FRONTEND_NVEXT`). @default
+   * false
+   */
   readonly isNvextDisabled: boolean;
-  /** Set `include_usage` on every stream (`DYN_ENABLE_FORCE_INCLUDE_USAGE`). @default false */
+  /** Whether to set `include_usage` on every stream (`DYN_ENABLE_FORCE_INCLUDE_USAGE`). @default false */
   readonly forcesUsage: boolean;
   /** Lower-case start of metadata header names (`DYN_METADATA_HEADER`). @default 'x-dynamo-meta-' */
   readonly metadataHeaderPrefix: string;
   /** Most bytes of one stop sequence (`STATOR_STOP_MAX_BYTES`). @default 1024 */
   readonly stopBytesMax: number;
-  /** Memory of an answer that is kept until it is whole (`STATOR_HTTP_ANSWER_LIMIT_MB`). @default 32 MiB */
+  /** Memory of an answer that is collected whole (`STATOR_HTTP_ANSWER_LIMIT_MB`). @default 32 MiB */
   readonly answerBytesMax: number;
 }
 
-/** What a decoder needs beside the body. */
+/** Everything that a decoder needs besides the body. */
 export interface DecodeContext {
   readonly headers: RequestHeaders;
   readonly settings: OpenAiDecodeSettings;
   readonly random: Random;
-  /** Id of the request where its headers name none. @default a new one */
+  /** Id of the request if its headers do not give one. @default a new one */
   readonly newId?: string | undefined;
-  /** Our span of the request, where spans are made. */
+  /** Span of the request, if tracing is on. */
   readonly span?: Span | undefined;
-  /** Whose request it is, told to its worker. @default nobody is asked */
+  /** Owner of the request, passed to its worker. @default unknown, without API keys */
   readonly owner?: string | undefined;
-  /** What the answer tells of other owners: that their prompts are cached, or nothing. @default everything */
+  /**
+   * Isolation of owners: `figures` hides from the answer that another owner's prompt was cached; `blocks` shares no
+   * cached blocks between owners. @default none
+   */
   readonly isolation?: 'figures' | 'blocks' | undefined;
-  /** The model cannot take pictures, sounds and videos that tools have returned: they are named instead. @default it can */
+  /**
+   * Whether the model cannot take pictures, sounds and videos that tools have returned: then they are named instead.
+   * @default false
+   */
   readonly isBlind?: boolean | undefined;
-  /** Takes note of what the model is not told of. */
+  /** Records the parts that do not reach the model. */
   readonly leftOut: LeftOut;
-  /** Hears of deprecated or ignored input; goes to the log at debug level. */
+  /** Called for deprecated or ignored input; writes to the log at debug level. */
   warn(message: string): void;
 }
 
-/** The parts of a request that come from its headers alone. */
+/** Parts of a request that come only from its headers. */
 export interface RequestEnvelope {
   readonly id: string;
   readonly metadata: GenerationRequest['metadata'];
@@ -57,11 +69,11 @@ export interface RequestEnvelope {
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
-/** A record while it is put together. */
+/** Record while it is put together. */
 export type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 /**
- * Request id, trace context and metadata.
+ * Decodes request id, trace context and metadata.
  * @throws ServeError `headers_too_large`.
  */
 export function decodeEnvelope(context: DecodeContext): RequestEnvelope {
@@ -75,7 +87,7 @@ function requestId(context: DecodeContext): string {
   return context.newId ?? context.random.uuid();
 }
 
-/** Our own span in the caller's trace, or in a new one: what the worker continues and what our log lines name. */
+/** Returns the request's span in the caller's trace, or in a new one: the worker continues it and log lines name it. */
 function decodeTrace({ headers, random, span }: DecodeContext): GenerationRequest['trace'] {
   const requestId = headers.header('x-request-id');
   const { traceparent, tracestate } =
@@ -90,9 +102,9 @@ function decodeTrace({ headers, random, span }: DecodeContext): GenerationReques
 }
 
 const NO_METADATA: GenerationRequest['metadata'] = Object.freeze({});
-/** Said between our own processes, beside the metadata: a client cannot say it for them. */
+/** Prefix of metadata between the product's own processes; a client's metadata cannot use it. */
 const OWN_HEADERS = 'x-stator-';
-/** Tells a worker whose request it has. */
+/** Header that passes the request's owner to a worker. */
 const OWNER_HEADER = `${OWN_HEADERS}owner`;
 
 function decodeMetadata({ headers, settings, owner }: DecodeContext): GenerationRequest['metadata'] {

@@ -11,7 +11,8 @@ const CONSTRAINTS = ['json', 'regex', 'choice', 'grammar', 'structural_tag'] as 
 const GUIDED_FIELDS = ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar'] as const;
 
 /**
- * The constraint on the output: `structured_outputs` or `guided_*` fields, which beat `response_format`.
+ * Returns the constraint on the output: `structured_outputs` or `guided_*` fields, which take precedence over
+ * `response_format`.
  * @throws ServeError `invalid_value` when more than one is set.
  */
 export function decodeGuided(body: CheckedChat | CompletionsBody, nvext: Nvext): GuidedDecoding | undefined {
@@ -26,7 +27,7 @@ export function decodeGuided(body: CheckedChat | CompletionsBody, nvext: Nvext):
   if (choice != null) guided.choice = choice;
   if (grammar != null) guided.grammar = grammar;
   const received = CONSTRAINTS.filter((kind) => guided[kind] !== undefined);
-  if (received.length === 0) return undefined; // a backend or a whitespace pattern alone constrains nothing
+  if (received.length === 0) return undefined; // a backend or a whitespace pattern by itself constrains nothing
   if (received.length > 1) {
     const message = `Only one guided-decoding constraint can be set; received: ${received.join(', ')}`;
     throw invalidValue(message, `guided_${received[1]}`);
@@ -40,7 +41,10 @@ export function decodeGuided(body: CheckedChat | CompletionsBody, nvext: Nvext):
 
 type StructuredOutputs = NonNullable<CompletionsBody['structured_outputs']>;
 
-/** @throws ServeError `invalid_value` unless it sets one constraint, and no `guided_*` field another */
+/**
+ * Decodes `structured_outputs`. @throws ServeError `invalid_value` unless it sets one constraint, and no `guided_*`
+ * field another
+ */
 function decodeStructured(given: StructuredOutputs, body: CheckedChat | CompletionsBody, nvext: Nvext): GuidedDecoding {
   const json = given.json ?? undefined;
   if (json !== undefined && given.json_object === true) throw oneConstraint(['json', 'json_object']);
@@ -69,7 +73,7 @@ function oneConstraint(received: readonly string[]): ServeError {
 }
 
 function schemaOfResponseFormat(body: CheckedChat | CompletionsBody): unknown {
-  const format = (body as CheckedChat).response_format; // refused on completions as an unknown key
+  const format = (body as CheckedChat).response_format; // completions refuse it as an unknown key
   if (format?.type === 'json_object') return { type: 'object' };
   return format?.type === 'json_schema' ? format.json_schema.schema : undefined;
 }
@@ -78,12 +82,12 @@ type Schema = Readonly<Record<string, unknown>>;
 type Tools = NonNullable<CheckedChat['tools']>;
 
 const NO_PARAMETERS: Schema = Object.freeze({ type: 'object', properties: Object.freeze({}) });
-/** What engines make of a closed object without properties differs; this is what it means. */
+/** Pattern that stands for a closed object without properties, which engines interpret differently. */
 const EMPTY_OBJECT = '\\{\\}';
 
 /**
- * The constraint of a forced tool call, which beats `response_format`.
- * @throws ServeError `invalid_value` beside a `guided_*` field.
+ * Returns the constraint of a forced tool call, which takes precedence over `response_format`.
+ * @throws ServeError `invalid_value` together with a `guided_*` field.
  */
 export function guidedByToolChoice(body: CheckedChat, nvext: Nvext): GuidedDecoding | undefined {
   const choice = body.tool_choice;
@@ -116,7 +120,7 @@ function isEmpty(value: unknown): boolean {
   return value == null || (isRecord(value) && Object.keys(value).length === 0);
 }
 
-/** A list of calls of any of the tools. */
+/** Returns the schema of a list of calls of any of the tools. */
 function anyCallSchema(tools: Tools, isSingle: boolean): Schema {
   const definitions: Record<string, unknown> = {};
   const calls = tools.map((tool, index) => ({
@@ -136,8 +140,8 @@ function anyCallSchema(tools: Tools, isSingle: boolean): Schema {
 }
 
 /**
- * A tool's schema as it can stand inside of another: one with definitions of its own moves to the root under `name`, and
- * its references with it.
+ * Returns a tool's schema in a form that fits inside another schema: if it has definitions of its own, it moves to the
+ * root under `name`, and its references change accordingly.
  */
 function placed(parameters: unknown, name: string, definitions: Record<string, unknown>): unknown {
   if (!isRecord(parameters) || parameters.$defs === undefined) return parameters;
@@ -145,7 +149,10 @@ function placed(parameters: unknown, name: string, definitions: Record<string, u
   return { $ref: `#/$defs/${name}` };
 }
 
-/** References into the schema itself, seen from the root above `base`. A part with an `$id` is a root of its own. */
+/**
+ * Changes references into the schema itself to start at the root above `base`. A part with an `$id` is a root of its
+ * own.
+ */
 function rebased(value: unknown, base: string): unknown {
   if (Array.isArray(value)) return value.map((item) => rebased(item, base));
   if (!isRecord(value) || typeof value.$id === 'string') return value;

@@ -13,26 +13,29 @@ import type { Nvext } from './shared-fields.ts';
 
 type Body = CheckedChat | CompletionsBody;
 
-/** What the shared part of a request is put together from. */
+/** Parts from which the shared part of a request is put together. */
 export interface RequestParts {
   readonly body: Body;
   readonly nvext: Nvext;
   readonly context: DecodeContext;
   readonly endpoint: Endpoint;
   readonly prompt: PromptInput;
-  /** Of all prompts that are answered together. */
+  /** Number of choices of all prompts that are answered together. */
   readonly choices: number;
-  /** The route's own choice among the names for it. */
+  /** Token limit, from whichever of its names the route prefers. */
   readonly maxTokens: number | null | undefined;
   readonly guided: GuidedDecoding | undefined;
-  /** Alternatives a token, as the route counts them. */
+  /** Alternatives for each token, as the route counts them. */
   readonly logprobs: number | null | undefined;
   readonly promptLogprobs: number | null | undefined;
 }
 
 const NONE: readonly string[] = Object.freeze([]);
 
-/** The request that chat and completions bodies have in common. @throws ServeError `invalid_value`, `headers_too_large` */
+/**
+ * Assembles the request from the parts that chat and completions share. @throws ServeError `invalid_value`,
+ * `headers_too_large`
+ */
 export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest> {
   const { body, nvext, context } = parts;
   const stop = decodeStop(body, nvext, parts.maxTokens);
@@ -78,7 +81,7 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
 }
 
 /**
- * The request of a route that generates no text: its body is passed on, or is all that its prompt is made of.
+ * Assembles the request of a route that generates no text: its body is passed on, or makes up its whole prompt.
  * @throws ServeError `invalid_value`, `headers_too_large`
  */
 export function assembleTextless(
@@ -107,15 +110,18 @@ export function assembleTextless(
   return request;
 }
 
-/** The prompt of one item of a batch. */
+/** Returns the prompt of one item of a batch. */
 export function promptOf(item: string | readonly number[]): PromptInput {
   return typeof item === 'string' ? { kind: 'raw', text: item } : { kind: 'tokens', tokenIds: item };
 }
 
-/** Where a request went, and what an engine says of it, tell who else has sent its prompt. */
+/**
+ * Extra fields that reveal whether another owner has sent the same prompt: the worker of a request, and data of its
+ * engine.
+ */
 const TELLS_OF_CACHES: ReadonlySet<string> = new Set(['worker_id', 'engine_data']);
 
-/** A routing dry run asks for the worker by an annotation of its own. */
+/** Returns the extra fields. A routing dry run requests the worker by an annotation of its own. */
 function decodeExtraFields(nvext: Nvext, { isolation }: DecodeContext): readonly string[] {
   const fields = nvext.extra_fields ?? NONE;
   if (isolation === 'figures') return fields.filter((field) => !TELLS_OF_CACHES.has(field));
@@ -129,7 +135,7 @@ function routerTargets(router: NonNullable<Nvext['router']>): NonNullable<Genera
   };
 }
 
-/** What workers read from `extra_args`: everything of `nvext` that has no field of its own on the request plane. */
+/** Returns the `extra_args` for workers: everything in `nvext` that has no field of its own on the request plane. */
 function decodeExtraArgs(body: Body, nvext: Nvext): Record<string, unknown> | undefined {
   const forWorker: Record<string, unknown> = {};
   if (nvext.extra_fields != null) forWorker.extra_fields = nvext.extra_fields;
@@ -145,11 +151,11 @@ function decodeExtraArgs(body: Body, nvext: Nvext): Record<string, unknown> | un
   return { ...(hasNvext ? { nvext: forWorker } : {}), ...(mediaIo == null ? {} : { media_io_kwargs: mediaIo }) };
 }
 
-/** How usage is reported on a stream. */
+/** How a stream reports usage. */
 export interface UsageReporting {
-  /** A usage chunk before `[DONE]`. */
+  /** Whether a usage chunk precedes `[DONE]`. */
   readonly includesUsage: boolean;
-  /** Cumulative usage on every chunk. */
+  /** Whether every chunk has cumulative usage. */
   readonly isContinuous: boolean;
 }
 
@@ -162,7 +168,7 @@ export function decodeUsageReporting(
   return { includesUsage, isContinuous: includesUsage && options?.continuous_usage_stats === true };
 }
 
-/** When generation ends. */
+/** Decodes the conditions that end generation. */
 function decodeStop(body: Body, nvext: Nvext, maxTokens: number | null | undefined): StopConditions {
   const stop: Mutable<StopConditions> = {};
   if (maxTokens != null) stop.max_tokens = maxTokens;
@@ -171,11 +177,12 @@ function decodeStop(body: Body, nvext: Nvext, maxTokens: number | null | undefin
   const ignoresEos = body.ignore_eos ?? nvext.ignore_eos;
   if (ignoresEos != null) stop.ignore_eos = ignoresEos;
   const thinkingTokens = body.thinking_token_budget ?? nvext.max_thinking_tokens;
-  if (thinkingTokens != null && thinkingTokens >= 0) stop.max_thinking_tokens = thinkingTokens; // -1 = no bound, as in vLLM
+  // -1 = no bound, as in vLLM
+  if (thinkingTokens != null && thinkingTokens >= 0) stop.max_thinking_tokens = thinkingTokens;
   return stop;
 }
 
-/** `stop` holds strings or token ids; root `stop_token_ids` counts when `stop` has no ids. */
+/** Decodes `stop`, which holds strings or token ids; root `stop_token_ids` counts when `stop` has no ids. */
 function decodeStopStrings(body: Body, into: Mutable<StopConditions>): void {
   const { stop } = body;
   let ids = body.stop_token_ids as readonly number[] | null | undefined; // checked by checkSharedBounds
@@ -185,7 +192,7 @@ function decodeStopStrings(body: Body, into: Mutable<StopConditions>): void {
   if (ids != null && ids.length > 0) into.stop_token_ids = ids;
 }
 
-/** How tokens are drawn. Greedy, however it was asked for, is temperature 0 without `top_p`. */
+/** Decodes sampling. Greedy sampling, however it was requested, is temperature 0 without `top_p`. */
 function decodeSampling(body: Body, nvext: Nvext, guided: GuidedDecoding | undefined): SamplingOptions {
   const sampling: Mutable<SamplingOptions> = {};
   if (body.n != null) sampling.n = body.n;
@@ -211,17 +218,17 @@ function decodeSampling(body: Body, nvext: Nvext, guided: GuidedDecoding | undef
 
 function decodeTokenLists(body: Body, into: Mutable<SamplingOptions>): void {
   if (body.detokenize != null) into.detokenize = body.detokenize;
-  // The shapes of both lists were checked by checkSharedBounds.
+  // checkSharedBounds has checked the shapes of both lists.
   if (body.allowed_token_ids != null) into.allowed_token_ids = body.allowed_token_ids as readonly number[];
   if (body.bad_words_token_ids != null) into.bad_words_token_ids = body.bad_words_token_ids as readonly number[][];
   if (body.logit_bias == null) return;
   for (const _token in body.logit_bias) {
     into.logit_bias = body.logit_bias as Readonly<Record<string, number>>;
-    return; // an empty map asks for nothing
+    return; // an empty map changes nothing
   }
 }
 
-/** What comes back beside the text. */
+/** Decodes the options for the output besides its text. */
 function decodeOutput(
   body: Body,
   logprobs: number | null | undefined,

@@ -8,7 +8,7 @@ const NO_NVEXT: Nvext = Object.freeze({});
 /** Marks an unset data-parallel rank. */
 const RANK_UNSET = 4_294_967_295;
 
-/** `nvext` as this deployment honours it. */
+/** Returns the part of `nvext` that this deployment honours. */
 export function effectiveNvext(nvext: Nvext | null | undefined, context: DecodeContext): Nvext {
   if (nvext == null) return NO_NVEXT;
   if (context.settings.isNvextDisabled) {
@@ -21,7 +21,7 @@ export function effectiveNvext(nvext: Nvext | null | undefined, context: DecodeC
   return nvext;
 }
 
-/** A salt is a name or a digest; it is hashed as a whole with every prompt. */
+/** Checks a salt's length: a salt is a name or a digest, and is hashed as a whole with every prompt. */
 function checkSalt(salt: string): string {
   const { max } = LIMITS.salt_characters;
   if (salt.length <= max) return salt;
@@ -30,8 +30,8 @@ function checkSalt(salt: string): string {
 }
 
 /**
- * Where the request may or should run: `nvext`, then headers, which win.
- * @param cacheKey `prompt_cache_key` of the body, where it has one
+ * Decodes where the request may or should run: `nvext`, then headers, which win.
+ * @param cacheKey `prompt_cache_key` of the body, if it has one
  * @throws ServeError `invalid_value` for a rank without a worker, and for a salt of more than 4096 characters.
  */
 export function decodeRouting(
@@ -64,7 +64,8 @@ export function decodeRouting(
   }
   if (strictPriority !== undefined) routing.strict_priority = strictPriority;
   if (salt !== undefined) routing.cache_salt = checkSalt(salt);
-  if (context.isolation === 'blocks') routing.cache_salt = `${context.owner} ${salt ?? ''}`; // an owner has no blanks: no other pair makes this text
+  // an owner has no blanks, so no other pair makes this text
+  if (context.isolation === 'blocks') routing.cache_salt = `${context.owner} ${salt ?? ''}`;
   if (session !== undefined) routing.session_id = session;
   const cacheMs = nvext.cache_control == null ? undefined : cacheTtlMs(nvext.cache_control.ttl);
   if (cacheMs !== undefined) routing.cache_ttl_ms = cacheMs;
@@ -84,7 +85,10 @@ function decodePins(nvext: Nvext, routing: Mutable<RoutingHints>): void {
   }
 }
 
-/** Each header beats its `nvext` field; the prefixed name beats its aliases; values that do not parse are ignored. */
+/**
+ * Applies the headers. Each header takes precedence over its `nvext` field, the prefixed name over its aliases; values
+ * that do not parse are ignored.
+ */
 function overridePins(headers: RequestHeaders, routing: Mutable<RoutingHints>): void {
   const worker = idHeader(headers, 'x-dynamo-worker-instance-id', 'x-worker-instance-id');
   if (worker !== undefined) {
@@ -114,7 +118,7 @@ function decodeConstraints(nvext: Nvext, routing: Mutable<RoutingHints>): void {
   };
 }
 
-/** A rank names a place inside a worker; alone it names nothing. */
+/** Refuses a rank without a worker: a rank names a place inside a worker. */
 function requireWorkerForRank(routing: RoutingHints): void {
   if (routing.dp_rank === undefined) return;
   if (routing.backend_instance_id !== undefined || routing.decode_worker_id !== undefined) return;
@@ -126,7 +130,7 @@ function toHexId(id: number): string {
 }
 
 const DECIMAL_ID = /^\d{1,20}$/;
-/** As logs and metrics have it, behind what tells it from a number. */
+/** Id as in logs and metrics, with the prefix that distinguishes it from a decimal number. */
 const HEX_ID = /^0x[\da-f]{1,16}$/i;
 
 function idHeader(headers: RequestHeaders, name: string, alias: string): string | undefined {
@@ -151,15 +155,15 @@ function integerHeader(headers: RequestHeaders, name: string, min: number, max: 
 
 type AgentContext = NonNullable<GenerationRequest['agentContext']>;
 
-/** The headers in which one kind of client says whose request this is. */
+/** Headers by which one kind of client identifies its session. */
 interface IdentityHeaders {
   readonly session: string;
-  /** A part of the session with a conversation of its own; the session is then its parent. */
+  /** Header of a part of the session with a conversation of its own; the session is then its parent. */
   readonly child?: string;
   readonly parent: string;
 }
 
-/** Dynamo's own headers, then those of common coding agents; the first whose session is there counts. */
+/** Dynamo's own headers, then those of common coding agents; the first kind whose session header is present counts. */
 const IDENTITIES: readonly IdentityHeaders[] = [
   { session: 'x-dynamo-session-id', parent: 'x-dynamo-parent-session-id' },
   {
@@ -170,20 +174,20 @@ const IDENTITIES: readonly IdentityHeaders[] = [
   { session: 'thread-id', parent: 'x-codex-parent-thread-id' },
   { session: 'x-session-id', parent: 'x-parent-session-id' },
 ];
-/** Ends the session, whoever named it. */
+/** Header that ends the session, whichever header named it. */
 const FINAL_HEADER = 'x-dynamo-session-final';
-/** Longer ids are not ids; they would be kept with every session. */
+/** Length limit of an id; ids are stored with every session. */
 const ID_CHARS_MAX = 256;
 
-/** Whose request it is. */
+/** Session that a request belongs to. */
 interface AgentSession {
   readonly sessionId: string;
   readonly parentSessionId: string | undefined;
-  /** Nothing follows in this session. */
+  /** Whether this is the last request of the session. */
   readonly isFinal: boolean;
 }
 
-/** The session that the request's headers name; undefined when they name none. */
+/** Returns the session that the request's headers name; undefined when they name none. */
 export function decodeSession(headers: RequestHeaders): AgentSession | undefined {
   for (const identity of IDENTITIES) {
     const session = idIn(headers, identity.session);
@@ -199,7 +203,9 @@ export function decodeSession(headers: RequestHeaders): AgentSession | undefined
   return undefined;
 }
 
-/** What a worker and the request records are told: the headers, which win, over what `nvext.agent_context` says. */
+/**
+ * Returns the agent context for a worker and for request records: the headers, which win, over `nvext.agent_context`.
+ */
 export function agentContextOf(
   session: AgentSession | undefined,
   given: AgentContext | null | undefined,
@@ -215,7 +221,7 @@ export function agentContextOf(
   };
 }
 
-/** Who made the model speak. */
+/** Returns what triggered the request. */
 function triggerOf(lastMessage: Pick<ChatMessage, 'role'> | undefined): string {
   switch (lastMessage?.role) {
     case 'user':

@@ -5,29 +5,32 @@ import type { ChatBody, CheckedChat, CompletionsBody } from './chat-schema.ts';
 import { findFault, type ShapeFault } from './shape-check.ts';
 import { RANGES, type Range } from './shared-fields.ts';
 
-/** A value the contract does not allow; `message` is Dynamo's text, `param` the JSON path. */
+/**
+ * Creates the error for a value that the contract does not allow; `message` is Dynamo's text, `param` the JSON path.
+ */
 export function invalidValue(message: string, param: string): ServeError {
   return new ServeError('invalid_value', message, { param });
 }
 
-/** A published key that changes what is answered, and that nothing here can honour. */
+/** Creates the error for a published key that would change the answer and that the product cannot honour. */
 export function unsupported(key: string): ServeError {
   return new ServeError('unsupported_parameter', `\`${key}\` is not supported.`, { param: key });
 }
 
-/** `stream_options` belongs to streams only. */
+/** Refuses `stream_options` without a stream. */
 export function checkStreamOptions(body: ChatBody | CompletionsBody): void {
   if (body.stream_options != null && body.stream !== true) {
     throw invalidValue("The 'stream_options' field is only allowed when 'stream' is set to true.", 'stream_options');
   }
 }
 
-/** Keys that an answer names; of a body of nothing but unknown keys it does not send all back. */
+/** Number of keys that an error names, so that a body of unknown keys is not sent back whole. */
 const NAMED_KEYS_MAX = 8;
 const KEY_CHARS_MAX = 100;
 
 /**
- * Refuses root keys that are neither OpenAI's nor ours, each with the key of `known` that was probably meant.
+ * Refuses root keys that belong neither to OpenAI nor to this product, each with the key of `known` that was probably
+ * meant.
  * @throws ServeError `unknown_parameter`
  */
 export function refuseUnknownKeys(unknown: readonly string[], known: Iterable<string>): void {
@@ -40,12 +43,12 @@ export function refuseUnknownKeys(unknown: readonly string[], known: Iterable<st
   throw new ServeError('unknown_parameter', message, { param: shownKey(first) });
 }
 
-/** A key as an error shows it: cut where it is too long to be anything's name. */
+/** Returns a key for an error message, cut if it is too long for a name. */
 function shownKey(key: string): string {
   return key.length <= KEY_CHARS_MAX ? key : `${key.slice(0, KEY_CHARS_MAX)}...`;
 }
 
-/** ` (did you mean ...?)`, or nothing where it is no misspelt candidate. */
+/** Returns ` (did you mean ...?)`, or nothing if the key does not resemble a candidate. */
 function didYouMean(key: string, candidates: Iterable<string>): string {
   const nearest = misspeltName(key, candidates);
   return nearest === undefined ? '' : ` (did you mean \`${nearest}\`?)`;
@@ -62,8 +65,8 @@ export interface BoundSettings {
 }
 
 /**
- * The numeric and text bounds that chat and completions share, in the order in which Dynamo checks them.
- * @param stopField where the client wrote its stop sequences
+ * Checks the numeric and text bounds that chat and completions share, in Dynamo's order.
+ * @param stopField field in which the client sent its stop sequences
  */
 export function checkSharedBounds(
   body: ChatBody | CheckedChat | CompletionsBody,
@@ -145,7 +148,7 @@ function checkStopLength(stop: string, param: string, bytesMax: number): void {
   throw overLimit('stop_bytes', message, { param });
 }
 
-/** At most, of a UTF-16 unit. */
+/** Most bytes that one UTF-16 unit takes in UTF-8. */
 const UTF8_BYTES_PER_UNIT = 3;
 
 function checkTokenIds(value: unknown, param: string): void {
@@ -168,9 +171,9 @@ function isTokenIds(value: unknown): value is readonly number[] {
 }
 
 /**
- * Checks the types of a body against its schema and gives the body back, untouched, with its type.
- * @throws ServeError `missing_required_parameter`, `unknown_parameter` (inside `nvext`), `invalid_value`, or the body's own
- * refusal.
+ * Checks the types of a body against its schema and returns the body, untouched, with its type.
+ * @throws ServeError `missing_required_parameter`, `unknown_parameter` (inside `nvext`), `invalid_value`, or the body's
+ * own refusal.
  */
 export function requireShape<Schema extends z.ZodType>(schema: Schema, body: JsonBody): z.infer<Schema> {
   const fault = findFault(schema, body.value);
@@ -180,7 +183,7 @@ export function requireShape<Schema extends z.ZodType>(schema: Schema, body: Jso
 }
 
 /**
- * Checks one value that stands at `path` of a body, where the schema depends on the value itself.
+ * Checks one value at `path` of a body, if the schema depends on the value itself.
  * @throws ServeError as `requireShape`
  */
 export function requireShapeAt<Schema extends z.ZodType>(
@@ -193,7 +196,10 @@ export function requireShapeAt<Schema extends z.ZodType>(
   return value as z.infer<Schema>; // as above
 }
 
-/** Of a body that was not read to its end: what is missing may follow, unless another element does. */
+/**
+ * Returns whether the missing part may follow in a body that was not read to its end; it cannot if another element
+ * follows.
+ */
 function mayStandBehind(fault: ShapeFault, body: unknown): boolean {
   if (fault.kind !== 'missing') return false;
   let value = body;
@@ -204,9 +210,9 @@ function mayStandBehind(fault: ShapeFault, body: unknown): boolean {
   return true;
 }
 
-/** @param orMore stands before the length of an array that may be longer than it is known to be */
+/** Converts a fault to an error. @param orMore words before the length of an array that may be longer than is known */
 function toShapeError(fault: ShapeFault, above: readonly PropertyKey[] = [], orMore = ''): ServeError {
-  const path = [...above, ...fault.path.reverse()]; // it grew from the value up
+  const path = [...above, ...fault.path.reverse()]; // the path was built from the value upwards
   const param = jsonPath(path);
   switch (fault.kind) {
     case 'unknown-key': {
@@ -233,15 +239,15 @@ function toShapeError(fault: ShapeFault, above: readonly PropertyKey[] = [], orM
   }
 }
 
-/** What is wrong with the types of a body. */
+/** Error codes for wrong types of a body. */
 type ShapeCode = 'invalid_value' | 'missing_required_parameter' | 'unknown_parameter';
 
-/** A body whose types are wrong; `detail` says where and how. */
+/** Creates the error for a body whose types are wrong; `detail` says where and how. */
 export function shapeError(code: ShapeCode, detail: string, param: string | undefined): ServeError {
   return new ServeError(code, `${DESERIALIZE_LEAD_IN}${detail}`, { param });
 }
 
-/** `['messages', 0, 'content']` as `messages[0].content`. */
+/** Writes a path such as `['messages', 0, 'content']` as `messages[0].content`. */
 export function jsonPath(path: readonly PropertyKey[]): string {
   let text = '';
   for (const step of path) {

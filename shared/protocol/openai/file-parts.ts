@@ -1,38 +1,39 @@
 import { isUtf8 } from 'node:buffer';
 import { isRecord } from '../../records/index.ts';
 
-/** What became of a file: its text, or why there is none. */
+/** Result of reading a file: its text, or the reason why there is none. */
 export type FileText =
   | { readonly kind: 'text'; readonly text: string }
   | {
       readonly kind: 'unread';
       readonly name: string | undefined;
       readonly reason: string;
-      /** Where in the part the reason stands. */
+      /** Field of the part that the reason is about. */
       readonly field: string;
     };
 
 type Part = Readonly<Record<string, unknown>>;
 
 interface FileSource {
-  /** Shown above the text. */
+  /** Name that is shown above the text. */
   readonly name: string | undefined;
   readonly mediaType: string | undefined;
   readonly base64: string | undefined;
   readonly text: string | undefined;
-  /** Why there is neither. */
+  /** Reason if neither is present. */
   readonly missing: { readonly reason: string; readonly field: string };
 }
 
-/** What may be read as text, beside `text/*`. */
+/** Media types that are read as text, besides `text/*`. */
 const TEXT_TYPES =
   /^(?:text\/[\w.+-]+|application\/(?:[\w.-]+\+)?(?:json|xml|yaml|x-yaml|toml|javascript|typescript|x-sh|sql|x-ndjson|jsonl|csv))$/i;
 const NOT_BASE64 = /[^A-Za-z0-9+/=_\s-]/;
 const DATA_URL = /^data:([^;,]*)((?:;[^;,]*)*),/i;
 
 /**
- * The text of a `file` part of a chat, an `input_file` of Responses or a `document` of Messages. Text comes inline, as such or in
- * base64; nothing is fetched, and what is no text (a PDF, an office document) is not read.
+ * Returns the text of a chat's `file` part, an `input_file` of Responses or a `document` of Messages. The content must
+ * be inline, as text or in base64; nothing is fetched, and formats other than text (PDF, office documents) are not
+ * read.
  */
 export function fileText(part: Part): FileText {
   const source = sourceOf(part);
@@ -78,7 +79,7 @@ function sourceOf(part: Part): FileSource {
   };
 }
 
-/** A document of Anthropic's API: its text, its bytes, or blocks of text. */
+/** Reads a document of Anthropic's API: its text, its bytes, or blocks of text. */
 function documentSource(part: Part): FileSource {
   const name = textOf(part.title);
   const source = isRecord(part.source) ? part.source : {};
@@ -122,11 +123,11 @@ function percentDecoded(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // a stray percent sign is itself
+    return text; // a stray percent sign stands for itself
   }
 }
 
-/** The text below its name and what the client says of it, so that the model can tell where it begins. */
+/** Returns the text after its name and the client's description, so that the model can tell where it begins. */
 function withHead(part: Part, name: string | undefined, text: string): string {
   const context = part.type === 'document' ? textOf(part.context) : undefined;
   const head = [name, context].filter((line) => line !== undefined && line !== '');

@@ -7,43 +7,43 @@ import { kindOfPart, mediaPart, type Part, textOfPart, toldAsText } from './hist
 
 type Message = Readonly<Record<string, unknown>>;
 
-/** A call of an earlier turn. */
+/** Call of an earlier turn. */
 export interface HistoryCall {
-  /** What its result calls it: the id as it was given, or the name of a function that was called in the old way. */
+  /** Key that its result refers to: the given id, or the name of a function called in the legacy way. */
   readonly given: string | undefined;
   readonly id: string;
   readonly name: string;
   /** JSON of an object, or whatever the model wrote. */
   readonly arguments: string;
-  /** What else its server wrote beside it, and wants back: signatures. */
+  /** Other fields that its server added and wants back, such as signatures. */
   readonly extra: Part;
 }
 
-/** One turn of the model, whatever wrote it down. */
+/** Turn of the model, in whichever format it was recorded. */
 export interface AssistantTurn {
   readonly kind: 'assistant';
-  /** Without its calls. */
+  /** Message without its calls. */
   readonly message: ChatMessage;
   readonly calls: readonly HistoryCall[];
 }
 
-/** What came of a call. */
+/** Result of a call. */
 export interface ResultTurn {
   readonly kind: 'result';
-  /** As `HistoryCall.given`. */
+  /** Key of the call, as in `HistoryCall.given`. */
   readonly given: string | undefined;
   readonly message: ChatMessage;
-  /** Pictures, videos and sounds, which no role but the user's has a place for. */
+  /** Pictures, videos and sounds, which only a user's message can hold. */
   readonly media: readonly Part[];
 }
 
-/** How a call in the old way is told from one by its id. */
+/** Prefix of the key of a legacy call, which distinguishes it from an id. */
 const LEGACY = 'function:';
 
 /**
- * A turn of the model as chats have it today. Nothing is refused: what it wrote under other names (thoughts, calls in older
- * shapes, refusals) comes to its place, and what says nothing to a model is left out.
- * @param at index of the message, which calls without an id are named after
+ * Reads a turn of the model in today's format of chats. Refuses nothing: content under other names (reasoning, older
+ * formats of calls, refusals) moves to its proper place, and parts without meaning for a model are left out.
+ * @param at index of the message, used in names of calls without an id
  */
 export function readAssistant(message: Message, at: number, leftOut: LeftOut): AssistantTurn {
   if (isUsual(message)) return usualTurn(message, at, leftOut);
@@ -71,7 +71,7 @@ export function readAssistant(message: Message, at: number, leftOut: LeftOut): A
     message: {
       ...kept,
       role: 'assistant',
-      content: content === '' && calls.length > 0 ? null : content, // calls alone: null, as templates expect it
+      content: content === '' && calls.length > 0 ? null : content, // calls without content: null, as templates expect
       ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
     } as ChatMessage,
     calls,
@@ -82,7 +82,7 @@ interface UsualMessage extends Message {
   readonly content: string | null;
 }
 
-/** Of a turn as it is written today: long conversations hold many. */
+/** Fields of a turn in today's format, which is read on a fast path: long conversations have many of them. */
 const USUAL_FIELDS: ReadonlySet<string> = new Set(['role', 'content', 'tool_calls']);
 
 function isUsual(message: Message): message is UsualMessage {
@@ -99,9 +99,9 @@ function usualTurn({ content, tool_calls }: UsualMessage, at: number, leftOut: L
 
 interface ReadContent {
   readonly content: string | readonly Part[];
-  /** Thoughts that stood among the parts. */
+  /** Reasoning that was among the parts. */
   readonly thoughts: string;
-  /** Calls that stood among the parts. */
+  /** Calls that were among the parts. */
   readonly calls: readonly Part[];
 }
 
@@ -137,7 +137,7 @@ function thoughtOf({ thinking, text, content, summary }: Part): string {
   return '';
 }
 
-/** What the model thought, under any of the names that servers have for it; texts apart stay apart. */
+/** Returns the model's reasoning, under any of the names that servers use; separate texts stay separate. */
 function reasoningOf(message: Message, thoughts: string): string | readonly string[] | undefined {
   const { reasoning_content: first, reasoning, thinking, reasoning_details, thinking_blocks } = message;
   for (const said of [first, reasoning, thinking]) {
@@ -164,7 +164,7 @@ function callsOf(given: unknown, at: number, leftOut: LeftOut): readonly History
   return calls;
 }
 
-/** A call in any of the shapes in which servers write it: of a function, of a custom tool, or flat. */
+/** Reads a call in any of the formats that servers write: of a function, of a custom tool, or flat. */
 function readCall(call: Part, at: number, index: number): HistoryCall {
   const { id: given } = call;
   const id = typeof given === 'number' ? String(given) : given;
@@ -212,7 +212,7 @@ function nameOf(name: unknown): string {
   return typeof name === 'string' && name !== '' ? name : 'unknown';
 }
 
-/** What a tool returned: its text, and apart from it what can be seen or heard, unless the model `isBlind`. */
+/** Reads the result of a tool: its text and, separately, its media, unless the model `isBlind`. */
 export function readResult(message: Message, leftOut: LeftOut, isBlind = false): ResultTurn {
   if (isUsualResult(message)) return { kind: 'result', given: message.tool_call_id, message, media: NO_MEDIA };
   const { role, content, tool_call_id: id, ...rest } = message;
@@ -241,15 +241,15 @@ export function readResult(message: Message, leftOut: LeftOut, isBlind = false):
 
 const NO_MEDIA: readonly Part[] = [];
 
-/** A text with the id of its call. */
+/** Returns whether a result is a text with the id of its call. */
 function isUsualResult(message: Message): message is ChatMessage & { readonly tool_call_id: string } {
   const { role, content, tool_call_id: id } = message;
   return role === 'tool' && typeof content === 'string' && typeof id === 'string' && id !== '';
 }
 
-/** Says in a result what a model that cannot see or hear misses. */
+/** Returns a note in a result for a model that cannot see or hear the medium. */
 function mediumLeftOut({ type }: Part, leftOut: LeftOut): string {
-  const kind = String(type); // of a part that was read as a medium
+  const kind = String(type); // the part was read as a medium
   leftOut.note('history', kind);
   return `[${MEDIA_NAMES[kind] ?? 'a medium'} was left out: this model takes text only]`;
 }
@@ -261,7 +261,10 @@ const MEDIA_NAMES: Readonly<Record<string, string>> = {
   input_audio: 'a sound',
 };
 
-/** What the user said before the model's last turn, or in it: files become their text, and parts of no chat what they say. */
+/**
+ * Reads a user's message from before the model's last turn: files become their text, and parts that chats do not have
+ * become text.
+ */
 export function readUser(message: Message, leftOut: LeftOut): ChatMessage {
   const { content } = message;
   if (typeof content === 'string') return message as unknown as ChatMessage;
@@ -285,7 +288,7 @@ function userText(part: unknown, leftOut: LeftOut): string {
   return toldAsText(part, leftOut);
 }
 
-/** A part that templates and workers know as it is. */
+/** Returns whether templates and workers take a part as it is. */
 function isChatPart(part: unknown): part is Part {
   if (!isRecord(part)) return false;
   return part.type === 'text' ? typeof part.text === 'string' : mediaPart(part) === part;

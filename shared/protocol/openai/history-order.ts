@@ -1,22 +1,22 @@
 import type { ChatMessage } from '../generation/generation-request.ts';
 import type { AssistantTurn, HistoryCall, ResultTurn } from './history-messages.ts';
 
-/** One message of a conversation, as it was read. */
+/** Message of a conversation, as it was read. */
 export type Turn = AssistantTurn | ResultTurn | { readonly kind: 'other'; readonly message: ChatMessage };
 
-/** A call, and what came of it. */
+/** Call with its result. */
 export interface OpenCall extends HistoryCall {
   result: ResultTurn | undefined;
 }
 
-/** A turn with the results of its calls, in their order. */
+/** Turn with the results of its calls, in their order. */
 export type PlacedTurn =
   | { readonly kind: 'assistant'; readonly message: ChatMessage; readonly calls: readonly OpenCall[] }
-  /** Of a call that nobody made. */
+  /** Result without a call. */
   | { readonly kind: 'orphan'; readonly result: ResultTurn }
   | { readonly kind: 'other'; readonly message: ChatMessage };
 
-/** Gives every result to its call, in time that grows with the conversation. */
+/** Assigns every result to its call, in time proportional to the length of the conversation. */
 export function inOrder(turns: readonly Turn[]): readonly PlacedTurn[] {
   const placed: PlacedTurn[] = [];
   const open = new OpenCalls();
@@ -40,12 +40,12 @@ export function inOrder(turns: readonly Turn[]): readonly PlacedTurn[] {
 
 const NONE: readonly OpenCall[] = [];
 
-/** Ids are told apart within a turn: servers that count calls anew give one twice. */
+/** Makes ids unique within a turn: servers that restart their count issue an id twice. */
 function openCalls(calls: readonly HistoryCall[]): readonly OpenCall[] {
   if (calls.length === 0) return NONE;
   const taken = new Set(calls.map(({ id }) => id));
   if (taken.size === calls.length) return calls.map((call) => openCall(call, call.id));
-  /** How often each id was given so far, with what was passed over. */
+  /** How often each id was used so far, skipped numbers included. */
   const counts = new Map<string, number>();
   return calls.map((call) => {
     let count = counts.get(call.id) ?? 0;
@@ -63,9 +63,9 @@ function openCall({ given, name, arguments: text, extra }: HistoryCall, id: stri
 
 /** Calls that wait for their results. */
 class OpenCalls {
-  /** By what results call them; the first of the last turn stands at the end. */
+  /** Calls by the key in their results; the first call of the last turn is at the end. */
   readonly #named = new Map<string, OpenCall[]>();
-  /** Those of the last turn, the first of them at the end. */
+  /** Calls of the last turn, the first of them at the end. */
   #latest: OpenCall[] = [];
 
   add(calls: readonly OpenCall[]): void {
@@ -79,7 +79,7 @@ class OpenCalls {
     }
   }
 
-  /** The first open call of the last turn that has one of this name; of the last turn where the result names none. */
+  /** Returns the first open call of the last turn that has a call with this key; without a key, of the last turn. */
   of(given: string | undefined): OpenCall | undefined {
     const calls = given === undefined ? this.#latest : (this.#named.get(given) ?? []);
     while (calls.at(-1)?.result !== undefined) calls.pop();

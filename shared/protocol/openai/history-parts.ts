@@ -4,14 +4,14 @@ import { fileText } from './file-parts.ts';
 
 export type Part = Readonly<Record<string, unknown>>;
 
-/** Texts from here on that are nothing but base64 are another program's bytes. */
+/** Length from which a text that consists only of base64 counts as binary data. */
 const BASE64_CHARS = 512;
 const NOT_BASE64 = /[^A-Za-z0-9+/=_-]/;
 
-/** Kinds of media parts as chat bodies name them. */
+/** Kinds of media parts in chat bodies. */
 const MEDIA: ReadonlySet<unknown> = new Set(['image_url', 'video_url', 'audio_url']);
 
-/** The text that a part is made of, whichever API's part it is; undefined for parts of another kind. */
+/** Returns the text of a part of any API; undefined for parts of another kind. */
 export function textOfPart(part: unknown): string | undefined {
   if (typeof part === 'string') return part;
   if (!isRecord(part)) return undefined;
@@ -21,7 +21,7 @@ export function textOfPart(part: unknown): string | undefined {
   return undefined;
 }
 
-/** A part in chat's own words for a picture, a video or a sound of any API; undefined for parts of another kind. */
+/** Returns a picture, video or sound of any API as a part of a chat; undefined for parts of another kind. */
 export function mediaPart(part: unknown): Part | undefined {
   if (!isRecord(part)) return undefined;
   const { type } = part;
@@ -49,14 +49,18 @@ function pictureUrl({ type, image_url, source, data, mimeType }: Part): string |
     const { media_type: kind, data: bytes } = source;
     return typeof kind === 'string' && typeof bytes === 'string' ? `data:${kind};base64,${bytes}` : undefined;
   }
-  return typeof data === 'string' && typeof mimeType === 'string' ? `data:${mimeType};base64,${data}` : undefined; // MCP's
+  // MCP
+  return typeof data === 'string' && typeof mimeType === 'string' ? `data:${mimeType};base64,${data}` : undefined;
 }
 
 function detailOf({ detail }: Part): { readonly detail?: string } {
   return typeof detail === 'string' ? { detail } : {};
 }
 
-/** What a value says that no part of a chat can hold: its text where it has one, else its JSON without what only its maker can read. */
+/**
+ * Returns a value that no part of a chat can hold as text: its own text if it has one, otherwise its JSON without the
+ * data that only its author can read.
+ */
 export function toldAsText(value: unknown, leftOut: LeftOut): string {
   const text = textOfPart(value);
   if (text !== undefined) return text;
@@ -76,7 +80,7 @@ export function toldAsText(value: unknown, leftOut: LeftOut): string {
   }
 }
 
-/** A file or a document of an earlier turn: one that cannot be read is named. */
+/** Returns the text of an earlier turn's file or document; names it if it cannot be read. */
 function documentText(part: Part, leftOut: LeftOut): string {
   const read = fileText(part);
   if (read.kind === 'text') return read.text;
@@ -84,7 +88,7 @@ function documentText(part: Part, leftOut: LeftOut): string {
   return `[${read.name ?? 'a file'} was left out: ${read.reason}]`;
 }
 
-/** A passage that was found, with where it stands. */
+/** Returns a search result with its title and source. */
 export function searchResultText({ title, source, content }: Part, leftOut: LeftOut): string {
   const head = [title, source].filter((line): line is string => typeof line === 'string' && line !== '');
   const parts = Array.isArray(content) ? content : [content];
@@ -104,7 +108,7 @@ function isBase64(text: string): boolean {
   return !NOT_BASE64.test(text.startsWith('data:') ? text.slice(text.indexOf(',') + 1) : text);
 }
 
-/** The type of a part as a client is told of it. */
+/** Returns the type of a part, for messages to the client. */
 export function kindOfPart(part: unknown): string {
   return isRecord(part) && typeof part.type === 'string' && part.type !== '' ? part.type : 'part';
 }

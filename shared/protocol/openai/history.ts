@@ -5,23 +5,23 @@ import { type ResultTurn, readAssistant, readResult, readUser } from './history-
 import { inOrder, type OpenCall, type PlacedTurn, type Turn } from './history-order.ts';
 import { mediaPart, type Part } from './history-parts.ts';
 
-/** A conversation as it goes to a model. */
+/** Conversation in the forms that models receive. */
 export interface History {
-  /** What templates render: calls with the arguments that the model wrote. */
+  /** Messages for templates: calls have the arguments that the model wrote. */
   readonly rendered: readonly ChatMessage[];
   /**
-   * What servers take that are strict about the shape of a conversation: every call has arguments that are a JSON object, and a result.
-   * Made when it is first asked for: most workers get a prompt.
+   * Messages for servers with strict rules about conversations: every call has a JSON object as arguments, and a
+   * result. Built on first access, because most workers get a prompt.
    */
   readonly forwarded: readonly ChatMessage[];
 }
 
 /**
- * Reads a conversation whose new turns were checked. What a model wrote or another server put there is data: it is brought to
- * the shape that chats have today, and never refused. Results stand behind the turn that asked for them; what they show
- * follows in the user's own turn.
- * @param isBlind the model takes no media, as far as its card says: what tools show is named in their results, unless the user
- * has shown something, too. @default false
+ * Reads a conversation whose new turns were checked. Content from a model or another server is data: it is converted to
+ * today's format of chats, and never refused. Results come after the turn that asked for them; their media follow in a
+ * user's message.
+ * @param isBlind whether the model takes no media, according to its card: then results name their media, unless the
+ * user has sent media too. @default false
  */
 export function readHistory(messages: readonly ChatMessage[], leftOut: LeftOut, isBlind = false): History {
   if (messages.every(isPlain)) return { rendered: messages, forwarded: messages };
@@ -37,12 +37,12 @@ export function readHistory(messages: readonly ChatMessage[], leftOut: LeftOut, 
   };
 }
 
-/** Nothing of such a message needs a second look. */
+/** Returns whether a message needs no conversion. */
 function isPlain({ role, content }: ChatMessage): boolean {
   return role === 'system' || role === 'developer' || (role === 'user' && typeof content === 'string');
 }
 
-/** Who shows a model pictures knows that it can see. */
+/** Returns whether a message has media. A user who sends media expects the model to read them. */
 function showsMedia({ role, content }: ChatMessage): boolean {
   return role === 'user' && Array.isArray(content) && content.some((part) => mediaPart(part) !== undefined);
 }
@@ -61,14 +61,14 @@ function readTurn(message: ChatMessage, at: number, leftOut: LeftOut, isBlind: b
   }
 }
 
-/** Told to strict servers where a call has none. */
+/** Result that strict servers get for a call without one. */
 const NO_RESULT = 'No result was given.';
 
 class HistoryWriter {
-  /** For servers that are strict. */
+  /** Whether the server is strict. */
   readonly #isStrict: boolean;
   readonly #messages: ChatMessage[] = [];
-  /** What tools have shown, until the user speaks. */
+  /** Media from tools, held until the user's next message. */
   #media: Part[] = [];
   /** Calls of the last turn, which need a result only if something follows. */
   #unanswered: readonly OpenCall[] = [];
@@ -120,7 +120,7 @@ class HistoryWriter {
     if (media.length > 0) this.#media.push(...media);
   }
 
-  /** Templates show a result that nobody asked for as any other; servers that look for its call would refuse it. */
+  /** Adds a result without a call. Templates show it like any other; servers that look for its call would refuse it. */
   #addOrphan({ message, media, given }: ResultTurn): void {
     const id = given ?? 'call_unknown';
     const text = typeof message.content === 'string' ? message.content : textOf(message.content ?? []);
@@ -154,7 +154,7 @@ class HistoryWriter {
   }
 }
 
-/** Servers read one of two names each. */
+/** Adds reasoning under both names: a server reads one of the two. */
 function withReasoning(message: ChatMessage): ChatMessage {
   const { reasoning_content: reasoning } = message;
   if (reasoning === undefined) return message;

@@ -1,41 +1,41 @@
 import { chatSchema, completionsSchema } from './chat-schema.ts';
 import { RESPONSES_KEYS } from './responses/body-schema.ts';
 
-/** Published keys of chat that no type is asked of. */
+/** Published keys of chat whose types are not checked. */
 const CHAT_UNTYPED = ['prompt_cache_options', 'prompt_cache_retention', 'safety_identifier', 'verbosity'];
 
-/** Refused by name, before unknown keys are looked at. */
+/** Keys that are refused by name, before unknown keys are checked. */
 const CHAT_REFUSED = ['function_call', 'functions', 'moderation'];
 
-/** Every root key that a chat body may carry, the refused ones too; any other is refused with `unknown_parameter`. */
+/** Every root key that a chat body may have, refused ones included; any other is refused with `unknown_parameter`. */
 export const CHAT_KEYS: ReadonlySet<string> = new Set([
   ...Object.keys(chatSchema.shape),
   ...CHAT_UNTYPED,
   ...CHAT_REFUSED,
 ]);
 
-/** Those that a client can use: what the description of the API shows. */
+/** Root keys that a client can use, for the description of the API. */
 export const CHAT_USABLE_KEYS: readonly string[] = [...CHAT_KEYS].filter((key) => !CHAT_REFUSED.includes(key));
 
-/** Every root key that a completions body may carry. */
+/** Every root key that a completions body may have. */
 export const COMPLETIONS_KEYS: ReadonlySet<string> = new Set(Object.keys(completionsSchema.shape));
 
-/** Root keys of `body` that are not among `known`, in the order in which they stand there. */
+/** Returns the root keys of `body` that are not among `known`, in their order. */
 export function unknownKeys(body: Readonly<Record<string, unknown>>, known: ReadonlySet<string>): readonly string[] {
   const unknown: string[] = [];
   for (const key in body) if (!known.has(key)) unknown.push(key);
   return unknown;
 }
 
-/** Keys that may be told by their names: those of some dialect here, a list that no client can make longer. */
+/** Keys that labels may name: those of some dialect here, a list that no client can extend. */
 const NAMED: ReadonlySet<string> = new Set([...CHAT_KEYS, ...COMPLETIONS_KEYS, ...RESPONSES_KEYS]);
 
-/** What every other key is called. */
+/** Label of every other key. */
 const OTHER = 'other';
 
 /**
- * The root keys of `body` that its route does not know and therefore ignores, as labels of a metric: by name where the key
- * means something in another dialect (`max_tokens` sent to Responses), else `other`; each label once.
+ * Returns the root keys of `body` that its route does not know and ignores, as labels of a metric: the key's name if it
+ * has a meaning in another dialect (`max_tokens` sent to Responses), otherwise `other`; each label once.
  */
 export function ignoredKeyLabels(
   body: Readonly<Record<string, unknown>>,

@@ -2,9 +2,9 @@ import * as z from 'zod';
 import { type FixedLimit, LIMITS, type RefusingLimit } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 
-/** The first thing that is wrong with a value. */
+/** First fault of a value. */
 export type ShapeFault =
-  /** What zod says of the value at `path`; `missing` when there is none. */
+  /** Message of zod about the value at `path`; `missing` when there is none. */
   | { readonly kind: 'wrong' | 'missing'; readonly path: PropertyKey[]; readonly message: string }
   /** No arm of a union takes this kind of value. */
   | { readonly kind: 'no-arm'; readonly path: PropertyKey[] }
@@ -16,10 +16,10 @@ export type ShapeFault =
     }
   | { readonly kind: 'too-many'; readonly path: PropertyKey[]; readonly length: number; readonly limit: ListLimit };
 
-/** A limit of how many elements a list may have. */
+/** Limit on the number of elements in a list. */
 export type ListLimit = FixedLimit & RefusingLimit;
 
-/** Looks at one value; undefined = nothing is wrong with it. The path of a fault grows on its way up. */
+/** Checks one value; returns undefined if it has no fault. The path of a fault grows as it is passed upwards. */
 type Check = (value: unknown) => ShapeFault | undefined;
 type Kind = 'string' | 'number' | 'boolean' | 'null' | 'undefined' | 'array' | 'object';
 
@@ -27,8 +27,8 @@ const compiled = new WeakMap<z.core.$ZodType, Check>();
 const lengthLimits = new WeakMap<z.core.$ZodType, ListLimit>();
 
 /**
- * Says how many elements an array may have: told by its length alone, before an element is looked at. `meta` is what the
- * description of the API shows beside it.
+ * Limits the elements of an array; the length is checked before any element. `meta` is additional information for the
+ * description of the API.
  */
 export function atMost<Schema extends z.ZodType>(schema: Schema, limit: ListLimit, meta: object = {}): Schema {
   const limited = schema.meta({ ...meta, maxItems: LIMITS[limit].max });
@@ -37,11 +37,12 @@ export function atMost<Schema extends z.ZodType>(schema: Schema, limit: ListLimi
 }
 
 /**
- * The first fault of `value`, in the order of the schema's fields. zod itself collects a fault of every element and, in a
- * union, of every arm: megabytes of wrong elements would cost seconds and gigabytes. Here the walk ends at the first fault,
- * and a union has one arm for a value: the one of its kind, for arrays that of its first element.
+ * Returns the first fault of `value`, in the order of the schema's fields. zod itself collects a fault for every
+ * element and, in a union, for every arm: megabytes of wrong elements would cost seconds and gigabytes. Here the walk
+ * ends at the first fault, and a value is checked against one arm of a union: the one of its kind, for arrays of its
+ * first element's kind.
  *
- * Covers what the schemas of this room are made of; anything else is left to zod, value by value.
+ * Covers the types that the schemas of this room use; zod checks anything else, value by value.
  */
 export function findFault(schema: z.core.$ZodType, value: unknown): ShapeFault | undefined {
   return checkOf(schema)(value);
@@ -87,13 +88,13 @@ function compile(schema: z.core.$ZodType): Check {
   }
 }
 
-/** Bounds of numbers are understood here; any other check is zod's to run. */
+/** Returns whether a schema has other checks than bounds of numbers, which are handled here; zod runs them. */
 function hasOwnRules(def: z.core.$ZodTypeDef): boolean {
   const checks = def.checks ?? [];
   return checks.some(({ _zod }) => _zod.def.check !== 'greater_than' && _zod.def.check !== 'less_than');
 }
 
-/** In zod's words, of one value that is small or wrong at first sight. */
+/** Returns zod's fault of one value that is small or obviously wrong. */
 function askZod(schema: z.core.$ZodType, value: unknown): ShapeFault | undefined {
   const issue = z.safeParse(schema, value).error?.issues[0];
   if (issue === undefined) return undefined;
@@ -159,7 +160,7 @@ function firstFaultOf(element: z.core.$ZodType): (values: readonly unknown[]) =>
   const check = checkOf(element);
   const bounds = integerBounds(element);
   return (values) => {
-    // A prompt of a million ids is looked through in a millisecond this way, in ten with a call for each.
+    // This checks a prompt of a million ids in a millisecond; a call for each id would take ten.
     let index = bounds === undefined ? 0 : integersWithin(values, bounds.min, bounds.max);
     for (; index < values.length; index++) {
       const fault = check(values[index]);
@@ -169,7 +170,7 @@ function firstFaultOf(element: z.core.$ZodType): (values: readonly unknown[]) =>
   };
 }
 
-/** How many values from the first on are integers within the bounds. */
+/** Returns how many values at the beginning are integers within the bounds. */
 function integersWithin(values: readonly unknown[], min: number, max: number): number {
   for (let index = 0; index < values.length; index++) {
     const value = values[index];
@@ -193,7 +194,7 @@ function checkNumber(schema: z.core.$ZodType): Check {
       : askZod(schema, value);
 }
 
-/** Of an integer whose bounds are its only rules; undefined for any other schema. */
+/** Returns the bounds of an integer without other rules; undefined for any other schema. */
 function integerBounds(schema: z.core.$ZodType): Bounds | undefined {
   const def = schema._zod.def as z.core.$ZodNumberDef & { readonly format?: string };
   if (def.type !== 'number' || def.format !== 'safeint' || hasOwnRules(def)) return undefined;
@@ -208,7 +209,7 @@ function integerBounds(schema: z.core.$ZodType): Bounds | undefined {
   return { min, max };
 }
 
-/** A union whose arms name themselves in one field: that field chooses. */
+/** Returns the check of a union whose arms name themselves in one field, which selects the arm. */
 function checkByName(schema: z.core.$ZodType, def: z.core.$ZodDiscriminatedUnionDef): Check {
   const { discriminator } = def;
   const arms = new Map<unknown, Check>();
@@ -227,7 +228,10 @@ function checkByName(schema: z.core.$ZodType, def: z.core.$ZodDiscriminatedUnion
   };
 }
 
-/** A union whose arms are told apart by the kind of a value: a text, an object, an array of texts, of numbers, of arrays. */
+/**
+ * Returns the check of a union whose arms differ in the kind of value: a text, an object, an array of texts, of
+ * numbers, of arrays.
+ */
 function checkByKind(def: z.core.$ZodUnionDef): Check {
   const arms = def.options.map((option) => ({
     check: checkOf(option),
@@ -239,7 +243,7 @@ function checkByKind(def: z.core.$ZodUnionDef): Check {
     const fitting = arms.filter(({ kinds }) => kinds.has(kind));
     if (fitting.length === 0) return noArm(value);
     if (fitting.length === 1 || !Array.isArray(value)) return (fitting[0] as (typeof arms)[number]).check(value);
-    if (value.length === 0) return undefined; // of no kind, so of any
+    if (value.length === 0) return undefined; // an empty array fits any arm
     const firstKind = kindOf(value[0]);
     const arm = fitting.find(({ elementKinds }) => elementKinds.has(firstKind));
     return arm === undefined ? at(noArm(value[0]), 0) : arm.check(value);
@@ -253,7 +257,7 @@ function noArm(value: unknown): ShapeFault {
 const NONE: ReadonlySet<Kind> = new Set();
 const ANY: ReadonlySet<Kind> = new Set(['string', 'number', 'boolean', 'null', 'array', 'object']);
 
-/** Kinds of values that a schema may take. */
+/** Returns the kinds of values that a schema may accept. */
 function kindsOf(schema: z.core.$ZodType): ReadonlySet<Kind> {
   const { def } = schema._zod;
   switch (def.type) {
@@ -278,5 +282,5 @@ function kindsOf(schema: z.core.$ZodType): ReadonlySet<Kind> {
 
 function kindOf(value: unknown): Kind {
   if (value === null) return 'null';
-  return Array.isArray(value) ? 'array' : (typeof value as Kind); // values of JSON have no other kind
+  return Array.isArray(value) ? 'array' : (typeof value as Kind); // JSON has no other kinds of values
 }

@@ -5,7 +5,7 @@ import { atMost } from './shape-check.ts';
 /** Lowest and highest value. */
 export type Range = readonly [min: number, max: number];
 
-/** Ranges of root fields: checked with messages of their own, after the types. */
+/** Ranges of root fields, which are checked after the types, with messages of their own. */
 export const RANGES = {
   temperature: [0, 2],
   top_p: [0, 1],
@@ -20,7 +20,7 @@ export const RANGES = {
   images: [1, 10],
 } as const satisfies Readonly<Record<string, Range>>;
 
-/** Tells readers of the API's description of a range that the schema itself does not check. */
+/** Adds a range to the description of the API; the schema itself does not check it. */
 export function ranged<Schema extends z.ZodType>(schema: Schema, [minimum, maximum]: Range): Schema {
   return schema.meta({ minimum, maximum });
 }
@@ -28,12 +28,15 @@ export function ranged<Schema extends z.ZodType>(schema: Schema, [minimum, maxim
 /** Types of JSON fields as the wire contract names them. Bounds that have a message of their own are checked later. */
 export const u32 = z.int().min(0).max(4_294_967_295);
 export const i32 = z.int().min(-2_147_483_648).max(2_147_483_647);
-/** Beyond 2^53 JavaScript keeps the nearest double, which is why `z.int()` does not serve here. */
+/** Beyond 2^53 JavaScript keeps the nearest double, so `z.int()` cannot be used here. */
 const i64 = z.number().refine((value) => Number.isInteger(value) && Math.abs(value) <= 2 ** 63, 'expected i64');
 const u64 = z.number().refine((value) => Number.isInteger(value) && value >= 0 && value < 2 ** 64, 'expected u64');
 export const anyObject = z.record(z.string(), z.unknown());
 
-/** Tells readers of the API's description that `stream_options` belongs to streams: checked with a message of its own. */
+/**
+ * Rule for the description of the API that `stream_options` belongs to streams; it is checked with a message of its
+ * own.
+ */
 export const STREAM_OPTIONS_RULE = {
   if: { properties: { stream_options: { type: 'object' } }, required: ['stream_options'] },
   // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
@@ -45,7 +48,7 @@ const streamOptions = z.looseObject({
   continuous_usage_stats: z.boolean().nullish(),
 });
 
-/** At least one; 0 is told in words of its own. */
+/** Number from 1; 0 is refused with a message of its own. */
 export const positiveU32 = u32.meta({ minimum: 1 });
 
 const stopLengths = { minItems: 1, maxItems: LIMITS.stops.max };
@@ -68,7 +71,7 @@ const logitBias = {
   additionalProperties: { type: 'number', minimum: RANGES.logit_bias[0], maximum: RANGES.logit_bias[1] },
 };
 
-/** What an answer is bound to: root fields, which `nvext` still has too. */
+/** Constraints of an answer: root fields, which `nvext` still has too. */
 const guidedFields = {
   guided_json: z.unknown().optional(),
   guided_regex: z.string().nullish(),
@@ -78,7 +81,7 @@ const guidedFields = {
   guided_whitespace_pattern: z.string().nullish(),
 };
 
-/** The same in one field, as vLLM's clients send it. */
+/** The same constraints in one field, as vLLM's clients send them. */
 const structuredOutputs = z.looseObject({
   json: z.unknown().optional(),
   regex: z.string().nullish(),
@@ -138,7 +141,7 @@ const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600
 const CACHE_TTL_MS_MAX = 86_400_000;
 const CACHE_TTL = '5m';
 
-/** A `cache_control.ttl` in milliseconds, 5 minutes where it is not given; undefined for what is none. */
+/** Returns a `cache_control.ttl` in milliseconds, 5 minutes if it is absent; undefined if it is invalid. */
 export function cacheTtlMs(ttl: string | number | null | undefined): number | undefined {
   const [, count, unit = ''] = DURATION.exec(String(ttl ?? CACHE_TTL)) ?? [];
   const ms = Number(count) * (UNIT_MS[unit] ?? Number.NaN);
@@ -154,7 +157,7 @@ export const nvextSchema = z.strictObject({
   token_data: z.array(u32).nullish(),
   max_thinking_tokens: u32.nullish(),
   cache_salt: z.string().nullish(),
-  /** Of Dynamo's documentation: how long the prompt will be of use. */
+  /** From Dynamo's documentation: how long the prompt will be useful. */
   cache_control: z
     .strictObject({
       type: z.enum(['ephemeral']).nullish(),
@@ -201,7 +204,7 @@ export const nvextSchema = z.strictObject({
     })
     .nullish(),
   agent_context: anyObject.nullish(),
-  // The older place of these root fields; the root value wins.
+  // Older place of these root fields; the root value wins.
   ignore_eos: z.boolean().nullish(),
   top_k: i32.nullish(),
   repetition_penalty: z.number().nullish(),

@@ -1,22 +1,22 @@
 import type * as z from 'zod';
 
-/** What the description of the API shows of a value whose kind is looked at where it is read. */
+/** Kinds that the description of the API shows for a value whose kind is checked where it is read. */
 export interface ShownKinds {
-  /** Made when the description is. */
+  /** Creates the kinds' schemas, when the description is made. */
   readonly kinds: () => readonly z.ZodType[];
-  /** What becomes of a value that is none of `kinds`. */
+  /** Description of how values of other kinds are treated. */
   readonly others: string;
 }
 
 const shown = new WeakMap<z.core.$ZodType, ShownKinds>();
 
-/** Says what the description of the API shows of `schema`, which checks less. */
+/** Sets the kinds that the description of the API shows for `schema`, which itself checks less. */
 export function showsKinds<Schema extends z.ZodType>(schema: Schema, kinds: ShownKinds): Schema {
   shown.set(schema, kinds);
   return schema;
 }
 
-/** What `showsKinds` said of a schema, if anything. */
+/** Returns the kinds that `showsKinds` set for a schema, if any. */
 export function shownKindsOf(schema: z.core.$ZodType): ShownKinds | undefined {
   return shown.get(schema);
 }

@@ -11,13 +11,16 @@ const rankNumber = z.number().int().min(0).max(4095);
 const poolName = z.enum(['prefill', 'decode', 'agg']);
 
 /**
- * One pass of a rank: seconds it took (0 = the heartbeat of an idle engine), requests that prefilled, tokens computed for them,
- * their tokens read from the cache, requests that decoded, their context; what waits: requests to prefill and their tokens,
- * preempted requests and their context.
+ * One pass of a rank: seconds it took (0 = the heartbeat of an idle engine), requests that prefilled, tokens computed
+ * for them, their tokens read from the cache, requests that decoded, their context; what waits: requests to prefill and
+ * their tokens, preempted requests and their context.
  */
 const passRow = z.tuple([z.number().min(0).max(3600), count, count, count, count, count, count, count, count, count]);
 
-/** Sums since the source began (its epoch), so that a lost message is made up by the next. Times in seconds, lengths in tokens. */
+/**
+ * Sums since the source began (its epoch), so that a lost message is made up by the next. Times in seconds, lengths in
+ * tokens.
+ */
 const totals = z.object({
   /** Requests that came for the first time: a retry or a move from another worker is none. */
   started: count,

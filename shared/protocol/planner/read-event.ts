@@ -43,8 +43,8 @@ export function sourceOf(event: PlannerSignal): string {
 }
 
 /**
- * The name of a model's events and state, `namespace#model`: visible ASCII, 128 characters at most, so that every queue takes it.
- * Other characters are percent-encoded; of longer names the beginning stays, and a digest of the whole.
+ * The name of a model's events and state, `namespace#model`: visible ASCII, 128 characters at most, so that every queue
+ * takes it. Other characters are percent-encoded; of longer names the beginning stays, and a digest of the whole.
  */
 export function groupOf({ namespace, model }: Pick<PlannerEvent, 'namespace' | 'model'>): string {
   const group = [namespace, model].map((part) => encodeURIComponent(part).replaceAll('%2F', '/')).join('#');

@@ -1,5 +1,6 @@
 /**
- * What those who tell a planner of the fleet have to know. The events are described apart: their schemas would cost every start.
+ * What those who tell a planner of the fleet have to know. The events are described apart: their schemas would cost
+ * every start.
  */
 
 /** The version of every event here. Another one is refused: what it means is not known. */

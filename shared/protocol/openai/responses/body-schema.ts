@@ -50,8 +50,9 @@ const promptFields = {
 /** Body of `POST /v1/responses`: types only. Items of `input` are checked one by one, later. */
 export const responsesSchema = z
   .looseObject({
-    input: z.union([z.string(), atMost(z.array(inputItem), 'messages')]), // first: the first field that is wrong is the one that is told
-    model: modelName.nullish().meta({ type: 'string' }), // one that is missing is told as an empty one
+    // first, because the error names the first wrong field
+    input: z.union([z.string(), atMost(z.array(inputItem), 'messages')]),
+    model: modelName.nullish().meta({ type: 'string' }), // a missing model is reported like an empty one
     ...promptFields,
     stream: z.boolean().nullish(),
     stream_options: anyObject.nullish(),
@@ -87,7 +88,7 @@ export const inputTokensSchema = z.looseObject({
   ...promptFields,
 });
 
-/** Body of `POST /v1/responses/compact`: every field may be left out, but not all that say what to compact. */
+/** Body of `POST /v1/responses/compact`: every field may be left out, but at least one must say what to compact. */
 export const compactSchema = z
   .looseObject({
     model: modelName.nullish(),
@@ -111,23 +112,26 @@ export type ResponsesTool = z.infer<typeof tool>;
 export type InputTokensBody = z.infer<typeof inputTokensSchema>;
 export type CompactBody = z.infer<typeof compactSchema>;
 
-/** They change what is answered and nothing here can do it. A mistake of the client: what fails with 501, clients send again. */
+/**
+ * Keys that change the answer and that the product cannot honour. They are reported as the client's mistake: clients
+ * retry what fails with 501.
+ */
 const REFUSED = ['background', 'prompt', 'conversation', 'moderation'] as const;
 
-/** Published keys that nobody reads, and what codex says of itself with every turn. */
+/** Published keys that the product does not read, and the data that codex sends about itself with every turn. */
 const UNTYPED = ['context_management', 'prompt_cache_options', 'client_metadata'];
 
-/** Root keys that a client can use: what the description of the API shows. */
+/** Root keys that a client can use, for the description of the API. */
 export const USABLE_KEYS: readonly string[] = [
   ...Object.keys(responsesSchema.shape).filter((key) => !(REFUSED as readonly string[]).includes(key)),
   ...UNTYPED,
 ];
-/** Root keys that mean something to the route, or are published and harmless. */
+/** Root keys that have a meaning for the route, or are published and harmless. */
 export const RESPONSES_KEYS: ReadonlySet<string> = new Set([...USABLE_KEYS, ...REFUSED]);
 
 /**
- * Refuses published keys that nobody can honour. Keys that nobody knows are let pass: agents send keys of their own, and
- * new ones with every release.
+ * Refuses published keys that the product cannot honour. Unknown keys pass: agents send keys of their own, and new ones
+ * with every release.
  * @throws ServeError `unsupported_parameter`.
  */
 export function checkKeys(body: Readonly<Record<string, unknown>>): void {

@@ -11,42 +11,42 @@ import { type CallShape, type DecodedTools, decodeTools } from './decode-tools.t
 import { type InputItem, parseItems } from './items.ts';
 import { itemsToMessages } from './items-to-messages.ts';
 
-/** Ends a conversation that is to be compacted. */
+/** Item that ends a conversation to be compacted. */
 export const COMPACTION_TRIGGER: InputItem = Object.freeze({ type: 'compaction_trigger' });
 
-/** Root keys that mean something to the route, or are published and harmless. */
+/** Root keys that have a meaning for the route, or are published and harmless. */
 export const COMPACT_KEYS: ReadonlySet<string> = new Set(Object.keys(compactSchema.shape));
 
-/** Alternatives a token that can be asked for. */
+/** Most alternatives for each token that a client can request. */
 const TOP_LOGPROBS_MAX = 20;
 
-/** What a response object says of its request, with the published defaults. */
+/** Fields of the request that a response object repeats, with the published defaults. */
 export type ResponseEcho = ReturnType<typeof echoOf>;
 
-/** A body whose types are right, with its items. */
+/** Body whose types are right, with its items. */
 export interface ParsedResponses {
   readonly body: ResponsesBody;
-  /** The body's own `input`, every item with its `type`. */
+  /** Items of the body's own `input`, each with its `type`. */
   readonly items: readonly InputItem[];
 }
 
-/** A request with what the answer's encoder must know. */
+/** Request with the information that the answer's encoder needs. */
 export interface DecodedResponses {
   readonly request: GenerationRequest;
   readonly echo: ResponseEcho;
-  /** How calls stand in the answer, by the function's name in the chat. */
+  /** Format of calls in the answer, by the function's name in the chat. */
   readonly callShapes: ReadonlyMap<string, CallShape>;
-  /** The answer's text is a summary that takes the place of the conversation. */
+  /** Whether the answer's text is a summary that replaces the conversation. */
   readonly compacts: boolean;
-  /** Reasoning is shown as a summary too (`reasoning.summary`). */
+  /** Whether reasoning is also shown as a summary (`reasoning.summary`). */
   readonly showsSummary: boolean;
 }
 
-/** Where the items of a request come from, and what becomes of its answer. */
+/** Origin of a request's items, and whether its answer is stored. */
 interface ResponsesSource {
-  /** What was said before (`previous_response_id`). */
+  /** Items of the earlier conversation (`previous_response_id`). */
   readonly earlier: readonly InputItem[];
-  /** The body's own items, references replaced by what they stand for. */
+  /** The body's own items, with references resolved. */
   readonly own: readonly InputItem[];
   readonly isStored: boolean;
 }
@@ -58,7 +58,7 @@ export function parseResponsesBody(json: JsonBody): ParsedResponses {
 }
 
 /**
- * Everything about a body that its types do not say, apart from tools.
+ * Checks everything about a body that its types do not express, apart from tools.
  * @throws ServeError `invalid_value`, `unsupported_parameter`.
  */
 export function checkResponsesBody(body: ResponsesBody): void {
@@ -77,7 +77,7 @@ export function checkResponsesBody(body: ResponsesBody): void {
 }
 
 /**
- * Turns a checked body into a request: a chat, with the items as its messages.
+ * Decodes a checked body into a request: a chat, with the items as its messages.
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `headers_too_large`.
  */
 export function decodeResponses(
@@ -110,8 +110,8 @@ export function decodeResponses(
 }
 
 /**
- * Whether the conversation ends in the request to compact it.
- * @throws ServeError `invalid_value` for one that stands elsewhere
+ * Returns whether the conversation ends in the request to compact it.
+ * @throws ServeError `invalid_value` for such a request anywhere else
  */
 function hasCompactionTrigger(items: readonly InputItem[], ownFrom: number): boolean {
   const at = items.findIndex(({ type }) => type === 'compaction_trigger');
@@ -121,7 +121,7 @@ function hasCompactionTrigger(items: readonly InputItem[], ownFrom: number): boo
   throw invalidValue(`${param}: a compaction_trigger must be the last item of input`, param);
 }
 
-/** The chat body that means the same; workers that take bodies untouched get this one. */
+/** Returns the equivalent chat body, which workers that take bodies untouched get. */
 function toChatBody(body: ResponsesBody, messages: readonly ChatMessage[], tools: DecodedTools): Mutable<CheckedChat> {
   const logprobs = wantedLogprobs(body);
   const format = chatFormat(body);
@@ -159,13 +159,19 @@ function chatFormat({ text }: ResponsesBody): CheckedChat['response_format'] {
   };
 }
 
-/** Alternatives asked for a token; undefined when no log probabilities are wanted, however many were named. */
+/**
+ * Returns the requested alternatives for each token; undefined when log probabilities are not included, whatever their
+ * number.
+ */
 function wantedLogprobs(body: ResponsesBody): number | undefined {
   if (body.include?.includes('message.output_text.logprobs') !== true) return undefined;
   return Math.min(body.top_logprobs ?? 0, TOP_LOGPROBS_MAX);
 }
 
-/** @param isStored whether this answer will be found again: the truth, not what was asked */
+/**
+ * Returns the fields that the answer repeats. @param isStored whether this answer is really stored, which may differ
+ * from the request
+ */
 function echoOf(body: ResponsesBody, tools: DecodedTools, isStored: boolean) {
   return {
     instructions: body.instructions ?? null,
@@ -189,13 +195,13 @@ function echoOf(body: ResponsesBody, tools: DecodedTools, isStored: boolean) {
   };
 }
 
-/** Checks the types of a body that asks for a conversation to be compacted. @throws ServeError 400; see `requireShape`. */
+/** Checks the types of a body that asks to compact a conversation. @throws ServeError 400; see `requireShape`. */
 export function parseCompactBody(json: JsonBody): ParsedResponses {
   const body = requireShape(compactSchema, json);
   return { body: responsesBodyOf(body), items: parseItems(body.input ?? []) };
 }
 
-/** The body that asks for the same answer of `POST /v1/responses`, apart from its items. */
+/** Returns the equivalent body of `POST /v1/responses`, apart from its items. */
 function responsesBodyOf({ model, instructions, previous_response_id }: CompactBody): ParsedResponses['body'] {
   return { model, instructions, previous_response_id, input: [], store: false };
 }

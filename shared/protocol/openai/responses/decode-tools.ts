@@ -7,12 +7,12 @@ import { invalidValue, shapeError } from '../field-checks.ts';
 import type { ResponsesBody, ResponsesTool } from './body-schema.ts';
 import type { CallKind, InputItem } from './items.ts';
 
-/** The tools of a request as the model is told of them. */
+/** Tools of a request as the model sees them. */
 export interface DecodedTools {
   readonly chatTools: readonly ToolDefinition[];
-  /** How calls stand in the answer, by the function's name in the chat. */
+  /** Format of calls in the answer, by the function's name in the chat. */
   readonly shapes: ReadonlyMap<string, CallShape>;
-  /** The tools that are served, as the answer repeats them. */
+  /** Served tools, as the answer repeats them. */
   readonly echo: readonly Readonly<Record<string, unknown>>[];
   readonly chatChoice: FunctionChoice | undefined;
   readonly echoChoice: unknown;
@@ -21,8 +21,8 @@ export interface DecodedTools {
 }
 
 /**
- * Reads `tools` and `tool_choice`, and the tools that items of the conversation bring with them.
- * @param ownFrom index of the first item that stands in the body's own `input`, for the paths in errors
+ * Reads `tools` and `tool_choice`, and the tools in items of the conversation.
+ * @param ownFrom index of the first item in the body's own `input`, for the paths in errors
  * @throws ServeError `invalid_value`, `missing_required_parameter`.
  */
 export function decodeTools(body: ResponsesBody, items: readonly InputItem[], ownFrom: number): DecodedTools {
@@ -39,7 +39,10 @@ export function decodeTools(body: ResponsesBody, items: readonly InputItem[], ow
 
 const SERVED = new Set(['function', 'custom', 'namespace']);
 
-/** In what the client asks for now: items of the conversation may bring tools of any type, as another server wrote them. */
+/**
+ * Checks the type of a tool in the client's `tools`. Items of the conversation may have tools of any type, because
+ * another server may have written them.
+ */
 function requireKnownType({ type, tools }: ResponsesTool, param: string): void {
   if (!SERVED.has(type)) requireHostedType(type, param, 'function, custom and namespace');
   else if (type === 'namespace')
@@ -92,8 +95,8 @@ function choiceKind(type: string): 'named' | 'allowed' | 'hosted' {
 type NamedTool = Readonly<Record<string, unknown>>;
 
 /**
- * Tools by the names that the choice gives; the name of a namespace stands for all its tools.
- * @throws ServeError `invalid_value` for a name that no tool has
+ * Returns the tools that the choice names; the name of a namespace stands for all its tools.
+ * @throws ServeError `invalid_value` for a name without a tool
  */
 function allowedTools(
   allowed: readonly NamedTool[],
@@ -113,7 +116,10 @@ function allowedTools(
   return chatTools.filter((tool) => shown.has(tool));
 }
 
-/** Tools by every name that a choice may have for them: their own, with their namespace or without, and that of the namespace. */
+/**
+ * Returns the tools by every name that a choice may use: their own, with or without their namespace, and the name of
+ * the namespace.
+ */
 function namesOf(
   chatTools: readonly ToolDefinition[],
   shapes: DecodedTools['shapes'],
@@ -132,7 +138,7 @@ function namesOf(
   return known;
 }
 
-/** A tool by its own name; in a namespace too, where only one has that name. */
+/** Returns the choice of a tool by its own name; a tool in a namespace counts if only one has that name. */
 function namedChoice(
   name: string | undefined,
   chatTools: readonly ToolDefinition[],
@@ -149,12 +155,12 @@ function textOf(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-/** How a call of a function of the chat stands in the answer. */
+/** Format of a function's calls in the answer. */
 export interface CallShape {
   readonly kind: CallKind;
   /** Name as the client gave it. */
   readonly name: string;
-  /** Of tools that stand in a namespace. */
+  /** Namespace of the tool, if it has one. */
   readonly namespace: string | undefined;
 }
 
@@ -163,20 +169,20 @@ interface ListedTool {
   readonly shape: CallShape;
 }
 
-/** The type of the tool, and the name of the function, that searches for tools. */
+/** Type of the tool that searches for tools, and name of its function. */
 export const TOOL_SEARCH = 'tool_search';
 
-/** Name of a tool in the chat, which knows no namespaces. */
+/** Returns the name of a tool in the chat, which has no namespaces. */
 export function chatToolName(namespace: string | null | undefined, name: string): string {
   return namespace == null || namespace === '' ? name : `${namespace}__${name}`;
 }
 
 /**
- * The tools of one request as functions of a chat. Served are functions, custom tools (a function of one text), namespaces of
- * both, and a search for tools that the client carries out; other types are left out.
+ * Tools of one request as functions of a chat. It serves functions, custom tools (functions with one text), namespaces
+ * of both, and a search for tools that the client executes; other types are left out.
  */
 class ToolList {
-  /** By name in the chat. */
+  /** Tools by name in the chat. */
   readonly #byName = new Map<string, ListedTool>();
   readonly #dropped = new Set<string>();
   #given = 0;
@@ -185,7 +191,7 @@ class ToolList {
     return Array.from(this.#byName.values(), ({ chat }) => chat);
   }
 
-  /** By name in the chat. */
+  /** Formats of calls by name in the chat. */
   get shapes(): ReadonlyMap<string, CallShape> {
     return new Map(Array.from(this.#byName, ([name, { shape }]) => [name, shape]));
   }
@@ -196,8 +202,8 @@ class ToolList {
   }
 
   /**
-   * Takes the tools that stand at `path` of the body. A tool that is named again replaces the first of that name.
-   * @returns those that are served
+   * Adds the tools at `path` of the body. A later tool replaces an earlier one of the same name.
+   * @returns the tools that are served
    * @throws ServeError `invalid_value`, `missing_required_parameter`
    */
   add(tools: readonly ResponsesTool[], path: string, namespace?: string): readonly ResponsesTool[] {
@@ -209,7 +215,7 @@ class ToolList {
     return tools.filter((tool, at) => this.#addOne(tool, at, `${path}[${at}]`, namespace));
   }
 
-  /** False for a tool that is not served. */
+  /** Adds a tool. Returns false if it is not served. */
   #addOne(tool: ResponsesTool, at: number, param: string, namespace: string | undefined): boolean {
     if (tool.type === 'function' || tool.type === 'custom') {
       const name = requireName(tool, param);

@@ -6,12 +6,12 @@ import { textOfPart } from '../history-parts.ts';
 import { inputTokensSchema } from './body-schema.ts';
 import { type InputItem, parseItems } from './items.ts';
 
-/** What results of tools cost beside their content. */
+/** Role that counts for results of tools, besides their content. */
 const TOOL_ROLE = 'tool';
 
 /**
- * Estimates the tokens of a request from its bytes alone: no model is asked. Unlike a prompt's estimate it counts the names of all roles,
- * and calls as they stand in the body.
+ * Estimates the tokens of a request only from its bytes, without a model. Unlike the estimate of a prompt it counts the
+ * names of all roles, and calls as they stand in the body.
  * @throws ServeError 400 for types that are wrong.
  */
 export function estimateInputTokens(json: JsonBody): number {

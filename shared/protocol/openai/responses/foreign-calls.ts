@@ -2,18 +2,18 @@ import { isCallKind } from './items.ts';
 
 type Item = Readonly<Record<string, unknown>>;
 
-/** A call of a tool that this server does not know, as it stands in a conversation. */
+/** Call of a tool that this server does not know, as it stands in a conversation. */
 export interface ForeignCall {
   readonly name: string;
   readonly arguments: unknown;
-  /** Undefined where an item of its own says it. */
+  /** Result; undefined if an item of its own has it. */
   readonly result: unknown;
 }
 
-/** Fields of every item that say nothing to a model. */
+/** Fields of every item that have no meaning for a model. */
 const FRAME: ReadonlySet<string> = new Set(['type', 'id', 'call_id', 'status', 'created_by', 'encrypted_content']);
 
-/** What a call looked for or did, and what its own item says of what came of it. */
+/** Readers of calls by kind: the arguments of a call, and its result if its own item has one. */
 const HOSTED: Readonly<Record<string, (item: Item) => Omit<ForeignCall, 'name'>>> = {
   web_search_call: ({ action, results, status }) => ({ arguments: action, result: results ?? status ?? '' }),
   file_search_call: ({ queries, results, status }) => ({ arguments: { queries }, result: results ?? status ?? '' }),
@@ -21,7 +21,7 @@ const HOSTED: Readonly<Record<string, (item: Item) => Omit<ForeignCall, 'name'>>
     arguments: { code },
     result: logsOf(outputs) ?? status ?? '',
   }),
-  // The picture itself is its server's: megabytes that a model which writes text has made nothing of.
+  // The picture itself is left out: it has megabytes, of which a text model can make nothing.
   image_generation_call: ({ revised_prompt: prompt, status }) => ({ arguments: { prompt }, result: status ?? '' }),
   mcp_call: ({ arguments: given, output, error }) => ({ arguments: given, result: output ?? error ?? '' }),
   computer_call: ({ action, actions }) => ({ arguments: action ?? { actions }, result: undefined }),
@@ -31,7 +31,7 @@ const HOSTED: Readonly<Record<string, (item: Item) => Omit<ForeignCall, 'name'>>
   apply_patch_call: ({ operation }) => ({ arguments: operation, result: undefined }),
 };
 
-/** The call that an item stands for; undefined for an item that is none. */
+/** Returns the call in an item; undefined for an item without one. */
 export function foreignCall(kind: string, item: Item): ForeignCall | undefined {
   const tool = isCallKind(kind) ? kind.replace(/_call$/, '') : '';
   if (tool === '') return undefined;
@@ -48,7 +48,7 @@ function readAny(item: Item): Omit<ForeignCall, 'name'> {
   return { arguments: Object.fromEntries(Object.entries(item).filter(([key]) => !FRAME.has(key))), result: undefined };
 }
 
-/** What a program has printed; pictures that it drew are left to its server. */
+/** Returns a program's printed output; its pictures are left out. */
 function logsOf(outputs: unknown): unknown {
   if (!Array.isArray(outputs)) return undefined;
   return outputs.map((output) => (output as { readonly logs?: unknown } | null)?.logs ?? '');

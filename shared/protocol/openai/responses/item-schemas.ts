@@ -13,10 +13,10 @@ const toolFields = {
   execution: z.string().nullish(),
 };
 
-/** What may stand in a namespace: a tool that is none itself. */
+/** Tool inside a namespace, which cannot be a namespace itself. */
 const innerTool = z.looseObject(toolFields);
 
-/** One tool, of whatever type: which of them are served is decided where they are read. */
+/** Tool of any type: the reader decides which types are served. */
 export const tool = z.looseObject({ ...toolFields, tools: atMost(z.array(innerTool), 'names').optional() });
 
 const inputText = z.looseObject({ type: z.literal('input_text'), text: z.string() });
@@ -37,20 +37,20 @@ const inputFile = z.looseObject({
 const inputVideo = z.looseObject({ type: z.literal('input_video'), video_url: z.string() });
 const refusal = z.looseObject({ type: z.literal('refusal'), refusal: z.string() });
 
-/** A part of a message that is said anew. `input_audio` does not parse. */
+/** Part of a new message. `input_audio` does not parse. */
 const contentPart = z.discriminatedUnion('type', [inputText, outputText, inputImage, inputVideo, inputFile, refusal]);
 const content = z.union([z.string(), atMost(z.array(contentPart), 'parts')]);
 const id = z.string().nullish();
-/** What a model or another server wrote: it is read as it comes, and never refused. */
+/** Field that a model or another server wrote: it is read as it comes, and never refused. */
 const written = z.unknown().optional();
 const writtenText = z.unknown().meta({ type: 'string' }).optional();
 const writtenList = z.unknown().meta({ type: 'array' }).optional();
 const ROLES = ['user', 'assistant', 'system', 'developer'] as const;
 
-/** A message that is said anew. */
+/** New message. */
 export const newMessage = z.looseObject({ role: z.enum(ROLES), content, id });
 
-/** One schema a kind of item; the kind of an item without `type` is told by its other fields (`kindOfItem`). */
+/** Schemas by kind of item; the kind of an item without `type` follows from its other fields (`kindOfItem`). */
 export const ITEM_SCHEMAS = {
   message: z.looseObject({ role: z.enum(ROLES), content: written, id: writtenText }),
   reasoning: z.looseObject({ id: writtenText, summary: writtenList, content: writtenList }),
@@ -76,11 +76,11 @@ export const ITEM_SCHEMAS = {
   tool_search_output: z.looseObject({ id: writtenText, call_id: writtenText, tools: atMost(z.array(tool), 'names') }),
   compaction: z.looseObject({ id: writtenText, encrypted_content: writtenText }),
   compaction_trigger: z.looseObject({ id }),
-  /** Codex's own: settings of the turn, which the body's root says too. */
+  /** Codex's own: settings of the turn, which the body's root has too. */
   configuration_update: z.looseObject({ id }),
 } as const;
 
-/** An item before its kind is looked at: it is checked where all of `input` is (`parseItems`). */
+/** Item of any kind: it is checked together with the rest of `input` (`parseItems`). */
 export const inputItem = showsKinds(z.unknown().meta({ type: 'object' }), {
   kinds: () => {
     const { message, item_reference: reference, ...others } = ITEM_SCHEMAS;

@@ -12,7 +12,7 @@ import { type InputItem, isOfModel, kindOfItem, type MessageItem } from './items
 
 const PREFIX = 'stator.v1.';
 
-/** What the model is told when a conversation is to be compacted. */
+/** Instruction to the model when it must compact a conversation. */
 const COMPACTION_INSTRUCTION =
   'Write a summary of this conversation for yourself: it will replace everything above, and you will continue from it. ' +
   'Keep what the user asked for and every constraint, decisions and their reasons, what was done and with which results ' +
@@ -21,20 +21,20 @@ const COMPACTION_INSTRUCTION =
 
 type Part = Readonly<Record<string, unknown>>;
 
-/** An assistant message as it is put together: what one turn of the model wrote belongs to one message. */
+/** Assistant message that is being assembled: everything that the model wrote in one turn belongs to one message. */
 interface AssistantDraft {
   reasoning: string;
-  /** Undefined until a message item has come. */
+  /** Text; undefined until a message item has come. */
   content: string | undefined;
   readonly calls: Part[];
 }
 
 /**
- * Items as chat messages. Adjacent system messages become one, because many templates take only one
- * and only in front; reasoning, text and calls of the assistant that follow each other become one message, as the model wrote
- * them in one turn. What a model or another server wrote is never refused.
- * @param ownFrom index of the first item that stands in the body's own `input`, for the paths in errors
- * @throws ServeError `invalid_value`, of what is said anew
+ * Converts items to chat messages. Adjacent system messages become one, because many templates take only one, at the
+ * beginning. Consecutive reasoning, text and calls of the assistant become one message, as the model wrote them in one
+ * turn. Content from a model or another server is never refused.
+ * @param ownFrom index of the first item in the body's own `input`, for the paths in errors
+ * @throws ServeError `invalid_value` for new content
  */
 export function itemsToMessages(
   instructions: string | null | undefined,
@@ -51,7 +51,7 @@ export function itemsToMessages(
   return messages.finish();
 }
 
-/** Where an item stands, and what is to be done with what cannot be told. */
+/** Place of an item, and the record of parts that are left out. */
 interface Place {
   readonly param: string;
   readonly isNew: boolean;
@@ -99,13 +99,13 @@ function addItem(messages: MessageList, item: InputItem, place: Place): void {
     case 'compaction_trigger':
       messages.add({ role: 'user', content: COMPACTION_INSTRUCTION });
       return;
-    case 'item_reference': // what it stands for was put in its place before; nothing is known of this one
+    case 'item_reference': // its target would have replaced it before; this one is unknown
       leftOut.note('history', item.type);
       return;
     case 'foreign':
       addForeign(messages, item.item, leftOut);
       return;
-    case 'additional_tools': // among the tools of the request
+    case 'additional_tools': // already among the tools of the request
     case 'configuration_update':
       return;
     default:
@@ -117,7 +117,7 @@ function textIn(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** The id by which a call and its output find each other; an empty one is given later. */
+/** Returns the id by which a call and its output find each other; an empty one is replaced later. */
 function idOf({ call_id, id }: Part, only?: 'call_id'): string {
   return textIn(call_id) ?? (only === undefined ? textIn(id) : undefined) ?? '';
 }
@@ -150,7 +150,7 @@ function partsOf(content: unknown): readonly unknown[] {
   return Array.isArray(content) ? content : [content];
 }
 
-/** What the model said: its text; parts of other kinds have no place in a turn of its own. */
+/** Adds the model's text; parts of other kinds have no place in its turn. */
 function addSaid(messages: MessageList, content: unknown, leftOut: LeftOut): void {
   for (const part of partsOf(content)) if (textOfPart(part) === undefined) leftOut.note('history', kindOfPart(part));
   messages.assistant(textOfParts(content, ''));
@@ -165,11 +165,14 @@ function addReasoning(messages: MessageList, { content, summary, encrypted_conte
 function addSummary(messages: MessageList, content: unknown, leftOut: LeftOut): void {
   const summary = typeof content === 'string' ? openSummary(content) : undefined;
   if (summary === undefined)
-    leftOut.note('history', 'compaction'); // another server's, which it alone can read
+    leftOut.note('history', 'compaction'); // from another server, which only that server can read
   else messages.add({ role: 'user', content: summaryMessage(summary) });
 }
 
-/** Calls of tools as their servers wrote them, and what came of them; all else that only its server knows is left out. */
+/**
+ * Adds calls of tools as their servers wrote them, with their results; other items that only their server understands
+ * are left out.
+ */
 function addForeign(messages: MessageList, item: Part, leftOut: LeftOut): void {
   const kind = kindOfItem(item);
   const call = foreignCall(kind, item);
@@ -185,7 +188,7 @@ function toldResult(result: unknown, leftOut: LeftOut): string {
   return result.map((part) => toldAsText(part, leftOut)).join('\n');
 }
 
-/** What a tool returned, in chat's own words where they are text; what else there is, is read where all conversations are. */
+/** Returns a tool's result, as a chat's text if it is text; anything else is read where all conversations are. */
 function toolContent(output: unknown): ChatMessage['content'] {
   if (typeof output === 'string') return output;
   const parts = partsOf(output);
@@ -201,7 +204,10 @@ function userContent(content: unknown, place: Place): string | Part[] {
   return parts.flatMap((part, at) => chatPart(part, { ...place, param: `${place.param}.content[${at}]` }));
 }
 
-/** A part of what the user says as chats have it. @throws ServeError `invalid_value` for one that is said anew and cannot be told */
+/**
+ * Converts a part of a user's message to parts of a chat. @throws ServeError `invalid_value` for a new part that cannot
+ * be converted
+ */
 function chatPart(part: unknown, { param, isNew, leftOut }: Place): readonly Part[] {
   const text = textOfPart(part);
   if (text !== undefined) return [{ type: 'text', text }];
@@ -242,7 +248,7 @@ function badUrl(what: string, { file_id: id }: Part): string {
   return `Failed to convert responses request: invalid ${what} URL${hint}`;
 }
 
-/** Messages in order, with the assistant's open turn kept apart until something else comes. */
+/** Messages in order; the assistant's open turn is held back until something else comes. */
 class MessageList {
   readonly #messages: ChatMessage[] = [];
   #draft: AssistantDraft | undefined;
@@ -259,7 +265,7 @@ class MessageList {
     this.#messages.push(message);
   }
 
-  /** @param id of its call; empty where nobody says it */
+  /** @param id id of its call; empty if unknown */
   result(id: string | undefined, content: ChatMessage['content']): void {
     this.add({ role: 'tool', content: content ?? '', ...(id === undefined || id === '' ? {} : { tool_call_id: id }) });
   }
@@ -284,7 +290,7 @@ class MessageList {
     return this.#messages;
   }
 
-  /** The open turn if what comes next may still belong to it, else a new one. */
+  /** Returns the open turn if the next item may still belong to it, otherwise a new one. */
   #turn(continues: (open: AssistantDraft) => boolean): AssistantDraft {
     if (this.#draft !== undefined && !continues(this.#draft)) this.#closeTurn();
     this.#draft ??= { reasoning: '', content: undefined, calls: [] };
@@ -297,7 +303,8 @@ class MessageList {
     this.#draft = undefined;
     this.#messages.push({
       role: 'assistant',
-      content: draft.content ?? (draft.calls.length > 0 ? null : ''), // calls alone: null, as templates expect it
+      // calls without content: null, as templates expect
+      content: draft.content ?? (draft.calls.length > 0 ? null : ''),
       ...(draft.reasoning === '' ? {} : { reasoning_content: draft.reasoning }),
       ...(draft.calls.length === 0 ? {} : { tool_calls: draft.calls }),
     });
@@ -305,19 +312,19 @@ class MessageList {
 }
 
 /**
- * A summary as the `encrypted_content` of a compaction item. The client keeps it and gives it back; it holds nothing but
- * what the model said to that very client, so that it is written down plainly and no key has to be shared between edges.
+ * Encodes a summary as the `encrypted_content` of a compaction item. The client keeps it and returns it. It contains
+ * only what the model told this client, so it is not encrypted and edges need not share a key.
  */
 export function sealSummary(summary: string): string {
   return PREFIX + Buffer.from(summary).toString('base64url');
 }
 
-/** The summary in a compaction item; undefined for one that was not made here. */
+/** Returns the summary in a compaction item; undefined for one of another server. */
 export function openSummary(content: string): string | undefined {
   return content.startsWith(PREFIX) ? Buffer.from(content.slice(PREFIX.length), 'base64url').toString() : undefined;
 }
 
-/** How a summary stands in the prompt of what follows. */
+/** Returns the summary as it stands in later prompts. */
 function summaryMessage(summary: string): string {
   return `Summary of the conversation so far:\n\n${summary}`;
 }

@@ -7,23 +7,23 @@ import { ITEM_SCHEMAS, newMessage } from './item-schemas.ts';
 /** Name of a kind of item. */
 export type ItemKind = keyof typeof ITEM_SCHEMAS;
 
-/** An item of a kind that only another server makes, or of none that is known. */
+/** Item of a kind that only another server makes, or of an unknown kind. */
 interface ForeignItem {
   readonly type: 'foreign';
   readonly id?: unknown;
-  /** As it came. */
+  /** Item as it came. */
   readonly item: Readonly<Record<string, unknown>>;
   readonly [key: string]: unknown;
 }
 
-/** An item whose types are right, with its kind said. */
+/** Item whose types are right, with its kind set. */
 export type InputItem =
   | { [Kind in ItemKind]: z.infer<(typeof ITEM_SCHEMAS)[Kind]> & { readonly type: Kind } }[ItemKind]
   | ForeignItem;
 
 export type MessageItem = Extract<InputItem, { readonly type: 'message' }>;
 
-/** The kind of an item as it stands in a body: messages and references need not say it. */
+/** Returns the kind of an item in a body: messages and references need not give it. */
 export function kindOfItem(item: Readonly<Record<string, unknown>>): string {
   if (typeof item.type === 'string') return item.type;
   return item.role === undefined && item.id !== undefined ? 'item_reference' : 'message';
@@ -33,32 +33,32 @@ function isItemKind(kind: string): kind is ItemKind {
   return Object.hasOwn(ITEM_SCHEMAS, kind);
 }
 
-/** Whether items of a kind call a tool, be it one that is known here or not. */
+/** Returns whether items of a kind call a tool, known here or not. */
 export function isCallKind(kind: string): boolean {
   return kind === 'program' || kind.endsWith('_call');
 }
 
-/** Kinds beside calls that servers write into a conversation; clients answer some. */
+/** Kinds besides calls that servers write into a conversation; clients answer some of them. */
 const SERVERS_OWN = /_(?:output|result|request|response|list_tools|summary)$/;
 
-/** Whether an item is what a model wrote: what stands before the last such item is history. */
+/** Returns whether a model wrote an item: everything before the last such item is history. */
 export function isOfModel(item: InputItem | Readonly<Record<string, unknown>>): boolean {
   const raw = item.type === 'foreign' ? (item as ForeignItem).item : (item as Readonly<Record<string, unknown>>);
   const kind = kindOfItem(raw);
   return kind === 'message' ? raw.role === 'assistant' : kind === 'reasoning' || isCallKind(kind);
 }
 
-/** An item as it was stored or came, whatever made it. */
+/** Returns an item as it was stored or received, whoever made it. */
 export function readItem(item: Readonly<Record<string, unknown>>): InputItem {
   const kind = kindOfItem(item);
   if (!isItemKind(kind)) return { type: 'foreign', id: item.id, item };
-  return (item.type === kind ? item : { ...item, type: kind }) as InputItem; // every field but few is read as it comes
+  return (item.type === kind ? item : { ...item, type: kind }) as InputItem; // nearly every field is read as it comes
 }
 
-/** Kinds of item that call a tool. */
+/** Kinds of items that call a tool. */
 export type CallKind = 'function_call' | 'custom_tool_call' | 'tool_search_call';
 
-/** Kinds of item that an answer is made of. */
+/** Kinds of items in an answer. */
 export type OutputKind = 'message' | 'reasoning' | 'compaction' | CallKind;
 
 const PREFIXES = {
@@ -79,38 +79,38 @@ const PREFIXES = {
 } as const satisfies Record<InputItem['type'], string>;
 
 const RESPONSE_ID = /^resp_([0-9a-f]{32})$/;
-/** The id of a stored response, and behind it the name that it had while it was streamed. */
+/** Id of a stored response, with the name that it had while it was streamed. */
 const SHOWN_ID = /^(resp_[0-9a-f]{32})(?:_[0-9a-f]{40})?$/;
 const ITEM_ID = /^[a-z]+_([0-9a-f]{32})[01][0-9a-f]{4,}$/;
 const INDEX_DIGITS = 4;
 
-/** `resp_<32 hex>` of a request id (UUID). */
+/** Returns `resp_<32 hex>` for a request id (UUID). */
 export function responseIdOf(requestId: string): string {
   return `resp_${requestId.replaceAll('-', '')}`;
 }
 
-/** The id under which a response is stored, of the one that its client was told; itself where it is no such id. */
+/** Returns the id under which a response is stored, from the id that its client saw; returns other ids unchanged. */
 export function storedIdOf(shownId: string): string {
   return SHOWN_ID.exec(shownId)?.[1] ?? shownId;
 }
 
-/** Where an item stands: among what went into a response, or among what came out. */
+/** Place of an item: in the input or the output of a response. */
 type ItemPlace = 'input' | 'output';
 
-/** Id of an item. It names the response that the item belongs to, so that a reference is resolved by one look into the store. */
+/** Returns the id of an item. It contains the id of its response, so that a reference takes one read of the store. */
 export function itemIdOf(kind: InputItem['type'], responseId: string, place: ItemPlace, index: number): string {
   const digits = `${place === 'input' ? 0 : 1}${index.toString(16).padStart(INDEX_DIGITS, '0')}`;
   return `${PREFIXES[kind]}_${RESPONSE_ID.exec(responseId)?.[1]}${digits}`;
 }
 
-/** The response that an item belongs to; undefined for ids that were not made here. */
+/** Returns the response that an item belongs to; undefined for ids that were not issued here. */
 export function responseIdOfItem(itemId: string): string | undefined {
   const hex = ITEM_ID.exec(itemId)?.[1];
   return hex === undefined ? undefined : `resp_${hex}`;
 }
 
 /**
- * Checks the items of `input`, each by the schema of its kind, and says the kind of those that left it out. A text is one
+ * Checks the items of `input`, each by the schema of its kind, and sets the kind of items without one. A text is one
  * user message.
  * @throws ServeError 400 for kinds, roles and parts that are not known.
  */
@@ -143,12 +143,14 @@ function parseItem(item: unknown, at: number, isNew: boolean): InputItem {
   return readItem(item);
 }
 
-/** Items as a response's `input_items` lists them: each with an id and a status, texts of messages as parts. */
+/**
+ * Returns the items as a response's `input_items` lists them: each with an id and a status, texts of messages as parts.
+ */
 export function toListedItems(items: readonly InputItem[], responseId: string): readonly InputItem[] {
   return items.map((item, index) => {
     if (item.type === 'item_reference') return item;
     const id = typeof item.id === 'string' ? item.id : itemIdOf(item.type, responseId, 'input', index);
-    if (item.type === 'foreign') return { ...item.item, id } as unknown as InputItem; // read anew where it is wanted
+    if (item.type === 'foreign') return { ...item.item, id } as unknown as InputItem; // its readers parse it anew
     const named = { ...item, id };
     if (named.type === 'message') return { status: 'completed', ...named, content: toParts(named) };
     return named.type === 'reasoning' ? named : { status: 'completed', ...named };
