@@ -26,7 +26,7 @@ function open(change: (json: TokenizerJson) => void, lengths = EVERYWHERE) {
   return { tokenizer, cutter };
 }
 
-function stretchesOf(text: string, cuts: readonly number[]): string[] {
+function segmentsOf(text: string, cuts: readonly number[]): string[] {
   return cuts.map((cut, index) => text.slice(cuts[index - 1] ?? 0, cut));
 }
 
@@ -67,15 +67,15 @@ const VARIANTS: typeof BYTE_LEVEL_VARIANTS = {
 
 const withoutSingleWords = Object.entries(VARIANTS).filter(([, change]) => open(change).cutter);
 
-describe.each(withoutSingleWords)('the stretches of a text: %s', (_name, change) => {
+describe.each(withoutSingleWords)('the segments of a text: %s', (_name, change) => {
   const { tokenizer, cutter } = open(change);
 
   it('encode one by one to what the text encodes to', () => {
     fc.assert(
       fc.property(text, (whole) => {
-        const stretches = stretchesOf(whole, cutter!.cut(whole));
-        expect(stretches.join('')).toBe(whole);
-        expect(stretches.flatMap((stretch) => [...tokenizer.encode(stretch)])).toEqual([...tokenizer.encode(whole)]);
+        const segments = segmentsOf(whole, cutter!.cut(whole));
+        expect(segments.join('')).toBe(whole);
+        expect(segments.flatMap((segment) => [...tokenizer.encode(segment)])).toEqual([...tokenizer.encode(whole)]);
       }),
       { numRuns: 300 },
     );
@@ -95,7 +95,7 @@ describe('cuts', () => {
   const plain = open(() => undefined);
 
   it('stand at ends of words and after added tokens', () => {
-    const cuts = (whole: string) => stretchesOf(whole, plain.cutter!.cut(whole));
+    const cuts = (whole: string) => segmentsOf(whole, plain.cutter!.cut(whole));
     expect(cuts('two words<|im_end|>\nmore')).toEqual(['two', ' words<|im_end|>', '\nmore']);
     expect(cuts('\u65e5\u672c\u3002\u8a9e')).toEqual(['\u65e5\u672c', '\u3002\u8a9e']);
     expect(cuts('1, 2')).toEqual(['1,', ' 2']);

@@ -128,7 +128,7 @@ describe('tiktoken files', () => {
     ['a huge rank', 'YQ== 99999999999', 'line 1: a rank above'],
     ['no token', ' 3', 'line 1: not a token'],
     ['bytes that are no base64', '\u0000\u0001\u0002', 'line 1: not a token'],
-    ['too little for a byte', 'A 0', 'line 1: no token in base64'],
+    ['too little for a byte', 'A 0', 'line 1: the token is not valid base64'],
     ['a text after the rank', 'YQ== 1 2', 'line 1: not a token in base64'],
     ['a token of enormous length', `${'A'.repeat(4000)} 0`, 'line 1: a token of more than 1024 bytes'],
     ['too few tokens', 'YQ== 0\n', 'a byte has no token of its own'],
