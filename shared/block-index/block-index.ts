@@ -2,6 +2,7 @@ import type { BlockHashes } from '../tokens/index.ts';
 import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
 import { matchChain, Path } from './chains.ts';
 import { dumpRank } from './dump.ts';
+import { EVICTED_AHEAD, LOOKS_MAX, SWEPT_PER_BLOCK, SWEPT_PER_EVENT } from './event-work.ts';
 import { ClockEviction, Gc } from './gc.ts';
 import {
   ALONE,
@@ -20,16 +21,9 @@ import { Residency } from './residency.ts';
 import { type LoadedBlockIndex, loadSnapshot, writeSnapshot } from './snapshot.ts';
 import { type DumpSlice, type HashPair, type IndexStatus, type StorageTier, TIER_NUMBERS } from './types.ts';
 
-/** Blocks that an event looks at for the sweep, for each block of its own and for itself. */
-const SWEPT_PER_BLOCK = 2;
-const SWEPT_PER_EVENT = 8;
-
-/** Blocks that give way to an event at most, beyond those that it adds: less than 1 ms. */
-const EVICTED_AHEAD = 1024;
-
-const LOOKS_MAX = 512;
+/** The most blocks that have a number. */
 const BLOCKS_MAX = (1 << 25) - 2;
-/** Where memory has no bound. */
+/** The default if memory has no bound. */
 const BLOCKS_UNBOUNDED = 1 << 24;
 
 export interface BlockIndexOptions {
@@ -260,7 +254,7 @@ export class BlockIndex {
     const incarnation = residency.incarnations.find(rank);
     const lost = 1 << TIER_NUMBERS[tier];
     residency.beginEvent(blockHashes.length >> 1);
-    if (!this.#gc.isIdle) this.#gc.sweep(blockHashes.length + SWEPT_PER_EVENT);
+    if (!this.#gc.isIdle) this.#gc.sweep(SWEPT_PER_BLOCK * (blockHashes.length >> 1) + SWEPT_PER_EVENT);
     residency.table.warm(blockHashes, 0, blockHashes.length >> 1);
     let status: IndexStatus = 'ok';
     for (let at = 0; at + 1 < blockHashes.length; at += 2) {

@@ -1,6 +1,7 @@
 import { BlockRecords, ROOT } from './block-records.ts';
 import { Cuts } from './cuts.ts';
 import { EngineHashes } from './engine-hashes.ts';
+import { LOOKED_AT_PER_HASH } from './event-work.ts';
 import { BLOCK, HashTable, kindOf, numberOf, PRIVATE_HASH, SHARED_HASH, type U64Set } from './hash-table.ts';
 import {
   ALONE,
@@ -16,12 +17,6 @@ import {
 } from './holder-sets.ts';
 import { Incarnations } from './incarnations.ts';
 import { type MemoryUse, PagedWords } from './memory.ts';
-
-/**
- * For each hash of an event, so many blocks below one that goes are looked at by the event itself, beyond those in any
- * case.
- */
-const LOOKED_AT_PER_HASH = 4;
 
 type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
 
