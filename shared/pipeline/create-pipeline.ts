@@ -262,7 +262,7 @@ class DiscoveredPipeline implements Pipeline {
     const preprocessed = await inSpan(request.trace.span, 'tokenize', () =>
       preprocess(request, model, loaded, this.#tools, signal),
     ).finally(() => observer.stageLeft?.('preprocess'));
-    observer.stage('preprocess', clock.nowMs() - startMs);
+    observer.stage?.('preprocess', clock.nowMs() - startMs);
     if (signal.aborted) return;
     if (this.#dryRun !== undefined && asksForDryRun(request.annotations)) {
       await this.#tellRoute(this.#dryRun, request, model, preprocessed, sink, signal);

@@ -22,7 +22,11 @@ export type {
   NamespaceReadiness,
   Pipeline,
   PipelineObserver,
+  PromptObserver,
+  RequestObserver,
   ServedModel,
+  StageObserver,
+  WorkerObserver,
 } from './pipeline.ts';
 export { MediaMemory } from './prompt/media-memory.ts';
 export { ColdStartQueue } from './run/cold-start-queue.ts';

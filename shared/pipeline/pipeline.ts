@@ -135,50 +135,72 @@ export type StagePhase = 'prefill' | 'decode' | 'aggregated';
 
 export type MoveOutcome = 'success' | 'failure' | 'cancelled';
 
-/** What operators are told of the steps inside the pipeline. Durations in milliseconds. */
-export interface PipelineObserver {
+/** Observes how long the steps of requests take. Durations in milliseconds. */
+export interface StageObserver {
   /**
-   * A request was in `stage` for so long: `transport_roundtrip` from sending it until the first output, `postprocess` all the
-   * time in which tokens of the answer became text.
+   * A request was in `stage` for `ms`. `transport_roundtrip` lasts from sending the request until the first output, and
+   * `postprocess` is all the time in which tokens of the answer became text.
    */
   stage(stage: TimedStage, ms: number): void;
-  /** A request is in `stage`, until `stageLeft` with the same arguments. `dispatch`: sent to a worker that has not said anything yet. */
-  stageEntered?(stage: 'preprocess' | 'route' | 'dispatch', phase?: StagePhase): void;
-  stageLeft?(stage: 'preprocess' | 'route' | 'dispatch', phase?: StagePhase): void;
-  /** All the time in which tokens of an answer became text, and how many those were. Measured at a part of them. */
-  detokenize?(ms: number, tokens: number): void;
+  /**
+   * A request is in `stage`, until `stageLeft` with the same arguments. In `dispatch` it was sent to a worker that has not said
+   * anything yet.
+   */
+  stageEntered(stage: 'preprocess' | 'route' | 'dispatch', phase?: StagePhase): void;
+  stageLeft(stage: 'preprocess' | 'route' | 'dispatch', phase?: StagePhase): void;
+  /** All the time in which tokens of an answer became text, and their number. Measured at a part of them. */
+  detokenize(ms: number, tokens: number): void;
+  /** Time from the end of a remote prefill to the first token of the decode worker. */
+  kvTransferred(ms: number): void;
+}
+
+/** Observes how prompts become tokens. */
+export interface PromptObserver {
   template(ms: number): void;
   tokenize(ms: number): void;
-  /** A prompt was looked up in the cache of tokens, and so many of its tokens were there. */
+  /** A prompt was looked up in the cache of tokens, which had `cachedTokens` of its tokens. */
   tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
-  /** A worker says how many prompt tokens of a request it had cached. */
-  reused?(pool: WorkerPool, tokens: number): void;
-  /** A decode worker computes a prompt that a prefill worker should have: it failed, or there is none. */
-  decodedAlone?(model: string, failure?: ServeError): void;
-  /** Media are encoded where the prompt is computed: the encode worker failed, or there is none. */
-  encodedInline?(model: string, failure?: ServeError): void;
-  /** From the end of a remote prefill to the first token of the decode worker. */
-  kvTransferred?(ms: number): void;
-  migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
-  /** From the failure that made a request move until another worker has taken it, or nobody has. */
-  migrationTook?(model: string, type: 'new_request' | 'ongoing_request', outcome: MoveOutcome, ms: number): void;
+}
+
+/** Observes to which workers requests go. */
+export interface RequestObserver {
   /** A request goes to the worker that was chosen for it. */
-  sent?(attempt: SentAttempt): void;
-  /** Another worker has taken a request that one has failed, or wanted to be rid of. */
-  moved?(move: RequestMove): void;
-  /** A worker gets no new request until a canary passes. */
-  workerStalled?(model: string, workerId: string): void;
-  /** It takes requests again, or has left discovery. */
-  workerRecovered?(model: string, workerId: string): void;
-  /** A canary was sent to a stalled worker. */
-  canary?(outcome: 'passed' | 'failed'): void;
-  /** A worker made more of a choice than was asked of it: what was too much is not shown. */
-  overran?(model: string, workerId: string | undefined): void;
-  /** What became of the prompt of a next turn that was to be computed ahead of it. */
-  speculated?(model: string, outcome: SpeculationOutcome): void;
+  sent(attempt: SentAttempt): void;
+  /** Another worker has taken a request that one has failed, or wanted to hand over. */
+  moved(move: RequestMove): void;
+  migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
+  /** Time from the failure that made a request move until another worker has taken it, or no worker has. */
+  migrationTook(model: string, type: 'new_request' | 'ongoing_request', outcome: MoveOutcome, ms: number): void;
   /** A request could not move because prompt and output exceed `--migration-max-seq-len`. */
   migrationTooLong(model: string): void;
+  /** A decode worker computes a prompt because the prefill worker failed, or because there is none. */
+  decodedAlone(model: string, failure?: ServeError): void;
+  /** Media are encoded where the prompt is computed because the encode worker failed, or because there is none. */
+  encodedInline(model: string, failure?: ServeError): void;
+  /** Says what became of the prompt of a next turn that was to be computed ahead of it. */
+  speculated(model: string, outcome: SpeculationOutcome): void;
 }
+
+/** Observes what workers do. */
+export interface WorkerObserver {
+  /** A worker says how many prompt tokens of a request it had cached. */
+  reused(pool: WorkerPool, tokens: number): void;
+  /** A worker made more of a choice than was asked of it. The client does not get the rest. */
+  overran(model: string, workerId: string | undefined): void;
+  /** A worker gets no new request until a canary passes. */
+  workerStalled(model: string, workerId: string): void;
+  /** The worker takes requests again, or has left discovery. */
+  workerRecovered(model: string, workerId: string): void;
+  /** A canary was sent to a stalled worker. */
+  canary(outcome: 'passed' | 'failed'): void;
+}
+
+/** What operators are told of the steps inside the pipeline. An observer has the methods that it wants to hear of. */
+export interface PipelineObserver
+  extends Partial<StageObserver>,
+    Partial<PromptObserver>,
+    Partial<RequestObserver>,
+    Partial<WorkerObserver> {}
 
 /**
  * | done | a worker has computed it |

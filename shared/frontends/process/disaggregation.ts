@@ -19,7 +19,7 @@ import {
 
 /** What a frontend shows of prefill and decode workers. */
 export interface Disaggregation {
-  readonly observer: Pick<PipelineObserver, 'decodedAlone' | 'encodedInline' | 'kvTransferred'>;
+  readonly observer: PipelineObserver;
   /** The models as they are now, aliases left out. */
   follow(models: readonly RoutableModel[]): void;
 }

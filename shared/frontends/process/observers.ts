@@ -1,6 +1,13 @@
 import type { Clock } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
-import type { PipelineObserver, RoutableModel } from '../../pipeline/index.ts';
+import type {
+  PipelineObserver,
+  PromptObserver,
+  RequestObserver,
+  RoutableModel,
+  StageObserver,
+  WorkerObserver,
+} from '../../pipeline/index.ts';
 import { createStallMetrics, type FrontendMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
 type ModelFacts = Parameters<FrontendMetrics['setModel']>[0];
@@ -52,10 +59,7 @@ export class ModelGauges {
 }
 
 /** Tells operators of workers that fall silent. */
-export function stallObserver(
-  registry: MetricRegistry,
-  logger: Logger,
-): Pick<PipelineObserver, 'workerStalled' | 'workerRecovered' | 'canary'> {
+export function stallObserver(registry: MetricRegistry, logger: Logger): PipelineObserver {
   const metrics = createStallMetrics(registry);
   return {
     workerStalled: (model, workerId) => {
@@ -135,7 +139,7 @@ function knownOf({ readiness, workers, prefill }: RoutableModel): KnownModel {
 }
 
 /** Lines of what becomes of requests: a move to another worker is worth knowing, each sending only when somebody looks. */
-export function logRequests(logger: Logger): Required<Pick<PipelineObserver, 'sent' | 'moved'>> {
+export function logRequests(logger: Logger): Pick<RequestObserver, 'sent' | 'moved'> {
   return {
     sent({ requestId, model, workerId, prefillWorkerId, dpRank, promptTokens, cachedTokens, attempt }) {
       logger.debug('request goes to a worker', {
@@ -160,7 +164,7 @@ export function logRequests(logger: Logger): Required<Pick<PipelineObserver, 'se
 export function overrunObserver(
   metrics: Pick<FrontendMetrics, 'limitReached'>,
   logger: Logger,
-): Required<Pick<PipelineObserver, 'overran'>> {
+): Pick<WorkerObserver, 'overran'> {
   return {
     overran: (model, workerId = 'unknown') => {
       metrics.limitReached('output_tokens');
@@ -169,11 +173,10 @@ export function overrunObserver(
   };
 }
 
-/** `observer`, with a line for the time of each preprocessing function (`--dyn-debug-perf`). */
-export function logPreprocessing(
-  observer: Pick<PipelineObserver, 'stage' | 'template' | 'tokenize'>,
-  log: Logger,
-): Pick<PipelineObserver, 'stage' | 'template' | 'tokenize'> {
+type PreprocessingObserver = Pick<StageObserver, 'stage'> & Pick<PromptObserver, 'template' | 'tokenize'>;
+
+/** Returns `observer`, with a log line for the time of each preprocessing function (`--dyn-debug-perf`). */
+export function logPreprocessing(observer: PreprocessingObserver, log: Logger): PreprocessingObserver {
   const tell = (name: string, ms: number): void =>
     log.info('time', { function: name, ms: Math.round(ms * 1000) / 1000 });
   return {

@@ -38,7 +38,6 @@ export interface RoutingExplainerOptions {
   readonly isConditional?: boolean;
 }
 
-const UNOBSERVED = { template() {}, tokenize() {}, tokenizerCache() {} };
 const NOBODY: ReadonlySet<string> = new Set();
 
 /** Says why a request went to its worker, and where a prompt would go now. */
@@ -66,7 +65,7 @@ export class RoutingExplainer {
       throw new ServeError('not_implemented', `model \`${asked.model}\` takes text: only its workers know its blocks`);
     }
     const request = withCardDefaults(asked, model.card, true);
-    const tools = { encoder, media: memory, clock, observer: UNOBSERVED };
+    const tools = { encoder, media: memory, clock, observer: {} };
     const { request: ready, media } = await preprocess(request, model, await store.get(model), tools);
     const tokenIds = ready.input.kind === 'tokens' ? ready.input.tokenIds : undefined;
     const { id, routing, routerConfigOverride: override } = ready;

@@ -2,7 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import { overLimit, ServeError } from '../../errors/index.ts';
 import type { ChatMessage, EngineRequest, GenerationRequest, PromptInput } from '../../protocol/index.ts';
 import type { LoadedModel, PromptEncoder, Tokenizer } from '../../tokens/index.ts';
-import type { PipelineObserver } from '../pipeline.ts';
+import type { PromptObserver } from '../pipeline.ts';
 import type { MediaMemory } from './media-memory.ts';
 
 /** What turns prompts into tokens. */
@@ -11,7 +11,7 @@ export interface PromptTools {
   /** What engines made of media before. */
   readonly media: MediaMemory;
   readonly clock: Clock;
-  readonly observer: Pick<PipelineObserver, 'template' | 'tokenize' | 'tokenizerCache'>;
+  readonly observer: Partial<PromptObserver>;
   /** Tokens of a choice for requests that name no number. @default what the context leaves */
   readonly maxTokensDefault?: number | undefined;
 }
@@ -81,8 +81,8 @@ async function encode(
     enoughTokens: contextLength === 0 ? Number.POSITIVE_INFINITY : contextLength,
     signal,
   });
-  observer.tokenize(clock.nowMs() - startMs);
-  if (cachedTokens !== undefined) observer.tokenizerCache(model, cachedTokens, ids.length - cachedTokens);
+  observer.tokenize?.(clock.nowMs() - startMs);
+  if (cachedTokens !== undefined) observer.tokenizerCache?.(model, cachedTokens, ids.length - cachedTokens);
   return { tokenIds: ids, isWhole, formattedPrompt: text, promptEmbeds: undefined };
 }
 
@@ -107,7 +107,7 @@ function render(request: GenerationRequest, loaded: LoadedModel, { clock, observ
   } catch (thrown) {
     throw thrown instanceof ServeError && thrown.code === 'invalid_value' ? inItsField(thrown, request) : thrown;
   } finally {
-    observer.template(clock.nowMs() - startMs);
+    observer.template?.(clock.nowMs() - startMs);
   }
 }
 

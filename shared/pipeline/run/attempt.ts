@@ -160,7 +160,7 @@ export class MigrationBudget {
     if (!this.#isMovable && (hasOutput || !isRefusal(error))) return false;
     const { observer } = this.#context;
     if (this.#isTooLong) {
-      observer.migrationTooLong(this.#modelName);
+      observer.migrationTooLong?.(this.#modelName);
       return false;
     }
     this.#left--;
@@ -184,7 +184,7 @@ export class MigrationBudget {
     if (move === undefined) return false;
     this.#end(move, 'success');
     const { observer } = this.#context;
-    observer.migrated(this.#modelName, move.type);
+    observer.migrated?.(this.#modelName, move.type);
     observer.moved?.(move.event);
     return true;
   }

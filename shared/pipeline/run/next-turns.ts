@@ -241,17 +241,8 @@ function outcomeOf({ code }: ServeError): SpeculationOutcome {
 
 /** Whose steps are not those of a client's request. */
 function quiet(observer: PipelineObserver): PipelineObserver {
-  const ignore = (): void => {};
   const { workerStalled } = observer;
-  return {
-    stage: ignore,
-    template: ignore,
-    tokenize: ignore,
-    tokenizerCache: ignore,
-    migrated: ignore,
-    migrationTooLong: ignore,
-    ...(workerStalled && { workerStalled: (model, workerId) => workerStalled(model, workerId) }),
-  };
+  return workerStalled === undefined ? {} : { workerStalled };
 }
 
 const UNMETERED: RequestMeter = {

@@ -552,7 +552,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     const { tokens, ms } = this.#response.detokenized;
     if (tokens > 0) {
       this.#context.observer.detokenize?.(ms, tokens);
-      this.#context.observer.stage('postprocess', ms);
+      this.#context.observer.stage?.('postprocess', ms);
     }
     this.#leave(error, error === undefined && this.#signal.aborted ? 'cancelled' : undefined);
     this.#context.hold?.over(this.#sink);

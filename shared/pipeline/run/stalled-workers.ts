@@ -3,7 +3,7 @@ import type { CallSink, RequestPlane } from '../../planes/index.ts';
 import { type EngineRequest, encodeEngineRequest, healthCheckRequest } from '../../protocol/index.ts';
 import { BoundedMap } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
-import type { PipelineObserver } from '../pipeline.ts';
+import type { WorkerObserver } from '../pipeline.ts';
 
 /** What became of a canary: `taken` by its worker, whose engine then said nothing. */
 type Canary = 'passed' | 'taken' | 'failed';
@@ -20,7 +20,7 @@ interface StalledWorkersOptions {
   isListed(workerId: string): boolean;
   /** A worker takes requests again. */
   onRecovered(): void;
-  readonly observer: Pick<PipelineObserver, 'workerStalled' | 'workerRecovered' | 'canary'>;
+  readonly observer: Partial<WorkerObserver>;
 }
 
 /**

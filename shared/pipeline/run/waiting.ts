@@ -18,6 +18,6 @@ export class Waiting {
 
   end(isAnswered: boolean): void {
     this.#observer.stageLeft?.('dispatch', this.#phase);
-    if (isAnswered) this.#observer.stage('transport_roundtrip', this.#clock.nowMs() - this.#sinceMs);
+    if (isAnswered) this.#observer.stage?.('transport_roundtrip', this.#clock.nowMs() - this.#sinceMs);
   }
 }

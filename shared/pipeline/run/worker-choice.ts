@@ -92,7 +92,7 @@ export class WorkerEligibility {
         // Where no spans are made, a router goes on from the client's trace, as workers do.
         router.choose({ ...route, traceparent: part?.context.traceparent ?? headers.traceparent }, signal),
       );
-      observer.stage('route', clock.nowMs() - startMs);
+      observer.stage?.('route', clock.nowMs() - startMs);
       return reservation;
     } finally {
       observer.stageLeft?.('route', phase);
