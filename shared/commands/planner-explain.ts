@@ -1,7 +1,7 @@
 import { type Environment, resolveConfig } from '../config/index.ts';
 import type { DecisionRecord, PlannerStore, TickRecord } from '../planner/index.ts';
 import { UsageError } from './config.ts';
-import { openPlannerStore } from './planner/settings.ts';
+import { openPlannerStore } from './planner/planner-store.ts';
 
 /** Lines of `stator planner explain --help`. */
 export const EXPLAIN_PLANNER_HELP = `Usage: stator planner explain [DECISION] [--last N] [--json] [flags of stator planner]

@@ -30,6 +30,7 @@ export { readPlannerConfig } from './read-config.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
+export { KeptDecisions } from './store/kept-decisions.ts';
 export { MemoryPlannerStore } from './store/memory-store.ts';
 export type { DecisionRecord, PlannerStore, TickRecord } from './store/types.ts';
 export type { PerPool, Pool, Targets, TrafficWindow } from './types.ts';

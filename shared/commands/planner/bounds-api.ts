@@ -22,9 +22,8 @@ const LEAST: Readonly<Record<keyof PlannerBounds, number>> = {
 };
 
 /** `GET` and `PATCH /v1/min-endpoints`, as Dynamo's planner answers them. */
-export function boundsApi(running: () => BoundedPlanner, onChange: (bounds: PlannerBounds) => void): RequestListener {
+export function boundsApi(planner: BoundedPlanner, onChange: (bounds: PlannerBounds) => void): RequestListener {
   return (request, response) => {
-    const planner = running();
     if (request.url !== PATH) return answer(response, 404, { error: `only ${PATH} is here` });
     if (request.method === 'GET') return answer(response, 200, boundsOf(planner.config));
     if (request.method !== 'PATCH')

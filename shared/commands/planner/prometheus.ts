@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
+import type { Settings } from '../../config/index.ts';
 import { NO_TRAFFIC, type TrafficTotals } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
 import { metricPrefix } from '../../telemetry/index.ts';
@@ -12,7 +13,6 @@ export interface PrometheusOptions {
   readonly namespace: string;
   /** What names of a frontend's metrics begin with (`--metrics-prefix`). @default `dynamo_frontend` */
   readonly prefix?: string;
-  model(): string | undefined;
   onProblem(problem: string): void;
 }
 
@@ -47,18 +47,21 @@ export class PrometheusTraffic {
     this.#options = options;
   }
 
-  /** @param nowS Unix seconds */
-  async read(nowS: number, signal: AbortSignal): Promise<TrafficTotals | undefined> {
+  /**
+   * @param nowS Unix seconds
+   * @param model model whose traffic counts; undefined = all
+   */
+  async read(nowS: number, model: string | undefined, signal: AbortSignal): Promise<TrafficTotals | undefined> {
     const fromS = this.#readAtS ?? nowS - FIRST_WINDOW_S;
     // Prometheus has samples every some seconds: a shorter window may hold none.
     const seconds = Math.max(FIRST_WINDOW_S, Math.ceil(nowS - fromS));
     const share = this.#readAtS === undefined ? 0 : (nowS - fromS) / seconds;
     try {
-      const started = await this.#firstKnown(STARTED, seconds, signal);
+      const started = await this.#firstKnown(STARTED, { seconds, model }, signal);
       if (started === undefined) throw new Error('it has no count of requests of this model');
       const grown: Record<string, number> = { started: Math.round(started * share) };
       for (const [key, metric] of QUERIES) {
-        const value = (await this.#ask(metric, seconds, signal)) ?? 0;
+        const value = (await this.#ask(metric, { seconds, model }, signal)) ?? 0;
         grown[key] = key.endsWith('_s') ? value * share : Math.round(value * share);
       }
       this.#readAtS = nowS;
@@ -76,18 +79,17 @@ export class PrometheusTraffic {
     }
   }
 
-  async #firstKnown(metrics: readonly string[], seconds: number, signal: AbortSignal): Promise<number | undefined> {
+  async #firstKnown(metrics: readonly string[], asked: Asked, signal: AbortSignal): Promise<number | undefined> {
     for (const metric of metrics) {
-      const value = await this.#ask(metric, seconds, signal);
+      const value = await this.#ask(metric, asked, signal);
       if (value !== undefined) return value;
     }
     return undefined;
   }
 
   /** By how much a sum has grown over all frontends; undefined where there is no such sum, or no number. */
-  async #ask(metric: string, seconds: number, signal: AbortSignal): Promise<number | undefined> {
+  async #ask(metric: string, { seconds, model }: Asked, signal: AbortSignal): Promise<number | undefined> {
     const { url, token, timeoutMs, namespace, clock } = this.#options;
-    const model = this.#options.model();
     // Labels are compared without regard to case; what is special in a pattern stands for itself.
     const labels =
       model === undefined ? '' : `{model=~"(?i)${escaped(model)}",dynamo_namespace=~"${escaped(namespace)}|"}`;
@@ -100,6 +102,27 @@ export class PrometheusTraffic {
 }
 
 const FIRST_WINDOW_S = 30;
+
+/** A window that ends now, and the model whose frontends are asked about. */
+interface Asked {
+  readonly seconds: number;
+  readonly model: string | undefined;
+}
+
+/** Returns a reader of the traffic in Prometheus; undefined if the settings name none. */
+export function prometheusTraffic(
+  settings: Settings<'planner'>,
+  namespace: string,
+  clock: Clock,
+  onProblem: (problem: string) => void,
+) {
+  const { prometheusEndpoint: url, prometheusToken: token } = settings;
+  if (url === undefined) return undefined;
+  const timeoutMs = settings.plannerPrometheusRequestTimeoutSeconds * 1000;
+  const prefix = settings.metricsPrefix;
+  const traffic = new PrometheusTraffic({ url, token, timeoutMs, clock, namespace, prefix, onProblem });
+  return (model: string | undefined, signal: AbortSignal) => traffic.read(clock.wallMs() / 1000, model, signal);
+}
 
 async function textOf(
   address: string,

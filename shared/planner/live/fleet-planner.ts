@@ -50,13 +50,13 @@ export interface FleetPlannerOptions {
   /** Passes that were measured before: what is known of engines before they have said anything. */
   readonly profile?: PerPool<readonly (readonly ForwardPass[])[]> | undefined;
   readonly metrics?: PlannerMetrics | undefined;
-  /** Told of every tick. @default nobody is */
-  onTick?(tick: LawTick): void;
   /**
    * Where the traffic is counted instead of at the workers: sums since some time. While it cannot be read the demand is unknown.
    * @default at the workers
    */
-  readonly readTraffic?: ((signal: AbortSignal) => Promise<TrafficTotals | undefined>) | undefined;
+  readonly readTraffic?:
+    | ((model: string | undefined, signal: AbortSignal) => Promise<TrafficTotals | undefined>)
+    | undefined;
   /** One line for people: decisions, and workers that come and go. */
   tell(line: string): void;
 }
@@ -101,6 +101,7 @@ export class FleetPlanner {
   #toldReady: number | undefined;
   #refusal: PlannerRefusal | undefined;
   #latest: DecisionRecord | undefined;
+  #onTick: (tick: LawTick) => void = () => {};
   readonly #beganMs: number;
   readonly #hearing: Hearing;
 
@@ -146,6 +147,11 @@ export class FleetPlanner {
   /** Goes by other bounds from the next tick on. @throws Error for those that cannot be kept; then nothing is changed */
   setBounds(bounds: PlannerBounds): void {
     this.#planner = withBounds(this.#planner, bounds);
+  }
+
+  /** Calls `listener` after every tick, in place of an earlier listener. */
+  onTick(listener: (tick: LawTick) => void): void {
+    this.#onTick = listener;
   }
 
   /** Runs until `close`. Rejects with `PlannerRefusal` where the law cannot work with what is heard. */
@@ -246,7 +252,7 @@ export class FleetPlanner {
   }
 
   async #tick(signal: AbortSignal): Promise<void> {
-    const { profile, store, connector, clock, metrics, onTick } = this.#options;
+    const { profile, store, connector, clock, metrics } = this.#options;
     if (this.#refusal !== undefined) throw this.#refusal;
     const observed = await connector.observe(signal);
     const { ready = 0, starting = 0 } = observed.counted?.decode ?? {};
@@ -269,7 +275,7 @@ export class FleetPlanner {
     metrics?.ticked(outcome, (clock.nowMs() - startedMs) / 1000);
     if (outcome.tick !== undefined) {
       this.#tellReady(outcome.tick);
-      onTick?.(outcome.tick);
+      this.#onTick(outcome.tick);
     }
     if (outcome.record !== undefined) this.#tellDecision(outcome.record);
     await this.#act(group, signal);
@@ -282,7 +288,7 @@ export class FleetPlanner {
   ): Promise<PlannerEventOf<'model.rollup'> | undefined> {
     const { readTraffic } = this.#options;
     if (folded === undefined || readTraffic === undefined) return folded;
-    const totals = await readTraffic(signal);
+    const totals = await readTraffic(this.#model, signal);
     if (totals === undefined) return undefined;
     const name = folded.pools.agg === undefined ? 'decode' : 'agg';
     const pool = folded.pools[name];

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import type { Clock } from '../../../shared/clock/index.ts';
-import { serveLoopback } from '../../../shared/commands/planner/pages.ts';
+import { serveLoopback } from '../../../shared/commands/planner/serve-loopback.ts';
 import { createServiceServer } from '../../../shared/fleet/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';

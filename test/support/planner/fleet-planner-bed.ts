@@ -8,7 +8,7 @@ import { VirtualClock } from '../virtual-clock.ts';
 import { BEGIN_S } from './fleet-signals.ts';
 
 export interface FleetPlannerBedOptions
-  extends Partial<Pick<FleetPlannerOptions, 'readTraffic' | 'onTick' | 'metrics' | 'isAlone' | 'model'>> {
+  extends Partial<Pick<FleetPlannerOptions, 'readTraffic' | 'metrics' | 'isAlone' | 'model'>> {
   readonly config?: Readonly<Record<string, unknown>>;
   readonly engines?: FleetPlannerOptions['planner']['engines'];
 }

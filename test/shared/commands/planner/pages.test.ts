@@ -33,9 +33,10 @@ function tickOf(at: number, parts: Partial<LawTick> = {}): LawTick {
 
 async function bedOf(raw: Readonly<Record<string, unknown>> = {}) {
   const off = { live_dashboard_port: 0, control_api_port: 0, report_interval_hours: null };
-  const bed = fleetPlannerBed({ config: { ...off, ...raw }, engines: {}, onTick: (tick) => pages.ticked(tick) });
+  const bed = fleetPlannerBed({ config: { ...off, ...raw }, engines: {} });
   const { planner: fleet, store, clock, logger } = bed;
-  const pages: PlannerPages = new PlannerPages({ fleet: () => fleet, store, clock, logger, gpusOf: () => 2 });
+  const pages = new PlannerPages({ fleet, store, clock, logger, gpusOf: () => 2 });
+  fleet.onTick((tick) => pages.ticked(tick));
   closing.push(
     () => fleet.close(),
     () => pages.close(),

@@ -72,10 +72,9 @@ async function bedOf(
     clock: systemClock,
     namespace,
     ...(prefix === undefined ? {} : { prefix }),
-    model: () => model,
     onProblem,
   });
-  return { asked, problems, url, read: (nowS, signal = NEVER) => traffic.read(nowS, signal) };
+  return { asked, problems, url, read: (nowS, signal = NEVER) => traffic.read(nowS, model, signal) };
 }
 
 const GROWN: Readonly<Record<string, string>> = {

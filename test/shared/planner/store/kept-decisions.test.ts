@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { KeptDecisions } from '../../../../shared/commands/planner/fleet.ts';
 import { type DecisionRecord, MemoryPlannerStore } from '../../../../shared/planner/index.ts';
+import { KeptDecisions } from '../../../../shared/planner/store/kept-decisions.ts';
 import { captureLogger, silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 
 const NEVER = new AbortController().signal;

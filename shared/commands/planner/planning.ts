@@ -1,20 +1,21 @@
-import { join } from 'node:path';
-import { ConfigError, type Environment, type Settings, stateFolder } from '../../config/index.ts';
+import { ConfigError, type Settings } from '../../config/index.ts';
 import { engineModel } from '../../engines/index.ts';
 import {
-  DynamoDbPlannerStore,
-  FilePlannerStore,
   type ForwardPass,
   type PerPool,
   type Planner,
+  type PlannerConfig,
   type PlannerLaw,
-  type PlannerStore,
+  type Pool,
   readPlannerConfig,
+  wattsOf,
 } from '../../planner/index.ts';
 import { profilePasses } from '../../simulate/index.ts';
 
-/** Processes on one machine start soon; once some have, their own time counts. */
+/** Seconds that a process of this machine takes to start. Once some have started, their measured time counts. */
 const LOCAL_START_S = 2;
+/** The same with `--planner-connector local`. */
+const PROCESS_START_S = 5;
 
 export interface LocalPlanning {
   readonly planner: Planner;
@@ -22,7 +23,7 @@ export interface LocalPlanning {
   readonly profile: PerPool<readonly (readonly ForwardPass[])[]>;
 }
 
-/** The law that the settings name. @throws ConfigError for one that only a simulator can follow */
+/** Returns the law that the settings name. @throws ConfigError for one that only a simulator can follow */
 export function lawOf({ plannerLaw: law }: Pick<Settings<'planner'>, 'plannerLaw'>): PlannerLaw | undefined {
   if (law === 'foresight')
     throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
@@ -30,7 +31,7 @@ export function lawOf({ plannerLaw: law }: Pick<Settings<'planner'>, 'plannerLaw
 }
 
 /**
- * The planner of `stator local`, and what it knows at its start: of mock engines how long their passes take.
+ * Returns the planner of `stator local` with what it knows at its start: how long the passes of mock engines take.
  * @throws ConfigError for settings that cannot be used
  */
 export async function localPlanning(settings: Settings<'local'>): Promise<LocalPlanning> {
@@ -44,7 +45,7 @@ export async function localPlanning(settings: Settings<'local'>): Promise<LocalP
   const fixed = { mode: 'agg', min_endpoint: minWorkers, max_gpu_budget: maxWorkers };
   const preset = {
     start_seconds: LOCAL_START_S,
-    rate_surge_worth: 0, // what starts in seconds need not wait for the next burst
+    rate_surge_worth: 0, // a worker that starts in seconds need not wait for the next burst
     live_dashboard_port: 0,
     control_api_port: 0,
     report_interval_hours: null,
@@ -73,17 +74,33 @@ export async function localPlanning(settings: Settings<'local'>): Promise<LocalP
   return { planner: { config, engines }, profile };
 }
 
-type StoreSettings = Pick<Settings<'planner'>, 'plannerDir'> &
-  Partial<Pick<Settings<'planner'>, 'plannerTable' | 'dynamodbEndpoint' | 'awsRegion'>>;
-
-/** The folder of a user's planners. */
-export function plannerFolder({ plannerDir }: Pick<Settings<'planner'>, 'plannerDir'>, env: Environment): string {
-  return plannerDir ?? join(stateFolder(env), 'planner');
+/** Returns the planner of `stator planner`. @throws ConfigError for settings that cannot be used */
+export async function fleetPlanning(settings: Settings<'planner'>): Promise<Planner> {
+  const { plannerConnector: connector } = settings;
+  const preset = {
+    mode: 'agg',
+    ...(connector === 'local' ? { start_seconds: PROCESS_START_S, rate_surge_worth: 0 } : {}),
+  };
+  const config = await readPlannerConfig(settings, preset, {}, lawOf(settings));
+  if (connector === 'local' && config.mode !== 'agg') {
+    throw new ConfigError([
+      `--planner-connector local scales one pool: mode ${config.mode} of --planner-config; allowed: agg`,
+    ]);
+  }
+  const unknown = (['prefill', 'decode'] as const).find(
+    (pool) => config.enable_power_awareness && isPlanned(config, pool) && wattsOf(pool, config, {}) === undefined,
+  );
+  if (unknown !== undefined) {
+    throw new ConfigError([`enable_power_awareness needs ${unknown}_engine_watts: the watts of one worker`]);
+  }
+  return { config, engines: {} };
 }
 
-/** Where a planner keeps what it decided: the table, where there is one, else the folder. */
-export async function openPlannerStore(settings: StoreSettings, env: Environment): Promise<PlannerStore> {
-  const { plannerTable: tableName, dynamodbEndpoint: endpoint, awsRegion: region } = settings;
-  if (tableName === undefined) return new FilePlannerStore(plannerFolder(settings, env));
-  return DynamoDbPlannerStore.open({ tableName, endpoint, region });
+function isPlanned({ mode }: PlannerConfig, pool: Pool): boolean {
+  return mode === 'disagg' || (mode === 'prefill') === (pool === 'prefill');
+}
+
+/** Returns the milliseconds between two roll-ups of a worker, for a planner with this interval between ticks. */
+export function rollupIntervalMs({ config }: Planner): number {
+  return Math.max(200, Math.min(5000, config.tick_seconds * 1000));
 }

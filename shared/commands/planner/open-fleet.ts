@@ -1,0 +1,58 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import type { Lifetime } from '../../concurrency/index.ts';
+import { type Environment, isOfOneProcess, type Settings } from '../../config/index.ts';
+import { eventPlane, openDiscovery } from '../../fleet/index.ts';
+import { FleetPlanner, type FleetPlannerOptions, type Pool } from '../../planner/index.ts';
+import type { MetricRegistry, ProcessLogger } from '../../telemetry/index.ts';
+import { PlannerPages } from './pages.ts';
+
+/** What a process passes to its planner. */
+export interface FleetDeps {
+  readonly settings: Settings<'planner' | 'local'>;
+  readonly env: Environment;
+  readonly logger: ProcessLogger;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Shows one line to people. */
+  tell(line: string): void;
+}
+
+type OpenedHere = 'discovery' | 'eventPlane' | 'clock' | 'random' | 'logger' | 'tell' | 'isAlone' | 'where';
+
+interface FleetOptions extends Omit<FleetPlannerOptions, OpenedHere> {
+  /** Where discovery counts. @default nowhere */
+  readonly registry?: MetricRegistry;
+  gpusOf(pool: Pool): number;
+}
+
+/** A planner that hears its fleet, and the addresses of its pages by name. */
+interface PlannedFleet {
+  readonly fleet: FleetPlanner;
+  readonly shown: Readonly<Record<string, string>>;
+}
+
+/** Opens a planner, the discovery and event plane by which it hears its fleet, and its pages. `lifetime` closes them. */
+export async function openFleet(
+  lifetime: Lifetime,
+  { settings, logger, clock, random, tell }: FleetDeps,
+  { registry, gpusOf, ...options }: FleetOptions,
+): Promise<PlannedFleet> {
+  const common = { clock, logger: logger.for('planner') };
+  const seen = registry === undefined ? {} : { registry };
+  const discovery = await lifetime.use(openDiscovery(settings, logger.for('discovery'), { clock, random, ...seen }));
+  const plane = lifetime.use(eventPlane(settings, clock, logger.for('events'), discovery));
+  const fleet = new FleetPlanner({
+    ...options,
+    ...common,
+    discovery,
+    eventPlane: plane,
+    isAlone: isOfOneProcess(settings.discoveryBackend),
+    where: { discovery: settings.discoveryBackend, event_plane: settings.eventPlane },
+    random,
+    tell,
+  });
+  const pages = lifetime.use(new PlannerPages({ ...common, fleet, store: options.store, gpusOf }));
+  lifetime.use(fleet); // closes first, so that no tick writes a report while the pages close
+  fleet.onTick((tick) => pages.ticked(tick));
+  return { fleet, shown: await pages.serve() };
+}

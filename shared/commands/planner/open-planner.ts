@@ -1,0 +1,58 @@
+import { Lifetime } from '../../concurrency/index.ts';
+import type { Settings } from '../../config/index.ts';
+import { createPlannerMetrics, type Pool } from '../../planner/index.ts';
+import { MetricRegistry } from '../../telemetry/index.ts';
+import { type ConnectorDeps, openConnector } from './connector.ts';
+import { type FleetDeps, openFleet } from './open-fleet.ts';
+import { openPlannerStore } from './planner-store.ts';
+import { fleetPlanning } from './planning.ts';
+import { prometheusTraffic } from './prometheus.ts';
+import { serveMetrics } from './serve-metrics.ts';
+
+interface PlannerDeps extends FleetDeps, ConnectorDeps {
+  readonly settings: Settings<'planner'>;
+}
+
+interface RunningPlanner {
+  /** Facts that the log states at the start. */
+  readonly facts: Readonly<Record<string, string>>;
+  /** Runs until `close`. Rejects if the law cannot work with what is heard. */
+  run(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Opens everything that `stator planner` needs. @throws ConfigError for settings that cannot be used */
+export function openPlanner(deps: PlannerDeps): Promise<RunningPlanner> {
+  const { settings, env, logger, clock } = deps;
+  return Lifetime.compose(async (lifetime) => {
+    const planner = await fleetPlanning(settings);
+    const { config } = planner;
+    const { namespace = config.namespace } = settings;
+    const connector = lifetime.use(openConnector(deps, namespace, config));
+    const registry = new MetricRegistry();
+    const gpusOf = (pool: Pool): number => config[`${pool}_engine_num_gpu`] ?? 1;
+    const metrics = createPlannerMetrics(registry, config, gpusOf);
+    const page = await lifetime.use(serveMetrics(registry, settings.plannerMetricsPort, clock));
+    const store = await lifetime.use(openPlannerStore(settings, env));
+    const log = logger.for('planner');
+    const { fleet, shown } = await openFleet(lifetime, deps, {
+      registry,
+      gpusOf,
+      planner,
+      store,
+      connector,
+      namespace,
+      model: settings.plannerModel ?? config.model_name ?? undefined,
+      metrics,
+      readTraffic: prometheusTraffic(settings, namespace, clock, (problem) => log.warn(problem)),
+    });
+    const facts = {
+      law: config.law,
+      namespace,
+      connector: connector.name,
+      ...(page === undefined ? {} : { metrics: page.url }),
+      ...shown,
+    };
+    return { facts, run: () => fleet.run(), close: () => lifetime.close() };
+  });
+}

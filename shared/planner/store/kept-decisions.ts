@@ -1,0 +1,74 @@
+import { reasonOf } from '../../errors/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { MemoryPlannerStore } from './memory-store.ts';
+import type { DecisionRecord, PlannerStore } from './types.ts';
+
+/** Times that a decision is written again because another run wrote at the same time. */
+const TRIES = 8;
+
+/**
+ * Store of a planner that begins anew with each run. It lies in memory, and writes its decisions to `kept` too, where they stay after
+ * the run. Several runs share `kept` and number their decisions together. A decision that cannot be written there is logged; the run
+ * goes on.
+ */
+export class KeptDecisions implements PlannerStore {
+  readonly name = 'memory';
+  readonly #run = new MemoryPlannerStore();
+  readonly #kept: PlannerStore;
+  readonly #logger: Logger;
+  /** Decisions as they are in `kept`, by their number in this run; bounded by what a run decides. */
+  readonly #records = new Map<number, DecisionRecord>();
+
+  readState: PlannerStore['readState'] = (...args) => this.#run.readState(...args);
+  decisions: PlannerStore['decisions'] = (...args) => this.#run.decisions(...args);
+  decision: PlannerStore['decision'] = (...args) => this.#run.decision(...args);
+  ticks: PlannerStore['ticks'] = (...args) => this.#run.ticks(...args);
+  acknowledge: PlannerStore['acknowledge'] = (...args) => this.#run.acknowledge(...args);
+  acknowledged: PlannerStore['acknowledged'] = (...args) => this.#run.acknowledged(...args);
+  reserve: PlannerStore['reserve'] = (...args) => this.#run.reserve(...args);
+  reservations: PlannerStore['reservations'] = (...args) => this.#run.reservations(...args);
+  groups: PlannerStore['groups'] = (...args) => this.#run.groups(...args);
+
+  /** @param kept belongs to the caller, who closes it after this store */
+  constructor(kept: PlannerStore, logger: Logger) {
+    this.#kept = kept;
+    this.#logger = logger;
+  }
+
+  commit: PlannerStore['commit'] = async (group, commit, signal) => {
+    const isDone = await this.#run.commit(group, commit, signal);
+    const { decision } = commit;
+    if (isDone && decision !== undefined) await this.#try(() => this.#keep(group, decision, signal));
+    return isDone;
+  };
+
+  move: PlannerStore['move'] = async (group, seen, change, signal) => {
+    const next = await this.#run.move(group, seen, change, signal);
+    const record = this.#records.get(seen.decisionId);
+    if (next === undefined || record === undefined) return next;
+    await this.#try(async () => {
+      const moved = await this.#kept.move(group, record, change, signal);
+      if (moved !== undefined) this.#records.set(seen.decisionId, moved);
+    });
+    return next;
+  };
+
+  async close(): Promise<void> {
+    await this.#run.close();
+  }
+
+  async #keep(group: string, decision: DecisionRecord, signal: AbortSignal): Promise<void> {
+    for (let times = 0; times < TRIES; times++) {
+      const version = (await this.#kept.readState(group, signal))?.version ?? 0;
+      const record = { ...decision, decisionId: version };
+      if (!(await this.#kept.commit(group, { version, state: '', decision: record }, signal))) continue;
+      this.#records.set(decision.decisionId, record);
+      return;
+    }
+    throw new Error('other planners write all the time');
+  }
+
+  async #try(work: () => Promise<void>): Promise<void> {
+    await work().catch((thrown: unknown) => this.#logger.warn('a decision is not kept', { reason: reasonOf(thrown) }));
+  }
+}
