@@ -20,6 +20,7 @@ export const COVERED: readonly string[] = [
   'docs/parameters.md',
   'docs/parsers.md',
   'docs/router-service.md',
+  'docs/routing.md',
   'docs/sdk.md',
   'docs/security.md',
   'docs/tracing.md',
