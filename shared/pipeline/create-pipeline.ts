@@ -85,7 +85,7 @@ export interface PipelineOptions {
   /** Where requests wait while their model has no worker. Its owner has it `look` after every change of `models`. @default they fail */
   readonly hold?: ColdStartQueue | undefined;
   /** Busy thresholds of every model until others are set. @default none */
-  readonly thresholds?: BusyThresholdValues;
+  readonly thresholds?: BusyThresholds;
   /** Told of a worker that a request could not be sent to, because no connection could be made. @default nobody is */
   readonly onUnreachable?: (workerId: string) => void;
   /** Tells which workers are above `limits`. @default nobody is */
@@ -123,7 +123,7 @@ class DiscoveredPipeline implements Pipeline {
     this.#options = options;
     this.models = models;
     this.requestable = requestableModels(models, options.hold !== undefined);
-    this.thresholds = new BusyThresholds(options.thresholds);
+    this.thresholds = options.thresholds ?? new BusyThresholds();
     this.#random = options.random ?? systemRandom;
     this.#tools = {
       encoder: options.encoder ?? new PromptEncoder({ clock }),

@@ -16,17 +16,18 @@ export {
   type Worker,
   workerSetsOf,
 } from './models/routable-model.ts';
-export type {
-  BusyThresholdValues,
-  ModelReadiness,
-  NamespaceReadiness,
-  Pipeline,
-  PipelineObserver,
-  PromptObserver,
-  RequestObserver,
-  ServedModel,
-  StageObserver,
-  WorkerObserver,
+export {
+  BusyThresholds,
+  type BusyThresholdValues,
+  type ModelReadiness,
+  type NamespaceReadiness,
+  type Pipeline,
+  type PipelineObserver,
+  type PromptObserver,
+  type RequestObserver,
+  type ServedModel,
+  type StageObserver,
+  type WorkerObserver,
 } from './pipeline.ts';
 export { MediaMemory } from './prompt/media-memory.ts';
 export { ColdStartQueue } from './run/cold-start-queue.ts';

@@ -37,17 +37,22 @@ interface HoldParts extends TimeAndChance {
 }
 
 /** Where requests wait for workers, and the events that ask for some. */
-interface OpenHold {
+export interface OpenHold {
   readonly hold: ColdStartQueue;
   /** Those that wait in the router's queue, which ask for workers too. */
   readonly queued: QueuedRequests;
   close(): Promise<void>;
 }
 
+/** Whether requests wait while their model has no worker. */
+export function holdsRequests({ holdTimeoutSecs = 0 }: EdgeSettings): boolean {
+  return holdTimeoutSecs > 0;
+}
+
 /** Undefined where the settings ask for no waiting. */
 export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | undefined {
   const { holdTimeoutSecs = 0, holdMax, namespace = 'dynamo' } = settings;
-  if (holdTimeoutSecs === 0) return undefined;
+  if (!holdsRequests(settings)) return undefined;
   const { clock, logger, registry } = parts;
   const events = new HeldEvents(parts);
   const metrics = createHoldMetrics(registry);

@@ -1,4 +1,5 @@
 import type { TimeAndChance } from '../../clock/index.ts';
+import { Lifetime } from '../../concurrency/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { RoutableModel } from '../../pipeline/index.ts';
@@ -20,7 +21,7 @@ export interface PlannerFeed {
   answering(isAnswering: boolean): void;
   /** The models as they are now. */
   follow(models: readonly RoutableModel[]): void;
-  /** While it still answers: what was heard goes out, in bounded time. */
+  /** While it still answers: what was heard goes out, in bounded time. Later calls return the same promise. */
   close(): Promise<void>;
 }
 
@@ -30,25 +31,31 @@ const CLOSE_MS_MAX = 3000;
 /** Undefined where no queue is named; its code is loaded where one is. */
 export async function openPlannerFeed(settings: EdgeSettings, parts: FeedParts): Promise<PlannerFeed | undefined> {
   if (settings.plannerQueueUrl === undefined) return undefined;
-  const { openEventPlane, discovery, registry, clock, random } = parts;
+  return Lifetime.compose((lifetime) => openFeed(settings, parts, lifetime));
+}
+
+async function openFeed(
+  settings: EdgeSettings,
+  { openEventPlane, discovery, registry, clock, random, logger: loggers }: FeedParts,
+  lifetime: Lifetime,
+): Promise<PlannerFeed | undefined> {
   const { openPlannerOutbox } = await import('../../fleet/index.ts');
-  const logger = parts.logger.for('planner');
+  const logger = loggers.for('planner');
   const outbox = await openPlannerOutbox(settings, { clock, logger, registry });
   if (outbox === undefined) return undefined;
+  lifetime.defer(() => outbox.close(CLOSE_MS_MAX)); // after the roll-ups, whose last events it sends
   const canLead = settings.routerRole === 'resident' && openEventPlane !== undefined;
-  const eventPlane = canLead ? openEventPlane() : undefined;
+  const eventPlane = lifetime.use(canLead ? openEventPlane() : undefined);
   const { FleetRollups } = await import('../../planner/index.ts');
-  const rollups = eventPlane && new FleetRollups({ discovery, eventPlane, clock, random, logger, outbox });
+  const rollups = lifetime.use(
+    eventPlane && new FleetRollups({ discovery, eventPlane, clock, random, logger, outbox }),
+  );
   rollups?.follow([settings.namespace ?? 'dynamo']);
   return {
     outbox,
     answering: (isAnswering) => (isAnswering ? rollups?.lead() : rollups?.standBy()),
     follow: (models) =>
       rollups?.follow(models.flatMap(({ workers }) => workers.map(({ scope: { namespace } }) => namespace))),
-    close: async () => {
-      await rollups?.close();
-      await outbox.close(CLOSE_MS_MAX);
-      await eventPlane?.close();
-    },
+    close: () => lifetime.close(),
   };
 }

@@ -1,6 +1,7 @@
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { ConfigError, type EdgeSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
+import type { LiveModelDirectory } from '../../pipeline/index.ts';
 import { DynamoDbResponseStore, MemoryResponseStore, type ResponseStore } from '../../responses/index.ts';
 import {
   createFileSink,
@@ -11,6 +12,11 @@ import {
   type RecordSink,
   type RequestRecorder,
 } from '../../telemetry/index.ts';
+import type { InferenceDeps } from '../inference/deps.ts';
+import type { FrontendOptions } from './deps.ts';
+import { publishMetrics } from './embedded-metrics.ts';
+import type { Base } from './open-base.ts';
+import { primaryModels } from './open-directory.ts';
 
 const ON: ReadonlySet<string> = new Set(['1', 'true', 'yes', 'on']);
 const OFF: ReadonlySet<string> = new Set(['', '0', 'false', 'no', 'off']);
@@ -104,4 +110,33 @@ export async function openResponseStore(
       logger.debug('response left the full store before its time', { response_id: id });
     },
   });
+}
+
+/** Opens what takes note of every request: the records of the settings, and beside them the host's or the published metrics. */
+export function openRecorders(
+  settings: EdgeSettings,
+  { recorder, secretsSinceMs }: FrontendOptions,
+  { deps, lifecycle, view }: Base,
+  directory: LiveModelDirectory,
+): InferenceDeps['records'] {
+  const { clock, metrics, logger, lifetime } = deps;
+  const { registry } = metrics;
+  const records = lifetime.use(openRequestRecords(settings, clock, registry, logger.for('records')));
+  const models = () => primaryModels(directory);
+  const sources = { clock, registry, lifecycle, models, viewAgeMs: view.ageMs, secretsSinceMs };
+  const published = lifetime.use(publishMetrics(settings, sources));
+  return both(records, recorder ?? published);
+}
+
+function both(
+  records: RequestRecorder | undefined,
+  recorder: FrontendOptions['recorder'],
+): Pick<RequestRecorder, 'requestEnded'> | undefined {
+  if (records === undefined || recorder === undefined) return records ?? recorder;
+  return {
+    requestEnded: (end) => {
+      records.requestEnded(end);
+      recorder.requestEnded(end);
+    },
+  };
 }

@@ -1,0 +1,47 @@
+import type { TimeAndChance } from '../../clock/index.ts';
+import type { Lifetime } from '../../concurrency/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
+import type { CallingPlaneOptions, DiscoveryHost } from '../../fleet/index.ts';
+import type { RequestPlane } from '../../planes/index.ts';
+import type { PlannerEventOf } from '../../protocol/index.ts';
+import type { FrontendMetrics, ProcessLogger, RequestRecorder, Tracer } from '../../telemetry/index.ts';
+import type { HoldBounds } from './hold.ts';
+
+/** What a host gives a frontend. */
+export interface FrontendOptions extends TimeAndChance {
+  readonly logger: ProcessLogger;
+  /** How the host wants its connections to workers. */
+  readonly plane?: CallingPlaneOptions;
+  /** What the host may do to the discovery table. */
+  readonly discovery?: DiscoveryHost;
+  /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
+  readonly followsEvents?: boolean;
+  /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
+  readonly onHeld?: (event: PlannerEventOf<'request.held'>) => void;
+  /** Longest waits for a worker that the host can keep. @default as the settings say */
+  readonly holdBounds?: HoldBounds;
+  /** Told of every request beside the records that the settings ask for. */
+  readonly recorder?: Pick<RequestRecorder, 'requestEnded'>;
+  /** When the secrets of the fleet were first in force, Unix ms; undefined while it is not known. */
+  readonly secretsSinceMs?: () => number | undefined;
+}
+
+/** What the steps of a frontend's composition share. */
+export interface FrontendDeps extends TimeAndChance {
+  /** Closes what a step opens, in reverse order. */
+  readonly lifetime: Lifetime;
+  readonly discovery: Discovery;
+  readonly plane: RequestPlane;
+  readonly metrics: FrontendMetrics;
+  readonly logger: ProcessLogger;
+  /** Makes spans. @default none are made */
+  readonly tracer: Tracer | undefined;
+  /** Whether the host can follow events. */
+  readonly followsEvents: boolean;
+  /** Whether discovery follows the fleet by itself. */
+  readonly isLasting: boolean;
+  /** Hears of requests that wait for a worker. */
+  readonly onHeld: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
+  /** Longest waits for a worker that the host can keep. @default as the settings say */
+  readonly bounds: HoldBounds | undefined;
+}

@@ -1,0 +1,75 @@
+import type { EdgeSettings } from '../../config/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { LiveModelDirectory, ModelStore, type RoutableModel } from '../../pipeline/index.ts';
+import { Inhibition } from '../../scheduler/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import type { PromptEncoder } from '../../tokens/index.ts';
+import type { FrontendDeps } from './deps.ts';
+import { holdsRequests } from './hold.ts';
+import { cardFilter, modelOpener, openPromptEncoder } from './open-model.ts';
+
+/** The models of the fleet, and what encodes their prompts. */
+export interface KnownModels {
+  /** Empty until it is started. */
+  readonly directory: LiveModelDirectory;
+  readonly store: ModelStore;
+  readonly encoder: PromptEncoder;
+  /** Workers that failed lately; one that registers again is forgotten here. */
+  readonly inhibition: Inhibition;
+  /** Loads the code that opens models. */
+  load(): Promise<void>;
+}
+
+/** Opens the directory of models, which loads what it names. Whoever follows it must do so before it is started. */
+export function openDirectory(settings: EdgeSettings, deps: FrontendDeps): KnownModels {
+  const { clock, metrics, logger, lifetime } = deps;
+  const log = logger.for('models');
+  const { open, load } = modelOpener(settings, deps, log, metrics.registry);
+  const encoder = lifetime.use(openPromptEncoder(settings, clock, log));
+  const store = new ModelStore({
+    open: async (model) => {
+      const loaded = await open(model);
+      void encoder.prepare(loaded.tokenizer); // beside what else a start does
+      return loaded;
+    },
+    clock,
+    onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
+  });
+  const inhibition = new Inhibition(clock, settings.inhibitedDurationSecs * 1000);
+  const directory = createDirectory(settings, deps, inhibition, log);
+  const { roles = [] } = settings;
+  const isRouterAlone = roles.length > 0 && roles.every((role) => role === 'router'); // it gets hashes of prompts
+  if (!isRouterAlone) directory.follow(() => store.prefetch(directory.list()));
+  return { directory, store, encoder, inhibition, load };
+}
+
+function createDirectory(
+  settings: EdgeSettings,
+  { discovery, clock }: FrontendDeps,
+  inhibition: Inhibition,
+  log: Logger,
+): LiveModelDirectory {
+  return new LiveModelDirectory({
+    discovery,
+    namespace: settings.namespace,
+    namespacePrefix: settings.namespacePrefix,
+    modelName: 'modelName' in settings ? settings.modelName : undefined,
+    onNotRenamed: (model, renamed) =>
+      log.warn('--model-name names one model: another keeps its own name', { model, renamed }),
+    kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
+    decodesAlone: settings.decodeFallback,
+    clock,
+    // Requests that wait for workers may come long after the last one has gone.
+    rememberedMs: holdsRequests(settings) ? Number.POSITIVE_INFINITY : settings.modelMemorySecs * 1000,
+    serves: cardFilter(settings.parserVersion, log),
+    onWorkerAdded: (workerId) => inhibition.forget(workerId),
+    onDiscoveryFailing: (error) =>
+      log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
+    onDiscoveryRecovered: () => log.info('discovery can be read again'),
+  });
+}
+
+/** Returns each model once, under its own name. */
+export function primaryModels(directory: LiveModelDirectory): RoutableModel[] {
+  return directory.list().filter(({ name, primaryName }) => name === primaryName);
+}

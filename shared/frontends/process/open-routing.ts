@@ -1,0 +1,97 @@
+import type { EdgeSettings } from '../../config/index.ts';
+import { type SharedRouterState, servingPlane } from '../../fleet/index.ts';
+import { type BusyThresholds, workerSetsOf } from '../../pipeline/index.ts';
+import type { EventPlane } from '../../planes/index.ts';
+import { openRouterMetrics, openRouting, type Routing } from '../../routing/index.ts';
+import type { RouterMetrics } from '../../telemetry/index.ts';
+import type { FrontendDeps } from './deps.ts';
+import { type OpenHold, openHold } from './hold.ts';
+import { type KnownModels, primaryModels } from './open-directory.ts';
+import { openPlannerFeed } from './planner-feed.ts';
+
+/** How a frontend chooses workers, and where requests wait for some. */
+export interface FleetRouting {
+  readonly routing: Routing;
+  readonly routerMetrics: RouterMetrics;
+  /** Undefined if the settings ask for no waiting. */
+  readonly holding: OpenHold | undefined;
+  /** Event planes that are open, one for each part of the process that follows events. */
+  readonly eventPlanes: readonly EventPlane[];
+}
+
+/** Opens the routing that the settings name, and has it follow the models. */
+export async function openFleetRouting(
+  settings: EdgeSettings,
+  deps: FrontendDeps,
+  { directory, inhibition }: KnownModels,
+  thresholds: BusyThresholds,
+): Promise<FleetRouting> {
+  const { clock, metrics, logger, lifetime } = deps;
+  const { registry } = metrics;
+  const eventPlanes: EventPlane[] = [];
+  const openEventPlane = deps.followsEvents ? await eventPlaneOpener(settings, deps, eventPlanes) : undefined;
+  const feed = await lifetime.use(openPlannerFeed(settings, { ...deps, registry, openEventPlane }));
+  const holding = lifetime.use(
+    openHold(settings, {
+      ...deps,
+      registry,
+      logger: logger.for('models'),
+      openEventPlane,
+      fleetOf: (model) => {
+        const known = directory.known(model);
+        return known && { namespace: known.namespace, ownName: known.card.display_name };
+      },
+      nameOf: (ownName) => directory.shownNameOf(ownName),
+      outbox: feed?.outbox,
+    }),
+  );
+  const shared = await lifetime.use(openSharedState(settings, deps));
+  const routerMetrics = openRouterMetrics(settings, deps);
+  const routing = await lifetime.use(
+    openRouting(settings, {
+      ...deps,
+      inhibition,
+      routerMetrics,
+      openServingPlane: () => servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')),
+      limitsOf: (model) => thresholds.of(model),
+      onAnswering: (isAnswering) => feed?.answering(isAnswering),
+      shared,
+      openEventPlane,
+    }),
+  );
+  // The feed sends its last events while this process still answers for the fleet: before the routing gives its lease back.
+  lifetime.defer(() => feed?.close());
+  directory.follow(() => {
+    const workerSets = primaryModels(directory).flatMap(workerSetsOf);
+    routing.follow(workerSets);
+    feed?.follow(workerSets);
+    holding?.hold.look(); // after the routing: it knows the workers that requests have waited for
+  });
+  return { routing, routerMetrics, holding, eventPlanes };
+}
+
+/** Loads the code of event planes, and returns what opens them and notes each in `opened`. */
+async function eventPlaneOpener(
+  settings: EdgeSettings,
+  { clock, logger, discovery }: FrontendDeps,
+  opened: EventPlane[],
+): Promise<() => EventPlane> {
+  const { eventPlane } = await import('../../fleet/index.ts');
+  return () => {
+    const plane = eventPlane(settings, clock, logger.for('events'), discovery);
+    opened.push(plane);
+    return plane;
+  };
+}
+
+/** Opens what routers share. Its code is loaded if there is a table, or a folder in its place. */
+async function openSharedState(
+  settings: EdgeSettings,
+  { clock, random, logger, metrics, followsEvents }: FrontendDeps,
+): Promise<SharedRouterState | undefined> {
+  if (settings.routerMode !== 'kv' || !followsEvents) return undefined;
+  const isOnFiles = settings.discoveryBackend === 'file' && settings.eventPlane === 'nats';
+  if (settings.stateTable === undefined && !isOnFiles) return undefined;
+  const { openRouterState } = await import('../../fleet/index.ts');
+  return openRouterState(settings, { logger, registry: metrics.registry, clock, random });
+}
