@@ -1,5 +1,6 @@
 import { lookup } from 'node:dns/promises';
 import type { Clock } from '../clock/index.ts';
+import type { Lifetime } from '../concurrency/index.ts';
 import { ConfigError, type EdgeSettings } from '../config/index.ts';
 import type { Discovery, FleetLoads } from '../discovery/index.ts';
 import { reasonOf, ServeError } from '../errors/index.ts';
@@ -36,40 +37,45 @@ export interface ChooseRoutingOptions {
   readonly asksResidents: boolean;
   /** Routing by an index of this process. @default none */
   readonly embedded: KvRouting | undefined;
+  /** Owns `embedded`; ends with the routing. */
+  readonly lifetime: Lifetime;
 }
 
 /** Lets resident routers decide, and decides without one where none answers: what functions do. */
 export async function openChooseRouting(
   settings: EdgeSettings,
   parts: RoutingParts,
-  { asksResidents, embedded }: ChooseRoutingOptions,
+  { asksResidents, embedded, lifetime }: ChooseRoutingOptions,
 ): Promise<Routing> {
   const { plane, discovery, logger, metrics, clock, random, inhibition } = parts;
   const log = logger.for('router');
   const { routerChooseTimeoutMs, routerConnectTimeoutMs } = settings;
   let loads: FleetLoads = new Map();
-  const watchedLoads = discovery.watchLoads((now) => {
-    loads = now;
-  });
+  lifetime.use(
+    discovery.watchLoads((now) => {
+      loads = now;
+    }),
+  );
   const stateless = new StatelessRouter<Worker>({
     clock,
     inhibition,
     loads: () => loads,
     asker: askOptions(settings, parts),
   });
-  const client = new ResidentClient({
-    plane,
-    clock,
-    random,
-    ...(routerChooseTimeoutMs === undefined ? {} : { chooseTimeoutMs: routerChooseTimeoutMs }),
-    ...(routerConnectTimeoutMs === undefined ? {} : { connectTimeoutMs: routerConnectTimeoutMs }),
-    grpcLine: asksResidents ? await loadGrpcLine(settings, clock) : undefined,
-  });
+  const grpcLine = asksResidents ? await loadGrpcLine(settings, clock) : undefined;
+  const client = lifetime.use(
+    new ResidentClient({
+      plane,
+      clock,
+      random,
+      ...(routerChooseTimeoutMs === undefined ? {} : { chooseTimeoutMs: routerChooseTimeoutMs }),
+      ...(routerConnectTimeoutMs === undefined ? {} : { connectTimeoutMs: routerConnectTimeoutMs }),
+      grpcLine,
+    }),
+  );
   const namespace = settings.namespace ?? 'dynamo';
   const onChange = (residents: readonly ResidentAddress[]): void => client.setResidents(residents);
-  const watch = asksResidents
-    ? await follow(settings, { namespace, discovery, plane, onChange, log, clock })
-    : undefined;
+  if (asksResidents) await lifetime.use(follow(settings, { namespace, discovery, plane, onChange, log, clock }));
   await client.open(); // bounded by itself; requests never wait for a connection
   const router = asksResidents
     ? new ResidentRouter({
@@ -81,11 +87,7 @@ export async function openChooseRouting(
         logger: log,
       })
     : stateless;
-  return new ChooseRouting(router, explanationsOf(client, embedded), embedded, async () => {
-    watchedLoads.close();
-    watch?.close();
-    client.close();
-  });
+  return new ChooseRouting(router, explanationsOf(client, embedded), embedded, lifetime);
 }
 
 /** Asks workers what a prompt would find there: those that know it, and so serve the endpoint beside their model's. */
@@ -198,19 +200,19 @@ class ChooseRouting implements Routing {
   readonly #pools: FollowedPools;
   readonly explanations: ExplanationSource;
   readonly #embedded: Routing | undefined;
-  readonly #close: () => Promise<void>;
+  readonly #lifetime: Lifetime;
 
   constructor(
     router: Router<Worker>,
     explanations: ExplanationSource,
     embedded: Routing | undefined,
-    close: () => Promise<void>,
+    lifetime: Lifetime,
   ) {
     this.router = router;
     this.#pools = new FollowedPools(router);
     this.explanations = explanations;
     this.#embedded = embedded;
-    this.#close = close;
+    this.#lifetime = lifetime;
   }
 
   /** A process that follows no loads leaves the limits to the resident, which knows them. */
@@ -227,8 +229,7 @@ class ChooseRouting implements Routing {
     this.#pools.follow(models);
   }
 
-  async close(): Promise<void> {
-    await this.#close();
-    await this.#embedded?.close();
+  close(): Promise<void> {
+    return this.#lifetime.close();
   }
 }

@@ -8,6 +8,7 @@ import {
   type RankTable,
 } from '../block-index/index.ts';
 import { type Clock, seededRandom, type Timer } from '../clock/index.ts';
+import type { Lifetime } from '../concurrency/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
 import { poolName, type Router, rootOf, type WorkerPool } from '../router/index.ts';
@@ -46,6 +47,20 @@ interface Fed {
   readonly predictions?: ApproximateIndex;
 }
 
+/** What a `KvRouting` is made of beside what every routing is. */
+interface KvRoutingOptions {
+  /** What the files say that the settings name. */
+  readonly files: RouterFiles;
+  /**
+   * Opens the indexes of other processes.
+   * @param isRecording these indexes know of routing decisions only
+   * @default this process keeps indexes of its own
+   */
+  readonly openRemote?: ((isRecording: boolean) => RemoteIndexes) | undefined;
+  /** Closes what the routing opens. */
+  readonly lifetime: Lifetime;
+}
+
 /** Mode `kv`: an index for each worker set, fed by its workers' events, and the scheduler that asks it. */
 export class KvRouting implements Routing {
   readonly router: Router<Worker>;
@@ -53,6 +68,7 @@ export class KvRouting implements Routing {
   readonly #kv: KvRouter<Worker>;
   readonly #config: KvRouterConfig;
   readonly #parts: RoutingParts;
+  readonly #lifetime: Lifetime;
   readonly #fed = new Map<string, Fed>();
   readonly #memory: IndexMemory;
   readonly #loads = new WorkerLoads();
@@ -62,7 +78,6 @@ export class KvRouting implements Routing {
   readonly #stalenessMs: number;
   /** When a worker last told of its load, by worker. */
   readonly #heardMs = new Map<string, number>();
-  #server: RouterServer | undefined;
   #resident: Resident | undefined;
   #indexServer: IndexServer | undefined;
   readonly #remote: RemoteIndexes | undefined;
@@ -75,49 +90,45 @@ export class KvRouting implements Routing {
   #workerIds: ReadonlySet<string> = new Set();
   #models: readonly RoutableModel[] = [];
 
-  /**
-   * @param files what the files that the settings name say
-   * @param openRemote the indexes of other processes, told whether they know of decisions alone; @default own ones
-   * @throws KvRouterConfigError for flags that contradict each other
-   */
-  constructor(
-    settings: EdgeSettings,
-    parts: RoutingParts,
-    files: RouterFiles,
-    openRemote?: (isRecording: boolean) => RemoteIndexes,
-  ) {
+  /** @throws KvRouterConfigError for flags that contradict each other */
+  constructor(settings: EdgeSettings, parts: RoutingParts, { files, openRemote, lifetime }: KvRoutingOptions) {
     const { routerMetrics, metrics, clock, random } = parts;
     const { policies } = files;
     this.#parts = parts;
+    this.#lifetime = lifetime;
     this.#clock = clock;
     this.#routerId = random.instanceId();
     this.#busy = new BusyWorkers(this.#loads, clock);
     this.#config = kvRouterConfigOf(settings, policies?.settings);
-    this.#remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
+    const remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
+    this.#remote = lifetime.use(remote);
     const keepsIndex = this.#remote === undefined && this.#config.overlapScoreCredit > 0;
     const followsKvEvents = this.#config.useKvEvents && keepsIndex;
     const { shared } = parts;
     const eventPlane = parts.openEventPlane?.();
-    this.#open =
+    this.#open = lifetime.use(
       eventPlane &&
-      openFeeds(parts, eventPlane, {
-        loads: this.#loads,
-        followsKvEvents,
-        onReport: (report) => this.#heard(report),
-        sourceOf: shared && ((scope) => shared.sourceOf(eventPlane, scope, () => this.#poolsOf(scope))),
-      });
+        openFeeds(parts, eventPlane, {
+          loads: this.#loads,
+          followsKvEvents,
+          onReport: (report) => this.#heard(report),
+          sourceOf: shared && ((scope) => shared.sourceOf(eventPlane, scope, () => this.#poolsOf(scope))),
+        }),
+    );
     if (settings.routerReplicaSync && eventPlane !== undefined) {
-      this.#replicas = new Replicas({
-        ...parts,
-        watch: shared?.watch,
-        eventPlane,
-        routerId: this.#routerId,
-        onPeers: (routerIds) => this.#setPeers(routerIds),
-        pools: () => this.#kv.pools,
-      });
+      this.#replicas = lifetime.use(
+        new Replicas({
+          ...parts,
+          watch: shared?.watch,
+          eventPlane,
+          routerId: this.#routerId,
+          onPeers: (routerIds) => this.#setPeers(routerIds),
+          pools: () => this.#kv.pools,
+        }),
+      );
     }
     const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
-    this.#kv = new KvRouter({
+    const kv: KvRouter<Worker> = new KvRouter({
       config: this.#config,
       ...files,
       clock,
@@ -131,6 +142,7 @@ export class KvRouting implements Routing {
       }),
       observer: { pool: (pool) => this.#fedOf(pool).metrics, requests: routerMetrics },
     });
+    this.#kv = lifetime.use(kv);
     this.router = this.#remote?.asking(this.#kv) ?? this.#kv;
     this.explanations = {
       explained: async (requestId) => this.#kv.explained(requestId),
@@ -141,6 +153,7 @@ export class KvRouting implements Routing {
     this.#memory = new IndexMemory(settings.indexMaxMb * MIB, indexes);
     metrics.registry.beforeScrape(() => this.#showState());
     this.#housekeeping = this.#clock.after(HOUSEKEEPING_MS, () => this.#keepHouse());
+    lifetime.defer(() => this.#housekeeping.cancel());
   }
 
   #keepHouse(): void {
@@ -188,17 +201,18 @@ export class KvRouting implements Routing {
    * routing's to close. Rejects when discovery cannot be written.
    */
   async serve(settings: EdgeSettings, server: RouterServer, isResident: boolean): Promise<void> {
-    this.#server = server;
+    this.#lifetime.use(server);
     const parts = { ...this.#parts, server, kv: this.#kv, models: () => this.#models };
     if (isResident) {
       const { openResident } = await import('./resident.ts');
-      this.#resident = await openResident(settings, {
+      const resident = openResident(settings, {
         ...parts,
         router: this.router,
         asksFirst: this.#remote !== undefined,
         state: parts.shared?.state,
         busyWorkers: ({ workers, primaryName }) => this.#busy.of(workers, parts.limitsOf(primaryName)),
       });
+      this.#resident = await this.#lifetime.use(resident);
     }
     if (this.#config.serveIndexer) {
       const { IndexServer } = await import('./router-server.ts');
@@ -216,14 +230,8 @@ export class KvRouting implements Routing {
     return workers.some(({ id }) => (this.#heardMs.get(id) ?? Number.NEGATIVE_INFINITY) >= oldestMs);
   }
 
-  async close(): Promise<void> {
-    await this.#resident?.close();
-    await this.#server?.close();
-    this.#housekeeping.cancel();
-    this.#kv.close();
-    await this.#replicas?.close();
-    await this.#remote?.close();
-    await this.#open?.close();
+  close(): Promise<void> {
+    return this.#lifetime.close();
   }
 
   /** Worker sets whose events come, wholly or in part, from one component. */

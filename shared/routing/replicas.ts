@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../clock/index.ts';
-import { withDeadline } from '../concurrency/index.ts';
+import { Lifetime, withDeadline } from '../concurrency/index.ts';
 import type { Discovery, EventChannelRecord, FleetLoads, Watch } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { PartWatch } from '../fleet/index.ts';
@@ -201,8 +201,8 @@ class ComponentLink {
   readonly #onPeers: () => void;
   /** Ids of the other routers. */
   peers: ReadonlySet<string> = new Set();
+  readonly #lifetime = new Lifetime();
   #publisher: EventPublisher | undefined;
-  #record: EventChannelRecord | undefined;
   #sync: ReplicaSync | undefined;
   #follower: TopicFollower | undefined;
 
@@ -226,13 +226,7 @@ class ComponentLink {
     this.#stopping.abort(new Error('replicas are told no more'));
     await this.#opened;
     this.#parts.watch?.forget(this.#name);
-    this.#sync?.close();
-    await this.#follower?.close();
-    if (this.#record !== undefined) {
-      const withdrawn = this.#parts.discovery.remove(this.#record, AbortSignal.timeout(CLOSE_MS_MAX));
-      await withdrawn.catch(() => {}); // it ends with the lease of this process
-    }
-    await this.#publisher?.close();
+    await this.#lifetime.close();
   }
 
   async #open(): Promise<void> {
@@ -253,26 +247,32 @@ class ComponentLink {
   async #tryOpen(signal: AbortSignal): Promise<void> {
     const { discovery, eventPlane, logger, watch, routerId, routerMetrics, clock } = this.#parts;
     const scope = { kind: 'component', ...this.#scope } as const;
-    const publisher = this.#publisher ?? (await eventPlane.publisher(scope, ACTIVE_SEQUENCES_TOPIC));
-    this.#publisher = publisher;
-    const { publisherId, transport } = publisher;
-    const apply = (event: ActiveSequenceEvent): void => this.#apply(event);
-    const onFull = (): void => routerMetrics.peerBookingUnremembered();
-    const sync = this.#sync ?? new ReplicaSync({ publisher, routerId, clock, apply, onFull });
-    this.#sync = sync;
-    this.#follower ??= new TopicFollower({
-      eventPlane,
-      discovery,
-      clock,
-      logger: logger.for('router'),
-      scope,
-      topic: ACTIVE_SEQUENCES_TOPIC,
-      listener: {
-        event: ({ payload }) => sync.receive(payload),
-        gap: (lossy) => this.#forget(this.#follower?.workerOf(lossy)), // the end of a request may be among what is lost
-      },
-      onPublishers: (routerIds) => this.#setPeers(routerIds),
-    });
+    this.#publisher ??= await this.#lifetime.use(eventPlane.publisher(scope, ACTIVE_SEQUENCES_TOPIC));
+    const { publisherId, transport } = this.#publisher;
+    this.#sync ??= this.#lifetime.use(
+      new ReplicaSync({
+        publisher: this.#publisher,
+        routerId,
+        clock,
+        apply: (event: ActiveSequenceEvent): void => this.#apply(event),
+        onFull: () => routerMetrics.peerBookingUnremembered(),
+      }),
+    );
+    this.#follower ??= this.#lifetime.use(
+      new TopicFollower({
+        eventPlane,
+        discovery,
+        clock,
+        logger: logger.for('router'),
+        scope,
+        topic: ACTIVE_SEQUENCES_TOPIC,
+        listener: {
+          event: ({ payload }) => this.#sync?.receive(payload),
+          gap: (lossy) => this.#forget(this.#follower?.workerOf(lossy)), // the end of a request may be among what is lost
+        },
+        onPublishers: (routerIds) => this.#setPeers(routerIds),
+      }),
+    );
     const record: EventChannelRecord = {
       type: 'EventChannel',
       scope,
@@ -282,7 +282,10 @@ class ComponentLink {
       worker_id: routerId,
     };
     await discovery.put(record, signal);
-    this.#record = record;
+    this.#lifetime.defer(async () => {
+      const withdrawn = discovery.remove(record, AbortSignal.timeout(CLOSE_MS_MAX));
+      await withdrawn.catch(() => {}); // it ends with the lease of this process
+    });
     watch?.succeeded('replicas', this.#name);
   }
 

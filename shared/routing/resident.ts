@@ -1,3 +1,4 @@
+import { Lifetime } from '../concurrency/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import { followServiceCertificate, secureService } from '../fleet/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
@@ -52,52 +53,63 @@ const REPORTS_TO_SETTLE = 2;
  * Serves `Choose` on the request plane and registers it in discovery. Rejects when the port cannot be
  * bound, or discovery cannot be written.
  */
-export async function openResident(settings: EdgeSettings, parts: ResidentParts): Promise<Resident> {
-  const { server, logger, state, clock, random } = parts;
+export function openResident(settings: EdgeSettings, parts: ResidentParts): Promise<Resident> {
+  return Lifetime.compose((lifetime) => serveResident(settings, parts, lifetime));
+}
+
+async function serveResident(settings: EdgeSettings, parts: ResidentParts, lifetime: Lifetime): Promise<Resident> {
+  const { server, logger } = parts;
   const log = logger.for('router');
   const namespace = settings.namespace ?? 'dynamo';
   const { instanceId } = server;
-  const onAcquired = (): void => {
-    parts.onAnswering?.(true);
-    log.info('this router answers for the fleet');
+  const answering = {
+    begin: (): void => {
+      parts.onAnswering?.(true);
+      log.info('this router answers for the fleet');
+    },
+    end: (): void => {
+      service.standDown();
+      parts.onAnswering?.(false);
+      log.info('another router answers for the fleet, or nobody does');
+    },
   };
-  const onLost = (): void => {
-    service.standDown();
-    parts.onAnswering?.(false);
-    log.info('another router answers for the fleet, or nobody does');
-  };
-  const lease =
-    state &&
-    new LeaseHolder({
-      state,
-      lease: { namespace, name: LEASE_NAME },
-      clock,
-      random,
-      ttlMs: settings.leaseTtlSecs * 1000,
-      onAcquired,
-      onLost,
-      onProblem: () => {}, // every failure of the table is told by the state itself
-    });
-  const service = makeService(settings, parts, lease);
+  const lease = leaseOf(settings, parts, answering);
+  const service = lifetime.use(makeService(settings, parts, lease));
   const endpoints = serveRouterOnPlane(server.plane, { instanceId, namespace }, service);
   if (server.plane.place !== undefined) {
     serveRouterOnPlane(server.plane, { instanceId: WELL_KNOWN_INSTANCE, namespace }, service); // for STATOR_ROUTER_URL
   }
-  const grpc = await openGrpc(settings, service, parts);
-  if (lease === undefined) onAcquired();
+  await lifetime.use(openGrpc(settings, service, parts));
+  if (lease === undefined) answering.begin();
   else lease.start();
+  lifetime.defer(async () => {
+    if (lease === undefined) answering.end();
+    else await lease.stop(AbortSignal.timeout(STOP_MS_MAX)).catch(() => {}); // it runs out by itself
+  });
+  lifetime.use(service); // before the lease and gRPC: callers that wait then decide by themselves
+  lifetime.defer(() => server.withdraw(namespace, ROUTER_COMPONENT, endpoints));
   await server.register(namespace, ROUTER_COMPONENT, endpoints);
   log.info('resident router is up', { instance_id: instanceId, namespace });
-  return {
-    service,
-    close: async () => {
-      await server.withdraw(namespace, ROUTER_COMPONENT, endpoints);
-      service.close();
-      if (lease === undefined) onLost();
-      else await lease.stop(AbortSignal.timeout(STOP_MS_MAX)).catch(() => {}); // it runs out by itself
-      await grpc?.close();
-    },
-  };
+  return { service, close: () => lifetime.close() };
+}
+
+/** Returns the lease under which one router of the namespace answers; undefined if this is the only one. */
+function leaseOf(
+  settings: EdgeSettings,
+  { state, clock, random }: ResidentParts,
+  { begin, end }: { begin(): void; end(): void },
+): LeaseHolder | undefined {
+  if (state === undefined) return undefined;
+  return new LeaseHolder({
+    state,
+    lease: { namespace: settings.namespace ?? 'dynamo', name: LEASE_NAME },
+    clock,
+    random,
+    ttlMs: settings.leaseTtlSecs * 1000,
+    onAcquired: begin,
+    onLost: end,
+    onProblem: () => {}, // every failure of the table is told by the state itself
+  });
 }
 
 /** The same by gRPC, where a port is set for it. */

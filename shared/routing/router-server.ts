@@ -1,3 +1,4 @@
+import { Lifetime } from '../concurrency/index.ts';
 import type { Discovery, EndpointRecord } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
@@ -28,15 +29,17 @@ const START_MS_MAX = 15_000;
 const STOP_MS_MAX = 1000;
 
 /** Listens on the request plane. Rejects when the port cannot be bound. */
-export async function openRouterServer({
-  discovery,
-  openServingPlane,
-  random,
-  logger,
-}: RoutingParts): Promise<RouterServer> {
-  const plane = await openServingPlane();
+export function openRouterServer(parts: RoutingParts): Promise<RouterServer> {
+  return Lifetime.compose((lifetime) => listen(parts, lifetime));
+}
+
+async function listen(
+  { discovery, openServingPlane, random, logger }: RoutingParts,
+  lifetime: Lifetime,
+): Promise<RouterServer> {
+  const plane = await lifetime.use(openServingPlane());
   const instanceId = random.instanceId();
-  const server = await plane.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
+  const server = await lifetime.use(plane.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) }));
   const names = new Set<EndpointRecord>();
   const remove = async (leaving: readonly EndpointRecord[]): Promise<void> => {
     const asked = leaving.map((record) => discovery.remove(record, AbortSignal.timeout(STOP_MS_MAX)));
@@ -47,6 +50,7 @@ export async function openRouterServer({
     }
     for (const record of leaving) names.delete(record);
   };
+  lifetime.defer(() => remove([...names])); // first: no router is sent to a listener that closes
   return {
     instanceId,
     plane: server,
@@ -67,11 +71,7 @@ export async function openRouterServer({
             endpoints.some(({ endpoint }) => endpoint === name.endpoint),
         ),
       ),
-    close: async () => {
-      await remove([...names]);
-      await server.close();
-      await plane.close();
-    },
+    close: () => lifetime.close(),
   };
 }
 

@@ -1,3 +1,4 @@
+import { Lifetime } from '../concurrency/index.ts';
 import type { EdgeSettings, RouterSettings } from '../config/index.ts';
 import { bucketsOf, createRouterMetrics, type RouterMetrics } from '../telemetry/index.ts';
 import type { Routing, RoutingParts } from './feeds.ts';
@@ -23,17 +24,19 @@ async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promi
   const { useRemoteIndexer, serveIndexer = false, routerUrl } = settings;
   const keepsIndex = parts.openEventPlane !== undefined || useRemoteIndexer;
   const { routerRole: role = keepsIndex && routerUrl === undefined ? 'embedded' : 'choose' } = settings;
-  if (keepsIndex && (role === 'embedded' || role === 'resident')) {
-    const routing = await openIndexedRouting(settings, parts);
-    if (role === 'embedded' && !serveIndexer) return routing;
-    const { openRouterServer } = await import('./router-server.ts');
-    await routing.serve(settings, await openRouterServer(parts), role === 'resident');
-    return routing;
-  }
-  const { openChooseRouting } = await import('./choose-routing.ts');
-  const asksResidents = role !== 'stateless';
-  const embedded = keepsIndex && asksResidents ? await openIndexedRouting(settings, parts) : undefined;
-  return openChooseRouting(settings, parts, { asksResidents, embedded });
+  return Lifetime.compose(async (lifetime) => {
+    if (keepsIndex && (role === 'embedded' || role === 'resident')) {
+      const routing = await lifetime.use(openIndexedRouting(settings, parts));
+      if (role === 'embedded' && !serveIndexer) return routing;
+      const { openRouterServer } = await import('./router-server.ts');
+      await routing.serve(settings, await openRouterServer(parts), role === 'resident');
+      return routing;
+    }
+    const { openChooseRouting } = await import('./choose-routing.ts');
+    const asksResidents = role !== 'stateless';
+    const embedded = keepsIndex && asksResidents ? await lifetime.use(openIndexedRouting(settings, parts)) : undefined;
+    return openChooseRouting(settings, parts, { asksResidents, embedded, lifetime });
+  });
 }
 
 /** The index and what keeps it current are loaded where there is one: no function has it. */
@@ -44,7 +47,7 @@ async function openIndexedRouting(settings: EdgeSettings, parts: RoutingParts): 
     settings.useRemoteIndexer ? import('./remote-indexes.ts') : undefined,
   ]);
   const openRemote = remote && ((isRecording: boolean) => new remote.RemoteIndexes(parts, isRecording));
-  return new KvRouting(settings, parts, files, openRemote);
+  return Lifetime.compose(async (lifetime) => new KvRouting(settings, parts, { files, openRemote, lifetime }));
 }
 
 export function openRouterMetrics(
