@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { Lifetime } from '../../concurrency/index.ts';
 import { ConfigError, type ResolvedConfig } from '../../config/index.ts';
 import { engineKind } from '../../engines/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -24,28 +25,25 @@ export async function startSecondaryNode(
 ) {
   const { settings } = config;
   const kind = await engineKind(settings);
-  if (kind.startSecondary === undefined) {
+  const startSecondary = kind.startSecondary?.bind(kind);
+  if (startSecondary === undefined) {
     throw new ConfigError([`--headless needs --engine vllm: ${settings.engine} has no such nodes`]);
   }
   if (settings.engineUrl !== undefined) throw new ConfigError(['--headless starts an engine: leave --engine-url out']);
-  const health = new EndpointHealth(clock, [ENGINE]);
-  const metrics = createWorkerMetrics({ clock, ...address, model: '' });
-  const status = await openStatusServer(settings, logger, { health, metrics });
-  const log = logger.for('engine');
-  const node = await kind.startSecondary(config, { clock, logger: log }).catch(async (thrown: unknown) => {
-    await status?.close();
-    throw thrown;
+  return Lifetime.compose(async (lifetime) => {
+    const health = new EndpointHealth(clock, [ENGINE]);
+    const metrics = createWorkerMetrics({ clock, ...address, model: '' });
+    await lifetime.use(openStatusServer(settings, logger, { health, metrics }));
+    const log = logger.for('engine');
+    const starting = startSecondary(config, { clock, logger: log });
+    const node = await lifetime.use(starting, (started) => started.stop());
+    health.set(ENGINE, 'ready');
+    lifetime.defer(() => health.set(ENGINE, 'notready'));
+    const engineExit = node.exit.then((reason) => {
+      health.set(ENGINE, 'notready');
+      log.error('the engine has ended', { reason: reasonOf(reason) });
+      return reason;
+    });
+    return { workers: [], engineExit, drain: () => lifetime.close() };
   });
-  health.set(ENGINE, 'ready');
-  const engineExit = node.exit.then((reason) => {
-    health.set(ENGINE, 'notready');
-    log.error('the engine has ended', { reason: reasonOf(reason) });
-    return reason;
-  });
-  const drain = async (): Promise<void> => {
-    health.set(ENGINE, 'notready');
-    await node.stop();
-    await status?.close();
-  };
-  return { workers: [], engineExit, drain };
 }

@@ -1,7 +1,7 @@
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
-import { tellWhile } from '../../concurrency/index.ts';
+import { Lifetime, tellWhile } from '../../concurrency/index.ts';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
-import type { Discovery, WorkerType } from '../../discovery/index.ts';
+import type { WorkerType } from '../../discovery/index.ts';
 import {
   type Engine,
   type EngineKind,
@@ -9,6 +9,7 @@ import {
   type OpenedEngine,
   relabelEngineMetrics,
 } from '../../engines/index.ts';
+import { invariant } from '../../errors/index.ts';
 import { eventPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
 import { absencesOf, type EventPlane, formatHostPort, listenAddress, type RequestPlane } from '../../planes/index.ts';
 import {
@@ -16,7 +17,6 @@ import {
   type MetricRegistry,
   openTelemetry,
   type ProcessLogger,
-  type Telemetry,
   type WorkerMetrics,
 } from '../../telemetry/index.ts';
 import { EndpointHealth } from '../control/endpoint-health.ts';
@@ -55,112 +55,116 @@ export interface DefinedModel {
 /** Starts the workers that the settings ask for. Rejects with one line, everything closed again. */
 export async function startWorkerProcess(
   config: WorkerConfig,
-  { clock, random }: TimeAndChance,
+  timeAndChance: TimeAndChance,
   logger: ProcessLogger,
   signal: AbortSignal,
   defined?: DefinedModel,
 ): Promise<WorkerProcess> {
   const { settings } = config;
   const address = parseEndpoint(settings.endpoint);
-  if (settings.headless) return startSecondaryNode(config, address, clock, logger);
-  const adapterCache = openAdapterCache(settings, { clock, random }, logger.for('worker'));
+  if (settings.headless) return startSecondaryNode(config, address, timeAndChance.clock, logger);
   const kind = defined === undefined ? await engineKind(settings) : undefined;
-  const aliases = settings.servedModelName?.slice(1);
-  const names = defined?.names ?? { displayName: kind?.displayName(settings), aliases };
+  return Lifetime.compose((lifetime) =>
+    openWorkers({ ...timeAndChance, config, address, logger, kind, defined, lifetime }, signal),
+  );
+}
+
+/** What the composition of a worker process is given. */
+interface ProcessDeps extends TimeAndChance {
+  readonly config: WorkerConfig;
+  readonly address: WorkerAddress;
+  readonly logger: ProcessLogger;
+  /** Undefined for a model that is made from code. */
+  readonly kind: EngineKind | undefined;
+  readonly defined: DefinedModel | undefined;
+  readonly lifetime: Lifetime;
+}
+
+async function openWorkers(deps: ProcessDeps, signal: AbortSignal): Promise<WorkerProcess> {
+  const { clock, random, logger, address, kind, defined, lifetime } = deps;
+  const { settings } = deps.config;
+  const adapterCache = openAdapterCache(settings, { clock, random }, logger.for('worker'));
+  const names = defined?.names ?? {
+    displayName: kind?.displayName(settings),
+    aliases: settings.servedModelName?.slice(1),
+  };
   const metrics = createWorkerMetrics({ clock, ...address, model: names.displayName ?? '' });
   const count = kind?.isSeveral === true ? settings.numWorkers : 1;
-  const opened: Opened = {};
+  const planes: (RequestPlane | EventPlane)[] = []; // filled as they are opened
   const health = new EndpointHealth(clock, [address.endpoint], {
     starting: settings.systemStartingHealthStatus,
     counting: settings.systemUseEndpointHealthStatus,
     workers: count,
-    absences: () => absencesOf([opened.requestPlane, opened.eventPlane].filter((plane) => plane !== undefined)),
+    absences: () => absencesOf(planes),
   });
   const workers: Worker[] = [];
   const engines: Engine[] = [];
-  const close = async (): Promise<void> => {
-    await Promise.all(workers.map((worker) => worker.drain()));
-    await closeAll(opened);
-  };
-  try {
-    opened.status = await openStatusServer(settings, logger, {
+  // Opened first and so closed last: telemetry sends what the rest logs at its end, and the two servers tell how the rest fares.
+  const telemetry = await lifetime.use(openTelemetry(settings, { clock, random }, logger, metrics.registry));
+  const status = await lifetime.use(
+    openStatusServer(settings, logger, {
       health,
       metrics: withEngineMetrics(metrics, engines, address),
       model: () => workers[0] && { address, card: workers[0].card },
-    });
-    opened.control = await openControlServer(settings, clock, logger, () => workers[0]?.control);
-    const joined = await joinFleet(settings, { clock, random, logger, metrics, opened });
-    const filesFrom = opened.status && addressOf(settings, opened.status.port);
-    const shown = { metrics, health, address, filesFrom };
-    const surroundings = { clock, random, settings, logger, adapterCache, ...shown, ...joined };
-    const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
-    const context = { clock, logger: logger.for('engine'), onDroppedKvEvents };
-    let engineCount = 0;
-    const ofEngine = kind && {
-      open: () => kind.open(config, { ...context, at: engineCount++ }),
-      names,
-      card: {
-        ...cardSettings(settings),
-        ...(await topologyCard(settings, clock, signal, logger.for('worker'))),
-        ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
-        workerType: workerTypeOf(settings, kind),
-        ...(kind.runtimeData === undefined ? {} : { runtime_data: kind.runtimeData }),
-      },
-    };
-    const model = (defined ?? ofEngine)!; // what is not defined has an engine
-    const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
-    for (let at = 0; at < count; at++) {
-      if (at > 0 && staggerMs > 0) await clock.sleep(staggerMs, signal);
-      workers.push(await startOne(surroundings, model, engines, signal));
-    }
-    const engineExit = Promise.race(workers.map((worker) => worker.engineExit));
-    return { workers, engineExit, drain: close };
-  } catch (error) {
-    await close();
-    throw error;
+    }),
+  );
+  await lifetime.use(openControlServer(settings, clock, logger, () => workers[0]?.control));
+  const joined = await joinFleet(deps, metrics, planes);
+  const filesFrom = status && addressOf(settings, status.port);
+  const shown = { metrics, health, address, filesFrom, tracer: telemetry.tracer };
+  const surroundings = { clock, random, settings, logger, adapterCache, ...shown, ...joined };
+  const model = defined ?? (await modelOfEngine(deps, names, metrics, signal));
+  const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
+  lifetime.defer(() => Promise.all(workers.map((worker) => worker.drain())));
+  for (let at = 0; at < count; at++) {
+    if (at > 0 && staggerMs > 0) await clock.sleep(staggerMs, signal);
+    workers.push(await startOne(surroundings, model, engines, signal));
   }
+  const engineExit = Promise.race(workers.map((worker) => worker.engineExit));
+  return { workers, engineExit, drain: () => lifetime.close() };
 }
 
-/** What a worker process has opened so far: the status server comes first, so that it tells of the rest. */
-interface Opened {
-  status?: Awaited<ReturnType<typeof openStatusServer>>;
-  control?: Awaited<ReturnType<typeof openControlServer>>;
-  discovery?: Discovery;
-  requestPlane?: RequestPlane;
-  eventPlane?: EventPlane;
-  telemetry?: Telemetry;
-  plannerOutbox?: Awaited<ReturnType<typeof openOutbox>>;
+/** Returns the model of the engine that the settings name, which opens an engine for each worker. */
+async function modelOfEngine(
+  { config, clock, logger, kind }: ProcessDeps,
+  names: ServedNames,
+  metrics: WorkerMetrics,
+  signal: AbortSignal,
+): Promise<DefinedModel> {
+  invariant(kind !== undefined, 'a model that is not made from code has an engine');
+  const { settings } = config;
+  const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
+  const context = { clock, logger: logger.for('engine'), onDroppedKvEvents };
+  let engineCount = 0;
+  return {
+    open: () => kind.open(config, { ...context, at: engineCount++ }),
+    names,
+    card: {
+      ...cardSettings(settings),
+      ...(await topologyCard(settings, clock, signal, logger.for('worker'))),
+      ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
+      workerType: workerTypeOf(settings, kind),
+      ...(kind.runtimeData === undefined ? {} : { runtime_data: kind.runtimeData }),
+    },
+  };
 }
 
-interface JoiningParts extends TimeAndChance {
-  readonly logger: ProcessLogger;
-  readonly metrics: WorkerMetrics;
-  /** Filled with each part that is open, for whoever has to close them when the next one cannot be opened. */
-  readonly opened: Opened;
-}
-
-/** Opens what joins a worker process to its fleet. */
-async function joinFleet(settings: Settings<'worker'>, { clock, random, logger, metrics, opened }: JoiningParts) {
+/** Opens what joins a worker process to its fleet. @param planes gets each plane that is opened */
+async function joinFleet(
+  { config: { settings }, clock, random, logger, lifetime }: ProcessDeps,
+  metrics: WorkerMetrics,
+  planes: (RequestPlane | EventPlane)[],
+) {
   const { registry } = metrics;
-  const discovery = await openDiscovery(settings, logger.for('discovery'), { clock, random, registry });
-  opened.discovery = discovery;
-  const requestPlane = await servingPlane(settings, clock, metrics.requestPlane, logger.for('requests'));
-  opened.requestPlane = requestPlane;
-  const events = eventPlane(settings, clock, logger.for('events'), discovery);
-  opened.eventPlane = events;
-  const telemetry = await openTelemetry(settings, { clock, random }, logger, registry);
-  opened.telemetry = telemetry;
-  const plannerOutbox = await openOutbox(settings, clock, logger, registry);
-  opened.plannerOutbox = plannerOutbox;
-  return { discovery, requestPlane, eventPlane: events, tracer: telemetry.tracer, plannerOutbox };
-}
-
-async function closeAll(opened: Opened): Promise<void> {
-  const { status, control, discovery, requestPlane, eventPlane: events, telemetry, plannerOutbox } = opened;
-  await plannerOutbox?.close(OUTBOX_MS_MAX);
-  await Promise.all([discovery?.close(), requestPlane?.close(), events?.close()]);
-  await Promise.all([status?.close(), control?.close()]);
-  await telemetry?.close();
+  const discovery = await lifetime.use(openDiscovery(settings, logger.for('discovery'), { clock, random, registry }));
+  const requestPlane = await lifetime.use(servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')));
+  planes.push(requestPlane);
+  const events = lifetime.use(eventPlane(settings, clock, logger.for('events'), discovery));
+  planes.push(events);
+  const plannerOutbox = await lifetime.use(openOutbox(settings, clock, logger, registry), (outbox) =>
+    outbox.close(OUTBOX_MS_MAX),
+  );
+  return { discovery, requestPlane, eventPlane: events, plannerOutbox };
 }
 
 /** Longest time that the end of a worker waits for the planner's queue. */
