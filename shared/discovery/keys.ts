@@ -2,18 +2,18 @@ import { assertNever } from '../errors/index.ts';
 import { type EventScope, encodeSegment } from '../planes/index.ts';
 import type { DiscoveryRecord, EndpointRecord, ModelRecord } from './records.ts';
 
-/** Every bucket of the key space. */
+/** All buckets of the key space. */
 export const BUCKETS = ['v1/instances', 'v1/mdc', 'v1/event_channels'] as const;
 
 export type Bucket = (typeof BUCKETS)[number];
 
-/** Where a record is kept. `key` is made of encoded segments joined by `/`. */
+/** Place of a record. `key` consists of encoded segments joined by `/`. */
 export interface RecordAddress {
   readonly bucket: Bucket;
   readonly key: string;
 }
 
-/** Bucket and key of `record`. */
+/** Returns bucket and key of `record`. */
 export function addressOf(record: DiscoveryRecord): RecordAddress {
   switch (record.type) {
     case 'Endpoint':
@@ -30,19 +30,19 @@ export function addressOf(record: DiscoveryRecord): RecordAddress {
 }
 
 /**
- * Query prefix of the event channels of exactly `scope`, optionally of one topic. Scopes do not contain each other: the
- * channels of a component are not found under its namespace's prefix.
+ * Returns the query prefix of the event channels of exactly `scope`, optionally of one topic. Scopes do not contain
+ * each other: the prefix of a namespace does not find the channels of its components.
  */
 export function eventChannelPrefix(scope: EventScope, topic?: string): string {
   return [...scopePath(scope), 'topic', ...(topic === undefined ? [] : [topic])].join('/');
 }
 
-/** A query prefix (plain segments joined by `/`) in encoded form. */
+/** Encodes a query prefix (plain segments joined by `/`). */
 export function encodePrefix(prefix: string): string {
   return prefix.split('/').filter(Boolean).map(encodeSegment).join('/');
 }
 
-/** Whether `key` lies under `encodedPrefix`, by whole segments: `ns/comp` holds `ns/comp/ep`, never `ns/comp2`. */
+/** Whether `key` lies under `encodedPrefix`, by whole segments: `ns/comp` contains `ns/comp/ep`, never `ns/comp2`. */
 export function isUnder(key: string, encodedPrefix: string): boolean {
   return encodedPrefix === '' || key === encodedPrefix || key.startsWith(`${encodedPrefix}/`);
 }

@@ -8,14 +8,16 @@ export interface LeaseKeeperOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly ttlMs: number;
-  /** Makes sure that the lease and everything under it are in the store; rejects when it cannot, or on `signal`. */
+  /**
+   * Makes sure that the lease and everything under it are in the store. Rejects if it cannot, or when `signal` aborts.
+   */
   readonly renew: (signal: AbortSignal) => Promise<void>;
   readonly report: ReportProblem;
 }
 
-/** Renewals in one time to live. */
+/** Number of renewals in one time to live. */
 const RENEWALS_PER_TTL = 3;
-/** Renewals that carry news are at least this far apart, or one period where that is shorter. */
+/** Least time between two renewals that carry news, or one period if that is shorter. */
 const NEWS_GAP_MS = 1000;
 const JITTER = 0.1; // so that a fleet started together does not stay in step
 // Retries, as shares of the period: doubled with each failure, up to a quarter while there is a lease to save.
@@ -23,8 +25,9 @@ const FIRST_RETRY_SHARE = 1 / 32;
 const RETRY_SHARE_MAX_HELD = 1 / 4;
 
 /**
- * Keeps one lease alive: renews every third of its time to live, give or take a tenth, and sooner for news, retries failures
- * with back-off, and tells when the lease ran out before a renewal succeeded and when it is held again.
+ * Keeps one lease alive. It renews every third of its time to live, plus or minus a tenth, and sooner for news. It
+ * retries failures with growing pauses, and reports when the lease ran out before a renewal succeeded, and when it is
+ * held again.
  *
  *   idle --begin--> held --own deadline passes--> lost --renewal succeeds--> held        stop: from any state
  */
@@ -36,7 +39,7 @@ export class LeaseKeeper {
   #state: 'idle' | 'held' | 'lost' | 'stopped' = 'idle';
   #failures = 0;
   #hasNews = false;
-  /** When the last renewal began (monotonic); the writing of the lease does not count. */
+  /** Time when the last renewal began (monotonic); the first writing of the lease does not count. */
   #renewedAtMs = Number.NEGATIVE_INFINITY;
   #renewalDueMs = 0;
   #deadlineMs = 0;
@@ -58,7 +61,10 @@ export class LeaseKeeper {
     this.#regainedCallbacks.push(callback);
   }
 
-  /** The lease was written by a request that left at `sentAtMs` (monotonic): starts renewing. Only the first call counts. */
+  /**
+   * Starts renewing after the lease was written by a request that left at `sentAtMs` (monotonic). Only the first call
+   * counts.
+   */
   begin(sentAtMs: number): void {
     if (this.#state !== 'idle') return;
     this.#state = 'held';
@@ -68,18 +74,19 @@ export class LeaseKeeper {
   }
 
   /**
-   * What a renewal carries has changed: the next one comes at once, or a second after the last. While the lease cannot be
-   * renewed, the news waits for the retry.
+   * Notes that the content of a renewal has changed: the next renewal comes at once, or a second after the last one.
+   * While the lease cannot be renewed, the news waits for the retry.
    */
   hasten(): void {
     this.#hasNews = true;
-    if (this.#state !== 'held' || this.#failures > 0 || this.#isRenewing) return; // `begin` and `#succeeded` see to it
+    // `begin` and `#succeeded` take care of it
+    if (this.#state !== 'held' || this.#failures > 0 || this.#isRenewing) return;
     const { clock } = this.#options;
     const dueMs = Math.max(clock.nowMs(), this.#renewedAtMs + Math.min(NEWS_GAP_MS, this.#periodMs));
     if (dueMs < this.#renewalDueMs) this.#schedule(dueMs - clock.nowMs());
   }
 
-  /** Ends renewing; a renewal under way is aborted. Idempotent. */
+  /** Ends renewing and aborts a renewal under way. Idempotent. */
   stop(): void {
     this.#state = 'stopped';
     this.#renewal?.cancel();
@@ -100,11 +107,11 @@ export class LeaseKeeper {
   async #renew(): Promise<void> {
     const { clock, renew, report } = this.#options;
     const sentAtMs = clock.nowMs();
-    if (sentAtMs >= this.#deadlineMs) this.#lose(); // the process slept: both timers are due, and this one came first
+    if (sentAtMs >= this.#deadlineMs) this.#lose(); // the process slept: both timers are due, and this one fired first
     const attempt = new AbortController();
     this.#attempt = attempt;
     this.#isRenewing = true;
-    this.#hasNews = false; // what comes from now on may have missed this renewal
+    this.#hasNews = false; // later news may have missed this renewal
     this.#renewedAtMs = sentAtMs;
     const patience = clock.after(this.#periodMs, () => attempt.abort(new Error('the lease renewal timed out')));
     try {
@@ -129,7 +136,7 @@ export class LeaseKeeper {
   #succeeded(sentAtMs: number): void {
     this.#failures = 0;
     if (sentAtMs + this.#options.ttlMs <= this.#options.clock.nowMs()) {
-      this.#schedule(0); // the answer came so late that what it renewed has run out already
+      this.#schedule(0); // the answer came so late that the renewed lease has run out already
       return;
     }
     this.#armDeadline(sentAtMs);
@@ -155,13 +162,13 @@ export class LeaseKeeper {
   }
 }
 
-/** What the handles of every store have alike: a lease, which carries the loads of their workers, and an end. */
+/** Common part of the handles of every store: a lease, which carries the loads of their workers, and an end. */
 export abstract class LeasedDiscovery<Owned extends { readonly instanceId: string }> {
   protected readonly base: DiscoveryBase;
   protected readonly keeper: LeaseKeeper;
   protected readonly loads = new OwnLoads();
   protected readonly board: LoadBoard;
-  /** The records under the lease, by bucket and key. */
+  /** Records under the lease, by bucket and key. */
   protected readonly owned = new Map<string, Owned>();
   protected readonly closing = new AbortController();
 
@@ -194,7 +201,10 @@ export abstract class LeasedDiscovery<Owned extends { readonly instanceId: strin
     this.keeper.hasten();
   }
 
-  /** To be called when a record of that instance was removed. True when it was the last one, and a load went with it. */
+  /**
+   * Must be called when a record of that instance was removed. Returns true if it was the last one, and a load left
+   * with it.
+   */
   protected dropLoad(instanceId: string): boolean {
     return ![...this.owned.values()].some((one) => one.instanceId === instanceId) && this.loads.delete(instanceId);
   }
@@ -208,7 +218,7 @@ export abstract class LeasedDiscovery<Owned extends { readonly instanceId: strin
     this.closing.signal.throwIfAborted();
   }
 
-  /** False when it was closed before. */
+  /** Closes the handle. Returns false if it was closed before. */
   protected beginClosing(): boolean {
     if (this.isClosed) return false;
     this.closing.abort(new DiscoveryError('closed', 'this discovery handle was closed'));

@@ -2,15 +2,16 @@ import { reasonOf } from '../errors/index.ts';
 import { PackedReader, PackedWriter } from './packed.ts';
 import type { FleetLoads, RankLoad, ReportProblem, Watch, WorkerLoad } from './types.ts';
 
-/** Ranks of one worker: each costs its own entry in every router. */
+/** Largest number of ranks of one worker: each costs an entry in every router. */
 const RANKS_MAX = 1024;
-/** Workers that one process may tell of. */
+/** Largest number of workers that one process may report. */
 const WORKERS_MAX = 1024;
 const VERSION = 1;
 const DRAINING = 1;
 
 /**
- * The loads of the workers of one process, by instance id, as its lease carries them. Sixteen ranks take 100 to 250 bytes:
+ * Packs the loads of the workers of one process, by instance id, as its lease carries them. Sixteen ranks take 100 to
+ * 250 bytes:
  *
  *   version | workers x ( id | flags | ranks x ( rank | requests | decode blocks | prefill tokens ) )
  */
@@ -31,7 +32,7 @@ export function packLoads(loads: ReadonlyMap<string, WorkerLoad>): Uint8Array {
   return writer.finish();
 }
 
-/** Reverses `packLoads`; undefined for what it cannot have made, or what is out of bounds. */
+/** Reverses `packLoads`. Returns undefined for bytes that it cannot have made, or that are out of bounds. */
 export function unpackLoads(bytes: Uint8Array): readonly (readonly [string, WorkerLoad])[] | undefined {
   const loads: [string, WorkerLoad][] = [];
   try {
@@ -53,7 +54,7 @@ export function unpackLoads(bytes: Uint8Array): readonly (readonly [string, Work
       loads.push([instanceId, { ranks, isDraining }]);
     }
   } catch {
-    return undefined; // cut short or out of bounds: written by a process gone wrong
+    return undefined; // cut short or out of bounds: written by a faulty process
   }
   return loads;
 }
@@ -61,17 +62,20 @@ export function unpackLoads(bytes: Uint8Array): readonly (readonly [string, Work
 const EMPTY = new Uint8Array();
 const AMOUNTS = ['requests', 'decodeBlocks', 'prefillTokens'] as const;
 
-/** What the workers of this process carry, as its lease is to say. */
+/** Loads of the workers of this process, as its lease reports them. */
 export class OwnLoads {
   readonly #loads = new Map<string, WorkerLoad>(); // at most WORKERS_MAX
   #packed: Uint8Array = EMPTY;
 
-  /** Packed; no bytes while there is no load. The same array until something changes. */
+  /** Packed loads; no bytes while there is no load. The same array until something changes. */
   get packed(): Uint8Array {
     return this.#packed;
   }
 
-  /** True when it changed what there is to tell. Throws a `RangeError` that names what cannot be told; nothing changes then. */
+  /**
+   * Sets the load of a worker. Returns true if that changed the report. Throws a `RangeError` that names a value that
+   * cannot be reported; then nothing changes.
+   */
   set(instanceId: string, load: WorkerLoad): boolean {
     assertTellable(instanceId, load);
     if (this.#loads.size >= WORKERS_MAX && !this.#loads.has(instanceId)) {
@@ -82,7 +86,7 @@ export class OwnLoads {
     return this.#pack();
   }
 
-  /** True when there was one. */
+  /** Removes a load. Returns true if there was one. */
   delete(instanceId: string): boolean {
     return this.#loads.delete(instanceId) && this.#pack();
   }
@@ -121,14 +125,14 @@ function assertTellable(instanceId: string, { ranks }: WorkerLoad): void {
   }
 }
 
-/** A value that is told to those who follow it, at once and whenever another is set. */
+/** A value with listeners, which are called at once and whenever another value is set. */
 export class Told<Value> {
   readonly #what: string;
   readonly #report: ReportProblem;
   readonly #listeners = new Set<{ readonly tell: (value: Value) => void }>();
   #value: Value;
 
-  /** @param what names the value when a listener throws */
+  /** @param what name of the value for the report about a listener that throws */
   constructor(value: Value, what: string, report: ReportProblem) {
     this.#value = value;
     this.#what = what;
@@ -148,9 +152,9 @@ export class Told<Value> {
     for (const { tell } of this.#listeners) this.#tell(tell);
   }
 
-  /** Tells the present value before it returns. */
+  /** Calls the listener with the current value before it returns. */
   add(tell: (value: Value) => void): Watch {
-    const listener = { tell }; // an object of its own: the same function may be added twice
+    const listener = { tell }; // a separate object, because the same function may be added twice
     this.#listeners.add(listener);
     this.#tell(tell);
     return { close: () => void this.#listeners.delete(listener) };
@@ -164,18 +168,19 @@ export class Told<Value> {
     try {
       tell(this.#value);
     } catch (error) {
-      this.#report(new Error(`a listener for ${this.#what} failed: ${reasonOf(error)}`, { cause: error })); // others go on
+      // The other listeners continue.
+      this.#report(new Error(`a listener for ${this.#what} failed: ${reasonOf(error)}`, { cause: error }));
     }
   }
 }
 
-/** What one process says of its workers; undefined when it cannot be read. */
+/** Returns what one process reports of its workers; undefined if it cannot be read. */
 interface Row {
   readonly bytes: Uint8Array;
   readonly loads: readonly (readonly [string, WorkerLoad])[] | undefined;
 }
 
-/** The loads of all live processes as last read, for those who follow them. */
+/** Loads of all live processes as last read, with listeners. */
 export class LoadBoard extends Told<FleetLoads> {
   readonly #report: ReportProblem;
   #rows: ReadonlyMap<string, Row> = new Map(); // by lease id
@@ -186,7 +191,7 @@ export class LoadBoard extends Told<FleetLoads> {
     this.#report = report;
   }
 
-  /** @param packed loads of every live process, by lease id; the arrays are kept, and not to be changed afterwards */
+  /** @param packed loads of every live process, by lease id; the arrays are kept and must not be changed afterwards */
   show(packed: ReadonlyMap<string, Uint8Array>): void {
     const rows = new Map<string, Row>();
     let isChanged = packed.size !== this.#rows.size;

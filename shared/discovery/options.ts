@@ -3,38 +3,45 @@ import type { FleetSettings } from '../config/index.ts';
 import { StoreError } from './table/table-errors.ts';
 import type { Discovery, ReportProblem } from './types.ts';
 
-/** What went wrong: `unavailable` may pass, the others will not by themselves. */
+/** Kind of a failure: `unavailable` may pass, the others will not pass by themselves. */
 type DiscoveryErrorCode = 'unavailable' | 'misconfigured' | 'record_too_large' | 'closed';
 
-/** What every back end takes. */
+/** Options of every back end. */
 export interface DiscoveryBaseOptions {
-  /** How long records outlive the last renewal of their process's lease. @default 10_000 */
+  /** Time that records outlive the last renewal of their process's lease. @default 10_000 */
   readonly ttlMs?: number;
   /** @default systemClock */
   readonly clock?: Clock;
   /** @default systemRandom */
   readonly random?: Random;
-  /** Hears of trouble in background work: failed renewals, unreadable entries, listeners that throw. @default a process warning */
+  /**
+   * Called with trouble in background work: failed renewals, unreadable entries, listeners that throw. @default a
+   * process warning
+   */
   readonly onProblem?: ReportProblem;
-  /** Told how the fleet is read, by stores that keep a view of it. @default nobody is */
+  /** Called with how the fleet is read, by stores that keep a view of it. @default no observer */
   readonly observer?: ViewObserver;
 }
 
-/** What a store is opened with. */
+/** Options for opening a store. */
 export interface StoreOptions extends DiscoveryBaseOptions {
-  /** Whether the process lives on between its requests; one that is frozen writes nothing that is for all. @default true */
+  /**
+   * Whether the process lives on between its requests; a process that is frozen writes nothing that serves all.
+   * @default true
+   */
   readonly isLasting?: boolean;
   /**
-   * Whether watches show the processes of those models alone that `shownModels` was asked for, and processes without a model: one that
-   * starts for a single request need not know a fleet of thousands. Only where it does not last. @default false
+   * Whether watches show only the processes of models that `shownModels` was asked for, and processes without a model:
+   * a process that starts for a single request need not know a fleet of thousands. Only for processes that do not last.
+   * @default false
    */
   readonly showsAskedModels?: boolean;
 }
 
-/** Opens a store as the settings of a process say. Throws one line for an operator where something is missing. */
+/** Opens a store by the settings of a process. Throws one line for an operator if something is missing. */
 export type OpenStore = (settings: FleetSettings, options: StoreOptions) => Discovery | Promise<Discovery>;
 
-/** The options with every default filled in. */
+/** Fills in the defaults of the options. */
 export interface DiscoveryBase extends Required<Omit<DiscoveryBaseOptions, 'onProblem'>> {
   readonly report: ReportProblem;
 }
@@ -51,18 +58,21 @@ export function withDefaults(options: DiscoveryBaseOptions): DiscoveryBase {
   };
 }
 
-/** Failure of a discovery operation. The message is one line for an operator: what failed, where, what to do. */
+/** A failure of a discovery operation. The message is one line for an operator: what failed, where, what to do. */
 export class DiscoveryError extends StoreError<DiscoveryErrorCode> {
   override readonly name = 'DiscoveryError';
 }
 
-/** Where a reading of the fleet came from: the view, the leases in place of a view that is too old, or the leases for the view. */
+/**
+ * Source of a reading of the fleet: the view, the leases in place of a view that is too old, or the leases for the
+ * view.
+ */
 export type ReadingSource = 'view' | 'leases' | 'gathered';
 
-/** Told how a process reads the fleet, where a store keeps a view of it. */
+/** Observer of how a process reads the fleet, for stores that keep a view of it. */
 export interface ViewObserver {
-  /** A reading was made; the view that it shows was written `ageMs` ago. */
+  /** Called for each reading; the view that it shows was written `ageMs` ago. */
   read(source: ReadingSource, ageMs: number): void;
-  /** This process has begun to gather the view for all, or does so no more: then with the reason. */
+  /** Called when this process has begun to gather the view for all, or has stopped, then with the reason. */
   gathering(isGathering: boolean, reason?: string): void;
 }

@@ -3,8 +3,8 @@ const TEXT_BYTES_MAX = 2 ** 20;
 const HEX_DIGITS_MAX = 32;
 
 /**
- * Writes values one after the other into a growing buffer: whole numbers in as few bytes as they need (seven bits a byte, the
- * lowest first), texts and bytes behind their length.
+ * Writes values one after the other into a growing buffer: whole numbers in as few bytes as they need (seven bits per
+ * byte, the lowest first), texts and bytes after their length.
  */
 export class PackedWriter {
   #bytes: Buffer;
@@ -19,7 +19,7 @@ export class PackedWriter {
     this.#bytes[this.#length++] = value;
   }
 
-  /** A whole number from 0 to 2^53 - 1. */
+  /** Writes a whole number from 0 to 2^53 - 1. */
   count(value: number): void {
     this.#reserve(8);
     let rest = value;
@@ -34,7 +34,7 @@ export class PackedWriter {
     this.#length += this.#bytes.write(value, this.#length);
   }
 
-  /** Lower-case hexadecimal digits, two a byte, as many as there are. */
+  /** Writes lower-case hexadecimal digits, two per byte, as many as there are. */
   hex(digits: string): void {
     this.count(digits.length);
     const even = digits.length % 2 === 0 ? digits : `0${digits}`;
@@ -49,7 +49,7 @@ export class PackedWriter {
     this.#length += value.length;
   }
 
-  /** What was written; later writing does not change it. */
+  /** Returns the written bytes; later writing does not change them. */
   finish(): Buffer {
     return Buffer.from(this.#bytes.subarray(0, this.#length));
   }
@@ -62,7 +62,9 @@ export class PackedWriter {
   }
 }
 
-/** Reads what `PackedWriter` wrote. Every method throws `RangeError` where the bytes end early or a value is out of bounds. */
+/**
+ * Reads what `PackedWriter` wrote. Every method throws `RangeError` if the bytes end early or a value is out of bounds.
+ */
 export class PackedReader {
   readonly #bytes: Buffer;
   #at = 0;
@@ -81,7 +83,7 @@ export class PackedReader {
     return value;
   }
 
-  /** @param max the largest value that is allowed */
+  /** @param max largest allowed value */
   count(max: number = Number.MAX_SAFE_INTEGER): number {
     let value = 0;
     for (let scale = 1; ; scale *= 0x80) {
@@ -104,7 +106,7 @@ export class PackedReader {
     return digits % 2 === 0 ? even : even.slice(1);
   }
 
-  /** A view of the bytes, not a copy. */
+  /** Returns a view of the bytes, not a copy. */
   bytes(bytesMax = TEXT_BYTES_MAX): Buffer {
     const from = this.#skip(this.count(bytesMax));
     return this.#bytes.subarray(from, this.#at);

@@ -17,14 +17,17 @@ import {
 import { addressOf, type Bucket } from './keys.ts';
 import type { DiscoveryRecord, ModelCard } from './records.ts';
 
-/* Newer processes may write fields that this one does not know, and they must survive. Those that this one reads are bounded
-   here, so that nobody behind has to doubt a record: it may be written by a process gone wrong. */
+/* Newer processes may write fields that this one does not know, and they must survive. The fields that this one reads
+   are limited here, because a faulty process may have written them. So later code need not doubt a record. */
 
-/** Ranks of one worker: each costs its own load, queue and index entries in every router. */
+/** Largest number of ranks of one worker: each costs a load, a queue and index entries in every router. */
 const RANKS_MAX = 1024;
 const ITEMS_MAX = 256;
 const BYTES_MAX = 2 ** 50;
-/** A port of a status server, and nothing else on it: whoever writes a record decides what is asked for there. */
+/**
+ * Accepts a port of a status server, and nothing else with it, because the writer of a record decides which address is
+ * called there.
+ */
 const FILES_AT = /^[^\s/?#@\\]{1,255}:\d{1,5}\/v1\/metadata\/[^\s?#\\]+$/;
 
 const name = text(1, 1024);
@@ -133,17 +136,18 @@ const RECORDS: Readonly<Record<string, Shape>> = {
 
 const recordShape: Shape = byField('type', RECORDS);
 
-/** Longest text of a record. A table's item holds 400 KB; a model card takes some. */
+/** Longest text of a record. An item of a table holds 400 KB; a model card takes some of it. */
 const TEXT_LENGTH_MAX = 400_000;
 
-/** The stored form of a record. */
+/** Returns the stored form of a record. */
 export function toText(value: DiscoveryRecord): string {
   return JSON.stringify(value);
 }
 
 /**
- * The record that `text` holds, or undefined when it is no record, holds values out of bounds, or belongs under another key:
- * half-written files, rows of other programs and of processes gone wrong are told apart from data here and nowhere else.
+ * Returns the record in `text`. Returns undefined if it is not a record, holds values out of bounds, or belongs under
+ * another key. Only this function tells data from half-written files, rows of other programs and output of faulty
+ * processes.
  */
 export function fromText(text: string, bucket: Bucket, key: string): DiscoveryRecord | undefined {
   if (text.length > TEXT_LENGTH_MAX) return undefined;
@@ -151,7 +155,7 @@ export function fromText(text: string, bucket: Bucket, key: string): DiscoveryRe
   try {
     value = JSON.parse(text);
   } catch {
-    return undefined; // half written; the caller keeps what it had
+    return undefined; // half written; the caller keeps the previous record
   }
   if (!isRecord(value)) return undefined;
   const address = addressOf(value);

@@ -18,24 +18,24 @@ export type ModelInput = 'Tokens' | 'Text' | 'Tensor';
 /** A file of a card. */
 export type CheckedFile = ModelFile;
 
-/** How a model samples where a request says nothing, and a bound for all requests. */
+/** Sampling of a model for requests that do not specify it, and a limit for all requests. */
 export interface SamplingDefaults extends DefaultSampling {
-  /** Tokens of a choice at most, whatever a request says. */
+  /** Largest number of tokens of a choice, whatever a request asks for. */
   readonly max_tokens_limit?: number;
 }
 
-/** What the engine behind a card can do. Names as on the wire. */
+/** Abilities of the engine behind a card. Names as on the wire. */
 export interface RuntimeConfig {
   readonly context_length?: number;
-  /** Per data-parallel rank. */
+  /** Value for each data-parallel rank. */
   readonly total_kv_blocks?: number;
   readonly max_num_seqs?: number;
   readonly max_num_batched_tokens?: number;
   readonly tool_call_parser?: string;
   readonly reasoning_parser?: string;
-  /** The template's thinking mode where a request names none. */
+  /** Thinking mode of the template if a request names none. */
   readonly default_thinking_mode?: 'enabled' | 'disabled';
-  /** Absent = the engine has its own, or none. */
+  /** Chat template; absent = the engine has its own, or none. */
   readonly sampling_defaults?: SamplingDefaults;
   readonly tokenizer_backend?: string;
   readonly exclude_tools_when_tool_choice_none?: boolean;
@@ -45,16 +45,16 @@ export interface RuntimeConfig {
   readonly kv_event_publishing_enabled?: boolean;
   readonly runtime_data?: Readonly<Record<string, unknown>>;
   readonly taints?: readonly string[];
-  /** Where the worker stands, domain to value; each pair is a taint as well. */
+  /** Place of the worker, from domain to value; each pair is also a taint. */
   readonly topology_domains?: Readonly<Record<string, string>>;
   /** Domain within which a prefill worker hands its blocks over. */
   readonly kv_transfer_domain?: string;
   readonly kv_transfer_enforcement?: 'required' | 'preferred';
-  /** 0 to 1; with `preferred` only. */
+  /** From 0 to 1; only with `preferred`. */
   readonly kv_transfer_preferred_weight?: number;
-  /** Media go to an encode worker first. */
+  /** Whether media go to an encode worker first. */
   readonly route_to_encoder?: boolean;
-  /** Chats that name media go to the worker as bodies, beside prompts in tokens. */
+  /** Whether chats that name media go to the worker as bodies, beside prompts in tokens. */
   readonly media_chats?: boolean;
   readonly stable_routing_id?: string;
   readonly disaggregated_endpoint?: { readonly bootstrap_host?: string; readonly bootstrap_port?: number };
@@ -63,19 +63,19 @@ export interface RuntimeConfig {
 /** One input or output of a tensor model. */
 export interface TensorDescription {
   readonly name: string;
-  /** `Int32`, `Float16`, `Bytes`. */
+  /** Data type: `Int32`, `Float16`, `Bytes`. */
   readonly data_type: string;
-  /** -1 = any length. */
+  /** Dimensions; -1 = any length. */
   readonly shape: readonly number[];
   readonly parameters?: Readonly<Record<string, unknown>>;
 }
 
-/** How a tensor model describes itself. */
+/** Description that a tensor model gives of itself. */
 export interface TensorModelConfig {
   readonly name: string;
   readonly inputs: readonly TensorDescription[];
   readonly outputs: readonly TensorDescription[];
-  /** The bytes of Triton's `inference.ModelConfig`, which then counts instead of all else. */
+  /** Bytes of Triton's `inference.ModelConfig`, which then replaces all other fields. */
   readonly triton_model_config?: readonly number[];
 }
 
@@ -84,18 +84,21 @@ export interface ModelCard {
   readonly display_name: string;
   readonly slug: string;
   readonly source_path?: string;
-  /** Files by role: `config.json`, `tokenizer.json`, `tokenizer_config.json`, `generation_config.json`, `chat_template.jinja`, ... */
+  /**
+   * Files by role: `config.json`, `tokenizer.json`, `tokenizer_config.json`, `generation_config.json`,
+   * `chat_template.jinja`, ...
+   */
   readonly files: Readonly<Record<string, CheckedFile>>;
   readonly architectural_max_context_length?: number;
   readonly kv_cache_block_size: number;
   readonly model_type: readonly ModelType[];
   readonly model_input: ModelInput;
   readonly worker_type: WorkerType;
-  /** OR of AND-sets of peer worker types; empty = no peers. */
+  /** Peer worker types that the worker needs, as an OR of AND-sets; empty = no peers. */
   readonly needs: readonly (readonly WorkerType[])[];
   readonly aliases: readonly string[];
   readonly runtime_config: RuntimeConfig;
-  /** What a tensor model takes and gives, for KServe's clients. */
+  /** Inputs and outputs of a tensor model, for KServe's clients. */
   readonly tensor_model_config?: TensorModelConfig;
   readonly lora?: { readonly name: string; readonly max_gpu_lora_count?: number };
   readonly user_data?: unknown;
@@ -105,7 +108,7 @@ interface Addressed {
   readonly namespace: string;
   readonly component: string;
   readonly endpoint: string;
-  /** Lower-case hex. */
+  /** Instance id in lower-case hex. */
   readonly instance_id: string;
 }
 
@@ -113,7 +116,9 @@ export interface EndpointRecord extends Addressed {
   readonly type: 'Endpoint';
   readonly transport: Transport;
   readonly device_type?: string;
-  /** KV events that the worker's engine was asked for do not come. Absent = they come, or were not asked for. */
+  /**
+   * Whether the KV events that the worker's engine should send do not come. Absent = they come, or were not asked for.
+   */
   readonly kv_events?: 'missing';
 }
 
@@ -122,7 +127,10 @@ export interface ModelRecord extends Addressed {
   /** Unix time in seconds at which the worker began to offer the model; absent in records of older workers. */
   readonly registered_at?: number;
   readonly card: ModelCard;
-  /** Where the files of the card can be fetched: `host:port/path` of their folder on the worker's status server. Absent = nowhere. */
+  /**
+   * Address from which the files of the card can be fetched: `host:port/path` of their folder on the worker's status
+   * server. Absent = none.
+   */
   readonly files_at?: string;
   /** Adapter slug, for a LoRA card. */
   readonly model_suffix?: string;

@@ -9,7 +9,7 @@ import {
   WatchTeller,
 } from './types.ts';
 
-/** A record as last delivered, with the text it was read from, so that an unchanged one is not parsed again. */
+/** A record as last delivered, with its text, so that an unchanged record is not parsed again. */
 export interface KnownRecord {
   readonly text: string;
   readonly record: DiscoveryRecord;
@@ -18,13 +18,15 @@ export interface KnownRecord {
 interface SnapshotDiff {
   /** Removals, then additions and changes, each in key order. */
   readonly events: readonly DiscoveryEvent[];
-  /** What is known after the events. */
+  /** Records that are known after the events. */
   readonly known: Map<string, KnownRecord>;
-  /** Keys whose text is no record; they keep their previous value if they had one. */
+  /** Keys whose text is not a record; they keep their previous value if they had one. */
   readonly unreadableKeys: readonly string[];
 }
 
-/** Turns successive full readings of a bucket into the events of one watch, and outages into `failing` and `recovered`. */
+/**
+ * Turns successive full readings of a bucket into the events of one watch, and outages into `failing` and `recovered`.
+ */
 export class SnapshotWatcher extends WatchTeller {
   readonly bucket: Bucket;
   readonly encodedPrefix: string;
@@ -39,7 +41,7 @@ export class SnapshotWatcher extends WatchTeller {
     this.#report = report;
   }
 
-  /** Delivers what `texts`, a reading of the whole bucket or of everything under the prefix, changes. */
+  /** Delivers the changes of `texts`, a reading of the whole bucket or of everything under the prefix. */
   apply(texts: ReadonlyMap<string, string>): void {
     if (this.isClosed) return;
     const diff = diffSnapshot(this.#known, textsUnder(texts, this.encodedPrefix), (key, text) =>
@@ -51,7 +53,9 @@ export class SnapshotWatcher extends WatchTeller {
     this.succeed();
   }
 
-  /** Delivers the change of one entry (`text` undefined: it is gone), for a store that tells its changes one by one. */
+  /**
+   * Delivers the change of one entry (`text` undefined: it is gone), for a store that reports its changes one by one.
+   */
   applyOne(key: string, text: string | undefined): void {
     if (!isUnder(key, this.encodedPrefix) || this.#known.get(key)?.text === text) return;
     if (text === undefined) {
@@ -75,7 +79,7 @@ export class SnapshotWatcher extends WatchTeller {
   }
 }
 
-/** Readable records of `texts` under the prefix, in key order. */
+/** Returns the readable records of `texts` under the prefix, in key order. */
 export function recordsUnder(
   texts: ReadonlyMap<string, string>,
   bucket: Bucket,
@@ -93,8 +97,8 @@ function textsUnder(texts: ReadonlyMap<string, string>, encodedPrefix: string): 
 }
 
 /**
- * What changed between `known` and a full reading of the store (`texts` by key). A key
- * that cannot be parsed keeps its previous value, and is left out when it had none.
+ * Compares `known` with a full reading of the store (`texts` by key). A key whose text cannot be parsed keeps its
+ * previous value, and is left out if it had none.
  */
 export function diffSnapshot(
   known: ReadonlyMap<string, KnownRecord>,

@@ -2,20 +2,20 @@ import type { FleetSettings } from '../config/index.ts';
 import type { OpenStore, StoreOptions } from './options.ts';
 import type { Discovery } from './types.ts';
 
-/** Every store by its name in `--discovery-backend`. Only the code of the one that is opened is loaded. */
+/** Every store by its name in `--discovery-backend`. Only the code of the opened store is loaded. */
 const STORES: Readonly<Record<FleetSettings['discoveryBackend'], () => Promise<OpenStore>>> = {
   dynamodb: async () => (await import('./dynamodb/dynamodb-discovery.ts')).openDynamoDb,
   file: async () => (await import('./file/file-discovery.ts')).openFile,
   mem: async () => (await import('./memory/memory-discovery.ts')).openMemory,
 };
 
-/** The folder of `file` discovery: named, or the user's own. */
+/** Returns the folder of `file` discovery: the named one, or the user's own. */
 export async function discoveryFolder(settings: Pick<FleetSettings, 'fileKv'>): Promise<string> {
   const { fileRoot } = await import('./file/file-discovery.ts');
   return fileRoot(settings);
 }
 
-/** The store that the settings name. */
+/** Opens the store that the settings name. */
 export async function openStore(settings: FleetSettings, options: StoreOptions): Promise<Discovery> {
   const open = await STORES[settings.discoveryBackend]();
   return open(settings, options);

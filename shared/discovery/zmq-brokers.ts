@@ -6,16 +6,16 @@ import type { Discovery } from './types.ts';
 const BROKER_COMPONENT = 'zmq_broker';
 
 /**
- * The brokers that are found in discovery: event channels of the component `zmq_broker` with the transport `ZmqBroker`,
+ * Finds brokers through discovery: event channels of the component `zmq_broker` with the transport `ZmqBroker`,
  * whatever their topic (`DYN_ZMQ_BROKER_ENABLED`).
  *
- * @param onNone told of a namespace that has none yet: until one comes, its events reach nobody
+ * @param onNone called for a namespace that has no broker yet: until one comes, its events reach no process
  */
 export function discoveredBrokers(discovery: Discovery, onNone: (namespace: string) => void): ZmqBrokerSource {
   return {
     async follow(namespace, listener) {
       const found = new Map<string, ZmqBrokers>();
-      let isPresent = false; // once all that are there have been told
+      let isPresent = false; // true once all current brokers have been delivered
       const tell = (): void => {
         if (isPresent) listener(union([...found.values()]));
       };

@@ -5,34 +5,34 @@ import type { ShownModels } from '../types.ts';
 import type { Fleet } from './fleet/members.ts';
 import { modelsAskedAs, shows, type ViewIndex } from './fleet/view-index.ts';
 
-/** Which models of the fleet a process shows: those that it was asked for, or all of them once it was asked for all. */
+/** Models of the fleet that a process shows: those that it was asked for, or all of them once it was asked for all. */
 export class AskedModels {
-  /** By their own names; undefined = all. As many as the fleet has, at most. */
+  /** Asked models by their own names; undefined = all. At most as many as the fleet has. */
   #models: Set<string> | undefined = new Set();
   #shown: ReadonlySet<string> | undefined = new Set();
   #index: ViewIndex | undefined;
   #count = 0;
 
-  /** As they are now: a reading that begins with them ends with `shown` of them. Undefined = all. */
+  /** Current set of asked models: a reading that begins with it ends by calling `shown` with it. Undefined = all. */
   get models(): ReadonlySet<string> | undefined {
     return this.#models && new Set(this.#models);
   }
 
-  /** Raised by each model that is asked for. */
+  /** Incremented by each model that is asked for. */
   get count(): number {
     return this.#count;
   }
 
-  /** A reading has brought this index. Without one nobody knows what to leave out: then all is shown. */
+  /** A reading has brought this index. Without one, no model can be left out, so all are shown. */
   read(index: ViewIndex | undefined): void {
     this.#index = index;
     if (index !== undefined || this.#models === undefined) return;
     this.#models = undefined;
     this.#count++;
-    this.#shown = undefined; // what was read is all of it
+    this.#shown = undefined; // everything has been read
   }
 
-  /** Asks for who is called so, or for all. False when nobody is. */
+  /** Asks for the models with that name, or for all. Returns false if no model has the name. */
   ask(name: string | undefined): boolean {
     if (this.#models === undefined) return true;
     if (name === undefined) {
@@ -49,7 +49,7 @@ export class AskedModels {
     return meant.size > 0;
   }
 
-  /** Whether all that is called so is shown, or all; also false for what nobody is. */
+  /** Whether everything with that name is shown, or everything; also false for a name that no model has. */
   isShown(name: string | undefined): boolean {
     if (this.#shown === undefined) return true;
     if (name === undefined) return false;
@@ -58,17 +58,17 @@ export class AskedModels {
     return meant.size > 0;
   }
 
-  /** A reading that was to hold `models` is told. */
+  /** Notes that the watches show a reading that had to hold `models`. */
   shown(models: ReadonlySet<string> | undefined): void {
     if (this.#shown !== undefined) this.#shown = models;
   }
 
-  /** Whether the model of that own name was asked for. */
+  /** Whether the model with that own name was asked for. */
   covers(model: string): boolean {
     return this.#models?.has(model) !== false;
   }
 
-  /** Those of `fleet` that are shown. */
+  /** Returns the records of `fleet` that are shown. */
   partOf(fleet: Fleet): Fleet {
     if (this.#models === undefined || this.#index === undefined) return fleet;
     const isShown = shows(this.#index, this.#models);
@@ -84,21 +84,21 @@ const NOBODY: ReadonlySet<string> = new Set();
 
 interface PartOptions {
   readonly clock: Clock;
-  /** Longest time that `show` takes. */
+  /** Longest time of `show`. */
   readonly timeoutMs: number;
-  /** Whether what is shown is as new as need be to say that nobody serves a model. */
+  /** Whether the shown records are recent enough to say that no worker serves a model. */
   readonly isCurrent: () => boolean;
-  /** Whether the table is known to be slow or away: nobody is to wait for it. */
+  /** Whether the table is known to be slow or unreachable, so that no call must wait for it. */
   readonly isAway: () => boolean;
   /**
-   * Reads what was asked for and shows it.
+   * Reads the models that were asked for and shows them.
    *
-   * @param isFurther the head of the last reading does
+   * @param isFurther whether the head of the last reading is recent enough
    */
   readonly read: (isFurther: boolean, signal: AbortSignal) => Promise<void>;
 }
 
-/** A replica of the table has what the view names after some times this. */
+/** A replica of the table has the parts that the view names after a few times this long. */
 const LAG_MS = 100;
 
 /** Shows models as they are asked for. */
@@ -126,7 +126,7 @@ export class PartOfModels implements ShownModels {
     const { clock, isCurrent } = this.#options;
     // Unknown to a view that is not current: a newer one may know it.
     if (!this.#asked.ask(name) && !isCurrent()) await this.#read(false, signal);
-    if (!this.#asked.ask(name)) return; // nobody has it
+    if (!this.#asked.ask(name)) return; // no model has this name
     for (let times = 0; !this.#asked.isShown(name); times++) {
       if (times > 0) await clock.sleep(LAG_MS, signal);
       await this.#read(times === 0 && isCurrent(), signal);

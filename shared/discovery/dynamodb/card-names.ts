@@ -6,7 +6,7 @@ import { joinCard, sumOf } from './fleet/cards.ts';
 import { CARDS_MAX, type CardNames } from './fleet/view-index.ts';
 import { CARDS_PK } from './schema.ts';
 
-/** A card that is not there is asked for again after twice the time, up to this. */
+/** Longest time until a missing card is asked for again; the time doubles with each attempt. */
 const PAUSE_MS_MAX = 60_000;
 const FIRST_PAUSE_MS = 1000;
 
@@ -15,7 +15,7 @@ interface Absence {
   readonly pauseMs: number;
 }
 
-/** By what the cards of a fleet are asked for: each is read once, by its checksum. */
+/** Names by which clients ask for the cards of a fleet. Each card is read once, by its checksum. */
 export class CardNamesBook {
   readonly #table: Table;
   readonly #clock: Pick<Clock, 'nowMs'>;
@@ -31,7 +31,7 @@ export class CardNamesBook {
     return this.#names.get(sum);
   }
 
-  /** Reads those of `sums` that are not known. True when it learned any. */
+  /** Reads the names of unknown `sums`. Returns true if it learned any. */
   async learn(sums: Iterable<string>, signal: AbortSignal): Promise<boolean> {
     const nowMs = this.#clock.nowMs();
     const isDue = (sum: string): boolean => (this.#absent.get(sum)?.untilMs ?? nowMs) <= nowMs;
@@ -58,13 +58,13 @@ export class CardNamesBook {
   }
 }
 
-/** Undefined for what is no card, or another one. */
+/** Returns undefined for a text that is not a card, or is another card. */
 function namesIn(sum: string, shared: string): CardNames | undefined {
   if (sumOf(shared) !== sum) return undefined;
   try {
     const card = joinCard(shared, '{}');
     return isModelCard(card) ? { name: card.display_name, aliases: card.aliases } : undefined;
   } catch {
-    return undefined; // no JSON
+    return undefined; // not JSON
   }
 }

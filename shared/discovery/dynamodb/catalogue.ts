@@ -11,16 +11,19 @@ import { type CardShelf, type SplitCard, splitCard } from './fleet/cards.ts';
 import { CARDS_PK, CATALOGUE_PK } from './schema.ts';
 
 const INFLATED_BYTES_MAX = 4 * 1024 * 1024;
-/** Models that are shown; the others are known while they have workers. A packed catalogue of so many takes about 200 KB. */
+/**
+ * Number of models that are shown without workers; further models are known only while they have workers. A packed
+ * catalogue of this many takes about 200 KB.
+ */
 const MODELS_MAX = 4096;
 
-/** Reads the models that are stored, in the order of their names. */
+/** Reads the stored models, in the order of their names. */
 export async function readCatalogue(table: Table, signal: AbortSignal, isExact: boolean): Promise<StoredEntry[]> {
   const items = await table.query(CATALOGUE_PK, undefined, signal, isExact);
   return items.flatMap((item) => toEntry(item) ?? []);
 }
 
-/** False when there is no such model. */
+/** Deletes a model. Returns false if there is no such model. */
 export function forgetModel(table: Table, name: string, signal: AbortSignal): Promise<boolean> {
   const key = { pk: CATALOGUE_PK, sk: name };
   return table.delete({ key, condition: 'attribute_exists(sk)' }, signal);
@@ -40,7 +43,7 @@ export async function keepCards(
   }
 }
 
-/** The catalogue as the view carries it. */
+/** Packs the catalogue as the view carries it. */
 export function packCatalogue(entries: readonly StoredEntry[]): Uint8Array {
   const writer = new PackedWriter(1024);
   for (const { name, cardSum, namespace, component, endpoint } of entries.slice(0, MODELS_MAX)) {
@@ -49,7 +52,7 @@ export function packCatalogue(entries: readonly StoredEntry[]): Uint8Array {
   return deflateRawSync(writer.finish());
 }
 
-/** Undefined for what `packCatalogue` cannot have made. */
+/** Returns undefined for bytes that `packCatalogue` cannot have made. */
 function unpackCatalogue(bytes: Uint8Array): readonly StoredEntry[] | undefined {
   try {
     const reader = new PackedReader(inflateRawSync(bytes, { maxOutputLength: INFLATED_BYTES_MAX }));
@@ -64,7 +67,7 @@ function unpackCatalogue(bytes: Uint8Array): readonly StoredEntry[] | undefined 
   }
 }
 
-/** The models of the catalogue that this process knows, for those who follow them. */
+/** Models of the catalogue that this process knows, with listeners. */
 export class CatalogueBoard extends Told<readonly CatalogueEntry[]> {
   readonly #shelf: CardShelf;
   readonly #report: ReportProblem;
@@ -77,7 +80,7 @@ export class CatalogueBoard extends Told<readonly CatalogueEntry[]> {
     this.#report = report;
   }
 
-  /** Takes over what the view carries. */
+  /** Takes over the catalogue that the view carries. */
   take(packed: Uint8Array): void {
     if (Buffer.compare(packed, this.#packed) === 0) return;
     this.#packed = packed;
@@ -86,13 +89,13 @@ export class CatalogueBoard extends Told<readonly CatalogueEntry[]> {
     else this.#stored = stored;
   }
 
-  /** Checksums of the cards that are needed to show those models of it. */
+  /** Returns the checksums of the cards that are needed to show those of its models. */
   missingCards(isShown: (name: string) => boolean): readonly string[] {
     const shown = this.#stored.filter(({ name }) => isShown(name));
     return shown.map(({ cardSum }) => cardSum).filter((sum) => !this.#shelf.has(sum));
   }
 
-  /** Tells the models whose cards are there, if they changed. */
+  /** Reports the models whose cards are there, if they changed. */
   show(): void {
     const models = entriesOf(this.#stored, this.#shelf);
     const isSame =
@@ -107,7 +110,7 @@ export class CatalogueBoard extends Told<readonly CatalogueEntry[]> {
   }
 }
 
-/** The entries whose cards are on the shelf. */
+/** Returns the entries whose cards are on the shelf. */
 export function entriesOf(stored: readonly StoredEntry[], shelf: CardShelf): readonly CatalogueEntry[] {
   return stored.flatMap(({ cardSum, namespace, component, endpoint }) => {
     const card = shelf.card(cardSum, '{}');
@@ -115,7 +118,7 @@ export function entriesOf(stored: readonly StoredEntry[], shelf: CardShelf): rea
   });
 }
 
-/** Reads the cards of `sums` and puts them on the shelf. One that is not there is asked for again by the next reading. */
+/** Reads the cards of `sums` and puts them on the shelf. The next reading asks again for a missing card. */
 export async function fetchCards(
   table: Table,
   shelf: CardShelf,
@@ -137,14 +140,17 @@ function toEntry(item: Item): StoredEntry | undefined {
   return { name, cardSum, namespace, component, endpoint };
 }
 
-/** The card of a model that this process offers. */
+/** Card of a model that this process offers. */
 export interface OwnCard {
   readonly split: SplitCard;
-  /** What the catalogue is to say of the model; undefined for what nobody asks for by name without a worker. */
+  /**
+   * Entry of the catalogue for the model; undefined for a model that clients do not ask for by name when it has no
+   * worker.
+   */
   readonly entry: StoredEntry | undefined;
 }
 
-/** A model as the catalogue has it. */
+/** Model as the catalogue holds it. */
 interface StoredEntry {
   readonly name: string;
   readonly cardSum: string;
@@ -153,14 +159,14 @@ interface StoredEntry {
   readonly endpoint: string;
 }
 
-/** DynamoDB takes 400 KB an item, names included; the rest of a card's item stays below 2 KB. */
+/** Largest card: DynamoDB takes 400 KB per item, including names, and the rest of a card's item stays below 2 KB. */
 const CARD_BYTES_MAX = 398 * 1024;
-/** A sort key takes 1,024 bytes. */
+/** Longest sort key: 1,024 bytes. */
 const NAME_BYTES_MAX = 1024;
 const CARD_GARBAGE_AFTER_S = 30 * 86_400;
 const REFRESH_MS = 86_400_000;
 
-/** The card of `record` as this process writes it. Throws when it does not fit into an item. */
+/** Returns the card of `record` as this process writes it. Throws if it does not fit into an item. */
 export function ownCardOf(record: ModelRecord): OwnCard {
   const split = splitCard(record.card);
   const bytes = Buffer.byteLength(split.shared) + Buffer.byteLength(split.own);
@@ -174,7 +180,10 @@ export function ownCardOf(record: ModelRecord): OwnCard {
   return { split, entry: entryOf(record, split.sum) };
 }
 
-/** Adapters come and go with their workers, and prefill and encode workers answer nobody by name. */
+/**
+ * Whether the catalogue keeps the model: adapters come and go with their workers, and clients do not ask for prefill
+ * and encode workers by name.
+ */
 function entryOf(record: ModelRecord, cardSum: string): StoredEntry | undefined {
   const { card, model_suffix: adapter, namespace, component, endpoint } = record;
   const { display_name: name, worker_type: role } = card;
@@ -183,7 +192,7 @@ function entryOf(record: ModelRecord, cardSum: string): StoredEntry | undefined 
   return { name, cardSum, namespace, component, endpoint };
 }
 
-/** Writes what outlives the workers: each card once by its checksum, and which models there are. */
+/** Writes what outlives the workers: each card once by its checksum, and the list of models. */
 export class CardWriter {
   readonly #table: Table;
   readonly #time: TableTime;
@@ -196,7 +205,7 @@ export class CardWriter {
     this.#clock = clock;
   }
 
-  /** Makes sure that the card is there; looked after once a day. */
+  /** Makes sure that the card is stored; checked once a day. */
   async ensureCard({ split: { sum, shared } }: OwnCard, signal: AbortSignal): Promise<void> {
     const writtenAtMs = this.#writtenAtMs.get(sum);
     if (writtenAtMs !== undefined && this.#clock.nowMs() - writtenAtMs < REFRESH_MS) return;
@@ -210,12 +219,12 @@ export class CardWriter {
     this.#writtenAtMs.set(sum, this.#clock.nowMs());
   }
 
-  /** Forgets what was written: a table that lost its lease may have lost all. */
+  /** Forgets what was written, because a table that lost this lease may have lost everything. */
   forget(): void {
     this.#writtenAtMs.clear();
   }
 
-  /** Makes the model known to those who never saw a worker of it. The worker that registers last is right about its card. */
+  /** Stores the model for readers that never saw a worker of it. The worker that registers last decides its card. */
   async ensureEntry({ entry }: OwnCard, signal: AbortSignal): Promise<void> {
     if (entry === undefined) return;
     const { name, cardSum, namespace, component, endpoint } = entry;
@@ -227,6 +236,6 @@ export class CardWriter {
       values: { ':card': cardSum, ':ns': namespace, ':component': component, ':endpoint': endpoint },
     };
     const set = 'SET card = :card, #ns = :ns, component = :component, endpoint = :endpoint';
-    await this.#table.update(set, change, signal); // false: it says so already
+    await this.#table.update(set, change, signal); // false: the table has this already
   }
 }

@@ -23,26 +23,30 @@ import { LeaseWriter, nameOf, type OwnedRecord, toOwned } from './lease-writer.t
 import { discoveryTablePlace } from './schema.ts';
 
 export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
-  /** Between two readings, and between two writings of the view by the process that gathers it. @default 1000 */
+  /** Time between two readings, and between two writings of the view by the process that gathers it. @default 1000 */
   readonly pollMs?: number;
-  /** Allowance of a first look at a lease for clocks that differ. @default 1000 */
+  /** Allowance for clocks that differ, when a lease is seen for the first time. @default 1000 */
   readonly skewMs?: number;
-  /** Longest time that `put`, `remove`, `list` and `watch` try to reach the table. @default 10_000, of a process that does not last 2000 */
+  /**
+   * Longest time for which `put`, `remove`, `list` and `watch` try to reach the table. @default 10_000, for a process
+   * that does not last 2000
+   */
   readonly operationTimeoutMs?: number;
-  /** Longest wait for one answer of the table. @default 2000, of a process that does not last 1000 */
+  /** Longest wait for one answer of the table. @default 2000, for a process that does not last 1000 */
   readonly requestTimeoutMs?: number;
   /** Longest wait of `refresh`. @default 1000 */
   readonly refreshTimeoutMs?: number;
   /**
-   * What is at most so old does for a request, in a process that does not last: `refresh` waits 100 ms for something newer, which is
-   * read on behind it. 0 = it waits as for what is older. @default 60_000
+   * Age up to which a view is good enough for a request, in a process that does not last. Then `refresh` waits 100 ms
+   * for a newer one, and continues to read it in the background. 0 = it waits as for an older one. @default 60_000
    */
   readonly staleMsMax?: number;
-  /** How long a lease is seen dead before the gatherer clears away what it left. @default 60_000 */
+  /** Time for which a lease must be seen dead before the gatherer clears away what it left. @default 60_000 */
   readonly sweepAfterMs?: number;
   /**
-   * Whether the process lives on between its requests: it follows the fleet by itself, and gathers the view when nobody else
-   * does. One that is frozen reads only when it is asked to `refresh`, and writes nothing to the view. @default true
+   * Whether the process lives on between its requests. Then it follows the fleet by itself, and gathers the view if no
+   * other process does. A process that is frozen between requests reads only on `refresh`, and writes nothing to the
+   * view. @default true
    */
   readonly isLasting?: boolean;
   /** See `StoreOptions`. @default false */
@@ -51,18 +55,23 @@ export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
 
 const STALE_MS_MAX = 60_000;
 const STALE_WAIT_MS = 100;
-/** While the table is slow or away, requests of a process that does not last go on without a wait for so long at a time. */
+/**
+ * While the table is slow or unreachable, requests of a process that does not last do not wait for it for this long.
+ */
 const OPEN_MS = 5000;
-/** A model that what is shown does not know is looked for in something newer, unless it is as new as this. */
+/** Age of a view from which a model that it does not know is looked up in a newer one. */
 const CURRENT_MS_MAX = 2000;
 const OPERATION_MS_MAX = 10_000;
-/** Whoever waits for a process that starts cold is told soon, and tries again. */
+/** Longest wait at a cold start, so that a client hears soon and can try again. */
 const COLD_MS_MAX = 2000;
 /** Longest wait for one answer: a process that starts cold can try twice. */
 const REQUEST_MS_MAX = 2000;
 const COLD_REQUEST_MS_MAX = 1000;
 
-/** Looks at the head by processes that do not follow the fleet, a second, in the whole fleet: one is to find it too old soon. */
+/**
+ * Rate of reads of the head by processes that do not follow the fleet, in the whole fleet: one of them must soon notice
+ * that it is too old.
+ */
 const CANDIDATES_PER_SECOND = 10;
 
 export const openDynamoDb: OpenStore = (settings, options) => {
@@ -97,7 +106,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   readonly #watchers = new Set<RecordWatcher>();
   readonly #models: CatalogueBoard;
   readonly #serial = new Semaphore(1); // puts, removals and registrations
-  /** Somebody has asked for the fleet: it is read, and not only looked after. */
+  /** Whether a caller has asked for the fleet: then it is read, not only looked after. */
   #isFollowed = false;
   readonly #asked: AskedModels | undefined; // undefined = all are shown
   #shardKey: string | undefined;
@@ -196,7 +205,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
       if (!this.owned.has(nameOf({ address }))) return;
       await this.#writer.deleteRecord(address, operation);
       this.owned.delete(nameOf({ address }));
-      this.dropLoad(record.instance_id); // the lease that tells of the change says so, too
+      this.dropLoad(record.instance_id); // the lease that reports the change reports this too
       await this.#tellChange(operation);
     });
   }
@@ -208,7 +217,8 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
 
   async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
     const watcher = new RecordWatcher(query, listener, this.base.report);
-    // A process that lasts begins with what is stored; one of hundreds that start cold, with the view.
+    // A process that lasts begins with the stored leases. One of hundreds of processes that start cold begins with the
+    // view.
     const isCurrent = this.#isFollowed && this.#poller.isShown(2 * this.#pollMs);
     if (!isCurrent) await this.#readOnce({ isExact: this.#isLasting, shardKey: undefined }, signal);
     this.assertUsable(signal);
@@ -238,7 +248,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   }
 
   recheck(instanceId: string): void {
-    if (!this.#isLasting) return; // frozen between its requests, it reads for these alone
+    if (!this.#isLasting) return; // frozen between its requests, it reads only for these
     for (const leaseId of this.#book.holdersOf(instanceId)) this.#lookup.ask(leaseId);
   }
 
@@ -248,7 +258,10 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     return this.board.add(listener);
   }
 
-  /** What cannot be withdrawn, because the table is away, expires with the lease; that is reported, not thrown. */
+  /**
+   * Closes the handle. If the table is unreachable, the remaining records expire with the lease; that is reported, not
+   * thrown.
+   */
   async close(): Promise<void> {
     if (!this.beginClosing()) return;
     this.#poller.close();
@@ -270,7 +283,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     }
   }
 
-  /** From now on the fleet is read whether or not anybody asks. */
+  /** Reads the fleet from now on, whether or not a caller asks. */
   #follow(): void {
     if (this.#isFollowed && !this.#isLasting) return;
     const wasFollowed = this.#isFollowed;
@@ -297,7 +310,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     if (reading.isComplete !== false) this.#asked?.shown(models);
   }
 
-  /** Reads the cards that are missing, then shows all of it in one turn. */
+  /** Reads the missing cards, then shows everything in one turn. */
   async #show({ fleet, catalogue }: FleetReading, signal: AbortSignal): Promise<void> {
     if (catalogue !== undefined) this.#models.take(catalogue);
     const shown = fleet && (this.#asked?.partOf(fleet) ?? fleet);
@@ -373,18 +386,21 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     await this.#writer.registerAgain(owned, operation);
   }
 
-  /** The records have changed: readers see it with the lease. */
+  /** Notes that the records have changed: readers see it with the lease. */
   async #tellChange(operation: AbortSignal): Promise<void> {
     if (!(await this.#writer.tellChange(operation))) await this.#registerAgain(operation);
   }
 
-  /** One change of the table at a time, repeated while the table is away. */
+  /** Runs one change of the table at a time, and repeats it while the table is unreachable. */
   #change(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<void>): Promise<void> {
     const operation = this.#operation(signal);
     return this.#serial.run(() => this.#table.attempt(this.#operationTimeoutMs, operation, work), operation);
   }
 
-  /** Aborts with `signal` and when the handle closes; widened for the parallel calls of an operation. */
+  /**
+   * Returns a signal that aborts with `signal` and when the handle closes; it allows many listeners, for the parallel
+   * calls of an operation.
+   */
   #operation(signal: AbortSignal | undefined): AbortSignal {
     const closing = this.closing.signal;
     const operation = AbortSignal.any(signal === undefined ? [closing] : [signal, closing]);

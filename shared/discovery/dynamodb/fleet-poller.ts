@@ -3,35 +3,35 @@ import type { Clock, Random, Timer } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
 import { ageMs, type Moment, momentOf } from '../table/table-time.ts';
 
-/** What a reading is to show. */
+/** Requirements on a reading. */
 export interface ReadingRequest {
-  /** Everything that was written before it began. */
+  /** Whether it must show everything that was written before it began. */
   readonly isExact: boolean;
   readonly shardKey: string | undefined;
-  /** Number of what it is to hold (`FleetPollerOptions.wants`). @default 0 */
+  /** Number of the wishes that it must fulfil (`FleetPollerOptions.wants`). @default 0 */
   readonly wants?: number;
-  /** More of what was read just now is wanted, and nothing newer. @default false */
+  /** Whether it must only show more of the last reading, and nothing newer. @default false */
   readonly isFurther?: boolean;
 }
 
 export interface FleetPollerOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** Until the next reading, once it was started. */
+  /** Time until the next reading, once reading was started. */
   readonly periodMs: () => number;
-  /** Reads and shows what was read, unless `signal` has aborted by then. */
+  /** Reads, and shows the result unless `signal` has aborted by then. */
   readonly read: (request: ReadingRequest, signal: AbortSignal) => Promise<void>;
-  /** Whether what is shown holds what the shard key asks for. */
+  /** Whether the shown records hold what the shard key asks for. */
   readonly covers: (shardKey: string | undefined) => boolean;
-  /** What is told of a failed reading; undefined for a failure that says nothing of the table. */
+  /** Returns the report about a failed reading; undefined for a failure that says nothing about the table. */
   readonly explain: (error: unknown) => Error | undefined;
   readonly onFailing: (failure: Error) => void;
   /**
-   * How long after a failure nobody waits for a reading: a `refresh` begins one where none is under way, and is over. 0 = a failure
-   * counts as long as a reading would. @default 0
+   * Time after a failure during which no caller waits for a reading: `refresh` only begins one if none is under way,
+   * and returns. 0 = a failure counts as long as a reading would. @default 0
    */
   readonly openMs?: number;
-  /** Raised when readings are to hold more than before. @default always 0 */
+  /** Number that rises when readings must hold more than before. @default always 0 */
   readonly wants?: () => number;
 }
 
@@ -39,17 +39,23 @@ export interface FleetPollerOptions {
 interface Attempt {
   readonly request: ReadingRequest;
   readonly began: Moment;
-  /** Its signal is widened for the parallel calls of a reading. */
+  /** Its signal allows many listeners, for the parallel calls of a reading. */
   readonly aborter: AbortController;
-  /** Undefined when it is shown. Never rejects. */
+  /** Failure of the reading; undefined once it is shown. Never rejects. */
   done: Promise<{ readonly error: unknown } | undefined>;
 }
 
-/** While the table cannot be read, it is tried again after twice the time, up to this. */
+/** Longest pause while the table cannot be read; pauses double up to this. */
 const BACK_OFF_MS_MAX = 5000;
-/** A caller waits for fresh records: it does not sit out the back-off. Doubled with each failure. */
+/**
+ * First pause while a caller waits for fresh records, which cannot wait for the long back-off. Doubled with each
+ * failure.
+ */
 const REFRESH_RETRY_MS = 25;
-/** A reading that others go on without is given up after so long: its calls have had their answers, or it has stood still. */
+/**
+ * Age at which a reading that others no longer wait for is aborted: by then its calls have had their answers, or it has
+ * stood still.
+ */
 const SLOW_MS_MAX = 5000;
 
 /** Reads for the whole process, again and again, one reading at a time. */
@@ -60,11 +66,11 @@ export class FleetPoller {
   #attempt: Attempt | undefined;
   #isStarted = false;
   #failures = 0;
-  /** When the reading began that is shown; of one that was read further, the first part of it. */
+  /** Time when the shown reading began; for a reading in parts, the time of its first part. */
   #shown: Moment | undefined;
-  /** When the last reading began, if it failed. */
+  /** Time when the last reading began, if it failed. */
   #failed: Moment | undefined;
-  /** When a reading was last waited for in vain. */
+  /** Time of the last wait for a reading that ended in vain. */
   #gaveUp: Moment | undefined;
 
   constructor(options: FleetPollerOptions) {
@@ -72,12 +78,12 @@ export class FleetPoller {
     setMaxListeners(0, this.#closing.signal);
   }
 
-  /** Readings have failed since the last one that worked. */
+  /** Whether readings have failed since the last one that worked. */
   get isFailing(): boolean {
     return this.#failures > 0;
   }
 
-  /** A reading was waited for in vain just now: nobody is to wait for one. */
+  /** Whether a wait for a reading has just ended in vain, so that no caller should wait. */
   get isOpen(): boolean {
     const { clock, openMs = 0 } = this.#options;
     return this.#gaveUp !== undefined && ageMs(this.#gaveUp, clock) <= openMs;
@@ -89,31 +95,34 @@ export class FleetPoller {
     this.#schedule();
   }
 
-  /** Something asks for readings more often than before. */
+  /** Notes that something asks for readings more often than before. */
   hasten(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
     this.#schedule();
   }
 
-  /** True when what is shown began to be read at most `maxAgeMs` ago. */
+  /** Returns true if the shown reading began at most `maxAgeMs` ago. */
   isShown(maxAgeMs: number): boolean {
     return this.#shown !== undefined && ageMs(this.#shown, this.#options.clock) <= maxAgeMs;
   }
 
-  /** Reads once, or waits for a reading under way that shows as much. Rejects with its failure, or with the signal's reason. */
+  /**
+   * Reads once, or waits for a reading under way that shows as much. Rejects with its failure, or with the signal's
+   * reason.
+   */
   async readOnce(given: ReadingRequest, signal: AbortSignal): Promise<void> {
     const request = { ...given, wants: this.#wants };
-    // What is under way began before it was asked for.
+    // A reading under way began before this call.
     if (request.isExact && this.#attempt !== undefined) await untilAborted(this.#attempt.done, signal);
     const outcome = await untilAborted((this.#fitting(request) ?? this.#begin(request)).done, signal);
     if (outcome !== undefined) throw outcome.error;
   }
 
   /**
-   * Resolves once a reading is shown that began at most `maxAgeMs` ago, and at once where one is; with 0 it is an exact one.
-   * Failed readings are repeated until `signal` aborts, but a failure of that same age is not worth a wait: the next one finds
-   * out. With `openMs`, so is one that was waited for in vain, for as long.
+   * Resolves once a reading is shown that began at most `maxAgeMs` ago, and at once if there is one; with 0 the reading
+   * is exact. Failed readings are repeated until `signal` aborts. But a failure of that same age is not worth a wait,
+   * because the next reading finds out. With `openMs`, a wait that ended in vain counts in the same way, for that long.
    */
   async refresh(maxAgeMs: number, shardKey: string | undefined, signal: AbortSignal): Promise<void> {
     const { clock, covers: isCovered, openMs = 0 } = this.#options;
@@ -122,7 +131,7 @@ export class FleetPoller {
       moment !== undefined && ageMs(moment, clock) <= ms;
     if (!request.isExact && this.isShown(maxAgeMs) && isCovered(shardKey)) return;
     if (isWithin(this.#failed, maxAgeMs)) return;
-    // Where nobody waits for long, a slow reading is left to end: given up for a newer one each time, none ever would.
+    // If no caller waits for long, a slow reading may end: if a newer one replaced it each time, none would ever end.
     const [keptMs, isPatient] = openMs > 0 && !request.isExact ? [SLOW_MS_MAX, true] : [maxAgeMs, false];
     const attempt = this.#attempt;
     if (attempt !== undefined && !(isWithin(attempt.began, keptMs) && (isPatient || covers(attempt, request)))) {
@@ -142,7 +151,7 @@ export class FleetPoller {
     }
   }
 
-  /** Somebody has waited for a reading as long as they could. */
+  /** Notes that a caller has waited for a reading as long as it could. */
   gaveUp(): void {
     this.#gaveUp = momentOf(this.#options.clock);
   }
@@ -191,7 +200,10 @@ export class FleetPoller {
     return attempt;
   }
 
-  /** Does not show what is asked for: begun before the process was frozen, for instance, on a connection that is dead by now. */
+  /**
+   * Aborts a reading that does not show what is asked for. It may have begun before the process was frozen, on a
+   * connection that is dead by now.
+   */
   #supersede(attempt: Attempt): void {
     this.#attempt = undefined;
     attempt.aborter.abort(new Error('a newer reading has begun'));

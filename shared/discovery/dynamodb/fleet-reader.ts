@@ -19,9 +19,9 @@ export interface FleetReaderOptions {
   readonly random: Random;
   readonly liveness: LeaseLiveness;
   readonly cleaner: LeaseCleaner;
-  /** Of the process, as holder of the head. */
+  /** Id of the process, as holder of the head. */
   readonly holder: string;
-  /** Whether this process may gather the view: one that is frozen between requests may not. */
+  /** Whether this process may gather the view: a process that is frozen between requests may not. */
   readonly mayGather: boolean;
   /** Least time between two readings of the leases in place of a view that is too old. */
   readonly pollMs: number;
@@ -29,45 +29,45 @@ export interface FleetReaderOptions {
   readonly report: (problem: Error) => void;
 }
 
-/** What a reading gave. */
+/** Result of a reading. */
 export interface FleetReading {
-  /** Undefined where this process looked after the head alone. */
+  /** Live processes; undefined if this process only looked after the head. */
   readonly fleet: Fleet | undefined;
-  /** Packed; undefined where there is nothing new. */
+  /** Packed catalogue; undefined if it has not changed. */
   readonly catalogue: Uint8Array | undefined;
-  /** The processes of all models that were asked for are there. @default true */
+  /** Whether the processes of all models that were asked for are there. @default true */
   readonly isComplete?: boolean;
 }
 
-/** How the fleet is to be read. */
+/** Options of a reading of the fleet. */
 export interface FleetRequest {
   readonly shardKey: string | undefined;
-  /** Somebody wants to know; else it is enough that there is a view. */
+  /** Whether a caller wants the fleet; otherwise it is enough that there is a view. */
   readonly isFollowed: boolean;
-  /** The table could not be read until now. */
+  /** Whether the table could not be read until now. */
   readonly isFailing: boolean;
-  /** Models whose processes are asked for; undefined = all are. */
+  /** Models whose processes are asked for; undefined = all. */
   readonly models?: ReadonlySet<string> | undefined;
-  /** More of the view that was read just now: its head does. @default false */
+  /** Whether more of the view of the last reading is wanted, so that its head is good enough. @default false */
   readonly isFurther?: boolean | undefined;
 }
 
 /** How long a view is used, and the head held, without being written again. */
 const VIEW_TTL_MS = 3000;
-/** The catalogue changes with roll-outs: the gatherer reads it this often, in readings. */
+/** The catalogue changes with roll-outs: the gatherer reads it every this many readings, */
 const CATALOGUE_EVERY = 15;
-/** ... and looks after the cards that it names this often. */
+/** and looks after the cards that it names every this many. */
 const CARDS_KEPT_MS = 86_400_000;
-/** A view that was written longer ago says nothing of who lives, to a process that knows of no outage. */
+/** Age of a view from which it says nothing about who is alive, for a process that knows of no outage. */
 const OUTAGE_MS_MAX = 120_000;
 const NOTHING: Fleet = new Map();
 
 /**
  * Reads the fleet, in one of three ways:
  *
- *   head is kept up             the view: the head, and the cells that changed
- *   this process holds it       the leases, of which it then writes the view
- *   head is too old             takes its place; or reads the leases, at most once a period, and writes nothing
+ *     head is kept up             the view: the head, and the cells that changed
+ *     this process holds it       the leases, of which it then writes the view
+ *     head is too old             takes its place; or reads the leases, at most once a period, and writes nothing
  *
  * While none of them can be read, what was last known stands.
  */
@@ -91,7 +91,7 @@ export class FleetReader {
   #cardsKeptAtMs = Number.NEGATIVE_INFINITY;
   #leases = 0;
   #isSharded = false;
-  /** As last read, if its view may be used. */
+  /** View as last read, if it may be used. */
   #head: ViewHead | undefined;
   #models: ReadonlySet<string> | undefined;
   #shardKey: string | undefined;
@@ -116,7 +116,7 @@ export class FleetReader {
     return this.#leases;
   }
 
-  /** Where the models are; undefined where that is not known, or was not asked for. */
+  /** Cells of the models; undefined if that is not known, or was not asked for. */
   get index(): ViewIndex | undefined {
     return this.#view.index;
   }
@@ -126,7 +126,7 @@ export class FleetReader {
     return !this.#isSharded || shardKey === undefined || shardKey === this.#shardKey;
   }
 
-  /** Everything that was written before it began. */
+  /** Reads everything that was written before it began. */
   async readExactly(isFailing: boolean, signal: AbortSignal): Promise<FleetReading> {
     let catalogue: Uint8Array | undefined;
     if (!this.#hasAdopted && !this.isGathering) {
@@ -137,7 +137,7 @@ export class FleetReader {
     return { fleet, catalogue };
   }
 
-  /** The fleet as of about a second ago. */
+  /** Reads the fleet as of about a second ago. */
   async read(request: FleetRequest, signal: AbortSignal): Promise<FleetReading> {
     const { shardKey, isFollowed, isFailing, models } = request;
     this.#models = models;
@@ -145,7 +145,8 @@ export class FleetReader {
     if (this.isGathering) return this.#gather(isFailing, signal);
     const held = request.isFurther === true ? this.#head : undefined;
     const head = held ?? (await this.#view.readHead(signal));
-    const state = held === undefined ? this.#judge(head) : { isFresh: true, isTakeable: false }; // it was when it was read
+    // the head was fresh when it was read
+    const state = held === undefined ? this.#judge(head) : { isFresh: true, isTakeable: false };
     this.#head = state.isFresh ? head : undefined;
     if (mayGather && state.isTakeable && (await this.#take(head, isFailing, signal)))
       return this.#gather(isFailing, signal);
@@ -167,7 +168,7 @@ export class FleetReader {
     return this.#fallBack(head, isFailing, signal);
   }
 
-  /** Ends what goes on in the background, and gives the head up if this process holds it. */
+  /** Ends the work in the background, and gives the head up if this process holds it. */
   close(signal: AbortSignal): Promise<void> {
     this.#closing.abort(new Error('the discovery handle is closed'));
     return this.#writer.release(signal);
@@ -204,11 +205,11 @@ export class FleetReader {
       observer.gathering(false, error.message);
       return { fleet, catalogue: this.#catalogue };
     }
-    void this.#clean(reading.dead); // never rejects, and nobody waits for it
+    void this.#clean(reading.dead); // never rejects, and no call waits for it
     return { fleet, catalogue: this.#catalogue };
   }
 
-  /** What cannot be read now is left out of the index, and read with the next view. */
+  /** Cards that cannot be read now are left out of the index, and read for the next view. */
   #learnNames(fleet: Fleet, signal: AbortSignal): Promise<boolean> {
     const sums = new Set(this.#remembered);
     for (const { block } of fleet.values()) for (const sum of cardSumsOf(block)) sums.add(sum);
@@ -228,7 +229,7 @@ export class FleetReader {
     this.#isCleaning = false;
   }
 
-  /** The head is too old, and its place not to be had. */
+  /** Reads the leases, because the head is too old and this process cannot take it. */
   async #fallBack(head: ViewHead | undefined, isFailing: boolean, signal: AbortSignal): Promise<FleetReading> {
     const { clock, random, pollMs, observer } = this.#options;
     const isSoon = this.#scanned !== undefined && ageMs(this.#scanned, clock) < this.#scanPauseMs;
@@ -264,8 +265,8 @@ export class FleetReader {
   }
 
   /**
-   * Begins with what a view says that nobody keeps up any more: its records need not be read again, and who was alive when it
-   * was written is not taken for dead because the table was away since.
+   * Begins with the content of a view that no process keeps up any more: its records need not be read again. A process
+   * that was alive when it was written does not count as dead because the table was unreachable since.
    */
   async #adopt(head: ViewHead, isFailing: boolean, signal: AbortSignal): Promise<Uint8Array | undefined> {
     this.#hasAdopted = true;

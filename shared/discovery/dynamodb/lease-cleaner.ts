@@ -7,15 +7,16 @@ const DELETES_MAX = 100;
 const DELETES_WINDOW_MS = 60_000;
 
 /**
- * Deletes what dead processes left, at most 100 items a minute. A lease that was seen dead for `afterMs` and did not change is
- * marked first, by a higher epoch: a holder that comes back then finds that it has none and registers everything again, under
- * an epoch whose records are left alone. The lease goes last, so that nothing lies under a lease that nobody finds.
+ * Deletes what dead processes left, at most 100 items per minute. A lease that was seen dead for `afterMs` and did not
+ * change is first marked by a higher epoch. A holder that comes back then finds no lease and registers everything
+ * again, under an epoch whose records are left alone. The lease goes last, so that no record remains under a lease that
+ * cannot be found.
  */
 export class LeaseCleaner {
   readonly #table: Table;
   readonly #clock: Clock;
   readonly #afterMs: number;
-  #deadSinceMs = new Map<string, number>(); // by lease and epoch; only what the last reading showed
+  #deadSinceMs = new Map<string, number>(); // by lease and epoch; only those of the last reading
   #windowFromMs = Number.NEGATIVE_INFINITY;
   #deletes = 0;
 
@@ -25,7 +26,7 @@ export class LeaseCleaner {
     this.#afterMs = afterMs;
   }
 
-  /** Takes note of the dead leases of a reading, and clears away those that are due. */
+  /** Notes the dead leases of a reading, and clears away those that are due. */
   async clean(dead: readonly DeadLease[], signal: AbortSignal): Promise<void> {
     const nowMs = this.#clock.nowMs();
     const deadSinceMs = new Map<string, number>();
@@ -51,7 +52,7 @@ export class LeaseCleaner {
     );
     if (!isMarked) return; // its holder is back
     for (const item of await this.#table.query(recordsPartition(leaseId), undefined, signal)) {
-      if (++this.#deletes > DELETES_MAX) return; // the mark is a dead lease in its turn: the rest goes later
+      if (++this.#deletes > DELETES_MAX) return; // the marked lease counts as dead: the rest goes later
       const [pk, sk] = [item.pk?.S ?? '', item.sk?.S ?? ''];
       await this.#table.delete(
         { key: { pk, sk }, condition: 'epoch < :marked', values: { ':marked': marked } },

@@ -9,45 +9,47 @@ import { leaseItemKey } from './schema.ts';
 export interface LeaseLookupOptions {
   readonly table: Table;
   readonly clock: Clock;
-  /** Whether to ask the table: not while it is known to be away. */
+  /** Whether to ask the table: not while it is known to be unreachable. */
   readonly mayLook: () => boolean;
   /** Reads what is missing to show the member. */
   readonly prepare: (member: Member, signal: AbortSignal) => Promise<void>;
-  /** Shows what `with` made of the last reading, and what was found since. */
+  /** Shows the result of `with` for the last reading and everything found since. */
   readonly show: (fleet: Fleet) => void;
   readonly report: (problem: Error) => void;
 }
 
-/** What the table said of one lease. */
+/** Finding of the table about one lease. */
 interface Finding {
-  /** As it is now; undefined = it has ended, in this epoch and for good. */
+  /** Current state of the lease; undefined = it has ended, in this epoch and for good. */
   readonly member: Member | undefined;
   readonly epoch: number;
   readonly atMs: number;
 }
 
-/** Between the beginnings of two lookups of one process. */
+/** Time between the beginnings of two lookups of one process. */
 const PAUSE_MS = 1000;
-/** A lease is not looked up again so soon: as long as a worker that failed is avoided by default. */
+/** Time until a lease is looked up again: as long as a worker that failed is avoided by default. */
 const AGAIN_AFTER_MS = 5000;
 const LOOKUP_MS_MAX = 2000;
-/** Leases that wait for their turn. More fail at once where the network did, of which no lease tells. */
+/**
+ * Largest number of leases that wait for their turn. If more fail at once, the network failed, and no lease shows that.
+ */
 const WAITING_MAX = 8;
-/** A view that was gathered before is replaced by then. */
+/** Time after which a view that was gathered before has been replaced. */
 const KEPT_MS = 10_000;
 
 /**
- * Looks single leases up whose workers cannot be reached, ahead of the view: one has left, or moved, and the view does not say so
- * yet. What is found stands until a reading has it too. Only what is certain counts: a lease that was given up or is gone, and
- * records that were written anew. One that has merely not been renewed is for the readings of leases to judge, which know for
- * how long.
+ * Looks up single leases whose workers cannot be reached, ahead of the view: a worker may have left or moved, and the
+ * view does not show it yet. A finding counts until a reading has it too. Only certain facts count: a lease that was
+ * given up or is gone, and records that were written anew. A lease that has merely not been renewed is judged by the
+ * readings of leases, which know for how long.
  */
 export class LeaseLookup {
   readonly #options: LeaseLookupOptions;
   readonly #closing = new AbortController();
   readonly #waiting = new Set<string>();
-  readonly #lookedUpMs = new Map<string, number>(); // by lease id; at most one a second, for five seconds
-  readonly #found = new Map<string, Finding>(); // by lease id; at most one a second, for ten seconds
+  readonly #lookedUpMs = new Map<string, number>(); // by lease id; at most one per second, for five seconds
+  readonly #found = new Map<string, Finding>(); // by lease id; at most one per second, for ten seconds
   #read: Fleet = new Map();
   #pause: Timer | undefined;
 
@@ -65,7 +67,7 @@ export class LeaseLookup {
     this.#begin();
   }
 
-  /** What is known now that `fleet` was read. */
+  /** Returns the fleet with the findings, now that `fleet` was read. */
   with(fleet: Fleet): Fleet {
     this.#read = fleet;
     const nowMs = this.#options.clock.nowMs();
@@ -97,7 +99,7 @@ export class LeaseLookup {
       this.#pause = undefined;
       this.#begin();
     });
-    void this.#lookUp(leaseId); // never rejects, and nobody waits for it
+    void this.#lookUp(leaseId); // never rejects, and no call waits for it
   }
 
   async #lookUp(leaseId: string): Promise<void> {
@@ -117,13 +119,13 @@ export class LeaseLookup {
     }
   }
 
-  /** Undefined when the table says no more than what is known. */
+  /** Returns undefined if the table says no more than is known. */
   async #find(known: Member, signal: AbortSignal): Promise<Finding | undefined> {
     const { table, clock, prepare } = this.#options;
     const { leaseId, epoch } = known;
     const item = await table.get(leaseItemKey(leaseId), signal);
     const row = item === undefined ? undefined : toLeaseRow(item);
-    // Whoever lost a lease registers again under a later epoch, so that no state of this one comes back.
+    // A process that lost its lease registers again under a later epoch, so no state of this one comes back.
     if (row === undefined || row.rev === 0) return { member: undefined, epoch, atMs: clock.nowMs() };
     if (!isEarlier(known, row)) return undefined;
     const block = await readRecords(table, row, signal);

@@ -6,11 +6,11 @@ import { type Fleet, isEarlier, type Member } from './fleet/members.ts';
 import { packBlock } from './fleet/record-bytes.ts';
 import { LEASE_PARTITIONS, recordsPartition } from './schema.ts';
 
-/** How to read the leases. */
+/** Options of a scan of the leases. */
 interface ScanRequest {
-  /** What was written before it began is seen; twice the read units. */
+  /** Whether the scan must see everything that was written before it began; costs twice the read units. */
   readonly isExact: boolean;
-  /** Partitions in which nothing but renewals happened are left out every other time. */
+  /** Whether partitions with nothing but renewals are left out every other time. */
   readonly mayRest: boolean;
 }
 
@@ -18,7 +18,7 @@ interface ScanRequest {
 export interface DeadLease {
   readonly leaseId: string;
   readonly epoch: number;
-  /** As it was when it was seen. */
+  /** State of the lease when it was seen. */
   readonly expiresAtMs: number;
 }
 
@@ -40,18 +40,18 @@ interface ScanOptions {
   readonly liveness: LeaseLiveness;
 }
 
-/** Processes whose records one scan reads, unless it is exact; the others come with the next ones. */
+/** Number of processes whose records one scan reads, unless it is exact; the others come with the next scans. */
 const FETCHES_MAX = 512;
 const NOTHING: Uint8Array = new Uint8Array();
 
 /**
- * Reads the leases of the whole fleet, and the records of those whose `rev` is new. What it has read stays known to it, so
- * that the next scan costs the leases alone; `adopt` lets it begin with what a view says.
+ * Reads the leases of the whole fleet, and the records of those whose `rev` is new. It remembers what it has read, so
+ * the next scan costs only the leases; with `adopt` it begins with the content of a view.
  */
 export class LeaseScan {
   readonly #options: ScanOptions;
   readonly #partitions = new Map<string, ReadonlyMap<string, SeenLease>>(); // as last read; each by lease id
-  readonly #blocks = new Map<string, Member>(); // records as last read, by lease id; those of leases that are there
+  readonly #blocks = new Map<string, Member>(); // records as last read, by lease id; only of leases that exist
   readonly #resting = new Set<string>(); // partitions that the next scan leaves out
   #scans = 0;
 
@@ -60,8 +60,8 @@ export class LeaseScan {
   }
 
   /**
-   * Takes the records in `fleet` for read. With `isTrusted` its processes count as seen alive just now: one whose view was
-   * current until a moment ago must not take the expiry that an outage prevented from being renewed for their death.
+   * Treats the records in `fleet` as read. With `isTrusted`, its processes count as seen alive just now: if the view
+   * was current until a moment ago, an outage kept them from renewing, and their expiry does not mean death.
    */
   adopt(fleet: Fleet, isTrusted: boolean): void {
     for (const member of fleet.values()) {
@@ -71,12 +71,12 @@ export class LeaseScan {
     }
   }
 
-  /** Others read in the meantime: what nothing happened in then may have changed since. */
+  /** Notes that other processes have read in the meantime: quiet partitions may have changed since. */
   wake(): void {
     this.#resting.clear();
   }
 
-  /** Rejects when the table cannot be read; what was read until then stays read. */
+  /** Scans. Rejects if the table cannot be read; what was read until then stays read. */
   async read({ isExact, mayRest }: ScanRequest, signal: AbortSignal): Promise<LeaseReading> {
     this.#scans++;
     const partitions = mayRest ? LEASE_PARTITIONS.filter((pk) => !this.#resting.has(pk)) : LEASE_PARTITIONS;
@@ -89,7 +89,9 @@ export class LeaseScan {
     return { fleet: this.#fleetOf(alive), dead: leases.filter(({ isAlive }) => !isAlive) };
   }
 
-  /** Leases are judged as of when they were asked for: an answer may lie unread for long, in a process that was stopped. */
+  /**
+   * Leases are judged as of the time of the request: in a process that was stopped, an answer may lie unread for long.
+   */
   async #readPartition(pk: string, isExact: boolean, mayRest: boolean, signal: AbortSignal): Promise<void> {
     const { table, time, clock, liveness } = this.#options;
     const [askedAtMs, askedAtTableMs] = [clock.nowMs(), time.nowMs()];
@@ -99,7 +101,7 @@ export class LeaseScan {
       const row = toLeaseRow(item);
       if (row === undefined) continue;
       const known = before.get(row.leaseId);
-      const isOld = known !== undefined && isStale(row, known); // of a replica that lags: it has been seen further on
+      const isOld = known !== undefined && isStale(row, known); // from a replica that lags: a later state has been seen
       const current = isOld ? known : row;
       const isAlive = liveness.observe(current, askedAtMs, askedAtTableMs);
       now.set(row.leaseId, { ...current, isAlive, since: known?.since ?? this.#scans });
@@ -136,7 +138,10 @@ export class LeaseScan {
   }
 }
 
-/** Not by its expiry: that may go back with what its process takes for the table's time. A lease that was given up has none. */
+/**
+ * Compares by epoch and revision, not by expiry, which may go back with the process's estimate of the table's time. A
+ * lease that was given up has no expiry.
+ */
 function isStale(row: LeaseItem, before: SeenLease): boolean {
   return row.expiresAtMs !== 0 && isEarlier(row, before);
 }
@@ -149,11 +154,11 @@ function isNews(now: SeenLease, before: SeenLease | undefined): boolean {
 
 /** A lease as its process writes it. */
 interface LeaseItem extends LeaseRow {
-  /** Raised by each change of the records; 0 = nothing was registered yet, or the lease was given up. */
+  /** Number that each change of the records increments; 0 = nothing was registered yet, or the lease was given up. */
   readonly rev: number;
   readonly load: Uint8Array;
 }
-/** Undefined for what is none of ours. */
+/** Returns undefined for an item that is not one of our leases. */
 export function toLeaseRow(item: Item): LeaseItem | undefined {
   const leaseId = item.sk?.S;
   const numbers = [item.epoch, item.rev, item.expiresAtMs, item.ttlMs].map((attribute) => Number(attribute?.N));
@@ -163,7 +168,7 @@ export function toLeaseRow(item: Item): LeaseItem | undefined {
   return { leaseId, epoch, rev, expiresAtMs, ttlMs, load: item.load?.B ?? NOTHING };
 }
 
-/** The records that a lease holds in its present epoch, as one block. */
+/** Returns the records that a lease holds in its current epoch, as one block. */
 export async function readRecords(
   table: Table,
   { leaseId, epoch }: Pick<LeaseRow, 'leaseId' | 'epoch'>,
@@ -177,7 +182,7 @@ export async function readRecords(
 export interface LeaseRow {
   readonly leaseId: string;
   readonly epoch: number;
-  /** Table time. */
+  /** Expiry in table time. */
   readonly expiresAtMs: number;
   readonly ttlMs: number;
 }
@@ -187,16 +192,16 @@ interface Sighting {
   readonly expiresAtMs: number;
   /** Monotonic time when the lease was first seen, or last seen changed. */
   changedAtMs: number;
-  /** It was seen to change, so its holder is known to renew it. */
+  /** Whether it was seen to change, so that its holder is known to renew it. */
   readonly hasChanged: boolean;
   lastSeenAtMs: number;
   readonly ttlMs: number;
 }
 
 /**
- * Which leases are alive. A lease that this process has seen change is judged by its own monotonic clock
- * alone: alive for one time to live after each change, whatever either clock says. One that it has only just met is judged
- * by table time, with `skewMs` to spare.
+ * Judges which leases are alive. A lease that this process has seen change is judged only by this process's monotonic
+ * clock: it is alive for one time to live after each change, whatever the wall clocks say. A lease that it has just met
+ * is judged by table time, with `skewMs` to spare.
  *
  *   first sight --> by table time, for one TTL at most      seen to change --> one TTL from each change
  *        ^---------- not looked at for longer than one TTL -----------------------'
@@ -211,7 +216,7 @@ export class LeaseLiveness {
     this.#skewMs = skewMs;
   }
 
-  /** Takes note of `lease` as read at monotonic `nowMs` and table time `tableNowMs`; true when it is alive. */
+  /** Notes `lease` as read at monotonic `nowMs` and table time `tableNowMs`. Returns true if it is alive. */
   observe(lease: LeaseRow, nowMs: number, tableNowMs: number): boolean {
     const before = this.#sightings.get(lease.leaseId);
     const isKnown = before !== undefined && nowMs - before.lastSeenAtMs <= before.ttlMs;
@@ -226,14 +231,17 @@ export class LeaseLiveness {
     return this.#isAlive(sighting, nowMs, tableNowMs);
   }
 
-  /** Others have seen the lease alive just now: if this process has not met it yet, it counts as seen to change when it does. */
+  /**
+   * Notes that others have seen the lease alive just now: if this process has not met it yet, the lease counts as seen
+   * to change when it does.
+   */
   trust(leaseId: string, epoch: number): void {
     if (!this.#sightings.has(leaseId)) this.#trusted.set(leaseId, epoch);
   }
 
   /**
-   * The table could not be read until `nowMs`, nor perhaps be written: time without a look does not count against a lease,
-   * so that an outage does not look like the death of every worker.
+   * Notes that the table could not be read until `nowMs`, nor perhaps be written. Time without a reading does not count
+   * against a lease, so that an outage does not look like the death of every worker.
    */
   excuseOutage(nowMs: number): void {
     for (const sighting of this.#sightings.values()) {
@@ -242,7 +250,10 @@ export class LeaseLiveness {
     }
   }
 
-  /** Forgets leases that no reading has shown for one time to live, and all trust: it was for the reading that has ended. */
+  /**
+   * Forgets leases that no reading has shown for one time to live, and all trust, which was meant for the reading that
+   * has ended.
+   */
   prune(nowMs: number): void {
     this.#trusted.clear();
     for (const [leaseId, sighting] of this.#sightings) {

@@ -12,10 +12,10 @@ import { leaseItemKey, recordItemKey } from './schema.ts';
 /** A record that this process holds in the table. */
 export interface OwnedRecord {
   readonly address: RecordAddress;
-  /** Packed. */
+  /** Packed record. */
   readonly bytes: Uint8Array;
   readonly instanceId: string;
-  /** Of a model. */
+  /** Card of a model record. */
   readonly card?: OwnCard;
 }
 
@@ -25,7 +25,7 @@ interface LeaseWriterOptions {
   readonly clock: Clock;
   readonly leaseId: string;
   readonly ttlMs: number;
-  /** What the workers of this process carry now, packed. */
+  /** Returns the current packed loads of the workers of this process. */
   readonly load: () => Uint8Array;
 }
 
@@ -37,14 +37,16 @@ const EPOCH_IS_MINE = 'attribute_exists(sk) AND epoch = :epoch';
 export class LeaseWriter {
   readonly #options: LeaseWriterOptions;
   #epoch = 0;
-  /** Raised before the lease is written: a write whose answer was lost is made good by the next one. */
+  /** Incremented before the lease is written, so the next write makes good a write whose answer was lost. */
   #rev = 0;
 
   constructor(options: LeaseWriterOptions) {
     this.#options = options;
   }
 
-  /** Writes the lease if there is none yet. Resolves with the monotonic time when the request left, else undefined. */
+  /**
+   * Writes the lease if there is none yet. Resolves with the monotonic time when the request left, otherwise undefined.
+   */
   async ensureLease(signal: AbortSignal): Promise<number | undefined> {
     if (this.#epoch > 0) return undefined;
     const sentAtMs = this.#options.clock.nowMs();
@@ -53,7 +55,10 @@ export class LeaseWriter {
     return sentAtMs;
   }
 
-  /** Creates or replaces a record under the present epoch. Readers see it once the lease says that something has changed. */
+  /**
+   * Creates or replaces a record under the current epoch. Readers see it once the lease says that something has
+   * changed.
+   */
   async writeRecord({ address, bytes }: OwnedRecord, signal: AbortSignal): Promise<void> {
     const { table, time, leaseId } = this.#options;
     const ttl = Math.ceil(time.nowMs() / 1000) + RECORD_GARBAGE_AFTER_S;
@@ -72,31 +77,34 @@ export class LeaseWriter {
     await this.#options.table.delete({ key: recordItemKey(this.#options.leaseId, address) }, signal);
   }
 
-  /** Says with the lease that the records have changed; renews it as well. False as `renew`. */
+  /** Marks in the lease that the records have changed, which also renews it. Returns false as `renew` does. */
   tellChange(signal: AbortSignal): Promise<boolean> {
     this.#rev++;
     return this.renew(signal);
   }
 
-  /** Extends the lease and says what its workers carry, in one write. False when it is gone: all must be registered again. */
+  /**
+   * Extends the lease and reports the loads of its workers, in one write. Returns false if the lease is gone: then
+   * everything must be registered again.
+   */
   renew(signal: AbortSignal): Promise<boolean> {
     return this.#setLease(EPOCH_IS_MINE, this.#epoch, signal);
   }
 
   /**
-   * Writes everything again under a new epoch. Records come first and the lease last, so that readers see all of it at once
-   * and what an earlier epoch left behind stays dead.
+   * Writes everything again under a new epoch. Records come first and the lease last, so that readers see everything at
+   * once, and the remains of an earlier epoch stay dead.
    */
   async registerAgain(records: readonly OwnedRecord[], signal: AbortSignal): Promise<void> {
-    this.#epoch++; // also when what follows fails: the next attempt finds no lease of this epoch and takes the next one
+    this.#epoch++; // also if what follows fails: the next attempt finds no lease of this epoch and takes the next one
     this.#rev++;
     await inBatches(records, (record) => this.writeRecord(record, signal));
     await this.#writeLease(this.#epoch, signal);
   }
 
   /**
-   * Ends the lease, which withdraws everything at once, then clears the records away, and the lease last: while it is there,
-   * whoever clears up knows that there may be records.
+   * Ends the lease, which withdraws everything at once; then deletes the records, and the lease last. While the lease
+   * exists, a process that clears up knows that there may be records.
    */
   async withdraw(records: readonly OwnedRecord[], signal: AbortSignal): Promise<void> {
     if (this.#epoch === 0) return;
@@ -107,7 +115,7 @@ export class LeaseWriter {
       { ...mine, values: { ...mine.values, ':never': 0, ':none': 0 } },
       signal,
     );
-    if (!isMine) return; // whoever took it clears up
+    if (!isMine) return; // the process that took it clears up
     await inBatches(records, ({ address }) => this.deleteRecord(address, signal));
     await table.delete(mine, signal);
   }
@@ -142,7 +150,7 @@ export class LeaseWriter {
   }
 }
 
-/** The record as its process writes it. */
+/** Returns the record as its process writes it. */
 export function toOwned(record: DiscoveryRecord): OwnedRecord {
   const [address, instanceId] = [addressOf(record), record.instance_id];
   if (record.type !== 'Model') return { address, instanceId, bytes: packRecord(record) };
@@ -152,7 +160,7 @@ export function toOwned(record: DiscoveryRecord): OwnedRecord {
   return { address, instanceId, bytes, card };
 }
 
-/** What tells the records of one process apart. */
+/** Returns the key that tells the records of one process apart. */
 export function nameOf({ address }: { readonly address: RecordAddress }): string {
   return `${address.bucket}/${address.key}`;
 }

@@ -8,25 +8,25 @@ import type { TablePlace } from '../table/table-errors.ts';
 /*
  * The discovery table: one fleet, of all its namespaces.
  *
- *   pk                     sk                        attributes                                        written by
- *   v1/leases#{0..15}      {leaseId}                 epoch, rev, load, expiresAtMs, ttlMs, ttl         its process
- *   v1/records#{leaseId}   {bucket}/{key}            record, epoch, ttl                                its process
- *   v1/cards               {checksum}                card, ttl                                         whoever has it
- *   v1/catalogue           {model}                   card, namespace, component, endpoint              the first worker
- *   v1/view                head                      fence, holder, body, writtenAtMs, takenAtMs       the gatherer
- *   v1/view#records{0..}   cell                      fence, version, cells, body                       the gatherer
- *   v1/view#loads{0..}     cell                      fence, version, cells, body                       the gatherer
- *   v1/view#catalogue      cell                      fence, version, cells, body                       the gatherer
- *   v1/view#index          cell                      fence, version, cells, body                       the gatherer
+ *     pk                     sk                        attributes                                    written by
+ *     v1/leases#{0..15}      {leaseId}                 epoch, rev, load, expiresAtMs, ttlMs, ttl     its process
+ *     v1/records#{leaseId}   {bucket}/{key}            record, epoch, ttl                            its process
+ *     v1/cards               {checksum}                card, ttl                                     its writers
+ *     v1/catalogue           {model}                   card, namespace, component, endpoint          the first worker
+ *     v1/view                head                      fence, holder, body, writtenAtMs, takenAtMs   the gatherer
+ *     v1/view#records{0..}   cell                      fence, version, cells, body                   the gatherer
+ *     v1/view#loads{0..}     cell                      fence, version, cells, body                   the gatherer
+ *     v1/view#catalogue      cell                      fence, version, cells, body                   the gatherer
+ *     v1/view#index          cell                      fence, version, cells, body                   the gatherer
  *
- * A record counts while its lease lives and has the same epoch. `load`, `record` and `body` are packed bytes, `card` is JSON.
- * `ttl` (Unix seconds) only clears garbage; nothing reads liveness from it.
+ * A record counts while its lease lives and has the same epoch. `load`, `record` and `body` are packed bytes, `card` is
+ * JSON. `ttl` (Unix seconds) only clears garbage; nothing reads liveness from it.
  */
 
-/** Partitions that the items of one kind are spread over, so that no key is hot at 10,000 writers. */
+/** Number of partitions for the items of one kind, so that no key is hot with 10,000 writers. */
 const PARTITIONS = 16;
 
-/** Number of the partition of `name` (ASCII), 0..15; `step` = that many further on. */
+/** Returns the number of the partition of `name` (ASCII), 0..15; `step` = that many further on. */
 function partitionOf(name: string, step = 0): number {
   return (fnv1a(name) + step) % PARTITIONS;
 }
@@ -38,7 +38,7 @@ export const CATALOGUE_CELL_KEY: ItemKey = { pk: 'v1/view#catalogue', sk: 'cell'
 
 export const INDEX_CELL_KEY: ItemKey = { pk: 'v1/view#index', sk: 'cell' };
 
-/** Every partition that leases lie in. */
+/** Returns every partition that holds leases. */
 export const LEASE_PARTITIONS: readonly string[] = Array.from({ length: PARTITIONS }, (_, at) => `v1/leases#${at}`);
 
 export function leaseItemKey(leaseId: string): ItemKey {
@@ -59,7 +59,7 @@ export function cellItemKey(kind: CellKind, cell: number): ItemKey {
   return { pk: `v1/view#${kind}${cell}`, sk: 'cell' };
 }
 
-/** The discovery table as its messages name it. */
+/** Name of the discovery table in its messages. */
 export function discoveryTablePlace({ tableName, endpoint, region }: TableOptions): TablePlace {
   return {
     tableName,

@@ -13,7 +13,7 @@ import {
 import { cellsOf, unpackIndex, type ViewIndex } from './fleet/view-index.ts';
 import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY, INDEX_CELL_KEY } from './schema.ts';
 
-/** Up to here a reader that names a shard reads every cell of loads all the same. */
+/** Number of cells of loads up to which a reader that names a shard still reads every cell. */
 const LOAD_CELLS_ALL = 8;
 
 interface HeldCell<T> {
@@ -22,38 +22,41 @@ interface HeldCell<T> {
   readonly content: T;
 }
 
-/** The cells of one kind as last read. All are of the same fence and number of cells. */
+/** Cells of one kind as last read. All have the same fence and number of cells. */
 interface HeldCells<T> {
   fence: number;
   count: number;
   readonly cells: Map<number, HeldCell<T>>;
 }
 
-/** What of the view is read. */
+/** Parts of the view to read. */
 export interface ViewRequest {
   /** With many cells of loads, names the one that is read; the others are then not known. @default all are read */
   readonly shardKey?: string | undefined;
-  /** Models whose processes are read, and those without a model. @default all processes are, and all loads without a `shardKey` */
+  /**
+   * Models whose processes are read, with the processes without a model. @default all processes, and all loads without
+   * a `shardKey`
+   */
   readonly models?: ReadonlySet<string> | undefined;
-  /** All processes are read whatever `models` says, which then asks for the index alone. @default false */
+  /** Whether all processes are read whatever `models` says; then `models` only asks for the index. @default false */
   readonly isWhole?: boolean;
 }
 
-/** What a reading of the view gave. */
+/** Result of a reading of the view. */
 interface ViewReading {
-  /** Undefined while some cell has not been read yet: then the view says nothing. */
+  /** Live processes; undefined while some cell has not been read yet: then the view says nothing. */
   readonly fleet: Fleet | undefined;
-  /** Packed, where it is new; undefined otherwise. */
+  /** Packed catalogue, if it is new; otherwise undefined. */
   readonly catalogue: Uint8Array | undefined;
-  /** The loads of one shard alone are known, or of none. */
+  /** Whether only the loads of one shard are known, or none. */
   readonly isSharded: boolean;
-  /** All that was asked for is of this head; else it is as it was. */
+  /** Whether everything that was asked for belongs to this head; otherwise it is as before. */
   readonly isComplete: boolean;
 }
 
 interface HeldIndex {
   readonly fence: number;
-  /** Of the cells that it names. */
+  /** Whether only cells of the head are read. */
   readonly count: number;
   readonly version: number;
   readonly content: ViewIndex;
@@ -62,12 +65,15 @@ interface HeldIndex {
 const NOTHING: Uint8Array = new Uint8Array();
 const NO_MODELS: ReadonlySet<string> = new Set();
 
-/** Up to here all is read, whichever models are asked for: some fifty processes. */
+/** Number of cells up to which all are read, whichever models are asked for: some fifty processes. */
 const CELLS_WHOLE = 2;
-/** Where processes without a model lie: a first reading has it in the request that brings the index. */
+/** Cell of processes without a model: a first reading gets it in the request that brings the index. */
 const FIRST_CELL = 0;
 
-/** Reads the materialised view: the head, then in one request the cells that changed. All of it eventually consistent. */
+/**
+ * Reads the materialised view: the head, then in one request the cells that changed. All reads are eventually
+ * consistent.
+ */
 export class ViewReader {
   readonly #table: Table;
   readonly #records: HeldCells<readonly MemberRecords[]> = { fence: 0, count: 0, cells: new Map() };
@@ -80,15 +86,15 @@ export class ViewReader {
     this.#table = table;
   }
 
-  /** Undefined while there is none. */
+  /** Returns the head; undefined while there is none. */
   async readHead(signal: AbortSignal): Promise<ViewHead | undefined> {
     const item = await this.#table.get(HEAD_KEY, signal, false);
     return item === undefined ? undefined : toViewHead(item);
   }
 
   /**
-   * Brings the cells up to what `head` says. A cell that a replica does not have in that version yet stays as it was, until
-   * the next time.
+   * Brings the cells up to date with `head`. A cell that a replica does not have in that version yet stays as it was,
+   * until the next time.
    */
   async readCells(
     head: ViewHead,
@@ -99,7 +105,7 @@ export class ViewReader {
     if (body === undefined) return { fleet: undefined, catalogue: undefined, isSharded: false, isComplete: false };
     const hasIndex = models !== undefined && body.index > 0 && body.records.length > CELLS_WHOLE;
     const isPartial = hasIndex && !isWhole;
-    if (!hasIndex) this.#index = undefined; // nobody keeps it up
+    if (!hasIndex) this.#index = undefined; // no gatherer keeps it up
     const loads = loadCellsToRead(body.loads.length, shardKey, isPartial);
     const wanted = new Map<string, ItemKey>();
     const want = (cells: Iterable<number>, into: Map<string, ItemKey>): void => {
@@ -116,7 +122,7 @@ export class ViewReader {
     const isReadable = !hasIndex || this.#takeIndex(byKey.get(INDEX_CELL_KEY.pk), fence, body);
     const isSharded = loads.length < body.loads.length;
     const index = this.#index?.fence === fence && this.#index.count === body.records.length ? this.#index : undefined;
-    // A replica lags behind a new gatherer: what is known does until the next time.
+    // A replica lags behind a new gatherer: the known cells are good enough until the next time.
     const isLate = isPartial && isReadable && index === undefined && this.#fleet !== undefined;
     if (isLate) return { fleet: this.#fleet, catalogue: undefined, isSharded, isComplete: false };
     const records =
@@ -124,7 +130,7 @@ export class ViewReader {
         ? cellsOf(index.content, models ?? NO_MODELS, body.records.length)
         : new Set(body.records.keys());
     if (isPartial) {
-      const further = new Map<string, ItemKey>(); // that only the index which came now names
+      const further = new Map<string, ItemKey>(); // cells that only the new index names
       want(records, further);
       for (const name of wanted.keys()) further.delete(name);
       for (const [name, item] of await this.#fetch(further, signal)) byKey.set(name, item);
@@ -140,7 +146,7 @@ export class ViewReader {
     return { fleet: this.#fleet, catalogue: newCatalogue, isSharded, isComplete };
   }
 
-  /** Where the models are, as last read; undefined where that is not known. */
+  /** Places of the models, as last read; undefined if they are not known. */
   get index(): ViewIndex | undefined {
     return this.#index?.content;
   }
@@ -156,8 +162,8 @@ export class ViewReader {
   }
 
   /**
-   * What a replica does not have in that version yet stays as it was. False for one that cannot be read, such as a later version's:
-   * what was known before would never be kept up again.
+   * Takes the index over. If a replica does not have it in that version yet, the old one stays. Returns false for an
+   * index that cannot be read, such as one of a later version, because the old one would never be updated again.
    */
   #takeIndex(item: Item | undefined, fence: number, { index, records: { length: count } }: HeadBody): boolean {
     const [version, bytes] = [Number(item?.version?.N), item?.body?.B];
@@ -186,7 +192,7 @@ export class ViewReader {
     return this.#records.fence === fence && this.#records.count === body.records.length;
   }
 
-  /** False while the new cells are not all there yet. */
+  /** Returns false while some new cells are missing. */
   #holdsAll(fence: number, body: HeadBody, records: ReadonlySet<number>): boolean {
     if (records.size > 0 && !this.#isOf(fence, body)) return false;
     for (const cell of records) if (!this.#records.cells.has(cell)) return false;
@@ -212,14 +218,17 @@ export class ViewReader {
   }
 }
 
-/** All of them, or the one that the key hashes to where they are many; without a key none of many, where a part is read. */
+/**
+ * Returns all cells of loads, or the one that the key hashes to if there are many; without a key none of many, if only
+ * a part is read.
+ */
 function loadCellsToRead(count: number, shardKey: string | undefined, isPartial: boolean): readonly number[] {
   if (shardKey !== undefined && count > LOAD_CELLS_ALL) return [cellOf(shardKey, count)];
   if (count > LOAD_CELLS_ALL && isPartial) return [];
   return Array.from({ length: count }, (_, cell) => cell);
 }
 
-/** Takes what was read over into `held`. True when that changed it. */
+/** Takes read cells over into `held`. Returns true if that changed it. */
 function take<T>(
   held: HeldCells<T>,
   fence: number,
@@ -231,7 +240,8 @@ function take<T>(
   for (const [cell, wanted] of versions.entries()) {
     const item = read(cell);
     const [version, bytes] = [Number(item?.version?.N), item?.body?.B];
-    // Of the same gatherer, as many cells as the head says, and not older: else a replica lags, or the head is about to change.
+    // Takes a cell only from the same gatherer, with as many cells as the head says, and not older. Otherwise a replica
+    // lags, or the head is about to change.
     const isMeant = Number(item?.fence?.N) === fence && Number(item?.cells?.N) === versions.length && version >= wanted;
     const content = isMeant && bytes !== undefined ? unpack(bytes) : undefined;
     if (content !== undefined) fresh.set(cell, { version, content });
@@ -244,38 +254,42 @@ function take<T>(
   return true;
 }
 
-/** Drops the cells that were not read now: what they say grows old unseen. True when there were any. */
+/**
+ * Drops the cells that were not read now, because their content grows old unnoticed. Returns true if there were any.
+ */
 function keepOnly<T>(held: HeldCells<T>, cells: ReadonlySet<number>): boolean {
   const others = [...held.cells.keys()].filter((cell) => !cells.has(cell));
   for (const cell of others) held.cells.delete(cell);
   return others.length > 0;
 }
 
-/** The head of the view as it is in the table. It is also the lease of the process that writes the view. */
+/** The head of the view in the table. It is also the lease of the process that writes the view. */
 export interface ViewHead {
-  /** Of the process that holds it; cells and head are written under it. */
+  /** Fence of the process that holds it; cells and head are written under it. */
   readonly fence: number;
-  /** Empty: given up, anybody may take it. */
+  /** Holder; empty: given up, any process may take it. */
   readonly holder: string;
   /** Table time when the body was written. */
   readonly writtenAtMs: number;
   /** Table time when the holder took it. */
   readonly takenAtMs: number;
-  /** Fence under which the body and its cells were written; below `fence` until the holder has written its first view. */
+  /**
+   * Fence under which the body and its cells were written; below `fence` until the holder has written its first view.
+   */
   readonly bodyFence: number;
-  /** Undefined when there is none yet, or of a later version. */
+  /** Content; undefined if there is none yet, or if a later version wrote it. */
   readonly body: HeadBody | undefined;
 }
 
-/** How a head is to be taken. */
+/** Judgement of a head. */
 export interface HeadState {
-  /** The view that it tells of may be used. */
+  /** Whether the view that it describes may be used. */
   readonly isFresh: boolean;
-  /** Its holder is gone: another process may take its place. */
+  /** Whether its holder is gone, so that another process may take its place. */
   readonly isTakeable: boolean;
 }
 
-/** Times to live after which a head that was just met is taken, whatever this process's clock may be off. */
+/** Number of times to live after which a head that was just met is taken, however wrong this process's clock may be. */
 const TTLS_UNSEEN = 3;
 
 function toViewHead(item: Item): ViewHead {
@@ -290,8 +304,9 @@ function toViewHead(item: Item): ViewHead {
 }
 
 /**
- * Whether the head is kept up. Once this process has seen it change, its own clock decides: fresh for one time to live after
- * each change, takeable from then on. A head that it has just met is judged by table time.
+ * Judges whether a process keeps the head up. Once this process has seen it change, its own clock decides: the head is
+ * fresh for one time to live after each change, and can be taken from then on. A head that it has just met is judged by
+ * table time.
  *
  *   just met --> table time: fresh for one TTL, takeable after three      seen to change --> one TTL from each change
  */
@@ -322,14 +337,14 @@ export class HeadWatch {
   }
 }
 
-/** Since when a value has been the same, as far as one can know who looks now and then. */
+/** Time since which a value has been the same, as far as occasional looks can tell. */
 class Sightings {
   readonly #clock: Clock;
   readonly #ttlMs: number;
   #value: string | undefined;
   #since: Moment | undefined;
   #looked: Moment | undefined;
-  /** The change to the present value was seen by two looks that are at most one TTL apart. */
+  /** Whether two looks, at most one TTL apart, saw the change to the current value. */
   hasChanged = false;
 
   constructor(clock: Clock, ttlMs: number) {

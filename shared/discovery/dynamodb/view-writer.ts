@@ -9,7 +9,7 @@ import { type CardNames, indexOf, packIndex, type ViewIndex } from './fleet/view
 import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY, INDEX_CELL_KEY } from './schema.ts';
 import type { ViewHead } from './view-reader.ts';
 
-/** Another process holds the head: what this one gathers is written no more. */
+/** Thrown if another process holds the head: then nothing that this process gathers is written any more. */
 export class FenceLost extends Error {
   override readonly name = 'FenceLost';
 }
@@ -18,37 +18,37 @@ interface WriterOptions {
   readonly table: Table;
   readonly time: TableTime;
   readonly clock: Clock;
-  /** Of the process; any text but an empty one. */
+  /** Name of the process; any text except the empty one. */
   readonly holder: string;
   /** How long the head is held without a write. */
   readonly ttlMs: number;
 }
 
-/** What a view is written of. */
+/** Input of a view. */
 export interface ViewContent {
   readonly fleet: Fleet;
-  /** Packed. */
+  /** Packed catalogue. */
   readonly catalogue: Uint8Array;
   /** Checksums of the catalogue's cards. */
   readonly remembered?: readonly string[];
-  /** By what a card is asked for; undefined while that is not known. */
+  /** Names by which clients ask for a card; undefined while they are not known. */
   readonly namesOf?: (sum: string) => CardNames | undefined;
-  /** `namesOf` knows more than with the last view. @default false */
+  /** Whether `namesOf` knows more than with the last view. @default false */
   readonly hasNewNames?: boolean;
 }
 
 interface WrittenCells {
   count: number;
-  /** By cell: what it was packed from or to, and the round in which that was written. */
+  /** Content by cell: what it was packed from or to, and the round in which it was written. */
   readonly cells: Map<number, { readonly mark: string | Uint8Array; readonly version: number; readonly bytes: number }>;
 }
 
 const FENCE_IS_MINE = 'attribute_not_exists(pk) OR fence <= :fence';
 
 /**
- * Writes the view of the fleet while this process holds the head. The head is its lease: each write of it renews the lease,
- * and whoever takes it raises the fence, under which the cells are written from then on. All cells are written once under a
- * new fence, so that a holder that was frozen finds its own refused.
+ * Writes the view of the fleet while this process holds the head. The head is its lease: each write of it renews the
+ * lease. A process that takes it raises the fence, under which the cells are written from then on. All cells are
+ * written once under a new fence, so the writes of a holder that was frozen are refused.
  */
 export class ViewWriter {
   readonly #options: WriterOptions;
@@ -57,7 +57,7 @@ export class ViewWriter {
   #catalogue: { readonly mark: Uint8Array; readonly version: number } | undefined;
   #index: { readonly mark: Uint8Array; readonly version: number; readonly count: number } | undefined;
   #placement: Placement | undefined;
-  /** What was written since the index was. */
+  /** Changes since the index was written. */
   #isIndexDue = true;
   #remembered: readonly string[] | undefined;
   #fence: number | undefined;
@@ -71,7 +71,7 @@ export class ViewWriter {
     return this.#fence !== undefined;
   }
 
-  /** Takes the head, which must still be as it was `seen`. False when another process was quicker. */
+  /** Takes the head, which must still be as it was `seen`. Returns false if another process was faster. */
   async take(seen: ViewHead | undefined, signal: AbortSignal): Promise<boolean> {
     const { table, time, holder } = this.#options;
     const fence = (seen?.fence || 0) + 1;
@@ -95,8 +95,8 @@ export class ViewWriter {
   /**
    * Writes the cells that changed, then the head.
    *
-   * @param began when the reading began that the fleet is from: one that took longer than the lease is not written
-   * @throws FenceLost when another process holds the head by now; nothing of this one is written any more
+   * @param began start of the reading that gave the fleet. A reading that took longer than the lease is not written.
+   * @throws FenceLost if another process holds the head by now; then nothing of this process is written any more
    */
   async write(content: ViewContent, began: Moment, signal: AbortSignal): Promise<void> {
     const { fleet, catalogue } = content;
@@ -117,10 +117,10 @@ export class ViewWriter {
   /** Gives the head up, so that another process takes it at once. */
   async release(signal: AbortSignal): Promise<void> {
     if (this.#fence === undefined) return;
-    const values = { ':fence': this.#fence, ':nobody': '' };
+    const values = { ':fence': this.#fence, ':none': '' };
     this.#fence = undefined;
     await this.#options.table.update(
-      'SET holder = :nobody',
+      'SET holder = :none',
       { key: HEAD_KEY, condition: 'fence = :fence', values },
       signal,
     );
@@ -239,7 +239,10 @@ export class ViewWriter {
   }
 }
 
-/** Changes the number of cells where they have outgrown it or shrunk; all are written anew then. True when it did. */
+/**
+ * Changes the number of cells if their content has outgrown it or shrunk; all are then written anew. Returns true if it
+ * did.
+ */
 function resize(held: WrittenCells, first: () => number): boolean {
   const bytes = [...held.cells.values()].reduce((sum, cell) => sum + cell.bytes, 0);
   const count = held.count === 0 ? first() : nextCellCount(held.count, bytes);

@@ -10,7 +10,7 @@ import { FileLiveness } from './file-liveness.ts';
 
 const TEMPORARY_PREFIX = '.tmp_';
 const TEMPORARY_NAME = /^\.tmp_[0-9a-f]{16}$/;
-/** Records are some kilobytes; a larger file is none of ours and is not read. */
+/** Largest record file. Records are some kilobytes; a larger file is not one of ours and is not read. */
 const RECORD_BYTES_MAX = 1024 * 1024;
 
 interface CachedText {
@@ -19,9 +19,9 @@ interface CachedText {
 }
 
 /**
- * One bucket of the file back end: one file a key, its whole key percent-encoded into the name, alive while its owner changes
- * its times, once a time to live at least. Any process deletes what it saw unchanged for longer, if its name is one that this
- * class makes; links are never followed, and never deleted.
+ * One bucket of the file back end: one file per key, with the whole key percent-encoded in its name. A file is alive
+ * while its owner changes its times, at least once per time to live. Any process deletes a file that it saw unchanged
+ * for longer, if this class makes such names; links are never followed and never deleted.
  *
  *   {root}/v1/instances/dynamo%2Fbackend%2Fgenerate%2Fbfa8c2c963503f05
  */
@@ -38,7 +38,7 @@ export class BucketFolder {
     this.#liveness = new FileLiveness(ttlMs);
   }
 
-  /** Makes the folder and those above it. */
+  /** Creates the folder and those above it. */
   async create(): Promise<void> {
     await mkdir(this.path, { recursive: true, mode: 0o700 });
     await checkRealFolder(dirname(this.path)); // the `v1` of `v1/instances`
@@ -59,7 +59,7 @@ export class BucketFolder {
     }
   }
 
-  /** Renews the file. False when it is gone. */
+  /** Renews the file. Returns false if it is gone. */
   async touch(key: string): Promise<boolean> {
     try {
       await this.#stamp(this.#pathOf(key));
@@ -74,7 +74,7 @@ export class BucketFolder {
     await rm(this.#pathOf(key), { force: true });
   }
 
-  /** Texts of all live files by key; deletes expired ones. Throws when the folder itself cannot be read. */
+  /** Returns the texts of all live files by key; deletes expired ones. Throws if the folder itself cannot be read. */
   async read(): Promise<ReadonlyMap<string, string>> {
     const names = (await this.#list()).filter(isOurs);
     const cache = new Map<string, CachedText>();
@@ -92,7 +92,7 @@ export class BucketFolder {
     return new Map([...cache].map(([key, { text }]) => [key, text]));
   }
 
-  /** Tells one folder from another that was put in its place. Throws when there is none. */
+  /** Returns an identity that tells one folder from another in its place. Throws if there is none. */
   async inode(): Promise<number> {
     return (await this.#asked(() => stat(this.path))).ino;
   }
@@ -114,8 +114,9 @@ export class BucketFolder {
   }
 
   /**
-   * Unix time in milliseconds by the clock of the file system, which dates every change (`ctime`) and which nobody can set for
-   * one file. It is asked for, by a touch of the folder, if a file of `names` was never looked at; 0 = it was not, or cannot be.
+   * Returns the Unix time in milliseconds by the clock of the file system, which dates every change (`ctime`) and which
+   * cannot be set for one file. It is asked for, by a touch of the folder, if a file of `names` was never looked at; 0
+   * = it was not, or cannot be.
    */
   async #folderTimeFor(names: readonly string[]): Promise<number> {
     const nowMs = this.#clock.nowMs();
@@ -125,14 +126,17 @@ export class BucketFolder {
       await utimes(this.path, nowSeconds, nowSeconds);
       return (await stat(this.path)).ctimeMs;
     } catch {
-      return 0; // a folder of somebody else: what is met counts as alive for one time to live
+      return 0; // the folder of another user: a new file counts as alive for one time to live
     }
   }
 
-  /** What changes whenever the file's content may have, or undefined when the file is gone or expired. */
+  /**
+   * Returns a value that changes whenever the file's content may have changed; undefined if the file is gone or
+   * expired.
+   */
   async #liveVersionOf(name: string, folderNowMs: number): Promise<string | undefined> {
     const path = join(this.path, name);
-    const askedAtMs = this.#clock.nowMs(); // not after: the process may be stopped before it looks at the answer
+    const askedAtMs = this.#clock.nowMs(); // not after the call: the process may be stopped before it sees the answer
     const status = await ifPresent(lstat(path));
     if (status === undefined || !status.isFile() || status.size > RECORD_BYTES_MAX) return undefined;
     const stamp = `${status.ino}/${status.size}/${status.mtimeMs}/${status.ctimeMs}`;
@@ -152,7 +156,10 @@ export class BucketFolder {
   }
 }
 
-/** The key that a file name stands for; undefined for temporary files and names that this back end does not make. */
+/**
+ * Returns the key that a file name stands for; undefined for temporary files and names that this back end does not
+ * make.
+ */
 function keyOf(name: string): string | undefined {
   if (name.startsWith(TEMPORARY_PREFIX)) return undefined;
   try {
@@ -168,7 +175,7 @@ function isOurs(name: string): boolean {
   return TEMPORARY_NAME.test(name) || keyOf(name) !== undefined;
 }
 
-/** The text of a file that is no link. */
+/** Returns the text of a file that is not a link. */
 async function readRegular(path: string): Promise<string> {
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
@@ -189,10 +196,13 @@ async function ifPresent<T>(reading: Promise<T>): Promise<T | undefined> {
 
 function isMissing(error: unknown): boolean {
   const { code } = error as NodeJS.ErrnoException;
-  return code === 'ENOENT' || code === 'ELOOP'; // a link put there since it was looked at: not ours
+  return code === 'ENOENT' || code === 'ELOOP'; // a link was put there since the last look: not ours
 }
 
-/** @throws DiscoveryError `misconfigured` when a link stands where a folder of records should be: it would be read, and swept, elsewhere */
+/**
+ * @throws DiscoveryError `misconfigured` if a link stands in place of a folder of records: files elsewhere would be
+ * read and deleted
+ */
 async function checkRealFolder(path: string): Promise<void> {
   if ((await lstat(path)).isDirectory()) return;
   throw new DiscoveryError('misconfigured', `${path} is a link or not a folder; records are kept only in real folders`);

@@ -14,9 +14,11 @@ import { FolderFollower, type FolderReader } from './folder-follower.ts';
 import { makeOwnFolder, userFolder } from './user-folder.ts';
 
 export interface FileDiscoveryOptions extends DiscoveryBaseOptions {
-  /** Root folder, made when absent. Processes that share it see each other, and trust whoever can write it. */
+  /**
+   * Root folder, created if absent. Processes that share it see each other, and trust every process that can write it.
+   */
   readonly rootPath: string;
-  /** Nobody named the folder, and so it must be one of this user alone. @default false */
+  /** Whether no setting named the folder, so that it must belong to this user only. @default false */
   readonly isOwn?: boolean;
   /** Longest time between two readings while watching. @default 1000, at most half the time to live */
   readonly pollMs?: number;
@@ -38,7 +40,7 @@ interface Folder {
 }
 
 const POLL_MS = 1000;
-/** A folder over a network may hang. */
+/** Longest wait for the folder, because a folder over a network may hang. */
 const REFRESH_TIMEOUT_MS = 1000;
 
 export const openFile: OpenStore = async ({ fileKv }, options) => {
@@ -48,7 +50,7 @@ export const openFile: OpenStore = async ({ fileKv }, options) => {
   return new FileDiscovery({ ...options, rootPath: path, isOwn: true });
 };
 
-/** Where processes that share no named folder meet, or do. */
+/** Message about the folder in which processes without a named folder meet. */
 export async function fileRoot({ fileKv }: Pick<FleetSettings, 'fileKv'>): Promise<string> {
   return fileKv ?? (await userFolder()).path;
 }
@@ -58,16 +60,16 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   readonly backend = 'file';
   readonly meetingPlace: string | undefined;
   readonly #rootPath: string;
-  /** Else somebody named the folder, and answers for who can write it. */
+  /** Otherwise the operator named the folder, and is responsible for who can write it. */
   readonly #isOwn: boolean;
   readonly #folders: Readonly<Record<FolderName, Folder>>;
   readonly #serial = new Semaphore(1);
-  /** That the folder cannot be read is told to the watches of records. */
+  /** The watches of records report a folder that cannot be read. */
   readonly #loadsReader: FolderReader = {
     apply: (texts) => this.board.show(new Map([...texts].map(([key, text]) => [key, Buffer.from(text, 'base64')]))),
     fail: () => {},
   };
-  /** Name of the file that tells what the workers of this process carry, and what it says; empty = there is none. */
+  /** Name of the file that reports the loads of this process's workers, and its content; empty = there is none. */
   readonly #loadsKey: string;
   #writtenLoads: Uint8Array = new Uint8Array();
 
@@ -139,7 +141,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
       await this.#attempt('watch', () => follower.add(watcher));
     } finally {
       signal?.removeEventListener('abort', close);
-      if (signal?.aborted) close(); // also when `add` went on after the abort
+      if (signal?.aborted) close(); // also if `add` went on after the abort
     }
     this.assertUsable(signal);
     return { close };
@@ -163,7 +165,10 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
     return this.board.add(listener);
   }
 
-  /** What cannot be removed, because the folder is away, expires; that is reported, not thrown. */
+  /**
+   * Closes the handle. Files that cannot be removed, because the folder is unreachable, expire; that is reported, not
+   * thrown.
+   */
   async close(): Promise<void> {
     if (!this.beginClosing()) return;
     for (const { follower } of Object.values(this.#folders)) follower.close();
@@ -179,7 +184,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
     });
   }
 
-  /** Touches every file of this process and writes again those that others took for dead. */
+  /** Touches every file of this process, and writes again those that other processes removed as dead. */
   protected async renew(signal: AbortSignal): Promise<void> {
     for (const name of [...this.owned.keys()]) {
       signal.throwIfAborted();
@@ -197,7 +202,8 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
       await this.#attempt('watch', () => this.#folders[LOADS].folder.create());
     } catch (error) {
       this.base.report(error as DiscoveryError);
-      if ((error as DiscoveryError).code === 'misconfigured') return; // who can write it is not to be trusted
+      // the folder can be written by processes that are not trusted
+      if ((error as DiscoveryError).code === 'misconfigured') return;
     }
     if (this.board.isFollowed) this.#folders[LOADS].follower.follow(this.#loadsReader);
   }

@@ -2,15 +2,15 @@ interface Sighting {
   readonly stamp: string;
   /** Monotonic time of the first look at this stamp; later by the time of outages. */
   seenAtMs: number;
-  /** How old the stamp was then, in the time of the file system. */
+  /** Age of the stamp then, in the time of the file system. */
   readonly ageThenMs: number;
   lastSeenAtMs: number;
 }
 
 /**
- * Which files are alive: those whose stamp changes at least once a time to live, by the monotonic clock of whoever looks. What a
- * wall clock says counts for nothing, neither the owner's nor the looker's. A file that was only just met has no history here:
- * the file system's own time says how old its stamp is.
+ * Judges which files are alive: those whose stamp changes at least once per time to live, by the monotonic clock of the
+ * observer. Wall clocks do not count, neither the owner's nor the observer's. A file that was only just met has no
+ * history here: its age is that of its stamp in the file system's own time.
  */
 export class FileLiveness {
   readonly #ttlMs: number;
@@ -27,7 +27,7 @@ export class FileLiveness {
   }
 
   /**
-   * Takes note of a file as it was at monotonic `nowMs`; true when it is alive.
+   * Notes a file as it was at monotonic `nowMs`. Returns true if it is alive.
    * @param ageMs age of the stamp in the file system's time; counts for files that are not known
    */
   observe(name: string, stamp: string, ageMs: number, nowMs: number): boolean {
@@ -41,13 +41,16 @@ export class FileLiveness {
     return ageThenMs < this.#ttlMs;
   }
 
-  /** Whether the file was watched for a whole time to live and stayed as it is. */
+  /** Whether the file was watched for a whole time to live and did not change. */
   hasEnded(name: string, nowMs: number): boolean {
     const sighting = this.#sightings.get(name);
     return sighting !== undefined && nowMs - sighting.seenAtMs >= this.#ttlMs;
   }
 
-  /** The folder could not be read until `nowMs`, nor perhaps be written: that time does not count against its files. */
+  /**
+   * Notes that the folder could not be read until `nowMs`, nor perhaps be written: that time does not count against its
+   * files.
+   */
   excuseOutage(nowMs: number): void {
     for (const sighting of this.#sightings.values()) {
       sighting.seenAtMs += nowMs - sighting.lastSeenAtMs;

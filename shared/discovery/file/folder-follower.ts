@@ -5,18 +5,18 @@ import { ageMs, type Moment, momentOf } from '../table/table-time.ts';
 import type { ReportProblem } from '../types.ts';
 import type { BucketFolder } from './bucket-folder.ts';
 
-/** Renames come in bursts; one reading serves them all. */
+/** Delay of a reading after a change: renames come in bursts, and one reading serves them all. */
 const SETTLE_MS = 10;
 
 export interface FolderFollowerOptions {
   readonly folder: BucketFolder;
   readonly clock: Clock;
-  /** Between readings when nothing is heard from the file system: finds expiries and what notification missed. */
+  /** Time between readings without a notification: finds expiries and missed notifications. */
   readonly pollMs: number;
   readonly report: ReportProblem;
 }
 
-/** Who is shown each reading of the folder. */
+/** Callback that gets each reading of the folder. */
 export interface FolderReader {
   apply(texts: ReadonlyMap<string, string>): void;
   fail(error: Error): void;
@@ -29,10 +29,12 @@ interface Reading {
   done: Promise<void>;
 }
 
-/** Reads a bucket's folder whenever the file system says that it changed, and at least every poll, for all its watches. */
+/**
+ * Reads a bucket's folder whenever the file system says that it changed, and at least every poll, for all its watches.
+ */
 export class FolderFollower {
   readonly #options: FolderFollowerOptions;
-  /** Each with the moment when the reading began that it shows. */
+  /** Watchers, each with the start of the reading that it shows. */
   readonly #watchers = new Map<FolderReader, Moment>();
   #notifier: FSWatcher | undefined;
   #notifiedFolder: number | undefined; // inode, to notice that the folder was replaced
@@ -45,12 +47,12 @@ export class FolderFollower {
     this.#options = options;
   }
 
-  /** Delivers the present set to `watcher`, then changes. Throws when the folder cannot be read. */
+  /** Delivers the current records to `watcher`, then changes. Throws if the folder cannot be read. */
   async add(watcher: FolderReader): Promise<void> {
     this.#watchers.set(watcher, momentOf(this.#options.clock));
     try {
       await this.#options.folder.create();
-      await this.#renotify(); // before the reading, so that nothing falls between
+      await this.#renotify(); // before the reading, so that no change falls between
       const texts = await this.#options.folder.read();
       if (!this.#watchers.has(watcher)) return; // closed meanwhile
       watcher.apply(texts);
@@ -81,7 +83,7 @@ export class FolderFollower {
     await done;
   }
 
-  /** Tells the watches that the folder cannot be read. */
+  /** Reports to the watches that the folder cannot be read. */
   tellFailing(failure: Error): void {
     for (const watcher of this.#watchers.keys()) watcher.fail(failure);
   }
@@ -122,7 +124,7 @@ export class FolderFollower {
         watcher.apply(texts);
       }
     } catch (error) {
-      this.#silence(); // a notifier of a vanished folder is deaf
+      this.#silence(); // a notifier of a vanished folder hears nothing
       this.tellFailing(new Error(`cannot read ${this.#options.folder.path}: ${reasonOf(error)}`, { cause: error }));
     } finally {
       this.#reading = undefined;
@@ -130,7 +132,7 @@ export class FolderFollower {
     }
   }
 
-  /** Listens to the folder that is there now. Throws when there is none. */
+  /** Listens to the current folder. Throws if there is none. */
   async #renotify(): Promise<void> {
     const ino = await this.#options.folder.inode();
     if (this.#watchers.size === 0 || (this.#notifier !== undefined && this.#notifiedFolder === ino)) return;
@@ -144,14 +146,17 @@ export class FolderFollower {
     }
   }
 
-  /** Files come and go by rename and unlink. A plain change is a renewal, or a foreign write that the poll finds. */
+  /**
+   * Handles a notification. Files come and go by rename and unlink. A plain change is a renewal, or a foreign write
+   * that the poll finds.
+   */
   #onNotice(kind: string): void {
     if (kind !== 'rename' || this.#isStale || this.#watchers.size === 0) return;
-    this.#isStale = true; // and stays so until a reading starts: a steady stream of changes must not put it off
+    this.#isStale = true; // true until a reading starts: a steady stream of changes must not put it off
     if (this.#reading === undefined) this.#schedule(SETTLE_MS);
   }
 
-  /** Out of inotify watches, or a file system without them: polling alone still works. */
+  /** Continues without notifications (out of inotify watches, or a file system without them): polling is enough. */
   #onDeaf(error: unknown): void {
     this.#silence();
     if (this.#hasReportedNotifier) return;

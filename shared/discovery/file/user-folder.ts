@@ -6,16 +6,16 @@ import { reasonOf } from '../../errors/index.ts';
 import { encodeSegment } from '../../planes/index.ts';
 import { DiscoveryError } from '../options.ts';
 
-/** Where the processes of a user meet. */
+/** Folder in which the processes of a user meet. */
 export interface UserFolder {
   readonly path: string;
-  /** Why it is in the temporary folder, where it is. */
+  /** Why the folder is in the temporary folder, if it is. */
   readonly insteadOf?: string;
 }
 
 /**
- * Where the processes of this user on this machine meet when nobody names a folder: with the user's other state, or in the
- * temporary folder where that cannot be written.
+ * Returns the folder in which the processes of this user on this machine meet if no setting names one: with the user's
+ * other state, or in the temporary folder if that cannot be written.
  */
 export async function userFolder(): Promise<UserFolder> {
   const path = statePath();
@@ -24,23 +24,27 @@ export async function userFolder(): Promise<UserFolder> {
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
     return { path };
   } catch (error) {
-    if (error instanceof DiscoveryError) return { path }; // each use of it says so
+    if (error instanceof DiscoveryError) return { path }; // each use of the folder reports it
     const temporary = join(tmpdir(), `dynamo_store_kv${USER_SUFFIX}`);
     return { path: temporary, insteadOf: `${path} cannot be used (${reasonOf(error)})` };
   }
 }
 
-/** Homes may be shared by machines, whose processes do not reach each other on loopback. Those of macOS are not, but its name changes with the network. */
+/**
+ * Name of this machine in the path: several machines may share a home, and their processes do not reach each other on
+ * loopback. On macOS homes are not shared, but the name of the machine changes with the network.
+ */
 function statePath(): string {
   const folder = join(stateFolder(process.env), 'discovery');
   return process.platform === 'darwin' ? folder : join(folder, encodeSegment(hostname()));
 }
 
 /**
- * Makes `path` for this user alone, or checks that it is so: anybody may make a folder of that name in the temporary folder
- * first, and whoever can write it decides where requests go.
+ * Makes `path` for this user only, or checks that it is. In the temporary folder, anyone may make a folder of that name
+ * first, and a user who can write it decides where requests go.
  *
- * @throws DiscoveryError `misconfigured` when it is a link or no folder, belongs to another user, or others may write or read it
+ * @throws DiscoveryError `misconfigured` if it is a link or not a folder, belongs to another user, or others may write
+ * or read it
  */
 export async function makeOwnFolder(path: string): Promise<void> {
   await mkdir(path, { recursive: true, mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {

@@ -12,11 +12,11 @@ interface Entry {
   readonly text: string;
 }
 
-/** Told that an entry has changed; reads it with `MemoryHub.text`. */
+/** Called when an entry has changed; reads it with `MemoryHub.text`. */
 type HubListener = (bucket: Bucket, key: string) => void;
 
 export interface MemoryDiscoveryOptions extends DiscoveryBaseOptions {
-  /** Shared by the handles that are to see each other. @default one hub for the process */
+  /** Hub shared by handles that must see each other. @default one hub for the process */
   readonly hub?: MemoryHub;
 }
 
@@ -29,7 +29,9 @@ interface OwnedEntry {
 
 export const openMemory: OpenStore = (_settings, options) => new MemoryDiscovery(options);
 
-/** Discovery within one process, for tests, the simulator and everything in one process. Changes are told at once. */
+/**
+ * Discovery within one process, for tests, the simulator and single-process setups. Watches hear of changes at once.
+ */
 export class MemoryDiscovery extends LeasedDiscovery<OwnedEntry> implements Discovery {
   readonly backend = 'mem';
   readonly #hub: MemoryHub;
@@ -89,7 +91,7 @@ export class MemoryDiscovery extends LeasedDiscovery<OwnedEntry> implements Disc
     };
   }
 
-  /** Watches hear of every change in the same turn: there is nothing to read. */
+  /** Resolves at once: watches hear of every change in the same turn, so there is nothing to read. */
   async refresh(_maxAgeMs: number, signal?: AbortSignal): Promise<void> {
     this.assertUsable(signal);
   }
@@ -123,8 +125,8 @@ export class MemoryDiscovery extends LeasedDiscovery<OwnedEntry> implements Disc
 }
 
 /**
- * The store of the memory back end: entries under leases that expire on the hub's clock. Handles that share a hub see each
- * other. A listener that changes the hub again is told of that change after everyone was told of the first.
+ * Store of the memory back end: entries under leases that expire on the hub's clock. Handles that share a hub see each
+ * other. If a listener changes the hub, all listeners first hear of the earlier change, then of the new one.
  */
 export class MemoryHub {
   readonly #clock: Clock;
@@ -140,7 +142,7 @@ export class MemoryHub {
     this.#clock = clock;
   }
 
-  /** Extends the lease, or makes it. False when it is new: whatever it held before is gone. */
+  /** Extends the lease, or makes it. Returns false if it is new: everything that it held before is gone. */
   renew(leaseId: string, ttlMs: number): boolean {
     const previous = this.#expiries.get(leaseId);
     previous?.cancel();
@@ -179,7 +181,7 @@ export class MemoryHub {
     this.#tell(removed);
   }
 
-  /** What the workers under a lease carry, packed; no bytes = nothing to tell. Ignored when there is no such lease. */
+  /** Sets the packed loads of the workers under a lease; no bytes = no loads. Ignored if there is no such lease. */
   putLoads(leaseId: string, packed: Uint8Array): void {
     if (!this.#expiries.has(leaseId) || (this.#loads.get(leaseId)?.length ?? 0) + packed.length === 0) return;
     if (packed.length === 0) this.#loads.delete(leaseId);
@@ -192,7 +194,7 @@ export class MemoryHub {
     return new Map(this.#loads);
   }
 
-  /** Returns what ends it. */
+  /** Adds a listener. Returns the function that removes it. */
   listenToLoads(listener: () => void): () => void {
     this.#loadListeners.add(listener);
     return () => this.#loadListeners.delete(listener);
@@ -207,7 +209,7 @@ export class MemoryHub {
     return new Map([...this.#bucket(bucket)].map(([key, { text }]) => [key, text]));
   }
 
-  /** Returns what ends it. */
+  /** Adds a listener. Returns the function that removes it. */
   listen(listener: HubListener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -225,7 +227,7 @@ export class MemoryHub {
 
   #tell(changes: readonly (readonly [Bucket, string])[]): void {
     this.#changes.push(...changes);
-    if (this.#isTelling) return; // the call further up the stack goes on with what was added
+    if (this.#isTelling) return; // the call further up the stack continues with the added changes
     this.#isTelling = true;
     try {
       for (let change = this.#changes.shift(); change !== undefined; change = this.#changes.shift()) {
@@ -237,5 +239,5 @@ export class MemoryHub {
   }
 }
 
-/** The hub that handles of this process share unless they are given another one. */
+/** Hub that handles of this process share unless they get another one. */
 const processHub = new MemoryHub();

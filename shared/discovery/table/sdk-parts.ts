@@ -1,5 +1,6 @@
 /**
- * What this product uses of the SDK, and nothing else of it: imported as a whole, lazily, the SDK would bring every command along.
+ * The parts of the SDK that this product uses, and nothing else of it: imported as a whole, lazily, the SDK would bring
+ * every command along.
  */
 export {
   BatchGetItemCommand,

@@ -1,20 +1,21 @@
 import { loadCode } from '../../errors/index.ts';
 
-/** What is used of the AWS SDK's module for DynamoDB. */
+/** Used parts of the AWS SDK's module for DynamoDB. */
 export type DynamoDbSdk = typeof import('./sdk-parts.ts');
 
 /** The SDK's own switch for its notice that some later version of it will need a newer Node. */
 const NOTICE_SWITCH = 'AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED';
 
 /**
- * To be called before any part of the SDK is loaded: it prints a notice about old Node versions with its first client, which
- * tells operators nothing, as the SDK is pinned and bundled. Whoever wants to read it sets the switch to `false`.
+ * Silences a notice about old Node versions that the SDK prints with its first client. Must be called before any part
+ * of the SDK is loaded. The notice tells operators nothing, because the SDK is pinned and bundled. To read it, set the
+ * switch to `false`.
  */
 export function quietSdkNotice(): void {
   process.env[NOTICE_SWITCH] ||= 'true';
 }
 
-/** Loads the SDK, which is too large to load where no table is used. Every import of it goes through here. */
+/** Loads the SDK, which is too large to load if no table is used. Every import of it goes through here. */
 export function loadSdk(): Promise<DynamoDbSdk> {
   quietSdkNotice();
   return loadCode('DynamoDB', () => import('./sdk-parts.ts'));

@@ -6,13 +6,13 @@ import type { TableTime } from './table-time.ts';
 
 export interface TableOptions {
   readonly tableName: string;
-  /** @default the SDK's, by region */
+  /** Endpoint. @default the SDK's, by region */
   readonly endpoint?: string | undefined;
-  /** @default the SDK's (`AWS_REGION`, profile); `us-east-1` with an endpoint */
+  /** Region. @default the SDK's (`AWS_REGION`, profile); `us-east-1` with an endpoint */
   readonly region?: string | undefined;
 }
 
-/** The calls that are made on tables, by their names in DynamoDB's protocol. */
+/** Calls on tables, by their names in DynamoDB's protocol. */
 export interface TableCalls {
   readonly BatchGetItem: {
     readonly input: Sdk.BatchGetItemCommandInput;
@@ -30,9 +30,9 @@ export interface TableCalls {
   readonly UpdateItem: { readonly input: Sdk.UpdateItemCommandInput; readonly output: Sdk.UpdateItemCommandOutput };
 }
 
-/** Makes single calls, without repeating any, and observes the `Date` of every answer. */
+/** Makes single calls, repeats none, and observes the `Date` of every answer. */
 export interface TableClient {
-  /** @throws Error with the service's name for its refusal, and what came with it; otherwise what the network failed of */
+  /** @throws Error with the service's name of its refusal and the details; otherwise the network's failure */
   call<Name extends keyof TableCalls>(
     name: Name,
     input: TableCalls[Name]['input'],
@@ -48,7 +48,7 @@ export interface TableClientDependencies {
   readonly requestTimeoutMs: number;
 }
 
-/** A client of the SDK, which finds credentials wherever there are some; loads the SDK. */
+/** Makes a client of the SDK, which finds credentials in every usual place; loads the SDK. */
 export async function openSdkClient(
   place: Pick<TableOptions, 'endpoint' | 'region'>,
   dependencies: TableClientDependencies,
@@ -65,7 +65,7 @@ export async function openSdkClient(
   };
 }
 
-/** The SDK client. One attempt per call: rooms repeat by themselves, within their own deadlines. */
+/** The SDK client. It makes one attempt per call, because rooms repeat calls themselves, within their own deadlines. */
 export function connect(
   sdk: DynamoDbSdk,
   options: Pick<TableOptions, 'endpoint' | 'region'>,
@@ -81,7 +81,7 @@ export function connect(
   });
 }
 
-/** Feeds the `Date` header of every answer, also of refusals, into the table's time. */
+/** Passes the `Date` header of every answer, also of refusals, to the table's time. */
 function readTime(client: DynamoDBClient, { clock, time }: TableClientDependencies): void {
   client.middlewareStack.add(
     (next) => async (args) => {

@@ -1,9 +1,9 @@
 import { reasonOf } from '../../errors/index.ts';
 
-/** What went wrong: `unavailable` may pass, `misconfigured` will not by itself. */
+/** Kind of a failure: `unavailable` may pass, `misconfigured` will not pass by itself. */
 export type TableErrorCode = 'unavailable' | 'misconfigured';
 
-/** Names of failures that waiting does not heal, by the service's and the SDK's own words. */
+/** Names of failures that waiting does not heal, in the words of the service and of the SDK. */
 const REFUSALS: ReadonlySet<string> = new Set([
   'AccessDeniedException',
   'CredentialsProviderError',
@@ -15,14 +15,14 @@ const REFUSALS: ReadonlySet<string> = new Set([
   'ValidationException',
 ]);
 
-/** Names of refusals for want of capacity: waiting helps, looking at the network does not. */
+/** Names of refusals for lack of capacity: waiting helps, checking the network does not. */
 const THROTTLINGS: ReadonlySet<string> = new Set([
   'ProvisionedThroughputExceededException',
   'RequestLimitExceeded',
   'ThrottlingException',
 ]);
 
-/** A call that failed because its process stood still (frozen, stopped, suspended): it says nothing of the table. */
+/** A call that failed because its process stood still (frozen, stopped, suspended). It says nothing about the table. */
 export class InterruptedCall extends Error {
   override readonly name = 'InterruptedCall';
 
@@ -31,7 +31,7 @@ export class InterruptedCall extends Error {
   }
 }
 
-/** A failure of a store, in one line that says what to do. Each room has a class of its own. */
+/** A failure of a store, in one line that says what to do. Each room has its own class. */
 export class StoreError<Code extends string = string> extends Error {
   readonly code: Code;
 
@@ -41,22 +41,22 @@ export class StoreError<Code extends string = string> extends Error {
   }
 }
 
-/** Where a table is, what it is called and how its room tells of failures. */
+/** Place and name of a table, and how its room reports failures. */
 export interface TablePlace {
   readonly tableName: string;
   readonly endpoint: string | undefined;
   readonly region: string | undefined;
-  /** What the room keeps in it, for messages: `discovery table`. */
+  /** Content of the table, for messages: `discovery table`. */
   readonly kind: string;
-  /** The setting that names the table. */
+  /** Setting that names the table. */
   readonly setting: string;
-  /** What else can be done when the table cannot be reached; starts with a comma. @default nothing */
+  /** Alternative if the table cannot be reached, beginning with a comma. @default none */
   readonly alternative?: string;
   /** Makes the room's own error. */
   toError(code: TableErrorCode, message: string, cause: unknown): StoreError;
 }
 
-/** What a failed call means, in one line that names the endpoint and the table and says what to do. */
+/** Explains a failed call in one line that names the endpoint and the table and says what to do. */
 export function toTableError(thrown: unknown, place: TablePlace): StoreError {
   if (thrown instanceof StoreError) return thrown;
   const { kind, tableName, setting, alternative = '' } = place;
@@ -84,15 +84,15 @@ export function toTableError(thrown: unknown, place: TablePlace): StoreError {
   return place.toError('unavailable', `${what}: ${reasonText(thrown)}. ${hint}`, thrown);
 }
 
-/** The item that a condition failed on, when the call asked for it; undefined when `thrown` is another failure. */
+/** Returns the item on which a condition failed, if the call asked for it; undefined if `thrown` is another failure. */
 export function conditionFailure(thrown: unknown): { readonly item: unknown } | undefined {
   if (!(thrown instanceof Error) || thrown.name !== 'ConditionalCheckFailedException') return undefined;
   return { item: 'Item' in thrown ? thrown.Item : undefined };
 }
 
 /**
- * Whether a transaction was cancelled because a condition did not hold, or because another one is at the same items: both say that
- * somebody else was faster.
+ * Whether a transaction was cancelled because a condition did not hold, or because another transaction uses the same
+ * items: both mean that another process was faster.
  */
 export function isConditionOfTransaction(thrown: unknown): boolean {
   if (!(thrown instanceof Error) || thrown.name !== 'TransactionCanceledException') return false;
@@ -101,7 +101,7 @@ export function isConditionOfTransaction(thrown: unknown): boolean {
   return (reasons ?? []).some(({ Code }) => Code === 'ConditionalCheckFailed' || Code === 'TransactionConflict');
 }
 
-/** One line. Refused connections to several addresses come as an `AggregateError` without a message. */
+/** Returns one line. Refused connections to several addresses come as an `AggregateError` without a message. */
 function reasonText(thrown: unknown): string {
   const first = thrown instanceof AggregateError && thrown.message === '' ? thrown.errors[0] : thrown;
   return reasonOf(first).replaceAll(/\s+/g, ' ').replace(/\.$/, '');

@@ -4,9 +4,9 @@ import type { Clock } from '../../clock/index.ts';
 const DATE_STEP_MS = 1000;
 
 /**
- * Table time: Unix time as the table's answers tell it, so that the clocks of writers and readers
- * need not agree. Each answer bounds the offset to the own monotonic clock; the bounds of successive answers are
- * intersected, which gets far below the header's resolution.
+ * Table time: Unix time by the table's answers, so that the clocks of writers and readers need not agree. Each answer
+ * bounds the offset to this process's monotonic clock. The bounds of successive answers are intersected, which is far
+ * more precise than the header.
  *
  *   sent ----[ server wrote Date: D <= t < D + 1 s ]---- received      offset in (D - received, D + 1 s - sent)
  */
@@ -19,7 +19,7 @@ export class TableTime {
     this.#clock = clock;
   }
 
-  /** Takes note of an answer. `sentMs` and `receivedMs` are monotonic; an unreadable header is ignored. */
+  /** Notes the time of an answer. `sentMs` and `receivedMs` are monotonic; an unreadable header is ignored. */
   observe(dateHeader: string | undefined, sentMs: number, receivedMs: number): void {
     const dateMs = Date.parse(dateHeader ?? '');
     if (Number.isNaN(dateMs)) return;
@@ -27,12 +27,13 @@ export class TableTime {
     const maxMs = dateMs + DATE_STEP_MS - sentMs;
     const narrowedMinMs = Math.max(this.#offsetMinMs, minMs);
     const narrowedMaxMs = Math.min(this.#offsetMaxMs, maxMs);
-    const isConsistent = narrowedMinMs <= narrowedMaxMs; // else a clock has drifted or stepped: only the newest counts
+    // otherwise a clock has drifted or stepped, and only the newest answer counts
+    const isConsistent = narrowedMinMs <= narrowedMaxMs;
     this.#offsetMinMs = isConsistent ? narrowedMinMs : minMs;
     this.#offsetMaxMs = isConsistent ? narrowedMaxMs : maxMs;
   }
 
-  /** Unix milliseconds, integer. The machine's own until the first answer. */
+  /** Unix milliseconds, integer. The machine's own time until the first answer. */
   nowMs(): number {
     if (!Number.isFinite(this.#offsetMinMs)) return this.#clock.wallMs();
     return Math.round(this.#clock.nowMs() + (this.#offsetMinMs + this.#offsetMaxMs) / 2);
@@ -40,8 +41,8 @@ export class TableTime {
 }
 
 /**
- * A point in time on both clocks. The monotonic one may stand still while a machine is suspended, the wall clock may be set:
- * an age that must not be taken for smaller than it is needs both.
+ * A point in time on both clocks. The monotonic clock may stand still while a machine is suspended, and the wall clock
+ * may be set. An age that must not be underestimated needs both.
  */
 export interface Moment {
   readonly nowMs: number;
@@ -52,7 +53,7 @@ export function momentOf(clock: Clock): Moment {
   return { nowMs: clock.nowMs(), wallMs: clock.wallMs() };
 }
 
-/** Milliseconds since `moment`, by the clock that saw more of them pass. */
+/** Returns the milliseconds since `moment`, by the clock on which more time has passed. */
 export function ageMs(moment: Moment, clock: Clock): number {
   return Math.max(clock.nowMs() - moment.nowMs, clock.wallMs() - moment.wallMs);
 }

@@ -14,7 +14,7 @@ import { openWireClient, wireOptionsOf } from './wire-client.ts';
 
 export type Item = Readonly<Record<string, AttributeValue>>;
 
-/** By name. */
+/** Attributes by name. */
 type Values = Readonly<Record<string, string | number | Uint8Array>>;
 
 export interface ItemKey {
@@ -22,7 +22,7 @@ export interface ItemKey {
   readonly sk: string;
 }
 
-/** A write of one item: expression, its names and values, and the condition it depends on. */
+/** A write of one item: expression, its names and values, and its condition. */
 export interface ItemChange {
   readonly key: ItemKey;
   readonly condition?: string;
@@ -30,26 +30,26 @@ export interface ItemChange {
   readonly values?: Values;
 }
 
-/** What came of a conditional write. */
+/** Result of a conditional write. */
 export interface ItemOutcome {
-  /** False = the condition did not hold. */
+  /** Whether the item was written; false = the condition did not hold. */
   readonly isApplied: boolean;
-  /** As it is after the write, or as it is because there was none; undefined = there is no such item. */
+  /** Item after the write, or the current item if nothing was written; undefined = there is no such item. */
   readonly item: Item | undefined;
 }
 
 export type TableDependencies = TableClientDependencies & { readonly random: Random };
 
-/** Keys of one BatchGetItem. */
+/** Largest number of keys of one BatchGetItem. */
 const BATCH_MAX = 100;
 const FIRST_RETRY_MS = 50;
 const RETRY_MS_MAX = 1000;
-/** A call that fails this long after its deadline was not waited for: the process stood still meanwhile. */
+/** If a call fails this long after its deadline, the process stood still meanwhile instead of waiting. */
 const STANDSTILL_MS = 1000;
 
 /**
- * The calls that rooms make on a table with string keys `pk` and `sk`. Every call has a deadline; the SDK is loaded with the
- * first table that takes it.
+ * Calls that rooms make on a table with string keys `pk` and `sk`. Every call has a deadline. The first table that
+ * needs the SDK loads it.
  */
 export class Table {
   readonly #client: TableClient;
@@ -68,7 +68,7 @@ export class Table {
     return new Table(client, place, dependencies);
   }
 
-  /** One item, strongly consistent unless told otherwise. */
+  /** Reads one item, strongly consistent by default. */
   async get(key: ItemKey, signal: AbortSignal, isConsistent = true): Promise<Item | undefined> {
     const input = {
       TableName: this.#place.tableName,
@@ -78,12 +78,13 @@ export class Table {
     return (await this.#bounded(signal, (abortSignal) => this.#client.call('GetItem', input, abortSignal))).Item;
   }
 
-  /** The items of `keys` that are there, eventually consistent, in no order: one request for 100 of them. */
+  /** Reads the items of `keys` that exist, eventually consistent, in no order: one request for 100 of them. */
   async batchGet(keys: readonly ItemKey[], signal: AbortSignal): Promise<Item[]> {
     const items: Item[] = [];
     const left = keys.map(({ pk, sk }) => ({ pk: { S: pk }, sk: { S: sk } }));
     for (let round = 0; left.length > 0; round++) {
-      if (round > keys.length) throw new Error('the table leaves out requested items'); // each answer brings one at least
+      // each answer brings at least one
+      if (round > keys.length) throw new Error('the table leaves out requested items');
       const asked = left.splice(0, BATCH_MAX);
       const { tableName } = this.#place;
       const input = { RequestItems: { [tableName]: { Keys: asked } } };
@@ -97,18 +98,21 @@ export class Table {
     return items;
   }
 
-  /** Every item under `pk` whose sort key starts with `sortPrefix`, strongly consistent unless told otherwise. */
+  /** Reads every item under `pk` whose sort key starts with `sortPrefix`, strongly consistent by default. */
   query(pk: string, sortPrefix: string | undefined, signal: AbortSignal, isConsistent = true): Promise<Item[]> {
     return this.#pages('Query', { ...under(pk, sortPrefix), ConsistentRead: isConsistent }, signal);
   }
 
-  /** The last `countMax` items under `pk` whose sort key starts with `sortPrefix`, the last one first; strongly consistent. */
+  /**
+   * Reads the last `countMax` items under `pk` whose sort key starts with `sortPrefix`, the last one first; strongly
+   * consistent.
+   */
   latest(pk: string, sortPrefix: string, countMax: number, signal: AbortSignal): Promise<Item[]> {
     const input = { ...under(pk, sortPrefix), ConsistentRead: true, ScanIndexForward: false };
     return this.#pages('Query', input, signal, countMax);
   }
 
-  /** Applies several update expressions as one, or none of them. False when a condition does not hold. */
+  /** Applies several update expressions as one, or none of them. Returns false if a condition does not hold. */
   async transact(
     changes: readonly (ItemChange & { readonly expression: string })[],
     signal: AbortSignal,
@@ -127,12 +131,12 @@ export class Table {
     }
   }
 
-  /** Every item of the table, page by page: for operators' lists of small tables, never for a request. */
+  /** Reads every item of the table, page by page: for operators' lists of small tables, never for a request. */
   scan(signal: AbortSignal): Promise<Item[]> {
     return this.#pages('Scan', { ConsistentRead: true }, signal);
   }
 
-  /** Writes a whole item, whatever was there before. False when the condition does not hold. */
+  /** Writes a whole item over any earlier one. Returns false if the condition does not hold. */
   async put(attributes: Values, change: ItemChange, signal: AbortSignal): Promise<boolean> {
     const { Key, ...rest } = this.#input(change);
     const input = { ...rest, Item: { ...Key, ...marshalled(attributes) } };
@@ -140,14 +144,14 @@ export class Table {
     return outcome.isApplied;
   }
 
-  /** Applies an update expression. False when the condition does not hold. */
+  /** Applies an update expression. Returns false if the condition does not hold. */
   async update(expression: string, change: ItemChange, signal: AbortSignal): Promise<boolean> {
     const input = { ...this.#input(change), UpdateExpression: expression };
     const outcome = await this.#write(signal, (abortSignal) => this.#client.call('UpdateItem', input, abortSignal));
     return outcome.isApplied;
   }
 
-  /** As `update`, and tells what the item is like afterwards; costs no further request. */
+  /** Works like `update`, and also returns the resulting item; costs no further request. */
   updateAndGet(expression: string, change: ItemChange, signal: AbortSignal): Promise<ItemOutcome> {
     const input = {
       ...this.#input(change),
@@ -158,7 +162,7 @@ export class Table {
     return this.#write(signal, (abortSignal) => this.#client.call('UpdateItem', input, abortSignal));
   }
 
-  /** Deletes an item. False when the condition does not hold. */
+  /** Deletes an item. Returns false if the condition does not hold. */
   async delete(change: ItemChange, signal: AbortSignal): Promise<boolean> {
     const input = this.#input(change);
     const outcome = await this.#write(signal, (abortSignal) => this.#client.call('DeleteItem', input, abortSignal));
@@ -166,8 +170,8 @@ export class Table {
   }
 
   /**
-   * Repeats `work` with back-off while the table cannot be reached or throttles, for `timeoutMs` in all. Rejects with an
-   * error of the room that says what to do, or with the signal's reason.
+   * Repeats `work` with growing pauses while the table cannot be reached or throttles, for `timeoutMs` in all. Rejects
+   * with an error of the room that says what to do, or with the signal's reason.
    */
   async attempt<T>(timeoutMs: number, signal: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const { clock, random } = this.#options;
@@ -186,7 +190,7 @@ export class Table {
     }
   }
 
-  /** The failure of a single call as an error of the room, for callers that repeat by themselves. */
+  /** Returns the failure of a single call as an error of the room, for callers that repeat calls themselves. */
   explain(thrown: unknown): StoreError {
     return toTableError(thrown, this.#place);
   }
@@ -241,7 +245,7 @@ export class Table {
     }
   }
 
-  /** Races the call against its deadline: the SDK looks for credentials without regard to the signal. */
+  /** Races the call against its deadline, because the SDK looks for credentials without regard to the signal. */
   async #bounded<T>(signal: AbortSignal, send: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const { clock, requestTimeoutMs: timeoutMs } = this.#options;
     const sentMs = clock.nowMs();
@@ -254,7 +258,7 @@ export class Table {
   }
 }
 
-/** What asks for the items under `pk`. */
+/** Query for the items under `pk`. */
 function under(pk: string, sortPrefix: string | undefined) {
   const isWhole = sortPrefix === undefined;
   return {

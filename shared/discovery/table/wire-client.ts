@@ -3,7 +3,7 @@ import * as http from 'node:http';
 import * as https from 'node:https';
 import type { TableCalls, TableClient, TableClientDependencies, TableOptions } from './table-client.ts';
 
-/** Variables that tell the SDK what this client does not know. */
+/** Variables of the SDK that this client does not support. */
 const SDK_ONLY = [
   'AWS_CONFIG_FILE',
   'AWS_ENDPOINT_URL',
@@ -17,8 +17,9 @@ const SDK_ONLY = [
 const OTHER_DOMAINS = /^(cn|us-iso|eu-iso|eusc)/;
 const SOCKETS_MAX = 50;
 /**
- * Connections die while a function is frozen, which shows when one is used again: what only reads is asked at once by another one,
- * of which there are no more than were kept.
+ * Number of further attempts after a dead connection. Connections die while a function is frozen, which shows when one
+ * is used again. A call that only reads is repeated at once on another connection; there are no more of them than were
+ * kept.
  */
 const READS: ReadonlySet<keyof TableCalls> = new Set(['BatchGetItem', 'GetItem', 'Query', 'Scan']);
 const GONE: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
@@ -30,8 +31,9 @@ interface WireOptions {
 }
 
 /**
- * Where a Lambda function finds its table without the SDK, which costs a cold start 70 ms of CPU: the service gives it region and
- * credentials as variables, for as long as its process lives. Undefined where it takes the SDK to know.
+ * Returns the place of the table for a Lambda function, without the SDK, which costs a cold start 70 ms of CPU. The
+ * service gives the function region and credentials as variables for the life of its process. Returns undefined if only
+ * the SDK can tell.
  */
 export function wireOptionsOf(
   { endpoint, region: given }: Pick<TableOptions, 'endpoint' | 'region'>,
@@ -91,13 +93,16 @@ async function textOf(response: http.IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-/** The service's refusal under its own name, with what came with it: the item of a condition, the reasons of a transaction. */
+/**
+ * Returns the service's refusal under its own name with its details: the item of a condition, the reasons of a
+ * transaction.
+ */
 function refusalOf(response: http.IncomingMessage, text: string): Error {
   let body: Readonly<Record<string, unknown>> = {};
   try {
     body = decoded(text) as typeof body;
   } catch {
-    // not the service's: a page of something between
+    // not from the service: a page of something between
   }
   const { __type: type, message, Message, ...more } = body;
   const word = String(type ?? response.headers['x-amzn-errortype'] ?? 'UnknownError');
@@ -113,7 +118,7 @@ function encoded(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, encoded(part)]));
 }
 
-/** Text under a name `B` is bytes: an attribute of that name has an object there. */
+/** Text under a name `B` is bytes, because an attribute of that name has an object there. */
 function decoded(text: string): unknown {
   if (!/"BS?"\s*:/.test(text)) return JSON.parse(text);
   return JSON.parse(text, (name, value: unknown) => {
@@ -130,12 +135,12 @@ function bytesOf(base64: string): Uint8Array {
 interface Credentials {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
-  /** Of credentials that expire. */
+  /** Session token, for credentials that expire. */
   readonly sessionToken: string | undefined;
 }
 
 interface SignedRequest {
-  /** With its port, where that is not the protocol's own. */
+  /** Host with its port, unless that is the protocol's own. */
   readonly host: string;
   readonly region: string;
   /** Other headers to sign, by lower-case names. */
@@ -147,7 +152,7 @@ interface SignedRequest {
 const SERVICE = 'dynamodb';
 const ALGORITHM = 'AWS4-HMAC-SHA256';
 
-/** Headers of a `POST /` to DynamoDB with AWS's signature, version 4; those given are among them. */
+/** Returns the headers of a `POST /` to DynamoDB with AWS's signature, version 4, including the given ones. */
 export function signedHeaders(request: SignedRequest, credentials: Credentials): Record<string, string> {
   const { host, region, body, wallMs } = request;
   const time = new Date(wallMs).toISOString().replaceAll(/[-:]|\.\d+/g, '');

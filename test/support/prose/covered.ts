@@ -29,6 +29,7 @@ export const COVERED: readonly string[] = [
   'shared/clock',
   'shared/concurrency',
   'shared/config',
+  'shared/discovery',
   'shared/errors',
   'shared/records',
   'shared/responses',

@@ -3,7 +3,10 @@ import { BoundedMap } from '../../../records/index.ts';
 import { isModelCard } from '../../record-text.ts';
 import type { ModelCard, RuntimeConfig } from '../../records.ts';
 
-/** What may differ between the workers of one model: it is kept with each worker's record, the rest once for all. */
+/**
+ * Fields that may differ between the workers of one model. They are kept with each worker's record; the rest is kept
+ * once for all.
+ */
 const OWN_FIELDS = [
   'total_kv_blocks',
   'max_num_seqs',
@@ -23,9 +26,9 @@ const SUM_LENGTH = 32;
 export interface SplitCard {
   /** Checksum of `shared`. */
   readonly sum: string;
-  /** What the cards of many workers have in common; JSON. */
+  /** Part that the cards of many workers have in common; JSON. */
   readonly shared: string;
-  /** What is this worker's own of the runtime figures; JSON. */
+  /** This worker's own part of the runtime figures; JSON. */
   readonly own: string;
 }
 
@@ -40,22 +43,22 @@ export function splitCard(card: ModelCard): SplitCard {
   return { sum: sumOf(shared), shared, own: JSON.stringify(own) };
 }
 
-/** Reverses `splitCard`; what comes out is not checked. Throws `SyntaxError` for what is no JSON. */
+/** Reverses `splitCard` without checking the result. Throws `SyntaxError` for a text that is not JSON. */
 export function joinCard(shared: string, own: string): unknown {
   const card = JSON.parse(shared) as { readonly runtime_config?: object };
   return { ...card, runtime_config: { ...card.runtime_config, ...JSON.parse(own) } };
 }
 
-/** Checksum by which a card is kept. */
+/** Returns the checksum by which a card is kept. */
 export function sumOf(shared: string): string {
   return createHash('sha256').update(shared).digest('hex').slice(0, SUM_LENGTH);
 }
 
-/** Cards of one process, each with what some workers have of their own. */
+/** Largest number of different cards of one process, with the own parts of its workers. */
 const SHARED_MAX = 1024;
 const JOINED_MAX = 4096;
 
-/** Model cards by checksum, read once. Workers whose cards are equal get the same object. */
+/** Model cards by checksum, each read once. Workers whose cards are equal get the same object. */
 export class CardShelf {
   readonly #shared = new BoundedMap<string, string>(SHARED_MAX);
   readonly #joined = new BoundedMap<string, ModelCard | undefined>(JOINED_MAX); // by checksum and own part
@@ -64,12 +67,12 @@ export class CardShelf {
     return this.#shared.has(sum);
   }
 
-  /** Ignored when the text is not what the sum says. */
+  /** Adds a card. Ignored if the text does not match the sum. */
   put(sum: string, shared: string): void {
     if (sumOf(shared) === sum) this.#shared.set(sum, shared);
   }
 
-  /** The card of that sum with a worker's own part; undefined while it is not known, or when it is no card. */
+  /** Returns the card of that sum with a worker's own part; undefined while it is not known, or if it is not a card. */
   card(sum: string, own: string): ModelCard | undefined {
     const name = `${sum} ${own}`;
     if (this.#joined.has(name)) return this.#joined.get(name);
@@ -86,6 +89,6 @@ function join(shared: string, own: string): ModelCard | undefined {
     const card = joinCard(shared, own);
     return isModelCard(card) ? card : undefined;
   } catch {
-    return undefined; // no JSON
+    return undefined; // not JSON
   }
 }

@@ -1,19 +1,19 @@
-/** What one live process has in the fleet. */
+/** A live process in the fleet. */
 export interface Member {
   readonly leaseId: string;
   readonly epoch: number;
-  /** Raised by each change of the records. */
+  /** Number that each change of the records increments. */
   readonly rev: number;
   /** Its packed records, one after the other (`packBlock`). */
   readonly block: Uint8Array;
-  /** What its workers carry (`packLoads`); no bytes = not known. */
+  /** Packed loads of its workers (`packLoads`); no bytes = not known. */
   readonly load: Uint8Array;
 }
 
 /** The live processes by lease id. */
 export type Fleet = ReadonlyMap<string, Member>;
 
-/** Whether `one` is of an earlier state of its process than `other`. */
+/** Whether `one` is an earlier state of its process than `other`. */
 export function isEarlier(
   one: { readonly epoch: number; readonly rev: number },
   other: { readonly epoch: number; readonly rev: number },
@@ -22,16 +22,18 @@ export function isEarlier(
 }
 
 /**
- * Keeps what this process has read of the leases itself from being undone by a view that was gathered before: such a view may
- * be some seconds old, and what it does not have yet, or still has, would come and go, which ends requests under way.
+ * Keeps an older view from undoing what this process has read of the leases itself. Such a view may be some seconds
+ * old. Without this, a process that it does not have yet, or still has, would come and go, which ends requests under
+ * way.
  *
- *   own reading ------------- graceMs ------------> views alone
- *     what only it has stays; what it no longer had stays away; of two states of a process the later one counts
+ *   own reading ------------- graceMs ------------> only views
+ *     processes that only the own reading has stay; processes that it no longer had stay away;
+ *     of two states of a process the later one counts
  */
 export class ReadingMerge {
   readonly #graceMs: number;
   #own: Fleet = new Map();
-  /** As last known, by lease id. */
+  /** Processes as last known, by lease id. */
   #gone: Fleet = new Map();
   #readAtMs = Number.NEGATIVE_INFINITY;
 
@@ -39,7 +41,7 @@ export class ReadingMerge {
     this.#graceMs = graceMs;
   }
 
-  /** @param shownBefore what was known until this reading */
+  /** @param shownBefore processes that were known until this reading */
   read(own: Fleet, shownBefore: Fleet, nowMs: number): void {
     const gone = new Map(nowMs - this.#readAtMs < this.#graceMs ? this.#gone : []);
     for (const [leaseId, member] of shownBefore) gone.set(leaseId, member);
@@ -49,7 +51,7 @@ export class ReadingMerge {
     this.#readAtMs = nowMs;
   }
 
-  /** What is known now that `view` is there. */
+  /** Returns the processes that are known now that `view` is there. */
   with(view: Fleet, nowMs: number): Fleet {
     if (nowMs - this.#readAtMs >= this.#graceMs) {
       if (this.#own.size > 0) [this.#own, this.#gone] = [new Map(), new Map()];

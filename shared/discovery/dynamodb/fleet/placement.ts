@@ -1,7 +1,7 @@
 import type { Member } from './members.ts';
 import { cardSumsOf } from './record-bytes.ts';
 
-/** A cell is filled up to this many times the mean by one model's processes before another one takes them. */
+/** Factor of the mean up to which the processes of one model fill a cell, before the next cell takes them. */
 const FULL = 1.5;
 
 interface Place {
@@ -10,15 +10,16 @@ interface Place {
 }
 
 /**
- * Which cell of records each process is in: those of one model together, so that whoever serves it reads few cells. A process stays
- * where it was put first: moved, it would be missing to a reader who sees the one cell before the other.
+ * Places each process in a cell of records: those of one model together, so that a process which serves the model reads
+ * few cells. A process stays in its first cell: if it moved, a reader that sees the one cell before the other would
+ * miss it.
  */
 export class Placement {
   readonly #places = new Map<string, Place>(); // by lease id; those of the fleet
   readonly #bytes: number[];
   readonly #groupOf: (member: Pick<Member, 'block'>) => string;
 
-  /** @param nameOf what the model of a card is called; groups alone hang on it */
+  /** @param nameOf returns the name of a card's model; only the groups depend on it */
   constructor(count: number, nameOf: (sum: string) => string | undefined) {
     this.#bytes = Array.from({ length: count }, () => 0);
     this.#groupOf = ({ block }) => {
@@ -27,7 +28,7 @@ export class Placement {
     };
   }
 
-  /** The members of each cell, in the order of `members`. */
+  /** Members of each cell, in the order of `members`. */
   place(members: readonly Member[]): readonly (readonly Member[])[] {
     if (this.#places.size === 0) this.#fill(members);
     else this.#follow(members);
@@ -75,7 +76,7 @@ export class Placement {
     else cells.add(cell);
   }
 
-  /** The emptiest cell of those that its group has, or of all where those are full. */
+  /** Returns the emptiest cell of its group, or of all cells if those are full. */
   #roomFor(ofGroup: Iterable<number>): number {
     const mean = this.#bytes.reduce((sum, bytes) => sum + bytes, 0) / this.#bytes.length;
     const own = this.#emptiest(ofGroup);

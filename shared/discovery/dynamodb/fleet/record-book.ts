@@ -5,7 +5,7 @@ import type { CardShelf } from './cards.ts';
 import type { Fleet } from './members.ts';
 import { type StoredRecord, unpackBlock, unpackRecord } from './record-bytes.ts';
 
-/** A change of one key; without a record it is gone. */
+/** A change of one key; without a record, the key is gone. */
 interface RecordChange {
   readonly bucket: Bucket;
   readonly key: string;
@@ -22,13 +22,13 @@ interface Entry {
 interface KnownMember {
   readonly block: Uint8Array;
   readonly entries: readonly Entry[];
-  /** Some record waits for its card. */
+  /** Whether a record waits for its card. */
   readonly isPartial: boolean;
 }
 
 /**
- * The records of the fleet as last shown, by bucket and key. A process whose records did not change costs a comparison of
- * references; a key that two processes hold, as when one takes the place of another, shows the one that came last.
+ * Records of the fleet as last shown, by bucket and key. A process whose records did not change costs one comparison of
+ * references. If two processes hold a key, as when one replaces another, the record that came last is shown.
  */
 export class RecordBook {
   readonly #shelf: CardShelf;
@@ -42,12 +42,12 @@ export class RecordBook {
     this.#shelf = shelf;
   }
 
-  /** Records of the fleet that could not be read. */
+  /** Number of records of the fleet that could not be read. */
   get unreadable(): number {
     return this.#unreadable;
   }
 
-  /** Checksums of the cards that `fleet` needs and the shelf does not have. */
+  /** Returns the checksums of the cards that `fleet` needs and the shelf does not have. */
   missingCards(fleet: Fleet): ReadonlySet<string> {
     const sums = new Set<string>();
     for (const [leaseId, { block }] of fleet) {
@@ -59,9 +59,9 @@ export class RecordBook {
     return sums;
   }
 
-  /** Shows `fleet`. Returns what that changed: what is gone in key order, then what is new or changed in key order. */
+  /** Shows `fleet`. Returns the changes: removed keys in key order, then new or changed ones in key order. */
   show(fleet: Fleet): readonly RecordChange[] {
-    const touched = new Map<string, Entry | undefined>(); // by bucket and key, with what was shown there before
+    const touched = new Map<string, Entry | undefined>(); // by bucket and key, with the record shown before
     for (const leaseId of [...this.#members.keys()])
       if (!fleet.has(leaseId)) this.#replace(leaseId, undefined, touched);
     for (const [leaseId, { block }] of fleet) {
@@ -70,7 +70,7 @@ export class RecordBook {
     return changesOf(touched, (bucket, key) => this.#keys.get(bucket)?.get(key)?.at(-1));
   }
 
-  /** Every record of a bucket under an encoded prefix, in key order. */
+  /** Returns every record of a bucket under an encoded prefix, in key order. */
   under(bucket: Bucket, encodedPrefix: string): readonly RecordChange[] {
     const found: RecordChange[] = [];
     for (const [key, entries] of this.#keys.get(bucket) ?? []) {
@@ -79,7 +79,7 @@ export class RecordBook {
     return found.sort(byKey);
   }
 
-  /** The processes whose records say that they serve endpoints as that instance. */
+  /** Returns the processes whose records say that they serve endpoints as that instance. */
   holdersOf(instanceId: string): readonly string[] {
     const isIts = ({ record }: Entry): boolean => record.type === 'Endpoint' && record.instance_id === instanceId;
     return [...this.#members].filter(([, { entries }]) => entries.some(isIts)).map(([leaseId]) => leaseId);
@@ -100,7 +100,7 @@ export class RecordBook {
     else this.#members.set(leaseId, now);
   }
 
-  /** The member's records; those whose bytes are the same as before are the same entries. */
+  /** Returns the member's records; equal bytes give the same entries as before. */
   #read(block: Uint8Array, before: KnownMember | undefined): KnownMember {
     const known = new Map(before?.entries.map((entry) => [`${entry.bucket}/${entry.key}`, entry]));
     const entries = new Map<string, Entry>();
@@ -150,7 +150,8 @@ interface UnpackedRecord {
   readonly stored: StoredRecord | undefined;
 }
 
-const UNPACKED = new WeakMap<Uint8Array, readonly UnpackedRecord[]>(); // a block is looked through twice: for cards, then for records
+// a block is read twice: for cards, then for records
+const UNPACKED = new WeakMap<Uint8Array, readonly UnpackedRecord[]>();
 
 function recordsOf(block: Uint8Array): readonly UnpackedRecord[] {
   const known = UNPACKED.get(block);
@@ -199,12 +200,12 @@ export class RecordWatcher extends WatchTeller {
     this.#encodedPrefix = encodePrefix(query.prefix);
   }
 
-  /** Tells everything that is there. */
+  /** Delivers all current records. */
   begin(book: RecordBook): void {
     this.#tellAll(book.under(this.#query.bucket, this.#encodedPrefix));
   }
 
-  /** A reading was shown, and has changed this. */
+  /** Delivers the changes of a reading that was shown. */
   change(changes: readonly RecordChange[]): void {
     const { bucket } = this.#query;
     this.#tellAll(changes.filter((change) => change.bucket === bucket && isUnder(change.key, this.#encodedPrefix)));

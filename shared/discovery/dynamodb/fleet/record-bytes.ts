@@ -5,13 +5,13 @@ import type { EndpointRecord, EventChannelRecord, ModelRecord } from '../../reco
 /** A model record as it is stored: its card is kept once, by checksum. */
 export interface StoredModel extends Omit<ModelRecord, 'card'> {
   readonly cardSum: string;
-  /** What of the card is this worker's own; JSON. */
+  /** This worker's own part of the card; JSON. */
   readonly ownCard: string;
 }
 
 export type StoredRecord = EndpointRecord | EventChannelRecord | StoredModel;
 
-// Both numbers and names are stored: what a number stands for never changes.
+// Both numbers and names are stored: the meaning of a number never changes.
 const ENDPOINT = 1;
 const MODEL = 2;
 const CHANNEL = 3;
@@ -21,12 +21,12 @@ const CHANNEL_KINDS = ['Zmq', 'ZmqBroker', 'Nats', 'Memory'] as const satisfies 
 const NAME_BYTES_MAX = 4096; // 1,024 characters
 const JSON_BYTES_MAX = 64 * 1024;
 const ID_DIGITS_MAX = 16;
-/** Records of one process. */
+/** Largest number of records of one process. */
 const RECORDS_MAX = 8192;
 
 /**
- * A record in as few bytes as it needs, with fields that this version does not know as JSON at its end, so that they survive.
- * Throws `RangeError` for an id that is none.
+ * Packs a record in as few bytes as it needs. Fields that this version does not know follow as JSON, so that they
+ * survive. Throws `RangeError` for an invalid id.
  */
 export function packRecord(record: StoredRecord): Uint8Array {
   const writer = new PackedWriter();
@@ -63,40 +63,40 @@ export function packRecord(record: StoredRecord): Uint8Array {
   return writer.finish();
 }
 
-/** Reverses `packRecord`; undefined for what it cannot have made. */
+/** Reverses `packRecord`. Returns undefined for bytes that it cannot have made. */
 export function unpackRecord(bytes: Uint8Array): StoredRecord | undefined {
   try {
     const reader = new PackedReader(bytes);
     const record = readRecord(reader, reader.byte());
     return reader.isAtEnd ? record : undefined;
   } catch {
-    return undefined; // cut short, out of bounds or no JSON: written by a process gone wrong
+    return undefined; // cut short, out of bounds or not JSON: written by a faulty process
   }
 }
 
-/** The records of one process in one piece. */
+/** Packs the records of one process into one piece. */
 export function packBlock(records: readonly Uint8Array[]): Uint8Array {
   const writer = new PackedWriter(records.reduce((sum, { length }) => sum + length + 3, 0));
   for (const record of records) writer.bytes(record);
   return writer.finish();
 }
 
-/** The packed records of a block; those after the first damage are lost. */
+/** Returns the packed records of a block; records after the first damage are lost. */
 export function unpackBlock(block: Uint8Array): readonly Uint8Array[] {
   const records: Uint8Array[] = [];
   try {
     const reader = new PackedReader(block);
     while (!reader.isAtEnd && records.length < RECORDS_MAX) records.push(reader.bytes());
   } catch {
-    // a block that was cut short: what stands before the cut is whole
+    // the block was cut short: the records before the cut are whole
   }
   return records;
 }
 
-const SUMS = new WeakMap<Uint8Array, readonly string[]>(); // the same block is asked about with every reading
+const SUMS = new WeakMap<Uint8Array, readonly string[]>(); // every reading asks about the same block
 const NO_SUMS: readonly string[] = [];
 
-/** Checksums of the cards that a block's model records name, read without the rest of it. */
+/** Returns the checksums of the cards that a block's model records name, without reading the rest. */
 export function cardSumsOf(block: Uint8Array): readonly string[] {
   const known = SUMS.get(block);
   if (known !== undefined) return known;
@@ -112,7 +112,7 @@ function readCardSum(record: Uint8Array): readonly string[] {
     for (let before = 0; before < 4; before++) reader.bytes(NAME_BYTES_MAX); // the path, and an adapter's name
     return [reader.text(NAME_BYTES_MAX)];
   } catch {
-    return NO_SUMS; // cut short: `unpackRecord` says so to whoever shows it
+    return NO_SUMS; // cut short: `unpackRecord` reports it when the block is shown
   }
 }
 
@@ -144,12 +144,12 @@ function readRecord(reader: PackedReader, kind: number): StoredRecord | undefine
       const config: unknown = JSON.parse(reader.text(JSON_BYTES_MAX));
       const instance_id = readId(reader);
       if (scope === undefined || kind === undefined || typeof config !== 'object' || config === null) return undefined;
-      const transport = { kind, config } as EventTransport; // whoever connects to it checks its addresses
+      const transport = { kind, config } as EventTransport; // a process that connects to it checks its addresses
       const worker = worker_id === '' ? {} : { worker_id };
       return { ...readRest(reader), type: 'EventChannel', scope, topic, instance_id, transport, ...worker };
     }
     default:
-      return undefined; // of a later version
+      return undefined; // written by a later version
   }
 }
 
@@ -161,7 +161,7 @@ function scopeNames(scope: EventScope): readonly [string, string, string] {
   ];
 }
 
-/** Three names, of which those that the kind has not are empty. */
+/** Returns three names; names that the kind does not have are empty. */
 function readScope(reader: PackedReader, kind: EventScope['kind'] | undefined): EventScope | undefined {
   const namespace = readName(reader);
   const [component, endpoint] = [reader.text(NAME_BYTES_MAX), reader.text(NAME_BYTES_MAX)];

@@ -3,29 +3,34 @@ import { fnv1a } from '../../../records/index.ts';
 import { PackedReader, PackedWriter } from '../../packed.ts';
 import type { Member } from './members.ts';
 
-/** A cell is to have this many bytes, give or take half of it. */
+/** Desired size of a cell in bytes, plus or minus half of it. */
 const CELL_BYTES = 4096;
-/** Beyond this many, cells grow instead: one request reads all that changed, and the head stays below one kilobyte. */
+/**
+ * Largest number of cells; beyond it cells grow instead. So one request reads all that changed, and the head stays
+ * below one kilobyte.
+ */
 export const CELLS_MAX = 64;
 const INFLATED_BYTES_MAX = 64 * 1024 * 1024;
 const BLOCK_BYTES_MAX = 1024 * 1024;
 const LOAD_BYTES_MAX = 256 * 1024;
-/** Records repeat ids, names and addresses: they deflate to about a sixth. Fast rather than small. */
+/**
+ * Compression of records, which repeat ids, names and addresses: they deflate to about a sixth. Fast rather than small.
+ */
 const DEFLATE_LEVEL = 3;
 const DEFLATE_RATIO = 6;
 
-/** What a cell says of a process, but for its load. */
+/** Content of a cell about a process, except its load. */
 export type MemberRecords = Omit<Member, 'load'>;
 
-/** Number of the cell, of `count` (a power of two), that a lease or a shard key belongs to. */
+/** Returns the number of the cell, of `count` (a power of two), that a lease or a shard key belongs to. */
 export function cellOf(name: string, count: number): number {
-  const hash = fnv1a(name); // mixed once more: its low bits alone are weak
+  const hash = fnv1a(name); // mixed once more, because its low bits are weak
   return (Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) >>> 16) & (count - 1);
 }
 
 /**
- * How many cells hold `bytes`, when there are `count` now: twice as many once they are nearly full, half as many once they
- * are nearly empty. Changed in between, each change would move half of the fleet to other cells.
+ * Returns how many cells hold `bytes`, if there are `count` now: twice as many once they are nearly full, half as many
+ * once they are nearly empty. It changes the number rarely, because each change moves half of the fleet to other cells.
  */
 export function nextCellCount(count: number, bytes: number): number {
   const mean = bytes / count;
@@ -33,7 +38,7 @@ export function nextCellCount(count: number, bytes: number): number {
   return mean < CELL_BYTES / 3 && count > 1 ? count / 2 : count;
 }
 
-/** For a start: how many cells suit `bytes` of records (`isDeflated`) or of loads. */
+/** Returns how many cells suit `bytes` of records (`isDeflated`) or of loads at the start. */
 export function firstCellCount(bytes: number, isDeflated: boolean): number {
   const size = isDeflated ? bytes / DEFLATE_RATIO : bytes;
   let count = 1;
@@ -52,7 +57,7 @@ export function packRecordCell(members: readonly MemberRecords[]): Uint8Array {
   return deflateRawSync(writer.finish(), { level: DEFLATE_LEVEL });
 }
 
-/** Undefined for what `packRecordCell` cannot have made. */
+/** Returns undefined for bytes that `packRecordCell` cannot have made. */
 export function unpackRecordCell(bytes: Uint8Array): readonly MemberRecords[] | undefined {
   try {
     const reader = new PackedReader(inflateRawSync(bytes, { maxOutputLength: INFLATED_BYTES_MAX }));
@@ -81,7 +86,7 @@ export function packLoadCell(members: readonly Pick<Member, 'leaseId' | 'load'>[
   return writer.finish();
 }
 
-/** Packed loads by lease id; undefined for what `packLoadCell` cannot have made. */
+/** Returns the packed loads by lease id; undefined for bytes that `packLoadCell` cannot have made. */
 export function unpackLoadCell(bytes: Uint8Array): ReadonlyMap<string, Uint8Array> | undefined {
   try {
     const reader = new PackedReader(bytes);
@@ -93,22 +98,24 @@ export function unpackLoadCell(bytes: Uint8Array): ReadonlyMap<string, Uint8Arra
   }
 }
 
-/** What the head says of the view: in which round of the gatherer each cell was written last. Rounds begin at 1. */
+/**
+ * Content of the head about the view: the round of the gatherer in which each cell was last written. Rounds begin at 1.
+ */
 export interface HeadBody {
   readonly round: number;
-  /** Live processes. */
+  /** Number of live processes. */
   readonly leases: number;
   readonly records: readonly number[];
   readonly loads: readonly number[];
-  /** 0 = there is no catalogue. */
+  /** Round of the catalogue; 0 = there is none. */
   readonly catalogue: number;
-  /** 0 = there is no index: a gatherer of before, or there are too many cards. */
+  /** Round of the index; 0 = there is none: an earlier gatherer wrote the view, or there are too many cards. */
   readonly index: number;
 }
 
 const VERSION = 1;
 
-/** Rounds are written as how long ago they were: 130 cells take 150 to 400 bytes. */
+/** Packs each round as its distance from the current one: 130 cells take 150 to 400 bytes. */
 export function packHead({ round, leases, records, loads, catalogue, index }: HeadBody): Uint8Array {
   const writer = new PackedWriter();
   writer.byte(VERSION);
@@ -119,11 +126,11 @@ export function packHead({ round, leases, records, loads, catalogue, index }: He
     writer.count(versions.length);
     for (const version of versions) writer.count(round - version);
   }
-  writer.count(round - index); // readers of before end here
+  writer.count(round - index); // readers of earlier versions end here
   return writer.finish();
 }
 
-/** Undefined for what `packHead` cannot have made, and for a later version's. */
+/** Returns undefined for bytes that `packHead` cannot have made, and for those of a later version. */
 export function unpackHead(bytes: Uint8Array): HeadBody | undefined {
   try {
     const reader = new PackedReader(bytes);

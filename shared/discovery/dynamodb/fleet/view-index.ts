@@ -4,36 +4,36 @@ import type { Member } from './members.ts';
 import { cardSumsOf } from './record-bytes.ts';
 import { CELLS_MAX } from './view-bytes.ts';
 
-/** By what a card is asked for. */
+/** Names by which clients ask for a card. */
 export interface CardNames {
   readonly name: string;
   readonly aliases: readonly string[];
 }
 
-/** A card of the fleet, and the cells of records that hold the processes which have it: none while it is only remembered. */
+/** A card of the fleet, with the cells of records that hold its processes: none while the card is only remembered. */
 export interface IndexedCard extends CardNames {
   readonly sum: string;
   readonly cells: readonly number[];
 }
 
-/** Where in the view each model is, so that a process which serves one need not read the others. */
+/** Place of each model in the view, so that a process which serves one model need not read the others. */
 export interface ViewIndex {
   readonly cards: readonly IndexedCard[];
   /** Cells that hold processes without a model, such as routers. */
   readonly others: readonly number[];
 }
 
-/** With more cards than this there is no index: everything is read. */
+/** Largest number of cards in an index. With more, there is no index and everything is read. */
 export const CARDS_MAX = 4096;
-/** An item takes 400 KB. */
+/** Largest index: an item takes 400 KB. */
 const PACKED_BYTES_MAX = 384 * 1024;
 const INFLATED_BYTES_MAX = 16 * 1024 * 1024;
 const ALIASES_MAX = 256;
 const VERSION = 1;
 
 /**
- * The index of what lies in `cells`; undefined where it would be too large. A card whose names are not known is left out, as is who has
- * it: nobody can show it yet.
+ * Returns the index of the content of `cells`; undefined if it would be too large. A card whose names are not known is
+ * left out, and so are its processes: they cannot be shown yet.
  *
  * @param remembered checksums of cards that count without a process
  */
@@ -65,20 +65,20 @@ export function indexOf(
   return { cards, others: sorted(others) };
 }
 
-/** Names of the models that are meant by `asked`: their own, of which there are several where aliases meet. */
+/** Returns the own names of the models that `asked` means; there are several if models share an alias. */
 export function modelsAskedAs({ cards }: ViewIndex, asked: string): ReadonlySet<string> {
   return new Set(cards.flatMap(({ name, aliases }) => (name === asked || aliases.includes(asked) ? [name] : [])));
 }
 
-/** The cells, of `count`, in which the models of those names are, and who has none. */
+/** Returns the cells, of `count`, in which the models of those names are, and the names that have none. */
 export function cellsOf({ cards, others }: ViewIndex, models: ReadonlySet<string>, count: number): ReadonlySet<number> {
   const cells = new Set(others);
   for (const card of cards) if (models.has(card.name)) for (const cell of card.cells) cells.add(cell);
-  for (const cell of cells) if (cell >= count) cells.delete(cell); // an index gone wrong names what there is not
+  for (const cell of cells) if (cell >= count) cells.delete(cell); // a faulty index names cells that do not exist
   return cells;
 }
 
-/** Tells whether a process is to be shown where `models` are: not who has cards of other models alone. */
+/** Returns whether a process is shown, given the places of `models`: not if it only has cards of other models. */
 export function shows({ cards }: ViewIndex, models: ReadonlySet<string>): (member: Pick<Member, 'block'>) => boolean {
   const others = new Set(cards.flatMap(({ sum, name }) => (models.has(name) ? [] : [sum])));
   return ({ block }) => {
@@ -87,7 +87,7 @@ export function shows({ cards }: ViewIndex, models: ReadonlySet<string>): (membe
   };
 }
 
-/** Undefined where it would be too large to be kept, or read: then there is none, as with too many cards. */
+/** Returns undefined if the index would be too large to be kept or read; then there is none, as with too many cards. */
 export function packIndex({ cards, others }: ViewIndex): Uint8Array | undefined {
   const writer = new PackedWriter(4096);
   const writeCells = (cells: readonly number[]): void => {
@@ -108,7 +108,7 @@ export function packIndex({ cards, others }: ViewIndex): Uint8Array | undefined 
   return packed !== undefined && packed.length <= PACKED_BYTES_MAX ? packed : undefined;
 }
 
-/** Undefined for what `packIndex` cannot have made, and for a later version's. */
+/** Returns undefined for bytes that `packIndex` cannot have made, and for those of a later version. */
 export function unpackIndex(bytes: Uint8Array): ViewIndex | undefined {
   try {
     const reader = new PackedReader(inflateRawSync(bytes, { maxOutputLength: INFLATED_BYTES_MAX }));
