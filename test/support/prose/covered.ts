@@ -6,6 +6,7 @@
 export const COVERED: readonly string[] = [
   'CONTRIBUTING.md',
   'README.md',
+  'docs/api.md',
   'docs/architecture.md',
   'docs/benchmarks.md',
   'docs/compatibility.md',
