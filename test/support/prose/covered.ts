@@ -21,6 +21,7 @@ export const COVERED: readonly string[] = [
   'docs/parameters.md',
   'docs/parsers.md',
   'docs/router-service.md',
+  'docs/router-state.md',
   'docs/routing.md',
   'docs/sdk.md',
   'docs/security.md',
