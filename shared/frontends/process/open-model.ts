@@ -12,7 +12,7 @@ import { tellWhile } from '../../concurrency/index.ts';
 import { type EdgeSettings, homeFolder, type Settings } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
 import { loadCode, reasonOf } from '../../errors/index.ts';
-import { findReasoningFormat, hasParserOfVersion } from '../../parsers/index.ts';
+import { describeToolCallParser, findReasoningFormat, hasParserOfVersion } from '../../parsers/index.ts';
 import type { ModelStore, OpenModel, RoutableModel, Worker } from '../../pipeline/index.ts';
 import { createArtifactMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 import { type LoadedModel, loadModelFolder, ModelFolderError, PromptEncoder } from '../../tokens/index.ts';
@@ -86,7 +86,7 @@ export function modelOpener(
       return loaded;
     };
     const loaded = await fetchAndLoad().catch(loadInstead);
-    warnOfReasoningFallback(card, log);
+    warnOfParsers(card, log);
     return loaded;
   };
   return {
@@ -185,10 +185,17 @@ function fastEncoder(model: string, settings: EdgeSettings, log: Logger) {
 }
 
 /** Workers of other versions may publish names that are unknown here. */
-function warnOfReasoningFallback({ display_name: model, runtime_config: runtime }: ModelCard, log: Logger): void {
-  if (!runtime.reasoning_parser) return;
-  const found = findReasoningFormat(runtime.reasoning_parser);
-  if (found.kind === 'fallback') log.warn(found.warning, { model });
+function warnOfParsers({ display_name: model, runtime_config: runtime }: ModelCard, log: Logger): void {
+  const { tool_call_parser: toolCalls, reasoning_parser: reasoning } = runtime;
+  const described = toolCalls ? describeToolCallParser(toolCalls) : undefined;
+  if (described?.kind === 'refused') {
+    log.error('chats with tools are refused with 501 for this model', { model, reason: described.message });
+  }
+  const found = reasoning ? findReasoningFormat(reasoning) : undefined;
+  if (found?.kind === 'fallback') log.warn(found.warning, { model });
+  if (found?.kind === 'refused') {
+    log.error('chats are refused with 501 for this model', { model, reason: found.reason });
+  }
 }
 
 /** Whether models with that card are served (`DYN_PARSER_VERSION`); one that is not is told once a name. */

@@ -40,7 +40,7 @@ interface PlanInput {
 
 /**
  * The plan of a chat; undefined when its text is all content.
- * @throws ServeError `service_unavailable` when the model was registered with a parser that cannot serve
+ * @throws ServeError `not_implemented` when the model was registered with a parser that this server does not have
  */
 export function planSplit(input: PlanInput): SplitPlan | undefined {
   const { prompt } = input.request;
@@ -114,7 +114,7 @@ function toolPlan({ request, card, random }: PlanInput): SplitPlan['tools'] {
 }
 
 function unservable(reason: string): ServeError {
-  return new ServeError('service_unavailable', 'Service temporarily unavailable', { cause: reason });
+  return new ServeError('not_implemented', `The model cannot serve this request: ${reason}`);
 }
 
 /**

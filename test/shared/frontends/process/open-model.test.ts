@@ -66,6 +66,18 @@ describe('opening a model', () => {
     expect(fast.lines).toEqual(['debug fastokens: the built-in encoder is the fast one here']);
   });
 
+  it('says at once which parsers of a model it does not have', async () => {
+    const { lines } = await open(
+      { tokenizer: 'default' },
+      { tool_call_parser: 'unheard-of', reasoning_parser: 'muse' },
+    );
+    expect(lines).toEqual([
+      'error chats with tools are refused with 501 for this model',
+      'error chats are refused with 501 for this model',
+    ]);
+    expect((await open({ tokenizer: 'default' }, { tool_call_parser: 'hermes' })).lines).toEqual([]);
+  });
+
   it('says it once, however many models there are', async () => {
     const { logger, lines } = captureLogger();
     const { open: opener } = modelOpener({ ...DEFAULTS, tokenizer: 'fastokens' }, SYSTEM, logger, new MetricRegistry());

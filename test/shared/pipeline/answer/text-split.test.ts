@@ -268,9 +268,12 @@ describe('special tokens', () => {
   });
 });
 
-describe('a parser that nobody can serve', () => {
-  it('makes the model unavailable', () => {
-    expect(() => open({ tool_call_parser: 'muse' })).toThrow('Service temporarily unavailable');
-    expect(() => open({ reasoning_parser: 'muse' })).toThrow('Service temporarily unavailable');
+describe('a parser that this server does not have', () => {
+  it('is told by name, as something that no retry mends', () => {
+    const refusal = (name: string) =>
+      expect.objectContaining({ code: 'not_implemented', status: 501, message: expect.stringContaining(`'${name}'`) });
+    expect(() => open({ tool_call_parser: 'muse' })).toThrow(refusal('muse'));
+    expect(() => open({ tool_call_parser: 'unheard-of' })).toThrow(refusal('unheard-of'));
+    expect(() => open({ reasoning_parser: 'muse' })).toThrow(refusal('muse'));
   });
 });
