@@ -83,7 +83,7 @@ export function passedVariables(text: string): Readonly<Record<string, string>> 
 
 /** Who passes secrets, until it has or is stopped. */
 export interface PassingSecrets {
-  /** Resolves when nothing more is tried; never rejects. */
+  /** For tests: resolves when nothing more is tried; never rejects. */
   readonly ended: Promise<void>;
   /** When the secrets that functions have were first passed, Unix ms; undefined until it is known. */
   readonly sinceMs: number | undefined;

@@ -274,7 +274,9 @@ class DiscoveredPipeline implements Pipeline {
       meter.promptTokens(promptTokens); // else the worker will tell
       this.#nextTurns.follow(sink, { request, model, loaded: reader, promptTokens });
     }
-    annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
+    const { input } = preprocessed.request;
+    const tokenIds = input.kind === 'tokens' ? input.tokenIds : undefined;
+    annotate(request, preprocessed.formattedPrompt, tokenIds, sink);
     const plan = planSplit({
       request,
       card: model.card,
@@ -354,14 +356,14 @@ function workerTells(name: string): ServeError {
 function annotate(
   request: GenerationRequest,
   formattedPrompt: string | undefined,
-  input: { readonly kind: string; readonly tokenIds?: Uint32Array },
+  tokenIds: Uint32Array | undefined,
   sink: GenerationSink,
 ): void {
   if (!request.stream || request.annotations.length === 0) return;
   if (request.annotations.includes('formatted_prompt') && formattedPrompt !== undefined) {
     sink.annotation('formatted_prompt', JSON.stringify(formattedPrompt));
   }
-  if (request.annotations.includes('token_ids') && request.prompt.kind !== 'tokens' && input.tokenIds !== undefined) {
-    sink.annotation('token_ids', JSON.stringify([...input.tokenIds]));
+  if (request.annotations.includes('token_ids') && request.prompt.kind !== 'tokens' && tokenIds !== undefined) {
+    sink.annotation('token_ids', JSON.stringify([...tokenIds]));
   }
 }

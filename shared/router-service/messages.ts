@@ -98,7 +98,11 @@ export function encodeDecision(chosen: ChosenWorker): UnknownRecord {
 
 /** One message of an answer. */
 export type ChooseMessage =
-  | { readonly kind: 'queued'; readonly position: number }
+  | {
+      readonly kind: 'queued';
+      /** For tests: how many wait before it. */
+      readonly position: number;
+    }
   | { readonly kind: 'decision'; readonly chosen: ChosenWorker };
 
 /** @throws ServeError for a record that is no answer */

@@ -55,9 +55,7 @@ interface RoutingRecord extends RankId {
 }
 
 /** What was said: the answer, or why there is none. */
-type IndexAnswer<Value> =
-  | { readonly kind: 'ok'; readonly value: Value }
-  | { readonly kind: 'refused'; readonly reason: string };
+type IndexAnswer<Value> = { readonly kind: 'ok'; readonly value: Value } | { readonly kind: 'refused' };
 
 const read = new RecordReader((what) => new TypeError(what));
 
@@ -96,7 +94,7 @@ export function encodeScores({ device, host, disk }: IndexScores): UnknownRecord
 /** @throws TypeError for a record that is no answer to a query */
 function decodeScores(body: unknown): IndexAnswer<IndexScores> {
   const { TieredScores: scores, Error: reason } = read.record(body, 'message');
-  if (typeof reason === 'string') return { kind: 'refused', reason };
+  if (typeof reason === 'string') return { kind: 'refused' };
   const { device, lower_tier: lower = [] } = read.record(scores, 'TieredScores');
   const host: RankBlocks[] = [];
   const disk: RankBlocks[] = [];
@@ -134,7 +132,8 @@ export const RECORDED = 'Recorded';
 /** @throws TypeError for a record that is no answer to a recorded decision */
 function decodeRecorded(body: unknown): IndexAnswer<undefined> {
   if (body === RECORDED) return { kind: 'ok', value: undefined };
-  return { kind: 'refused', reason: read.text(read.record(body, 'message').Error, 'Error') };
+  read.text(read.record(body, 'message').Error, 'Error');
+  return { kind: 'refused' };
 }
 
 /** An answer that gives a reason instead. */

@@ -103,9 +103,6 @@ export interface DynamoWeights extends RequestWeights, TierWeights {
 
 /** Parts of one cost, in blocks: prefill, decode and requests add up to it. */
 export interface DynamoTerms {
-  /** Prompt blocks of the worker's prefills and of this request, before credit. */
-  readonly rawPrefillBlocks: number;
-  readonly overlapCredit: number;
   readonly prefill: number;
   readonly decode: number;
   readonly requests: number;
@@ -175,8 +172,6 @@ export function dynamoTerms(
   const decodeBlocks = row.activeBlocks + row.addedBlocks;
   const creditsDecode = weights.isDecodePool && !weights.trackPrefillTokens && weights.overlapScoreCredit > 0;
   return {
-    rawPrefillBlocks,
-    overlapCredit,
     prefill: creditsDecode ? 0 : weights.prefillLoadScale * Math.max(0, rawPrefillBlocks - overlapCredit),
     decode: creditsDecode ? Math.max(0, decodeBlocks - overlapCredit) : decodeBlocks,
     requests: weights.decodeActiveRequestWeight * row.activeRequests,

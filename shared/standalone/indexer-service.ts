@@ -38,7 +38,7 @@ export async function startIndexer(
 ): Promise<RunningService> {
   const metrics = createIndexerMetrics();
   const bytesMax = settings.indexMaxMb * 2 ** 20;
-  const indexer = new StandaloneIndexer({ openListener: zmqListeners(clock, logger), metrics, logger, bytesMax });
+  const indexer = new StandaloneIndexer({ openListener: zmqListeners(logger), metrics, logger, bytesMax });
   const peers = new Peers(settings.servicePeers);
   await recover(indexer, peers, settings, logger);
   const housekeeping = clock.every(HOUSEKEEPING_MS, () => indexer.housekeep());

@@ -1,4 +1,3 @@
-import type { Clock } from '../clock/index.ts';
 import { EventRelay, type KvEvent } from '../engines/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { Logger } from '../telemetry/index.ts';
@@ -152,13 +151,12 @@ export function isConnectable(endpoint: string): boolean {
 }
 
 /** Listens to the ZeroMQ publishers of engines, from all that they remember on. */
-export function zmqListeners(clock: Clock, logger: Logger): OpenListener {
+export function zmqListeners(logger: Logger): OpenListener {
   return async ({ endpoint, replayEndpoint, dpRank, blockSizeTokens, cacheSalt }, onChange) => {
     const relay = new EventRelay({
       sources: [{ dpRank, endpoint, binds: false, replayEndpoint, topic: '' }],
       blockSizeTokens,
       cacheSalt,
-      clock,
       logger,
       onDropped: () => {}, // the relay says why in the log
     });

@@ -133,8 +133,6 @@ export class ReplicaPools {
 /** What a service tells its replicas and hears of them. */
 export interface OpenReplicas {
   readonly pools: ReplicaPools;
-  /** Where the other replicas reach this one; undefined when it tells them nothing. */
-  readonly endpoint: string | undefined;
   close(): Promise<void>;
 }
 
@@ -158,7 +156,7 @@ export async function openReplicas(
     clock,
   );
   if (link.endpoint !== undefined) logger.info('telling replicas', { endpoint: link.endpoint });
-  return { pools, endpoint: link.endpoint, close: link.close };
+  return { pools, close: link.close };
 }
 
 /** Messages that wait for a slow replica; what is beyond them is lost, and ends by the time limit of requests. */

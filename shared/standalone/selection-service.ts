@@ -41,7 +41,7 @@ export async function startSelectionService(
     policies,
     prefillDuration,
     indexBytesMax: settings.indexMaxMb * 2 ** 20,
-    openListener: zmqListeners(clock, logger),
+    openListener: zmqListeners(logger),
     ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
     replicas: replicas.pools,
     clock,

@@ -170,11 +170,6 @@ export class EndpointWorkers {
     ]);
   }
 
-  /** The same list until something changes. */
-  get workers(): readonly EndpointWorker[] {
-    return this.#workers;
-  }
-
   close(): void {
     for (const watch of this.#watches) watch.close();
   }

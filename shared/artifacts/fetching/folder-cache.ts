@@ -105,11 +105,6 @@ export class FolderCache {
     await rm(part, { recursive: true, force: true });
   }
 
-  /** Returns the bytes of all entries. */
-  async bytes(): Promise<number> {
-    return (await this.#entries()).reduce((sum, entry) => sum + entry.bytes, 0);
-  }
-
   /**
    * Removes incomplete entries that crashed processes left behind.
    * @param nowMs time by the clock that dates the files: the clock of this process may be wrong, or the files may be on

@@ -208,8 +208,6 @@ interface MeasuredStream {
   readonly ttftMs: number;
   /** Mean gap between two tokens; undefined for an answer of one. */
   readonly itlMs: number | undefined;
-  readonly promptTokens: number;
-  readonly outputTokens: number;
 }
 
 /** Ids that every vocabulary has and that are no special tokens in those that are known. */
@@ -245,10 +243,10 @@ async function measureStream(
   const response = await post(`${url}/completions`, body, apiKey, signal);
   let firstMs: number | undefined;
   let lastMs = sentMs;
-  let usage: { readonly prompt_tokens?: number; readonly completion_tokens?: number } | undefined;
+  let usage: { readonly completion_tokens?: number } | undefined;
   for await (const event of eventsOf(response)) {
     const { choices = [], usage: told } = event as {
-      readonly choices?: readonly { readonly text?: string }[];
+      readonly choices?: readonly unknown[];
       readonly usage?: typeof usage;
     };
     usage = told ?? usage;
@@ -261,8 +259,6 @@ async function measureStream(
   return {
     ttftMs: firstMs - sentMs,
     itlMs: outputTokens > 1 ? (lastMs - firstMs) / (outputTokens - 1) : undefined,
-    promptTokens: usage?.prompt_tokens ?? isl,
-    outputTokens,
   };
 }
 

@@ -1,4 +1,3 @@
-import type { Clock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { KvEvent } from '../types.ts';
 import type { EventBatch } from './engine-events.ts';
@@ -12,7 +11,6 @@ export interface EventRelayOptions extends EventOutletOptions {
   readonly blockSizeTokens: number;
   /** Salt of blocks whose event names none. @default none */
   readonly cacheSalt?: string | undefined;
-  readonly clock: Clock;
   /** Longest wait for one answer of a replay. Default 2000. */
   readonly replayTimeoutMs?: number | undefined;
 }
@@ -64,13 +62,12 @@ export class EventRelay {
   }
 
   #createRank(source: RankSource): Rank {
-    const { blockSizeTokens, cacheSalt, clock, replayTimeoutMs } = this.#options;
+    const { blockSizeTokens, cacheSalt, replayTimeoutMs } = this.#options;
     const { dpRank } = source;
     const onUnusable = (why: string): void => this.#outlet.drop(1, why);
     const normaliser = new EventNormaliser({ dpRank, blockSizeTokens, cacheSalt, onUnusable });
     const stream = new RankStream({
       source,
-      clock,
       replayTimeoutMs,
       onBatch: (batch) => this.#batch(normaliser, batch),
       onRestart: () => this.#outlet.emit([normaliser.clear()]),

@@ -1,5 +1,4 @@
 import type { Dealer, Subscriber } from 'zeromq';
-import type { Clock } from '../../clock/index.ts';
 import { loadCode, reasonOf } from '../../errors/index.ts';
 import { decodeEventBatch, type EventBatch } from './engine-events.ts';
 import type { RankSource } from './event-sources.ts';
@@ -12,7 +11,6 @@ type Verdict = 'next' | 'gap' | 'duplicate' | 'restart';
 
 interface RankStreamOptions {
   readonly source: RankSource;
-  readonly clock: Clock;
   /** Longest wait for one answer of a replay. Default 2000. */
   readonly replayTimeoutMs?: number | undefined;
   /** The batches in their order, each once. */
@@ -62,11 +60,6 @@ export class RankStream {
 
   constructor(options: RankStreamOptions) {
     this.#options = options;
-  }
-
-  /** Where the subscriber listens, when it is the one that binds. */
-  get boundEndpoint(): string | undefined {
-    return this.#options.source.binds ? (this.#subscriber?.lastEndpoint ?? undefined) : undefined;
   }
 
   /** Subscribes. Rejects when the endpoint cannot be had. */

@@ -46,15 +46,6 @@ export class KvPublisher {
     this.#options = options;
   }
 
-  /** Where subscribers connect; undefined before `open`. */
-  get endpoint(): string | undefined {
-    return this.#publisher?.lastEndpoint ?? undefined;
-  }
-
-  get replayEndpoint(): string | undefined {
-    return this.#router?.lastEndpoint ?? undefined;
-  }
-
   /** Rejects when a port is in use. */
   async open(): Promise<void> {
     const { Publisher, Router } = await import('zeromq');

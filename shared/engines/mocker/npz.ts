@@ -2,7 +2,6 @@ import { inflateRawSync } from 'node:zlib';
 
 /** One array of a NumPy file. */
 export interface NumpyArray {
-  readonly shape: readonly number[];
   /** Row by row. */
   readonly values: Float64Array;
 }
@@ -79,5 +78,5 @@ function readNpy(bytes: Buffer, name: string): NumpyArray {
   const width = Number(type[1]);
   if (bytes.length - start < size * width) throw new Error(`${name} is cut off`);
   const view = new DataView(bytes.buffer, bytes.byteOffset + start);
-  return { shape, values: Float64Array.from({ length: size }, (_, at) => read(view, at * width)) };
+  return { values: Float64Array.from({ length: size }, (_, at) => read(view, at * width)) };
 }

@@ -37,11 +37,6 @@ class HeldBlocks implements HandoffDesk {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Prompts whose blocks are kept. */
-  get count(): number {
-    return this.#held.size;
-  }
-
   /** Keeps the blocks of `key`; `free` is called once. */
   offer(key: string, free: () => void): void {
     this.release(key); // an id that came twice

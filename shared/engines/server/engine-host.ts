@@ -74,10 +74,6 @@ export class EngineHost implements EngineServer {
     return this.#upstream;
   }
 
-  get pid(): number | undefined {
-    return this.#process?.pid;
-  }
-
   /** The arguments that the engine was started with; undefined for one that is attached. */
   get args(): readonly string[] | undefined {
     return this.#args;

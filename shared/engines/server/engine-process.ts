@@ -114,6 +114,7 @@ export class EngineProcess {
     });
   }
 
+  /** For tests: tells which process it is. */
   get pid(): number | undefined {
     return this.#child.pid;
   }

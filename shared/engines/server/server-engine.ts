@@ -142,7 +142,7 @@ export class ServerEngine implements Engine {
     const host = this.#options.url === undefined ? '127.0.0.1' : this.#host.upstream.hostname;
     const sources = sourcesOfRanks(followed.source, followed.ranks, host);
     const { replayTimeoutMs } = this.#options;
-    const relay = new EventRelay({ sources, blockSizeTokens, clock, logger, replayTimeoutMs, onDropped, onCame });
+    const relay = new EventRelay({ sources, blockSizeTokens, logger, replayTimeoutMs, onDropped, onCame });
     await this.#listenTo(relay);
   }
 

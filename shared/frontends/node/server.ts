@@ -50,6 +50,7 @@ export interface HttpServerOptions {
 
 /** A listening server. */
 export interface HttpServer extends ListeningAt {
+  /** For tests: which port the system chose where 0 was asked for. */
   readonly port: number;
   /** Shows another certificate from the next connection on; only where the server was started with one. */
   useCertificate(tls: TlsMaterial): void;

@@ -91,7 +91,7 @@ export function watchTlsFiles(paths: TlsPaths, current: TlsMaterial, options: Tl
 
 /** Follows the files of one listener. */
 export interface TlsFileReader {
-  /** Looks now; never rejects. */
+  /** For tests: looks now; never rejects. */
   look(): Promise<void>;
   stop(): void;
 }

@@ -156,7 +156,7 @@ export interface ToolCallOptions {
  * their arguments do not depend on how the text is cut into pushes.
  */
 export interface ToolCallParser {
-  /** Number of calls shown so far. */
+  /** For tests: number of calls shown so far. */
   readonly callCount: number;
   push(text: string, out: ToolCallSink): void;
   /** Ends the text: releases held text, and returns the finish reason for the client. */

@@ -10,7 +10,9 @@ export interface OutgoingMessage {
 
 /** A message as it was received. */
 export interface ReceivedMessage {
+  /** For tests: what it was sent as. */
   readonly id: string;
+  /** For tests: the group that it was sent to. */
   readonly group: string;
   readonly body: string;
   /** When the queue took it, by the queue's own clock: Unix milliseconds. */
@@ -27,9 +29,12 @@ export interface PlannerQueue {
   readonly name: 'sqs' | 'memory';
   /** Sends all, at most ten a request. Resolves once the queue has them; a call that is repeated sends nothing twice. */
   send(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<void>;
-  /** Up to ten messages that are hidden from others for `hiddenMs`; an empty list when none came within `waitMs`. */
+  /**
+   * For tests: up to ten messages that are hidden from others for `hiddenMs`; an empty list when none came within `waitMs`. A
+   * function that plans is handed its messages by Lambda.
+   */
   receive(options: ReceiveOptions, signal: AbortSignal): Promise<readonly ReceivedMessage[]>;
-  /** They are dealt with. */
+  /** For tests: they are dealt with. */
   delete(messages: readonly ReceivedMessage[], signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }

@@ -118,8 +118,11 @@ interface CapacityQuery {
 /** What one engine serves at the best batch size. */
 interface Capacity {
   readonly requestsPerSecond: number;
+  /** For tests: the batch size. */
   readonly batch: number;
+  /** For tests: time to the first token at that size. */
   readonly ttftMs: number | undefined;
+  /** For tests: time between two tokens at that size. */
   readonly itlMs: number | undefined;
   /** Within everything that was asked for; else the most that it serves at all. */
   readonly isWithinSla: boolean;

@@ -21,8 +21,6 @@ export interface BatchOptions extends DecideOptions {
 export interface BatchOutcome extends Omit<Decided, 'state'> {
   /** The decision to carry out, as it was stored. */
   readonly record?: DecisionRecord | undefined;
-  /** Messages that can never be read. */
-  readonly refused: number;
   /** Times that another planner was faster. */
   readonly conflicts: number;
 }
@@ -61,12 +59,7 @@ export async function handleBatch(
   options: BatchOptions,
   signal: AbortSignal,
 ): Promise<BatchOutcome> {
-  let refused = 0;
-  const signals = readMessages(messages, (problem) => {
-    refused++;
-    options.onRefused?.(problem);
-  });
-  return { ...(await handleSignals(signals, options, signal)), refused };
+  return await handleSignals(readMessages(messages, options.onRefused), options, signal);
 }
 
 /** Does the same as `handleBatch`, with signals that were read already. */
@@ -80,7 +73,7 @@ export async function handleSignals(
     const stored = await store.readState(group, signal);
     const before = stored === undefined ? beginModel(signals, options) : unpackState(stored.state);
     const { state, report, tick, decision } = decide(before, signals, options);
-    if (report.taken === 0) return { report, refused: 0, conflicts };
+    if (report.taken === 0) return { report, conflicts };
     const record = decision && tick && toRecord(decision, tick);
     const commit = {
       version: stored?.version ?? 0,
@@ -88,7 +81,7 @@ export async function handleSignals(
       decision: record,
       tick: tick && toTickRecord(tick),
     };
-    if (await store.commit(group, commit, signal)) return { report, tick, decision, record, refused: 0, conflicts };
+    if (await store.commit(group, commit, signal)) return { report, tick, decision, record, conflicts };
   }
   throw new PlannerConflict(`${group}: another planner was faster ${TRIES} times`);
 }

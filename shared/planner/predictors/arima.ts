@@ -13,7 +13,6 @@ interface Model {
 interface Fit {
   readonly model: Model;
   /** Mean (where it has one), then the AR, then the MA coefficients. */
-  readonly parameters: readonly number[];
   /** Akaike's criterion, corrected for short series. */
   readonly aicc: number;
   /** Of the differenced series. */
@@ -98,7 +97,7 @@ function fitModel(values: readonly number[], model: Model): Fit | undefined {
   if (!Number.isFinite(squares)) return undefined;
   const variance = Math.max(squares / count, scale * scale * 1e-12);
   const aic = count * Math.log(variance) + 2 * free;
-  return { model, parameters, aicc: aic + (2 * free * (free + 1)) / (count - free - 1), next };
+  return { model, aicc: aic + (2 * free * (free + 1)) / (count - free - 1), next };
 }
 
 /** Sum of the squared one-step errors, what comes before the series taken as its mean; and the next value. */

@@ -115,7 +115,7 @@ function checkNames(rows: readonly ClassRow[], path: string): void {
   }
 }
 
-function checkBuckets(buckets: readonly { min_tokens: number; bucket: string }[], path: string): void {
+function checkBuckets(buckets: readonly { min_tokens: number }[], path: string): void {
   if (buckets[0]?.min_tokens !== 0) throw invalid(`${path}uncached_isl_buckets must start with min_tokens 0`);
   for (let at = 1; at < buckets.length; at++) {
     if ((buckets[at]?.min_tokens ?? 0) <= (buckets[at - 1]?.min_tokens ?? 0)) {

@@ -26,8 +26,6 @@ interface Past {
 /** The product's planner, told what a fleet would tell it. */
 export class PlannerPolicy implements ScalingPolicy {
   readonly tickMs: number;
-  /** Every reason that came with a change. */
-  readonly reasons: { readonly atMs: number; readonly reason: string }[] = [];
   readonly #planner: Planner;
   readonly #startSeconds: number;
   #state: PlannerState;
@@ -45,14 +43,7 @@ export class PlannerPolicy implements ScalingPolicy {
     this.#remember(view);
     const { state, effect } = tick(this.#state, this.#inputOf(view), this.#planner);
     this.#state = state;
-    const { targets } = effect;
-    if (targets === undefined) return undefined;
-    const isChange = Object.entries(targets).some(([pool, target]) => {
-      const now = view.pools[pool as Pool];
-      return target !== (now?.ready ?? 0) + (now?.starting ?? 0);
-    });
-    if (isChange) this.reasons.push({ atMs: view.nowMs, reason: effect.reason });
-    return targets;
+    return effect.targets;
   }
 
   #inputOf({ nowMs, pools, started, isl, osl, running }: ScalingView): PlannerInput {

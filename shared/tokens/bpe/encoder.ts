@@ -33,8 +33,6 @@ class WordCache {
   #tokensUsed = 0;
   /** Hash of the word that `read` did not find. */
   #missedHash = 0;
-  /** Number of times the cache was full and started over. */
-  resets = 0;
 
   /**
    * Copies the tokens of the word `text[at .. end)` to `out[to ..]`, where 63 places must be free, and returns their
@@ -97,7 +95,6 @@ class WordCache {
     this.#words = 0;
     this.#unitsUsed = 0;
     this.#tokensUsed = 0;
-    this.resets++;
   }
 }
 

@@ -79,6 +79,6 @@ async function openUnigram(file: UnknownRecord): Promise<Library> {
     return tokens;
   };
   const own: LibraryModel = Object.assign(tokensOf, { tokens_to_ids: ids, unk_token_id: unknownId });
-  (library as unknown as { model: LibraryModel }).model = own;
+  Reflect.set(library, 'model', own);
   return library;
 }

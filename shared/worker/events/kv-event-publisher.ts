@@ -98,11 +98,6 @@ export class BlockCopies {
   #copies = new Uint32Array(SIZE_INITIAL); // 0 = empty
   #used = 0;
 
-  /** Blocks held, copies counted once. */
-  get size(): number {
-    return this.#used;
-  }
-
   /** Counts one more copy, up to `copiesMax`. True when it is the first. */
   add(low: number, high: number, copiesMax = Number.POSITIVE_INFINITY): boolean {
     if (this.#used * 2 >= this.#copies.length) this.#grow();
@@ -127,11 +122,6 @@ export class BlockCopies {
     }
     if (this.#copies[at] === 1) this.#erase(at);
     return true;
-  }
-
-  clear(): void {
-    this.#copies.fill(0);
-    this.#used = 0;
   }
 
   /** Where the block is, or the empty slot where it would go. */

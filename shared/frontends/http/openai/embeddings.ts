@@ -43,8 +43,7 @@ type EmbeddingsBody = z.infer<typeof embeddingsSchema>;
 
 /** An embeddings request: one generation request an input, all answered as one. */
 interface DecodedEmbeddings {
-  /** Server id; a batch's requests are `<id>-<index>`. */
-  readonly id: string;
+  /** A batch's requests have the ids `<server id>-<index>`. */
   readonly requests: readonly GenerationRequest[];
   /** How the client wants to read the vectors. */
   readonly format: 'float' | 'base64';
@@ -70,7 +69,6 @@ function decodeEmbeddings(body: EmbeddingsBody, isPassedOn: boolean, context: De
   request.embedding = body.dimensions == null ? {} : { dimensions: body.dimensions };
   const { id } = request;
   return {
-    id,
     requests:
       prompts.length === 1 ? [request] : prompts.map((prompt, index) => ({ ...request, prompt, id: `${id}-${index}` })),
     format: body.encoding_format ?? 'float',

@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Subscriber } from 'zeromq';
-import { systemClock } from '../../../../shared/clock/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import { EventRelay } from '../../../../shared/engines/kv-stream/event-relay.ts';
 import { sourcesOfRanks } from '../../../../shared/engines/kv-stream/event-sources.ts';
@@ -33,7 +32,6 @@ describe('relay of KV events', () => {
     relay = new EventRelay({
       sources: sourcesOfRanks({ endpoint, replayEndpoint, topic: 'kv-events' }, { first: 0, count: 1 }, '127.0.0.1'),
       blockSizeTokens: 1,
-      clock: systemClock,
       logger,
       replayTimeoutMs,
       onDropped: (count) => {

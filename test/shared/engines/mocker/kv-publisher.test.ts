@@ -69,7 +69,6 @@ describe('the KV events that a mock engine publishes like vLLM', () => {
     relay = new EventRelay({
       sources: sourcesOfRanks({ endpoint, replayEndpoint, topic: '' }, { first: 0, count: ranks }, '127.0.0.1'),
       blockSizeTokens: 16,
-      clock: systemClock,
       logger: captureLogger().logger,
       onDropped: (count) => {
         dropped += count;

