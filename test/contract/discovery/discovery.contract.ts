@@ -324,7 +324,7 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
           'load of worker a: requests of rank 0 is NaN, allowed are 0 to 2^53 - 1',
           'load of worker a: requests of rank 0 is -1, allowed are 0 to 2^53 - 1',
           'load of worker a: requests of rank 0 is Infinity, allowed are 0 to 2^53 - 1',
-          'load of worker a: 1025 ranks, at most 1024 are told',
+          'load of worker a: 1025 ranks, at most 1024 are allowed',
           'load of worker no id: ids are 1 to 16 lower-case hex digits',
         ]);
         await waitUntil(() => latest().a !== undefined);
