@@ -4,6 +4,7 @@
  */
 export { inBatches, RateBudget, Semaphore } from './at-once.ts';
 export { afterSocketsAreRead, forAtMost, tellWhile, untilAborted, withDeadline } from './deadline.ts';
+export { withEither } from './either-signal.ts';
 export { FileLock, type StillHeld } from './file-lock.ts';
 export { Lifetime } from './lifetime.ts';
 export { networkOf } from './networks.ts';

@@ -1,5 +1,5 @@
-import { setMaxListeners } from 'node:events';
 import { type Clock, type Random, systemClock, systemRandom } from '../clock/index.ts';
+import { withEither } from '../concurrency/index.ts';
 import { type Item, type ItemKey, Table, type TableOptions, type TablePlace, TableTime } from '../discovery/index.ts';
 import { encodeSegment } from '../planes/index.ts';
 import {
@@ -36,7 +36,6 @@ export class DynamoDbRouterState implements RouterState {
     this.#table = table;
     this.#time = time;
     this.#operationTimeoutMs = operationTimeoutMs;
-    setMaxListeners(0, this.#closing.signal);
   }
 
   /** Loads the SDK. The table itself is first touched by the first call. */
@@ -145,24 +144,23 @@ export class DynamoDbRouterState implements RouterState {
   }
 
   #attempt<T>(given: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    return this.#table.attempt(this.#operationTimeoutMs, this.#operation(given), work);
+    return this.#underEither(given, (signal) => this.#table.attempt(this.#operationTimeoutMs, signal, work));
   }
 
-  async #once<T>(given: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const signal = this.#operation(given);
-    try {
-      return await work(signal);
-    } catch (error) {
-      signal.throwIfAborted();
-      throw this.#table.explain(error);
-    }
+  #once<T>(given: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    return this.#underEither(given, async (signal) => {
+      try {
+        return await work(signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        throw this.#table.explain(error);
+      }
+    });
   }
 
-  /** Aborts with `signal` and when the handle closes; widened for the parallel calls of an operation. */
-  #operation(signal: AbortSignal): AbortSignal {
-    const operation = AbortSignal.any([signal, this.#closing.signal]);
-    setMaxListeners(0, operation);
-    return operation;
+  /** Runs `work` with a signal that aborts with `given` and when the handle closes. */
+  #underEither<T>(given: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    return withEither([given, this.#closing.signal], work);
   }
 }
 

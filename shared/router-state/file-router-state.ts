@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock/index.ts';
-import { FileLock, type StillHeld } from '../concurrency/index.ts';
+import { FileLock, type StillHeld, withEither } from '../concurrency/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { encodeSegment } from '../planes/index.ts';
 import { isRecord } from '../records/index.ts';
@@ -165,11 +165,11 @@ export class FileRouterState implements RouterState {
 
   /** Says what went wrong as a failure of the state. */
   async #guarded<T>(signal: AbortSignal, work: (bounded: AbortSignal) => Promise<T>): Promise<T> {
-    const closing = this.#closing.signal;
     try {
-      const bounded = AbortSignal.any([signal, closing]);
-      bounded.throwIfAborted();
-      return await work(bounded);
+      return await withEither([signal, this.#closing.signal], (bounded) => {
+        bounded.throwIfAborted();
+        return work(bounded);
+      });
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof RouterStateError) throw error;

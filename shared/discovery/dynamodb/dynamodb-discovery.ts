@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { forAtMost, Semaphore, withDeadline } from '../../concurrency/index.ts';
+import { forAtMost, Semaphore, withDeadline, withEither } from '../../concurrency/index.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
 import { type DiscoveryBaseOptions, type OpenStore, withDefaults } from '../options.ts';
@@ -168,10 +168,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
         return this.#models.add(listener);
       },
       list: (signal) => this.#listModels(signal),
-      forget: (name, signal) =>
-        table.attempt(this.#operationTimeoutMs, this.#operation(signal), (limited) =>
-          forgetModel(table, name, limited),
-        ),
+      forget: (name, signal) => this.#attempt(signal, (operation) => forgetModel(table, name, operation)),
     };
   }
 
@@ -233,8 +230,11 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     };
   }
 
-  async refresh(maxAgeMs: number, signal?: AbortSignal, shardKey?: string): Promise<void> {
-    const operation = this.#operation(signal);
+  refresh(maxAgeMs: number, signal?: AbortSignal, shardKey?: string): Promise<void> {
+    return this.#underEither(signal, (operation) => this.#refresh(maxAgeMs, operation, shardKey));
+  }
+
+  async #refresh(maxAgeMs: number, operation: AbortSignal, shardKey: string | undefined): Promise<void> {
     operation.throwIfAborted();
     if (!this.#isFollowed) return;
     this.#shardKey = shardKey;
@@ -340,21 +340,22 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     for (const watcher of this.#watchers) watcher.fail(failure);
   }
 
-  async #readOnce(request: ReadingRequest, signal: AbortSignal | undefined): Promise<void> {
-    const operation = this.#operation(signal);
-    operation.throwIfAborted();
-    this.#isFollowed = true;
-    const read = (limit: AbortSignal): Promise<void> =>
-      this.#table.attempt(this.#operationTimeoutMs, limit, (limited) => this.#poller.readOnce(request, limited));
-    if (this.#isLasting) return read(operation);
-    const timeoutMs = this.#operationTimeoutMs;
-    const lateMessage = `no reading of the discovery table within ${timeoutMs} ms`;
-    await withDeadline({ clock: this.base.clock, timeoutMs, signal: operation, lateMessage }, read);
+  #readOnce(request: ReadingRequest, signal: AbortSignal | undefined): Promise<void> {
+    return this.#underEither(signal, async (operation) => {
+      operation.throwIfAborted();
+      this.#isFollowed = true;
+      const timeoutMs = this.#operationTimeoutMs;
+      const read = (limit: AbortSignal): Promise<void> =>
+        this.#table.attempt(timeoutMs, limit, (limited) => this.#poller.readOnce(request, limited));
+      if (this.#isLasting) return read(operation);
+      const lateMessage = `no reading of the discovery table within ${timeoutMs} ms`;
+      await withDeadline({ clock: this.base.clock, timeoutMs, signal: operation, lateMessage }, read);
+    });
   }
 
   async #listModels(signal: AbortSignal | undefined): ReturnType<Catalogue['list']> {
     const table = this.#table;
-    return table.attempt(this.#operationTimeoutMs, this.#operation(signal), async (operation) => {
+    return this.#attempt(signal, async (operation) => {
       const stored = await readCatalogue(table, operation, true);
       const missing = stored.map(({ cardSum }) => cardSum).filter((sum) => !this.#shelf.has(sum));
       await fetchCards(table, this.#shelf, missing, operation);
@@ -362,16 +363,18 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     });
   }
 
-  protected async renew(signal: AbortSignal): Promise<void> {
-    const operation = this.#operation(signal);
-    try {
-      if (!(await this.#writer.renew(operation))) {
-        await this.#serial.run(() => this.#registerAgain(operation), operation);
+  protected renew(signal: AbortSignal): Promise<void> {
+    return this.#underEither(signal, async (operation) => {
+      try {
+        if (!(await this.#writer.renew(operation))) {
+          await this.#serial.run(() => this.#registerAgain(operation), operation);
+        }
+        const cards = [...this.owned.values()].flatMap(({ card }) => card ?? []);
+        for (const card of cards) await this.#cards.ensureCard(card, operation);
+      } catch (error) {
+        throw this.#table.explain(error);
       }
-      for (const { card } of this.owned.values()) if (card !== undefined) await this.#cards.ensureCard(card, operation);
-    } catch (error) {
-      throw this.#table.explain(error);
-    }
+    });
   }
 
   async #registerAgain(operation: AbortSignal): Promise<void> {
@@ -393,18 +396,18 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
 
   /** Runs one change of the table at a time, and repeats it while the table is unreachable. */
   #change(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<void>): Promise<void> {
-    const operation = this.#operation(signal);
-    return this.#serial.run(() => this.#table.attempt(this.#operationTimeoutMs, operation, work), operation);
+    return this.#underEither(signal, (operation) =>
+      this.#serial.run(() => this.#table.attempt(this.#operationTimeoutMs, operation, work), operation),
+    );
   }
 
-  /**
-   * Returns a signal that aborts with `signal` and when the handle closes; it allows many listeners, for the parallel
-   * calls of an operation.
-   */
-  #operation(signal: AbortSignal | undefined): AbortSignal {
+  #attempt<T>(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<T>): Promise<T> {
+    return this.#underEither(signal, (operation) => this.#table.attempt(this.#operationTimeoutMs, operation, work));
+  }
+
+  /** Runs `work` with a signal that aborts with `signal` and when the handle closes. */
+  #underEither<T>(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<T>): Promise<T> {
     const closing = this.closing.signal;
-    const operation = AbortSignal.any(signal === undefined ? [closing] : [signal, closing]);
-    setMaxListeners(0, operation);
-    return operation;
+    return withEither(signal === undefined ? [closing] : [signal, closing], work);
   }
 }

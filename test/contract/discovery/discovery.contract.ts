@@ -9,6 +9,7 @@ import {
 } from '../../../shared/discovery/index.ts';
 import type { SharedStoreOptions } from '../../support/create-discovery.ts';
 import { type FreezableClock, type SpawnedProcess, spawnTypeScript, waitUntil } from '../../support/index.ts';
+import { rememberedBy } from '../../support/remembered-by.ts';
 import { channelOf, endpointAt, modelAt, Witness } from './records.ts';
 
 /** A fresh, empty store and the processes that use it. */
@@ -534,6 +535,18 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
         }),
         { numRuns: 15 },
       );
+    });
+
+    it('leaves nothing behind at a signal whose calls have ended', async () => {
+      const { discovery } = await harness.open();
+      const { signal } = new AbortController();
+      const record = endpointAt('ns/c/e/1');
+      await discovery.put(record, signal);
+      await discovery.list(instances, signal);
+      await discovery.watch(instances, new Witness(), signal);
+      await discovery.refresh(0, signal);
+      await discovery.remove(record, signal);
+      expect(rememberedBy(signal)).toBe(0);
     });
 
     it('does nothing when the signal has aborted', async () => {

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { RouterState } from '../../../shared/router-state/index.ts';
+import { rememberedBy } from '../../support/remembered-by.ts';
 
 /** Handles on one shared state, for one test. */
 export interface StateUnderTest {
@@ -115,6 +116,15 @@ export function describeRouterState(name: string, start: () => Promise<StateUnde
         );
         expect(moves.filter(Boolean)).toHaveLength(1);
       });
+    });
+
+    it('leaves nothing behind at a signal whose calls have ended', async () => {
+      const state = await open();
+      const { signal } = new AbortController();
+      await Promise.all([state.readLease(lease, signal), state.readPointer(lease, signal)]);
+      await state.takeLease(lease, { holder: 'a', ttlMs: 60_000, seenFence: undefined }, signal);
+      await state.renewLease(lease, 'a', 60_000, signal);
+      expect(rememberedBy(signal)).toBe(0);
     });
 
     it('rejects with the reason of a signal that aborts', async () => {
