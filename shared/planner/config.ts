@@ -99,13 +99,18 @@ const SHAPE = z.object({
     .default({ tick_max_duration_seconds: 30 }),
 });
 
-type Parsed = z.output<typeof SHAPE>;
+type Camel<Key extends string> = Key extends `${infer Head}_${infer Rest}` ? `${Head}${Capitalize<Camel<Rest>>}` : Key;
+type CamelKeys<T> = { readonly [Key in keyof T as Camel<Key & string>]: T[Key] };
+type Parsed = CamelKeys<Omit<z.output<typeof SHAPE>, 'law' | 'optimization_target'>>;
 
-/** What a planner goes by: `law` is settled, and intervals divide each other. Times in seconds, percentages as such. */
-export interface PlannerConfig extends Readonly<Omit<Parsed, 'law' | 'optimization_target'>> {
+/**
+ * Configuration of a planner: its `law` is settled, and its intervals divide each other. Times in seconds, percentages as such. A
+ * field is named as its key of the file, in camel case.
+ */
+export interface PlannerConfig extends Parsed {
   readonly law: PlannerLaw;
   /** Between two ticks. */
-  readonly tick_seconds: number;
+  readonly tickSeconds: number;
 }
 
 /** Older names of keys. */
@@ -142,10 +147,21 @@ export function parsePlannerConfig(raw: unknown, law?: PlannerLaw): PlannerConfi
     );
   }
   const { optimization_target: target, law: named, ...rest } = result.data;
-  const config = { ...rest, law: law ?? named ?? target ?? 'rate', tick_seconds: 0 };
+  const config: PlannerConfig = { ...fromFileKeys(rest), law: law ?? named ?? target ?? 'rate', tickSeconds: 0 };
   const problems = problemsOf(config);
   if (problems.length > 0) throw new PlannerConfigError(problems.map((problem) => `planner configuration: ${problem}`));
-  return { ...config, tick_seconds: config.scheduling.scale_interval_seconds ?? commonDivisor(loopsOf(config)) };
+  return { ...config, tickSeconds: config.scheduling.scale_interval_seconds ?? commonDivisor(loopsOf(config)) };
+}
+
+function fromFileKeys<T extends object>(parsed: T): CamelKeys<T> {
+  const camel = (key: string): string => key.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+  return Object.fromEntries(Object.entries(parsed).map(([key, value]) => [camel(key), value])) as CamelKeys<T>;
+}
+
+/** Returns the configuration under the keys of its file. */
+export function toFileKeys(config: PlannerConfig): Readonly<Record<string, unknown>> {
+  const snake = (key: string): string => key.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return Object.fromEntries(Object.entries(config).map(([key, value]) => [snake(key), value]));
 }
 
 const PROPHET_INSTEAD =
@@ -165,16 +181,16 @@ function renamed(raw: unknown): unknown {
 
 /** Intervals of the loops that run, in seconds. */
 function loopsOf(config: PlannerConfig): readonly number[] {
-  const load = config.load_adjustment_interval_seconds;
-  return runsThroughputLoop(config) ? [load, config.throughput_adjustment_interval_seconds] : [load];
+  const load = config.loadAdjustmentIntervalSeconds;
+  return runsThroughputLoop(config) ? [load, config.throughputAdjustmentIntervalSeconds] : [load];
 }
 
-export function runsThroughputLoop({ law, enable_throughput_scaling }: PlannerConfig): boolean {
-  return law === 'sla' && enable_throughput_scaling;
+export function runsThroughputLoop({ law, enableThroughputScaling }: PlannerConfig): boolean {
+  return law === 'sla' && enableThroughputScaling;
 }
 
-export function runsLoadLoop({ law, enable_load_scaling }: PlannerConfig): boolean {
-  return law !== 'sla' || enable_load_scaling;
+export function runsLoadLoop({ law, enableLoadScaling }: PlannerConfig): boolean {
+  return law !== 'sla' || enableLoadScaling;
 }
 
 export function hasPrefillPool({ mode }: Pick<PlannerConfig, 'mode'>): boolean {
@@ -189,12 +205,12 @@ function problemsOf(config: PlannerConfig): readonly string[] {
   const problems: string[] = [];
   const {
     law,
-    min_gpu_budget: gpusMin,
-    max_gpu_budget: gpusMax,
-    load_adjustment_interval_seconds: load,
-    throughput_adjustment_interval_seconds: throughput,
+    minGpuBudget: gpusMin,
+    maxGpuBudget: gpusMax,
+    loadAdjustmentIntervalSeconds: load,
+    throughputAdjustmentIntervalSeconds: throughput,
   } = config;
-  if (law === 'sla' && !config.enable_throughput_scaling && !config.enable_load_scaling) {
+  if (law === 'sla' && !config.enableThroughputScaling && !config.enableLoadScaling) {
     problems.push('law sla needs enable_throughput_scaling or enable_load_scaling');
   }
   if (runsThroughputLoop(config) && runsLoadLoop(config) && load >= throughput) {
@@ -205,24 +221,23 @@ function problemsOf(config: PlannerConfig): readonly string[] {
   if (gpusMin >= 0 && gpusMax >= 0 && gpusMin > gpusMax) {
     problems.push(`min_gpu_budget ${gpusMin} is above max_gpu_budget ${gpusMax}`);
   }
-  if (!Number.isInteger(Math.sqrt(config.fpm_sample_bucket_size))) {
-    problems.push(`fpm_sample_bucket_size ${config.fpm_sample_bucket_size} must be a perfect square`);
+  if (!Number.isInteger(Math.sqrt(config.fpmSampleBucketSize))) {
+    problems.push(`fpm_sample_bucket_size ${config.fpmSampleBucketSize} must be a perfect square`);
   }
-  if (config.enable_power_awareness && config.total_gpu_power_limit == null) {
+  if (config.enablePowerAwareness && config.totalGpuPowerLimit == null) {
     problems.push('enable_power_awareness needs total_gpu_power_limit');
   }
-  if (config.enable_power_awareness && config.mode === 'agg')
-    problems.push('enable_power_awareness is not for mode agg');
+  if (config.enablePowerAwareness && config.mode === 'agg') problems.push('enable_power_awareness is not for mode agg');
   for (const pool of ['prefill', 'decode'] as const) {
     const has = pool === 'prefill' ? hasPrefillPool(config) : hasDecodePool(config);
-    if (config[`${pool}_min_endpoint`] != null && (!has || config.mode === 'agg')) {
+    if (config[`${pool}MinEndpoint`] != null && (!has || config.mode === 'agg')) {
       problems.push(`${pool}_min_endpoint is not for mode ${config.mode}: there is no such pool, or only one`);
     }
   }
-  const seasonPoints = config.seasonal_period_seconds / throughput;
-  if (config.load_predictor === 'seasonal' && (seasonPoints < 2 || seasonPoints > SEASON_POINTS_MAX)) {
+  const seasonPoints = config.seasonalPeriodSeconds / throughput;
+  if (config.loadPredictor === 'seasonal' && (seasonPoints < 2 || seasonPoints > SEASON_POINTS_MAX)) {
     problems.push(
-      `seasonal_period_seconds ${config.seasonal_period_seconds} must be 2 to ${SEASON_POINTS_MAX} times throughput_adjustment_interval_seconds ${throughput}`,
+      `seasonal_period_seconds ${config.seasonalPeriodSeconds} must be 2 to ${SEASON_POINTS_MAX} times throughput_adjustment_interval_seconds ${throughput}`,
     );
   }
   if (law === 'load') problems.push(...problemsOfThresholds(config));
@@ -237,13 +252,14 @@ function problemsOf(config: PlannerConfig): readonly string[] {
 }
 
 function problemsOfThresholds(config: PlannerConfig): readonly string[] {
+  const keys = toFileKeys(config);
   const pairs = [
     ...(hasPrefillPool(config) ? [['prefill_scale_up_queue_tokens', 'prefill_scale_down_queue_tokens'] as const] : []),
     ...(hasDecodePool(config) ? [['decode_scale_up_kv_rate', 'decode_scale_down_kv_rate'] as const] : []),
   ];
   return pairs.flatMap(([upName, downName]) => {
-    const [up, down] = [config[upName], config[downName]];
-    if (up == null || down == null) return [`law load needs ${upName} and ${downName}`];
+    const [up, down] = [keys[upName], keys[downName]];
+    if (typeof up !== 'number' || typeof down !== 'number') return [`law load needs ${upName} and ${downName}`];
     return up > down ? [] : [`${upName} ${up} must be above ${downName} ${down}`];
   });
 }

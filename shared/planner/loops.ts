@@ -51,15 +51,15 @@ export function startLoops(nowS: number): LoopState {
 
 function predictorOptions(config: PlannerConfig): PredictorOptions {
   return {
-    name: config.load_predictor,
-    log1p: config.load_predictor_log1p,
-    movingPoints: config.moving_average_points,
-    seasonPoints: config.seasonal_period_seconds / config.throughput_adjustment_interval_seconds,
+    name: config.loadPredictor,
+    log1p: config.loadPredictorLog1p,
+    movingPoints: config.movingAveragePoints,
+    seasonPoints: config.seasonalPeriodSeconds / config.throughputAdjustmentIntervalSeconds,
     kalman: {
-      qLevel: config.kalman_q_level,
-      qTrend: config.kalman_q_trend,
-      r: config.kalman_r,
-      pointsMin: config.kalman_min_points,
+      qLevel: config.kalmanQLevel,
+      qTrend: config.kalmanQTrend,
+      r: config.kalmanR,
+      pointsMin: config.kalmanMinPoints,
     },
   };
 }
@@ -95,10 +95,9 @@ export function tickLoops(
   engines: PerPool<EngineCapabilities>,
 ): { readonly state: LoopState; readonly outcome: LoopOutcome } {
   let state = observeEngines(before, input, config);
-  const isLoadDue = isDue(input.nowS, before.loadAtS, config.load_adjustment_interval_seconds);
+  const isLoadDue = isDue(input.nowS, before.loadAtS, config.loadAdjustmentIntervalSeconds);
   const isThroughputDue =
-    runsThroughputLoop(config) &&
-    isDue(input.nowS, before.throughputAtS, config.throughput_adjustment_interval_seconds);
+    runsThroughputLoop(config) && isDue(input.nowS, before.throughputAtS, config.throughputAdjustmentIntervalSeconds);
   const shared = { config, engines, counts: input.counts };
   let demand: ExpectedDemand | undefined;
   let throughput: ThroughputOutcome | undefined;
@@ -203,7 +202,7 @@ function expect(
   };
 }
 
-function acceptLengthOf(state: LoopState, { speculative_nextn: nextn }: PlannerConfig): number {
+function acceptLengthOf(state: LoopState, { speculativeNextn: nextn }: PlannerConfig): number {
   return nextn === 0 ? 1 : Math.min(nextn + 1, Math.max(1, state.acceptLength ?? 1));
 }
 
@@ -233,15 +232,15 @@ function whileStarting(
   const left = (pool: Pool): number => targets[pool] ?? of(pool).ready + of(pool).pending;
   const total = pools.reduce((sum, pool) => sum + left(pool) * gpus[pool], 0);
   const watts = pools.reduce((sum, pool) => sum + left(pool) * (wattsOf(pool, config, engines) ?? 0), 0);
-  const wattsMax = config.enable_power_awareness ? (config.total_gpu_power_limit ?? watts) : watts;
+  const wattsMax = config.enablePowerAwareness ? (config.totalGpuPowerLimit ?? watts) : watts;
   if (Object.keys(targets).length === 0 || !fitsBudget(total, 0, bounds) || watts > wattsMax) return { state: calm };
   const wish = JSON.stringify([targets, pools.map(of)]);
   const sinceS = state.cancelling?.wish === wish ? state.cancelling.sinceS : nowS;
-  const isRipe = state.cancelling?.wish === wish && nowS - sinceS >= config.load_adjustment_interval_seconds - 1e-9;
+  const isRipe = state.cancelling?.wish === wish && nowS - sinceS >= config.loadAdjustmentIntervalSeconds - 1e-9;
   return { state: { ...state, cancelling: { wish, sinceS } }, targets: isRipe ? targets : undefined };
 }
 
 /** Watts of one worker of a pool; undefined where nobody says. */
 export function wattsOf(pool: Pool, config: PlannerConfig, engines: PerPool<EngineCapabilities>): number | undefined {
-  return engines[pool]?.wattsPerReplica ?? config[`${pool}_engine_watts`] ?? undefined;
+  return engines[pool]?.wattsPerReplica ?? config[`${pool}EngineWatts`] ?? undefined;
 }

@@ -1,4 +1,4 @@
-import { type PlannerConfig, parsePlannerConfig } from './config.ts';
+import { type PlannerConfig, parsePlannerConfig, toFileKeys } from './config.ts';
 import type { ForwardPass } from './forward-pass/metrics.ts';
 import { eachPool, endpointsMinOf, gpusOfEngine, poolsOf } from './laws/pools.ts';
 import {
@@ -101,7 +101,7 @@ function withinPower(
   engines: PerPool<EngineCapabilities>,
   asked = targets,
 ): { readonly targets: Targets | undefined; readonly power?: PowerReason | undefined } {
-  const { enable_power_awareness: isOn, total_gpu_power_limit: wattsMax } = config;
+  const { enablePowerAwareness: isOn, totalGpuPowerLimit: wattsMax } = config;
   const isStarting = poolsOf(config).some((pool) => (counts[pool]?.pending ?? 0) > 0); // the loops have counted those
   if (asked === undefined || !isOn || wattsMax == null || isStarting) return { targets };
   const current = eachPool((pool) => counts[pool]?.ready ?? 0);
@@ -258,7 +258,7 @@ function shown(rate: number): string {
   return rate >= 10 ? rate.toFixed(0) : rate.toFixed(1);
 }
 
-/** What may change while a planner runs; what is left out stays. */
+/** Bounds that may change while a planner runs, named as in its file; what is left out stays. */
 export interface PlannerBounds {
   readonly min_endpoint?: number;
   readonly prefill_min_endpoint?: number;
@@ -269,8 +269,8 @@ export interface PlannerBounds {
 
 /** The same planner within other bounds. @throws Error, PlannerConfigError for bounds that contradict each other */
 export function withBounds({ config: before, engines }: Planner, bounds: PlannerBounds): Planner {
-  const config = parsePlannerConfig({ ...before, ...bounds });
-  const { max_gpu_budget: gpusMax } = config;
+  const config = parsePlannerConfig({ ...toFileKeys(before), ...bounds });
+  const { maxGpuBudget: gpusMax } = config;
   const gpus = poolsOf(config).reduce(
     (total, pool) => total + endpointsMinOf(pool, config) * gpusOfEngine(pool, engines, config),
     0,

@@ -80,9 +80,9 @@ function readPatch(text: string): ReadPatch {
 
 /** Those of the pools that there are. */
 function boundsOf(config: PlannerConfig): Readonly<Record<string, number | string>> {
-  const { mode, min_endpoint, min_gpu_budget, max_gpu_budget } = config;
+  const { mode, minEndpoint: min_endpoint, minGpuBudget: min_gpu_budget, maxGpuBudget: max_gpu_budget } = config;
   const of = (pool: 'prefill' | 'decode') => ({
-    [`${pool}_min_endpoint`]: config[`${pool}_min_endpoint`] ?? min_endpoint,
+    [`${pool}_min_endpoint`]: config[`${pool}MinEndpoint`] ?? min_endpoint,
   });
   return {
     mode,

@@ -32,6 +32,6 @@ export function openConnector(
 }
 
 /** Returns how many workers may run at once. Without a budget that is at least two. */
-function workersMax({ max_gpu_budget: gpusMax, decode_engine_num_gpu: gpus }: PlannerConfig): number {
+function workersMax({ maxGpuBudget: gpusMax, decodeEngineNumGpu: gpus }: PlannerConfig): number {
   return gpusMax < 0 ? 2 : Math.floor(gpusMax / Math.max(1, gpus ?? 1));
 }

@@ -110,7 +110,7 @@ interface ReportContents {
 
 /** Writes a report, and its numbers beside it; returns the path of the page. What stands there is replaced whole. */
 export async function writeReport({ html, points, number }: ReportContents, config: PlannerConfig): Promise<string> {
-  const { report_output_dir: folder, report_filename: fixed, report_write_gzip_log: hasLog } = config;
+  const { reportOutputDir: folder, reportFilename: fixed, reportWriteGzipLog: hasLog } = config;
   const last = points.at(-1);
   const label = new Date(last?.atMs ?? 0).toISOString().slice(0, 19).replaceAll(/[-:]/g, '').replace('T', '_');
   const name = fixed ?? `planner_report_${label}_${String(number).padStart(3, '0')}.html`;
@@ -128,14 +128,13 @@ async function replace(path: string, contents: string | Buffer): Promise<void> {
 
 async function logOf(path: string, points: readonly HistoryPoint[], config: PlannerConfig): Promise<Buffer> {
   const at = new Date(points.at(-1)?.atMs ?? 0).toISOString();
-  const { ttft_ms, itl_ms } = config;
   const head = {
     kind: 'metadata',
     generated_at_utc: at,
     num_snapshots: points.length,
     html_report_path: path,
-    ttft_ms,
-    itl_ms,
+    ttft_ms: config.ttftMs,
+    itl_ms: config.itlMs,
   };
   const rows = points.map(({ atMs, figures, reason }) => ({
     kind: 'snapshot',

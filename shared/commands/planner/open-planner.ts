@@ -30,7 +30,7 @@ export function openPlanner(deps: PlannerDeps): Promise<RunningPlanner> {
     const { namespace = config.namespace } = settings;
     const connector = lifetime.use(openConnector(deps, namespace, config));
     const registry = new MetricRegistry();
-    const gpusOf = (pool: Pool): number => config[`${pool}_engine_num_gpu`] ?? 1;
+    const gpusOf = (pool: Pool): number => config[`${pool}EngineNumGpu`] ?? 1;
     const metrics = createPlannerMetrics(registry, config, gpusOf);
     const page = await lifetime.use(serveMetrics(registry, settings.plannerMetricsPort, clock));
     const store = await lifetime.use(openPlannerStore(settings, env));
@@ -42,7 +42,7 @@ export function openPlanner(deps: PlannerDeps): Promise<RunningPlanner> {
       store,
       connector,
       namespace,
-      model: settings.plannerModel ?? config.model_name ?? undefined,
+      model: settings.plannerModel ?? config.modelName ?? undefined,
       metrics,
       readTraffic: prometheusTraffic(settings, namespace, clock, (problem) => log.warn(problem)),
     });

@@ -44,7 +44,7 @@ export class PlannerPages {
   /** Serves what the configuration asks for, and returns the addresses. It logs what cannot be served; the planner works without it. */
   async serve(): Promise<Readonly<Record<string, string>>> {
     const { fleet, logger } = this.#deps;
-    const { live_dashboard_port: pagePort, control_api_port: apiPort } = fleet.config;
+    const { liveDashboardPort: pagePort, controlApiPort: apiPort } = fleet.config;
     const page = await this.#serve('the live page (live_dashboard_port)', pagePort, this.#page());
     const change = boundsApi(fleet, (bounds) => logger.info('the bounds were changed', { ...bounds }));
     const api = await this.#serve('the control API (control_api_port)', apiPort, change);
@@ -58,7 +58,7 @@ export class PlannerPages {
     const { fleet, clock } = this.#deps;
     this.#history.add(tick);
     this.#sinceReport.add(tick);
-    const { report_interval_hours: hours } = fleet.config;
+    const { reportIntervalHours: hours } = fleet.config;
     if (hours === null || clock.wallMs() - this.#reportAtMs < hours * HOUR_MS || this.#writing !== undefined) return;
     this.#reportAtMs = clock.wallMs();
     this.#writing = this.#report().finally(() => {

@@ -26,7 +26,7 @@ export function renderPlannerPage({ group, config, points, decisions, refreshS }
   const { gpu_hours: hours = 0 } = last.figures;
   const facts = [
     `law ${config.law}`,
-    `targets ${config.ttft_ms} ms to the first token, ${config.itl_ms} ms between tokens`,
+    `targets ${config.ttftMs} ms to the first token, ${config.itlMs} ms between tokens`,
     `${hours.toFixed(2)} GPU h`,
     ...(config.advisory ? ['advice alone: nothing is acted on'] : []),
   ];
@@ -78,12 +78,12 @@ function chartsOf(points: readonly HistoryPoint[], config: PlannerConfig): reado
     ...chart('Time to the first token', 'ms', [
       line('seen', 'observed_ttft_ms'),
       line('estimated', 'estimated_ttft_ms'),
-      level('target', config.ttft_ms),
+      level('target', config.ttftMs),
     ]),
     ...chart('Time between tokens', 'ms', [
       line('seen', 'observed_itl_ms'),
       line('estimated', 'estimated_itl_ms'),
-      level('target', config.itl_ms),
+      level('target', config.itlMs),
     ]),
     ...chart('Lengths', 'tokens', [
       line('prompts', 'observed_input_sequence_tokens'),

@@ -56,7 +56,7 @@ export async function localPlanning(settings: Settings<'local'>): Promise<LocalP
       `the law sla asks how long passes take, which --engine ${engine} does not say; allowed: rate, throughput, latency, load`,
     ]);
   }
-  if (engine !== 'mocker' && config.law === 'rate' && config.rate_requests_per_second == null) {
+  if (engine !== 'mocker' && config.law === 'rate' && config.rateRequestsPerSecond == null) {
     throw new ConfigError([
       `--planner with --engine ${engine} needs to know what a worker serves: --planner-config '{"rate_requests_per_second": N}'`,
     ]);
@@ -88,7 +88,7 @@ export async function fleetPlanning(settings: Settings<'planner'>): Promise<Plan
     ]);
   }
   const unknown = (['prefill', 'decode'] as const).find(
-    (pool) => config.enable_power_awareness && isPlanned(config, pool) && wattsOf(pool, config, {}) === undefined,
+    (pool) => config.enablePowerAwareness && isPlanned(config, pool) && wattsOf(pool, config, {}) === undefined,
   );
   if (unknown !== undefined) {
     throw new ConfigError([`enable_power_awareness needs ${unknown}_engine_watts: the watts of one worker`]);
@@ -102,5 +102,5 @@ function isPlanned({ mode }: PlannerConfig, pool: Pool): boolean {
 
 /** Returns the milliseconds between two roll-ups of a worker, for a planner with this interval between ticks. */
 export function rollupIntervalMs({ config }: Planner): number {
-  return Math.max(200, Math.min(5000, config.tick_seconds * 1000));
+  return Math.max(200, Math.min(5000, config.tickSeconds * 1000));
 }

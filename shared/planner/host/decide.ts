@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { toFileKeys } from '../config.ts';
 import { type Planner, teach } from '../planner.ts';
 import type { Pool, Targets } from '../types.ts';
 import { applySignal, type BatchReport, beginAnew, noReport, type SentSignal, STALE_S } from './apply-signal.ts';
@@ -60,17 +61,17 @@ export function decide(state: ModelState, signals: readonly SentSignal[], option
 
 /** Returns whether the law asks how long passes take. */
 function isTaught({ config }: Planner): boolean {
-  return config.law === 'sla' || (config.law === 'rate' && config.rate_requests_per_second == null);
+  return config.law === 'sla' || (config.law === 'rate' && config.rateRequestsPerSecond == null);
 }
 
 function isDue(state: ModelState, report: BatchReport, { config }: Planner): boolean {
   const sinceS = state.nowS - state.tickAtS;
   if (sinceS <= 0) return false;
   if (state.isUrgent) return true;
-  if (sinceS >= config.tick_seconds - TOLERANCE_S && report.hasRollup) {
-    return isRoundComplete(state) || sinceS >= config.tick_seconds + ROUND_S;
+  if (sinceS >= config.tickSeconds - TOLERANCE_S && report.hasRollup) {
+    return isRoundComplete(state) || sinceS >= config.tickSeconds + ROUND_S;
   }
-  return sinceS >= Math.max(STALE_S, 3 * config.tick_seconds);
+  return sinceS >= Math.max(STALE_S, 3 * config.tickSeconds);
 }
 
 /** A tick in the middle of a round would see the requests of half the workers now, and twice as many next time. */
@@ -102,7 +103,7 @@ function decisionOf(state: ModelState, { effect, counts, atS }: LawTick, planner
 /** Returns a short hash of the configuration that decides. */
 function hashOf({ config, engines }: Planner): string {
   return createHash('sha256')
-    .update(JSON.stringify([config, engines]))
+    .update(JSON.stringify([toFileKeys(config), engines]))
     .digest('hex')
     .slice(0, 16);
 }

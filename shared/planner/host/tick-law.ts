@@ -71,7 +71,7 @@ function inputOf(
 ): { readonly input: PlannerInput; readonly counts: Readonly<Record<Pool, WorkerCount>>; readonly figures: Figures } {
   const { nowS, sinceTick } = state;
   const startS = startSeconds ?? measuredStart(state);
-  const counts = ofPools((pool) => counted?.[pool] ?? heardCounts(state, pool, startS ?? planner.config.start_seconds));
+  const counts = ofPools((pool) => counted?.[pool] ?? heardCounts(state, pool, startS ?? planner.config.startSeconds));
   const loads = ofPools((pool) => loadOf(state, pool));
   const isEmpty = POOLS.every((pool) => counts[pool].ready === 0);
   const isUnknown = !isEmpty && nowS - state.heardAtS > UNKNOWN_AFTER_S;
@@ -125,7 +125,7 @@ function hitRate({ traffic: { totals } }: ModelState): number | undefined {
 /** Returns the traffic of a whole window; undefined until the throughput loop is due, which asks for whole windows only. */
 function trafficWindow(state: ModelState, { config }: Planner): TrafficWindow | undefined {
   const { fromS, totals } = state.traffic;
-  const intervalS = config.throughput_adjustment_interval_seconds;
+  const intervalS = config.throughputAdjustmentIntervalSeconds;
   if (!runsThroughputLoop(config) || state.nowS - state.planner.loops.throughputAtS < intervalS - 1e-9)
     return undefined;
   if (totals.started === 0 && state.nowS - state.heardAtS > UNKNOWN_AFTER_S) return undefined;

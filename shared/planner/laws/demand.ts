@@ -56,7 +56,7 @@ export function observeDemand(
 ): { readonly state: DemandState; readonly demand: Demand } {
   const counted = count(before, nowS, started, startSeconds, config);
   const demand = demandOf(counted, nowS, startSeconds, config);
-  const fromS = nowS - config.rate_up_window_seconds;
+  const fromS = nowS - config.rateUpWindowSeconds;
   const rates = [
     ...(before.rates ?? []).filter(({ atS, rate }) => atS > fromS + 1e-9 && rate < demand.rate),
     { atS: nowS, rate: demand.rate },
@@ -72,7 +72,7 @@ function count(
   config: PlannerConfig,
 ): DemandState {
   const seconds = nowS - before.lastAtS;
-  const fromS = nowS - config.rate_window_seconds;
+  const fromS = nowS - config.rateWindowSeconds;
   const bins = [...before.bins, { atS: nowS, seconds, count: started }]
     .filter(({ atS }) => atS > fromS + 1e-9)
     .slice(-BINS_MAX);
@@ -82,11 +82,11 @@ function count(
     trend = follow(trend, bucket.count / (nowS - bucket.fromS));
     bucket = { fromS: nowS, count: 0 };
   }
-  if (config.rate_surge_worth > 0) {
+  if (config.rateSurgeWorth > 0) {
     const rate = ratePerSecond(bins, 0);
-    surges = observeSurge(surges, { nowS, seconds, rate, startSeconds, worth: config.rate_surge_worth });
+    surges = observeSurge(surges, { nowS, seconds, rate, startSeconds, worth: config.rateSurgeWorth });
   }
-  const season = config.rate_seasonal ? observeSeason(before.season, nowS, seconds, started) : before.season;
+  const season = config.rateSeasonal ? observeSeason(before.season, nowS, seconds, started) : before.season;
   return { ...before, lastAtS: nowS, bins, bucket, trend, surges, season };
 }
 
@@ -110,9 +110,9 @@ function demandOf(
   startSeconds: number,
   config: PlannerConfig,
 ): Demand {
-  const remembers = config.rate_surge_worth > 0;
-  const arrivals = ratePerSecond(state.bins, config.rate_deviations);
-  const usual = config.rate_seasonal ? seasonalRate(state.season, nowS + startSeconds) : 0;
+  const remembers = config.rateSurgeWorth > 0;
+  const arrivals = ratePerSecond(state.bins, config.rateDeviations);
+  const usual = config.rateSeasonal ? seasonalRate(state.season, nowS + startSeconds) : 0;
   const passes = remembers && isPassing(surges, nowS, startSeconds);
   // The trend has jumped with what passes.
   const forecast = Math.max(passes ? 0 : forecastOf(state, startSeconds), usual);
@@ -190,9 +190,9 @@ function surgeRate(surges: SurgeState, nowS: number, startSeconds: number, confi
   const last = past.at(-1);
   if (last === undefined) return 0;
   const cameS = sinceS ?? nowS;
-  if (past.length === 1) return cameS < last.toS + config.rate_surge_hold_seconds ? last.rate : 0;
+  if (past.length === 1) return cameS < last.toS + config.rateSurgeHoldSeconds ? last.rate : 0;
   // A state that was kept by an earlier release has bursts and no plan.
-  const { rate, fromS, toS } = wait ?? bestWait(past, surges.usual ?? 0, startSeconds, config.rate_surge_worth);
+  const { rate, fromS, toS } = wait ?? bestWait(past, surges.usual ?? 0, startSeconds, config.rateSurgeWorth);
   const gapS = cameS - last.fromS;
   // Workers that began to wait too late for the surge that has come are not awaited any more.
   const lateS = sinceS === undefined ? 0 : fromS + startSeconds - gapS;

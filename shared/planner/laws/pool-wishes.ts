@@ -34,11 +34,11 @@ export function byTtft(view: LatencyView): LatencyWish {
     const own = estimateTtftMs(model, limits, pass, { kvHitRate, queueScale: 0, ...decode });
     const loaded = estimateTtftMs(model, limits, pass, { kvHitRate, queueScale: share, ...decode });
     if (own === undefined) return undefined;
-    const room = (config.ttft_ms - own) * (config.load_scaling_down_sensitivity / 100);
+    const room = (config.ttftMs - own) * (config.loadScalingDownSensitivity / 100);
     if (room <= 0 && !(isAggregated && loaded === undefined)) return false;
     return loaded === undefined ? undefined : loaded - own < room;
   };
-  return decide(view, estimates, config.ttft_ms, fits);
+  return decide(view, estimates, config.ttftMs, fits);
 }
 
 /** The same for the time between tokens. */
@@ -56,9 +56,9 @@ export function byItl(view: LatencyView): LatencyWish {
     if (kvTokens >= limits.maxKvTokens) return false;
     const loaded = itl(pass, { decodeScale: share, withQueuedPrefill: isAggregated });
     if (loaded === undefined) return undefined;
-    return loaded < config.itl_ms * (config.load_scaling_down_sensitivity / 100);
+    return loaded < config.itlMs * (config.loadScalingDownSensitivity / 100);
   };
-  return decide(view, estimates, config.itl_ms, fits);
+  return decide(view, estimates, config.itlMs, fits);
 }
 
 function decide(
@@ -147,8 +147,8 @@ function thresholdOf(pool: Pool, config: PlannerConfig): Threshold {
   if (config.law === 'load') {
     const [up, down] =
       pool === 'prefill'
-        ? [config.prefill_scale_up_queue_tokens, config.prefill_scale_down_queue_tokens]
-        : [(config.decode_scale_up_kv_rate ?? 0) / 100, (config.decode_scale_down_kv_rate ?? 0) / 100];
+        ? [config.prefillScaleUpQueueTokens, config.prefillScaleDownQueueTokens]
+        : [(config.decodeScaleUpKvRate ?? 0) / 100, (config.decodeScaleDownKvRate ?? 0) / 100];
     return { up: up ?? 0, down: down ?? 0, isUpInclusive: true, isDownInclusive: true };
   }
   const isTight = config.law === 'latency';

@@ -33,9 +33,9 @@ export function kindOf(pool: Pool, { mode }: PlannerConfig): PoolKind {
 export function modelOptions(pool: Pool, config: PlannerConfig): PassModelOptions {
   return {
     kind: kindOf(pool, config),
-    samplesMax: config.max_num_fpm_samples,
-    buckets: config.fpm_sample_bucket_size,
-    observationsMin: config.load_min_observations,
+    samplesMax: config.maxNumFpmSamples,
+    buckets: config.fpmSampleBucketSize,
+    observationsMin: config.loadMinObservations,
   };
 }
 
@@ -50,19 +50,19 @@ export function limitsOf(engine: EngineCapabilities | undefined): EngineLimits {
 
 /** Returns the fewest workers that a pool may have. */
 export function endpointsMinOf(pool: Pool, config: PlannerConfig): number {
-  return config[`${pool}_min_endpoint`] ?? config.min_endpoint;
+  return config[`${pool}MinEndpoint`] ?? config.minEndpoint;
 }
 
 /** Returns the GPUs of one worker of a pool: as its engine says, else as configured, else 1. */
 export function gpusOfEngine(pool: Pool, engines: PerPool<EngineCapabilities>, config: PlannerConfig): number {
-  return engines[pool]?.gpus ?? config[`${pool}_engine_num_gpu`] ?? 1;
+  return engines[pool]?.gpus ?? config[`${pool}EngineNumGpu`] ?? 1;
 }
 
 /** Returns the bounds of two pools together. */
 export function pairLimits({ config, engines }: PoolView): PairLimits {
   return {
     gpus: eachPool((pool) => gpusOfEngine(pool, engines, config)),
-    bounds: { min: config.min_gpu_budget, max: config.max_gpu_budget },
+    bounds: { min: config.minGpuBudget, max: config.maxGpuBudget },
     endpointsMin: eachPool((pool) => endpointsMinOf(pool, config)),
   };
 }

@@ -97,7 +97,7 @@ export function tickRate(
   if (started === undefined && input.held === 0) {
     return { state: { ...before, lastAtS: nowS, idleSinceS: undefined }, outcome: { pools: {}, unknown: 'demand' } };
   }
-  const startSeconds = input.startSeconds ?? config.start_seconds;
+  const startSeconds = input.startSeconds ?? config.startSeconds;
   const observed = observeDemand(before, { nowS, started: started ?? 0, startSeconds }, config);
   const state = { ...before, ...observed.state, ...learn(before, input) };
   const decisions: Record<string, RateDecision> = {};
@@ -135,7 +135,10 @@ function learn(before: RateState, input: RateInput): Partial<RateState> {
 }
 
 function measuredCapacity(pool: Pool, config: PlannerConfig): number | null | undefined {
-  return config[`rate_${pool}_requests_per_second`] ?? config.rate_requests_per_second;
+  return (
+    (pool === 'prefill' ? config.ratePrefillRequestsPerSecond : config.rateDecodeRequestsPerSecond) ??
+    config.rateRequestsPerSecond
+  );
 }
 
 function capacityOfPool(
@@ -150,8 +153,8 @@ function capacityOfPool(
   const kind = kindOf(pool, config);
   return capacityOf(kind, model, limitsOf(engines[pool]), {
     ...lengths,
-    ttftSlaMs: kind === 'decode' ? undefined : config.ttft_ms,
-    itlSlaMs: kind === 'prefill' ? undefined : config.itl_ms,
+    ttftSlaMs: kind === 'decode' ? undefined : config.ttftMs,
+    itlSlaMs: kind === 'prefill' ? undefined : config.itlMs,
     kvHitRate,
     acceptLength,
   })?.requestsPerSecond;
@@ -162,7 +165,7 @@ function correct(known: RatePool, pool: Pool, { nowS, observed, counts }: RateIn
   const seen = observed?.[pool];
   const isSteady = (counts[pool]?.starting ?? 0) === 0 && (counts[pool]?.ready ?? 0) === known.target;
   if (seen === undefined || !isSteady || nowS - known.correctedAtS < CORRECT_EVERY_S) return known;
-  const isOver = (seen.kvUse ?? 0) > KV_USE_MAX || (seen.itlMs ?? 0) > config.itl_ms;
+  const isOver = (seen.kvUse ?? 0) > KV_USE_MAX || (seen.itlMs ?? 0) > config.itlMs;
   const correction = Math.min(1, Math.max(CORRECTION_MIN, known.correction * (isOver ? 0.93 : 1.01)));
   return { ...known, correction, correctedAtS: nowS };
 }
@@ -175,10 +178,10 @@ function decidePool(
   input: RateInput,
   config: PlannerConfig,
 ): { readonly pool: RatePool; readonly decision: RateDecision } {
-  const { nowS, held, startSeconds = config.start_seconds } = input;
+  const { nowS, held, startSeconds = config.startSeconds } = input;
   const floor = floorOf(pool, state, nowS, startSeconds, config);
   const { need, behind, isForSurge } = needOf(pool, demand, floor === 0, input, config);
-  const sinceS = nowS - config.rate_down_window_seconds;
+  const sinceS = nowS - config.rateDownWindowSeconds;
   const needs = [
     ...known.needs.filter(({ atS, count: one }) => atS > sinceS && one > need),
     { atS: nowS, count: need },
@@ -187,7 +190,7 @@ function decidePool(
   const wanted = Math.max(need > known.target ? need : Math.min(known.target, mostNeeded), floor);
   const target = Math.max(
     floor,
-    Math.min(known.target + config.rate_step_max, Math.max(known.target - config.rate_step_max, wanted)),
+    Math.min(known.target + config.rateStepMax, Math.max(known.target - config.rateStepMax, wanted)),
   );
   const limitedBy =
     target !== wanted
@@ -212,7 +215,7 @@ function needOf(
   config: PlannerConfig,
 ): Pick<RateDecision, 'need' | 'behind' | 'isForSurge'> {
   const { held } = input;
-  const load = config.rate_target_load;
+  const load = config.rateTargetLoad;
   const forRate = isAsleep ? 0 : workersFor(rate, load * perEngine);
   const forHeld = held === 0 ? 0 : Math.max(1, workersFor(Math.min(rate, arrivals) + held / HELD_DRAIN_S, perEngine));
   // What may not come, and what goes on beside workers that come back, is planned without a reserve.
@@ -242,7 +245,7 @@ function behindOf(
   config: PlannerConfig,
 ): number {
   const { workers = 0, requests = 0 } = backlog?.[pool] ?? {};
-  const isLost = requests > sparePerSecond * (startSeconds ?? config.start_seconds);
+  const isLost = requests > sparePerSecond * (startSeconds ?? config.startSeconds);
   return isLost ? Math.min(workers, counts[pool]?.ready ?? 0) : 0;
 }
 
@@ -257,7 +260,7 @@ function floorOf(
   const endpointsMin = endpointsMinOf(pool, config);
   if (endpointsMin > 0) return endpointsMin;
   const idleS = idleSinceS === undefined ? 0 : nowS - idleSinceS;
-  return idleSinceS !== undefined && idleS >= Math.max(config.idle_to_zero_seconds, 5 * startSeconds) ? 0 : 1;
+  return idleSinceS !== undefined && idleS >= Math.max(config.idleToZeroSeconds, 5 * startSeconds) ? 0 : 1;
 }
 
 /** Without a capacity a held request still wants a worker: the first one shows what it can do. */

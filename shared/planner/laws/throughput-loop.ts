@@ -113,8 +113,8 @@ function capacityOfPool(pool: Pool, view: ThroughputView): number | undefined {
   return capacityOf(kind, model, limitsOf(view.engines[pool]), {
     isl: demand.isl,
     osl: demand.osl,
-    ttftSlaMs: kind === 'decode' ? undefined : config.ttft_ms,
-    itlSlaMs: kind === 'prefill' ? undefined : config.itl_ms,
+    ttftSlaMs: kind === 'decode' ? undefined : config.ttftMs,
+    itlSlaMs: kind === 'prefill' ? undefined : config.itlMs,
     kvHitRate: kind === 'decode' ? undefined : kvHitRate,
     acceptLength,
   })?.requestsPerSecond;
@@ -123,7 +123,7 @@ function capacityOfPool(pool: Pool, view: ThroughputView): number | undefined {
 /** At most so many workers away from those that serve, and never below the minimum. */
 function neededOf(pool: Pool, engines: number, { config, counts }: ThroughputView): number {
   const ready = counts[pool]?.ready ?? 0;
-  const step = config.max_throughput_scaling_replicas;
+  const step = config.maxThroughputScalingReplicas;
   const endpointsMin = endpointsMinOf(pool, config);
   const needed = Math.max(Math.ceil(engines), endpointsMin);
   return Math.max(endpointsMin, Math.min(ready + step, Math.max(ready - step, needed)));

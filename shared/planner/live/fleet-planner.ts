@@ -72,7 +72,7 @@ function refusalOf({ config }: Planner, workerId: string): string | undefined {
   if (config.law === 'sla') {
     return `law sla asks for that, and ${what}; allowed for such engines: rate, throughput, latency, load`;
   }
-  if (config.law !== 'rate' || config.rate_requests_per_second != null) return undefined;
+  if (config.law !== 'rate' || config.rateRequestsPerSecond != null) return undefined;
   return `${what}: --planner-config '{"rate_requests_per_second": N}' says what one serves (stator profile measures it)`;
 }
 
@@ -163,7 +163,7 @@ export class FleetPlanner {
     while (!signal.aborted) {
       const begunMs = clock.nowMs();
       metrics?.begins(Math.max(0, begunMs - dueMs) / 1000, clock.wallMs());
-      dueMs = begunMs + this.config.tick_seconds * 1000;
+      dueMs = begunMs + this.config.tickSeconds * 1000;
       try {
         await withDeadline({ clock, timeoutMs: CALL_MS_MAX, signal }, (within) => this.#tick(within));
       } catch (thrown) {
@@ -173,7 +173,7 @@ export class FleetPlanner {
         logger[level]('a tick of the planner failed; trying again', { reason: reasonOf(thrown) });
         metrics?.failed(clock.nowMs() - begunMs >= CALL_MS_MAX);
       }
-      if (!signal.aborted) await this.#pause(this.config.tick_seconds * 1000);
+      if (!signal.aborted) await this.#pause(this.config.tickSeconds * 1000);
     }
   }
 

@@ -65,8 +65,8 @@ export function createPlannerMetrics(
   };
   const showPower = powerGauges(registry, config);
   const engines = engineGauges(registry);
-  gauge('sla_target_ttft_ms', 'What requests are to hold.').set(config.ttft_ms);
-  gauge('sla_target_itl_ms', 'What requests are to hold.').set(config.itl_ms);
+  gauge('sla_target_ttft_ms', 'What requests are to hold.').set(config.ttftMs);
+  gauge('sla_target_itl_ms', 'What requests are to hold.').set(config.itlMs);
   const gpuHours = gauge('gpu_hours', 'GPU hours since the planner began.');
   const load = registry.gauge(
     'dynamo_planner_load_scaling_decision',
@@ -129,7 +129,7 @@ export function createPlannerMetrics(
       setKnown(observed.isl, tick.isl);
       setKnown(observed.osl, tick.osl);
       const { rate, loops } = tick.effect;
-      const intervalS = config.throughput_adjustment_interval_seconds;
+      const intervalS = config.throughputAdjustmentIntervalSeconds;
       setKnown(estimated.ttft, loops?.load?.estimatedTtftMs);
       setKnown(estimated.itl, loops?.load?.estimatedItlMs);
       showPower(tick);
@@ -191,7 +191,7 @@ function timeliness(registry: MetricRegistry) {
 
 /** Only where power counts, and somebody says what a worker draws. */
 function powerGauges(registry: MetricRegistry, config: PlannerConfig): (tick: LawTick) => void {
-  const { enable_power_awareness: isOn, total_gpu_power_limit: wattsMax } = config;
+  const { enablePowerAwareness: isOn, totalGpuPowerLimit: wattsMax } = config;
   const watts = { prefill: wattsOf('prefill', config, {}), decode: wattsOf('decode', config, {}) };
   if (!isOn || wattsMax == null || poolsOf(config).some((pool) => watts[pool] === undefined)) return () => {};
   const gauge = (name: string, help: string) => registry.gauge(`dynamo_planner_power_${name}`, help).with();

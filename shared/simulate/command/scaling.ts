@@ -31,7 +31,7 @@ export async function scalingOf(
     ...(fleet.prefill && { prefill: capabilitiesOf(fleet.prefill.engine, fleet.prefill.dataParallelSize, fleet) }),
     decode: capabilitiesOf(fleet.engine, fleet.dataParallelSize, fleet),
   };
-  const perEngine = config.rate_requests_per_second ?? FORESIGHT_RATE;
+  const perEngine = config.rateRequestsPerSecond ?? FORESIGHT_RATE;
   const policy =
     law === 'foresight'
       ? new ForesightPolicy(workload, perEngine, startMs)
@@ -43,8 +43,8 @@ export async function scalingOf(
     warmWorkers,
     warmStartMs: warmStartSeconds * 1000,
     interruptionsPerHour,
-    ttftTargetMs: config.ttft_ms,
-    itlTargetMs: config.itl_ms,
+    ttftTargetMs: config.ttftMs,
+    itlTargetMs: config.itlMs,
     gpuPrice,
   };
 }

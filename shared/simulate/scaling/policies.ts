@@ -36,7 +36,7 @@ export class PlannerPolicy implements ScalingPolicy {
     this.#planner = planner;
     this.#state = teach(startPlanner(0), planner.config, profiles);
     this.#startSeconds = startMs / 1000;
-    this.tickMs = planner.config.tick_seconds * 1000;
+    this.tickMs = planner.config.tickSeconds * 1000;
   }
 
   decide(view: ScalingView): Targets | undefined {
@@ -70,7 +70,7 @@ export class PlannerPolicy implements ScalingPolicy {
 
   #remember({ nowMs, started, ended, isl = 0, osl = 0 }: ScalingView): void {
     this.#past.push({ atMs: nowMs, requests: started, ended, inputTokens: ended * isl, outputTokens: ended * osl });
-    const fromMs = nowMs - 1000 * this.#planner.config.throughput_adjustment_interval_seconds;
+    const fromMs = nowMs - 1000 * this.#planner.config.throughputAdjustmentIntervalSeconds;
     this.#past = this.#past.filter(({ atMs }) => atMs > fromMs + 1e-6);
   }
 
@@ -78,7 +78,7 @@ export class PlannerPolicy implements ScalingPolicy {
     const sum = (read: (past: Past) => number): number => this.#past.reduce((total, past) => total + read(past), 0);
     const requests = sum((past) => past.requests);
     const ended = sum((past) => past.ended);
-    const seconds = Math.min(nowMs / 1000, this.#planner.config.throughput_adjustment_interval_seconds);
+    const seconds = Math.min(nowMs / 1000, this.#planner.config.throughputAdjustmentIntervalSeconds);
     const mean = (total: number): number => (ended > 0 ? total / ended : 0);
     return {
       seconds,

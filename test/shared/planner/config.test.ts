@@ -6,12 +6,12 @@ describe('the configuration of a planner', () => {
     expect(parsePlannerConfig({})).toMatchObject({
       law: 'rate',
       mode: 'disagg',
-      ttft_ms: 500,
-      itl_ms: 50,
-      max_gpu_budget: 8,
-      min_endpoint: 1,
-      load_predictor: 'kalman',
-      tick_seconds: 5,
+      ttftMs: 500,
+      itlMs: 50,
+      maxGpuBudget: 8,
+      minEndpoint: 1,
+      loadPredictor: 'kalman',
+      tickSeconds: 5,
     });
   });
 
@@ -22,12 +22,12 @@ describe('the configuration of a planner', () => {
       no_operation: true,
       of_tomorrow: 1,
     });
-    expect(config).toMatchObject({ law: 'latency', ttft_ms: 250, advisory: true });
+    expect(config).toMatchObject({ law: 'latency', ttftMs: 250, advisory: true });
     expect(parsePlannerConfig({ optimization_target: 'latency' }, 'rate').law).toBe('rate');
   });
 
   it('takes the newer of two names', () => {
-    expect(parsePlannerConfig({ ttft_ms: 100, ttft: 250 }).ttft_ms).toBe(100);
+    expect(parsePlannerConfig({ ttft_ms: 100, ttft: 250 }).ttftMs).toBe(100);
   });
 
   it.each([
@@ -35,7 +35,7 @@ describe('the configuration of a planner', () => {
     [{ load_adjustment_interval: 7, optimization_target: 'sla', enable_load_scaling: true }, 1],
     [{ scheduling: { scale_interval_seconds: 2.5 } }, 2.5],
   ])('ticks so that every loop is met: %j', (raw, seconds) => {
-    expect(parsePlannerConfig(raw).tick_seconds).toBe(seconds);
+    expect(parsePlannerConfig(raw).tickSeconds).toBe(seconds);
   });
 
   it.each([

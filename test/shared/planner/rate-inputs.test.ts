@@ -28,7 +28,7 @@ describe('the rate law of two pools', () => {
   });
 
   it('divides a budget in proportion', () => {
-    const [prefill, decode] = run(34, 0, { ...planner, config: { ...planner.config, max_gpu_budget: 8 } });
+    const [prefill, decode] = run(34, 0, { ...planner, config: { ...planner.config, maxGpuBudget: 8 } });
     expect(prefill! + decode!).toBeLessThanOrEqual(8);
     expect(decode!).toBeGreaterThan(2 * prefill!);
   });

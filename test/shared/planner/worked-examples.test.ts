@@ -202,7 +202,7 @@ describe('the worked examples of budgets, predictors and ticks', () => {
 
   it('ticks come as often as all loops divide by', () => {
     const both = { law: 'sla', enable_load_scaling: true };
-    expect(parsePlannerConfig(both).tick_seconds).toBe(5);
-    expect(parsePlannerConfig({ ...both, load_adjustment_interval_seconds: 7 }).tick_seconds).toBe(1);
+    expect(parsePlannerConfig(both).tickSeconds).toBe(5);
+    expect(parsePlannerConfig({ ...both, load_adjustment_interval_seconds: 7 }).tickSeconds).toBe(1);
   });
 });

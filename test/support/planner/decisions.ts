@@ -103,7 +103,7 @@ function playDecisions(row: Json): readonly string[] {
   let state = startOf(row, config);
   let last = ticks[0]!;
   const endS = ticks.at(-1)!.at;
-  for (let nowS = config.tick_seconds; nowS <= endS + 1e-9; nowS += config.tick_seconds) {
+  for (let nowS = config.tickSeconds; nowS <= endS + 1e-9; nowS += config.tickSeconds) {
     const isNow = ({ at }: { readonly at: number }): boolean => Math.abs(at - nowS) < 1e-6;
     last = ticks.find(isNow) ?? last;
     const told = { ...readInput(nowS, last), started: undefined, held: 0, running: 0 } as PlannerInput;
