@@ -1,4 +1,4 @@
-/** What the planes of a process need and cannot reach, each once. */
+/** Brokers that the planes of a process need and cannot reach, each once. */
 export function absencesOf(planes: readonly { absence?(): string | undefined }[]): readonly string[] {
   return [...new Set(planes.flatMap((plane) => plane.absence?.() ?? []))];
 }

@@ -1,7 +1,8 @@
 /**
  * @module planes
- * Moving bytes, nothing about models. Behind `RequestPlane` calls to workers and their answers, by TCP or NATS; behind `EventPlane`
- * what many hear, by ZeroMQ or NATS; messages in order within a group, by SQS. Every wait for a call to be taken on has a limit, every queue a bound.
+ * Transport of bytes, without knowledge of models. `RequestPlane` carries calls to workers and their answers, by TCP or
+ * NATS. `EventPlane` carries messages for many receivers, by ZeroMQ or NATS. SQS carries messages in order within a
+ * group. Every wait for a call to be accepted has a limit, and every queue is bounded.
  */
 export { absencesOf } from './absences.ts';
 export { createNatsEventPlane } from './event/nats/plane.ts';

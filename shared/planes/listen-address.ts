@@ -12,21 +12,24 @@ const WILDCARDS: Readonly<Record<string, string>> = { auto: '0.0.0.0', '0.0.0.0'
 
 /** A listener that a process is about to open for other processes of its fleet. */
 export interface FleetListener {
-  /** What listens, as its operator knows it. @example 'the request plane' */
+  /** Name of the listener for its operator. @example 'the request plane' */
   readonly name: string;
-  /** What it binds: an IP address or a host name, without a port. */
+  /** Address to bind: an IP address or a host name, without a port. */
   readonly address: string;
-  /** What callers prove before they are answered; undefined = nothing. */
+  /** Proof that callers give before they are answered; undefined = none. */
   readonly protectedBy: 'token' | 'mTLS' | undefined;
-  /** Whether the operator chose to let anybody in (`STATOR_PLANE_OPEN`). */
+  /** Whether the operator chose to accept any caller (`STATOR_PLANE_OPEN`). */
   readonly open: boolean;
-  /** What can be set instead, best first, each as a clause. @example ['set STATOR_PLANE_TOKEN', 'set DYN_TCP_RPC_HOST=127.0.0.1'] */
+  /**
+   * Settings that help instead, best first, each as a clause. @example ['set STATOR_PLANE_TOKEN', 'set
+   * DYN_TCP_RPC_HOST=127.0.0.1']
+   */
   readonly remedies: readonly string[];
 }
 
 /**
- * Why `listener` must not be opened, as one line that says what to set; undefined = it may. A listener that others can
- * reach must know who calls, unless its operator says that whoever reaches it is trusted.
+ * Returns why `listener` must not be opened, as one line that says what to set; undefined = it may. A listener that
+ * other machines can reach must know who calls, unless its operator trusts everyone who reaches it.
  *
  * @example
  * const refusal = refuseOpenListener({ name: 'the request plane', address: bind, protectedBy, open, remedies });
@@ -38,15 +41,15 @@ export function refuseOpenListener({ name, address, protectedBy, open, remedies 
   return `${name} would listen on ${address} for anybody who reaches it: ${choices.join(', or ')}`;
 }
 
-/** Loopback as IPv6 may spell it, mapped addresses included. */
+/** Loopback as IPv6 may spell it, including mapped addresses. */
 const LOOPBACK_IPV6 = new BlockList();
 LOOPBACK_IPV6.addSubnet('127.0.0.0', 8, 'ipv4');
 LOOPBACK_IPV6.addAddress('::1', 'ipv6');
 
 /**
- * Whether only this machine reaches `host`: 127.0.0.0/8, ::1 (also mapped, also in brackets) and `localhost`. Any other name
- * may resolve to anything, and so counts as reachable. Asked for each request, nearly always about an IPv4 address or
- * `localhost`, which need no list.
+ * Whether only this machine reaches `host`: 127.0.0.0/8, ::1 (also mapped, also in brackets) and `localhost`. Any other
+ * name may resolve to anything, and so counts as reachable. It is called for each request, nearly always with an IPv4
+ * address or `localhost`, which need no list.
  */
 export function isLoopback(host: string): boolean {
   const bare = host.startsWith('[') && host.endsWith(']') ? host.slice(1, -1) : host;
@@ -56,9 +59,10 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Where to listen and what to advertise for a configured `host` (`DYN_TCP_RPC_HOST`, `DYN_EVENT_PLANE_HOST`): `auto` and the
- * wildcard addresses listen everywhere and advertise the first IPv4 address that others can reach, or 127.0.0.1 on a machine
- * without a network. A link-local address (containers on AWS have one for their metadata) reaches nobody else.
+ * Returns where to listen and what to advertise for a configured `host` (`DYN_TCP_RPC_HOST`, `DYN_EVENT_PLANE_HOST`).
+ * `auto` and the wildcard addresses listen everywhere and advertise the first IPv4 address that others can reach, or
+ * 127.0.0.1 on a machine without a network. A link-local address does not count, because other machines cannot reach it
+ * (containers on AWS have one for their metadata).
  */
 export function listenAddress(
   host: string,
@@ -75,14 +79,14 @@ function isReachable({ family, internal, address }: NetworkInterfaceInfo): boole
   return family === 'IPv4' && !internal && !address.startsWith('169.254.');
 }
 
-/** `host:port` with IPv6 addresses in brackets. */
+/** Returns `host:port`, with IPv6 addresses in brackets. */
 export function formatHostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 /**
- * Listens on the first port of `ports` that is free, so that the processes of a machine share a range that a firewall can
- * name. Rejects with what the system says, or with one line that names the range when all of it is taken.
+ * Listens on the first free port of `ports`, so that the processes of a machine share a range that a firewall can name.
+ * Rejects with the system's error, or with one line that names the range if all of it is taken.
  */
 export async function listenInRange(server: Server, { first, last }: PortRange, host: string): Promise<void> {
   for (let port = first; port <= last; port++) {

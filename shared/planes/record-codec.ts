@@ -1,29 +1,32 @@
 import { Packr, Unpackr } from 'msgpackr';
 
-// Records are msgpack: plain maps, so that any reader understands them; 64-bit integers beyond 2^53 stay exact (bigint).
-// `skipValues` leaves out undefined fields as JSON does (missing from the library's types).
+// Records are msgpack: plain maps, so that any reader understands them; 64-bit integers beyond 2^53 stay exact
+// (bigint). `skipValues` leaves out undefined fields as JSON does (missing from the library's types).
 const packr = new Packr({ useRecords: false, variableMapSize: true, ...{ skipValues: [undefined] } });
 const reading = {
   useRecords: false,
   mapsAsObjects: true,
-  int64AsType: 'auto' as 'number', // bigint only where a number would be inexact; missing from the library's types, too
+  int64AsType: 'auto' as 'number', // bigint only if a number would be inexact; missing from the library's types, too
 };
-/** Copies bytes out: the buffers of connections are used over and over. */
+/** Copies bytes out, because the buffers of connections are reused. */
 const unpackr = new Unpackr({ ...reading, copyBuffers: true });
 const viewingUnpackr = new Unpackr({ ...reading, copyBuffers: false });
 
-/** The bytes of one record. */
+/** Returns the bytes of one record. */
 export function encodeRecord(value: unknown): Uint8Array {
   return packr.pack(value);
 }
 
-/** The record in `bytes[start .. end)`. Throws when it is not exactly one record. */
+/** Returns the record in `bytes[start .. end)`. Throws if it is not exactly one record. */
 export function decodeRecord(bytes: Buffer, start: number, end: number): unknown {
   if (start === end) throw new RangeError('empty msgpack record'); // the library reads `end: 0` as "no end"
   return unpackr.unpack(bytes, { start, end });
 }
 
-/** `decodeRecord` of a buffer that is never written again: bytes of the record are views of it, which keep it alive. */
+/**
+ * Works like `decodeRecord` for a buffer that is never written again: byte strings of the record are views of it, which
+ * keep it alive.
+ */
 export function decodeKeptRecord(bytes: Buffer, start: number, end: number): unknown {
   if (start === end) throw new RangeError('empty msgpack record');
   return viewingUnpackr.unpack(bytes, { start, end });
@@ -32,11 +35,11 @@ export function decodeKeptRecord(bytes: Buffer, start: number, end: number): unk
 /** A record that other bytes may follow. */
 export interface LeadingRecord {
   readonly value: unknown;
-  /** Where the record ends in the buffer it was read from. */
+  /** Offset at which the record ends in its buffer. */
   readonly end: number;
 }
 
-/** The record at the start of `bytes[start .. end)`; binary may follow it, beginning with a zero byte. */
+/** Reads the record at the start of `bytes[start .. end)`; binary may follow it, beginning with a zero byte. */
 export function decodeLeadingRecord(bytes: Buffer, start: number, end: number): LeadingRecord {
   let leading: LeadingRecord | undefined;
   unpackr.unpackMultiple(bytes.subarray(start, end), (value: unknown, _from?: number, to?: number) => {
@@ -47,23 +50,26 @@ export function decodeLeadingRecord(bytes: Buffer, start: number, end: number): 
   return leading;
 }
 
-/** Byte strings from this length on are pieces of their own. */
+/** Length from which byte strings are separate pieces. */
 const PIECE_BYTES_MIN = 64 << 10;
-/** Values of a record that are looked at for large byte strings: where they are, they come early. */
+/** Number of values of a record that are searched for large byte strings, which come early if there are any. */
 const LOOKED_AT_MAX = 256;
 const DEPTH_MAX = 16;
 
 const BIN_32 = 0xc6;
 
-/** The bytes of one record, in order: one run, or more where large byte strings are pieces of their own. */
+/** Bytes of one record, in order: one run, or several if large byte strings are separate pieces. */
 export type RecordPieces = readonly Uint8Array[];
 
 interface PiecesOptions {
-  /** Nobody writes to the byte strings of the record again, so that large ones are handed on as they are; else they are copied. */
+  /**
+   * Whether the byte strings of the record are never written again, so that large ones are passed on as they are;
+   * otherwise they are copied.
+   */
   readonly isKept: boolean;
 }
 
-/** `encodeRecord`, but what is large is not copied, or once. */
+/** Works like `encodeRecord`, but copies large byte strings at most once. */
 export function encodePieces(value: unknown, { isKept }: PiecesOptions): RecordPieces {
   if (!holdsLarge(value, { left: LOOKED_AT_MAX }, DEPTH_MAX)) return [encodeRecord(value)];
   const pieces: Uint8Array[] = [];
@@ -71,14 +77,14 @@ export function encodePieces(value: unknown, { isKept }: PiecesOptions): RecordP
   return pieces;
 }
 
-/** Bytes of all pieces. */
+/** Number of bytes of all pieces. */
 export function bytesOf(pieces: RecordPieces): number {
   let bytes = 0;
   for (const { length } of pieces) bytes += length;
   return bytes;
 }
 
-/** Appends `value`: lists and objects with something large inside are walked, all else is packed as ever. */
+/** Appends `value`: lists and objects that contain something large are walked, everything else is packed as usual. */
 function writePieces(pieces: Uint8Array[], value: unknown, isKept: boolean, depth: number): void {
   if (!holdsLarge(value, { left: Number.POSITIVE_INFINITY }, depth)) pieces.push(encodeRecord(value));
   else if (value instanceof Uint8Array) pieces.push(binHeader(value.length), isKept ? value : Buffer.from(value));
@@ -95,7 +101,7 @@ function writePieces(pieces: Uint8Array[], value: unknown, isKept: boolean, dept
   }
 }
 
-/** Whether a large byte string is in `value`, as far as it is looked at: in lists and plain objects. */
+/** Whether `value` contains a large byte string, as far as the search goes: in lists and plain objects. */
 function holdsLarge(value: unknown, looks: { left: number }, depth: number): boolean {
   if (typeof value !== 'object' || value === null) return false;
   if (value instanceof Uint8Array) return value.length >= PIECE_BYTES_MIN;
@@ -115,7 +121,7 @@ function holdsLarge(value: unknown, looks: { left: number }, depth: number): boo
   return false;
 }
 
-/** An instance of a class may say itself how it is written. */
+/** An instance of a class may define how it is written. */
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   return (prototype === Object.prototype || prototype === null) && !('toJSON' in value);

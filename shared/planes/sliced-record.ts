@@ -1,12 +1,12 @@
 import { turnOfItsOwn } from '../concurrency/index.ts';
 
-/** A longer record is decoded in slices. One of this length takes a millisecond or two. */
+/** Length from which a record is decoded in slices. One of this length takes a millisecond or two. */
 export const LARGE_RECORD_BYTES = 64 << 10;
-/** Values read in a slice: one to three milliseconds, without the garbage of it. */
+/** Values read in one slice: one to three milliseconds, without garbage collection. */
 const SLICE_STEPS = 10_000;
 const DEPTH_MAX = 512;
 
-/** The record in `bytes`, each slice in a turn of the event loop of its own. Rejects as `MsgpackReader.read` throws. */
+/** Returns the record in `bytes`, read one slice per turn of the event loop. Rejects as `MsgpackReader.read` throws. */
 export async function readSliced(bytes: Buffer, options?: MsgpackReaderOptions): Promise<unknown> {
   const reader = new MsgpackReader(bytes, options);
   do await turnOfItsOwn();
@@ -14,35 +14,39 @@ export async function readSliced(bytes: Buffer, options?: MsgpackReaderOptions):
   return reader.value;
 }
 
-/** Lists and maps of one record, and entries of each: every prompt token of a long context with its alternatives. */
+/**
+ * Largest number of lists and maps of one record, and of entries of each: every prompt token of a long context with its
+ * alternatives fits.
+ */
 const CONTAINERS_MAX = 1 << 20;
 const ENTRIES_MAX = 1 << 20;
-/** Entries of one map: an object with more keys takes a turn to grow. */
+/** Largest number of entries of one map: an object with more keys takes a turn to grow. */
 const KEYS_MAX = 1 << 17;
-/** Bytes of a text, or of bytes that are copied, that count as one more step. */
+/** Bytes of a text, or of copied bytes, that count as one more step. */
 const BYTES_PER_STEP = 256;
 
 type Container = unknown[] | Record<string, unknown>;
 
 interface Level {
   readonly container: Container;
-  /** Entries still to come; pairs of a map count once. */
+  /** Number of entries still to come; pairs of a map count once. */
   left: number;
-  /** Of the pair whose value comes next. */
+  /** Key of the pair whose value comes next. */
   key: string | undefined;
 }
 
 interface MsgpackReaderOptions {
-  /** Bytes of the value are views of what was read. @default false, they are copied */
+  /** Whether byte strings of the value are views of the read bytes. @default false, they are copied */
   readonly views?: boolean;
-  /** Other bytes may follow the value: binary, beginning with a zero byte. @default false */
+  /** Whether other bytes may follow the value: binary, beginning with a zero byte. @default false */
   readonly leading?: boolean;
 }
 
 /**
- * Reads one msgpack value in steps, so that a large one need not be read in one turn of the event loop. The result is that of
- * `decodeRecord`: maps as objects, 64-bit integers exact, bytes copied unless `views` says otherwise. A length beyond the bytes that are left, types of an
- * extension, nesting deeper than 512, and more than 2^20 lists and maps, or entries of a list, or 2^17 of a map, are refused.
+ * Reads one msgpack value in steps, so that a large one need not be read in one turn of the event loop. The result is
+ * that of `decodeRecord`: maps as objects, 64-bit integers exact, bytes copied unless `views` says otherwise. It
+ * refuses a length beyond the bytes that are left, types of an extension, and nesting deeper than 512. It also refuses
+ * more than 2^20 lists and maps, more than 2^20 entries of a list, and more than 2^17 of a map.
  *
  * @example
  * const reader = new MsgpackReader(bytes);
@@ -59,30 +63,30 @@ export class MsgpackReader {
   #root: unknown;
   #hasRoot = false;
   #containers = 0;
-  /** Bytes of which not all were copied yet: they follow each other up to where `#at` stands. */
+  /** Bytes that are not all copied yet: they follow each other up to `#at`. */
   #copying: { readonly into: Buffer; copied: number } | undefined;
 
-  /** @param bytes one value; not to be written before it has been read, and with `views` never */
+  /** @param bytes one value; must not be written before it has been read, and with `views` never */
   constructor(bytes: Buffer, { views = false, leading = false }: MsgpackReaderOptions = {}) {
     this.#bytes = bytes;
     this.#views = views;
     this.#isLeading = leading;
   }
 
-  /** Where the value ends, once `read` has returned true. */
+  /** Offset at which the value ends, once `read` has returned true. */
   get end(): number {
     return this.#at;
   }
 
-  /** What was read, once `read` has returned true. */
+  /** The value, once `read` has returned true. */
   get value(): unknown {
     return this.#root;
   }
 
   /**
-   * Reads on, about `steps` values far. True when the value is whole.
+   * Reads on for about `steps` values. Returns true when the value is complete.
    *
-   * @throws RangeError for what is not exactly one value; the reader is of no use after that
+   * @throws RangeError for bytes that are not exactly one value; the reader is then of no further use
    */
   read(steps = SLICE_STEPS): boolean {
     this.#steps = steps;
@@ -117,7 +121,7 @@ export class MsgpackReader {
     return true;
   }
 
-  /** The next plain value; of a list or map, the empty container, whose entries follow. */
+  /** Reads the next plain value; for a list or map, the empty container, whose entries follow. */
   #next(): unknown {
     const type = this.#bytes[this.#take(1)]!; // within the bytes
     if (type < 0x80) return type;
@@ -178,7 +182,7 @@ export class MsgpackReader {
     }
   }
 
-  /** @param bytesPerEntry that an entry has at least: what promises more than can come is refused */
+  /** @param bytesPerEntry smallest size of an entry: a count that promises more than can come is refused */
   #open(container: Container, count: number, bytesPerEntry: number): Container {
     if (count * bytesPerEntry > this.#bytes.length - this.#at)
       throw new RangeError('a msgpack record that ends too early');
@@ -221,7 +225,7 @@ export class MsgpackReader {
     return this.#take(length);
   }
 
-  /** Where the next `length` bytes lie. */
+  /** Returns the offset of the next `length` bytes. */
   #take(length: number): number {
     const at = this.#at;
     if (length > this.#bytes.length - at) throw new RangeError('a msgpack record that ends too early');
@@ -235,7 +239,7 @@ function plain(value: bigint): number | bigint {
   return Number.isSafeInteger(number) ? number : value;
 }
 
-/** The key of an object: never one that names its prototype. */
+/** Returns the key of an object: never one that names its prototype. */
 function keyOf(value: unknown): string {
   if (typeof value === 'object' && value !== null) throw new RangeError('a msgpack map with a key that is not a text');
   return value === '__proto__' ? '__proto_' : String(value);

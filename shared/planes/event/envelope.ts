@@ -5,8 +5,8 @@ import { LARGE_RECORD_BYTES, readSliced } from '../sliced-record.ts';
 import type { EventEnvelope, EventListener, EventPublisher, EventTransport } from './types.ts';
 
 /*
- * One message is an envelope record: topic, publisher, sequence and time, and a payload, which is the bytes of a record itself.
- * NATS carries the bare record; ZeroMQ multipart frames around it:
+ * One message is an envelope record: topic, publisher, sequence and time, and a payload, which is the bytes of a record
+ * itself. NATS carries the bare record; ZeroMQ multipart frames around it:
  *
  *   [topic] [publisher id: u64 BE] [sequence: u64 BE] [version: u8 = 1 | length: u32 BE | envelope record]
  *
@@ -19,21 +19,21 @@ export const EVENT_BYTES_MAX = 4 << 20;
 const VERSION = 1;
 const HEADER_BYTES = 5;
 
-/** The frames of one message behind its topic. */
+/** Frames of one message after its topic. */
 interface EnvelopeFrames {
   readonly publisherId: Buffer;
   readonly sequence: Buffer;
   readonly body: Buffer;
 }
 
-/** 64 bits as eight bytes, big-endian. */
+/** Writes 64 bits as eight bytes, big-endian. */
 export function u64Bytes(value: bigint): Buffer {
   const bytes = Buffer.allocUnsafe(8);
   bytes.writeBigUInt64BE(value);
   return bytes;
 }
 
-/** The envelope record alone. */
+/** Returns only the envelope record. */
 export function encodeEnvelopeRecord({
   topic,
   publisherId,
@@ -43,7 +43,7 @@ export function encodeEnvelopeRecord({
 }: EventEnvelope): Uint8Array {
   return encodeRecord({
     topic,
-    publisher_id: BigInt(`0x${publisherId}`), // integers beyond 32 bits would leave msgpack as floating point if they were numbers
+    publisher_id: BigInt(`0x${publisherId}`), // bigint, because msgpack would write larger numbers as floating point
     sequence,
     published_at: BigInt(publishedAtMs),
     payload: encodeRecord(payload),
@@ -59,7 +59,7 @@ export function encodeEnvelope(event: EventEnvelope): EnvelopeFrames {
   return { publisherId: u64Bytes(BigInt(`0x${event.publisherId}`)), sequence: u64Bytes(BigInt(event.sequence)), body };
 }
 
-/** Reads a message; a long one takes several turns. Throws, or rejects, when it is not one. */
+/** Reads a message; a long one takes several turns. Throws, or rejects, if it is not a message. */
 export function decodeEnvelope(topic: string, frames: EnvelopeFrames): EventEnvelope | Promise<EventEnvelope> {
   const { body } = frames;
   if (body[0] !== VERSION || body.length < HEADER_BYTES || body.readUInt32BE(1) !== body.length - HEADER_BYTES) {
@@ -78,7 +78,7 @@ export function decodeEnvelope(topic: string, frames: EnvelopeFrames): EventEnve
   }));
 }
 
-/** Reads a bare envelope record; a long one takes several turns. Throws, or rejects, when it is not one. */
+/** Reads a bare envelope record; a long one takes several turns. Throws, or rejects, if it is not one. */
 export function decodeEnvelopeRecord(topic: string, bytes: Buffer): EventEnvelope | Promise<EventEnvelope> {
   return readContents(bytes, 0, ({ publisherId, sequence, publishedAtMs, payload }) => {
     if (!isId(publisherId) || !isId(sequence)) throw new RangeError('an event without publisher or sequence');
@@ -124,7 +124,7 @@ function contentsOf(
   return { publisherId, sequence, publishedAtMs: Number(publishedAt), payload };
 }
 
-/** Nothing else is believed: of any object with a `length`, Node would make that many bytes. */
+/** Accepts only bytes: from any object with a `length`, Node would make that many bytes. */
 function bytesOf(payload: unknown): Buffer {
   if (Buffer.isBuffer(payload)) return payload;
   throw new RangeError('an event whose payload is not bytes');
@@ -139,12 +139,15 @@ interface SequencedPublisherOptions {
   readonly publisherId: string;
   readonly transport: EventTransport;
   readonly clock: Clock;
-  /** False, or a promise that rejects, where the event is dropped. Throws for a payload that cannot be encoded. */
+  /**
+   * Sends an event. Returns false, or a promise that rejects, if the event is dropped. Throws for a payload that cannot
+   * be encoded.
+   */
   readonly send: (event: EventEnvelope) => boolean | Promise<unknown>;
   readonly onClosed?: () => void;
 }
 
-/** Numbers what one publisher sends. What is not sent is counted; subscribers see the gap. */
+/** Numbers the messages of one publisher. Messages that are not sent are counted; subscribers see the gap. */
 export class SequencedPublisher implements EventPublisher {
   readonly publisherId: string;
   readonly transport: EventTransport;
@@ -187,8 +190,9 @@ export class SequencedPublisher implements EventPublisher {
 const UNHEARD = -1;
 
 /**
- * Hands what `read` gives to `deliver`: at once, or when the promise has resolved, which never rejects, where reading takes several
- * turns. What cannot be read, and what `deliver` throws, goes to `onProblem`, so that the stream of events goes on.
+ * Passes the result of `read` to `deliver`: at once, or when its promise has resolved, if reading takes several turns.
+ * That promise never rejects. Failures of reading, and of `deliver`, go to `onProblem`, so that the stream of events
+ * continues.
  */
 export function handOn<Read>(
   read: () => Read | Promise<Read>,
@@ -206,8 +210,9 @@ export function handOn<Read>(
 }
 
 /**
- * Follows the sequence of each publisher that it is connected to, and hears no other: drops duplicates and reports gaps before
- * the event behind them. A publisher first heard beyond 0 is a gap, too, from 0: the subscriber came late and needs a dump.
+ * Follows the sequence of each publisher that it is connected to, and ignores all others. Drops duplicates, and reports
+ * a gap before the event after it. A publisher first heard beyond 0 is also a gap, from 0: the subscriber came late and
+ * needs a dump.
  */
 export class SequenceWatch {
   readonly #kind: EventTransport['kind'];
@@ -217,8 +222,8 @@ export class SequenceWatch {
   #isClosed = false;
 
   /**
-   * @param kind how publishers of this plane are reached; one of another plane is not followed
-   * @param onProblem told of messages that cannot be read, and of a listener that throws
+   * @param kind transport of the publishers of this plane; a publisher of another plane is not followed
+   * @param onProblem called for messages that cannot be read, and for a listener that throws
    */
   constructor(kind: EventTransport['kind'], listener: EventListener, onProblem: (problem: unknown) => void) {
     this.#kind = kind;
@@ -230,12 +235,12 @@ export class SequenceWatch {
     return this.#isClosed;
   }
 
-  /** Nothing is told afterwards. */
+  /** Closes the subscription. Nothing is delivered afterwards. */
   protected endWatch(): void {
     this.#isClosed = true;
   }
 
-  /** Receives what `read` gives, as `handOn` does. */
+  /** Receives the result of `read`, as `handOn` does. */
   protected hear(read: () => EventEnvelope | Promise<EventEnvelope>): Promise<void> | undefined {
     return handOn(read, this.#receive, this.#onProblem);
   }
@@ -254,7 +259,7 @@ export class SequenceWatch {
     return this.#nextOf.has(publisherId);
   }
 
-  /** Tells the listener of `envelope`, unless it was seen before or comes from a stranger. */
+  /** Delivers `envelope` to the listener, unless it was seen before or comes from an unknown publisher. */
   receive(envelope: EventEnvelope): void {
     if (this.#isClosed) return;
     const { publisherId, sequence } = envelope;

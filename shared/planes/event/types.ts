@@ -1,6 +1,6 @@
 import { assertNever } from '../../errors/index.ts';
 
-/** Where events belong. */
+/** Place to which events belong. */
 export type EventScope =
   | { readonly kind: 'namespace'; readonly namespace: string }
   | { readonly kind: 'component'; readonly namespace: string; readonly component: string }
@@ -11,15 +11,15 @@ export interface EventEnvelope {
   readonly topic: string;
   /** Unique per publisher object; hex, at most 64 bits. */
   readonly publisherId: string;
-  /** Starts at 0 and grows by one per publish of this publisher. */
+  /** Starts at 0 and grows by one with each message of this publisher. */
   readonly sequence: number;
   /** Unix milliseconds. */
   readonly publishedAtMs: number;
-  /** The decoded payload. */
+  /** Decoded payload. */
   readonly payload: unknown;
 }
 
-/** How subscribers reach a publisher; goes into its `EventChannel` discovery record. */
+/** Address of a publisher for subscribers; part of its `EventChannel` discovery record. */
 export type EventTransport =
   | { readonly kind: 'Zmq'; readonly config: { readonly endpoint: string } }
   | {
@@ -32,7 +32,10 @@ export type EventTransport =
 export interface EventPublisher {
   readonly publisherId: string;
   readonly transport: EventTransport;
-  /** Never blocks and never throws; a message that cannot be queued is dropped and counted (`dropped`). */
+  /**
+   * Publishes a message. Never blocks and never throws; a message that cannot be queued is dropped and counted
+   * (`dropped`).
+   */
   publish(payload: unknown): void;
   readonly dropped: number;
   close(): Promise<void>;
@@ -45,10 +48,13 @@ export interface EventSubscription {
   close(): Promise<void>;
 }
 
-/** What a subscriber is told. */
+/** Callbacks of a subscriber. */
 export interface EventListener {
   event(envelope: EventEnvelope): void;
-  /** `sequence` jumped: messages from `expected` on are lost until `received`. The listener asks the worker for a dump. */
+  /**
+   * Called if `sequence` jumped: messages from `expected` on are lost until `received`. The listener asks the worker
+   * for a dump.
+   */
   gap?(publisherId: string, expected: number, received: number): void;
 }
 
@@ -57,20 +63,22 @@ export interface EventPlane {
   readonly name: 'zmq' | 'nats' | 'memory';
   publisher(scope: EventScope, topic: string): Promise<EventPublisher>;
   subscribe(scope: EventScope, topic: string, listener: EventListener): Promise<EventSubscription>;
-  /** The record of a scope and topic, made if there is none yet; undefined on planes that keep none (zmq). */
+  /** Returns the log of a scope and topic, created if there is none yet; undefined on planes without logs (zmq). */
   log?(scope: EventScope, topic: string, signal: AbortSignal): Promise<EventLog>;
-  /** A broker that the plane needs and cannot reach, with the reason, for operators; undefined while nothing is missing. */
+  /**
+   * Broker that the plane needs and cannot reach, with the reason, for operators; undefined while nothing is missing.
+   */
   absence?(): string | undefined;
   close(): Promise<void>;
 }
 
-/** Where an `EventLog` stands. */
+/** State of an `EventLog`. */
 export interface EventLogState {
-  /** When the log was created, as the store says it; another value means another log, whatever its sequences. */
+  /** Creation time of the log, as the store reports it; another value means another log, whatever its sequences. */
   readonly createdAt: string;
-  /** Sequence of the oldest message kept; `lastSequence + 1` when none is. */
+  /** Sequence of the oldest message kept; `lastSequence + 1` if there is none. */
   readonly firstSequence: number;
-  /** 0 = nothing was ever written. */
+  /** Sequence of the last message; 0 = nothing was ever written. */
   readonly lastSequence: number;
 }
 
@@ -80,31 +88,35 @@ export interface EventLogEntry {
 }
 
 /**
- * The ordered, bounded record of everything published on one scope and topic. A plane with
- * a broker keeps it; late readers replay it. Every call rejects with the signal's reason when it aborts.
+ * The ordered, bounded log of everything published on one scope and topic. A plane with a broker keeps it, and late
+ * readers replay it. Every call rejects with the signal's reason if the signal aborts.
  *
- * `state` tells which log this is; `read` and `purge` refuse another one that took its place since, and `follow` tells of it.
- * After an outage a publisher sends again what was not confirmed, so that an event, and those behind it, may stand twice.
+ * `state` identifies the log. `read` and `purge` refuse another log that has taken its place since, and `follow`
+ * reports it. After an outage a publisher sends unconfirmed messages again, so an event, and those after it, may be
+ * stored twice.
  */
 export interface EventLog {
   state(signal: AbortSignal): Promise<EventLogState>;
-  /** Messages from `fromSequence` (or the first one kept, if that is later) to the last one at the time of the call. */
+  /**
+   * Returns the messages from `fromSequence` (or from the first one kept, if that is later) to the last one at the time
+   * of the call.
+   */
   read(fromSequence: number, signal: AbortSignal): AsyncIterable<EventLogEntry>;
   /**
-   * Follows the log from `fromSequence` on, without end, through reconnections; in order and without gaps, except that
-   * `gap` is told when messages were dropped by the bounds of the log before they could be read. Resolves when the log is
-   * open; `signal` ends the waiting for that, `EventLogFollower.close` the following.
+   * Follows the log from `fromSequence` on, without end, through reconnections. Delivers in order and without gaps,
+   * except that `gap` is called if the limits of the log dropped messages before they could be read. Resolves when the
+   * log is open. `signal` ends the wait for that, and `EventLogFollower.close` ends following.
    */
   follow(fromSequence: number, listener: EventLogListener, signal: AbortSignal): Promise<EventLogFollower>;
-  /** Forgets messages up to and including `sequence`. Idempotent. */
+  /** Deletes messages up to and including `sequence`. Idempotent. */
   purge(sequence: number, signal: AbortSignal): Promise<void>;
 }
 
 export interface EventLogListener {
   entry(entry: EventLogEntry): void;
   /**
-   * Messages from `expected` until `received` are gone. `received` is not above `expected` where the log was created anew
-   * (1) or has lost its end.
+   * Called if messages from `expected` until `received` are gone. `received` is not above `expected` if the log was
+   * created anew (1) or has lost its end.
    */
   gap(expected: number, received: number): void;
 }
@@ -113,23 +125,23 @@ export interface EventLogFollower {
   close(): Promise<void>;
 }
 
-/** Topics whose log begins with their first publisher; that of any other begins when it is asked for. */
+/** Topics whose log begins with their first publisher; the log of any other topic begins when a caller asks for it. */
 export const LOGGED_TOPICS: readonly string[] = ['kv-events'];
 
 export function anotherLog(): Error {
   return new Error('the event log was created anew, and its sequence numbers have changed; read its state again');
 }
 
-/** One segment of a subject or key: every byte of its UTF-8 form but `[A-Za-z0-9_-]` as `%XX`. */
+/** Encodes one segment of a subject or key: every byte of its UTF-8 form except `[A-Za-z0-9_-]` becomes `%XX`. */
 export function encodeSegment(text: string): string {
   return encodeURIComponent(text).replace(
-    /[.!~*'()]/g, // what encodeURIComponent leaves alone beyond our set; all of them single bytes
+    /[.!~*'()]/g, // encodeURIComponent leaves these alone; all are single bytes
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   );
 }
 
 /**
- * The subject of `topic` in `scope`: `namespace.{ns}[.component.{c}[.endpoint.{e}]].{topic}`.
+ * Returns the subject of `topic` in `scope`: `namespace.{ns}[.component.{c}[.endpoint.{e}]].{topic}`.
  *
  * @example subjectOf({ kind: 'component', namespace: 'dynamo', component: 'backend' }, 'kv-events')
  * // 'namespace.dynamo.component.backend.kv-events'
@@ -138,7 +150,7 @@ export function subjectOf(scope: EventScope, topic: string): string {
   return `${subjectPrefixOf(scope)}.${encodeSegment(topic)}`;
 }
 
-/** What the subjects of `scope` begin with. */
+/** Returns the beginning of the subjects of `scope`. */
 export function subjectPrefixOf(scope: EventScope): string {
   const namespace = `namespace.${encodeSegment(scope.namespace)}`;
   switch (scope.kind) {

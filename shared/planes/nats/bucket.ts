@@ -16,13 +16,16 @@ const STALL_MS = 10_000;
 const ORPHAN_MS_MAX = 3_600_000;
 
 /**
- * A bucket of NATS' object store. Its digest of an object is checked when the object is read. Calls wait for a connection; they
- * reject with the signal's reason when it aborts.
+ * A bucket of NATS' object store. The digest of an object is checked when the object is read. Calls wait for a
+ * connection; they reject with the signal's reason if the signal aborts.
  */
 export class NatsBucket {
   readonly #client: NatsConnections;
   readonly #settings: NatsBucketSettings;
-  /** By their subject: parts that no object names, the last of them, and since when it has been that (monotonic). */
+  /**
+   * Parts that no object names, by their subject, with the last part and the time since which it has been the last
+   * (monotonic).
+   */
   #orphans: ReadonlyMap<string, { readonly sequence: number; readonly sinceMs: number }> = new Map();
 
   constructor(client: NatsConnections, settings: NatsBucketSettings) {
@@ -30,7 +33,7 @@ export class NatsBucket {
     this.#settings = settings;
   }
 
-  /** Rejects when there is an object of that name. */
+  /** Stores an object. Rejects if there is an object of that name. */
   async put(
     name: string,
     chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
@@ -42,7 +45,8 @@ export class NatsBucket {
     await untilAborted(this.#clearOrphans(manager, store), signal);
     const known = await untilAborted(infoOf(store, name), signal);
     if (known !== null && !known.deleted) throw alreadyThere(name);
-    // The revision (that of the mark a removed one left) makes the server refuse the second of two that write at once.
+    // With the revision (that of the mark which a removed object left), the server refuses the second of two concurrent
+    // writes.
     const previousRevision = known?.revision ?? 0;
     const parts = Symbol.asyncIterator in chunks ? chunks[Symbol.asyncIterator]() : chunks[Symbol.iterator]();
     try {
@@ -50,18 +54,18 @@ export class NatsBucket {
     } catch (error) {
       throw apiCodeOf(error) === WRONG_LAST_SEQUENCE ? alreadyThere(name) : error;
     } finally {
-      await parts.return?.(); // the library leaves it where it stands when it fails
+      await parts.return?.(); // the library does not close the reader when it fails
     }
   }
 
-  /** Undefined when there is none. Rejects when what is stored is not what was put. */
+  /** Returns an object; undefined if there is none. Rejects if the stored bytes are not the original ones. */
   async get(name: string, signal: AbortSignal): Promise<Uint8Array | undefined> {
     const store = await this.#find(signal);
     if (store === undefined) return undefined;
     if (!isThere(await untilAborted(infoOf(store, name), signal))) return undefined;
     const object = await untilAborted(store.get(name), signal);
     if (object === null) return undefined; // removed in between
-    object.error.catch(() => {}); // the same failure comes out of the reader
+    object.error.catch(() => {}); // the reader reports the same failure
     const bytes = new Uint8Array(object.info.size);
     const reader = object.data.getReader();
     let length = 0;
@@ -92,7 +96,7 @@ export class NatsBucket {
     const store = await this.#find(signal);
     if (store === undefined || !isThere(await untilAborted(infoOf(store, name), signal))) return;
     await untilAborted(store.delete(name), signal);
-    // The mark that is left behind, or names that are used once would pile up.
+    // Removes the mark that is left behind; otherwise marks of names that are used once would pile up.
     const { manager } = await openJetStream(await this.#client.connection(signal));
     const filter = `$O.${this.#settings.name}.M.${base64Url(name)}`;
     await untilAborted(manager.streams.purge(`OBJ_${this.#settings.name}`, { filter }), signal);
@@ -104,7 +108,7 @@ export class NatsBucket {
     return { stores: new obj.Objm(manager.jetstream()), manager };
   }
 
-  /** The bucket; undefined when there is none. */
+  /** Returns the bucket; undefined if there is none. */
   async #find(signal: AbortSignal): Promise<ObjectStore | undefined> {
     signal.throwIfAborted();
     const { stores } = await this.#open(signal);
@@ -118,8 +122,8 @@ export class NatsBucket {
   }
 
   /**
-   * Forgets what writers left that died half way: a live one adds to its parts. Whoever puts watches them by its own clock,
-   * since the server's, which dates them, may be off.
+   * Removes the parts of writers that died half way: a live writer adds to its parts. A process that puts objects
+   * watches the parts by its own clock, because the server's clock, which dates them, may be wrong.
    */
   async #clearOrphans(manager: JetStreamManager, store: ObjectStore): Promise<void> {
     const { name } = this.#settings;
@@ -140,7 +144,7 @@ export class NatsBucket {
     this.#orphans = orphans;
   }
 
-  /** A part that never comes: the library would wait for it without end. */
+  /** Rejects for a part that never comes, because the library would wait for it without end. */
   #beforeStall<T>(part: () => Promise<T>, name: string, signal: AbortSignal): Promise<T> {
     const lateMessage = `"${name}" is incomplete: nothing came for ${STALL_MS} ms`;
     return withDeadline({ clock: this.#client.clock, timeoutMs: STALL_MS, signal, lateMessage }, part);
@@ -160,7 +164,7 @@ function alreadyThere(name: string): Error {
   return new Error(`"${name}" exists already`);
 }
 
-/** As the library writes names into subjects. */
+/** Encodes a name as the library writes it into subjects. */
 function base64Url(name: string): string {
   return Buffer.from(name).toString('base64').replaceAll('+', '-').replaceAll('/', '_');
 }
@@ -175,10 +179,10 @@ function streamOf(
 ): ReadableStream<Uint8Array> {
   return new ReadableStream({
     async pull(controller) {
-      signal.throwIfAborted(); // errors the stream: the library removes what it has written
+      signal.throwIfAborted(); // errors the stream: the library removes the written parts
       const { done, value } = await parts.next();
       if (done) controller.close();
-      else controller.enqueue(value.slice()); // the writer may use its memory again
+      else controller.enqueue(value.slice()); // the writer may reuse its memory
     },
   });
 }

@@ -22,31 +22,32 @@ const RETRY_MS = 100;
 const RETRY_GROWTH_MAX = 50;
 const KEPT_BYTES_MAX = 8 << 20;
 const CLOSE_TIMEOUT_MS = 2000;
-/** Confirmations are asked for this often while something is published, and sooner when much of the room is taken. */
+/** Interval at which confirmations are requested while something is published; sooner if much of the room is taken. */
 const CONFIRM_MS = 100;
-/** The server's limit where nothing else is configured. */
+/** Default limit of the server. */
 const MESSAGE_BYTES_DEFAULT = 1 << 20;
-/** Members of a cluster that are remembered. */
+/** Largest number of members of a cluster that are remembered. */
 const LEARNED_SERVERS_MAX = 64;
 const HOST_AND_PORT = /^(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\]):\d{1,5}$/i;
 
-/** A subscription and what carries it on the connection of now. */
+/** A subscription, and the library's subscription on the current connection. */
 interface Interest {
   readonly subject: string;
   readonly receive: (message: NatsMessage) => void;
   carrier: Subscription | undefined;
 }
 
-/** Someone who waits for a connection. */
+/** A caller that waits for a connection. */
 interface Waiter {
   readonly resolve: (connection: NatsConnection) => void;
   readonly reject: (reason: unknown) => void;
 }
 
 /**
- * One connection to NATS, made when first needed and made again when lost; the library behind it is known in this folder alone. It
- * outlives every outage: subscriptions come back with the connection, and published messages are sent again. Every connection is a
- * fresh one of the library's, which never reconnects by itself: it would lose what is published meanwhile, uncounted.
+ * One connection to NATS, made when first needed and made again when lost. Only this folder knows the library behind
+ * it. The client outlives every outage: subscriptions come back with the connection, and published messages are sent
+ * again. Each connection is a new one of the library, which never reconnects by itself: it would lose messages
+ * published meanwhile, without a count.
  *
  * | State | needed (publish, subscribe, wait) | dialled | attempt failed | connection lost | close |
  * |---|---|---|---|---|---|
@@ -73,7 +74,7 @@ export class NatsClient {
   #learnedServers: readonly string[] = [];
   #messageBytesMax = MESSAGE_BYTES_DEFAULT;
   #confirmation: 'none' | 'due' | 'asked' = 'none';
-  /** Why the last attempt failed, or the connection ended; undefined once there is one. */
+  /** Reason why the last attempt failed, or why the connection ended; undefined while there is one. */
   #absence: string | undefined;
 
   constructor(options: NatsOptions) {
@@ -83,7 +84,7 @@ export class NatsClient {
     this.#kept = new KeptMessages(options.keptBytesMax ?? KEPT_BYTES_MAX);
   }
 
-  /** Which servers cannot be reached, and why; undefined while connected, and before anybody needed them. */
+  /** Servers that cannot be reached, and the reason; undefined while connected, and before the first use. */
   get absence(): string | undefined {
     return this.#absence === undefined ? undefined : `NATS at ${addressesOf(this.#options.servers)}: ${this.#absence}`;
   }
@@ -92,7 +93,7 @@ export class NatsClient {
     return this.#state === 'connected';
   }
 
-  /** Longest message that the server takes; the server's usual limit until one was seen. */
+  /** Longest message that the server accepts; the server's default limit until the first connection. */
   get messageBytesMax(): number {
     return this.#messageBytesMax;
   }
@@ -106,25 +107,25 @@ export class NatsClient {
     await this.connection(signal);
   }
 
-  /** Connects now and after every outage, though nobody waits for it yet. */
+  /** Connects now and after every outage, although no caller waits for it yet. */
   keepConnected(): void {
     this.watch({});
     this.#need();
   }
 
-  /** The JetStream stream of `settings`; nothing is made until it is used. */
+  /** Returns the JetStream stream of `settings`; it is created when it is first used. */
   stream(settings: NatsStreamSettings): NatsStream {
     beginLoading();
     return new NatsStream(this, settings);
   }
 
-  /** The object store of `settings`; nothing is made until something is put. */
+  /** Returns the object store of `settings`; it is created when an object is first put. */
   bucket(settings: NatsBucketSettings): NatsBucket {
     beginLoading();
     return new NatsBucket(this, settings);
   }
 
-  /** The library's connection of now, or the next one: for this folder. */
+  /** Returns the library's current connection, or the next one: for this folder. */
   connection(signal: AbortSignal): Promise<NatsConnection> {
     if (signal.aborted) return Promise.reject(signal.reason);
     if (this.#connection !== undefined) return Promise.resolve(this.#connection);
@@ -138,21 +139,22 @@ export class NatsClient {
     return untilAborted(connection, signal).finally(() => waiter !== undefined && this.#waiters.delete(waiter));
   }
 
-  /** Sends now or not at all: false without a connection or for a message that is too long. Never throws. */
+  /** Sends now or not at all: returns false without a connection or for a message that is too long. Never throws. */
   send(subject: string, data: Uint8Array, reply?: string): boolean {
     if (this.#connection === undefined || data.length > this.#messageBytesMax) return false;
     try {
       this.#connection.publish(subject, data, reply === undefined ? {} : { reply });
       return true;
     } catch (error) {
-      this.#observer.problem(error); // a subject that is none, or a connection that is just closing
+      this.#observer.problem(error); // an invalid subject, or a connection that is just closing
       return false;
     }
   }
 
   /**
-   * Publishes and keeps the message until the server has confirmed it: after an outage it is sent again, so it may arrive
-   * twice, and everything after it, too. False = refused: too long, too much unconfirmed, or closed. Never throws.
+   * Publishes a message and keeps it until the server has confirmed it. After an outage it is sent again, so it may
+   * arrive twice, and everything after it too. Returns false if it is refused: too long, too much unconfirmed, or
+   * closed. Never throws.
    */
   publish(subject: string, data: Uint8Array): boolean {
     if (this.#state === 'closed' || data.length > this.#messageBytesMax) return false;
@@ -162,7 +164,10 @@ export class NatsClient {
     return true;
   }
 
-  /** Hears `subject` (wildcards allowed) from now on, through outages. What `receive` throws is observed as a problem. */
+  /**
+   * Receives messages of `subject` (wildcards allowed) from now on, through outages. An error of `receive` is observed
+   * as a problem.
+   */
   subscribe(subject: string, receive: (message: NatsMessage) => void): NatsSubscription {
     const interest: Interest = { subject, receive, carrier: undefined };
     this.#interests.add(interest);
@@ -176,19 +181,19 @@ export class NatsClient {
     };
   }
 
-  /** Tells `watcher` of every coming and going until the returned function is called. */
+  /** Calls `watcher` whenever the connection comes or goes, until the returned function is called. */
   watch(watcher: NatsWatcher): () => void {
     this.#watchers.add(watcher);
     return () => void this.#watchers.delete(watcher);
   }
 
-  /** Resolves when the server has taken everything sent so far. */
+  /** Resolves when the server has received everything sent so far. */
   async flush(signal: AbortSignal): Promise<void> {
     const connection = await this.connection(signal);
     await untilAborted(confirmed(connection), signal);
   }
 
-  /** Runs a callback of the owner; what it throws must not reach the library's reader, which would stop for good. */
+  /** Runs a callback of the owner. Its errors must not reach the library's reader, which would stop for good. */
   guard(callback: () => void): void {
     try {
       callback();
@@ -197,13 +202,14 @@ export class NatsClient {
     }
   }
 
-  /** Closes once what was published is confirmed, or at its deadline. Idempotent. */
+  /** Closes once published messages are confirmed, or at its deadline. Idempotent. */
   async close(): Promise<void> {
     if (this.#state === 'closed') return;
     const connection = this.#connection;
     if (connection !== undefined) {
       const deadline = { clock: this.#clock, timeoutMs: this.#options.closeTimeoutMs ?? CLOSE_TIMEOUT_MS };
-      await forAtMost(deadline, () => confirmed(connection)).catch(() => {}); // then it is lost; subscribers see the gap
+      // then messages are lost, and subscribers see the gap
+      await forAtMost(deadline, () => confirmed(connection)).catch(() => {});
     }
     this.#state = 'closed';
     this.#closing.abort();
@@ -240,7 +246,8 @@ export class NatsClient {
           return;
         }
       }
-      await this.#clock.sleep(this.#pauseMs(attempt - 1), this.#closing.signal).catch(() => {}); // closed: the loop ends
+      // closed: the loop ends
+      await this.#clock.sleep(this.#pauseMs(attempt - 1), this.#closing.signal).catch(() => {});
     }
   }
 
@@ -266,7 +273,7 @@ export class NatsClient {
     for (const watcher of [...this.#watchers]) this.guard(() => watcher.connected?.());
   }
 
-  /** Members of the cluster that the configuration does not name. */
+  /** Returns members of the cluster that the configuration does not name. */
   #learnServers(connection: NatsConnection): void {
     const scheme = this.#options.servers[0]?.split('://')[0] ?? 'nats';
     const isWebSocket = scheme.startsWith('ws'); // the members' addresses are those of the other port
@@ -308,7 +315,7 @@ export class NatsClient {
     interest.carrier = connection.subscribe(interest.subject, { callback });
   }
 
-  /** Hands a kept message to the connection; what fails here stays kept and goes out with the next one. */
+  /** Hands a kept message to the connection; if that fails, it stays kept and goes out with the next connection. */
   #hand(connection: NatsConnection, subject: string, data: Uint8Array): void {
     this.guard(() => connection.publish(subject, data));
     if (this.#confirmation === 'asked') return;
@@ -320,7 +327,7 @@ export class NatsClient {
     }
   }
 
-  /** Asks the server whether it has everything so far, and forgets that much when it says so. */
+  /** Asks the server whether it has everything so far, and if so forgets those messages. */
   #confirm(connection: NatsConnection): void {
     if (this.#connection !== connection || this.#confirmation === 'asked') return;
     this.#confirmation = 'asked';
@@ -334,25 +341,25 @@ export class NatsClient {
         this.#confirmation = 'due';
         this.#clock.after(CONFIRM_MS, () => this.#confirm(connection));
       },
-      () => {}, // the connection is gone, and what is kept goes out with the next
+      () => {}, // the connection is gone, and the kept messages go out with the next one
     );
   }
 }
 
 /**
- * Time until the next attempt after so many in a row that failed: doubles up to 50 times the first, and is spread around that, so
- * that a fleet does not come back in one moment.
+ * Returns the time until the next attempt after this many failures in a row. It doubles up to 50 times the first, and
+ * is spread around that, so that a fleet does not come back in one moment.
  */
 export function retryPauseMs(failures: number, random: Random, firstMs: number = RETRY_MS): number {
   return firstMs * Math.min(2 ** failures, RETRY_GROWTH_MAX) * (0.5 + random.next());
 }
 
-/** Addresses of servers as they may be shown: without who is to be let in. */
+/** Returns addresses of servers as they may be shown: without credentials. */
 export function addressesOf(servers: readonly string[]): string {
   return servers.map((server) => `${new URL(server).protocol}//${new URL(server).host}`).join(', ');
 }
 
-/** What a server says of itself is not believed where it cannot be. */
+/** Checks what a server reports about itself, which may be wrong. */
 function messageBytesIn(info: ServerInfo | undefined): number {
   const bytes: unknown = info?.max_payload;
   return Number.isSafeInteger(bytes) && Number(bytes) > 0
@@ -360,7 +367,7 @@ function messageBytesIn(info: ServerInfo | undefined): number {
     : MESSAGE_BYTES_DEFAULT;
 }
 
-/** One address that is none would end every later attempt. */
+/** Drops invalid addresses: one of them would end every later attempt. */
 function serversIn(info: ServerInfo | undefined): readonly string[] {
   const urls: unknown = info?.connect_urls;
   if (!Array.isArray(urls)) return [];
@@ -371,7 +378,7 @@ function isAddress(text: string): boolean {
   return HOST_AND_PORT.test(text) && URL.canParse(`nats://${text}`);
 }
 
-/** Resolves at the server's answer to a ping behind everything sent; rejects when the connection goes first. */
+/** Resolves at the server's answer to a ping after everything sent; rejects if the connection is lost first. */
 async function confirmed(connection: NatsConnection): Promise<void> {
   const isAnswered = await Promise.race([connection.flush().then(() => true), connection.closed().then(() => false)]);
   if (!isAnswered) throw new Error('the connection to NATS was lost');

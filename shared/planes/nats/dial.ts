@@ -9,7 +9,7 @@ const CONNECT_TIMEOUT_MS = 5000;
 const PING_INTERVAL_MS = 5000;
 const UNANSWERED_PINGS_MAX = 2;
 
-/** Opens one connection to the first of `servers` that answers. Reconnecting is the caller's business. */
+/** Opens one connection to the first of `servers` that answers. The caller reconnects. */
 export async function dialNats(options: NatsOptions, servers: readonly string[]): Promise<NatsConnection> {
   const core = await loadNatsCore();
   const identity = options.identity ?? identityIn(servers);
@@ -20,7 +20,7 @@ export async function dialNats(options: NatsOptions, servers: readonly string[])
     pingInterval: options.pingIntervalMs ?? PING_INTERVAL_MS,
     maxPingOut: UNANSWERED_PINGS_MAX,
     reconnect: false,
-    ignoreClusterUpdates: true, // whoever dials again has learned them
+    ignoreClusterUpdates: true, // the client learns them when it dials again
     ...(identity === undefined ? {} : { authenticator: await authenticatorFor(identity, core) }),
   };
   if (servers.some((server) => /^wss?:/.test(server))) {
@@ -29,11 +29,11 @@ export async function dialNats(options: NatsOptions, servers: readonly string[])
   }
   const { NatsConnectionImpl, setTransportFactory } = await loadTransportNode();
   const tls = tlsFor(options.tls, servers);
-  setTransportFactory(await guardedTransports()); // in place of the library's `connect`
+  setTransportFactory(await guardedTransports()); // instead of the library's `connect`
   return NatsConnectionImpl.connect({ ...common, ...(tls === undefined ? {} : { tls }) });
 }
 
-/** `nats://user:password@host` or `nats://token@host`, which the library passes over. */
+/** Reads `nats://user:password@host` or `nats://token@host`, which the library ignores. */
 function identityIn(servers: readonly string[]): NatsIdentity | undefined {
   for (const server of servers) {
     const { username, password } = new URL(server);
@@ -60,7 +60,7 @@ async function authenticatorFor(
   }
 }
 
-/** The library uses TLS where the server asks for it; options are for certificates and for `tls://`. */
+/** TLS options. The library uses TLS if the server asks for it; these options are for certificates and for `tls://`. */
 function tlsFor(tls: NatsTls | undefined, servers: readonly string[]): TlsOptions | undefined {
   if (tls === undefined) return servers.some((server) => server.startsWith('tls:')) ? {} : undefined;
   const { caFile, certFile, keyFile, isInsecure = false } = tls;
@@ -68,15 +68,15 @@ function tlsFor(tls: NatsTls | undefined, servers: readonly string[]): TlsOption
     ...(caFile === undefined ? {} : { caFile }),
     ...(certFile === undefined ? {} : { certFile }),
     ...(keyFile === undefined ? {} : { keyFile }),
-    ...{ rejectUnauthorized: !isInsecure }, // handed on to node:tls; missing from the library's types
+    ...{ rejectUnauthorized: !isInsecure }, // passed on to node:tls; missing from the library's types
   };
 }
 
 /**
- * Makes the WebSockets of the library: with certificates, on every Node that is supported, and with the bounds that a
- * server's bytes have over TCP. What breaks one ends the connection before the library has seen it.
+ * Makes the WebSockets of the library: with certificates, on every supported Node, and with the limits that a server's
+ * bytes have over TCP. A broken limit ends the connection before the library has seen the bytes.
  *
- * @throws when a file of `tls` cannot be read
+ * @throws if a file of `tls` cannot be read
  */
 async function webSocketFactory(tls: NatsTls | undefined, timeoutMs: number): Promise<WsSocketFactory> {
   const { WebSocket } = await loadWs();
@@ -103,7 +103,7 @@ async function webSocketFactory(tls: NatsTls | undefined, timeoutMs: number): Pr
         });
       },
     });
-    // Of the two kinds of sockets the library uses what they have in common.
+    // The common part of the two kinds of sockets that the library uses.
     return { socket: socket as unknown as globalThis.WebSocket, encrypted: url.startsWith('wss:') };
   };
 }

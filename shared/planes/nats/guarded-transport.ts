@@ -1,24 +1,27 @@
 import type { NodeTransport } from '@nats-io/transport-node/lib/node_transport.js';
 import { loadNodeTransport } from './library.ts';
 
-/** Longest message that is taken from a server or given to one. NATS itself advises against more. */
+/** Longest message that is accepted from a server or sent to one. NATS itself advises against more. */
 export const MESSAGE_BYTES_MAX = 8 << 20;
-/** Headers of a message, beside its bytes. */
+/** Largest headers of a message, beside its bytes. */
 const HEADERS_BYTES_MAX = 64 << 10;
-/** A line of a server; the longest are lists of the servers of a cluster. */
+/** Longest line of a server; the longest are lists of the servers of a cluster. */
 const LINE_BYTES_MAX = 256 << 10;
-/** What a server sends at once over a WebSocket: a message and lines, or many short ones. */
+/** Largest amount that a server sends at once over a WebSocket: a message and lines, or many short ones. */
 export const CHUNK_BYTES_MAX = 2 * MESSAGE_BYTES_MAX;
 const GREETING_CHUNKS_MAX = 1000;
 /** Pings that a server may send while it reads none of the answers. */
 const UNREAD_PONGS_MAX = 1000;
 const NEW_LINE = 10;
-/** Subject, number, perhaps a reply and the length of headers, and the length that counts. */
+/**
+ * Pattern of a message line: subject, number, perhaps a reply and the length of headers, and the length that counts.
+ */
 const MESSAGE = /^H?MSG[ \t]+[^ \t]+[ \t]+\d+(?:[ \t]+[^ \t]+){0,2}[ \t]+(\d+)$/i;
 
 /**
- * Makes the library's transports with bounds that it lacks: it keeps whatever a server sends, promised lengths and lines
- * without an end included, goes on keeping when its parser has given up, and leaves the socket of a failed greeting open.
+ * Makes the library's transports with limits that it lacks. The library keeps everything that a server sends, including
+ * promised lengths and endless lines; it goes on after its parser has given up; and it leaves the socket of a failed
+ * greeting open.
  */
 export async function guardedTransports(): Promise<{
   factory(): NodeTransport;
@@ -37,7 +40,7 @@ function guard(transport: NodeTransport): NodeTransport {
   };
   transport.close = async (error) => {
     if (transport.connected) await close(error);
-    else transport.discard(); // which the library's own does not do before the greeting is over
+    else transport.discard(); // the library's own does not close before the greeting is over
   };
   transport[Symbol.asyncIterator] = () => readWithin(transport);
   return transport;
@@ -54,7 +57,10 @@ function boundGreeting({ socket }: NodeTransport): void {
   });
 }
 
-/** What the transport has read, up to what breaks a bound or what the parser cannot read: then the connection is closed. */
+/**
+ * Yields what the transport reads, up to the first bytes that break a limit or that the parser cannot read; then the
+ * connection is closed.
+ */
 async function* readWithin(transport: NodeTransport): AsyncIterableIterator<Uint8Array> {
   const bounds = new StreamBounds();
   let fault: Error = new Error('the server does not speak the protocol of NATS');
@@ -69,16 +75,16 @@ async function* readWithin(transport: NodeTransport): AsyncIterableIterator<Uint
       yield chunk;
     }
   } finally {
-    await transport.close(fault); // nothing happens where it is closed
+    await transport.close(fault); // no effect if it is closed
   }
 }
 
 /**
- * Follows the lines of a server as far as their kinds and lengths go: the library writes what it cannot read to the standard
+ * Follows the kinds and lengths of a server's lines: the library would write lines that it cannot read to the standard
  * output, byte by byte.
  *
- *   MSG subject sid [reply] 5\r\n      a line, of which the last number counts
- *   hello\r\n                          passed over; what is left of it up to the next line counts as one
+ *     MSG subject sid [reply] 5\r\n      a line, of which the last number counts
+ *     hello\r\n                          skipped; the rest up to the next line counts as one
  */
 export class StreamBounds {
   #payloadBytes = 0;
@@ -90,7 +96,7 @@ export class StreamBounds {
     this.#pings = 0;
   }
 
-  /** What there is too much of; undefined while nothing is. */
+  /** Name of the limit that is exceeded; undefined while none is. */
   check(chunk: Uint8Array): string | undefined {
     let at = 0;
     while (at < chunk.length) {
@@ -126,8 +132,8 @@ export class StreamBounds {
       return isTooLong ? `a message of ${message[1]?.slice(0, 20)} bytes` : undefined;
     }
     if (/^PING$/i.test(text)) return ++this.#pings > UNREAD_PONGS_MAX ? 'pings and reads no answer' : undefined;
-    if (/^INFO\s/i.test(text)) return isInfo(text.slice(5)) ? undefined : 'an INFO that is none';
-    return /^(?:PONG$|\+OK$|-ERR\s)/i.test(text) ? undefined : 'a line that is none of NATS';
+    if (/^INFO\s/i.test(text)) return isInfo(text.slice(5)) ? undefined : 'a malformed INFO';
+    return /^(?:PONG$|\+OK$|-ERR\s)/i.test(text) ? undefined : 'a line that NATS does not have';
   }
 }
 
@@ -136,6 +142,6 @@ function isInfo(json: string): boolean {
     const info: unknown = JSON.parse(json);
     return typeof info === 'object' && info !== null;
   } catch {
-    return false; // that is what the question was
+    return false; // that was the question
   }
 }

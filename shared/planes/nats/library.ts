@@ -3,8 +3,8 @@ import type { NatsConnection } from '@nats-io/nats-core';
 import { loadCode } from '../../errors/index.ts';
 
 /*
- * The client library, loaded on first use: a process without NATS does not pay for it. Its packages are CommonJS, whose names
- * stand under `default` alone once they are a chunk of a bundle.
+ * The client library, loaded on first use, so that a process without NATS does not pay for it. Its packages are
+ * CommonJS: once they are a chunk of a bundle, their names are only under `default`.
  */
 
 type NatsCore = typeof import('@nats-io/nats-core');
@@ -22,7 +22,7 @@ export async function loadTransportNode(): Promise<TransportNode> {
   return namesOf(await load(() => import('@nats-io/transport-node')));
 }
 
-/** What `connect` of the transport makes its connections of. */
+/** Options from which `connect` of the transport makes its connections. */
 export async function loadNodeTransport(): Promise<NodeTransports> {
   return namesOf(await load(() => import('@nats-io/transport-node/lib/node_transport.js')));
 }
@@ -43,7 +43,7 @@ function load<T>(from: () => Promise<T>): Promise<T> {
   return loadCode('NATS', from);
 }
 
-/** Loads now what a stream or an object store needs later; a failure is told there. */
+/** Loads now what a stream or an object store needs later; a failure shows there. */
 export function beginLoading(): void {
   for (const part of [loadJetStream, loadObjectStores]) part().catch(() => {});
 }
@@ -61,14 +61,14 @@ export interface JetStreamAccess {
   readonly manager: JetStreamManager;
 }
 
-/** `connection` with JetStream. Whether the server has JetStream shows at the first call. */
+/** Adds JetStream to `connection`. The first call shows whether the server has JetStream. */
 export async function openJetStream(connection: NatsConnection): Promise<JetStreamAccess> {
   const { jetstreamManager } = await loadJetStream();
   const manager = await jetstreamManager(connection, { checkAPI: false, timeout: API_TIMEOUT_MS });
   return { connection, manager };
 }
 
-/** Code of a failure that the JetStream API told; undefined for any other. */
+/** Returns the code of a failure of the JetStream API; undefined for any other failure. */
 export function apiCodeOf(error: unknown): number | undefined {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   return typeof code === 'number' ? code : undefined;

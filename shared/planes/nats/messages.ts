@@ -6,7 +6,7 @@ interface KeptMessage {
   readonly data: Uint8Array;
 }
 
-/** What a message costs beyond its bytes. */
+/** Cost of a message besides its bytes. */
 const OVERHEAD_BYTES = 128;
 
 /** Published messages in order, oldest first, until the server has confirmed them; bounded in bytes. */
@@ -27,7 +27,7 @@ export class KeptMessages {
     return this.#bytes;
   }
 
-  /** False when there is no room; the message is not kept then. */
+  /** Keeps a message. Returns false if there is no room; then the message is not kept. */
   add(message: KeptMessage): boolean {
     const bytes = costOf(message);
     if (this.#bytes + bytes > this.#bytesMax) return false;
@@ -51,7 +51,7 @@ function costOf({ data }: KeptMessage): number {
   return data.length + OVERHEAD_BYTES;
 }
 
-/** A received message; decodes only what is asked for. */
+/** A received message; decodes only the parts that are read. */
 export class NatsMessage {
   readonly #message: Msg;
 
@@ -63,7 +63,7 @@ export class NatsMessage {
     return this.#message.subject;
   }
 
-  /** Where an answer goes; '' = nowhere. */
+  /** Subject for an answer; '' = none. */
   get reply(): string {
     return this.#message.reply ?? '';
   }
@@ -72,13 +72,16 @@ export class NatsMessage {
     return this.#message.data;
   }
 
-  /** Code of a message from the server itself, e.g. 503 = nobody listens where a message of ours went; else undefined. */
+  /**
+   * Code of a message from the server itself, e.g. 503 = no receiver at the subject of one of our messages; otherwise
+   * undefined.
+   */
   get status(): number | undefined {
     const code = this.#message.headers?.code ?? 0;
     return code === 0 ? undefined : code;
   }
 
-  /** The words that come with `status`. */
+  /** Words that come with `status`. */
   get statusText(): string {
     return this.#message.headers?.description ?? '';
   }

@@ -5,7 +5,10 @@ import type { Logger } from '../../telemetry/index.ts';
 import { addressesOf, NatsClient } from './client.ts';
 import type { NatsIdentity, NatsObserver, NatsOptions, NatsTls } from './types.ts';
 
-/** A connection to NATS for one purpose, which its server shows as `stator-{purpose}`. Made when first needed. */
+/**
+ * Opens a connection to NATS for one purpose, which its server shows as `stator-{purpose}`. It is made when first
+ * needed.
+ */
 export function openNats(
   settings: FleetSettings,
   clock: Clock,
@@ -28,7 +31,7 @@ export function openNats(
   });
 }
 
-/** The first kind that is set. */
+/** Returns the first kind of credentials that is set. */
 function identityOf(settings: FleetSettings): NatsIdentity | undefined {
   const { natsAuthUsername: username, natsAuthPassword: password, natsAuthToken: token } = settings;
   const { natsAuthNkey: seed, natsAuthCredentialsFile: file } = settings;
@@ -50,7 +53,7 @@ function tlsOf(settings: FleetSettings): NatsTls | undefined {
   };
 }
 
-/** One line when an outage begins and one when it is over, however many attempts lie between. */
+/** Logs one line when an outage begins and one when it is over, however many attempts lie between. */
 function logOutages(logger: Logger, about: { readonly purpose: string; readonly server: string }): NatsObserver {
   const { purpose } = about;
   let isAway = false;

@@ -8,9 +8,9 @@ import type { NatsConnections, NatsStreamFacts, NatsStreamSettings } from './typ
 
 const BATCH_MESSAGES = 4096;
 const BATCH_BYTES = 8 << 20;
-/** Heartbeats of the server that may be missing. */
+/** Number of heartbeats of the server that may be missing. */
 const SILENT_BEATS_MAX = 3;
-/** The server removes the consumer of a reader that is gone after this many heartbeats. */
+/** Number of heartbeats after which the server removes the consumer of a lost reader. */
 const FORGOTTEN_BEATS = 6;
 const NS_PER_MS = 1_000_000;
 
@@ -19,10 +19,10 @@ interface StreamMessage {
   readonly data: Uint8Array;
 }
 
-/** Some of what a stream holds, in order. */
+/** Part of the messages of a stream, in order. */
 interface StreamPage {
   readonly messages: readonly StreamMessage[];
-  /** Nothing was behind it. */
+  /** Whether no message was after it. */
   readonly isLast: boolean;
 }
 
@@ -32,18 +32,19 @@ interface StreamReaderOptions {
   readonly stream: string;
   readonly fromSequence: number;
   readonly heartbeatMs: number;
-  /** Ends the reader. Heard once for all pages: to hear it for each costs more than to read the page. */
+  /** Ends the reader. One listener serves all pages: a listener per page costs more than reading the page. */
   readonly signal: AbortSignal;
 }
 
 /**
- * One JetStream consumer that lives as long as its connection, asked for batch after batch: nothing is in flight that was not
- * asked for, so a slow reader slows nobody down and meets no limit of the server's.
+ * One JetStream consumer that lives as long as its connection and is asked for batch after batch. Only requested
+ * messages are in flight, so a slow reader slows no other reader and meets no limit of the server.
  *
- * | Server says | Batch |
+ * | Server sends | Batch |
  * |---|---|
- * | message | goes on; over when it is the last of the batch, or when nothing is behind it and the request does not wait |
- * | 100 heartbeat | goes on |
+ * | message | continues; over if it is the last of the batch, or if no message is after it and the request does not
+ * wait |
+ * | 100 heartbeat | continues |
  * | 404, 408, 409 size, 409 batch completed | over |
  * | anything else, more than was asked for, silence, connection gone | the reader is lost |
  */
@@ -56,13 +57,13 @@ export class NatsStreamReader {
   readonly #heartbeat: Timer;
   #isOver = false;
   #isWaiting = false;
-  /** A batch is under way. */
+  /** Whether a batch is under way. */
   #isAsked = false;
   /** Messages still due in it. */
   #due = 0;
   #dueBytes = 0;
   #silentBeats = 0;
-  /** What has come and was not taken yet: no more than a batch. */
+  /** Received messages that were not taken yet: no more than a batch. */
   #messages: StreamMessage[] = [];
   #isLast = false;
   #wake: (() => void) | undefined;
@@ -102,10 +103,10 @@ export class NatsStreamReader {
   }
 
   /**
-   * What has come since the last call, once something has; asks for the next batch where none is under way. Undefined when this
-   * reader will hear nothing more. Rejects with the signal's reason.
+   * Returns the messages that have come since the last call, once there are any; asks for the next batch if none is
+   * under way. Returns undefined if this reader will receive nothing more. Rejects with the signal's reason.
    *
-   * @param isWaiting a batch that is asked for now waits for messages yet to come
+   * @param isWaiting whether a batch that is asked for now waits for future messages
    */
   async next(isWaiting: boolean): Promise<StreamPage | undefined> {
     const { signal } = this.#options;
@@ -138,7 +139,7 @@ export class NatsStreamReader {
     this.#isWaiting = isWaiting;
     this.#silentBeats = 0;
     const { heartbeatMs, client } = this.#options;
-    // Twice the longest message, so that one that does not fit is never the first of a batch.
+    // Twice the longest message, so that a message that does not fit is never the first of a batch.
     const bytesMax = Math.max(BATCH_BYTES, 2 * client.messageBytesMax);
     this.#dueBytes = bytesMax;
     const limits = { batch: BATCH_MESSAGES, max_bytes: bytesMax };
@@ -157,7 +158,7 @@ export class NatsStreamReader {
     const { sequence, pending } = readDelivery(message.reply);
     this.#due--;
     this.#dueBytes -= message.data.length;
-    // Behind the last of a batch one may come that is newer, but no more than the batch could have had.
+    // A newer message may come after the last of a batch, but no more than the batch could have had.
     const isAskedFor = this.#due >= 0 && this.#dueBytes >= 0;
     if (!isAskedFor || !Number.isSafeInteger(sequence) || !Number.isSafeInteger(pending)) {
       this.#lose();
@@ -206,7 +207,10 @@ export class NatsStreamReader {
   }
 }
 
-/** `$JS.ACK.{stream}.{consumer}.{delivered}.{stream sequence}.{consumer sequence}.{time}.{pending}`; some servers put a domain and an account before the stream. */
+/**
+ * Parses `$JS.ACK.{stream}.{consumer}.{delivered}.{stream sequence}.{consumer sequence}.{time}.{pending}`; some servers
+ * put a domain and an account before the stream.
+ */
 function readDelivery(reply: string): { readonly sequence: number; readonly pending: number } {
   const parts = reply.split('.');
   const at = parts.length > 9 ? 4 : 2;
@@ -214,8 +218,8 @@ function readDelivery(reply: string): { readonly sequence: number; readonly pend
 }
 
 /**
- * A JetStream stream that captures one subject: limits, discard old, one file store. Calls wait for a connection; they reject with
- * the signal's reason when it aborts.
+ * A JetStream stream that captures one subject: limits, discard old, one file store. Calls wait for a connection; they
+ * reject with the signal's reason if the signal aborts.
  */
 export class NatsStream {
   readonly #client: NatsConnections;
@@ -226,13 +230,13 @@ export class NatsStream {
     this.#settings = settings;
   }
 
-  /** Makes the stream when there is none. Rejects when it cannot be made, or when its name belongs to other subjects. */
+  /** Creates the stream if there is none. Rejects if it cannot be created, or if its name belongs to other subjects. */
   async facts(signal: AbortSignal): Promise<NatsStreamFacts> {
     const { manager } = await openJetStream(await this.#client.connection(signal));
     return factsOf(await untilAborted(this.#ensure(manager), signal), this.#settings);
   }
 
-  /** Reads from `fromSequence`, or from the first message kept. Rejects when there is no stream. */
+  /** Reads from `fromSequence`, or from the first message kept. Rejects if there is no stream. */
   async read(fromSequence: number, signal: AbortSignal): Promise<NatsStreamReader> {
     const access = await openJetStream(await this.#client.connection(signal));
     const { name, heartbeatMs = 5000 } = this.#settings;
@@ -240,12 +244,12 @@ export class NatsStream {
     return untilAborted(NatsStreamReader.open(options), signal);
   }
 
-  /** Forgets messages up to and including `sequence`. */
+  /** Deletes messages up to and including `sequence`. */
   async purge(sequence: number, signal: AbortSignal): Promise<void> {
     const { manager } = await openJetStream(await this.#client.connection(signal));
     const { name } = this.#settings;
     const { state } = await untilAborted(manager.streams.info(name), signal);
-    // A purge beyond the end would move the sequence of what comes next.
+    // A purge beyond the end would move the sequence of the next message.
     const throughSequence = Math.min(sequence, state.last_seq);
     if (throughSequence < state.first_seq) return;
     await untilAborted(manager.streams.purge(name, { seq: throughSequence + 1 }), signal);
@@ -258,7 +262,7 @@ export class NatsStream {
     } catch (error) {
       if (apiCodeOf(error) !== STREAM_NOT_FOUND) throw error;
     }
-    // Adding one that another process has just added with the same settings answers as if this one had.
+    // If another process has just added the stream with the same settings, the answer is as if this process had.
     return manager.streams.add({
       name,
       subjects: [subject],

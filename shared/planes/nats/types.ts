@@ -1,7 +1,7 @@
 import type { NatsConnection } from '@nats-io/nats-core';
 import type { Clock, Random } from '../../clock/index.ts';
 
-/** Who this process is to the server. */
+/** Identity of this process for the server. */
 export type NatsIdentity =
   | { readonly kind: 'password'; readonly username: string; readonly password: string }
   | { readonly kind: 'token'; readonly token: string }
@@ -9,7 +9,7 @@ export type NatsIdentity =
   /** Path of a credentials file (JWT and seed). */
   | { readonly kind: 'credentials'; readonly file: string };
 
-/** PEM files, and whether the server's certificate counts. */
+/** PEM files, and whether the server's certificate is checked. */
 export interface NatsTls {
   readonly caFile?: string;
   readonly certFile?: string;
@@ -18,7 +18,7 @@ export interface NatsTls {
   readonly isInsecure?: boolean;
 }
 
-/** What a client tells the logs of its process. Implementations must not throw. */
+/** Observer of a client, for the logs of its process. Implementations must not throw. */
 export interface NatsObserver {
   connected(server: string): void;
   /** The connection is lost, or an attempt to make one failed. `attempt` counts failures in a row, from 1. */
@@ -30,19 +30,19 @@ export interface NatsObserver {
 /** Observes nothing. */
 export const silentNatsObserver: NatsObserver = { connected() {}, away() {}, problem() {} };
 
-/** How to reach NATS. */
+/** Options of a connection to NATS. */
 export interface NatsOptions {
   readonly clock: Clock;
   /** Spreads reconnections. @default systemRandom */
   readonly random?: Random;
-  /** `nats://`, `tls://`, `ws://` or `wss://`; all of one kind. */
+  /** Servers: `nats://`, `tls://`, `ws://` or `wss://`; all of one kind. */
   readonly servers: readonly string[];
   readonly identity?: NatsIdentity;
   readonly tls?: NatsTls;
-  /** Shown in the server's list of connections. @default 'stator' */
+  /** Name in the server's list of connections. @default 'stator' */
   readonly name?: string;
   /**
-   * Failed attempts in a row after which waiting callers are told; the next use tries again. For functions, which must not
+   * Failed attempts in a row after which waiting calls fail; the next use tries again. For functions, which must not
    * try while frozen. @default no limit
    */
   readonly attemptsMax?: number;
@@ -50,23 +50,23 @@ export interface NatsOptions {
   readonly connectTimeoutMs?: number;
   /** First wait between attempts; doubles up to 50 times as much. @default 100 */
   readonly retryMs?: number;
-  /** The server is pinged this often; two pings without an answer end the connection. @default 5000 */
+  /** Interval of pings to the server; two pings without an answer end the connection. @default 5000 */
   readonly pingIntervalMs?: number;
   /** Bytes of published messages that the server has not confirmed; `publish` refuses more. @default 8 MiB */
   readonly keptBytesMax?: number;
-  /** Longest wait for what is not confirmed when closing. @default 2000 */
+  /** Longest wait for unconfirmed messages when closing. @default 2000 */
   readonly closeTimeoutMs?: number;
   readonly observer?: NatsObserver;
 }
 
-/** The connection of a client, for what makes more of it: streams and buckets. */
+/** The connection of a client, for streams and buckets. */
 export interface NatsConnections {
   readonly clock: Clock;
-  /** Longest message that the server takes. */
+  /** Longest message that the server accepts. */
   readonly messageBytesMax: number;
   /** Waits for a connection; rejects at `signal`. */
   connection(signal: AbortSignal): Promise<NatsConnection>;
-  /** Runs `callback`; what it throws is observed as a problem. */
+  /** Runs `callback`; its errors are observed as problems. */
   guard(callback: () => void): void;
 }
 
@@ -74,7 +74,7 @@ export interface NatsSubscription {
   unsubscribe(): void;
 }
 
-/** Told whenever the connection comes or goes. */
+/** Called whenever the connection comes or goes. */
 export interface NatsWatcher {
   connected?(): void;
   away?(reason: string): void;
@@ -82,21 +82,21 @@ export interface NatsWatcher {
 
 export interface NatsStreamSettings {
   readonly name: string;
-  /** The subject that it captures. */
+  /** Subject that it captures. */
   readonly subject: string;
   readonly replicas: number;
   readonly bytesMax: number;
   readonly ageMsMax: number;
-  /** A reader that hears nothing for three of these is lost. @default 5000 */
+  /** Heartbeat; a reader that hears nothing for three of these is lost. @default 5000 */
   readonly heartbeatMs?: number;
 }
 
 export interface NatsStreamFacts {
-  /** As the server says it; another value means another stream. */
+  /** Creation time as the server reports it; another value means another stream. */
   readonly createdAt: string;
   readonly firstSequence: number;
   readonly lastSequence: number;
-  /** Where it differs from the settings, in words; streams that exist are left as they are. */
+  /** Differences from the settings, in words; an existing stream stays as it is. */
   readonly differences: readonly string[];
 }
 

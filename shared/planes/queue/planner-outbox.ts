@@ -18,22 +18,23 @@ interface Waiting {
   readonly putAtMs: number;
 }
 
-/** Events that wait; the oldest go first beyond that. */
+/** Largest number of waiting events; beyond it the oldest are dropped. */
 const WAITING_MAX = 1000;
-/** An event that could not be sent for so long says nothing of now any more. */
+/** Age after which an unsent event no longer describes the present. */
 const AGE_MS_MAX = 60_000;
 const FIRST_PAUSE_MS = 500;
 const PAUSE_MS_MAX = 5000;
-/** Of what waiting alone does not heal: rights, a queue that is not there. */
+/** Pause after failures that waiting does not heal: missing rights, a queue that does not exist. */
 const REFUSED_PAUSE_MS = 15_000;
 
 /**
- * Sends events to the planner's queue, beside whoever has them: `put` never waits and never throws. While the queue is away the
- * newest event of a kind and source stands for the older ones, whose counts it has. Whatever cannot be sent is counted and told.
+ * Sends events to the planner's queue in the background: `put` never waits and never throws. While the queue is
+ * unreachable, the newest event of a kind and source replaces the older ones and takes over their counts. Events that
+ * cannot be sent are counted and logged.
  */
 export class PlannerOutbox {
   readonly #options: PlannerOutboxOptions;
-  /** By kind and source, the oldest first. */
+  /** Waiting events by kind and source, the oldest first. */
   readonly #waiting = new Map<string, Waiting>();
   readonly #ended = new AbortController();
   #sending: Promise<void> | undefined;
@@ -63,13 +64,13 @@ export class PlannerOutbox {
     this.#sending ??= this.#send(); // never rejects
   }
 
-  /** Events of a kind that wait are not this process's to send any more. */
+  /** Drops waiting events of a kind, which this process no longer has to send. */
   withdraw(type: PlannerSignal['type']): void {
     const keys = [...this.#waiting].flatMap(([key, waiting]) => (waiting.type === type ? [key] : []));
     this.#drop('handed_over', keys);
   }
 
-  /** Resolves once nothing waits any more, or with the signal's reason. */
+  /** Resolves once no event waits any more, or rejects with the signal's reason. */
   async flush(signal: AbortSignal): Promise<void> {
     while (this.#sending !== undefined) {
       signal.throwIfAborted();
@@ -77,7 +78,7 @@ export class PlannerOutbox {
     }
   }
 
-  /** Sends what waits for at most `timeoutMs`, and closes the queue. */
+  /** Sends the waiting events for at most `timeoutMs`, and closes the queue. */
   async close(timeoutMs: number): Promise<void> {
     const { clock, queue } = this.#options;
     const isSent = await forAtMost({ clock, timeoutMs }, (signal) => this.flush(signal));
@@ -90,7 +91,7 @@ export class PlannerOutbox {
   async #send(): Promise<void> {
     const { queue, clock, metrics } = this.#options;
     const { signal } = this.#ended;
-    await Promise.resolve(); // what is put in one turn goes together
+    await Promise.resolve(); // events of one turn go together
     for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; ) {
       this.#forget();
       const batch = [...this.#waiting].slice(0, BATCH_MAX);
@@ -113,7 +114,7 @@ export class PlannerOutbox {
     this.#sending = undefined;
   }
 
-  /** Whether waiting alone will not mend it. */
+  /** Whether waiting does not heal the failure. */
   #isLost(thrown: unknown): boolean {
     const { logger, metrics } = this.#options;
     const isForGood = thrown instanceof QueueError && thrown.code !== 'unavailable';

@@ -1,4 +1,4 @@
-/** What this product uses of the SDK, and nothing else of it. */
+/** The parts of the SDK that this product uses, and nothing else of it. */
 export {
   DeleteMessageBatchCommand,
   ReceiveMessageCommand,

@@ -16,15 +16,15 @@ import {
 type SqsSdk = typeof import('./sqs-parts.ts');
 
 export interface SqsQueueOptions {
-  /** Of a FIFO queue whose deduplication scope is the message group. */
+  /** URL of a FIFO queue whose deduplication scope is the message group. */
   readonly queueUrl: string;
-  /** @default the SDK's, by region */
+  /** Endpoint. @default the SDK's, by region */
   readonly endpoint?: string | undefined;
   readonly region?: string | undefined;
   readonly clock?: Clock;
-  /** Longest wait for one answer, beyond what `receive` waits for messages. @default 5000 */
+  /** Longest wait for one answer, beyond the wait of `receive` for messages. @default 5000 */
   readonly requestTimeoutMs?: number;
-  /** Longest time of one call with its repetitions. @default 15,000 */
+  /** Longest time of one call, including retries. @default 15,000 */
   readonly operationTimeoutMs?: number;
 }
 
@@ -33,7 +33,7 @@ const FIRST_RETRY_MS = 100;
 const FOR_GOOD =
   /AccessDenied|Credentials|InvalidClientTokenId|UnrecognizedClient|SignatureDoesNotMatch|ExpiredToken|InvalidAddress|NonExistentQueue|QueueDoesNotExist|InvalidParameter|InvalidAttribute|MissingParameter|UnsupportedOperation/;
 
-/** Amazon SQS, or what speaks its protocol. The SDK is loaded with the first queue. */
+/** Amazon SQS, or a service with its protocol. The first queue loads the SDK. */
 export class SqsPlannerQueue implements PlannerQueue {
   readonly name = 'sqs';
   readonly #sdk: SqsSdk;
@@ -49,14 +49,15 @@ export class SqsPlannerQueue implements PlannerQueue {
   }
 
   static async open(options: SqsQueueOptions): Promise<SqsPlannerQueue> {
-    process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ||= 'true'; // tells operators nothing: the SDK is bundled
+    // tells operators nothing: the SDK is bundled
+    process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ||= 'true';
     const sdk = await loadCode('SQS', () => import('./sqs-parts.ts'));
     const { endpoint, requestTimeoutMs = 5000 } = options;
     const region = options.region ?? (endpoint === undefined ? undefined : (process.env.AWS_REGION ?? 'us-east-1'));
     const client = new sdk.SQSClient({
       ...(region === undefined ? {} : { region }),
       ...(endpoint === undefined ? {} : { endpoint }),
-      useQueueUrlAsEndpoint: endpoint === undefined, // behind an endpoint of one's own the address in the URL may be another
+      useQueueUrlAsEndpoint: endpoint === undefined, // with an own endpoint, the address in the URL may be another
       maxAttempts: 1,
       requestHandler: { connectionTimeout: requestTimeoutMs },
     });
@@ -98,7 +99,7 @@ export class SqsPlannerQueue implements PlannerQueue {
         .map(({ receipt }, index) => ({ Id: `${index}`, ReceiptHandle: receipt }));
       const command = new this.#sdk.DeleteMessageBatchCommand({ QueueUrl: this.#options.queueUrl, Entries });
       await this.#attempt(signal, 0, (abortSignal) => this.#client.send(command, { abortSignal }));
-      // One that is refused is handed out again: whoever takes it finds that it was dealt with.
+      // A message that is refused is handed out again; its receiver finds that it was dealt with.
     }
   }
 
@@ -120,7 +121,8 @@ export class SqsPlannerQueue implements PlannerQueue {
       const { Failed = [] } = await this.#client.send(command, { abortSignal });
       const [first] = Failed;
       if (first === undefined) return;
-      const code = first.SenderFault === true ? 'misconfigured' : 'unavailable'; // sent again, the others are known by their ids
+      // sent again, the others are known by their ids
+      const code = first.SenderFault === true ? 'misconfigured' : 'unavailable';
       throw new QueueError(
         code,
         `SQS refused ${Failed.length} of ${batch.length} messages: ${first.Message ?? first.Code}`,
@@ -161,7 +163,7 @@ export class SqsPlannerQueue implements PlannerQueue {
   }
 }
 
-/** At most ten messages, and what one request may weigh. */
+/** Splits messages into requests: at most ten messages, and at most the size of one request. */
 function batches(messages: readonly OutgoingMessage[]): readonly (readonly OutgoingMessage[])[] {
   const out: OutgoingMessage[][] = [];
   let bytes = 0;

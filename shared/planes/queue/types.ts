@@ -1,54 +1,65 @@
 /** A message to send. */
 export interface OutgoingMessage {
-  /** Messages of one group are handled in the order in which they were sent, and never two batches at a time. 1 to 128 visible ASCII characters, as the id. */
+  /**
+   * Group. Messages of one group are handled in the order in which they were sent, and never two batches at the same
+   * time. 1 to 128 visible ASCII characters, as the id.
+   */
   readonly group: string;
-  /** Two messages of a group with the same id within five minutes are one. */
+  /** Id. Two messages of a group with the same id within five minutes are one. */
   readonly deduplicationId: string;
-  /** At most 256 KiB. */
+  /** Text of at most 256 KiB. */
   readonly body: string;
 }
 
 /** A message as it was received. */
 export interface ReceivedMessage {
-  /** For tests: what it was sent as. */
+  /** For tests: the id with which it was sent. */
   readonly id: string;
-  /** For tests: the group that it was sent to. */
+  /** For tests: the group to which it was sent. */
   readonly group: string;
   readonly body: string;
-  /** When the queue took it, by the queue's own clock: Unix milliseconds. */
+  /** Time when the queue accepted it, by the queue's own clock: Unix milliseconds. */
   readonly sentAtMs: number;
-  /** Its group is handed out again once all messages of the batch are deleted or their time is over. */
+  /**
+   * Handle for `delete`. The group is handed out again once all messages of the batch are deleted or their time is
+   * over.
+   */
   readonly receipt: string;
 }
 
 /**
- * Carries events of a model to whoever plans for it. First in, first out within a group; each message once, and again where
- * whoever took it did not delete it in time. Calls reject with `QueueError`, or with the signal's reason.
+ * Carries events of a model to its planner. First in, first out within a group; each message once, and again if its
+ * receiver did not delete it in time. Calls reject with `QueueError`, or with the signal's reason.
  */
 export interface PlannerQueue {
   readonly name: 'sqs' | 'memory';
-  /** Sends all, at most ten a request. Resolves once the queue has them; a call that is repeated sends nothing twice. */
+  /**
+   * Sends all messages, at most ten per request. Resolves once the queue has them; a repeated call sends nothing twice.
+   */
   send(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<void>;
   /**
-   * For tests: up to ten messages that are hidden from others for `hiddenMs`; an empty list when none came within `waitMs`. A
-   * function that plans is handed its messages by Lambda.
+   * For tests: receives up to ten messages, which are hidden from others for `hiddenMs`. Returns an empty list if none
+   * came within `waitMs`. Lambda hands messages to a planner in a function.
    */
   receive(options: ReceiveOptions, signal: AbortSignal): Promise<readonly ReceivedMessage[]>;
-  /** For tests: they are dealt with. */
+  /** For tests: deletes messages that have been dealt with. */
   delete(messages: readonly ReceivedMessage[], signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface ReceiveOptions {
-  /** At most 20,000. */
+  /** Longest wait, at most 20,000. */
   readonly waitMs: number;
-  /** At least a second. */
+  /** Time for which they are hidden, at least a second. */
   readonly hiddenMs: number;
-  /** @default 10 */
+  /** Largest number of messages. @default 10 */
   readonly messagesMax?: number;
 }
 
-/** What went wrong: `unavailable` may pass, `misconfigured` will not by itself, `refused` is the caller's mistake. */
+/**
+ * Kind of a failure: `unavailable` may pass, `misconfigured` will not pass by itself, `refused` is the caller's
+ * mistake.
+ */
 export type QueueErrorCode = 'unavailable' | 'misconfigured' | 'refused';
 
 /** A failure of a queue, in one line that says what to do. */
@@ -66,7 +77,7 @@ export const MESSAGE_BYTES_MAX = 256 * 1024;
 /** Messages of one request. */
 export const BATCH_MAX = 10;
 
-/** @throws QueueError for what no queue takes */
+/** @throws QueueError for messages that no queue accepts */
 export function checkMessage({ body, group, deduplicationId }: OutgoingMessage): void {
   const bytes = Buffer.byteLength(body);
   if (bytes > MESSAGE_BYTES_MAX) {

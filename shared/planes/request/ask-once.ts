@@ -4,11 +4,11 @@ import { type ServeError, toServeError, workerError } from '../../errors/index.t
 import type { EngineOutput } from '../../protocol/index.ts';
 import type { PlaneRequest, RequestPlane, Transport } from './types.ts';
 
-/** What a question was answered with, or why it was not. */
+/** Answer to a question, or the reason why there is none. */
 export type OneAnswer =
   | {
       readonly kind: 'answered';
-      /** The last one; undefined when the answer had none. */
+      /** The last output; undefined if the answer had none. */
       readonly output: EngineOutput | undefined;
     }
   | { readonly kind: 'failed'; readonly error: ServeError };
@@ -20,9 +20,9 @@ export interface AskOnceLimits {
 }
 
 /**
- * Asks a question that has one short answer. Resolves within `timeoutMs`, and at once when `signal` aborts; never rejects. Where
- * this process stood still meanwhile, an answer that has come counts.
- * @param onOutput told of every output of an answer of several; what it throws fails the question
+ * Asks a question that has one short answer. Resolves within `timeoutMs`, and at once if `signal` aborts; never
+ * rejects. If this process stood still meanwhile, an answer that has come counts.
+ * @param onOutput called with every output of an answer of several; an error that it throws fails the question
  */
 export function askOnce(
   plane: Pick<RequestPlane, 'call'>,

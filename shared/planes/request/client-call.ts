@@ -4,17 +4,17 @@ import { type EngineOutput, readEngineOutput } from '../../protocol/index.ts';
 import type { RequestPlaneObserver } from './observer.ts';
 import type { Call, CallSink } from './types.ts';
 
-/** Tokens or items that a worker may send before it is granted more. */
+/** Tokens or items that a worker may send before it gets more credit. */
 export const INITIAL_CREDIT = 256;
 const CREDIT_GRANT = INITIAL_CREDIT / 2;
 
-/** What a call asks of the connection that carries it. */
+/** Requests of a call to the connection that carries it. */
 export interface CallerWire {
   stop(streamId: number): void;
-  /** @param isMoved another worker goes on */
+  /** @param isMoved whether another worker continues the request */
   kill(streamId: number, isMoved: boolean): void;
   credit(streamId: number, amount: number): void;
-  /** The stream is over at this side. */
+  /** Called when the stream is over at this side. */
   release(streamId: number): void;
 }
 
@@ -73,7 +73,7 @@ export class ClientCall implements Call {
     if (this.#isStopping) wire.stop(streamId);
   }
 
-  /** The request is on an open connection: its PROLOGUE is due within `requestTimeoutMs`. */
+  /** Notes that the request is on an open connection: its PROLOGUE is due within `requestTimeoutMs`. */
   sent(requestTimeoutMs: number): void {
     if (this.#state !== 'waiting') return;
     this.#sentMs = this.#clock.nowMs();
@@ -104,7 +104,7 @@ export class ClientCall implements Call {
     if (this.#state !== 'closed') this.#grantConsumed();
   }
 
-  /** PROLOGUE arrived. */
+  /** Handles PROLOGUE. */
   accept(): void {
     if (this.#state !== 'waiting') return;
     this.#state = 'open';
@@ -113,7 +113,7 @@ export class ClientCall implements Call {
     this.#sink.accepted();
   }
 
-  /** Tokens of one choice arrived. */
+  /** Handles tokens of one choice. */
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     if (!this.#hasOutput) this.#noteFirstOutput();
     if (this.#state !== 'open') return;
@@ -121,12 +121,12 @@ export class ClientCall implements Call {
     this.#sink.tokens(choice, ids, start, count);
   }
 
-  /** MOVE arrived. */
+  /** Handles MOVE. */
   moveAsked(): void {
     if (this.#state === 'open') this.#sink.moveAsked?.();
   }
 
-  /** A DATA item arrived. */
+  /** Handles a DATA item. */
   output(output: EngineOutput): void {
     if (!this.#hasOutput) this.#noteFirstOutput();
     if (this.#state !== 'open') return;
@@ -134,7 +134,7 @@ export class ClientCall implements Call {
     this.#sink.output(output);
   }
 
-  /** A DATA item as it came off the wire; one that is no output ends this stream, and no other. */
+  /** Handles a DATA item as it came off the wire. If it is not an output, only this stream ends. */
   item(data: unknown): void {
     const output = readEngineOutput(data);
     if (typeof output === 'string') this.abandon(workerError('BackendProtocol', output));
@@ -148,24 +148,24 @@ export class ClientCall implements Call {
     this.#sink.end();
   }
 
-  /** The worker reported a failure. */
+  /** Handles a failure that the worker reported. */
   failRemote(error: WireError): void {
     this.fail(fromWire(error));
   }
 
-  /** The stream is over with `error`; the worker knows or cannot be reached. */
+  /** Ends the stream with `error`; the worker knows or cannot be reached. */
   fail(error: ServeError): void {
     if (this.#state === 'closed') return;
     this.#close();
     this.#sink.fail(error);
   }
 
-  /** Like `fail`, on a later turn. */
+  /** Works like `fail`, on a later turn. */
   failLater(error: ServeError): void {
     queueMicrotask(() => this.fail(error));
   }
 
-  /** Runs what `RequestPlane.call` does to send the request; what it throws fails the call on a later turn. */
+  /** Runs the part of `RequestPlane.call` that sends the request; its errors fail the call on a later turn. */
   guard(send: () => void): void {
     try {
       send();
@@ -181,13 +181,16 @@ export class ClientCall implements Call {
     this.fail(error);
   }
 
-  /** The sink threw: nothing more goes to it but the failure, and other streams of the connection must not suffer. */
+  /**
+   * Handles an error of the sink: it gets nothing more except the failure, and other streams of the connection must not
+   * suffer.
+   */
   sinkThrew(thrown: unknown): void {
     try {
       this.abandon(toServeError(thrown));
     } catch (again) {
       queueMicrotask(() => {
-        throw again; // a defect of the sink; as an uncaught error it is seen, and the frames behind it are still read
+        throw again; // a defect of the sink: as an uncaught error it is seen, and the frames after it are still read
       });
     }
   }
@@ -199,8 +202,8 @@ export class ClientCall implements Call {
   }
 
   /**
-   * Counts what arrived against what was granted. False for a worker that sends more: what it sends would be kept for a
-   * reader that waits, without a bound, so its stream is over.
+   * Counts what arrived against the granted credit. Returns false for a worker that sends more: its data would be kept
+   * without limit for a reader that waits, so its stream is over.
    */
   #consume(count: number): boolean {
     this.#consumed += count;

@@ -6,7 +6,7 @@ import { INITIAL_CREDIT } from './client-call.ts';
 import type { RequestPlaneObserver } from './observer.ts';
 import type { IncomingCall, PlaneHandler } from './types.ts';
 
-/** Where a backlog's entries go once there is credit. */
+/** Receiver of a backlog's entries once there is credit. */
 type BacklogOutlet = Pick<AnswerWire, 'tokens' | 'item'>;
 
 interface TokenRun {
@@ -18,7 +18,7 @@ interface TokenRun {
 const TOKENS_MAX = 1 << 20;
 const ITEM_BYTES_MAX = 64 << 20;
 
-/** What a worker made for a stream that has no credit, in order. Holds at most 2^20 tokens and 64 MiB of items. */
+/** Output of a worker for a stream that has no credit, in order. Holds at most 2^20 tokens and 64 MiB of items. */
 class Backlog {
   #entries: (TokenRun | RecordPieces)[] = [];
   #tokens = 0;
@@ -28,7 +28,7 @@ class Backlog {
     return this.#entries.length === 0;
   }
 
-  /** Keeps tokens; false when the bound is reached and nothing was kept. */
+  /** Keeps tokens. Returns false if the limit is reached and nothing was kept. */
   addTokens(choice: number, ids: ArrayLike<number>, start: number, count: number): boolean {
     if (this.#tokens + count > TOKENS_MAX) return false;
     this.#tokens += count;
@@ -41,7 +41,7 @@ class Backlog {
     return true;
   }
 
-  /** Keeps one encoded item; false when the bound is reached and it was not kept. */
+  /** Keeps one encoded item. Returns false if the limit is reached and it was not kept. */
   addItem(record: RecordPieces): boolean {
     const bytes = bytesOf(record);
     if (this.#itemBytes + bytes > ITEM_BYTES_MAX) return false;
@@ -50,7 +50,7 @@ class Backlog {
     return true;
   }
 
-  /** Sends what `credit` allows, oldest first, and returns the credit left. */
+  /** Sends as much as `credit` allows, oldest first, and returns the credit left. */
   drain(credit: number, streamId: number, outlet: BacklogOutlet): number {
     let left = credit;
     let done = 0;
@@ -87,22 +87,22 @@ function isRecord(entry: TokenRun | RecordPieces): entry is RecordPieces {
 
 const CREDIT_MAX = 2 ** 31;
 
-/** What a call at the worker asks of the connection that carries it. */
+/** Functions of the connection that a call at the worker uses. */
 export interface AnswerWire {
   /** Whether the other end knows MOVE. */
   readonly hearsMoves: boolean;
   accept(streamId: number): void;
   askToMove(streamId: number): void;
   tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void;
-  /** The bytes of one item; throws what `IncomingCall.output` turns into a failure of the stream. */
+  /** Encodes one item; throws an error that `IncomingCall.output` turns into a failure of the stream. */
   encodeItem(output: EngineOutput): RecordPieces;
   item(streamId: number, record: RecordPieces): void;
   end(streamId: number): void;
-  /** A terminal failure, before or after the stream was accepted. */
+  /** Sends a terminal failure, before or after the stream was accepted. */
   fail(streamId: number, error: WireError, isAccepted: boolean): void;
-  /** The stream is over at this side. */
+  /** Called when the stream is over at this side. */
   release(streamId: number): void;
-  /** The connection takes no more now; `ServerCall.wireUnblocked` follows. */
+  /** Whether the connection accepts no more now; `ServerCall.wireUnblocked` follows. */
   isBlocked(): boolean;
 }
 
@@ -200,7 +200,7 @@ export class ServerCall implements IncomingCall {
     return this.#stopper.signal;
   }
 
-  /** Hands the call to its handler; a throw or rejection fails the stream. */
+  /** Passes the call to its handler; an error or rejection fails the stream. */
   run(handler: PlaneHandler): void {
     try {
       const running = handler(this);
@@ -267,7 +267,7 @@ export class ServerCall implements IncomingCall {
     else queueMicrotask(callback);
   }
 
-  /** CREDIT arrived. */
+  /** Handles CREDIT. */
   grant(amount: number): void {
     if (this.#state === 'closed') return;
     this.#credit = Math.min(this.#credit + amount, CREDIT_MAX);
@@ -275,7 +275,7 @@ export class ServerCall implements IncomingCall {
     this.wireUnblocked();
   }
 
-  /** The connection takes output again. */
+  /** Continues when the connection accepts output again. */
   wireUnblocked(): void {
     if (this.#waiters.length === 0 || this.isBlocked()) return;
     const waiters = this.#waiters;
@@ -283,14 +283,17 @@ export class ServerCall implements IncomingCall {
     for (const waiter of waiters) waiter();
   }
 
-  /** STOP arrived. */
+  /** Handles STOP. */
   stop(): void {
     if (this.#isStopped || this.#state === 'closed') return;
     this.#isStopped = true;
     this.#stopper?.abort(this.#stopReason());
   }
 
-  /** KILL arrived or the connection is gone: nobody listens any more. @param wasMoved another worker goes on */
+  /**
+   * Handles KILL or the loss of the connection: no client waits any more. @param wasMoved whether another worker
+   * continues
+   */
   abort(reason: ServeError, wasMoved = false): void {
     if (this.#state === 'closed') return;
     this.#wasMoved = wasMoved;
@@ -327,7 +330,7 @@ export class ServerCall implements IncomingCall {
     this.#break(workerError('ResourceExhausted', 'the caller grants no credit and its output has reached the bound'));
   }
 
-  /** Ends the stream at once from this side, telling both the caller and the engine why. */
+  /** Ends the stream at once from this side, and tells both the caller and the engine why. */
   #break(error: ServeError): void {
     if (this.#state === 'closed') return;
     this.#wire.fail(this.#streamId, toWire(error), this.#isAccepted);

@@ -33,6 +33,7 @@ export const COVERED: readonly string[] = [
   'shared/config',
   'shared/discovery',
   'shared/errors',
+  'shared/planes',
   'shared/records',
   'shared/responses',
 ];

@@ -20,16 +20,19 @@ interface NatsEventLogOptions {
   readonly topic: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** A message that is no event (it is passed over), a listener that threw, a stream that cannot be read for now. */
+  /**
+   * Called for a message that is not an event (it is skipped), a listener that threw, or a stream that cannot be read
+   * for now.
+   */
   readonly onProblem: (problem: unknown) => void;
-  /** Those that the plane closes with itself. */
+  /** Followers that the plane closes with itself. */
   readonly followers: Set<EventLogFollower>;
 }
 
-/** The log of one subject in its JetStream stream. */
+/** Log of one subject in its JetStream stream. */
 export class NatsEventLog implements EventLog {
   readonly #options: NatsEventLogOptions;
-  /** Creation of the log that the caller knows, so that sequences of another one are never taken for its own. */
+  /** Creation time of the log that the caller knows, so that sequences of another log are never taken for its own. */
   #knownCreatedAt: string | undefined;
 
   constructor(options: NatsEventLogOptions) {
@@ -50,12 +53,12 @@ export class NatsEventLog implements EventLog {
     while (cursor <= atStart.lastSequence) {
       const reader = await stream.read(cursor, signal);
       try {
-        // Only now is it sure which log the reader reads.
+        // Only now is it certain which log the reader reads.
         const facts = await stream.facts(signal);
         if (facts.createdAt !== atStart.createdAt) throw anotherLog();
         for (;;) {
           const page = await reader.next(false);
-          if (page === undefined) break; // it is lost, and opened again behind what was read
+          if (page === undefined) break; // it is lost, and opened again after the last message read
           for (const { sequence, data } of page.messages) {
             if (sequence > atStart.lastSequence) return;
             cursor = sequence + 1;
@@ -94,13 +97,13 @@ export class NatsEventLog implements EventLog {
 }
 
 /**
- * Follows a stream through outages. Its place is a cursor of its own: whatever happens to the server's side, reading goes on
- * from there, and what is no longer there is told as a gap.
+ * Follows a stream through outages. It keeps its own cursor: whatever happens to the server's side, reading continues
+ * from there, and messages that no longer exist are reported as a gap.
  *
- * | Found when (re)opening | Told | Goes on at |
+ * | Found when (re)opening | Reported | Continues at |
  * |---|---|---|
  * | the same stream, cursor kept | - | cursor |
- * | its first message is behind the cursor | gap(cursor, first) | first |
+ * | its first message is after the cursor | gap(cursor, first) | first |
  * | another creation time | gap(cursor, 1) | 1 |
  * | it ends before the cursor (its tail was lost) | gap(cursor, last + 1) | last + 1 |
  */
@@ -114,7 +117,7 @@ class LogFollower implements EventLogFollower {
   #running: Promise<void> | undefined;
   #onOpen: (() => void) | undefined;
 
-  /** @param createdAt creation of the log that `fromSequence` belongs to; undefined = whichever is there */
+  /** @param createdAt creation of the log that `fromSequence` belongs to; undefined = the current log */
   constructor(
     options: NatsEventLogOptions,
     fromSequence: number,
@@ -127,7 +130,7 @@ class LogFollower implements EventLogFollower {
     this.#listener = listener;
   }
 
-  /** Resolves when the stream is open for the first time; closes and rejects when `signal` aborts before. */
+  /** Resolves when the stream is open for the first time. Closes and rejects if `signal` aborts before. */
   async start(signal: AbortSignal): Promise<void> {
     const opened = new Promise<void>((resolve) => {
       this.#onOpen = resolve;
@@ -168,7 +171,8 @@ class LogFollower implements EventLogFollower {
     this.#align(facts);
     const reader = await stream.read(this.#cursor, signal);
     try {
-      const { createdAt, lastSequence } = await stream.facts(signal); // only now is it sure which stream the reader reads
+      // only now is it certain which stream the reader reads
+      const { createdAt, lastSequence } = await stream.facts(signal);
       if (createdAt !== facts.createdAt) return;
       this.#failures = 0;
       this.#onOpen?.();
@@ -178,10 +182,10 @@ class LogFollower implements EventLogFollower {
         if (page === undefined) return;
         for (const { sequence, data } of page.messages) {
           const long = this.#receive(sequence, data);
-          if (long !== undefined) await long; // what follows waits with the reader, which asks for no more
+          if (long !== undefined) await long; // later messages wait with the reader, which asks for no more
           if (signal.aborted) return;
         }
-        // It was purged meanwhile, or the server has lost count of what is there.
+        // It was purged meanwhile, or the server has lost count of its messages.
         if (page.isLast && this.#cursor <= lastSequence) return;
       }
     } finally {
@@ -197,7 +201,7 @@ class LogFollower implements EventLogFollower {
     if (firstSequence > this.#cursor) this.#skipTo(firstSequence);
   }
 
-  /** A promise, which never rejects, for an event that takes several turns to read. */
+  /** Returns a promise, which never rejects, for an event that takes several turns to read. */
   #receive(sequence: number, data: Uint8Array): Promise<void> | undefined {
     if (sequence < this.#cursor) return undefined;
     if (sequence > this.#cursor) this.#skipTo(sequence);

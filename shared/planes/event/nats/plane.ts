@@ -14,7 +14,7 @@ import {
 import { NatsEventLog } from './log.ts';
 import { NatsSubscription } from './subscription.ts';
 
-/** The bounds of a log. An existing stream is left as it is; what differs is reported. */
+/** Limits of a log. An existing stream stays as it is; differences are reported. */
 export interface NatsEventLogSettings {
   /** `STATOR_NATS_STREAM_REPLICAS`; 3 in production. @default 1 */
   readonly replicas?: number;
@@ -22,7 +22,7 @@ export interface NatsEventLogSettings {
   readonly bytesMax?: number;
   /** `STATOR_NATS_STREAM_MAX_AGE_SECS`. @default 1 hour */
   readonly ageMsMax?: number;
-  /** A reader that hears nothing for three of these starts again. @default 5000 */
+  /** Heartbeat; a reader that hears nothing for three of these starts again. @default 5000 */
   readonly heartbeatMs?: number;
 }
 
@@ -34,16 +34,16 @@ export interface NatsEventPlaneOptions {
   /** @default systemRandom */
   readonly random?: Random;
   readonly log?: NatsEventLogSettings;
-  /** Told of messages that cannot be read, listeners that throw and streams that cannot be made. */
+  /** Called for messages that cannot be read, listeners that throw and streams that cannot be created. */
   readonly onProblem: (problem: unknown) => void;
 }
 
 /**
- * The event plane over NATS. An event is published once, to its subject, and
- * never waits for the server: what is not confirmed is kept, up to a bound, and sent again after an outage, so that an event
- * may come twice. Subscribers drop duplicates. A JetStream stream captures the subject of a logged topic; there a
- * duplicate stands twice, which is why holdings are sets. A message longer than the server takes is dropped and counted:
- * publishers batch far below that, and a subscriber that sees the gap asks for a dump.
+ * The event plane over NATS. An event is published once, to its subject, and never waits for the server. Messages that
+ * are not confirmed are kept, up to a limit, and sent again after an outage, so an event may come twice; subscribers
+ * drop duplicates. A JetStream stream captures the subject of a logged topic. A duplicate is stored twice there, which
+ * is why holdings are sets. A message longer than the server accepts is dropped and counted: publishers batch far below
+ * that, and a subscriber that sees the gap asks for a dump.
  */
 export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane {
   const { client, clock, random = systemRandom, onProblem } = options;
@@ -85,13 +85,13 @@ export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane
   };
 }
 
-/** The streams behind the logs: made at first use, and again when the server comes back without them. */
+/** Streams behind the logs: created at first use, and again if the server comes back without them. */
 class LogStreams {
   readonly #options: NatsEventPlaneOptions;
   readonly #kept = new Map<string, KeptStream>();
   readonly #closing = new AbortController();
   readonly #unwatch: () => void;
-  /** What was said of each stream last. */
+  /** Last report about each stream. */
   readonly #told = new Map<string, string>();
 
   constructor(options: NatsEventPlaneOptions) {
@@ -128,7 +128,10 @@ class LogStreams {
     if (!kept.isBeingMade) void this.#make(name, kept);
   }
 
-  /** Asks until the server has it: one that has just begun, or elects who decides, takes the connection and no stream yet. */
+  /**
+   * Asks until the server has the stream: a server that has just started, or elects its leader, accepts the connection
+   * but no stream yet.
+   */
   async #make(name: string, kept: KeptStream): Promise<void> {
     const { clock, random = systemRandom } = this.#options;
     const { signal } = this.#closing;
@@ -160,12 +163,14 @@ class LogStreams {
 
 interface KeptStream {
   readonly stream: NatsStream;
-  /** How often it was to be made: once, and with each connection, which may be to a server that has lost it. */
+  /**
+   * How often the stream had to be created: once, and with each connection, which may be to a server that has lost it.
+   */
   asked: number;
   isBeingMade: boolean;
 }
 
-/** Stream of a subject, e.g. `namespace-dynamo-component-backend-kv-events`. */
+/** Returns the stream of a subject, e.g. `namespace-dynamo-component-backend-kv-events`. */
 export function streamNameOf(subject: string): string {
   return subject.replace(/[._]/g, '-');
 }

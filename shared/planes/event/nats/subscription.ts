@@ -7,20 +7,23 @@ interface NatsSubscriptionOptions {
   readonly subscribe: (receive: (message: Pick<NatsMessage, 'data'>) => void) => Subscribed;
   readonly topic: string;
   readonly listener: EventListener;
-  /** A message that is not one, or a listener that threw. */
+  /** Called for a message that is not an event, or a listener that threw. */
   readonly onProblem: (problem: unknown) => void;
 }
 
-/** Bytes that wait behind a long event; what comes beyond them is lost, which the sequence of its publisher tells. */
+/** Bytes that may wait after a long event; further messages are lost, which the sequence of their publisher shows. */
 const WAITING_BYTES_MAX = 4 * EVENT_BYTES_MAX;
-/** What a message that waits takes beside its data. */
+/** Cost of a waiting message besides its data. */
 const WAITING_BYTES_EACH = 256;
 
-/** One subscription of a subject; as on the planes without a broker, it hears the publishers it was connected to. */
+/**
+ * One subscription of a subject. As on the planes without a broker, it delivers only the publishers that it is
+ * connected to.
+ */
 export class NatsSubscription extends SequenceWatch implements EventSubscription {
   readonly #options: NatsSubscriptionOptions;
   readonly #subscribed: Subscribed;
-  /** Messages behind a long one, and the bytes of them all. */
+  /** Messages after a long one, and the bytes of all of them. */
   #waiting: Uint8Array[] = [];
   #waitingBytes = 0;
   #isReading = false;
@@ -62,7 +65,7 @@ export class NatsSubscription extends SequenceWatch implements EventSubscription
     this.#waitingBytes -= bytes;
     while (this.#waiting.length > 0) {
       const waited = this.#waiting;
-      this.#waiting = []; // taking the first of a long list moves all the others
+      this.#waiting = []; // removing the first of a long list would move all the others
       for (const data of waited) {
         await this.#read(data);
         this.#waitingBytes -= data.length + WAITING_BYTES_EACH;
@@ -72,7 +75,7 @@ export class NatsSubscription extends SequenceWatch implements EventSubscription
   }
 }
 
-/** The same memory as a `Buffer`. */
+/** Returns the same memory as a `Buffer`. */
 export function bufferOf(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
 }

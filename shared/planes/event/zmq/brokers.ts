@@ -1,18 +1,18 @@
-/** Addresses of the proxies (XSUB and XPUB sockets back to back) that stand between publishers and subscribers. */
+/** Addresses of the proxies (XSUB and XPUB sockets back to back) between publishers and subscribers. */
 export interface ZmqBrokers {
-  /** Where publishers connect, e.g. `tcp://10.0.0.7:5555`. */
+  /** Addresses to which publishers connect, e.g. `tcp://10.0.0.7:5555`. */
   readonly xsub: readonly string[];
-  /** Where subscribers connect. */
+  /** Addresses to which subscribers connect. */
   readonly xpub: readonly string[];
 }
 
-/** Tells which brokers there are. */
+/** Source of the current brokers. */
 export interface ZmqBrokerSource {
-  /** Tells `listener` of the brokers of `namespace`: those there are before it resolves, then of every change. */
+  /** Calls `listener` with the brokers of `namespace`: the current ones before it resolves, then every change. */
   follow(namespace: string, listener: (brokers: ZmqBrokers) => void): Promise<{ close(): void }>;
 }
 
-/** Brokers that never change. */
+/** Returns a source of brokers that never change. */
 export function fixedBrokers(brokers: ZmqBrokers): ZmqBrokerSource {
   return {
     async follow(_namespace, listener) {
@@ -22,7 +22,7 @@ export function fixedBrokers(brokers: ZmqBrokers): ZmqBrokerSource {
   };
 }
 
-/** What a socket needs of brokers that go away and come back. Times in ms. */
+/** Socket options for brokers that go away and come back. Times in ms. */
 export const BROKER_CONNECTION = {
   reconnectInterval: 100,
   /** The pauses between attempts double up to this. */
@@ -33,23 +33,23 @@ export const BROKER_CONNECTION = {
   heartbeatTimeout: 15_000,
 } as const;
 
-/** What following brokers needs of a PUB or SUB socket. */
+/** Part of a PUB or SUB socket that following brokers needs. */
 interface ConnectingSocket {
   connect(endpoint: string): void;
   disconnect(endpoint: string): void;
   close(): void;
 }
 
-/** A socket that is kept connected to all brokers. */
+/** A socket that stays connected to all brokers. */
 export interface BrokerConnections {
-  /** Those there were at the start. */
+  /** Brokers at the start. */
   readonly first: ZmqBrokers;
   close(): void;
 }
 
 /**
- * Connects `socket` to one side of every broker of `namespace`, now and as they come and go. An address that is none goes to
- * `onProblem`. Rejects, with the socket closed, when `source` does.
+ * Connects `socket` to one side of every broker of `namespace`, now and as they come and go. An invalid address goes to
+ * `onProblem`. If `source` rejects, closes the socket and rejects.
  */
 export async function connectToBrokers(
   socket: ConnectingSocket,

@@ -21,32 +21,38 @@ export interface ZmqEventPlaneOptions {
   /** @default systemRandom */
   readonly random?: Random;
   /**
-   * Address that publishers bind and advertise (`DYN_EVENT_PLANE_HOST`); `auto` binds every interface and advertises the
-   * first address that is not a loopback. Not used with brokers. @default 'auto'
+   * Address that publishers bind and advertise (`DYN_EVENT_PLANE_HOST`). `auto` binds every interface and advertises
+   * the first address that is not a loopback. Not used with brokers. @default 'auto'
    */
   readonly host?: string;
-  /** Address under which others reach it, where that is not the one it binds (`DYN_TCP_RPC_ADVERTISE_HOST`). */
+  /** Address under which others reach it, if it differs from the bound one (`DYN_TCP_RPC_ADVERTISE_HOST`). */
   readonly advertiseHost?: string | undefined;
-  /** Why publishers must not bind `host`, in one line that says what to set: nothing of ZeroMQ asks who subscribes. @default they may */
+  /**
+   * Why publishers must not bind `host`, in one line that says what to set: ZeroMQ does not ask who subscribes.
+   * @default they may
+   */
   readonly refusal?: string | undefined;
   /** Proxies between publishers and subscribers. @default none: subscribers connect to publishers */
   readonly brokers?: ZmqBrokerSource;
-  /** Told of messages that cannot be read, of listeners that throw, and once an outage of each broker that cannot be reached. */
+  /**
+   * Called for messages that cannot be read, for listeners that throw, and once per outage of each broker that cannot
+   * be reached.
+   */
   readonly onProblem: (problem: unknown) => void;
 }
 
-/** Messages that wait for one peer before more are lost, each way. */
+/** Messages that may wait for one peer, in each direction; further ones are lost. */
 const HIGH_WATER_MARK = 100_000;
 const RECEIVING = { receiveHighWaterMark: HIGH_WATER_MARK, linger: 0, maxMessageSize: EVENT_BYTES_MAX } as const;
 
 /**
- * The event plane over ZeroMQ. At most once; a slow joiner loses the first events and
- * sees the gap.
+ * The event plane over ZeroMQ. It delivers at most once; a slow joiner loses the first events and sees the gap.
  *
- *     without brokers   PUB (bound) <── SUB          a publisher is found through discovery; connections: P x S
- *     with brokers      PUB ──> XSUB│XPUB <── SUB    all connect to every broker; connections: P + S a broker
+ *     without brokers   PUB (bound) <── SUB          discovery finds publishers; connections: P x S
+ *     with brokers      PUB ──> XSUB│XPUB <── SUB    all connect to every broker; connections per broker: P + S
  *
- * With several brokers a message comes once from each, and the first counts: while one is left nothing is lost.
+ * With several brokers a message comes once from each, and the first one counts: while one broker is left, nothing is
+ * lost.
  */
 export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
   const { clock, random = systemRandom, host = 'auto', brokers, refusal, onProblem } = options;
@@ -62,7 +68,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
     });
   }
 
-  /** @param key first frame of the messages: what subscribers and brokers tell them apart by */
+  /** @param key first frame of the messages, by which subscribers and brokers tell them apart */
   function publisherOf(
     { topic, transport, key }: { readonly topic: string; readonly transport: EventTransport; readonly key: string },
     socket: Publisher,
@@ -73,7 +79,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
       publisherId: random.instanceId(),
       transport,
       clock,
-      // With a send timeout of 0 the socket takes or refuses a message at once.
+      // With a send timeout of 0 the socket accepts or refuses a message at once.
       send(event) {
         const frames = encodeEnvelope(event);
         return socket.send([key, frames.publisherId, frames.sequence, frames.body]);
@@ -135,7 +141,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
 
   return {
     name: 'zmq',
-    // Without brokers the scope is not in the messages: discovery tells which publishers belong to it.
+    // Without brokers the scope is not in the messages: discovery says which publishers belong to it.
     publisher: (scope, topic) =>
       brokers === undefined ? bindPublisher(topic) : connectPublisher(brokers, scope, topic),
     subscribe,
@@ -150,7 +156,7 @@ async function openPublisher(more: { readonly ipv6?: boolean } | typeof BROKER_C
   return new Publisher({ sendHighWaterMark: HIGH_WATER_MARK, sendTimeout: 0, linger: 0, ...more });
 }
 
-/** Loads the native library on first use: a process without this plane does not pay for it. */
+/** Loads the native library on first use, so that a process without this plane does not pay for it. */
 function loadZeromq(): Promise<typeof import('zeromq')> {
   return loadCode('ZeroMQ', () => import('zeromq'));
 }

@@ -6,22 +6,22 @@ import type { EventListener, EventSubscription, EventTransport } from '../types.
 interface ZmqSubscriptionOptions {
   readonly kind: EventTransport['kind'];
   readonly socket: Subscriber;
-  /** First frame of the messages that are meant. */
+  /** First frame of the wanted messages. */
   readonly key: string;
   readonly topic: string;
   readonly listener: EventListener;
-  /** A message that is not one, or a listener that threw. */
+  /** Called for a message that is not an event, or a listener that threw. */
   readonly onProblem: (problem: unknown) => void;
   readonly onClosed: () => void;
 }
 
-/** Read before the rest of the process has its turn: messages that wait are received without one. */
+/** Messages read before the rest of the process gets a turn: waiting messages are received without one. */
 const TURN_BYTES = 128 << 10;
 const MESSAGE_COST_BYTES = 1024;
 
 /**
- * Reads one SUB socket until it is closed. Where it is connected to several brokers, each of them brings every message; the
- * first that arrives counts.
+ * Reads one SUB socket until it is closed. If it is connected to several brokers, each of them brings every message;
+ * the first that arrives counts.
  */
 export class ZmqSubscription extends SequenceWatch implements EventSubscription {
   readonly #options: ZmqSubscriptionOptions;
@@ -61,7 +61,7 @@ export class ZmqSubscription extends SequenceWatch implements EventSubscription 
       }
       turnBytes += frames.reduce((sum, frame) => sum + frame.length, MESSAGE_COST_BYTES);
       const long = this.#deliver(frames);
-      if (long !== undefined) await long; // what follows waits in the socket
+      if (long !== undefined) await long; // later messages wait in the socket
     }
   }
 
@@ -78,7 +78,7 @@ export class ZmqSubscription extends SequenceWatch implements EventSubscription 
   }
 }
 
-/** One SUB socket connected to every publisher that it follows. */
+/** One SUB socket, connected to every publisher that it follows. */
 export class DirectZmqSubscription extends ZmqSubscription {
   readonly #socket: Subscriber;
   readonly #onProblem: (problem: unknown) => void;
@@ -91,14 +91,14 @@ export class DirectZmqSubscription extends ZmqSubscription {
   }
 
   override connect(publisherId: string, transport: EventTransport): void {
-    if (this.isClosed || transport.kind !== 'Zmq') return; // a publisher of another plane: nothing to follow here
+    if (this.isClosed || transport.kind !== 'Zmq') return; // a publisher of another plane cannot be followed here
     const { endpoint } = transport.config;
     if (this.#endpointOf.get(publisherId) === endpoint) return;
     this.disconnect(publisherId);
     try {
       if (!this.#hasEndpoint(endpoint)) this.#socket.connect(endpoint);
     } catch (problem) {
-      this.#onProblem(problem); // an endpoint that is none is told of: the others are followed all the same
+      this.#onProblem(problem); // an invalid endpoint is reported; the others are still followed
       return;
     }
     this.#endpointOf.set(publisherId, endpoint);

@@ -16,15 +16,15 @@ const PROLOGUE = encodeRecord({ error: null } satisfies Prologue);
 const END = encodeRecord({ complete_final: true });
 
 /**
- * Puts together what one connection sends in a turn: however an engine step mixes its streams, their tokens leave in one
+ * Collects the output of one connection in a turn. However an engine step mixes its streams, their tokens leave in one
  * TOKENS frame, and each stream keeps its own order.
  *
- *   target:  PROLOGUEs of this turn | TOKENS of all streams | DATA, END, ERROR
+ *     target:  PROLOGUEs of this turn | TOKENS of all streams | DATA, END, ERROR
  *
- * A stream that goes on with tokens after a DATA of its own seals the turn so far and starts another behind it.
+ * If a stream has more tokens after a DATA of its own, the turn so far is sealed and another one starts behind it.
  */
 export class AnswerWriter {
-  /** Longest payload that the caller takes. */
+  /** Longest payload that the caller accepts. */
   payloadBytesMax: number;
   readonly #target: ByteWriter;
   readonly #tokens = new ByteWriter();
@@ -41,7 +41,7 @@ export class AnswerWriter {
     return this.#tokens.length + this.#frames.totalBytes;
   }
 
-  /** Nothing of the stream precedes its PROLOGUE, so it may pass what other streams have waiting. */
+  /** Adds a PROLOGUE. It is the first frame of its stream, so it may pass waiting frames of other streams. */
   prologue(streamId: number): void {
     this.#target.frame(FrameType.prologue, streamId, PROLOGUE);
   }
@@ -52,9 +52,12 @@ export class AnswerWriter {
     appendTokens(this.#tokens, streamId, choice, ids, start, count);
   }
 
-  /** The record of a frame; its bytes are copied, once. Throws `BackendProtocol` beyond the caller's limit: the request was not too large. */
+  /**
+   * Encodes the record of a frame; copies its bytes once. Throws `BackendProtocol` beyond the caller's limit, because
+   * it was not the request that was too large.
+   */
   encode(value: unknown): RecordPieces {
-    const record = encodePieces(value, { isKept: false }); // an engine may use its buffers again
+    const record = encodePieces(value, { isKept: false }); // an engine may reuse its buffers
     const bytes = bytesOf(record);
     if (bytes <= this.payloadBytesMax) return record;
     throw workerError(

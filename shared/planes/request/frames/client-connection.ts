@@ -30,27 +30,27 @@ import { SlowStreams } from './slow-streams.ts';
 const STREAM_ID_MAX = 0xffff_fffd;
 const EMPTY = new Uint8Array(0);
 const MOVED = Uint8Array.of(KILL_MOVED);
-/** HELLO_ACK and ERROR: an instance, the names of its endpoints, a reason. */
+/** Longest HELLO_ACK or ERROR: an instance, the names of its endpoints, a reason. */
 const CONNECTION_RECORD_BYTES_MAX = 64 << 10;
 const PING_PAYLOAD = new Uint8Array(8);
 
-/** A call with what is needed to send it, maybe over another connection. */
+/** A call with everything needed to send it, perhaps over another connection. */
 export interface PendingOpen<Target extends CallTarget> {
   readonly call: ClientCall;
   readonly target: Target;
   readonly request: PlaneRequest;
 }
 
-/** What a connection tells the pool that owns it. */
+/** Callbacks of a connection to its pool. */
 export interface ConnectionOwner<Target extends CallTarget> {
   readonly dial: Dial<Target>;
   closed(connection: ClientConnection<Target>): void;
-  /** These calls were held for a probe that failed; nothing of them was sent. */
+  /** Called with calls that were held for a probe that failed; nothing of them was sent. */
   resend(held: readonly PendingOpen<Target>[]): void;
 }
 
 /**
- * One outbound connection with all its streams. A long file, since it is one state machine.
+ * One outbound connection with all its streams. The file is long because it is one state machine.
  *
  * | State | OPEN | connected | CHALLENGE | HELLO_ACK | GOAWAY | socket closed, refused, dead |
  * |---|---|---|---|---|---|---|
@@ -78,7 +78,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   #nextStreamId = 1;
   #sendBytesMax: number;
   #lastHeardMs: number;
-  #timer: Timer; // of the connection, its greeting or a probe, whichever is under way
+  #timer: Timer; // timer of the connection, its greeting or a probe, whichever is under way
   #socketError: Error | undefined;
 
   constructor(target: Target, settings: ConnectionSettings, heartbeat: Heartbeat, owner: ConnectionOwner<Target>) {
@@ -120,7 +120,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     );
   }
 
-  /** Opens a stream for `pending`. Throws when the request cannot be sent; its call is untouched then. */
+  /** Opens a stream for `pending`. Throws if the request cannot be sent; then its call is untouched. */
   open(pending: PendingOpen<Target>): void {
     if (this.#isSuspect()) this.#startProbe();
     if (this.#state === 'probing') this.#held.push(pending);
@@ -208,7 +208,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
         throw new FrameError(`stream ${streamId} was never opened`);
       return; // a late frame of a stream that is over
     }
-    const isMove = type === FrameType.move; // passes whatever of its stream still waits
+    const isMove = type === FrameType.move; // passes waiting frames of its stream
     if (!isMove && this.#slow.takesFrame(call, streamId, type, { bytes, start, end, isKept })) return;
     const record = isMove ? undefined : decodeRecord(bytes, start, end);
     try {
@@ -252,12 +252,12 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     if (!this.#isUnproven()) call.sent(requestTimeoutMs);
   }
 
-  /** Nothing of a request has left: the peer is not reached yet, or has not proved what it must. */
+  /** Whether nothing of a request has left: the peer is not reached yet, or has not given its proof. */
   #isUnproven(): boolean {
     return this.#state === 'connecting' || this.#state === 'proving';
   }
 
-  /** All that counts of a worker that has proved nothing is its proof, or why it refuses. */
+  /** Handles frames of a worker that has proved nothing: only its proof counts, or the reason why it refuses. */
   #unprovenFrame(type: FrameTypeCode, bytes: Buffer, start: number, end: number): void {
     if (type === FrameType.error) {
       this.#refused(decodeRecord(bytes, start, end));
@@ -269,7 +269,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#begin();
   }
 
-  /** HELLO, and after the proofs everything else, may leave. */
+  /** Lets HELLO leave, and after the proofs everything else. */
   #begin(): void {
     this.#state = 'greeting';
     for (const call of this.#calls.values()) call.sent(this.#settings.requestTimeoutMs);
@@ -352,7 +352,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#sendBytesMax = Math.min(this.#sendBytesMax, maxFrame);
   }
 
-  /** ERROR on stream 0: the worker closes the connection and says why. */
+  /** Handles ERROR on stream 0: the worker closes the connection and says why. */
   #refused(record: unknown): void {
     const wire = readWireError(record, undefined);
     const isGreeting = this.#state === 'proving' || (this.#state === 'greeting' && wire.kind !== 'WorkerUnavailable');
@@ -389,7 +389,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#schedule();
   }
 
-  /** Writes at the end of the turn. A worker that reads nothing, while we answer all it sends, is cut off. */
+  /** Writes at the end of the turn. Cuts off a worker that reads nothing while we answer everything that it sends. */
   #schedule(): void {
     this.#outbox.schedule();
     if (!this.#outbox.isOverfull(this.#settings)) return;

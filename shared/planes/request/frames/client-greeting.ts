@@ -8,8 +8,8 @@ import { type Hello, PLANE_PROTOCOL } from './records.ts';
 import type { ConnectionSettings } from './settings.ts';
 
 /**
- * How a caller begins a connection. With a token, HELLO is all that leaves before the worker has proved that it knows the
- * token, too; the caller's own proof then leaves ahead of everything else.
+ * Beginning of a connection at the caller. With a token, only HELLO leaves before the worker has proved that it knows
+ * the token too; the caller's own proof then leaves before everything else.
  */
 export class ClientGreeting {
   readonly #settings: ConnectionSettings;
@@ -28,20 +28,20 @@ export class ClientGreeting {
     return this.#settings.secret !== undefined;
   }
 
-  /** What it means that the worker closed the connection in `state`. */
+  /** Returns what it means if the worker closed the connection in `state`. */
   closedReason(state: string): Error {
     if (state === 'proving') return new PeerFault(NO_PROOF);
     const isUnheard = state === 'greeting' && !this.hasToken;
     return isUnheard ? new PeerFault(NO_GREETING) : new Error('the worker closed the connection');
   }
 
-  /** Begins what `writer` will send once it may: with HELLO, or with room for the proof where HELLO leaves alone. */
+  /** Begins the first write of `writer`: with HELLO, or with room for the proof if HELLO leaves by itself. */
   prepare(writer: ByteWriter): void {
     if (this.hasToken) writer.frame(FrameType.proof, CONNECTION_STREAM, new Uint8Array(PROOF_BYTES));
     else this.#write(writer);
   }
 
-  /** The HELLO frame alone. */
+  /** Returns only the HELLO frame. */
   helloFrame(): Uint8Array {
     const writer = new ByteWriter();
     this.#write(writer);
@@ -49,8 +49,8 @@ export class ClientGreeting {
   }
 
   /**
-   * Takes the payload of CHALLENGE (nonce, one or two proofs) and fills in the own proof at the start of `writer`. Throws `PeerFault`
-   * when the worker does not know the token.
+   * Takes the payload of CHALLENGE (nonce, one or two proofs) and fills in the own proof at the start of `writer`.
+   * Throws `PeerFault` if the worker does not know the token.
    */
   answer(challenge: Uint8Array, channel: ByteChannel, writer: ByteWriter): void {
     const { secret } = this.#settings;

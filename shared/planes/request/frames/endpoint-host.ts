@@ -4,12 +4,15 @@ import type { HelloAck, ReadHello } from './records.ts';
 import type { ConnectionHost, ServerConnection } from './server-connection.ts';
 import { type ConnectionSettings, UNPROVEN_MAX } from './settings.ts';
 
-/** The endpoints that a process serves and the connections of their callers: the part of a server that is the same whatever carries them. */
+/**
+ * Endpoints that a process serves, and the connections of their callers: the part of a server that is the same for
+ * every transport.
+ */
 export abstract class EndpointHost implements ConnectionHost {
   readonly #connections = new Set<ServerConnection>();
   readonly #settings: ConnectionSettings;
   readonly #instanceId: string;
-  /** In the order in which they came. */
+  /** Connections without proof, in order of arrival. */
   readonly #unproven = new Set<ServerConnection>();
   readonly #handlers = new Map<string, PlaneHandler>();
   #isDraining = false;
@@ -33,7 +36,7 @@ export abstract class EndpointHost implements ConnectionHost {
     this.#handlers.set(endpoint, handler);
   }
 
-  /** At once, unless a broker has to learn of endpoints first. */
+  /** Resolves at once, unless a broker has to learn of endpoints first. */
   reachable(_signal: AbortSignal): Promise<void> {
     return Promise.resolve();
   }
@@ -48,13 +51,13 @@ export abstract class EndpointHost implements ConnectionHost {
     for (const connection of this.#connections) connection.sendGoAway();
   }
 
-  /** Refuses what comes and closes every connection once what is written has left. */
+  /** Refuses new requests and closes every connection once the written bytes have left. */
   protected closeConnections(): void {
     this.#isDraining = true;
     for (const connection of [...this.#connections]) connection.close('the worker was closed');
   }
 
-  /** Takes a connection whose caller has proved nothing yet. Too many of them, and the oldest makes room. */
+  /** Adds a connection whose caller has proved nothing yet. If there are too many, the oldest one is closed. */
   protected add(connection: ServerConnection): void {
     this.#connections.add(connection);
     this.#unproven.add(connection);

@@ -4,15 +4,15 @@ import { PeerFault, TLS_SPOKEN } from './peer-trust.ts';
 /*
  * Frames of the TCP and NATS planes, big-endian:
  *
- *   0         4        5     6       8           12
- *   | length  | version | type | flags | stream id | payload (length bytes) |
+ *     0         4        5     6       8           12
+ *     | length  | version | type | flags | stream id | payload (length bytes) |
  */
 
 export const FRAME_HEADER_BYTES = 12;
 const FRAME_VERSION = 1;
 /** Longest payload of PING and PONG. */
 export const PING_BYTES_MAX = 64;
-/** Payload of a KILL because another worker goes on; any other KILL has none. */
+/** Payload of a KILL because another worker continues; any other KILL has none. */
 export const KILL_MOVED = 1;
 /** Stream id of frames that concern the connection. */
 export const CONNECTION_STREAM = 0;
@@ -37,7 +37,7 @@ export const FrameType = {
   move: 17,
 } as const;
 
-/** Bit 0 of the flags: the payload is, or begins with, a record in msgpack. It says no more than the type. */
+/** Bit 0 of the flags: the payload is, or begins with, a record in msgpack. It follows from the type. */
 const FLAGS = new Uint8Array(FrameType.move + 1);
 for (const name of ['hello', 'helloAck', 'open', 'prologue', 'data', 'end', 'error', 'goAway'] as const) {
   FLAGS[FrameType[name]] = 1;
@@ -45,7 +45,7 @@ for (const name of ['hello', 'helloAck', 'open', 'prologue', 'data', 'end', 'err
 
 export type FrameTypeCode = (typeof FrameType)[keyof typeof FrameType];
 
-/** The peer broke the protocol; its connection must be closed. */
+/** Thrown if the peer broke the protocol; its connection must be closed. */
 export class FrameError extends Error {
   override readonly name = 'FrameError';
 }
@@ -77,41 +77,41 @@ export function writeFrameHeader(
   bytes[at + 4] = FRAME_VERSION;
   bytes[at + 5] = type;
   bytes[at + 6] = 0;
-  bytes[at + 7] = FLAGS[type]!; // one for each type
+  bytes[at + 7] = FLAGS[type]!; // there is one for each type
   writeU32(bytes, at + 8, streamId);
 }
 
-/** Who reads the frames of one connection. */
+/** Reader of the frames of one connection. */
 export interface FrameReceiver {
   /**
-   * One frame; its payload is `bytes[start .. end)`.
-   * @param isKept nobody writes to `bytes` again; else the payload is only valid during the call
+   * Handles one frame; its payload is `bytes[start .. end)`.
+   * @param isKept whether `bytes` is never written again; otherwise the payload is only valid during the call
    */
   frame(type: FrameTypeCode, streamId: number, bytes: Buffer, start: number, end: number, isKept: boolean): void;
-  /** A frame longer than the limit. Its payload is skipped. */
+  /** Handles a frame longer than the limit. Its payload is skipped. */
   oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void;
 }
 
-// How a TLS connection begins.
+// First bytes of a TLS connection.
 const TLS_HANDSHAKE = 0x16;
 const TLS_MAJOR = 3;
 const HOLD_BYTES_MIN = 4096;
-/** Frames up to this length are put together in the same memory. */
+/** Length up to which frames are assembled in the same memory. */
 const HOLD_BYTES_MAX = 1 << 20;
 const NOTHING = Buffer.alloc(0);
 
 /**
- * Cuts a byte stream into frames under any chunking. A frame inside one chunk is handed on without copying; only one that
- * crosses chunks is put together in a buffer of the parser's own, which grows as bytes arrive, not as lengths promise. A large
- * frame has memory of its own, which is given away with it.
+ * Cuts a byte stream into frames, however it is chunked. A frame inside one chunk is passed on without copying. A frame
+ * that crosses chunks is assembled in a buffer of the parser, which grows with the bytes that arrive, not with the
+ * promised length. A large frame has its own memory, which is handed over with it.
  */
 export class FrameParser {
-  /** Longest payload taken; longer frames are skipped and reported. */
+  /** Longest accepted payload; longer frames are skipped and reported. */
   payloadBytesMax: number;
   readonly #receiver: FrameReceiver;
   #hold = NOTHING;
   #heldBytes = 0;
-  /** The large frame that is coming. */
+  /** The large frame that is arriving. */
   #coming: ComingBytes | undefined;
   #skipBytes = 0;
   #isStopped = false;
@@ -121,7 +121,7 @@ export class FrameParser {
     this.payloadBytesMax = payloadBytesMax;
   }
 
-  /** Reads no further: the connection is closed. May be called from inside a frame. */
+  /** Stops reading, because the connection is closed. May be called from inside a frame. */
   stop(): void {
     this.#isStopped = true;
     this.#hold = NOTHING;
@@ -147,7 +147,7 @@ export class FrameParser {
     }
   }
 
-  /** Reads one frame at `at`, or holds what is there of it. Returns where reading goes on. */
+  /** Reads one frame at `at`, or holds the part that is there. Returns the offset at which reading continues. */
   #readInPlace(chunk: Buffer, at: number): number {
     const left = chunk.length - at;
     if (left < FRAME_HEADER_BYTES) return this.#keep(chunk, at, chunk.length);
@@ -161,7 +161,7 @@ export class FrameParser {
     return at + frameBytes;
   }
 
-  /** Adds to the held frame and hands it on when complete. */
+  /** Adds to the held frame and passes it on when complete. */
   #fill(chunk: Buffer, at: number): number {
     if (this.#heldBytes < FRAME_HEADER_BYTES) {
       const next = this.#keep(chunk, at, at + FRAME_HEADER_BYTES - this.#heldBytes);
@@ -184,7 +184,7 @@ export class FrameParser {
     else this.#deliver(held, 0, frameBytes, false);
   }
 
-  /** Adds to a large frame and hands it on when complete. Returns how much it took. */
+  /** Adds to a large frame and passes it on when complete. Returns how much it took. */
   #add(coming: ComingBytes, chunk: Buffer, at: number): number {
     this.#coming = coming;
     const taken = coming.take(chunk, at);
@@ -201,7 +201,7 @@ export class FrameParser {
     this.#receiver.frame(type, streamId, bytes, at + FRAME_HEADER_BYTES, at + frameBytes, isKept);
   }
 
-  /** Checks a complete header; true when its payload is too long and will be skipped. */
+  /** Checks a complete header. Returns true if its payload is too long and will be skipped. */
   #startSkip(bytes: Buffer, at: number): boolean {
     if (bytes[at + 4] !== FRAME_VERSION) {
       if (bytes[at] === TLS_HANDSHAKE && bytes[at + 1] === TLS_MAJOR) throw new PeerFault(TLS_SPOKEN);
@@ -216,7 +216,9 @@ export class FrameParser {
     return true;
   }
 
-  /** Copies `chunk[from .. to)`, or as much of it as there is, behind what is held. Returns where it stopped. */
+  /**
+   * Copies `chunk[from .. to)`, or as much of it as there is, to the end of the held bytes. Returns where it stopped.
+   */
   #keep(chunk: Buffer, from: number, to: number): number {
     const end = Math.min(to, chunk.length);
     const needed = this.#heldBytes + end - from;
@@ -233,26 +235,29 @@ export class FrameParser {
 
 /*
  * Payload of a TOKENS frame, one for all streams of an engine step:
- *   repeated { u32 stream, u8 choice, u8 n, n x u32 token id }
+ *     repeated { u32 stream, u8 choice, u8 n, n x u32 token id }
  */
 
 const ENTRY_BYTES = 6;
-/** Longer than any engine step: what all streams of a connection have credit for, each token in an entry of its own. */
+/**
+ * Longest payload of TOKENS, longer than any engine step: everything that all streams of a connection have credit for,
+ * with each token in an entry of its own.
+ */
 const FRAME_BYTES_MAX = 4 << 20;
 /** Token ids in one entry. */
 const IDS_MAX = 255;
 
-/** Who reads the entries of a TOKENS frame. `ids` is reused: valid only during the call. */
+/** Receiver of the entries of a TOKENS frame. `ids` is reused: valid only during the call. */
 export interface TokenReceiver {
   streamTokens(streamId: number, choice: number, ids: Uint32Array, count: number): void;
 }
 
-/** Payload bytes of `count` tokens of one stream. */
+/** Returns the payload bytes of `count` tokens of one stream. */
 export function tokenEntryBytes(count: number): number {
   return Math.ceil(count / IDS_MAX) * ENTRY_BYTES + 4 * count;
 }
 
-/** Where the bytes of a frame are put together. */
+/** Buffer in which the bytes of a frame are assembled. */
 interface FrameWriter {
   readonly bytes: Buffer;
   readonly length: number;
@@ -289,7 +294,9 @@ export function closeTokensFrame(writer: FrameWriter): void {
 
 const scratch = new Uint32Array(IDS_MAX);
 
-/** Hands every entry of `bytes[start .. end)` to `receiver`. Throws `FrameError` when the entries do not fill it exactly. */
+/**
+ * Passes every entry of `bytes[start .. end)` to `receiver`. Throws `FrameError` if the entries do not fill it exactly.
+ */
 export function readTokens(bytes: Buffer, start: number, end: number, receiver: TokenReceiver): void {
   if (end - start > FRAME_BYTES_MAX) throw new FrameError(`a TOKENS frame of ${end - start} bytes`);
   let at = start;

@@ -1,13 +1,13 @@
 import type { Clock, Timer } from '../../../clock/index.ts';
 
-/** A connection that is looked at once a ping interval. */
+/** A connection that is checked once per ping interval. */
 export interface Pulse {
   beat(): void;
 }
 
 /**
- * One timer for the heartbeat of every connection of a plane. Silence is counted in beats, not read off the clock: a
- * process that was itself held up for long sees one late beat, and does not take its peers for dead.
+ * One timer for the heartbeat of every connection of a plane. Silence is counted in beats, not read from the clock: a
+ * process that was itself held up for long sees one late beat, and does not consider its peers dead.
  */
 export class Heartbeat {
   readonly #clock: Clock;
@@ -20,7 +20,7 @@ export class Heartbeat {
     this.#intervalMs = intervalMs;
   }
 
-  /** Beats in `durationMs`, at least one. */
+  /** Returns the beats in `durationMs`, at least one. */
   beatsIn(durationMs: number): number {
     return Math.max(1, Math.ceil(durationMs / this.#intervalMs));
   }
@@ -41,7 +41,7 @@ export class Heartbeat {
 }
 
 /**
- * Whether the peer of one connection is alive, counted in heartbeats. Bytes of any kind prove life.
+ * Judges whether the peer of one connection is alive, counted in heartbeats. Bytes of any kind prove life.
  *
  * | Streams open | Silent beats | Verdict |
  * |---|---|---|

@@ -6,27 +6,27 @@ import { type ConnectionSettings, outboundBytesMax } from './settings.ts';
 
 const BYTES_MIN = 512;
 const BYTES_KEPT = 256 << 10;
-/** Longer pieces are not copied. */
+/** Length from which pieces are not copied. */
 const COPIED_BYTES_MAX = 32 << 10;
 
 /**
- * Bytes put together for one write. Grows by doubling; keeps at most 256 KiB when emptied. Large pieces are not copied: they
- * stand between what was put together before and after them.
+ * Bytes assembled for one write. The buffer grows by doubling and keeps at most 256 KiB when emptied. Large pieces are
+ * not copied: they stay between the bytes assembled before and after them.
  */
 export class ByteWriter {
-  /** What was put together since the last large piece. */
+  /** Bytes assembled since the last large piece. */
   bytes = Buffer.allocUnsafeSlow(BYTES_MIN);
-  /** How much of it. */
+  /** Number of those bytes. */
   length = 0;
   #before: Uint8Array[] = [];
   #beforeBytes = 0;
 
-  /** Bytes of all, large pieces included. */
+  /** Number of all bytes, including large pieces. */
   get totalBytes(): number {
     return this.#beforeBytes + this.length;
   }
 
-  /** Room for `count` more bytes; returns where they start. The caller fills them. */
+  /** Makes room for `count` more bytes; returns where they start. The caller fills them. */
   reserve(count: number): number {
     const at = this.length;
     const needed = at + count;
@@ -39,7 +39,7 @@ export class ByteWriter {
     return at;
   }
 
-  /** Appends a whole frame. A large payload is not copied: nobody writes to it again. */
+  /** Appends a whole frame. A large payload is not copied, because it is never written again. */
   frame(type: FrameTypeCode, streamId: number, payload: Uint8Array): void {
     const { length } = payload;
     if (length > COPIED_BYTES_MAX) {
@@ -53,7 +53,7 @@ export class ByteWriter {
 
   /**
    * Appends a frame whose payload is `pieces`, and `tailBytes` more that the caller appends.
-   * @param pieces large ones are not copied: nobody writes to them again
+   * @param pieces large ones are not copied, because they are never written again
    */
   frameOf(type: FrameTypeCode, streamId: number, pieces: RecordPieces, tailBytes = 0): void {
     const at = this.reserve(FRAME_HEADER_BYTES);
@@ -61,19 +61,19 @@ export class ByteWriter {
     for (const piece of pieces) this.#append(piece);
   }
 
-  /** Writes over bytes from `at` on, which lie before any large piece. */
+  /** Overwrites bytes from `at` on, which lie before any large piece. */
   overwrite(at: number, bytes: Uint8Array): void {
     (this.#before[0] ?? this.bytes).set(bytes, at);
   }
 
-  /** All of it, in order. */
+  /** Returns all pieces, in order. */
   pieces(): RecordPieces {
     const last = this.bytes.subarray(0, this.length);
     if (this.#before.length === 0) return [last];
     return this.length === 0 ? this.#before : [...this.#before, last];
   }
 
-  /** Moves everything behind what `target` holds and empties this writer. */
+  /** Moves everything to the end of `target` and empties this writer. */
   moveTo(target: ByteWriter): void {
     for (const piece of this.#before) target.#append(piece);
     if (this.length > 0) {
@@ -90,7 +90,7 @@ export class ByteWriter {
     if (this.bytes.length > BYTES_KEPT) this.replace();
   }
 
-  /** Forgets the contents and leaves the memory to whoever still reads it. */
+  /** Forgets the contents and leaves the memory to its last reader. */
   replace(): void {
     this.length = 0;
     this.#forgetBefore();
@@ -124,8 +124,8 @@ export class ByteWriter {
 }
 
 /**
- * Everything a connection sends in one turn of the event loop, written at once. Nothing is written while the socket's own
- * buffer is full: what is made meanwhile waits here, so that its owner can see and bound it.
+ * All output of a connection in one turn of the event loop, written at once. Nothing is written while the socket's own
+ * buffer is full: further output waits here, so that its owner can see and limit it.
  */
 export class Outbox {
   readonly waiting = new ByteWriter();
@@ -135,7 +135,7 @@ export class Outbox {
   #isScheduled = false;
   #isBlocked: boolean;
 
-  /** `isBlocked` holds everything back until `unblock`, e.g. until the socket is connected. */
+  /** @param isBlocked holds everything back until `unblock`, e.g. until the socket is connected */
   constructor(socket: ByteChannel, observer: RequestPlaneObserver, isBlocked: boolean, beforeWrite?: () => void) {
     this.#socket = socket;
     this.#observer = observer;
@@ -147,12 +147,15 @@ export class Outbox {
     return this.#isBlocked;
   }
 
-  /** Bytes not yet taken by the kernel. */
+  /** Bytes that the kernel has not accepted yet. */
   get pendingBytes(): number {
     return this.waiting.totalBytes + this.#socket.writableLength;
   }
 
-  /** Whether so much waits for a peer that does not read that the connection must go: callers bound all else before this. */
+  /**
+   * Whether so much waits for a peer that does not read that the connection must close: callers limit everything else
+   * before this.
+   */
   isOverfull(settings: ConnectionSettings, moreBytes = 0): boolean {
     return this.#isBlocked && this.pendingBytes + moreBytes > outboundBytesMax(settings) + settings.frameBytesMax;
   }
@@ -161,7 +164,7 @@ export class Outbox {
   schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    // setImmediate rather than a microtask: it runs after every socket that is readable now, so the requests of several
+    // setImmediate rather than a microtask: it runs after every socket that is readable now. So the requests of several
     // clients, or the tokens of one engine step that arrive over several streams, leave in one write.
     setImmediate(this.#flushScheduled);
   }
@@ -181,7 +184,7 @@ export class Outbox {
     let hasRoom = true;
     for (const piece of waiting.pieces()) hasRoom = this.#socket.write(piece);
     if (this.#socket.writableLength === 0) {
-      waiting.empty(); // the kernel took it all: the memory is ours again
+      waiting.empty(); // the kernel accepted everything: the memory is ours again
       return;
     }
     waiting.replace();

@@ -1,18 +1,23 @@
 import { hasTurnRoom, spendOfTurn, whenTurnHasRoom } from '../../../concurrency/index.ts';
 
-/** Read between two looks at what the turn has room for. */
+/** Bytes read between two checks of the room that the turn has. */
 const SLICE_BYTES = 16 * 1024;
-/** A byte of a worker is decoded, detokenized and put into an event: it costs about as much as writing this many. */
+/** Cost of a worker's byte, in bytes of writing: it is decoded, detokenized and put into an event. */
 const COST_OF_BYTE = 32;
 
 interface PacedReadsOptions {
   /** Takes the next bytes, which are valid only during the call. */
   readonly onBytes: (bytes: Buffer) => void;
-  /** All that was read was taken: there may be more, after `push` had said that there is too much. */
+  /**
+   * Called when everything that was read has been taken, so that reading may continue after `push` had returned false.
+   */
   readonly onRoom: () => void;
 }
 
-/** Hands on what a channel reads, in its order, and in each turn of the event loop only what that has room for. */
+/**
+ * Passes on the bytes that a channel reads, in order, and in each turn of the event loop only as many as the turn has
+ * room for.
+ */
 export class PacedReads {
   readonly #options: PacedReadsOptions;
   #kept: Buffer[] = [];
@@ -23,8 +28,8 @@ export class PacedReads {
   }
 
   /**
-   * Takes what was read; what is kept of it is copied.
-   * @returns false while something is kept: no more is to be read before `onRoom`
+   * Takes bytes that were read, and copies those that it keeps.
+   * @returns false while bytes are kept: the caller must not read more before `onRoom`
    */
   push(bytes: Buffer): boolean {
     if (this.#kept.length > 0) {
@@ -39,7 +44,7 @@ export class PacedReads {
     return false;
   }
 
-  /** Hands on all that is kept, now: the channel is over. */
+  /** Passes on everything that is kept, now, because the channel is over. */
   flush(): void {
     for (const bytes of this.#kept.splice(0)) this.#options.onBytes(bytes);
   }

@@ -4,26 +4,28 @@ import { reasonOf } from '../../../errors/index.ts';
 /** Bytes of a nonce and of a proof. */
 export const NONCE_BYTES = 32;
 export const PROOF_BYTES = 32;
-/** Tokens that one end may know at a time. */
+/** Number of tokens that one end may know at the same time. */
 const PROOFS_MAX = 2;
 
-/** Who proves. Part of what is proved, so that no side can hand back the other's proof. */
+/** Side that proves. It is part of the proof, so that no side can send back the other's proof. */
 type ProvingSide = 'caller' | 'worker';
 
-/** What both ends of one connection have seen of it. A proof is of this alone, and worthless on any other connection. */
+/**
+ * Data of one connection that both ends have seen. A proof covers only this, and is worthless on any other connection.
+ */
 export interface Transcript {
   /** Payload of HELLO as it was sent; holds the caller's nonce. */
   readonly hello: Uint8Array;
   readonly workerNonce: Uint8Array;
-  /** What an encrypted channel has of its own at both ends; empty where there is none. */
+  /** Keying material that an encrypted channel has at both ends; empty for a plain channel. */
   readonly channel: Uint8Array;
 }
 
-/** The plane token (`STATOR_PLANE_TOKEN`) as keys of what it is for. The token itself is not kept, and never sent. */
+/** The plane token (`STATOR_PLANE_TOKEN`) as keys for its purposes. The token itself is not kept, and never sent. */
 export class PlaneSecret {
-  /** Tells it from another token, and nothing of what it is: 16 hex digits. */
+  /** Name that tells it from another token and reveals nothing about it: 16 hex digits. */
   readonly name: string;
-  /** Key of TLS where the token alone encrypts. */
+  /** Key of TLS if only the token encrypts. */
   readonly tlsKey: Buffer;
   readonly #proofKey: Buffer;
 
@@ -33,7 +35,7 @@ export class PlaneSecret {
     this.#proofKey = derive(token, 'stator plane 2: proof');
   }
 
-  /** What shows the other side that `side` knows the token. */
+  /** Returns the proof to the other side that `side` knows the token. */
   prove(side: ProvingSide, { hello, workerNonce, channel }: Transcript): Buffer {
     const hmac = createHmac('sha256', this.#proofKey).update(`${side}\0`);
     for (const part of [hello, workerNonce, channel]) hmac.update(`${part.length}\0`).update(part);
@@ -47,13 +49,13 @@ export class PlaneSecret {
 }
 
 /**
- * The tokens of a process: its own, and the one before while tokens are rotated (`STATOR_PLANE_TOKEN_PREVIOUS`).
+ * Tokens of a process: its own, and the previous one while tokens are rotated (`STATOR_PLANE_TOKEN_PREVIOUS`).
  *
- * The ends of a connection prove the newest token that both know: a worker proves all of its own, and a caller answers by one that the
- * worker has shown to know. So it does not matter in which order processes learn of a new token.
+ * The ends of a connection prove the newest token that both know: a worker proves all of its own, and a caller answers
+ * with one that the worker has shown to know. So processes may learn of a new token in any order.
  */
 export class PlaneSecrets {
-  /** The current one first. */
+  /** All tokens, the current one first. */
   readonly all: readonly [PlaneSecret, ...PlaneSecret[]];
 
   constructor(current: string, previous?: string) {
@@ -65,17 +67,17 @@ export class PlaneSecrets {
     return this.all[0];
   }
 
-  /** The first of them that has one of these names. */
+  /** Returns the first token that has one of these names. */
   named(names: readonly string[]): PlaneSecret | undefined {
     return this.all.find(({ name }) => names.includes(name));
   }
 
-  /** What shows a caller that this worker knows each of them, one proof behind the other. */
+  /** Returns the proof to a caller that this worker knows each token, one proof after the other. */
   proofs(transcript: Transcript): Buffer {
     return Buffer.concat(this.all.map((secret) => secret.prove('worker', transcript)));
   }
 
-  /** The first of them that one of `proofs` is of; undefined = the worker knows none. */
+  /** Returns the first token that one of `proofs` belongs to; undefined = no token fits. */
   provedBy(proofs: Uint8Array, transcript: Transcript): PlaneSecret | undefined {
     if (proofs.length === 0 || proofs.length > PROOFS_MAX * PROOF_BYTES || proofs.length % PROOF_BYTES !== 0)
       return undefined;
@@ -95,7 +97,10 @@ function derive(token: string, purpose: string): Buffer {
   return Buffer.from(hkdfSync('sha256', token, '', purpose, 32));
 }
 
-/** The other end is none of ours or is set otherwise: no connection to it will do better until an operator acts. */
+/**
+ * Thrown if the other end is not a Stator process or has other settings: every further connection fails too until an
+ * operator acts.
+ */
 export class PeerFault extends Error {
   override readonly name = 'PeerFault';
 }
@@ -107,12 +112,12 @@ export const TLS_SPOKEN =
 export const NO_GREETING =
   'it closes instead of greeting: do STATOR_PLANE_TOKEN, STATOR_PLANE_TLS and the certificates agree at both ends?';
 
-/** `thrown` while reading what a worker sends in place of its proof. */
+/** Explains `thrown`, an error while reading what a worker sends in place of its proof. */
 export function toPeerFault(thrown: unknown): PeerFault {
   return thrown instanceof PeerFault ? thrown : new PeerFault(NO_PROOF, { cause: thrown });
 }
 
-/** What a failed handshake with `peer` says to an operator; undefined = nothing that a setting would mend. */
+/** Explains a failed handshake with `peer` to an operator; undefined = no setting would mend it. */
 export function explainHandshake(error: Error, peer: 'caller' | 'worker'): string | undefined {
   const code = 'code' in error ? String(error.code) : '';
   if (/WRONG_VERSION_NUMBER|HTTP_REQUEST|UNEXPECTED_MESSAGE/.test(code)) {
@@ -125,10 +130,10 @@ export function explainHandshake(error: Error, peer: 'caller' | 'worker'): strin
   return undefined;
 }
 
-/** What a peer says about itself is shown only so far: it has proved nothing. */
+/** Longest text of a peer that is shown: it has proved nothing. */
 const WORDS_MAX = 300;
 
-/** `text` of a peer on one line, cut. */
+/** Returns `text` of a peer on one line, cut. */
 export function quotePeer(text: unknown): string {
   return reasonOf(text)
     .slice(0, WORDS_MAX)

@@ -5,8 +5,8 @@ import { Heartbeat } from './heartbeat.ts';
 import type { ConnectionSettings } from './settings.ts';
 
 /**
- * Connections by worker. The first one with room takes every stream, so that a worker's step arrives in one frame; another
- * is opened only when all are full.
+ * Connections by worker. The first one with room takes every stream, so that a worker's step arrives in one frame.
+ * Another one is opened only when all are full.
  */
 export class ConnectionPool<Target extends CallTarget> implements ConnectionOwner<Target> {
   readonly dial: Dial<Target>;
@@ -21,7 +21,7 @@ export class ConnectionPool<Target extends CallTarget> implements ConnectionOwne
     this.#heartbeat = new Heartbeat(settings.clock, settings.pingIntervalMs);
   }
 
-  /** Sends the request of `pending`. Throws a `ServeError` when no connection can take it. */
+  /** Sends the request of `pending`. Throws a `ServeError` if no connection can take it. */
   open(pending: PendingOpen<Target>): void {
     if (this.#isClosed) throw workerError('CannotConnect', 'the request plane is closed');
     this.#connectionTo(pending.target).open(pending);

@@ -14,24 +14,24 @@ import type { PlaneRequest } from '../types.ts';
 import { FrameError, FrameType, type FrameTypeCode, readU32, writeU32 } from './frame.ts';
 import type { ByteWriter } from './outbox.ts';
 
-/** Changes with what the two ends say before the first request; both must speak the same. */
+/** Version of what the two ends say before the first request; both must have the same. */
 export const PLANE_PROTOCOL = 2;
 
 /** First record of a connection, from the caller. */
 export interface Hello {
   readonly proto: typeof PLANE_PROTOCOL;
   readonly codecs: readonly string[];
-  /** Longest payload that the sender takes, in bytes. */
+  /** Longest payload that the sender accepts, in bytes. */
   readonly maxFrame: number;
-  /** The instance that the caller means to reach. */
+  /** Instance that the caller wants to reach. */
   readonly instanceId?: string;
-  /** 32 random bytes in base64url; there when the caller has a token, and so wants proof. */
+  /** 32 random bytes in base64url; present if the caller has a token, and so wants proof. */
   readonly nonce?: string;
-  /** It knows MOVE. Releases before that take it for a fault of the whole connection. */
+  /** Whether it knows MOVE. Earlier releases treat MOVE as a fault of the whole connection. */
   readonly moves?: true;
 }
 
-/** What a worker reads of `Hello`. */
+/** Part of `Hello` that a worker reads. */
 export interface ReadHello {
   readonly maxFrame: number;
   readonly instanceId: string | undefined;
@@ -39,7 +39,7 @@ export interface ReadHello {
   readonly moves: boolean;
 }
 
-/** The worker's answer to `Hello`. */
+/** Answer of the worker to `Hello`. */
 export interface HelloAck {
   readonly instanceId: string;
   readonly endpoints: readonly string[];
@@ -55,8 +55,9 @@ export interface Prologue {
 const IS_LITTLE_ENDIAN = endianness() === 'LE';
 
 /**
- * Appends an OPEN frame: Dynamo's control message with what belongs to one request as its record, then the
- * prompt as a raw tail (u32 count, ids). Large byte strings of the body are not copied. Throws `PayloadTooLarge` beyond `payloadBytesMax` and writes nothing then.
+ * Appends an OPEN frame: Dynamo's control message with the parts of one request as its record, then the prompt as a raw
+ * tail (u32 count, ids). Large byte strings of the body are not copied. Throws `PayloadTooLarge` beyond
+ * `payloadBytesMax`, and then writes nothing.
  */
 export function writeOpenFrame(
   writer: ByteWriter,
@@ -95,12 +96,15 @@ function encodeOpenRecord(endpoint: string, request: PlaneRequest): RecordPieces
   return encodePieces(record, { isKept: true });
 }
 
-/** The request of an OPEN payload. Throws `FrameError` when it is not one. */
+/** Returns the request of an OPEN payload. Throws `FrameError` if it is not one. */
 export function readOpen(bytes: Buffer, start: number, end: number): ServerCallRequest {
   return toOpen(decodeLeadingRecord(bytes, start, end), bytes, end);
 }
 
-/** The request of an OPEN payload that ends at `end` of `bytes`, and whose record has been read. Throws `FrameError`. */
+/**
+ * Returns the request of an OPEN payload that ends at `end` of `bytes`, and whose record has been read. Throws
+ * `FrameError`.
+ */
 export function toOpen({ value, end: recordEnd }: LeadingRecord, bytes: Buffer, end: number): ServerCallRequest {
   if (!isRecord(value) || typeof value.id !== 'string' || typeof value.endpoint !== 'string') {
     throw new FrameError('OPEN without id or endpoint');
@@ -116,7 +120,7 @@ export function toOpen({ value, end: recordEnd }: LeadingRecord, bytes: Buffer, 
   };
 }
 
-/** What is no text is no header. */
+/** Returns only headers that are texts. */
 function readHeaders(headers: unknown): Readonly<Record<string, string>> {
   if (!isRecord(headers)) return {};
   if (Object.values(headers).every(isText)) return headers as Readonly<Record<string, string>>;
@@ -136,13 +140,13 @@ function readTokenTail(bytes: Buffer, start: number, end: number): Uint32Array |
   return new Uint32Array(raw.buffer, raw.byteOffset, raw.length / 4);
 }
 
-/** What a caller reads of `HelloAck`. Throws `FrameError` when it is none. */
+/** Returns the part of `HelloAck` that a caller reads. Throws `FrameError` if it is not one. */
 export function readHelloAck(ack: unknown): { readonly instanceId: unknown; readonly maxFrame: number } {
   if (!isRecord(ack) || !isFrameBound(ack.maxFrame)) throw new FrameError('HELLO_ACK without maxFrame');
   return { instanceId: ack.instanceId, maxFrame: ack.maxFrame };
 }
 
-/** Whether a peer may name `value` as the longest payload that it takes. */
+/** Whether a peer may name `value` as the longest payload that it accepts. */
 export function isFrameBound(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) > 0;
 }
@@ -151,7 +155,10 @@ const MESSAGE_LENGTH_MAX = 16 << 10;
 const NAME_LENGTH_MAX = 256;
 const RETRY_MS_MAX = 86_400_000;
 
-/** Tells `call` what one frame of its stream says. Throws `FrameError` for what no worker sends; the sink may throw, too. */
+/**
+ * Passes one frame of its stream to `call`. Throws `FrameError` for a frame that no worker sends; the sink may throw,
+ * too.
+ */
 export function deliverToCall(call: ClientCall, type: FrameTypeCode, record: unknown): void {
   if (!isRecord(record)) throw new FrameError(`frame type ${type} without a record`);
   switch (type) {
@@ -175,7 +182,7 @@ export function deliverToCall(call: ClientCall, type: FrameTypeCode, record: unk
   }
 }
 
-/** A failure as a frame carries it, whatever shape it has. */
+/** Returns a failure as a frame carries it, whatever its shape. */
 export function readWireError(record: unknown, fallbackMessage: unknown): WireError {
   const fields = isRecord(record) ? record : {};
   const { kind = 'Unknown', message = fallbackMessage, status, param, code, retryAfterMs, limit } = fields;
@@ -191,7 +198,7 @@ export function readWireError(record: unknown, fallbackMessage: unknown): WireEr
   };
 }
 
-/** What `read` gives. @throws FrameError that names `what` the other end has not sent */
+/** Returns the result of `read`. @throws FrameError that names the part `what` of the other end */
 export function orFault<T>(what: string, read: () => T): T {
   try {
     return read();

@@ -27,15 +27,17 @@ import { type OpenPayload, SlowOpens } from './slow-opens.ts';
 
 const PING_PAYLOAD = new Uint8Array(8);
 const NOTHING = new Uint8Array(0);
-/** A caller that does not read delays closing by this much. */
+/** Time by which a caller that does not read delays closing. */
 const LINGER_MS = 1000;
 
-/** What a connection asks of the server that accepted it. */
+/** Functions of the server that a connection calls. */
 export interface ConnectionHost {
   readonly isDraining: boolean;
-  /** What the caller of `hello`, who has proved what it must, is told; throws a `ServeError` that refuses it. */
+  /**
+   * Returns the answer to the caller of `hello`, whose proof has been checked; throws a `ServeError` that refuses it.
+   */
   greet(connection: ServerConnection, hello: ReadHello): HelloAck;
-  /** The handler of `endpoint`; throws `WorkerUnavailable`. */
+  /** Returns the handler of `endpoint`; throws `WorkerUnavailable`. */
   handlerOf(endpoint: string): PlaneHandler;
   closed(connection: ServerConnection): void;
 }
@@ -81,7 +83,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
       refused: (streamId, error) => this.fail(streamId, toWire(error), false),
       fault: (error) => this.#refuse(workerError('BackendProtocol', error)),
     });
-    // An idle caller closes its own connections; the server only outlives it by as much again.
+    // An idle caller closes its own connections; the server waits only twice as long.
     this.#liveness = new Liveness(heartbeat.beatsIn(settings.deadAfterMs), heartbeat.beatsIn(2 * settings.idleAfterMs));
     this.#greetingTimer = settings.clock.after(settings.connectTimeoutMs, () => this.#greetingTimedOut());
     socket.on('data', (chunk) => this.#read(chunk));
@@ -100,7 +102,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     if (this.#state === 'ready') this.#sendRecord(FrameType.goAway, CONNECTION_STREAM, { reason: 'draining' });
   }
 
-  /** Closes the socket once what is written has left, and aborts the calls under way. */
+  /** Closes the socket once the written bytes have left, and aborts the calls under way. */
   close(reason: string): void {
     if (this.#state === 'closed') return;
     this.#outbox.flush(); // the END of a stream that has just finished
@@ -210,7 +212,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     for (const call of [...this.#calls.values()]) call.wireUnblocked();
   }
 
-  /** A frame of a caller that is not known yet. */
+  /** Handles a frame of a caller that is not known yet. */
   #meet(type: FrameTypeCode, bytes: Buffer, start: number, end: number): void {
     const expected = this.#state === 'greeting' ? FrameType.hello : FrameType.proof;
     if (type !== expected)
@@ -238,7 +240,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     this.#outbox.flush(); // the caller waits for nothing else
   }
 
-  /** The caller has proved what it must. */
+  /** Accepts the caller, whose proof has been checked. */
   #welcome(): void {
     const { hello } = this.#greeting;
     const ack = this.#host.greet(this, hello);
@@ -311,7 +313,10 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     }
   }
 
-  /** A call whose request is still being read is told after that; one that is over is gone: frames cross on the way. */
+  /**
+   * Passes a frame to its call. A call whose request is still being read gets it after that; a call that is over gets
+   * nothing, because frames cross on the way.
+   */
   #toCall(streamId: number, tell: (call: ServerCall) => void): void {
     const call = this.#calls.get(streamId);
     if (call !== undefined) tell(call);
@@ -323,7 +328,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     this.#schedule();
   }
 
-  /** Says why on stream 0 and closes. */
+  /** Sends the reason on stream 0 and closes. */
   #refuse(error: ServeError): void {
     if (this.#state === 'closed') return;
     const wire = toWire(error);
@@ -334,18 +339,21 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     this.close(wire.message);
   }
 
-  /** For operators: none but our own words, since whoever reaches the port could fill logs with others. */
+  /** Logs only our own words for operators: anyone who reaches the port could fill logs with other texts. */
   #tell(reason: string): void {
     this.#settings.observer.peerRefused?.(this.#socket.remoteAddress ?? 'a caller', reason);
   }
 
-  /** Writes at the end of the turn. A caller that reads nothing, while we answer all it sends, is cut off. */
+  /** Writes at the end of the turn. Cuts off a caller that reads nothing while we answer everything that it sends. */
   #schedule(): void {
     this.#outbox.schedule();
     if (this.#outbox.isOverfull(this.#settings, this.#answers.pendingBytes)) queueMicrotask(() => this.#fault());
   }
 
-  /** Silence from the start is no news: whatever looks whether a port is open does that. */
+  /**
+   * Ends a connection whose greeting took too long. Silence from the start is not reported: every check whether a port
+   * is open does that.
+   */
   #greetingTimedOut(): void {
     if (this.#state === 'proving') {
       this.#tell('the caller does not prove that it knows the STATOR_PLANE_TOKEN of this process');
@@ -360,7 +368,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     this.#release('nothing heard from the caller');
   }
 
-  /** Everything but the socket. */
+  /** Releases everything except the socket. */
   #release(reason: string): void {
     if (this.#state === 'closed') return;
     this.#state = 'closed';

@@ -9,7 +9,10 @@ import { isFrameBound, PLANE_PROTOCOL, type ReadHello } from './records.ts';
 
 const NONCE_TEXT = /^[\w-]{43}$/; // 32 bytes in base64url
 
-/** How a worker meets the caller of one connection: with a token, nobody is greeted who has not proved to know it. */
+/**
+ * Greeting of the caller of one connection at a worker: with a token, a caller is only greeted after it has proved the
+ * token.
+ */
 export class ServerGreeting {
   readonly #secret: PlaneSecrets | undefined;
   readonly #channel: ByteChannel;
@@ -21,15 +24,16 @@ export class ServerGreeting {
     this.#channel = channel;
   }
 
-  /** What the caller said in HELLO. Throws `FrameError` before that. */
+  /** HELLO of the caller. Throws `FrameError` before it has come. */
   get hello(): ReadHello {
     if (this.#hello === undefined) throw new FrameError('no HELLO yet');
     return this.#hello;
   }
 
   /**
-   * Reads HELLO. Throws `FrameError` for what is none, `PeerFault` for that of another release, and `Unauthenticated` when one side has a token and the other none.
-   * @returns payload of the CHALLENGE that the caller must answer; undefined = nothing is to be proved
+   * Reads HELLO. Throws `FrameError` if it is not one, `PeerFault` for HELLO of another release, and `Unauthenticated`
+   * if only one side has a token.
+   * @returns payload of the CHALLENGE that the caller must answer; undefined = no proof is needed
    */
   challenge(bytes: Buffer, start: number, end: number): Uint8Array | undefined {
     const hello = readHello(decodeRecord(bytes, start, end));
@@ -48,7 +52,7 @@ export class ServerGreeting {
       );
     }
     const workerNonce = randomBytes(NONCE_BYTES);
-    const said = Buffer.from(bytes.subarray(start, end)); // a copy: the buffer of a connection is used over and over
+    const said = Buffer.from(bytes.subarray(start, end)); // a copy, because the buffer of a connection is reused
     this.#transcript = { hello: said, workerNonce, channel: channelBinding(this.#channel) };
     return Buffer.concat([workerNonce, this.#secret.proofs(this.#transcript)]);
   }

@@ -2,12 +2,12 @@ import type { Clock } from '../../../clock/index.ts';
 import { type RequestPlaneObserver, silentObserver } from '../observer.ts';
 import { PlaneSecrets } from './peer-trust.ts';
 
-/** Settings of connections that speak frames, whatever carries them. */
+/** Settings of connections that carry frames, on any transport. */
 export interface ConnectionOptions {
   readonly clock: Clock;
   /** Shared secret that both ends prove to each other first (`STATOR_PLANE_TOKEN`). @default none */
   readonly token?: string;
-  /** The token before it was rotated: it counts as well (`STATOR_PLANE_TOKEN_PREVIOUS`). @default none */
+  /** Token before the rotation, which is accepted too (`STATOR_PLANE_TOKEN_PREVIOUS`). @default none */
   readonly previousToken?: string;
   /** Deadline of a connection, of the proofs and of its HELLO_ACK, all together. @default 5000 */
   readonly connectTimeoutMs?: number;
@@ -15,19 +15,21 @@ export interface ConnectionOptions {
   readonly requestTimeoutMs?: number;
   /** Connections per worker; a function uses at most 2. @default 100 */
   readonly poolSizeMax?: number;
-  /** Streams in flight per connection: a caller opens another connection for more, a server refuses them. @default 1024 */
+  /**
+   * Streams in flight per connection: a caller opens another connection for more, a server refuses them. @default 1024
+   */
   readonly streamsPerConnectionMax?: number;
   /** Longest frame payload. @default 33554432 */
   readonly frameBytesMax?: number;
-  /** A connection with open streams is pinged this often. @default 5000 */
+  /** Interval of pings on a connection with open streams. @default 5000 */
   readonly pingIntervalMs?: number;
-  /** A connection with open streams and nothing heard for this long is dead. @default 15000 */
+  /** Silence after which a connection with open streams is dead. @default 15000 */
   readonly deadAfterMs?: number;
-  /** A connection without streams is closed after this long. @default 300000 */
+  /** Time after which a connection without streams is closed. @default 300000 */
   readonly idleAfterMs?: number;
   /**
-   * After this long without a byte, a connection must answer a PING within `probeTimeoutMs` before it gets a request: for
-   * hosts that freeze between requests. @default never
+   * Silence after which a connection must answer a PING within `probeTimeoutMs` before it gets a request: for hosts
+   * that freeze between requests. @default never
    */
   readonly suspectAfterMs?: number;
   /** @default 500 */
@@ -35,7 +37,7 @@ export interface ConnectionOptions {
   readonly observer?: RequestPlaneObserver;
 }
 
-/** The options with their defaults applied. */
+/** Fills in the defaults of the options. */
 export type ConnectionSettings = Required<Omit<ConnectionOptions, 'token' | 'previousToken'>> & {
   readonly secret: PlaneSecrets | undefined;
 };
@@ -58,12 +60,12 @@ export function withDefaults({ token, previousToken, ...options }: ConnectionOpt
   };
 }
 
-/** Bytes that may wait for one connection before it takes no more. */
+/** Bytes that may wait for one connection before it accepts no more. */
 export function outboundBytesMax(settings: ConnectionSettings): number {
   return 4 * settings.frameBytesMax;
 }
 
-/** Longest payload taken from a peer that has proved nothing yet, be it a caller or a worker. */
+/** Longest payload accepted from a peer that has proved nothing yet, be it a caller or a worker. */
 export const GREETING_BYTES_MAX = 4096;
-/** Connections of callers that have proved nothing yet; one more closes the oldest. */
+/** Number of connections of callers that have proved nothing yet; one more closes the oldest. */
 export const UNPROVEN_MAX = 1024;

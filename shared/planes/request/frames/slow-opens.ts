@@ -9,13 +9,13 @@ import { orFault, readOpen, toOpen } from './records.ts';
 const FRAMES_MAX = 64;
 
 interface SlowOpensOptions {
-  /** Payloads that are read at once. */
+  /** Longest payload that is read at once. */
   readonly bytesMax: number;
-  /** The request is there. */
+  /** Called with the request. */
   readonly opened: (streamId: number, request: ServerCallRequest) => void;
-  /** It is not taken. */
+  /** Called if the request is refused. */
   readonly refused: (streamId: number, error: ServeError) => void;
-  /** The caller sends what no caller sends. */
+  /** Called if the caller sends something that no caller sends. */
   readonly fault: (error: unknown) => void;
 }
 
@@ -24,7 +24,7 @@ export interface OpenPayload {
   readonly bytes: Buffer;
   readonly start: number;
   readonly end: number;
-  /** Nobody writes to `bytes` again. */
+  /** Whether `bytes` is never written again. */
   readonly isKept: boolean;
 }
 
@@ -35,8 +35,9 @@ interface SlowOpen {
 }
 
 /**
- * The requests of a connection whose record takes long to read: each is read a slice a turn, and what comes for its stream
- * meanwhile waits. A prompt of token ids is none, however long: its ids stand behind the record and are copied at once.
+ * Requests of a connection whose record takes long to read. Each is read one slice per turn, and frames of its stream
+ * wait meanwhile. A prompt of token ids is not such a request, however long: its ids follow the record and are copied
+ * at once.
  */
 export class SlowOpens {
   readonly #options: SlowOpensOptions;
@@ -51,7 +52,10 @@ export class SlowOpens {
     return this.#opens.size;
   }
 
-  /** The request of an OPEN payload; undefined = it is read in slices, or refused. Throws `FrameError` for what is none. */
+  /**
+   * Returns the request of an OPEN payload; undefined = it is read in slices, or refused. Throws `FrameError` for an
+   * invalid payload.
+   */
   read(streamId: number, { bytes, start, end, isKept }: OpenPayload): ServerCallRequest | undefined {
     if (end - start <= LARGE_RECORD_BYTES) return readOpen(bytes, start, end);
     const payload = bytes.subarray(start, end);
@@ -65,7 +69,10 @@ export class SlowOpens {
     return undefined;
   }
 
-  /** Keeps `frame` until the request of its stream is read. False, and nothing done, where that is not waited for. */
+  /**
+   * Keeps `frame` until the request of its stream is read. Returns false, and does nothing, if no request is being
+   * read.
+   */
   takes(streamId: number, frame: () => void): boolean {
     const open = this.#opens.get(streamId);
     if (open === undefined) return false;
@@ -73,7 +80,7 @@ export class SlowOpens {
     return true;
   }
 
-  /** The connection is gone. */
+  /** Drops everything, because the connection is gone. */
   clear(): void {
     this.#opens.clear();
     this.#bytes = 0;

@@ -6,17 +6,17 @@ import type { ClientCall } from '../client-call.ts';
 import { FrameError, type FrameTypeCode } from './frame.ts';
 import { deliverToCall, orFault } from './records.ts';
 
-/** A shorter record is decoded in slices, too, once so many bytes were decoded in one turn of the event loop. */
+/** Bytes decoded in one turn of the event loop after which even a shorter record is decoded in slices. */
 const TURN_BYTES_MAX = 256 << 10;
-/** What ends a stream, or says little, counts for nothing. */
+/** Size below which a frame counts nothing: frames that end a stream, or carry little. */
 const COUNTED_BYTES_MIN = 1024;
-/** What a waiting frame costs beside its bytes. */
+/** Cost of a waiting frame besides its bytes. */
 const OVERHEAD_BYTES = 128;
 
 interface SlowStreamsOptions {
-  /** Bytes of all frames that wait. */
+  /** Largest size of all waiting frames, in bytes. */
   readonly bytesMax: number;
-  /** The worker sends what no worker sends. */
+  /** Called if the worker sends something that no worker sends. */
   readonly fault: (error: unknown) => void;
 }
 
@@ -32,9 +32,9 @@ interface SlowStream {
 }
 
 /**
- * The streams of a connection with a large frame to decode: a list of 100,000 log probabilities takes 150 ms, in which no
- * other stream of the process would go on. It is decoded a slice a turn; what follows on its stream waits its turn, in a
- * bounded room, and other streams pass by.
+ * Streams of a connection with a large frame to decode. A list of 100,000 log probabilities takes 150 ms, during which
+ * no other stream of the process would continue. So it is decoded one slice per turn; later frames of its stream wait
+ * in a limited room, and other streams pass by.
  */
 export class SlowStreams {
   readonly #options: SlowStreamsOptions;
@@ -45,7 +45,10 @@ export class SlowStreams {
     this.#options = options;
   }
 
-  /** Keeps a frame that is large, or behind a large one of its stream. False, and nothing done, for every other. */
+  /**
+   * Keeps a frame that is large, or that follows a large one of its stream. Returns false, and does nothing, for every
+   * other frame.
+   */
   takesFrame(
     call: ClientCall,
     streamId: number,
@@ -57,7 +60,7 @@ export class SlowStreams {
     if (!isLarge && !this.#streams.has(streamId)) return false;
     const view = bytes.subarray(start, end);
     const copy = isKept ? view : Buffer.from(view); // the connection may read into its buffer again
-    const reader = isLarge ? new MsgpackReader(copy, { views: true }) : undefined; // the copy is nobody else's
+    const reader = isLarge ? new MsgpackReader(copy, { views: true }) : undefined; // no other code has the copy
     this.#add(call, streamId, copy.length, () => {
       if (reader !== undefined && !orFault('a record', () => reader.read())) return false;
       const whole = (): unknown => decodeRecord(copy, 0, copy.length);
@@ -68,7 +71,7 @@ export class SlowStreams {
     return true;
   }
 
-  /** Keeps tokens behind a large frame of their stream; false where there is none. */
+  /** Keeps tokens that follow a large frame of their stream. Returns false if there is none. */
   takesTokens(streamId: number, choice: number, ids: Uint32Array, count: number): boolean {
     const call = this.#streams.get(streamId)?.call;
     if (call === undefined) return false;
@@ -80,7 +83,10 @@ export class SlowStreams {
     return true;
   }
 
-  /** The connection is gone: what came before is still delivered, then `error`. False where nothing waits. */
+  /**
+   * Ends all streams, because the connection is gone: earlier frames are still delivered, then `error`. Returns false
+   * if nothing waits.
+   */
   takesEnd(streamId: number, error: ServeError): boolean {
     const stream = this.#streams.get(streamId);
     if (stream === undefined) return false;
@@ -91,7 +97,7 @@ export class SlowStreams {
     return true;
   }
 
-  /** The stream is over: nothing of it is delivered any more. */
+  /** Drops a stream that is over: nothing of it is delivered any more. */
   release(streamId: number): void {
     const stream = this.#streams.get(streamId);
     if (stream === undefined) return;
@@ -118,7 +124,7 @@ export class SlowStreams {
     inTurnOfItsOwn(() => this.#deliver(streamId, opened));
   }
 
-  /** One slice, or one frame, of a stream. */
+  /** Delivers one slice, or one frame, of a stream. */
   #deliver(streamId: number, stream: SlowStream): void {
     const [first] = stream.frames;
     if (first === undefined) return; // released
@@ -133,7 +139,7 @@ export class SlowStreams {
   }
 
   #delivered(stream: SlowStream, waiting: Waiting): void {
-    if (stream.frames[0] !== waiting) return; // released by what it said
+    if (stream.frames[0] !== waiting) return; // released by the delivered frame
     stream.frames.shift();
     this.#bytes -= waiting.bytes;
   }
@@ -150,7 +156,10 @@ export class SlowStreams {
 
 let turnBytes = 0;
 
-/** Whether a record is to be decoded from the next turn on: for its own length, or for all that this turn had already. */
+/**
+ * Whether a record must be decoded from the next turn on: because of its own length, or because of everything that this
+ * turn has decoded already.
+ */
 function takesTurns(recordBytes: number): boolean {
   if (recordBytes > LARGE_RECORD_BYTES) return true;
   if (recordBytes < COUNTED_BYTES_MIN) return false;

@@ -3,12 +3,12 @@ import type { ByteChannel } from '../frames/byte-channel.ts';
 import { PacedReads } from '../frames/paced-reads.ts';
 
 /*
- * What one message of a channel carries, big-endian:
+ * Content of one message of a channel, big-endian:
  *
- *   0      1          4          8
- *   | kind | reserved | sequence | consumed | bytes of the stream |
+ *     0      1          4          8
+ *     | kind | reserved | sequence | consumed | bytes of the stream |
  *
- * sequence: of DATA, from 0; of the others, that of the next DATA, so that a lost one shows.
+ * sequence: number of a DATA, from 0; in other messages the number of the next DATA, so that a lost one shows.
  * consumed: bytes of the other direction taken so far, modulo 2^32; it opens the sender's window.
  */
 
@@ -16,7 +16,7 @@ const MESSAGE_HEADER_BYTES = 12;
 
 export const MessageKind = {
   data: 1,
-  /** Carries `consumed` alone. */
+  /** Carries only `consumed`. */
   consumed: 2,
   /** The stream is over in both directions. */
   close: 3,
@@ -28,11 +28,11 @@ interface ChannelMessage {
   readonly kind: MessageKindCode;
   readonly sequence: number;
   readonly consumed: number;
-  /** The bytes of the stream; shares memory with what was read. */
+  /** Bytes of the stream; shares memory with the read message. */
   readonly bytes: Buffer;
 }
 
-/** The message as bytes of its own. */
+/** Returns the message as bytes of its own. */
 export function encodeMessage(kind: MessageKindCode, sequence: number, consumed: number, bytes?: Uint8Array): Buffer {
   const message = Buffer.allocUnsafe(MESSAGE_HEADER_BYTES + (bytes?.length ?? 0));
   message.writeUInt32BE(kind * 2 ** 24, 0);
@@ -42,7 +42,7 @@ export function encodeMessage(kind: MessageKindCode, sequence: number, consumed:
   return message;
 }
 
-/** Undefined for what is no message of a channel. */
+/** Returns undefined for bytes that are not a message of a channel. */
 export function decodeMessage(data: Uint8Array): ChannelMessage | undefined {
   const kind = data[0];
   if (data.length < MESSAGE_HEADER_BYTES || !isKind(kind)) return undefined;
@@ -59,26 +59,29 @@ function isKind(kind: number | undefined): kind is MessageKindCode {
   return kind === MessageKind.data || kind === MessageKind.consumed || kind === MessageKind.close;
 }
 
-/** Bytes under way in one direction: what a peer that does not read can make the NATS server hold. */
+/** Bytes under way in one direction: as much as a peer that does not read can make the NATS server hold. */
 const WINDOW_BYTES = 1 << 20;
-/** Long writes are cut, so that other subscribers of the connection get their turn, far below any server's limit. */
+/**
+ * Longest piece of a write. Long writes are cut so that other subscribers of the connection get their turn, far below
+ * any server's limit.
+ */
 const CHUNK_BYTES_MAX = 256 << 10;
 const NOTHING: readonly Uint8Array[] = [];
 
 interface NatsChannelOptions {
   /** Sends one message to the other side; false = it cannot be sent, now or ever. */
   readonly send: (message: Buffer) => boolean;
-  /** Longest message that `send` takes. */
+  /** Longest message that `send` accepts. */
   readonly messageBytesMax: number;
-  /** The channel is over at this side. */
+  /** Called when the channel is over at this side. */
   readonly onOver: () => void;
-  /** What arrives is handed on in the room that turns of the event loop have for it. @default as it arrives */
+  /** Whether arriving bytes are passed on as turns of the event loop have room for them. @default as they arrive */
   readonly isPaced?: boolean;
 }
 
 /**
- * A byte stream in both directions over messages that arrive in order or not at all: a sequence that jumps ends it. It has a
- * window, as NATS has no backpressure between two peers: what is kept of what arrived is within it, too.
+ * A byte stream in both directions over messages that arrive in order or not at all: a sequence that jumps ends it. It
+ * has a window, because NATS has no backpressure between two peers; arrived bytes that are kept count in it too.
  *
  * | State | write | DATA | lost or failed | CLOSE, destroy | destroySoon |
  * |---|---|---|---|---|---|
@@ -120,7 +123,7 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
     return this.#sentMessages > 0;
   }
 
-  /** Whether anything was ever heard from the other side. */
+  /** Whether anything was ever received from the other side. */
   get isAnswered(): boolean {
     return this.#heardMessages > 0;
   }
@@ -136,7 +139,7 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
       at = end;
     }
     if (at === bytes.length) return true;
-    this.#kept = [...this.#kept, Buffer.from(bytes.subarray(at))]; // a copy: the writer may use its memory again
+    this.#kept = [...this.#kept, Buffer.from(bytes.subarray(at))]; // a copy: the writer may reuse its memory
     this.#keptBytes += bytes.length - at;
     return false;
   }
@@ -153,15 +156,15 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
     this.#close(undefined);
   }
 
-  /** The stream cannot go on: messages were lost, or the way is gone. */
+  /** Ends the stream, because messages were lost or the connection is gone. */
   fail(error: Error): void {
-    this.#reads?.flush(); // it came before the fault
+    this.#reads?.flush(); // these bytes came before the fault
     if (this.#state === 'closed') return;
     this.#options.send(this.#message(MessageKind.close)); // for a peer that can still be reached
     this.#close(error);
   }
 
-  /** A message from the other side. */
+  /** Handles a message from the other side. */
   receive({ kind, sequence, consumed, bytes }: ChannelMessage): void {
     if (this.#state === 'closed') return;
     if (sequence !== this.#heardMessages >>> 0) {
@@ -189,7 +192,10 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
     if (!this.destroyed) this.#close(undefined);
   }
 
-  /** The connection to the server keeps the process alive as long as the plane is open; a channel changes nothing. */
+  /**
+   * Does nothing: the connection to the server keeps the process alive as long as the plane is open, whatever its
+   * channels.
+   */
   ref(): void {}
   unref(): void {}
 

@@ -39,10 +39,10 @@ export interface NatsRequestPlaneOptions extends Omit<ConnectionOptions, 'reques
 }
 
 /**
- * The NATS request plane: the frames of the TCP plane over channels of messages, so
- * that both are one protocol: credit, heartbeats, draining, and one TOKENS frame for all streams of an engine step. For
- * fleets whose workers cannot be dialled. NATS delivers at most once: a message that is lost, here or with the server, ends
- * the streams of its channel with `Disconnected`, and they are retried as after any lost connection.
+ * The NATS request plane: the frames of the TCP plane over channels of messages. So both are one protocol: credit,
+ * heartbeats, draining, and one TOKENS frame for all streams of an engine step. It is for fleets whose workers cannot
+ * be dialled. NATS delivers at most once: a message that is lost, here or with the server, ends the streams of its
+ * channel with `Disconnected`, and they are retried as after any lost connection.
  *
  * @example
  * const plane = createNatsRequestPlane({ clock: systemClock, client: new NatsClient({ ... }) });
@@ -55,7 +55,7 @@ export function createNatsRequestPlane(options: NatsRequestPlaneOptions): Reques
   return {
     name: 'nats',
     hasBroker: true,
-    /** Waits for the server, however long it takes: a worker that nobody can reach has nothing to announce. */
+    /** Waits for the server, however long it takes: a worker that cannot be reached has nothing to announce. */
     async serve(serveOptions: ServeOptions): Promise<PlaneServer> {
       await client.connected(serveOptions.signal ?? new AbortController().signal); // ends also when the plane is closed
       return new NatsPlaneServer({ client, settings, random, ...serveOptions });
@@ -78,8 +78,8 @@ export function createNatsRequestPlane(options: NatsRequestPlaneOptions): Reques
 }
 
 /**
- * The calling side: a channel is a pair of subjects, the endpoint's and one below this caller's own inbox, which comes as the
- * reply of everything sent; so the server itself tells when nobody listens at the endpoint.
+ * The calling side. A channel is a pair of subjects: the endpoint's, and one below this caller's own inbox, which is
+ * the reply of everything sent. So the server itself reports if there is no receiver at the endpoint.
  */
 class CallerChannels {
   readonly dial: Dial<NatsTarget> = (target, onBytes) => this.#open(target, onBytes);
@@ -127,20 +127,20 @@ class CallerChannels {
     const channel = this.#channels.get(subject);
     if (status === NO_RESPONDERS) {
       const isNew = channel?.isAnswered === false;
-      channel?.fail(workerError(isNew ? 'CannotConnect' : 'Disconnected', 'nobody listens at the endpoint'));
+      channel?.fail(workerError(isNew ? 'CannotConnect' : 'Disconnected', 'no process listens at the endpoint'));
       return;
     }
     const message = decodeMessage(data);
     if (message === undefined) return;
     if (channel !== undefined) channel.receive(message);
     else if (reply !== '' && message.kind !== MessageKind.close) {
-      this.#client.send(reply, encodeMessage(MessageKind.close, 0, 0)); // of a channel that is over: the worker may stop
+      this.#client.send(reply, encodeMessage(MessageKind.close, 0, 0)); // the channel is over: the worker may stop
     }
   }
 
   #loseAll(reason: string): void {
     for (const channel of [...this.#channels.values()]) {
-      // One that is not connected yet waits for the connection, up to its own deadline.
+      // A channel that is not connected yet waits for the connection, up to its own deadline.
       if (channel.hasSent) channel.fail(workerError('Disconnected', `the connection to NATS was lost: ${reason}`));
     }
   }
@@ -154,12 +154,12 @@ interface NatsPlaneServerOptions extends ServeOptions {
   readonly random: Random;
 }
 
-/** The serving side: one subject an endpoint, one channel a caller's inbox. */
+/** The serving side: one subject per endpoint, one channel per caller's inbox. */
 class NatsPlaneServer extends EndpointHost implements PlaneServer {
   readonly #client: NatsClient;
   readonly #settings: ConnectionSettings;
   readonly #heartbeat: Heartbeat;
-  /** Where the callers' side of trouble arrives: that nobody listens any more, or that a channel is over. */
+  /** Subject for reports about callers: that a receiver is gone, or that a channel is over. */
   readonly #inbox: string;
   readonly #subscriptions = new Map<string, NatsSubscription>();
   readonly #channels = new Map<string, NatsChannel>();
@@ -181,7 +181,7 @@ class NatsPlaneServer extends EndpointHost implements PlaneServer {
     this.#unwatch = client.watch({ away: (reason) => this.#loseAll(reason) });
   }
 
-  /** The subject stays when the endpoint goes: streams under way come over it. */
+  /** Keeps the subject when the endpoint goes, because streams under way come over it. */
   override handle(endpoint: string, handler: PlaneHandler): Transport {
     const subject = subjectOfEndpoint(endpoint);
     super.handle(endpoint, handler);
@@ -207,7 +207,7 @@ class NatsPlaneServer extends EndpointHost implements PlaneServer {
     await Promise.all(closing); // each within the time that a caller may take to read
     this.#unwatch();
     for (const subscription of this.#subscriptions.values()) subscription.unsubscribe();
-    // The server must know before callers are told that this process is gone; away, it knows already.
+    // The server must know before callers hear that this process is gone; if it is away, it knows already.
     if (!this.#client.isConnected) return;
     const deadline = { clock: this.#settings.clock, timeoutMs: CLOSE_TIMEOUT_MS };
     await forAtMost(deadline, (signal) => this.#client.flush(signal)).catch(() => {});
@@ -222,7 +222,7 @@ class NatsPlaneServer extends EndpointHost implements PlaneServer {
     } else if (message.kind === MessageKind.data && message.sequence === 0 && this.#channels.size < CHANNELS_MAX) {
       this.#open(reply).receive(message);
     } else if (message.kind !== MessageKind.close) {
-      this.#client.send(reply, encodeMessage(MessageKind.close, 0, 0)); // of a channel that is over: the caller may stop
+      this.#client.send(reply, encodeMessage(MessageKind.close, 0, 0)); // the channel is over: the caller may stop
     }
   }
 
@@ -263,8 +263,8 @@ interface NatsTarget extends CallTarget {
 const SUBJECT = /^(?<ns>[^._]+)_(?<component>[^.]+)\.(?<endpoint>[^.]+)-(?<instance>[0-9a-f]+)$/;
 
 /**
- * Subject of an endpoint path. Characters with a meaning in it are
- * percent-encoded, so that the path can be read back.
+ * Returns the subject of an endpoint path. Characters with a meaning in it are percent-encoded, so that the path can be
+ * read back.
  *
  * @example subjectOfEndpoint('2a/dynamo/backend/generate') // 'dynamo_backend.generate-2a'
  */

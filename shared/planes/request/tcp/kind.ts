@@ -20,7 +20,7 @@ export const tcp: RequestPlaneKind = {
     }),
 };
 
-/** @throws Error with one line when the settings name certificates that cannot be used, or contradict each other */
+/** @throws Error with one line if the settings name certificates that cannot be used, or contradict each other */
 function open(side: 'client' | 'server', settings: FleetSettings, options: TcpRequestPlaneOptions): RequestPlane {
   const tls = readPlaneTls(settings);
   const encryption = settings.planeTls;

@@ -11,19 +11,20 @@ import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOpti
 import type { TcpPlaneServer, TcpSettings } from './server.ts';
 import { type PlaneTls, securityTo, type TokenEncryption } from './tls.ts';
 
-// Reads are synchronous and frames that outlive one are copied, so every connection of the process can share one buffer.
+// Reads are synchronous and frames that outlive one are copied, so every connection of the process can share one
+// buffer.
 const readBuffer = Buffer.allocUnsafeSlow(64 << 10);
 
 export interface TcpRequestPlane extends RequestPlane {
-  /** New connections use these certificates; those that stand go on. What is plain stays plain. */
+  /** Takes up new certificates for new connections; existing connections continue. A plain plane stays plain. */
   renewTls(tls: PlaneTls): void;
 }
 
 const ANY_PORT = { first: 0, last: 0 };
 
 /**
- * The TCP request plane: request, answer, cancel and flow control share connections
- * that the caller opens, so it works from hosts that cannot be dialled.
+ * The TCP request plane: request, answer, cancel and flow control share connections that the caller opens, so it works
+ * from hosts that cannot be dialled.
  *
  * @example
  * const plane = createTcpRequestPlane({ clock: systemClock });
@@ -44,7 +45,8 @@ export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpReque
   return {
     name: 'tcp',
     async serve(serveOptions: ServeOptions): Promise<PlaneServer> {
-      const { TcpPlaneServer } = await import('./server.ts'); // a function only calls: its cold start parses none of it
+      // a function only calls: its cold start does not parse the server
+      const { TcpPlaneServer } = await import('./server.ts');
       const server = await TcpPlaneServer.listen({ ...settings, tls }, serveOptions);
       servers.push(server);
       return server;
@@ -67,7 +69,7 @@ export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpReque
   };
 }
 
-/** Opens a socket to `target`, secured where `security` says how. */
+/** Opens a socket to `target`, secured if `security` says how. */
 function dialTcp(
   { host, port }: TcpTarget,
   onBytes: (bytes: Buffer) => void,
@@ -77,7 +79,8 @@ function dialTcp(
   const callback = (count: number): boolean => reads.push(readBuffer.subarray(0, count)); // false = paused
   const options = { host, port, noDelay: true, onread: { buffer: readBuffer, callback } };
   const socket =
-    security === undefined ? connect(options) : connectSecurely({ ...options, ...security } as TlsConnectionOptions); // its types leave out what it hands to the socket
+    // its types leave out the options that it passes to the socket
+    security === undefined ? connect(options) : connectSecurely({ ...options, ...security } as TlsConnectionOptions);
   socket.once('close', () => reads.flush());
   return socket;
 }
@@ -89,16 +92,16 @@ export interface TcpRequestPlaneOptions extends ConnectionOptions {
    * interface and advertise the first address that is not a loopback. @default 'auto'
    */
   readonly host?: string;
-  /** Address under which others reach it, where that is not the one it binds (`DYN_TCP_RPC_ADVERTISE_HOST`). */
+  /** Address under which others reach it, if it differs from the bound one (`DYN_TCP_RPC_ADVERTISE_HOST`). */
   readonly advertiseHost?: string | undefined;
-  /** Ports that a server binds the first free one of. @default any free one */
+  /** Ports of which a server binds the first free one. @default any free one */
   readonly ports?: PortRange;
   /** Certificates, which always encrypt. @default none */
   readonly tls?: PlaneTls;
-  /** When the token encrypts where there is no certificate (`STATOR_PLANE_TLS`). @default 'auto', beyond loopback */
+  /** When the token encrypts if there is no certificate (`STATOR_PLANE_TLS`). @default 'auto', beyond loopback */
   readonly encryption?: TokenEncryption;
   /**
-   * Whether a server may listen where others reach it, although callers prove nothing (`STATOR_PLANE_OPEN`).
+   * Whether a server may listen where other machines reach it, although callers prove nothing (`STATOR_PLANE_OPEN`).
    * @default false
    */
   readonly open?: boolean;
@@ -112,7 +115,7 @@ interface TcpTarget extends CallTarget {
 
 const TRANSPORT = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:/]+)):(?<port>\d{1,5})\/(?<endpoint>(?<instance>[^/]+)(?:\/.*)?)$/;
 
-const targets = new WeakMap<Transport, TcpTarget>(); // every call asks, of few records
+const targets = new WeakMap<Transport, TcpTarget>(); // every call asks, about few records
 
 /** Reads `{ tcp: "host:port/{instance}/{ns}/{component}/{endpoint}" }`. Throws `CannotConnect` for anything else. */
 export function targetOf(transport: Transport): TcpTarget {

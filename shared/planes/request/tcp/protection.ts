@@ -6,14 +6,14 @@ import { reasonOf } from '../../../errors/index.ts';
 import type { TcpRequestPlane } from './plane.ts';
 import type { PlaneClientTls, PlaneServerTls, PlaneTls } from './tls.ts';
 
-/** Renewed files show within this. */
+/** Time within which renewed files take effect. */
 const LOOK_INTERVAL_MS = 10_000;
 
 /**
- * TLS of the request plane as the settings ask; undefined = plain. A caller is secured by the authority, the client
- * certificate or the permission to be insecure; a server by its certificate.
+ * Returns TLS of the request plane by the settings; undefined = plain. A caller is secured by the authority, the client
+ * certificate or the permission to be insecure; a server is secured by its certificate.
  *
- * @throws Error with one line that names the flags to look at.
+ * @throws Error with one line that names the flags to check.
  */
 export function readPlaneTls(settings: FleetSettings): PlaneTls | undefined {
   const server = readServerTls(settings);
@@ -22,7 +22,7 @@ export function readPlaneTls(settings: FleetSettings): PlaneTls | undefined {
   return { server, client, handshakeTimeoutMs: settings.tcpTlsHandshakeTimeoutSecs * 1000 };
 }
 
-/** `plane`, which takes up certificates that are renewed while it runs. */
+/** Wraps `plane` so that it takes up certificates that are renewed while it runs. */
 export function followPlaneTls(
   plane: TcpRequestPlane,
   settings: FleetSettings,
@@ -44,7 +44,7 @@ export function followPlaneTls(
   };
 }
 
-/** Hands `use` what `read` finds whenever it is something else than before. Files that are half written are tried again. */
+/** Passes the result of `read` to `use` whenever it has changed. Files that are half written are tried again. */
 export function followCertificates<Certificates>(
   clock: Clock,
   read: () => Certificates | undefined,
@@ -60,12 +60,13 @@ export function followCertificates<Certificates>(
       known = text;
       use(found);
     } catch {
-      // A certificate and a key of different ages, or a file that is away while it is replaced: the next look tells.
+      // A certificate and a key of different ages, or a file that is missing while it is replaced: the next attempt
+      // decides.
     }
   });
 }
 
-/** @throws Error with one line that names the flags to look at */
+/** @throws Error with one line that names the flags to check */
 export function readServerTls(settings: FleetSettings): PlaneServerTls | undefined {
   const { tcpTlsCertPath: cert, tcpTlsKeyPath: key, tcpTlsClientCaCertPath: clientCa } = settings;
   if (cert === undefined && key === undefined) return undefined;
@@ -106,7 +107,7 @@ function read(flag: string, path: string): string {
   }
 }
 
-/** What callers of the TCP plane, and of the services beside it, prove. */
+/** Proof that callers of the TCP plane, and of the services beside it, must give. */
 export function protectionOf({
   planeToken,
   tcpTlsCertPath,
@@ -117,9 +118,9 @@ export function protectionOf({
 }
 
 /**
- * What a listener of the fleet binds where its address is `auto` or not set: loopback while nothing is proven by callers and the
- * whole fleet is on this machine, else every interface.
- * @param protectedBy what callers prove
+ * Returns the address that a listener of the fleet binds if it is `auto` or not set: loopback while callers prove
+ * nothing and the whole fleet is on this machine, otherwise every interface.
+ * @param protectedBy proof that callers give
  */
 export function fleetHost(
   host: string | undefined,

@@ -13,20 +13,20 @@ import type { ConnectionSettings } from '../frames/settings.ts';
 import type { PlaneHandler, PlaneServer, ServeOptions, Transport } from '../types.ts';
 import { type PlaneServerTls, type PlaneTls, securityAt, serverTlsOptions, type TokenEncryption } from './tls.ts';
 
-// write() says "enough" at this many bytes not yet taken by the kernel, a few engine steps of a full connection.
+// write() returns false at this many bytes that the kernel has not accepted: a few engine steps of a full connection.
 const WRITE_BUFFER_BYTES = 256 << 10;
 
 const SOCKET_OPTIONS = { noDelay: true, highWaterMark: WRITE_BUFFER_BYTES };
 
 const CONNECTIONS_MAX = 16_384;
 
-/** Some address beyond this machine: what is encrypted at any is encrypted there. */
+/** An address beyond this machine, to ask whether such addresses are encrypted. */
 const ANYWHERE = '0.0.0.0';
 
-/** Time of a handshake where the certificates' settings do not say it. */
+/** Time limit of a handshake if the settings of certificates have none. */
 const HANDSHAKE_TIMEOUT_MS = 3000;
 
-/** The options of the plane with their defaults applied. */
+/** Options of the plane with their defaults. */
 export type TcpSettings = ConnectionSettings & {
   readonly host: string;
   readonly advertiseHost: string | undefined;
@@ -42,7 +42,10 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
   readonly #heartbeat: Heartbeat;
   readonly #advertise: string;
   readonly #server: Server;
-  /** Handshakes on sockets that are handed to it; it listens nowhere itself. Undefined = nothing is encrypted. */
+  /**
+   * TLS server for handshakes on sockets that are passed to it; it does not listen itself. Undefined = nothing is
+   * encrypted.
+   */
   readonly #securing: TlsServer | undefined;
 
   private constructor(settings: TcpSettings, options: ServeOptions, advertise: string) {
@@ -56,7 +59,7 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
     this.#server.maxConnections = CONNECTIONS_MAX;
   }
 
-  /** Listens. Rejects when the address cannot be bound, or when others reach it and their callers prove nothing. */
+  /** Listens. Rejects if the address cannot be bound, or if other machines reach it and callers prove nothing. */
   static async listen(settings: TcpSettings, options: ServeOptions): Promise<TcpPlaneServer> {
     const { bind, advertise } = listenAddress(settings.host);
     refuseOpen(settings, bind);
@@ -66,11 +69,12 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
       const message = `the request plane cannot listen on ${where} (${reasonOf(thrown)}): set DYN_TCP_RPC_PORT`;
       throw new Error(message, { cause: thrown });
     });
-    created.#server.on('error', () => settings.observer.connectionError()); // of an accept: the listener goes on
+    // error of an accept: the listener continues
+    created.#server.on('error', () => settings.observer.connectionError());
     return created;
   }
 
-  /** Shows another certificate from the next connection on; one without certificates stays so. */
+  /** Uses another certificate from the next connection on; a server without certificates stays so. */
   renew(tls: PlaneServerTls): void {
     if (this.#settings.tls?.server !== undefined) this.#securing?.setSecureContext(serverTlsOptions(tls));
   }
@@ -93,7 +97,7 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
     await closed;
   }
 
-  /** A connection is encrypted, or not, by the address that its caller has dialled. */
+  /** Decides by the address that the caller has dialled whether a connection is encrypted. */
   #meet(socket: Socket): void {
     const dialled = this.#settings.advertiseHost ?? socket.localAddress ?? '';
     if (this.#securing === undefined || securityAt(dialled, this.#settings) === undefined) this.#accept(socket);
@@ -111,7 +115,7 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
     server.on('secureConnection', (socket) => this.#accept(socket));
     server.on('tlsClientError', (error, socket) => {
       observer.connectionError();
-      const reason = explainHandshake(error, 'caller'); // undefined for what may pass
+      const reason = explainHandshake(error, 'caller'); // undefined for a failure that may pass
       if (reason !== undefined) observer.peerRefused?.(socket.remoteAddress ?? 'a caller', reason);
       socket.destroy();
     });

@@ -2,7 +2,7 @@ import type { ConnectionOptions, TlsOptions } from 'node:tls';
 import { isLoopback } from '../../listen-address.ts';
 import type { PlaneSecret, PlaneSecrets } from '../frames/peer-trust.ts';
 
-/** What the serving side shows and asks for; PEM texts. */
+/** Certificates of the serving side; PEM texts. */
 export interface PlaneServerTls {
   readonly cert: string;
   readonly key: string;
@@ -10,20 +10,20 @@ export interface PlaneServerTls {
   readonly clientCa?: string | undefined;
 }
 
-/** What the calling side checks and shows; PEM texts. */
+/** Certificates of the calling side; PEM texts. */
 export interface PlaneClientTls {
   /** Authority of workers' certificates. @default the authorities that Node trusts */
   readonly ca?: string | undefined;
-  /** Shown to workers that ask for one, with its key. */
+  /** Client certificate for workers that ask for one, with its key. */
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
   /** Name that a worker's certificate must hold. @default the worker's address */
   readonly serverName?: string | undefined;
-  /** Takes any certificate; for development. @default false */
+  /** Accepts any certificate; for development. @default false */
   readonly isInsecure?: boolean | undefined;
 }
 
-/** TLS of the plane by certificates. A side without an entry is encrypted by the token, or speaks plainly. */
+/** TLS of the plane by certificates. A side without an entry is encrypted by the token, or is plain. */
 export interface PlaneTls {
   readonly server?: PlaneServerTls | undefined;
   readonly client?: PlaneClientTls | undefined;
@@ -31,14 +31,17 @@ export interface PlaneTls {
   readonly handshakeTimeoutMs?: number | undefined;
 }
 
-/** What Node's servers take. */
+/** Options of Node's TLS servers. */
 export function serverTlsOptions({ cert, key, clientCa }: PlaneServerTls): TlsOptions {
   const base: TlsOptions = { cert, key, minVersion: 'TLSv1.2' };
   return clientCa === undefined ? base : { ...base, ca: clientCa, requestCert: true, rejectUnauthorized: true };
 }
 
 const KEY_NAME = 'stator';
-/** Ephemeral keys: who learns the token later cannot read what was recorded before. Node offers keys up to TLS 1.2 only. */
+/**
+ * Cipher suites with ephemeral keys: a person who learns the token later cannot read earlier recordings. Node offers
+ * pre-shared keys only up to TLS 1.2.
+ */
 const KEY_OPTIONS = {
   ciphers: 'ECDHE-PSK-CHACHA20-POLY1305',
   minVersion: 'TLSv1.2',
@@ -46,8 +49,9 @@ const KEY_OPTIONS = {
 } as const;
 
 /**
- * TLS by a key that both sides have, and no certificate: each side proves that it has it. A listener names the tokens that it knows, and
- * a caller takes the newest that both know. With none in common it takes its own, and fails by that.
+ * TLS with a key that both sides have, and no certificate: each side proves that it has the key. A listener names the
+ * tokens that it knows, and a caller takes the newest that both know. If they have none in common, the caller takes its
+ * own, and the handshake fails.
  */
 function keyServerOptions(secrets: PlaneSecrets): TlsOptions {
   const hint = [KEY_NAME, ...secrets.all.map(({ name }) => name)].join(' ');
@@ -62,16 +66,16 @@ function keyClientOptions(secrets: PlaneSecrets): ConnectionOptions {
       const { tlsKey: psk, name } = chosen(secrets, hint ?? '');
       return { psk, identity: `${KEY_NAME} ${name}` };
     },
-    checkServerIdentity: () => undefined, // there is no certificate to look at: the key is the identity
+    checkServerIdentity: () => undefined, // there is no certificate to check: the key is the identity
   };
 }
 
-/** The newest token that `names` has; the current one where it has none. */
+/** Returns the newest token that `names` contains; the current one if it contains none. */
 function chosen(secrets: PlaneSecrets, names: string): PlaneSecret {
   return secrets.named(names.split(' ')) ?? secrets.current;
 }
 
-/** What Node's clients take. */
+/** Options of Node's TLS clients. */
 export function clientTlsOptions({ ca, cert, key, serverName, isInsecure = false }: PlaneClientTls): ConnectionOptions {
   return {
     rejectUnauthorized: !isInsecure,
@@ -83,17 +87,17 @@ export function clientTlsOptions({ ca, cert, key, serverName, isInsecure = false
   };
 }
 
-/** When the token alone encrypts (`STATOR_PLANE_TLS`); `auto` = whatever leaves the machine. */
+/** When the token alone encrypts (`STATOR_PLANE_TLS`); `auto` = everything that leaves the machine. */
 export type TokenEncryption = 'auto' | 'on' | 'off';
 
-/** What decides how a process encrypts. Nothing of it comes from discovery or from the other side. */
+/** Facts that decide how a process encrypts. None of them comes from discovery or from the other side. */
 export interface EncryptionSettings {
   readonly tls: PlaneTls | undefined;
   readonly encryption: TokenEncryption;
   readonly secret: PlaneSecrets | undefined;
 }
 
-/** How a caller speaks to `host`; undefined = plainly. */
+/** Returns how a caller secures a connection to `host`; undefined = plain. */
 export function securityTo(host: string, settings: EncryptionSettings): ConnectionOptions | undefined {
   if (settings.tls?.client !== undefined) return clientTlsOptions(settings.tls.client);
   const secrets = secretsFor(host, settings);
@@ -101,8 +105,8 @@ export function securityTo(host: string, settings: EncryptionSettings): Connecti
 }
 
 /**
- * How a listener speaks to a caller that has dialled its address `host`; undefined = plainly. Both sides decide by that
- * address, and so alike.
+ * Returns how a listener secures a connection of a caller that has dialled its address `host`; undefined = plain. Both
+ * sides decide by that address, and so decide alike.
  */
 export function securityAt(host: string, settings: EncryptionSettings): TlsOptions | undefined {
   if (settings.tls?.server !== undefined) return serverTlsOptions(settings.tls.server);
@@ -110,7 +114,7 @@ export function securityAt(host: string, settings: EncryptionSettings): TlsOptio
   return secrets && keyServerOptions(secrets);
 }
 
-/** What both sides derive a key from, where it encrypts what is said at `host`. */
+/** Returns the token from which both sides derive a key, if connections at `host` are encrypted. */
 function secretsFor(host: string, { encryption, secret }: EncryptionSettings): PlaneSecrets | undefined {
   const isWanted = encryption === 'on' || (encryption === 'auto' && !isLoopback(host));
   return isWanted ? secret : undefined;

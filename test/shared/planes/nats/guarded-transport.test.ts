@@ -30,10 +30,10 @@ describe('bounds of what a NATS server sends', () => {
     ['a message of', `PONG\r\nHMSG a 1 r 12 ${'9'.repeat(400)} \r\n`],
     ['a line without an end', `INFO ${'{'.repeat(MIB)}`],
     ['a line without an end', `MSG a 1 1\r\n${'x'.repeat(MIB)}`],
-    ['a line that is none', 'PONG\r\nGET / HTTP/1.1\r\n'],
-    ['a line that is none', 'MSG a x 1\r\n'],
-    ['an INFO that is none', 'INFO {"a":\r\n'],
-    ['an INFO that is none', 'INFO null\r\n'],
+    ['a line that NATS does not have', 'PONG\r\nGET / HTTP/1.1\r\n'],
+    ['a line that NATS does not have', 'MSG a x 1\r\n'],
+    ['a malformed INFO', 'INFO {"a":\r\n'],
+    ['a malformed INFO', 'INFO null\r\n'],
     ['pings and reads no answer', 'PING\r\n'.repeat(1001)],
   ])('tell of %s', (broken, text) => {
     expect(toldOf(text, 4096)).toContain(broken);

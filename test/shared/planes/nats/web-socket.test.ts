@@ -36,7 +36,7 @@ describe('a NATS client whose server speaks through a WebSocket', () => {
 
   it.each([
     ['a message of 99999999 bytes', 'PONG\r\nMSG a 1 99999999\r\n'],
-    ['a line that is none of NATS', 'PONG\r\nGET / HTTP/1.1\r\n'],
+    ['a line that NATS does not have', 'PONG\r\nGET / HTTP/1.1\r\n'],
     ['a line without an end', `PONG\r\nINFO ${'{'.repeat(1 << 20)}`],
   ])('closes when that sends %s', async (broken, text) => {
     expect(await closedAfter({ bytes: text })).toContain(broken);
