@@ -1,7 +1,5 @@
-import {
-  DynamoDbDiscovery,
-  type DynamoDbDiscoveryOptions,
-} from '../../shared/discovery/dynamodb/dynamodb-discovery.ts';
+import { DynamoDbDiscovery } from '../../shared/discovery/dynamodb/dynamodb-discovery.ts';
+import type { DynamoDbDiscoveryOptions } from '../../shared/discovery/dynamodb/options.ts';
 import { FileDiscovery, type FileDiscoveryOptions } from '../../shared/discovery/file/file-discovery.ts';
 import type { Discovery, TableOptions } from '../../shared/discovery/index.ts';
 

@@ -1,8 +1,6 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
-import {
-  DynamoDbDiscovery,
-  type DynamoDbDiscoveryOptions,
-} from '../../../shared/discovery/dynamodb/dynamodb-discovery.ts';
+import { DynamoDbDiscovery } from '../../../shared/discovery/dynamodb/dynamodb-discovery.ts';
+import type { DynamoDbDiscoveryOptions } from '../../../shared/discovery/dynamodb/options.ts';
 import { TableTime } from '../../../shared/discovery/index.ts';
 import type { ReadingSource } from '../../../shared/discovery/options.ts';
 import { Witness } from '../../contract/discovery/records.ts';
