@@ -1,5 +1,5 @@
 import type { Clock } from '../clock/index.ts';
-import { ServeError, workerError } from '../errors/index.ts';
+import { workerError } from '../errors/index.ts';
 import type { RoutingConstraints, RoutingHints } from '../protocol/index.ts';
 import {
   hasRank,
@@ -160,9 +160,7 @@ export function eligibleWorkers<Worker extends RoutableWorker>(
   const left = narrow(workers, filter, dpRank);
   switch (left) {
     case 'unmatched':
-      throw new ServeError('invalid_value', 'Invalid request: no worker matches its routing constraints', {
-        param: 'nvext.routing_constraints',
-      });
+      throw new RoutingError({ kind: 'NoEndpoints' });
     case 'excluded':
       throw workerError('Unavailable');
     case 'busy':

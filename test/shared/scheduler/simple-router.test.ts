@@ -154,7 +154,7 @@ describe('filters', () => {
     }
     await expect(
       choose(router('random'), request({ routing_constraints: { required_taints: ['mars'] } }), workers),
-    ).rejects.toMatchObject({ code: 'invalid_value' });
+    ).rejects.toMatchObject({ code: 'service_unavailable' });
   });
 
   it('passes over busy workers; when only such are left, that is an overload', async () => {

@@ -85,3 +85,16 @@ describe.each(routers())('a worker that a request names, in the mode %s,', (_, o
     await expect(choose(open(), asked('aggregated', routing), [])).rejects.toMatchObject({ status: 503 });
   });
 });
+
+describe.each(routers())('a worker with what a request requires, in the mode %s,', (_, open) => {
+  it.each([
+    ['a taint', { routing_constraints: { required_taints: ['mars'] } }],
+    ['an id', { allowed_worker_ids: ['ff'] }],
+  ] as const)('may still come if no worker has it: %s', async (_, routing) => {
+    await expect(choose(open(), asked('aggregated', routing), WORKERS)).rejects.toMatchObject({
+      code: 'service_unavailable',
+      status: 503,
+      failure: { kind: 'NoEndpoints' },
+    });
+  });
+});
