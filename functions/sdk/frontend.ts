@@ -1,6 +1,6 @@
 /**
  * @module stator
- * The frontend inside a program of your own: as a fetch handler, or on a port.
+ * Embeds the frontend in a program of your own: as a fetch handler, or on a port.
  */
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
@@ -10,6 +10,12 @@ import { dumpConfig } from '../process.ts';
 
 export { ServeError } from '../../shared/errors/index.ts';
 
+/**
+ * Settings of an embedded frontend.
+ *
+ * @example
+ * const options: FrontendOptions = { flags: ['--http-port', '8080'], env: { ...process.env, DYN_LOG: 'debug' } };
+ */
 export interface FrontendOptions {
   /** Flags of `stator frontend` (docs/configuration.md), such as `['--router-mode', 'kv']`. @default none */
   readonly flags?: readonly string[];
@@ -17,19 +23,28 @@ export interface FrontendOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
+/**
+ * A frontend inside a program.
+ *
+ * @example
+ * const frontend: EmbeddedFrontend = await createFrontend();
+ * const { url } = await frontend.listen();
+ * console.log(`serving ${frontend.models().join(', ')} at ${url}`);
+ * process.once('SIGTERM', () => frontend.close());
+ */
 export interface EmbeddedFrontend {
   /** Answers one request, streaming; aborting the request's signal cancels the work at the worker. */
   fetch(request: Request): Promise<Response>;
-  /** Serves on `--http-host` and `--http-port`. Rejects when the port cannot be bound. */
+  /** Serves on `--http-host` and `--http-port`. Rejects if the port cannot be bound. */
   listen(): Promise<{ readonly url: string }>;
-  /** Names of the models that can be asked for now. */
+  /** Names of the models that clients can use now. */
   models(): readonly string[];
   /** Refuses new requests, lets answers end within the grace period, closes everything. Idempotent. */
   close(): Promise<void>;
 }
 
 /**
- * A frontend with the settings of `stator frontend`. Rejects with one line when discovery cannot be read.
+ * Creates a frontend with the settings of `stator frontend`. Rejects with one line if discovery cannot be read.
  *
  * @example
  * const frontend = await createFrontend({ flags: ['--router-mode', 'kv'] });
@@ -63,7 +78,9 @@ export async function createFrontend({
   };
 }
 
-/** Whoever serves `fetch` has the connections, and sees to the last bytes. */
+/**
+ * Drains without a server of its own: the program that serves `fetch` has the connections, and sends the last bytes.
+ */
 async function drain({ lifecycle, drained, close }: Frontend, graceMs: number): Promise<void> {
   lifecycle.drain();
   await lifecycle.idle(SYSTEM.clock, graceMs);

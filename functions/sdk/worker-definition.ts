@@ -20,44 +20,81 @@ import {
 import { readModelInfo } from '../../shared/tokens/index.ts';
 import type { CardSettings } from '../../shared/worker/index.ts';
 
-/** What the frontend and its router may know of the engine behind a worker. All of it is optional. */
+/**
+ * Facts about the engine behind a worker, for frontends and their routers. All are optional.
+ *
+ * @example
+ * const runtime: RuntimeFacts = { contextLength: 8192, maxNumSeqs: 64, publishesKvEvents: true };
+ */
 export interface RuntimeFacts {
-  /** Longest prompt and output together, in tokens; more than the model folder says counts as what it says. @default from the model folder, else unlimited */
+  /**
+   * Longest prompt and output together, in tokens, at most the number of the model folder.
+   * @default from the model folder, else unlimited
+   */
   readonly contextLength?: number;
   /** @default 16 */
   readonly kvBlockSizeTokens?: number;
   /** KV blocks of one data-parallel rank, for busy thresholds. @default unknown */
   readonly totalKvBlocks?: number;
-  /** Sequences at a time. @default unknown */
+  /** Sequences that run at a time. @default unknown */
   readonly maxNumSeqs?: number;
   /** Tokens of one engine pass. @default unknown */
   readonly maxNumBatchedTokens?: number;
   /** @default 1 */
   readonly dataParallelSize?: number;
-  /** What the model runs on, for `--router-mode device-aware-weighted`; `--device-type` counts instead. @default unknown, which counts as `cuda` */
+  /**
+   * Device of the model, for `--router-mode device-aware-weighted`; `--device-type` overrides it.
+   * @default unknown, which counts as `cuda`
+   */
   readonly deviceType?: 'cpu' | 'cuda';
-  /** Whether the model tells, by `worker.kvCache`, what its cache holds; for `tokens`. @default false */
+  /** Whether the model reports the blocks of its cache to `worker.kvCache`; for `tokens`. @default false */
   readonly publishesKvEvents?: boolean;
   /** Whether prompts may come as embeddings (`input.promptEmbeds`). @default false */
   readonly takesPromptEmbeds?: boolean;
 }
 
-/** What a request of a definition may hold. */
+/**
+ * Form of the requests to a model.
+ *
+ * @example
+ * const input: InputKind = 'tokens';
+ */
 export type InputKind = EngineInput['kind'];
 
-/** A chat as its client wrote it; further fields are the client's own. */
+/**
+ * A chat as its client wrote it, with further fields of the client.
+ *
+ * @example
+ * function lastText({ messages }: ChatBody): string {
+ *   const content = messages.at(-1)?.content ?? '';
+ *   return typeof content === 'string' ? content : content.map((part) => part.text ?? '').join(' ');
+ * }
+ */
 export interface ChatBody {
   readonly messages: readonly ChatMessage[];
   readonly [field: string]: unknown;
 }
 
+/**
+ * A message of a chat.
+ *
+ * @example
+ * const message: ChatMessage = { role: 'user', content: [{ type: 'text', text: 'Pretty Polly' }] };
+ */
 export interface ChatMessage {
   readonly role: string;
   /** A text, or a list of parts. */
   readonly content?: string | readonly { readonly type: string; readonly text?: string }[] | null;
 }
 
-/** A request of a model with one input and these kinds. */
+/**
+ * A request of a model with one input and these kinds.
+ *
+ * @example
+ * function promptLength({ input }: RequestOf<'tokens', 'chat'>): number {
+ *   return input.tokenIds.length;
+ * }
+ */
 export type RequestOf<Input extends InputKind, Kind extends ModelKind> = Omit<EngineRequest, 'input'> & {
   readonly input: InputOf<Input, Kind>;
 };
@@ -66,16 +103,28 @@ type InputOf<Input extends InputKind, Kind extends ModelKind> = Input extends 't
   ? Omit<Extract<EngineInput, { kind: 'text' }>, 'body'> & { readonly body: TextBody<Kind> }
   : Extract<EngineInput, { kind: Input }>;
 
-/** Only that of a model for chats alone is known to have messages. */
+/** Body of a text request. Only a model whose only kind is `chat` is sure to get messages. */
 type TextBody<Kind extends ModelKind> = [Kind] extends ['chat'] ? ChatBody : Readonly<Record<string, unknown>>;
 
-/** A model made from code. */
+/**
+ * A model that is written in code.
+ *
+ * @example
+ * const parrot: WorkerDefinition<'text', 'chat'> = {
+ *   model: 'parrot',
+ *   input: 'text',
+ *   kinds: ['chat'],
+ *   async *generate({ input }) {
+ *     yield `You sent ${input.body.messages.length} messages.`;
+ *   },
+ * };
+ */
 export interface WorkerDefinition<Input extends InputKind = InputKind, Kind extends ModelKind = ModelKind> {
   /** Name that clients use. */
   readonly model: string;
   readonly aliases?: readonly string[];
   /**
-   * What a request holds: `tokens` (the frontend renders the template and tokenizes; needs `modelPath`), `text` (the
+   * Form of a request: `tokens` (the frontend renders the template and tokenizes; needs `modelPath`), `text` (the
    * client's own body), or `tensor` (a KServe request).
    */
   readonly input: Input;
@@ -88,9 +137,9 @@ export interface WorkerDefinition<Input extends InputKind = InputKind, Kind exte
   readonly card?: CardSettings;
   /** Answers one request. */
   generate(request: RequestOf<Input, Kind>, context: HandlerContext): ReturnType<RequestHandler>;
-  /** Loads the model; the worker is registered once it has resolved. */
+  /** Loads the model. The worker registers once it has resolved. */
   readonly start?: (signal: AbortSignal) => Promise<void>;
-  /** Rejects when the model cannot serve now; the worker leaves discovery until it can. Asked every two seconds. */
+  /** Rejects if the model cannot serve now; the worker then leaves discovery until it can. Called every two seconds. */
   readonly health?: (signal: AbortSignal) => Promise<void>;
   readonly load?: () => readonly EngineLoad[];
   readonly stop?: () => Promise<void>;
@@ -100,7 +149,10 @@ const BLOCK_SIZE_TOKENS = 16;
 
 const MODEL_INPUTS = { tokens: 'Tokens', text: 'Text', tensor: 'Tensor' } as const;
 
-/** @throws TypeError that names the field, what it holds, and what is allowed. */
+/**
+ * Checks a definition before its worker starts.
+ * @throws TypeError that names the field, its value, and what is allowed
+ */
 export function checkDefinition({ model, input, kinds, modelPath, runtime, card, generate }: WorkerDefinition): void {
   if (typeof model !== 'string' || model === '') throw new TypeError(`model ${show(model)}: expected a name`);
   if (!(input in MODEL_INPUTS)) throw wrong('input', input, Object.keys(MODEL_INPUTS));
@@ -121,14 +173,16 @@ export function checkDefinition({ model, input, kinds, modelPath, runtime, card,
   if (typeof generate !== 'function') throw new TypeError(`generate ${show(generate)}: expected an async generator`);
 }
 
-/** Where the model tells of its cache; undefined where its definition does not say that it will. */
+/** Creates the receiver of a model's cache reports; undefined if its definition has no `publishesKvEvents`. */
 export function kvCacheOf({ runtime = {} }: WorkerDefinition): KvEventReports | undefined {
   if (runtime.publishesKvEvents !== true) return undefined;
   const { kvBlockSizeTokens: blockSizeTokens = BLOCK_SIZE_TOKENS, dataParallelSize = 1 } = runtime;
   return new KvEventReports({ blockSizeTokens, dataParallelSize });
 }
 
-/** The definition as a worker takes it. Rejects when the model folder or Triton's description cannot be read. */
+/**
+ * Creates the engine and the model of a definition. Rejects if the model folder or Triton's description cannot be read.
+ */
 export async function engineOf(
   definition: WorkerDefinition,
   kvCache: KvEventReports | undefined,
@@ -174,8 +228,8 @@ function show(value: unknown): string {
 }
 
 /**
- * Checks what a tensor model says of itself, before frontends read it.
- * @throws TypeError that names the field, what it holds, and what is allowed
+ * Checks the description of a tensor model before frontends read it.
+ * @throws TypeError that names the field, its value, and what is allowed
  */
 function checkTensorModelConfig({ name, inputs, outputs }: TensorModelConfig): void {
   const at = 'card.tensorModelConfig';
@@ -197,7 +251,9 @@ function checkTensor(at: string, tensor: TensorModelConfig['inputs'][number]): v
   }
 }
 
-/** Rejects, as above, with bytes that are no `inference.ModelConfig`. The code that reads them is loaded for it. */
+/**
+ * Checks that the bytes are an `inference.ModelConfig`. Loads the code that reads them only for that. @throws TypeError
+ */
 async function checkTritonConfig({ triton_model_config: bytes }: TensorModelConfig): Promise<void> {
   if (bytes === undefined) return;
   const { decodeMessage, ModelConfigSchema } = await import('../../shared/grpc/index.ts');

@@ -1,6 +1,6 @@
 /**
  * @module stator/worker
- * Serves a model that is written in code: define it, run it, and every frontend of the namespace offers it.
+ * Serves a model that is written in code. Define it and run it, and every frontend of the namespace offers it.
  */
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
@@ -40,39 +40,65 @@ export type {
   WorkerDefinition,
 } from './worker-definition.ts';
 
+/**
+ * Settings of a worker's start.
+ *
+ * @example
+ * const options: StartOptions = { flags: ['--namespace', 'mine'], signal: AbortSignal.timeout(60_000) };
+ */
 export interface StartOptions {
   /** Flags of `stator worker` (docs/configuration.md), such as `['--namespace', 'mine']`. @default none */
   readonly flags?: readonly string[];
   /** Variables; flags win. @default process.env */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Gives up the start. */
+  /** Cancels the start. */
   readonly signal?: AbortSignal;
 }
 
-/** A worker that serves. */
+/**
+ * A worker that serves.
+ *
+ * @example
+ * async function serveForAnHour(worker: DefinedWorker): Promise<void> {
+ *   const running: RunningWorker = await worker.start();
+ *   await new Promise((resolve) => setTimeout(resolve, 3_600_000));
+ *   await running.drain();
+ * }
+ */
 export interface RunningWorker {
   /** Lower-case hex. */
   readonly instanceId: string;
-  /** Requests under way. */
+  /** Requests in flight. */
   readonly activeRequests: number;
   /** Leaves discovery, lets answers end, and closes everything. Idempotent. */
   drain(): Promise<void>;
 }
 
+/**
+ * A worker that is defined in code and not yet started.
+ *
+ * @example
+ * async function serve(worker: DefinedWorker): Promise<void> {
+ *   process.exitCode = await worker.run({ flags: process.argv.slice(2) });
+ * }
+ */
 export interface DefinedWorker {
   /**
-   * Takes what the model's cache holds, so that routers find it.
-   * @throws Error on reading where the definition lacks `runtime.publishesKvEvents`
+   * Receives the reports on the model's cache, so that routers know its blocks.
+   * @throws Error on reading if the definition lacks `runtime.publishesKvEvents`
    */
   readonly kvCache: KvCacheReports;
-  /** Starts serving and resolves once registered. Rejects, everything closed again, with what to change. */
+  /** Starts serving and resolves once registered. A failed start closes everything and says what to change. */
   start(options?: StartOptions): Promise<RunningWorker>;
-  /** The whole life of a process: starts, serves until SIGTERM, SIGINT or SIGHUP, drains. Resolves with the exit code. */
+  /**
+   * Runs the whole life of a process: starts, serves until SIGTERM, SIGINT or SIGHUP, and drains. Resolves with the
+   * exit code.
+   */
   run(options?: Omit<StartOptions, 'signal'>): Promise<number>;
 }
 
 /**
- * A worker from code. Health, lease, drain, metrics and cancellation come with it.
+ * Defines a worker in code. Health, lease, drain, metrics and cancellation come with it.
  *
  * @example
  * const worker = defineWorker({
@@ -90,7 +116,7 @@ export interface DefinedWorker {
 export function defineWorker<Input extends InputKind, Kind extends ModelKind>(
   given: WorkerDefinition<Input, Kind>,
 ): DefinedWorker {
-  // Requests of its own input and kinds are all that such a worker gets.
+  // Such a worker gets only requests of its own input and kinds.
   const definition = given as unknown as WorkerDefinition;
   checkDefinition(definition);
   const kvCache = kvCacheOf(definition);
@@ -104,14 +130,14 @@ export function defineWorker<Input extends InputKind, Kind extends ModelKind>(
   };
 }
 
-/** With where the model tells of its cache, if it does. */
+/** A definition with the receiver of its cache reports, if it sends any. */
 type OpenDefinition = WorkerDefinition & { readonly kvCache: KvEventReports | undefined };
 
 async function startDefined(
   definition: OpenDefinition,
   { flags = [], env = process.env, signal = new AbortController().signal }: StartOptions = {},
 ): Promise<RunningWorker> {
-  // Which engine to start is the only setting that must be given, and here it comes from code.
+  // The only required setting is the engine, which comes from code here.
   const config = resolveConfig('worker', flags, env, { allowMissing: true });
   const logger = openLogger(config.settings);
   for (const warning of config.warnings) logger.for('config').warn(warning);
@@ -133,7 +159,10 @@ async function startDefined(
   };
 }
 
-/** Ends as `stator worker` does: what went wrong is a line on stderr. A mistake in the model's own code is thrown, with its place. */
+/**
+ * Runs the worker and ends like `stator worker`: a failure is a line on stderr. An error of the model's own `start` is
+ * thrown with its stack.
+ */
 async function runDefined(definition: OpenDefinition, options: StartOptions = {}): Promise<number> {
   // The timers of a worker do not keep the process alive; a handler that waits must not end it.
   const alive = setInterval(() => {}, 3_600_000);

@@ -6,21 +6,37 @@ import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from './type
 /**
  * One piece of an answer.
  *
- * - a string: text that clients see next;
- * - token ids, for models that take tokens: the frontend makes text of them;
+ * - a string: text that clients see next
+ * - token ids, for models that take tokens: the frontend turns them into text
  * - an `EngineOutput`: anything more, such as a finish reason, log probabilities, usage, or with `body` a whole
  *   OpenAI-shaped chunk or object, which the client gets in the published shape.
+ *
+ * @example
+ * const last: HandlerOutput = { text: '.', finish_reason: 'length' };
  */
 export type HandlerOutput = string | Uint32Array | readonly number[] | EngineOutput;
 
+/**
+ * Context of one request.
+ *
+ * @example
+ * async function* generate(_request: EngineRequest, { signal }: HandlerContext) {
+ *   for (let count = 1; count <= 10 && !signal.aborted; count++) yield `${count} `;
+ * }
+ */
 export interface HandlerContext {
-  /** Aborts when nobody waits for the answer any more: the client is gone, it cancelled, or its deadline has passed. */
+  /** Aborts when no client waits for the answer any more: the client is gone, it cancelled, or its deadline has passed. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Answers one request. Returning ends the answer, with the finish reason `stop` unless an output said another; throwing
- * fails it. It is asked for the next piece only while the reader has room.
+ * Answers one request. If it returns, the answer ends, with the finish reason `stop` unless an output gave another one. If
+ * it throws, the answer fails. The worker asks for the next piece only while the reader has room.
+ *
+ * @example
+ * const handler: RequestHandler = async function* (request) {
+ *   yield `Hello from ${request.model}`;
+ * };
  */
 export type RequestHandler = (request: EngineRequest, context: HandlerContext) => AsyncIterable<HandlerOutput>;
 

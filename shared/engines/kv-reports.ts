@@ -9,7 +9,12 @@ interface KvPlace {
   readonly tier?: KvTier;
 }
 
-/** Blocks that a cache holds from now on. */
+/**
+ * Blocks that a cache holds from now on.
+ *
+ * @example
+ * const blocks: StoredBlocks = { tokenIds: [1, 2, 3, 4], loraName: 'my-adapter' };
+ */
 export interface StoredBlocks extends KvPlace {
   /** Of whole blocks: what fills none at the end is left out. Without `parentHash` they begin with the prompt's first token. */
   readonly tokenIds: ArrayLike<number>;
@@ -22,12 +27,25 @@ export interface StoredBlocks extends KvPlace {
   readonly cacheSalt?: string | undefined;
 }
 
-/** Blocks that a cache has given up. */
+/**
+ * Blocks that a cache has given up.
+ *
+ * @example
+ * const blocks: RemovedBlocks = { blockHashes: [0x1234n], tier: 'device' };
+ */
 export interface RemovedBlocks extends KvPlace {
   readonly blockHashes: readonly bigint[];
 }
 
-/** What a model made of code tells of its KV cache, so that routers send a prompt to where it is cached. */
+/**
+ * Reports of a model written in code on its KV cache, so that routers send a prompt to a worker that has it cached.
+ *
+ * @example
+ * function keep(cache: KvCacheReports, tokenIds: readonly number[]): () => void {
+ *   const blockHashes = cache.stored({ tokenIds });
+ *   return () => cache.removed({ blockHashes });
+ * }
+ */
 export interface KvCacheReports {
   /**
    * Blocks were stored. Returns their names, one a block.

@@ -50,7 +50,19 @@ export interface SamplingSource {
   readonly own: UnknownRecord;
 }
 
-/** Load of one data-parallel rank at this instant. */
+/**
+ * Load of one data-parallel rank at this instant.
+ *
+ * @example
+ * const load: EngineLoad = {
+ *   dpRank: 0,
+ *   runningRequests: 3,
+ *   waitingRequests: 0,
+ *   usedKvBlocks: 120,
+ *   totalKvBlocks: 1000,
+ *   activePrefillTokens: 0,
+ * };
+ */
 export interface EngineLoad {
   readonly dpRank: number;
   readonly runningRequests: number;

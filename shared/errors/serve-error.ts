@@ -16,7 +16,12 @@ export interface ServeErrorOptions {
   readonly limit?: LimitName | undefined;
 }
 
-/** Failure that a caller can act on. `code` is part of the public contract; `message` is safe to show to a client. */
+/**
+ * Failure that a caller can act on. `code` is part of the public contract; `message` is safe to show to a client.
+ *
+ * @example
+ * throw new ServeError('invalid_value', 'temperature is too high', { param: 'temperature' });
+ */
 export class ServeError extends Error {
   override readonly name = 'ServeError';
   readonly code: ErrorCode;

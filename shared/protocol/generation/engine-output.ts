@@ -67,6 +67,9 @@ export interface PromptMedia {
 /**
  * One delta from a worker (`LLMEngineOutput`). Plain token ids use `OutputSink.tokens` instead. An output may carry ids
  * together with data that belongs to them (log probabilities, a finish).
+ *
+ * @example
+ * const usage: EngineOutput = { completion_usage: { prompt_tokens: 12, completion_tokens: 3 } };
  */
 export interface EngineOutput {
   readonly token_ids?: readonly number[];

@@ -48,6 +48,11 @@ export interface RequestTerms {
 /**
  * Request record that crosses the request plane (`PreprocessedRequest`). Absent and null are equal. Token ids travel as
  * a raw u32 tail of the OPEN frame, never inside the record.
+ *
+ * @example
+ * async function* generate({ sampling }: EngineRequest) {
+ *   yield `temperature ${sampling.temperature ?? 1}`;
+ * }
  */
 export interface EngineRequest extends RequestTerms {
   readonly input: EngineInput;

@@ -119,7 +119,12 @@ export type Endpoint = keyof typeof ENDPOINTS;
 
 type EndpointRow = (typeof ENDPOINTS)[Endpoint];
 
-/** Kind of a model, as a worker made of code names it. */
+/**
+ * Kind of a model, as a worker written in code names it.
+ *
+ * @example
+ * const kinds: readonly ModelKind[] = ['chat', 'completions'];
+ */
 export type ModelKind = EndpointRow['kind'];
 
 /** Registered type of a model by its kind. */

@@ -26,7 +26,14 @@ import {
 
 /* Records that workers of tensor models read and write: Dynamo's, in which the values of a tensor are bytes. */
 
-/** Tensor in a worker's record. */
+/**
+ * Tensor in a worker's record.
+ *
+ * @example
+ * function nameOf({ metadata }: TensorRecord): string {
+ *   return metadata.name;
+ * }
+ */
 export interface TensorRecord {
   readonly metadata: {
     readonly name: string;
@@ -48,7 +55,14 @@ export interface TensorRecord {
 /** `{ key: { kind: value } }`. */
 export type ParameterRecords = Readonly<Record<string, InferParameter>>;
 
-/** Request to a tensor model. */
+/**
+ * Request to a tensor model.
+ *
+ * @example
+ * function names({ tensors }: TensorRequestRecord): string[] {
+ *   return tensors.map(({ metadata }) => metadata.name);
+ * }
+ */
 export interface TensorRequestRecord {
   /** Id from the client; null if it sent none. */
   readonly id: string | null;
@@ -59,7 +73,12 @@ export interface TensorRequestRecord {
   readonly parameters?: ParameterRecords;
 }
 
-/** Response of a tensor model; a decoupled model sends several. */
+/**
+ * Response of a tensor model; a decoupled model sends several.
+ *
+ * @example
+ * const response: TensorResponseRecord = { model: 'simple', tensors: [writeTensor('SUM', 'Int32', [2], [3, 7])] };
+ */
 export interface TensorResponseRecord {
   readonly id?: string | null;
   readonly model: string;

@@ -56,6 +56,9 @@ function roundHalfEven(value: number): number {
 /**
  * Elements of a tensor, row by row. Truth values are bytes 0 and 1, half precision is widened, byte strings are
  * buffers.
+ *
+ * @example
+ * const values: TensorValues = readTensor(writeTensor('x', 'Float32', [2], [0.5, 1]));
  */
 export type TensorValues = NumberArray | readonly Uint8Array[];
 
@@ -67,6 +70,11 @@ const HALVES = new Map([
 /**
  * Reads the elements of a tensor in a request.
  * @throws TypeError for an unknown element type
+ *
+ * @example
+ * function sum(tensor: TensorRecord): number {
+ *   return [...readTensor(tensor)].reduce<number>((total, value) => total + Number(value), 0);
+ * }
  */
 export function readTensor({ data }: Pick<TensorRecord, 'data'>): TensorValues {
   const type = typeOf(data.data_type);
@@ -81,7 +89,12 @@ export function readTensor({ data }: Pick<TensorRecord, 'data'>): TensorValues {
   return half === undefined ? array : Float32Array.from(array as Uint16Array, (bits) => fromBits16(bits, half));
 }
 
-/** Elements for a tensor: an array of the type's own kind, or any list of its elements. */
+/**
+ * Elements for a tensor: an array of the type's own kind, or any list of its elements.
+ *
+ * @example
+ * const elements: TensorElements = [true, false, true];
+ */
 export type TensorElements = ArrayLike<number | bigint | boolean | string | Uint8Array>;
 
 /**
@@ -90,6 +103,9 @@ export type TensorElements = ArrayLike<number | bigint | boolean | string | Uint
  * @param values elements row by row, as many as the shape says. Half precision takes numbers, and a `Uint16Array` of
  * patterns as it is.
  * @throws TypeError that names what is wrong
+ *
+ * @example
+ * const sum = writeTensor('SUM', 'Int32', [1, 2], [3, 7]);
  */
 export function writeTensor(
   name: string,

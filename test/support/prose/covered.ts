@@ -29,6 +29,7 @@ export const COVERED: readonly string[] = [
   'docs/security.md',
   'docs/simulate.md',
   'docs/tracing.md',
+  'functions/sdk',
   'shared/access',
   'shared/artifacts',
   'shared/clock',
