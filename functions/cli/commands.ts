@@ -1,3 +1,4 @@
+import { SYSTEM } from '../../shared/clock/index.ts';
 import type { Command, Environment, Process, ResolvedConfig } from '../../shared/config/index.ts';
 
 /** A file of this folder that runs one command. */
@@ -34,4 +35,70 @@ export const COMMANDS: Readonly<Record<Command, ProcessCommand>> = {
   ),
   planner: processCommand<'planner'>('Decides how many workers a fleet has', () => import('./planner.ts')),
   simulate: processCommand<'simulate'>('Replays a workload in virtual time', () => import('./simulate.ts')),
+};
+
+/** A command that does one thing and ends. Its code is loaded when it is asked for. */
+export interface OneShotCommand {
+  readonly about: string;
+  load(): Promise<{
+    readonly help: string;
+    /** Resolves with what is printed. @param print prints a part of it ahead of that */
+    run(argv: readonly string[], env: Environment, print: (text: string) => void): Promise<string>;
+  }>;
+}
+
+/** Timers of services do not keep a process alive; a command that waits for them has this one. */
+const IDLE_WAKE_MS = 3_600_000;
+
+/** Every command that runs no process, in the order of `stator --help`. */
+export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
+  artifacts: {
+    about: 'Puts files of models into a bucket, for frontends',
+    load: async () => {
+      const { ARTIFACTS_HELP: help, runArtifacts } = await import('../../shared/commands/index.ts');
+      return { help, run: (argv) => runArtifacts(argv) };
+    },
+  },
+  keys: {
+    about: 'Makes, lists, rotates and revokes API keys',
+    load: async () => {
+      const { KEYS_HELP: help, runKeys } = await import('../../shared/commands/index.ts');
+      return { help, run: (argv, env) => runKeys(argv, env, SYSTEM.clock) };
+    },
+  },
+  models: {
+    about: 'The models that a fleet keeps in mind without workers',
+    load: async () => {
+      const { MODELS_HELP: help, runModels: run } = await import('../../shared/commands/index.ts');
+      return { help, run };
+    },
+  },
+  profile: {
+    about: 'Measures a worker, for the planner and the simulator',
+    load: async () => {
+      const { PROFILE_HELP: help, runProfile } = await import('../../shared/commands/index.ts');
+      return { help, run: (argv, env) => runProfile(argv, env, SYSTEM) };
+    },
+  },
+  secrets: {
+    about: 'Rotates what the processes of a fleet on AWS prove to each other',
+    load: async () => {
+      const { runSecrets, SECRETS_HELP: help } = await import('../../shared/commands/index.ts');
+      const tell = (line: string): void => void process.stderr.write(`stator: ${line}\n`);
+      return {
+        help,
+        run: (argv) => {
+          const alive = setInterval(() => {}, IDLE_WAKE_MS);
+          return runSecrets(argv, SYSTEM.clock, tell).finally(() => clearInterval(alive));
+        },
+      };
+    },
+  },
+  deploy: {
+    about: 'What a deployment to AWS costs, and whether the account has room for it',
+    load: async () => {
+      const { DEPLOY_HELP: help, runDeploy } = await import('../../shared/commands/index.ts');
+      return { help, run: (argv, _env, print) => runDeploy(argv, print) };
+    },
+  },
 };

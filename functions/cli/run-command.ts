@@ -13,18 +13,13 @@ import {
 import { nearestName } from '../../shared/errors/index.ts';
 import { keptByNpm } from '../npm-flags.ts';
 import { dumpConfig, exitCodeOf, report, USAGE_EXIT } from '../process.ts';
-import { COMMANDS } from './commands.ts';
+import { COMMANDS, ONE_SHOT_COMMANDS, type OneShotCommand } from './commands.ts';
 
 /** Every command that a user can run with what it does, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
   ['grpc', 'KServe v2 for Triton clients: stator frontend --kserve-grpc-server'],
-  ['artifacts', 'Puts files of models into a bucket, for frontends'],
-  ['keys', 'Makes, lists, rotates and revokes API keys'],
-  ['models', 'The models that a fleet keeps in mind without workers'],
-  ['profile', 'Measures a worker, for the planner and the simulator'],
-  ['secrets', 'Rotates what the processes of a fleet on AWS prove to each other'],
-  ['deploy', 'What a deployment to AWS costs, and whether the account has room for it'],
+  ...Object.entries(ONE_SHOT_COMMANDS).map(([name, { about }]) => [name, about] as const),
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -133,10 +128,6 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
   if (isHelpFlag(name)) return print(readHelp([name, ...rest]) === 'all' ? renderEverything() : renderOverview());
   const help = readHelp(rest);
   if (name === 'config') return help === undefined ? runConfig(rest, env) : print(CONFIG_HELP);
-  if (name === 'models') {
-    const { MODELS_HELP, runModels } = await import('../../shared/commands/index.ts'); // the SDK of the table is loaded by nobody else
-    return print(help === undefined ? await runModels(rest, env) : MODELS_HELP);
-  }
   if (name === 'router' && rest[0] === 'explain') {
     const { EXPLAIN_HELP, explainRouting } = await import('../../shared/commands/index.ts');
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
@@ -146,26 +137,7 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
     const wallMs = SYSTEM.clock.wallMs();
     return print(help === undefined ? await explainPlanner(rest.slice(1), env, wallMs) : EXPLAIN_PLANNER_HELP);
   }
-  if (name === 'artifacts') {
-    const { ARTIFACTS_HELP, runArtifacts } = await import('../../shared/commands/index.ts');
-    return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
-  }
-  if (name === 'profile') {
-    const { PROFILE_HELP, runProfile } = await import('../../shared/commands/index.ts');
-    return print(help === undefined ? await runProfile(rest, env, SYSTEM) : PROFILE_HELP);
-  }
-  if (name === 'deploy') {
-    const { DEPLOY_HELP, runDeploy } = await import('../../shared/commands/index.ts');
-    return print(help === undefined ? await runDeploy(rest, print) : DEPLOY_HELP);
-  }
-  if (name === 'secrets') {
-    const { runSecrets, SECRETS_HELP } = await import('../../shared/commands/index.ts');
-    if (help !== undefined) return print(SECRETS_HELP);
-    const tell = (line: string): void => void process.stderr.write(`stator: ${line}\n`);
-    const alive = setInterval(() => {}, IDLE_WAKE_MS); // it waits for services, by timers that keep no process alive
-    return print(await runSecrets(rest, SYSTEM.clock, tell).finally(() => clearInterval(alive)));
-  }
-  if (name === 'keys') return keys(rest, help !== undefined, env);
+  if (Object.hasOwn(ONE_SHOT_COMMANDS, name)) return runOnce(ONE_SHOT_COMMANDS[name]!, rest, help !== undefined, env); // just found
   if (name === 'grpc') {
     if (help !== undefined) process.stdout.write(GRPC_HELP);
     return runCommand(['frontend', '--kserve-grpc-server', ...rest], env);
@@ -174,10 +146,14 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
   return help === undefined ? startProcess(name, rest, env) : print(renderCommand(name, help));
 }
 
-/** Loaded when it is run: no other command needs it. */
-async function keys(argv: readonly string[], asksHelp: boolean, env: Environment): Promise<number> {
-  const { KEYS_HELP, runKeys } = await import('../../shared/commands/index.ts');
-  return print(asksHelp ? KEYS_HELP : await runKeys(argv, env, SYSTEM.clock));
+async function runOnce(
+  { load }: OneShotCommand,
+  argv: readonly string[],
+  asksHelp: boolean,
+  env: Environment,
+): Promise<number> {
+  const { help, run } = await load();
+  return print(asksHelp ? help : await run(argv, env, print));
 }
 
 function print(text: string): number {

@@ -6,12 +6,14 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type * as Commands from '../../functions/cli/commands.ts';
 import type * as Time from '../../shared/clock/index.ts';
 import { SYSTEM } from '../../shared/clock/index.ts';
 import type * as Config from '../../shared/config/index.ts';
 import type * as Fleet from '../../shared/fleet/index.ts';
 import type * as Parsers from '../../shared/parsers/index.ts';
 import type * as Planes from '../../shared/planes/index.ts';
+import type * as AllTelemetry from '../../shared/telemetry/index.ts';
 import type * as Telemetry from '../../shared/telemetry/log/logger.ts';
 import type * as WorkerProcess from '../../shared/worker/process/worker.ts';
 import type * as HttpApp from '../support/http-app.ts';
@@ -44,9 +46,11 @@ beforeAll(async () => {
   folder = await realpath(await mkdtemp(join(tmpdir(), 'stator-one-guess-')));
   await Promise.all(COPIED.map((path) => cp(path, join(folder, path), { recursive: true })));
   await symlink(await realpath('node_modules'), join(folder, 'node_modules'));
-  for (const [kind, { file, text, lines }] of Object.entries(TOYS)) {
-    await mkdir(dirname(join(folder, file)), { recursive: true });
-    await writeFile(join(folder, file), text, { flag: 'wx' });
+  for (const [kind, { file, text = '', lines }] of Object.entries(TOYS)) {
+    if (file !== undefined) {
+      await mkdir(dirname(join(folder, file)), { recursive: true });
+      await writeFile(join(folder, file), text, { flag: 'wx' });
+    }
     for (const [path, anchor, line, place] of lines) await addLine(path, anchor, line, place === 'instead' ? 1 : 0);
     linesElsewhere.set(kind, lines.length);
   }
@@ -72,8 +76,9 @@ async function settingsOf(process: Config.Process, ...argv: readonly string[]) {
 }
 
 interface Toy {
-  readonly file: string;
-  readonly text: string;
+  /** Absent if its lines are all of it. */
+  readonly file?: string;
+  readonly text?: string;
   /** Path, the beginning of the line behind the new one, and the new line; or of the line that is another now. */
   readonly lines: readonly (readonly [path: string, anchor: string, line: string, place?: 'instead'])[];
 }
@@ -97,7 +102,19 @@ interface Described {
   readonly components: { readonly schemas: unknown };
 }
 
-const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'discovery store' | 'flag', Toy>> = {
+type Kind =
+  | 'route'
+  | 'Anthropic route'
+  | 'parser'
+  | 'reasoning parser'
+  | 'engine'
+  | 'request plane'
+  | 'discovery store'
+  | 'flag'
+  | 'metric'
+  | 'command';
+
+const TOYS: Readonly<Record<Kind, Toy>> = {
   route: {
     file: 'shared/frontends/http/openai/toy.ts',
     text: `
@@ -137,6 +154,30 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
       ],
     ],
   },
+  'Anthropic route': {
+    file: 'shared/frontends/http/anthropic/toy.ts',
+    text: `
+      import * as z from 'zod';
+      import { requireShape } from '../../../protocol/index.ts';
+      import type { BodyRoute } from '../route.ts';
+      import { readJson } from '../serve-inference.ts';
+      import { sendJson } from '../sinks/send.ts';
+      const schema = z.looseObject({ ball: z.string() });
+      export const messageToys: BodyRoute = {
+        serve: async (deps, exchange) => {
+          const { ball } = requireShape(schema, await readJson(exchange, deps));
+          sendJson(exchange, 200, { type: 'toy', ball });
+        },
+        body: { name: 'MessageToyRequest', schema, example: () => ({ ball: 'red' }) },
+      };`,
+    lines: [
+      [
+        'shared/frontends/http/route-table.ts',
+        '    made(messages, loadMessages',
+        "    made('/v1/toybox', async () => (await import('./anthropic/toy.ts')).messageToys, 'createToybox', 'Makes one.'),",
+      ],
+    ],
+  },
   parser: {
     file: 'shared/parsers/tool-calls/formats/toy.ts',
     text: `
@@ -161,6 +202,16 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
     lines: [
       ['shared/parsers/tool-calls/formats/by-name.ts', 'export { pythonic }', "export { toy } from './toy.ts';"],
       ['shared/config/parser-names.ts', "  'pythonic',", "  'toy',"],
+    ],
+  },
+  'reasoning parser': {
+    lines: [
+      [
+        'shared/parsers/reasoning/formats.ts',
+        "  ...marked(['seed_oss']",
+        "  ...marked(['toy_thoughts'], { openers: ['<toy:think>'], closers: ['</toy:think>'] }),",
+      ],
+      ['shared/config/parser-names.ts', "  'minimax_append_think',", "  'toy_thoughts',"],
     ],
   },
   engine: {
@@ -257,6 +308,43 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
       ['shared/config/table.ts', '  Cloud: ', '  Toys: toyRows,'],
     ],
   },
+  metric: {
+    file: 'shared/telemetry/metrics/toy-metrics.ts',
+    text: `
+      import type { MetricRegistry } from './registry.ts';
+      export function createToyMetrics(registry: MetricRegistry) {
+        const broken = registry.counter('stator_frontend_broken_toys_total', 'Toys that broke.', 'colour');
+        return { toyBroke: (colour: string) => broken.with(colour).add() };
+      }`,
+    lines: [
+      [
+        'shared/telemetry/metrics/frontend-metrics.ts',
+        'import { TurnClock }',
+        "import { createToyMetrics } from './toy-metrics.ts';",
+      ],
+      [
+        'shared/telemetry/metrics/frontend-metrics.ts',
+        '    ...createStageMetrics(',
+        '    ...createToyMetrics(registry),',
+      ],
+    ],
+  },
+  command: {
+    file: 'shared/commands/toy.ts',
+    text: `
+      export const TOY_HELP = 'Usage: stator toy BALL';
+      export async function runToy([ball = 'none']: readonly string[]): Promise<string> {
+        return \`a \${ball} ball\`;
+      }`,
+    lines: [
+      ['shared/commands/index.ts', 'export { runSecrets,', "export { runToy, TOY_HELP } from './toy.ts';"],
+      [
+        'functions/cli/commands.ts',
+        '  artifacts: {',
+        "  toy: { about: 'Makes a toy', load: async () => { const { TOY_HELP: help, runToy: run } = await import('../../shared/commands/index.ts'); return { help, run }; } },",
+      ],
+    ],
+  },
 };
 
 describe('a newcomer adds, in one file and at most two lines elsewhere,', () => {
@@ -347,6 +435,48 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
     const { renderConfigurationDocs, renderHelp } = await load<typeof Config>('shared/config/index.ts');
     expect(renderHelp('frontend')).toContain('--toy-count');
     expect(renderConfigurationDocs()).toContain('STATOR_TOY_COUNT');
+  });
+
+  it("a route of Anthropic's that is served and documented", async () => {
+    const { createTestApp } = await load<typeof HttpApp>('test/support/http-app.ts');
+    const { app } = createTestApp({ settings: { anthropic: { isEnabled: true, stripsPreamble: false } } });
+    const document = (await (await app.fetch(new Request('http://localhost/openapi.json'))).json()) as Described;
+    const { example } = document.paths['/v1/toybox']!.post.requestBody.content['application/json'];
+    const headers = { 'content-type': 'application/json' };
+    const init = { method: 'POST', headers, body: JSON.stringify(example) };
+    const served = await app.fetch(new Request('http://localhost/v1/toybox', init));
+    expect(await served.json()).toEqual({ type: 'toy', ball: 'red' });
+  });
+
+  it('a reasoning parser that the flag takes and that splits a text', async () => {
+    const { createReasoningParser, findReasoningFormat, planReasoning } =
+      await load<typeof Parsers>('shared/parsers/index.ts');
+    const found = findReasoningFormat('toy_thoughts');
+    const plan = found?.kind === 'found' ? planReasoning(found.format, { promptText: '' }) : undefined;
+    const parser = plan && createReasoningParser(plan);
+    const heard: string[] = [];
+    const out = {
+      content: (text: string) => void heard.push(text),
+      reasoning: (text: string) => void heard.push(`thought ${text}`),
+    };
+    parser?.push('<toy:think>red</toy:think>ball', out);
+    parser?.end(out);
+    expect(heard).toEqual(['thought red', 'ball']);
+    const { reasoningParser } = await settingsOf('worker', '--engine=mocker', '--dyn-reasoning-parser=toy_thoughts');
+    expect(reasoningParser).toBe('toy_thoughts');
+  });
+
+  it('a metric that a frontend shows', async () => {
+    const { createFrontendMetrics } = await load<typeof AllTelemetry>('shared/telemetry/index.ts');
+    const metrics = createFrontendMetrics();
+    Object.assign({ toyBroke: (_colour: string) => {} }, metrics).toyBroke('red');
+    expect(await metrics.render()).toContain('stator_frontend_broken_toys_total{colour="red"} 1\n');
+  });
+
+  it('a command that is listed and runs', async () => {
+    const { ONE_SHOT_COMMANDS } = await load<typeof Commands>('functions/cli/commands.ts');
+    const { run } = await ONE_SHOT_COMMANDS.toy!.load();
+    expect(await run(['red'], {}, () => {})).toBe('a red ball');
   });
 
   it('none of which fails a suite that looks at every one of its kind', async () => {
