@@ -6,7 +6,7 @@ import type { Endpoint, OpenAiDecodeSettings } from '../../protocol/index.ts';
 import type { FrontendMetrics, Logger, RequestRecorder, SpanAttributes, Tracer } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 
-/** What serving inference takes, whatever the transport. */
+/** Dependencies of serving inference, whatever the transport. */
 export interface InferenceDeps {
   readonly pipeline: Pipeline;
   readonly metrics: FrontendMetrics;
@@ -17,87 +17,100 @@ export interface InferenceDeps {
     /** `STATOR_HTTP_ANSWER_LIMIT_MB`, in bytes. */
     readonly answerLimitBytes: number;
     readonly decode: OpenAiDecodeSettings;
-    /** What the answer to one owner tells of what others sent (`STATOR_CACHE_ISOLATION`). @default 'figures' */
+    /**
+     * How far the answer to one owner hides the prompts of other owners (`STATOR_CACHE_ISOLATION`). @default 'figures'
+     */
     readonly cacheIsolation?: 'figures' | 'blocks' | 'off' | undefined;
   };
-  /** Room for the answers that are kept until they are whole, of all requests of the process. */
+  /** Room for the answers that all requests of the process keep until they are whole. */
   readonly answers: ByteBudget;
-  /** Asks for API keys; undefined = nobody needs one. */
+  /** Checks API keys; undefined = no client needs one. */
   readonly gate?: Gate | undefined;
-  /** Makes the names by which other edges find running requests; undefined = each knows its own alone. */
+  /** Makes the names by which other edges find running requests; undefined = each edge knows only its own requests. */
   readonly names?: RequestNames | undefined;
-  /** Takes note of every request; undefined = nobody does. */
+  /** Records every request; undefined = requests are not recorded. */
   readonly records?: Pick<RequestRecorder, 'requestEnded'> | undefined;
-  /** Makes a span of every inference request; undefined = none are made. */
+  /** Makes spans of every inference request; undefined = no spans are made. */
   readonly tracer?: Tracer | undefined;
   readonly lifecycle: ServiceLifecycle;
   /**
-   * Has the pipeline know the model of that name, or all models, where it knows only those that were asked for; undefined where it does.
-   * Rejects with a ServeError when that cannot be found out. Absent = it knows all.
+   * Makes the model of that name, or every model, known to a pipeline that knows only the models that requests have
+   * named. Returns undefined if it is known already. Rejects with a ServeError if discovery cannot be read. Absent =
+   * the pipeline knows all models.
    */
   readonly lookUp?: ((name: string | undefined) => Promise<void> | undefined) | undefined;
 }
 
-/** Hears that nobody waits for a response any more. */
+/** Hears when a response no longer has a use. */
 export interface ExchangeListener {
-  /** Nobody reads it any more. */
+  /** The client has left. */
   left(): void;
-  /** Its time is over, and its reader is still there. */
+  /** The time of the request is over, and its client is still there. */
   late(): void;
 }
 
 /** One request and the place for its response, as far as the request tracker knows their transport. */
 export interface TrackedExchange {
-  /** The id by which the client may name this request: its own `x-request-id`, or one made for it. Every response carries it. */
+  /**
+   * Id by which the client may name this request: its own `x-request-id`, or a generated one. Every response carries
+   * it.
+   */
   readonly requestId: string;
-  /** That id where it was made here and therefore names no other request. */
+  /** The request id if it was generated here, so that it names no other request. */
   readonly madeRequestId: string | undefined;
-  /** As whom it was let in. */
+  /** Rights that the client was let in with. */
   readonly grant: Grant;
   /** Lower-case names of header lines or metadata entries, each once. */
   headerNames(): readonly string[];
-  /** Value of the first of that lower-case name. */
+  /** Returns the value of the first entry with that lower-case name. */
   header(name: string): string | undefined;
   readonly sink: {
-    /** Aborts when nobody reads the response any more. */
+    /** Aborts when the client has left. */
     readonly closed: AbortSignal;
     isBlocked(): boolean;
     onUnblocked(callback: () => void): void;
   };
   /** Aborts with a `ServeError` when the host is about to stop the request. */
   readonly deadline?: AbortSignal;
-  /** Tells `listener`, at once where that has happened already, in place of the signals. Returns what ends that. @default the signals are heard */
+  /**
+   * Calls `listener` in place of the signals, and at once if the event has happened already. Returns a function that
+   * ends this.
+   * @default the request tracker listens to the signals
+   */
   watch?(listener: ExchangeListener): () => void;
-  /** The request fails with `error`, in whatever words: a limit that it went beyond is counted, once. */
+  /** Notes that the request fails with `error`, and counts once a limit that it exceeded. */
   failed(error: ServeError): void;
   readonly transport: TransportNames;
-  /** What its span is called, and says of where it went. */
+  /** Returns the name of the request's span, and attributes that say where the request went. */
   spanStart(): { readonly name: string; readonly attributes: SpanAttributes };
-  /** What its span says of its response. @param status number of it */
+  /** Returns the attributes of the span for the response. @param status its number */
   spanEnd(status: number): SpanAttributes;
-  /** Whether a failure is one of the server's, and not a refusal of what a client asks for. @param status that it was told with */
+  /**
+   * Returns whether the server is at fault, and not the client's request. @param status the status of the failure's
+   * response
+   */
   isOurFault(error: ServeError, status: number): boolean;
 }
 
-/** Numbers of a transport. */
+/** Status numbers of a transport. */
 export interface TransportNames {
-  /** Number of a response that was given. */
+  /** Status of a successful response. */
   readonly okStatus: number;
-  /** Number that stands for a client that left. */
+  /** Status in logs and metrics for a client that left. */
   readonly goneStatus: number;
   /** Labels of the counter of cancelled requests that differ from the endpoint's own. */
   readonly cancelledEndpoints?: Partial<Readonly<Record<Endpoint, string>>>;
 }
 
-/** What is held, and what a client is told that finds no room. */
+/** Sentences of the error for a client that finds no room, by the kind of room. */
 const WORDS = {
   bodies_bytes: 'The request bodies that are being read fill the room for them',
   answers_bytes: 'The answers that are being put together fill the room for them',
 } as const;
 
 /**
- * Room for what is held of requests under way, in bytes, over all of the process: what each alone may hold, enough of them at
- * once would end the process. Whoever finds no room is told to come back.
+ * Room in bytes for what all requests in flight hold in memory. Each request has a limit of its own, but enough of them
+ * at once would end the process. The error for a client that finds no room says to try again.
  */
 export class ByteBudget {
   readonly limitBytes: number;
@@ -116,7 +129,7 @@ export class ByteBudget {
     return this.#takenBytes;
   }
 
-  /** @throws ServeError `server_overloaded` when there is no room for so many bytes more. */
+  /** Takes room. @throws ServeError `server_overloaded` if there is no room for that many bytes more */
   take(bytes: number): void {
     if (this.#takenBytes + bytes > this.limitBytes) {
       throw overLimit(this.#limit, `${WORDS[this.#limit]} (${LIMITS[this.#limit].max}); try again`);
@@ -132,15 +145,21 @@ export class ByteBudget {
   }
 }
 
-/** Printable, within Latin-1, which is what a header can carry; longer ones are no ids, and every log line would repeat them. */
+/**
+ * Printable characters of Latin-1, as a header can carry. Longer texts are refused, because every log line would repeat
+ * them.
+ */
 const REQUEST_ID = /^[\x21-\x7e\xa1-\xff](?:[\x20-\x7e\xa0-\xff]{0,510}[\x21-\x7e\xa1-\xff])?$/;
 
-/** The client's own id of a request, where it is one: at most 512 printable characters. */
+/** Returns the client's own id of a request if it is valid: at most 512 printable characters. */
 export function clientRequestId(header: string | undefined): string | undefined {
   return header !== undefined && REQUEST_ID.test(header) ? header : undefined;
 }
 
-/** What `x-request-id` of a response says: the client's own id, or a new one. @param header the request's `x-request-id` */
+/**
+ * Returns the `x-request-id` of a response: the client's own id, or a new one. @param header the request's
+ * `x-request-id`
+ */
 export function requestIdOf(header: string | undefined, random: Pick<Random, 'uuid'>): string {
   return clientRequestId(header) ?? random.uuid();
 }

@@ -21,7 +21,7 @@ import { type RequestTracker, UNKNOWN_MODEL } from './request-tracker.ts';
 
 /**
  * Hands one request to the pipeline. An answer that is not written as it comes takes room until it is whole.
- * @throws ServeError `server_overloaded` where there is none
+ * @throws ServeError `server_overloaded` if there is no room
  */
 export function generate(
   inference: RequestTracker,
@@ -33,12 +33,12 @@ export function generate(
   inference.deps.pipeline.generate(request, isWritten ? sink : inference.kept(sink), { signal, meter });
 }
 
-/** When a client may ask again, of a process that drains or has just started. */
+/** How long a client must wait before it asks a process again that drains or has just started. */
 const RETRY_MS = 1000;
 
 /**
- * Refuses while the process drains, still waits for its first workers, or has just started and knows no model yet: before the
- * body is read. @throws ServeError 503
+ * Refuses requests while the process drains, waits for its first workers, or has just started and knows no model yet.
+ * Called before the body is read. @throws ServeError 503
  */
 export function requireService({ lifecycle, pipeline }: Pick<InferenceDeps, 'lifecycle' | 'pipeline'>): void {
   if (!lifecycle.isTakingRequests) {
@@ -49,14 +49,16 @@ export function requireService({ lifecycle, pipeline }: Pick<InferenceDeps, 'lif
   throw new ServeError('service_unavailable', message, { retryAfterMs: RETRY_MS });
 }
 
-/** @throws ServeError `insufficient_permissions`, whether there is such a model or not */
+/**
+ * Checks that the key may use a model. @throws ServeError `insufficient_permissions`, whether the model exists or not
+ */
 export function requireAllowed({ grant }: Pick<TrackedExchange, 'grant'>, name: string, primaryName = name): void {
   if (grant.allowsModel(name, primaryName)) return;
   const message = `Key ${grant.key?.id} may not use model '${name}'`;
   throw new ServeError('insufficient_permissions', message, { param: 'model' });
 }
 
-/** The name is registered as a model that serves `endpoint`; checked after the body. @throws ServeError 404 */
+/** Checks, after the body, that the name is registered as a model that serves `endpoint`. @throws ServeError 404 */
 export function requireServed(
   {
     deps,
@@ -71,8 +73,8 @@ export function requireServed(
 }
 
 /**
- * The models that may be named to whoever asks: a key does not learn of those that it may not use.
- * @param directory `requestable` as a request finds them, `models` as they are
+ * Returns the models that a client may see: a key does not learn of models that it may not use.
+ * @param directory `requestable` = as a request finds them, `models` = as they are
  */
 export function modelsShown(
   { pipeline }: Pick<InferenceDeps, 'pipeline'>,
@@ -82,17 +84,17 @@ export function modelsShown(
   return pipeline[directory].list().filter(({ name, primaryName }) => grant.allowsModel(name, primaryName));
 }
 
-/** Model of a request that is being tracked. */
+/** Model of a request whose meter runs. */
 export interface OpenedModel {
   readonly meter: RequestMeter;
-  /** As the worker registered it; the name may be an alias. */
+  /** Name that the worker registered; the client's may be an alias. */
   readonly primaryName: string;
   readonly isStream: boolean;
 }
 
 /**
- * Starts to meter the request under its model and lets it pass only if the model can be served now. A name that nobody
- * registered passes: that is told after the body was checked.
+ * Starts the meter of the request under its model, and refuses the request if the model cannot be served now. A name
+ * that no worker registered passes: the client learns of it after its body was checked.
  * @throws ServeError `service_unavailable`, `insufficient_permissions`
  */
 export function openForModel(inference: RequestTracker, name: string, isStream: boolean): OpenedModel {
@@ -104,7 +106,10 @@ export function openForModel(inference: RequestTracker, name: string, isStream: 
   return { meter, primaryName: served?.primaryName ?? name, isStream };
 }
 
-/** @param model of a chat. @default none that a conversation is read for */
+/**
+ * Returns what decoding a request needs. @param model the model of a chat; undefined for requests that are no
+ * conversation
+ */
 export function decodeContext(
   inference: Pick<RequestTracker, 'deps' | 'exchange'> & Partial<Pick<RequestTracker, 'spans'>>,
   model?: string,
@@ -125,14 +130,17 @@ export function decodeContext(
   };
 }
 
-/** Whether workers of a model get prompts in tokens alone. Those that read chats, or send media to an encoder, know what their engines take. */
+/**
+ * Returns whether workers of a model get prompts only as tokens. Workers that read chats, or send media to an encoder,
+ * do not.
+ */
 function isBlind({ pipeline }: Pick<InferenceDeps, 'pipeline'>, name: string): boolean {
   const card = pipeline.requestable.find(name)?.card;
   if (card?.model_input !== 'Tokens') return false;
   return card.runtime_config.media_chats !== true && card.runtime_config.route_to_encoder !== true;
 }
 
-/** A sink of which a dialect says only what has a place in it: everything else is left out. */
+/** A sink that leaves out every event that its subclass has no method for. */
 export abstract class PartialSink implements GenerationSink {
   abstract end(usage: Usage, finished: boolean): void;
   abstract fail(error: ServeError): void;
@@ -164,7 +172,10 @@ export abstract class PartialSink implements GenerationSink {
   body(_body: unknown): void {}
 }
 
-/** Writes the answer to one inference request: how it ends, in any way but once, and what its reader has to do with that. */
+/**
+ * Writes the answer to one inference request, and ends it exactly once: with its end, a failure, or the leaving of the
+ * client.
+ */
 export abstract class DialectSink<Tracker extends RequestTracker = RequestTracker>
   extends PartialSink
   implements Abandonable
@@ -177,7 +188,7 @@ export abstract class DialectSink<Tracker extends RequestTracker = RequestTracke
     this.inference = inference;
   }
 
-  /** Nothing is written any more. */
+  /** Whether the answer has ended, so that nothing more is written. */
   get isOver(): boolean {
     return this.#isOver;
   }
@@ -201,7 +212,7 @@ export abstract class DialectSink<Tracker extends RequestTracker = RequestTracke
   /** Tells the client of a failure, in its dialect. */
   protected abstract tell(error: ServeError): void;
 
-  /** From here on nothing more is taken. False when that was so already. */
+  /** Ends the answer, so that later events are ignored. Returns false if it had ended already. */
   protected close(): boolean {
     if (this.#isOver) return false;
     this.#isOver = true;

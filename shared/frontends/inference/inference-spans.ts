@@ -3,15 +3,15 @@ import { ENDPOINTS, type Endpoint, type GenerationRequest, type Usage } from '..
 import type { Span, SpanAttributes, Tracer } from '../../telemetry/index.ts';
 import type { TrackedExchange } from './deps.ts';
 
-/** Who answers, as traces name it. */
+/** Name of the answering system in traces. */
 const PROVIDER = 'stator';
 
-/** What is asked for that is no text. */
+/** Output types of the endpoints whose output is not text. */
 const OUTPUT_TYPES: Partial<Readonly<Record<Endpoint, string>>> = { images: 'image', videos: 'video' };
 
-/** How a request went, for its spans. */
+/** Outcome of a request, for its spans. */
 interface Ending {
-  /** Number of the response. */
+  /** Status of the response. */
   readonly status: number;
   readonly usage: Usage | undefined;
   readonly error: ServeError | undefined;
@@ -21,8 +21,9 @@ interface Ending {
 }
 
 /**
- * The two spans of one inference request. `transport` is what a server says of any request, and has the fields of Dynamo's own;
- * `operation`, below it, is what was asked of the model. The parts of the work stand below `operation`.
+ * The two spans of one inference request. `transport` describes the request as any server would, with the fields of
+ * Dynamo's span. `operation` is its child and describes what the client asked of the model. The steps of the work are
+ * children of `operation`.
  */
 export class InferenceSpans {
   readonly transport: Span;
@@ -44,20 +45,26 @@ export class InferenceSpans {
     this.operation = this.transport.child(operation, { kind: 'client', attributes: asked });
   }
 
-  /** @param primaryName as it was registered; undefined for a name that nobody registered, of which there may be any number */
+  /**
+   * Names the model. @param primaryName as a worker registered it; undefined for other names, of which clients can make
+   * any number
+   */
   named(asked: string, primaryName: string | undefined): void {
     this.operation.set({ 'gen_ai.request.model': asked, 'gen_ai.response.model': primaryName });
     if (primaryName !== undefined) this.operation.name = `${ENDPOINTS[this.#endpoint].operation} ${asked}`;
   }
 
-  /** The request is decoded. */
+  /** Adds what the decoded request asks for. */
   asked(request: GenerationRequest): void {
     this.#isStream = request.stream;
     this.transport.set({ request_id: request.id });
     this.operation.set(askedAttributes(request, this.#endpoint));
   }
 
-  /** The response has this id. @param isTold the client has it already; otherwise it gets it with the whole response */
+  /**
+   * Sets the id of the response. @param isTold the client has the id already; otherwise it gets it with the whole
+   * response
+   */
   answersAs(id: string, isTold: boolean): void {
     this.#response = { id, isTold };
   }
@@ -68,7 +75,8 @@ export class InferenceSpans {
     const outcome = error === undefined ? 'success' : codeRow(error.code).metric;
     this.#endOperation(ending, isCancelled);
     const { prefill_worker_id, decode_worker_id } = this.operation.attributes;
-    this.transport.set(this.#exchange.spanEnd(status)); // apart: what follows a spread in a literal is put there one by one, slowly
+    // In a call of its own: members after a spread are slow to add to a literal.
+    this.transport.set(this.#exchange.spanEnd(status));
     this.transport.set({
       model,
       prefill_worker_id,
@@ -97,12 +105,12 @@ export class InferenceSpans {
   }
 }
 
-/** What a client asked for, and nothing that it left to others. */
+/** Returns attributes for what the client asked for, without what it left to defaults. */
 function askedAttributes(request: GenerationRequest, endpoint: Endpoint): SpanAttributes {
   const { stop, sampling, stream, reasoning } = request;
   const isJson = sampling.guided_decoding?.json !== undefined;
   return {
-    'gen_ai.request.stream': stream || undefined, // unset says that it is none
+    'gen_ai.request.stream': stream || undefined, // absent means: not a stream
     'gen_ai.request.max_tokens': stop.max_tokens,
     'gen_ai.request.stop_sequences': stop.stop?.length === 0 ? undefined : stop.stop,
     'gen_ai.request.temperature': sampling.temperature,
@@ -117,7 +125,7 @@ function askedAttributes(request: GenerationRequest, endpoint: Endpoint): SpanAt
   };
 }
 
-/** Milliseconds as traces and records tell them. */
+/** Rounds milliseconds as traces and records show them. */
 export function roundMs(ms: number): number {
   return Math.round(ms * 100) / 100;
 }

@@ -11,10 +11,10 @@ import {
 import type { ByteBudget } from './deps.ts';
 
 const MEBIBYTE = 1024 * 1024;
-/** Taken of the room of all answers at a time: tokens must not each go there. */
+/** Bytes that an answer takes from the room of all answers at a time, so that not every token asks for room. */
 const BLOCK_BYTES = 16 * 1024;
 
-/** What one answer may take in memory until it is whole: a limit of its own, and its part of the room of all answers. */
+/** Memory of one answer until it is whole: within a limit of its own, and within the room of all answers. */
 export class AnswerRoom {
   readonly #limitBytes: number;
   readonly #budget: ByteBudget;
@@ -22,28 +22,28 @@ export class AnswerRoom {
   #takenBytes = 0;
   #isReleased = false;
 
-  /** @param limitBytes the largest answer (`STATOR_HTTP_ANSWER_LIMIT_MB`) */
+  /** @param limitBytes size of the largest answer (`STATOR_HTTP_ANSWER_LIMIT_MB`) */
   constructor(limitBytes: number, budget: ByteBudget) {
     this.#limitBytes = limitBytes;
     this.#budget = budget;
   }
 
-  /** What the answer has taken so far. */
+  /** Bytes that the answer has taken so far. */
   get usedBytes(): number {
     return this.#usedBytes;
   }
 
-  /** Nothing was taken yet. */
+  /** Whether nothing was taken yet. */
   get isEmpty(): boolean {
     return this.#usedBytes === 0;
   }
 
   /**
-   * The answer grows by so many bytes.
-   * @throws ServeError `invalid_value` when it is too large, `server_overloaded` when all of them together are.
+   * Takes room for `bytes` more of the answer.
+   * @throws ServeError `invalid_value` if the answer is too large, `server_overloaded` if all answers together are
    */
   take(bytes: number): void {
-    if (this.#isReleased) return; // nothing is kept of what comes after the end
+    if (this.#isReleased) return; // what comes after the end is not kept
     this.#usedBytes += bytes;
     if (this.#usedBytes > this.#takenBytes) this.#takeBlocks();
   }
@@ -63,7 +63,7 @@ export class AnswerRoom {
   }
 }
 
-/** Not a failure of the server: the same request would end here again, so nobody should try it again. */
+/** Not a failure of the server: the same request would fail again, so no client should retry it. */
 function answerTooLarge(limitBytes: number): Error {
   const limitMb = limitBytes / MEBIBYTE;
   return overLimit(
@@ -74,7 +74,7 @@ function answerTooLarge(limitBytes: number): Error {
   );
 }
 
-/** Whose answer is kept. */
+/** The request whose answer is kept. */
 interface KeepingInference {
   readonly room: AnswerRoom;
   /** Ends work and response with a failure. */
@@ -82,8 +82,8 @@ interface KeepingInference {
 }
 
 /**
- * Counts what an answer keeps until it is whole against the answer's room, and breaks the request off when there is no more room.
- * Annotations and workers are few and small: they are not counted.
+ * Counts what an answer keeps until it is whole against the answer's room, and breaks the request off when there is no
+ * more room. Annotations and workers are few and small: they are not counted.
  */
 export class KeptSink extends ForwardingSink {
   readonly #inference: KeepingInference;

@@ -5,11 +5,11 @@ import { LIMITS, type LimitName, ServeError } from '../../errors/index.ts';
 import type { RequestCanceller } from '../../pipeline/index.ts';
 import { requestKeyOf, requestNameOf } from '../../protocol/index.ts';
 
-/** What the client of a dialect reads; it is told when nobody does any more. */
+/** The response that a client reads, which hears when the client is gone. */
 export interface Abandonable {
   /** Ends with `error`, before or after the head has left. */
   fail(error: ServeError): void;
-  /** The client has gone: release timers, write nothing. */
+  /** Releases timers and writes nothing more, because the client is gone. */
   abandon(): void;
 }
 
@@ -18,23 +18,25 @@ interface Running {
   readonly owner: string;
   readonly sink: Abandonable;
   readonly breakOff: (error: ServeError) => void;
-  /** Made when somebody first looks for a request. */
+  /** Built when a request is first looked up. */
   key: string | undefined;
 }
 
 /**
- * The requests of this process that have not ended, by the ids that the server gave them. Bounded by the responses under
- * way: an entry lives from the start of the work to its end. All come and go, few are cancelled: those are searched for.
+ * The requests of this process that have not ended, by the ids that the server gave them. An entry lives from the start
+ * of the work to its end, so the requests in flight bound their number. Few requests are cancelled, so only a
+ * cancellation searches for one.
  */
 export class RunningRequests {
   readonly #running = new Set<Running>();
 
   /**
-   * @param id the server's own; what a client chose (`x-request-id`) need not be its alone
-   * @param owner who alone may cancel it
-   * @param breakOff ends work and response, which tells the error in its dialect
-   * @param sink what its client reads
-   * @returns takes the request out again
+   * Adds a request.
+   * @param id the server's own id; the one that a client chose (`x-request-id`) may name several requests.
+   * @param owner the only owner that may cancel the request.
+   * @param breakOff ends the work, and the response with the error in its dialect
+   * @param sink the response that the client reads.
+   * @returns a function that removes the request
    */
   add(id: string, owner: string, breakOff: (error: ServeError) => void, sink: Abandonable): () => void {
     const running: Running = { id, owner, sink, breakOff, key: undefined };
@@ -44,17 +46,17 @@ export class RunningRequests {
     };
   }
 
-  /** Whether something runs under a response or request id, whoever's it is. */
+  /** Returns whether a request of any owner runs under a response or request id. */
   has(id: string): boolean {
     return this.#find(id).length > 0;
   }
 
-  /** What its client reads of what an owner runs under a response or request id. */
+  /** Returns the response of the request that an owner runs under a response or request id. */
   sinkOf(id: string, owner: string): Abandonable | undefined {
     return this.#find(id).find((running) => running.owner === owner)?.sink;
   }
 
-  /** Cancels what an owner runs under a response or request id; false when nothing does. */
+  /** Cancels the request that an owner runs under a response or request id. Returns false if there is none. */
   cancel(id: string, owner: string): boolean {
     const found = this.#find(id).filter((running) => running.owner === owner);
     for (const { breakOff } of found) breakOff(new ServeError('client_closed_request', 'Request cancelled'));
@@ -70,7 +72,7 @@ export class RunningRequests {
     });
   }
 
-  /** Ends all of them with `error`; returns how many. */
+  /** Ends all requests with `error`, and returns their number. */
   breakOff(error: ServeError): number {
     const all = [...this.#running];
     for (const { breakOff } of all) breakOff(error);
@@ -78,7 +80,7 @@ export class RunningRequests {
   }
 }
 
-/** What finds a request by its id. */
+/** Dependencies of finding a request by its id. */
 interface CancelDeps {
   /** As in `InferenceDeps`. */
   readonly lookUp?: ((name: string | undefined) => Promise<void> | undefined) | undefined;
@@ -88,10 +90,11 @@ interface CancelDeps {
 }
 
 /**
- * Ends what an owner runs under `id`: in this process by any id that the server gave it, elsewhere by that of a response that
- * is being streamed, which names its worker. False when nothing runs under it; an id that no edge has made for this owner
- * costs no call.
- * @throws ServeError `service_unavailable` when nobody had it and some could not be asked, `server_overloaded` when too many
+ * Ends the request that an owner runs under `id`. In this process that is any id that the server gave it; in another
+ * process it is the id of a response that is being streamed, which names its worker. Returns false if no request runs
+ * under the id. An id that no edge has made for this owner costs no call.
+ * @throws ServeError `service_unavailable` if no worker had it and some could not be asked, `server_overloaded` if too
+ * many requests
  *   are cancelled at once
  */
 export async function cancelRequest(
@@ -113,27 +116,27 @@ export async function cancelRequest(
   });
 }
 
-/** When a client may ask again: another process serves by then, or this one. */
+/** How long a client must wait before it asks again: by then another process serves, or this one. */
 const RETRY_MS = 1000;
-/** Workers that were started together with this process are seen by it within so long, whatever the discovery store. */
+/** Time within which this process sees workers that started together with it, in any discovery store. */
 const NEW_MS = 5000;
 
 /**
- * Where a frontend process is in its life.
+ * Stage in the life of a frontend process.
  *
  * | Stage | new inference requests | `/live` | `/health` |
  * |---|---|---|---|
- * | discovering | taken on, 503 where no model is known | 200 | 503 `not_ready` |
- * | waiting (for initial workers) | held where a time for it is given, then 503 | 200 | 503 `not_ready` |
- * | ready | taken on; at first 503 where no model is known (`isNew`) | 200 | 200 `healthy` |
+ * | discovering | taken on, 503 if no model is known | 200 | 503 `not_ready` |
+ * | waiting (for initial workers) | held if a time for it is set, then 503 | 200 | 503 `not_ready` |
+ * | ready | taken on; at first 503 if no model is known (`isNew`) | 200 | 200 `healthy` |
  * | draining | 503 | 503 | 503 `not_ready` |
  * | stopping | 503 | 503 | 503 `shutting_down` |
  */
 export type ServiceStage = 'discovering' | 'waiting' | 'ready' | 'draining' | 'stopping';
 
-/** Stage of the process and the inference responses under way. */
+/** Stage of the process and its inference responses in flight. */
 export class ServiceLifecycle {
-  /** Those of them that can be cancelled by their ids. */
+  /** Requests that can be cancelled by their ids. */
   readonly running = new RunningRequests();
   #stage: ServiceStage = 'discovering';
   #waitsFor: () => string | undefined = () => undefined;
@@ -147,8 +150,8 @@ export class ServiceLifecycle {
   readonly #followers = new Set<() => void>(); // one for each part of the process that follows it
 
   /**
-   * @param clock by which the service is new for a while; without one it is not
-   * @param onLimit a request found no room among those that are held
+   * @param clock measures the time for which the service is new; without a clock it is never new
+   * @param onLimit called if a request finds no room among the held requests
    */
   constructor(clock?: Clock, onLimit: (limit: LimitName) => void = () => {}) {
     this.#clock = clock;
@@ -159,17 +162,17 @@ export class ServiceLifecycle {
     return this.#stage;
   }
 
-  /** What a service that waits is waiting for. */
+  /** Says what a service in the stage `waiting` waits for. */
   get waitsFor(): string | undefined {
     return this.#waitsFor();
   }
 
-  /** Inference responses that have not ended. */
+  /** Number of inference responses that have not ended. */
   get inflight(): number {
     return this.#inflight;
   }
 
-  /** The process is not about to end. */
+  /** Whether the process is not about to end. */
   get isLive(): boolean {
     return this.#stage !== 'draining' && this.#stage !== 'stopping';
   }
@@ -178,15 +181,15 @@ export class ServiceLifecycle {
     return this.isLive && this.#stage !== 'waiting';
   }
 
-  /** Runs `tell` after every change of the stage, until the function that is returned is called. */
+  /** Runs `tell` after every change of the stage, until the returned function is called. */
   follow(tell: () => void): () => void {
     this.#followers.add(tell);
     return () => void this.#followers.delete(tell);
   }
 
   /**
-   * Whether models may be served that this process has not heard of: the fleet was not read yet, or its workers may have been
-   * started at the same time. That no model is known says nothing then.
+   * Whether there may be models that this process has not heard of: it has not read the fleet yet, or the workers may
+   * have started at the same time. An unknown model may then exist.
    */
   get isNew(): boolean {
     if (this.#stage !== 'ready') return this.#stage === 'discovering';
@@ -196,7 +199,7 @@ export class ServiceLifecycle {
 
   /**
    * Takes no requests before `discovered`.
-   * @param heldMsMax requests that come are held so long for it, before they are refused
+   * @param heldMsMax how long requests wait for it before they are refused
    */
   waiting(waitsFor: () => string | undefined, heldMsMax = 0): void {
     if (!this.isLive) return;
@@ -212,9 +215,10 @@ export class ServiceLifecycle {
   }
 
   /**
-   * Holds a request while the first workers come up; undefined where nothing is held. Resolves when requests are taken, or
-   * will not be soon, and never rejects.
-   * @param client that may leave meanwhile; its signal, which is made when somebody asks for it, is asked for if it is held
+   * Holds a request while the first workers come up; undefined if requests are not held. Resolves when requests are
+   * taken, or when that will not happen soon, and never rejects.
+   * @param client that may leave meanwhile. Its signal is created when it is first read, so this reads it only if the
+   * request is held.
    */
   hold(client: { readonly closed: AbortSignal }): Promise<void> | undefined {
     const clock = this.#clock;
@@ -237,11 +241,11 @@ export class ServiceLifecycle {
       };
     });
     return untilAborted(over, client.closed)
-      .catch(() => {}) // whoever held it looks at the client
+      .catch(() => {}) // the caller checks whether the client is still there
       .finally(release);
   }
 
-  /** Refuses new inference requests; those under way go on. */
+  /** Refuses new inference requests; requests in flight go on. */
   drain(): void {
     if (this.isLive) this.#enter('draining');
   }
@@ -255,7 +259,7 @@ export class ServiceLifecycle {
     for (const tell of this.#followers) tell();
   }
 
-  /** Stops, and ends the inference responses that are still under way with an error; returns how many. */
+  /** Stops, ends the inference responses in flight with an error, and returns their number. */
   cut(): number {
     this.stop();
     return this.running.breakOff(
@@ -275,7 +279,7 @@ export class ServiceLifecycle {
     for (const wake of waiters) wake();
   }
 
-  /** Resolves with true when no inference response is under way any more, with false after `deadlineMs`. */
+  /** Resolves with true when no inference response is in flight any more, with false after `deadlineMs`. */
   idle(clock: Clock, deadlineMs: number): Promise<boolean> {
     if (this.#inflight === 0) return Promise.resolve(true);
     return new Promise((resolve) => {

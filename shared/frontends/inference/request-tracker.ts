@@ -23,18 +23,18 @@ import type { Abandonable } from './lifecycle.ts';
 /** Header by which a client chooses the id of its request. */
 export const CHOSEN_ID = 'x-dynamo-request-id';
 
-/** A chosen id that names another request or response: who has it could be cancelled, or replaced, by it. */
+/** Returns the error for a chosen id that names another request or response, which it could cancel or replace. */
 export function idIsTaken(): ServeError {
   const message = `${CHOSEN_ID} names a request that exists: choose another UUID, or leave it out`;
   return new ServeError('invalid_value', message, { param: CHOSEN_ID });
 }
 
-/** Metric label of names that no worker registered, so that clients cannot make series. */
+/** Metric label of every name that no worker registered, so that clients cannot create series. */
 export const UNKNOWN_MODEL = 'unknown_model';
 
 /**
- * Tracks one inference request: its meter, its one log line, its place among the requests in flight. It ends exactly once:
- * by `succeed`, by `fail`, or when the client leaves.
+ * Tracks one inference request: its meter, its one log line, its place among the requests in flight. It ends exactly
+ * once: by `succeed`, by `fail`, or when the client leaves.
  */
 export class RequestTracker<
   Exchange extends TrackedExchange = TrackedExchange,
@@ -44,9 +44,9 @@ export class RequestTracker<
   readonly deps: Deps;
   /** Unix time at which the handler began. */
   readonly receivedMs: number;
-  /** Undefined where no spans are made. */
+  /** Undefined if no spans are made. */
   readonly spans: InferenceSpans | undefined;
-  /** What the answer may take in memory until it is whole; given back when the request is over. */
+  /** Memory of the answer until it is whole; released when the request is over. */
   readonly room: AnswerRoom;
   /** Runs once, when the request is over. */
   onOver: (() => void) | undefined;
@@ -58,7 +58,7 @@ export class RequestTracker<
   #request: GenerationRequest | undefined;
   #forget: (() => void) | undefined;
   #unwatch: (() => void) | undefined;
-  /** What is done for the response, and its sink; known once there is one. */
+  /** The work for the response, and its sink; set once there is one. */
   #work: { readonly controller: AbortController; readonly sink: Abandonable } | undefined;
   #isOver = false;
   #hasSucceeded = false;
@@ -79,17 +79,17 @@ export class RequestTracker<
     return this.deps.clock.nowMs() - this.#startedMs;
   }
 
-  /** Unix time at which the handler began, in whole seconds, as responses tell it. */
+  /** Unix time at which the handler began, in whole seconds, as responses show it. */
   get createdSecs(): number {
     return Math.floor(this.receivedMs / 1000);
   }
 
-  /** Undefined until the request was identified. */
+  /** Id of the request; undefined until it is identified. */
   get requestId(): string | undefined {
     return this.#request?.id;
   }
 
-  /** The model is known: opens the meter. */
+  /** Starts the meter, once the model is known. */
   open(model: string, requestType: RequestType): RequestMeter {
     this.#model = model;
     this.#requestType = requestType;
@@ -98,8 +98,8 @@ export class RequestTracker<
   }
 
   /**
-   * The request is decoded: its ids go into the log line.
-   * @throws ServeError `invalid_value` when the client chose the id of a request that runs here
+   * Takes the decoded request, whose ids go into the log line.
+   * @throws ServeError `invalid_value` if the client chose the id of a request that runs here
    */
   identify(request: GenerationRequest): void {
     this.#requireFree(request.id);
@@ -108,19 +108,19 @@ export class RequestTracker<
   }
 
   #requireFree(id: string): void {
-    const isChosen = this.exchange.header(CHOSEN_ID) !== undefined; // our own are nobody else's
-    if (isChosen && this.deps.lifecycle.running.has(id)) throw idIsTaken(); // whoever's it is
+    const isChosen = this.exchange.header(CHOSEN_ID) !== undefined; // a generated id names only this request
+    if (isChosen && this.deps.lifecycle.running.has(id)) throw idIsTaken(); // of any owner
   }
 
-  /** Whose request it is. */
+  /** Owner of the request. */
   get owner(): string {
     return this.exchange.grant.owner;
   }
 
   /**
-   * The name by which any edge cancels the request, as it is appended to its response's id; nothing where edges share no secret.
-   * @param id of the response
-   * @param isShared several workers may have a part of it
+   * Returns the suffix of the response's id by which any edge can cancel the request; empty if edges share no secret.
+   * @param id the response's id
+   * @param isShared whether several workers may have a part of the request
    */
   nameOf(id: string, isShared: boolean): string {
     const { names } = this.deps;
@@ -130,7 +130,7 @@ export class RequestTracker<
     return `_${names.suffixOf({ key, workerId }, this.owner)}`;
   }
 
-  /** The client was given its response. */
+  /** Whether the client got its response. */
   get hasSucceeded(): boolean {
     return this.#hasSucceeded;
   }
@@ -140,14 +140,14 @@ export class RequestTracker<
   }
 
   /**
-   * The signal that ends the work when nobody waits for the answer of `sink` any more, or it has failed. The request must have
-   * been identified: from here on it can be cancelled by its id.
-   * @throws ServeError `invalid_value` when another request has come by that id since
+   * Returns the signal that ends the work when the client of `sink` has left or the request has failed. The request
+   * must have been identified; from here on it can be cancelled by its id.
+   * @throws ServeError `invalid_value` if another request has taken that id since
    */
   watch(sink: Abandonable): AbortSignal {
     const controller = new AbortController();
     setMaxListeners(0, controller.signal); // a batch listens once for each of its prompts, whose number is bounded
-    this.#work = { controller, sink }; // what is refused from here on ends the sink, and with it the sink's timers
+    this.#work = { controller, sink }; // a refusal from here on ends the sink, and with it the sink's timers
     if (this.#request !== undefined) this.#requireFree(this.#request.id);
     const listener: ExchangeListener = {
       left: () => {
@@ -166,19 +166,19 @@ export class RequestTracker<
     return controller.signal;
   }
 
-  /** `sink` of an answer that is kept until it is whole, within its room. @throws ServeError `server_overloaded` */
+  /** Returns a sink that counts what `sink` keeps until the answer is whole. @throws ServeError `server_overloaded` */
   kept(sink: GenerationSink): GenerationSink {
-    if (this.room.isEmpty) this.room.take(1); // a request that would find no room for its first word is not begun
+    if (this.room.isEmpty) this.room.take(1); // do not begin a request that has no room for its first word
     return new KeptSink(this, sink);
   }
 
-  /** Ends work and response with a failure; nothing before there is a sink. */
+  /** Ends the work and the response with a failure. Does nothing before there is a sink. */
   breakOff(error: ServeError): void {
     this.#work?.controller.abort();
     this.#work?.sink.fail(error);
   }
 
-  /** @param usage undefined when the worker told none. */
+  /** Ends the request as a success. @param usage undefined if the worker reported none */
   succeed(usage: Usage | undefined): void {
     if (this.#close()) return;
     this.#hasSucceeded = true;
@@ -186,7 +186,10 @@ export class RequestTracker<
     this.#tell(this.exchange.transport.okStatus, usage);
   }
 
-  /** @param status what the client got: that of a success when the failure came inside a stream. */
+  /**
+   * Ends the request as a failure. @param status the status that the client got: a success if the failure came inside a
+   * stream
+   */
   fail(error: ServeError, status: number): void {
     if (this.#close()) return;
     this.#work?.controller.abort();
@@ -236,7 +239,7 @@ export class RequestTracker<
     this.onOver?.();
   }
 
-  /** The key's owner pays for what a worker was given to do, unless we failed it before its first token. */
+  /** Charges the key's owner for the work of a worker, unless the server failed the request before its first token. */
   #charge(usage: Usage | undefined, error: ServeError | undefined): void {
     const meter = this.#meter;
     if (meter === undefined || (usage === undefined && meter.workerId === undefined)) return;
@@ -246,7 +249,7 @@ export class RequestTracker<
     if (tokens > 0) this.exchange.grant.spent(tokens);
   }
 
-  /** What operators asked to keep of every request (`DYN_REQUEST_TRACE`). */
+  /** Records the request for operators (`DYN_REQUEST_TRACE`). */
   #record(
     records: Pick<RequestRecorder, 'requestEnded'>,
     status: number,
@@ -254,7 +257,7 @@ export class RequestTracker<
     error: ServeError | undefined,
   ): void {
     const request = this.#request;
-    if (request === undefined) return; // never understood: there is nothing to replay or to attribute
+    if (request === undefined) return; // never decoded: there is nothing to replay or to attribute
     records.requestEnded({
       requestId: request.id,
       clientRequestId: this.exchange.header('x-request-id'),
@@ -272,14 +275,14 @@ export class RequestTracker<
     });
   }
 
-  /** The one line of a request. */
+  /** Writes the one log line of the request. */
   #log(status: number, usage: Usage | undefined, error?: ServeError): void {
     if (this.deps.logger.isQuiet === true) return;
     const { ttftMs } = this;
     const failure = error && {
       error_type: codeRow(error.code).metric,
-      error_detail: detailOf(error), // of what clients are not told, too
-      error_cause: error.code === 'internal_error' ? error.cause : undefined, // a mistake of ours: with its stack
+      error_detail: detailOf(error), // includes what clients do not get
+      error_cause: error.code === 'internal_error' ? error.cause : undefined, // a bug of the server: with its stack
     };
     const told = {
       model: this.#model,
@@ -289,7 +292,7 @@ export class RequestTracker<
       prompt: usage?.promptTokens,
       cached: usage?.cachedTokens,
       output: usage?.completionTokens,
-      moved: this.#meter?.moves || undefined, // none is not worth a word
+      moved: this.#meter?.moves || undefined, // zero is left out
       ttft_ms: ttftMs && Math.round(ttftMs),
       ms: Math.round(this.elapsedMs),
       ...failure,
@@ -297,7 +300,7 @@ export class RequestTracker<
     this.deps.logger.info('request completed', told, { ...this.#allFigures(status, usage), ...failure });
   }
 
-  /** What machines read of the line. */
+  /** Returns the fields of the line that machines read. */
   #allFigures(status: number, usage: Usage | undefined): Readonly<Record<string, unknown>> {
     const span = this.#traceIds();
     const { key, owner } = this.exchange.grant;
@@ -329,13 +332,16 @@ export class RequestTracker<
     this.spans.end(this.#model, { status, usage, error, ttftMs: this.ttftMs, gapMs });
   }
 
-  /** Mean time between tokens after the first one. */
+  /** Returns the mean time between tokens after the first one. */
   #meanGapMs(outputTokens: number | undefined): number | undefined {
     if (this.ttftMs === undefined || outputTokens === undefined || outputTokens < 2) return undefined;
     return (this.elapsedMs - this.ttftMs) / (outputTokens - 1);
   }
 
-  /** What the worker continues; a request that was refused before it was decoded has its own place in the caller's trace. */
+  /**
+   * Returns the ids that the worker continues. A request that was refused before it was decoded gets ids in the
+   * caller's trace.
+   */
   #traceIds(): Pick<TraceContext, 'traceId' | 'spanId'> {
     const { exchange, deps } = this;
     if (this.spans !== undefined) return this.spans.transport.context;
@@ -344,7 +350,7 @@ export class RequestTracker<
   }
 }
 
-/** As `TrackedExchange.watch`, by the signals. */
+/** Does what `TrackedExchange.watch` does, with the signals of the exchange. */
 function watchSignals({ deadline, sink: { closed } }: TrackedExchange, { left, late }: ExchangeListener): () => void {
   if (deadline?.aborted === true) late();
   else if (closed.aborted) left();

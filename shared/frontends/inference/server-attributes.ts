@@ -4,7 +4,7 @@ import type { SpanAttributes } from '../../telemetry/index.ts';
 const AUTHORITY = /^(\[[0-9a-f:.]+\]|[^\s:/?#@[\]]+)(?::(\d{1,5}))?$/i;
 const PORTS: Readonly<Record<string, number>> = { http: 80, ws: 80, https: 443, wss: 443 };
 
-/** `server.address` and `server.port`, as the client named them. Empty where it did not, or not so that it can be read. */
+/** Returns `server.address` and `server.port` as the client named them; empty if it named none that can be read. */
 export function serverAttributes(authority: string | undefined, scheme?: string): SpanAttributes {
   const [, host, port] = AUTHORITY.exec(authority ?? '') ?? [];
   if (host === undefined) return {};
