@@ -1,8 +1,9 @@
 import { setMaxListeners } from 'node:events';
 
 /**
- * Runs `work` with a signal that aborts as soon as one of `signals` does, and settles as `work` does. It takes its listeners off
- * when the work ends: a signal that lives as long as the process would remember every signal that `AbortSignal.any` makes from it.
+ * Runs `work` with a signal that aborts as soon as one of `signals` does, and settles as `work` does. It takes its
+ * listeners off when the work ends: a signal that lives as long as the process would remember every signal that
+ * `AbortSignal.any` makes from it.
  */
 export async function withEither<T>(
   signals: readonly AbortSignal[],

@@ -15,7 +15,8 @@ interface RefusedName {
 }
 
 /**
- * Returns everything that is known and ends a start: values of settings, whole settings, and names that are not in the table.
+ * Returns everything that is known and ends a start: values of settings, whole settings, and names that are not in the
+ * table.
  */
 function refusedNames(): readonly RefusedName[] {
   const ofValues = [...TABLE].flatMap(([setting, { type }]) => {
