@@ -25,28 +25,30 @@ export interface HttpApp {
   /** Serves a request through the exchange that its host has made for it. Never throws. */
   serve(exchange: HostExchange): void;
   /**
-   * Loads the code of all routes, which first requests do otherwise. For hosts that listen: Node tries a file once, so a route whose
-   * file could not be opened, because clients held all files of the process, would fail until the process ends.
+   * Loads the code of all routes, which otherwise happens at their first requests. Hosts that listen call this: Node
+   * tries to open a file once. If clients held all files of the process at that moment, the route would fail until the
+   * process ends.
    */
   load(): Promise<void>;
   /** Serves a request as a plain fetch handler. @param host what it knows of the socket */
   fetch(request: Request, host?: Pick<HostExchange, 'peer'>): Promise<Response>;
-  /** For hosts that can hold WebSockets. */
+  /** Terms for hosts that can hold WebSockets. */
   readonly sockets: SocketTerms;
 }
 
-/** What a host that holds WebSockets has to keep to. */
+/** Terms that a host of WebSockets must keep to. */
 interface SocketTerms {
   /** Room for the messages that are being read. */
   readonly bodies: ByteBudget;
   readonly messageBytesMax: number;
-  /** Whether a path, as its client has sent it, is served over WebSocket. */
+  /** Returns whether a path, as the client has sent it, is served over WebSocket. */
   takes(path: string): boolean;
-  /** Whether a connection is let in. When it is not, its request was answered. Never rejects. */
+  /** Resolves with whether a connection is let in. If it is not, its request has been answered. Never rejects. */
   admit(exchange: HostExchange): Promise<boolean>;
 }
 
 /**
+ * Creates the app.
  * @throws ConfigError for paths that two routes claim
  * @example
  * const app = createHttpApp(deps);
@@ -94,7 +96,10 @@ async function admitHost(deps: HttpAppDeps, host: HostExchange): Promise<boolean
   }
 }
 
-/** The route of a request, whose path becomes the route's own: keys, limits and logs know no other spelling. */
+/**
+ * Returns the route of a request, and sets the request's path to the route's own spelling, the only one that keys,
+ * limits and logs know.
+ */
 function routeOf(router: SmartRouter<Route>, exchange: Pick<HostExchange, 'path'>): Route | undefined {
   for (const path of spellings(exchange.path)) {
     const [[found]] = router.match(ANY_METHOD, matchedPath(path));
@@ -105,7 +110,9 @@ function routeOf(router: SmartRouter<Route>, exchange: Pick<HostExchange, 'path'
   return undefined;
 }
 
-/** The path, without a slash at its end, and below `/v1`: base URLs are given with and without them. */
+/**
+ * Returns the path as it is, without a slash at its end, and below `/v1`: clients give base URLs with and without them.
+ */
 function* spellings(path: string): Generator<string> {
   yield path;
   const bare = pathBelow(path);
@@ -113,10 +120,10 @@ function* spellings(path: string): Generator<string> {
   if (!path.startsWith('/v1/')) yield `/v1${bare}`;
 }
 
-/** A route refuses the methods that it has not itself: 405 says which it has. */
+/** Method of every route in the router: a route refuses other methods itself, and its 405 lists the allowed ones. */
 const ANY_METHOD = 'ALL';
 
-/** Decoded as far as it can be. */
+/** Decodes the path as far as possible. */
 function matchedPath(path: string): string {
   return getPath({ url: `http://localhost${path}` } as Request); // it reads nothing else
 }
@@ -140,19 +147,21 @@ async function respond(
     exchange.grant = await admit(deps, host, typeof access === 'function' ? access(host.path) : access);
     const held = access === 'open' ? undefined : deps.lifecycle.hold(host.sink);
     if (held !== undefined) await held;
-    if (host.sink.closed.aborted) return; // nobody waits, and the body will not come
+    if (host.sink.closed.aborted) return; // the client has left, and the body will not come
     if (route === undefined) throw notFound(exchange, whyAbsent(exchange.path));
     if (route.methods.has(host.method)) await route.serve(deps, exchange);
     else refuseMethod(deps, exchange, [...route.methods].join(','));
   } catch (thrown) {
-    if (thrown === host.sink.closed.reason) return; // nobody waits any more
+    if (thrown === host.sink.closed.reason) return; // the client has left
     const error = toServeError(thrown);
     log(deps, exchange, error);
     refuse(deps, exchange, error, error instanceof OverBudget ? error.headers : undefined);
   }
 }
 
-/** Failures of ours are told with their stack. Of the others nothing of ours has failed, and strangers must not fill the log. */
+/**
+ * Logs failures of the server with their stack. Other failures are the clients', who must not be able to fill the log.
+ */
 function log(
   { logger, metrics }: HttpAppDeps,
   { requestId: x_request_id, path }: HttpExchange,
@@ -179,12 +188,15 @@ function refuseMethod(deps: HttpAppDeps, exchange: HttpExchange, allow: string):
   refuse(deps, exchange, error, { allow });
 }
 
-/** 426 is how agents that try WebSocket first learn to go on over HTTP at once; after any other status they try again. */
+/**
+ * Returns a 426, after which agents that try WebSocket first go on over HTTP at once. After any other status they try
+ * again.
+ */
 function webSocketRefusal(path: string): ServeError {
   return new ServeError('websocket_not_supported', `${path} is served over HTTP here, not over WebSocket`);
 }
 
-/** A failure that no handler told: in the envelope of the dialect whose path it is, or whose client. */
+/** Sends a failure that no handler has sent, in the envelope of the dialect that the path or the client belongs to. */
 function refuse(
   deps: HttpAppDeps,
   exchange: HttpExchange,
@@ -201,10 +213,10 @@ function refuse(
 
 type Headers = Readonly<Record<string, string>>;
 
-/** Where a request goes. */
+/** Destination of a request. */
 interface Place {
   readonly route: Route | undefined;
-  /** Path as the client has written it. */
+  /** Path as the client has sent it. */
   readonly sentPath: string;
 }
 
@@ -213,7 +225,9 @@ const HTTP: TransportNames = {
   goneStatus: 499,
 };
 
-/** A host's exchange with what every response carries: its id, and what pages of other origins have to be told. */
+/**
+ * A host's exchange with the headers that every response carries: its id, and permissions for pages of other origins.
+ */
 class ServedExchange implements HttpExchange {
   readonly transport = HTTP;
   readonly method: string;
@@ -230,12 +244,15 @@ class ServedExchange implements HttpExchange {
   readonly #forPages: Headers | undefined;
   readonly #onLimit: (limit: LimitName) => void;
   readonly #place: Place;
-  /** Of the response, once it has one. */
+  /** Status of the response, once there is one. */
   #status: number | undefined;
   #failure: ServeError | undefined;
   #announced: Headers = {};
 
-  /** @param forPages headers of every response to a web page of another origin; undefined = it comes from none */
+  /**
+   * @param forPages headers of every response to a web page of another origin; undefined = the request comes from no
+   * such page
+   */
   constructor(
     host: HostExchange,
     { random, metrics }: Pick<HttpAppDeps, 'random' | 'metrics'>,
@@ -279,7 +296,7 @@ class ServedExchange implements HttpExchange {
     return this.#host.headerNames();
   }
 
-  /** An `x-request-id` that is none counts as absent. */
+  /** As the host's; an invalid `x-request-id` counts as absent. */
   header(name: string): string | undefined {
     return name === 'x-request-id' ? this.#clientRequestId : this.#host.header(name);
   }
@@ -300,29 +317,29 @@ class ServedExchange implements HttpExchange {
 
   head(status: number, headers: Headers): void {
     this.#status ??= status;
-    // A refusal has its own figures of the budget.
+    // The headers of a refusal have figures of the budget that replace those of the grant.
     const all = { ...this.grant.headers(), ...this.#announced, ...headers, 'x-request-id': this.requestId };
     this.sink.head(status, this.#forPages === undefined ? all : { ...all, ...this.#forPages });
   }
 }
 
 const ANY_ORIGIN = '*';
-/** What scripts of a page may read beside what browsers always let them. */
+/** Headers that scripts of a page may read, besides those that browsers always allow. */
 const EXPOSED = [
   'x-request-id',
   'request-id', // the name of the Messages API
   'retry-after',
-  'warning', // what the model was not told of
+  'warning', // names the parts of the request that the model did not get
   ...['limit', 'remaining', 'reset'].flatMap((what) => [`x-ratelimit-${what}-requests`, `x-ratelimit-${what}-tokens`]),
 ].join(', ');
 /** How long browsers may remember the response to a preflight. */
 const PREFLIGHT_SECS = 86_400;
 
 /**
- * The headers that let a web page of another origin read the response to its request. Keys are sent as headers, never as
- * cookies, so nothing is said of credentials.
+ * Returns the headers that let a web page of another origin read the response to its request. Keys come as headers,
+ * never as cookies, so no header about credentials is needed.
  * @param origins as configured (`--cors-origin`); `*` = every origin
- * @returns undefined for requests of no page, or of a page that may not
+ * @returns undefined for requests that come from no page, or from a page that is not allowed
  */
 function corsHeaders(exchange: HostExchange, origins: readonly string[]): Readonly<Record<string, string>> | undefined {
   const allowed = origins.length === 0 ? undefined : allowedOrigin(exchange, origins);
@@ -334,7 +351,7 @@ function corsHeaders(exchange: HostExchange, origins: readonly string[]): Readon
   };
 }
 
-/** Responds to the browser of a page that may, where it asks before it sends; false when the request is no such question. */
+/** Answers the preflight request of an allowed page's browser. Returns false if the request is not a preflight. */
 function sendPreflight(exchange: HttpExchange): boolean {
   if (exchange.method !== 'OPTIONS' || exchange.header('access-control-request-method') === undefined) return false;
   exchange.head(204, {

@@ -4,21 +4,21 @@ import type { ResponseStore } from '../../responses/index.ts';
 import type { ByteBudget, InferenceDeps } from '../inference/deps.ts';
 import type { HttpSettings } from './settings.ts';
 
-/** What the HTTP app works with. */
+/** Dependencies of the HTTP app. */
 export interface HttpAppDeps extends InferenceDeps {
   readonly settings: HttpSettings;
-  /** Room for the bodies that are being read, of all requests of the process. */
+  /** Room for the bodies that all requests of the process are reading. */
   readonly bodies: ByteBudget;
-  /** Where responses are kept; undefined = nowhere. */
+  /** Store of responses; undefined = responses are not stored. */
   readonly responseStore: ResponseStore | undefined;
-  /** What `/health` lists, from memory: the same list until one comes or goes. */
+  /** Returns the instances that `/health` lists, from memory: the same list until an instance comes or goes. */
   readonly instances: () => readonly EndpointRecord[];
   /** Brokers that this process needs and cannot reach, each with the reason. @default none */
   readonly absences?: (() => readonly string[]) | undefined;
-  /** Empties the workers' caches; absent = nobody can be asked. */
+  /** Empties the workers' caches; absent = no worker can be asked. */
   readonly caches?: Pick<CacheClearer, 'clear'> | undefined;
   /** Ends requests of other edges; absent = only those of this process can be ended. */
   readonly canceller?: Pick<RequestCanceller, 'cancel'> | undefined;
-  /** Says why requests go where they go; absent in modes that know nothing of caches. */
+  /** Explains which workers requests go to; absent in modes that do not know the caches of workers. */
   readonly explainer?: Pick<RoutingExplainer, 'explained' | 'explain'> | undefined;
 }

@@ -2,7 +2,7 @@ import type { SpanAttributes } from '../../telemetry/index.ts';
 import { serverAttributes } from '../inference/server-attributes.ts';
 import type { HostExchange } from './exchange/exchange.ts';
 
-/** What the span of a request says when it begins. */
+/** Name and attributes of a request's span when it begins. */
 interface SpanStart {
   readonly name: string;
   readonly attributes: SpanAttributes;
@@ -10,22 +10,22 @@ interface SpanStart {
 
 const SECRET_NAME = /key|token|secret|sig|password|credential|auth/i;
 
-/** The query, without what may be a secret. */
+/** Returns the query without values that may be secrets. */
 function shownQuery(query: string): string {
   return query
     .split('&')
     .map((part) => {
-      const name = part.split('=', 1)[0]!; // a split has one part at least
+      const name = part.split('=', 1)[0]!; // a split has at least one part
       return part.length > name.length && SECRET_NAME.test(name) ? `${name}=REDACTED` : part;
     })
     .join('&');
 }
 
-/** @param path of the route, as the table has it; `sentPath` as the client sent it */
+/** Returns the start of a request's span. @param path the route's path in the table; `sentPath` is the client's */
 export function httpSpanStart(host: HostExchange, route: string, sentPath: string): SpanStart {
   const { scheme, peer, query, memory, httpVersion } = host;
   const isSocket = memory !== undefined;
-  // An event of a WebSocket is no request of HTTP: it has no method, and its response no status.
+  // An event of a WebSocket is not an HTTP request: it has no method, and its response has no status.
   const attributes = {
     'http.request.method': isSocket ? undefined : host.method,
     'http.route': route,

@@ -14,14 +14,15 @@ import type { HostExchange } from './exchange/exchange.ts';
 import type { Access } from './route.ts';
 import type { HttpSettings } from './settings.ts';
 
-/** Whether a request comes from whoever runs this process: from its machine, or with its admin key. */
+/** Returns whether a request comes from an operator of this process: from its machine, or with its admin key. */
 export function isOperator({ settings }: HttpAppDeps, caller: Caller): boolean {
   return refuseAsOperator(settings, caller) === undefined;
 }
 
 /**
- * As whom a request is let in: the one place that every route passes. Operators need no key for what is theirs.
- * @throws ServeError, or rejects with one: see `Gate.admit`; `insufficient_permissions` that says what is allowed
+ * Returns the rights that a request is let in with. Every route passes here. Operators need no key for their routes.
+ * @throws ServeError, or rejects with one: see `Gate.admit`; `insufficient_permissions`, whose text says what is
+ * allowed
  */
 export function admit({ gate, settings }: HttpAppDeps, exchange: HostExchange, access: Access): Grant | Promise<Grant> {
   switch (access) {
@@ -54,8 +55,8 @@ function refuseAsOperator({ adminKey }: HttpSettings, caller: Caller): string | 
 }
 
 /**
- * Where only this machine is listened to, its browsers are all that strangers reach: a page that made its own name resolve to
- * this machine is known by that name.
+ * Refuses foreign host names on a server that only this machine reaches. Strangers could reach it only through a
+ * browser here, with a page whose own name resolves to this machine; the name gives such a page away.
  * @throws ServeError `insufficient_permissions` for requests that may not pass
  */
 export function requireHost({ hosts }: HttpSettings, exchange: HostExchange): void {

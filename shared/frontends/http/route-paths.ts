@@ -5,7 +5,7 @@ import type { HttpSettings } from './settings.ts';
 
 type Paths = HttpSettings['paths'];
 
-/** The settings that move a path. */
+/** Settings that move a path. */
 export const PATH_SETTINGS: Readonly<Record<keyof Paths, SettingName>> = {
   chat: 'httpSvcChatPath',
   completions: 'httpSvcCmpPath',
@@ -19,7 +19,7 @@ export const PATH_SETTINGS: Readonly<Record<keyof Paths, SettingName>> = {
 };
 
 /**
- * Two routes at one path would leave one of them unreachable, in silence.
+ * Checks that every route has a path of its own. Of two routes at one path one would be unreachable, without an error.
  * @throws ConfigError that names the settings, and the fixed route if it is one, for each path that two routes claim
  */
 export function requireOwnPaths(routes: readonly Route[], paths: Paths): void {
@@ -40,7 +40,7 @@ export function requireOwnPaths(routes: readonly Route[], paths: Paths): void {
   if (problems.size > 0) throw new ConfigError([...problems]);
 }
 
-/** A route whose variable part the path would be taken for, or be taken from. */
+/** Returns the route whose variable part matches the path, or is matched by it. */
 function routeBelow(routes: readonly Route[], path: string): string | undefined {
   const router = new TrieRouter<Route>();
   for (const route of routes) if (/[:*]/.test(route.pattern)) router.add('ALL', route.pattern, route);

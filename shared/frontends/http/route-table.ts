@@ -15,7 +15,7 @@ import { serveHealth, serveLive, serveMetrics, servePing, serveVersion } from '.
 import { modelAccess, serveModel, serveModelList } from './routes/models.ts';
 import type { HttpSettings } from './settings.ts';
 
-/** What reads bodies is loaded when the first of its kind comes: the schemas of one are no small part of a start. */
+/* Code that reads bodies is loaded when the first body of its kind comes, because the schemas would slow the start. */
 const loadChat = async () => (await import('./openai/chat.ts')).chat;
 const loadCompletions = async () => (await import('./openai/completions.ts')).completions;
 const loadBusyThreshold = async () => (await import('./routes/admin.ts')).busyThreshold;
@@ -26,15 +26,15 @@ const serveExplained = serveLater(async () => (await import('./routes/admin.ts')
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 const MOTION_JPEG = ['multipart/x-mixed-replace'];
-/** The documented path of videos and its alias; `/stream` stands below each. */
+/** Documented path of videos and its alias; each has a `/stream` below it. */
 const VIDEO_PATHS = [
   ['/v1/videos/generations', '', 'Makes a video.', 'Sends a video as motion JPEG.'],
   ['/v1/videos', 'Short', 'The same under a shorter path.', 'The same under a shorter path.'],
 ] as const;
 
 /**
- * Every route that an app with these settings serves, in the order of the page at /docs. To add one, add it here: the app, the
- * `allow` header and the OpenAPI document read nothing else.
+ * Returns every route that an app with these settings serves, in the order of the page at /docs. To add a route, add it
+ * here: the app, the `allow` header and the OpenAPI document read only this table.
  */
 export function routesOf(settings: HttpSettings): readonly Route[] {
   const { paths, anthropic, hasAdminRoutes, servesClients = true, docsAuth } = settings;
@@ -159,7 +159,7 @@ function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: Http
   ];
 }
 
-/** Of the fleet rather than of a client's request: for whoever runs it. */
+/** Returns the routes about the fleet, which are for operators. */
 function adminRoutes(): readonly Route[] {
   const tag = 'Operations';
   return [

@@ -6,23 +6,23 @@ import type { HttpExchange } from './exchange/exchange.ts';
 
 /** A handler. */
 export interface Serve {
-  /** Responds to a request through its exchange's sink. What it throws is told in the envelope of its path. */
+  /** Responds to a request through its exchange's sink. The app sends what it throws, in the envelope of the path. */
   (deps: HttpAppDeps, exchange: HttpExchange): void | Promise<void>;
-  /** Loads its code, which its first request does otherwise. Only where that is loaded later. */
+  /** Loads the handler's code, which otherwise happens at its first request. Absent if the code is there at once. */
   readonly load?: () => Promise<unknown>;
 }
 
-/** Who may use a route: everybody, or as the need says; `docs` = operators and whoever has a key. */
+/** Access to a route: `open` = every client, `docs` = operators and clients with a key, otherwise as the need says. */
 export type Access = Need | 'docs' | 'open';
 
-/** Names of served models that examples ask for, by what they can do. */
+/** Names of served models for examples, by the capability of the model. */
 export type ExampleModels = Readonly<Record<(typeof MODEL_TYPES)[ModelKind], string>>;
 
-/** A body as a route takes it. */
+/** A body that a route takes. */
 export interface RouteBody extends BodySchema {
-  /** Its name among the schemas of the OpenAPI document. */
+  /** Name of the body among the schemas of the OpenAPI document. */
   readonly name: string;
-  /** A short body that is taken as it stands: the page of the API sends it. */
+  /** Returns a short valid body, which the page of the API sends. */
   readonly example: (models: ExampleModels) => object;
 }
 
@@ -32,41 +32,44 @@ export interface BodyRoute {
   readonly body: RouteBody;
 }
 
-/** The envelopes that failures come in. */
+/** Envelopes of failures. */
 export type FailureName = 'Error' | 'MessagesError' | 'ThresholdError';
 
-/** One method of one path, as the OpenAPI document shows it. */
+/** One method of one path in the OpenAPI document. */
 export interface Operation {
-  /** With `{name}` for what varies. */
+  /** Path with `{name}` for its variable parts. */
   readonly path: string;
   readonly method: 'get' | 'post' | 'delete';
-  /** `operationId`: unique, and the name that generated clients give it. */
+  /** Unique `operationId`, by which generated clients name the operation. */
   readonly id: string;
   readonly tag: 'Generation' | 'Responses' | 'Messages' | 'Models' | 'Operations';
   readonly summary: string;
-  /** The body, or those that it may be; the first gives the example. @default none */
+  /** Bodies that the operation takes; the first gives the example. @default none */
   readonly bodies?: readonly (() => Promise<RouteBody>)[];
-  /** Content types of a good response, the usual one first; none where the body is empty. @default JSON */
+  /** Content types of a successful response, the usual one first; none if the body is empty. @default JSON */
   readonly contentTypes?: readonly string[] | undefined;
   /** Envelope of failures. @default 'Error' */
   readonly failure?: FailureName | undefined;
-  /** Failures apart from those of every route. @default those of a model's answer where there is a body, else those of the tag */
+  /**
+   * Failures besides those of every route. @default those of a model's answer if there is a body, otherwise those of
+   * the tag
+   */
   readonly codes?: readonly ErrorCode[];
-  /** Statuses of failures that no code stands for. @default none */
+  /** Statuses of failures that have no code. @default none */
   readonly statuses?: readonly number[];
-  /** Statuses other than 200 whose body is no failure but the state that was asked for. @default none */
+  /** Statuses other than 200 whose body is the requested state and not a failure. @default none */
   readonly states?: readonly number[];
 }
 
-/** One path of the app: who serves it, and what the document says of it. */
+/** One path of the app: its handler, and its operations in the document. */
 export interface Route {
   /** Hono pattern. */
   readonly pattern: string;
-  /** Where it depends on the path, by that. */
+  /** Access, or a function of the path if it depends on that. */
   readonly access: Access | ((path: string) => Access);
   readonly serve: Serve;
   readonly methods: ReadonlySet<string>;
-  /** None for pages that show the document itself. */
+  /** Operations in the document; none for pages that show the document itself. */
   readonly operations: readonly Operation[];
 }
 
@@ -78,7 +81,7 @@ type RouteOperation = Omit<Operation, 'path'> & {
   readonly path?: string;
 };
 
-/** A route whose methods are those of its operations; one without is read. `{id}` stands for whatever is there, slashes too. */
+/** Returns a route with the methods of its operations, or GET if it has none. `{id}` matches any text, with slashes. */
 export function route(
   path: string,
   access: Route['access'],
@@ -96,8 +99,8 @@ export function route(
 }
 
 /**
- * A handler whose code its first request loads: a function that starts cold then does without the dialects that nobody has asked
- * for, which are a third of what it would parse.
+ * Returns a handler whose code its first request loads. A function that starts cold then does not parse dialects that
+ * no client has used, which are a third of its code.
  */
 export function serveLater(loadServe: () => Promise<Serve>): Serve {
   const load = (): Promise<Serve> => loadCode('this route', loadServe);
@@ -112,7 +115,7 @@ export function serveLater(loadServe: () => Promise<Serve>): Serve {
   return Object.assign(serve, { load });
 }
 
-/** A POST that a model answers. @param load its handler, with what is to be said of its body, when first needed */
+/** Returns a POST that a model answers. @param load loads the handler and the description of its body */
 type PostRoute = (
   path: string,
   load: () => Promise<BodyRoute>,
@@ -121,7 +124,7 @@ type PostRoute = (
   contentTypes?: readonly string[],
 ) => Route;
 
-/** Makes the POSTs of one tag, whose failures come in the same envelope. */
+/** Returns a function that makes the POSTs of one tag, whose failures share an envelope. */
 export function bodyRoutes(tag: Operation['tag'], failure?: FailureName): PostRoute {
   return (path, load, id, summary, contentTypes) => {
     const serve = serveLater(async () => (await load()).serve);
@@ -130,30 +133,30 @@ export function bodyRoutes(tag: Operation['tag'], failure?: FailureName): PostRo
   };
 }
 
-/** A slash at the end of an API's own path does not count for what stands below. */
+/** Returns the path without a slash at its end, to which the paths below it are appended. */
 export function pathBelow(path: string): string {
   return path.endsWith('/') ? path.slice(0, -1) : path;
 }
 
-/** A path that is not valid percent-encoding names itself. */
+/** Decodes a path; one that is not valid percent-encoding stays as it is. */
 export function decodePath(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // nothing has that name, and so it is not found
+    return text; // no route has that name, so the response is 404
   }
 }
 
-/** Longer ids are nobody's, and are not sent back whole. */
+/** Characters of an id that an error shows; no real id is longer. */
 const SHOWN_MAX = 300;
 
-/** An id out of a path as an error shows it. */
+/** Returns an id of a path as an error shows it. */
 export function shownId(id: string): string {
   return id.length <= SHOWN_MAX ? id : `${id.slice(0, SHOWN_MAX)}...`;
 }
 
-/** Paths of operators' routes, whose handlers are loaded when somebody asks for them. */
+/** Paths of operators' routes, whose handlers their first requests load. */
 export const BUSY_THRESHOLD_PATH = '/busy_threshold';
 export const CLEAR_KV_BLOCKS_PATH = '/clear_kv_blocks';
-/** Below it stands a response id (`chatcmpl-...`) or a request id. */
+/** Path above a response id (`chatcmpl-...`) or a request id. */
 export const EXPLAIN_PATH = '/router/explain';

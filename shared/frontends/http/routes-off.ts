@@ -5,11 +5,12 @@ import { PATH_SETTINGS } from './route-paths.ts';
 import { routesOf } from './route-table.ts';
 import type { HttpSettings } from './settings.ts';
 
-/* Routes that another setting would have served: whoever asks for one learns its name. */
+/* Routes that another setting would have served: a client that asks for one learns the name of the setting. */
 
 /**
- * Why a path has no route with these settings although it has one with others, as a sentence; undefined where it never has one.
- * Made for the first path that is not found.
+ * Returns a function that says, in a sentence, why a path has no route with these settings although it has one with
+ * others. It returns undefined for paths that never have a route. The app calls this at the first path that it does not
+ * find.
  */
 export function routesOff(settings: HttpSettings): (path: string) => string | undefined {
   const reasons = new TrieRouter<string>();

@@ -17,29 +17,31 @@ import type { HttpExchange } from './exchange/exchange.ts';
 import type { Serve } from './route.ts';
 import { sendError } from './sinks/send.ts';
 
-/** What every body of an inference request says. */
+/** Fields of every body of an inference request. */
 interface Asked {
   readonly model: string;
   readonly stream?: boolean | null | undefined;
 }
 
-/** What a dialect adds to the steps that every inference request takes. What its functions throw is told by `refuse`. */
+/** A dialect's part in the steps that every inference request takes. `refuse` sends what its functions throw. */
 interface InferenceRoute<Body extends Asked> {
   readonly endpoint: Endpoint;
-  /** Not found, whatever the body is, until a model that serves `endpoint` was registered. @default false */
+  /**
+   * Whether the route is 404, whatever the body is, until a model that serves `endpoint` is registered. @default false
+   */
   readonly isOffWithoutModel?: boolean;
-  /** @default a JSON body */
+  /** Reads the body. @default as JSON */
   readonly read?: (exchange: HttpExchange, deps: HttpAppDeps) => Promise<JsonBody>;
   readonly parse: (json: JsonBody, deps: HttpAppDeps, exchange: HttpExchange) => Body | Promise<Body>;
-  /** @default as the body says */
+  /** Returns whether the answer is a stream. @default `stream` of the body */
   readonly isStream?: (body: Body) => boolean;
   /** Decodes the body, identifies the request, and hands it to the pipeline with a sink that writes to the exchange. */
   readonly start: (inference: Inference, body: Body, model: OpenedModel) => void | Promise<void>;
-  /** @default OpenAI's envelope */
+  /** Sends a failure. @default in OpenAI's envelope */
   readonly refuse?: (inference: Inference, error: ServeError) => void;
 }
 
-/** A handler of inference requests; it never rejects. */
+/** Returns a handler of inference requests, which never rejects. */
 export function serveInference<Body extends Asked>(route: InferenceRoute<Body>): Serve {
   const { endpoint, isOffWithoutModel = false, read = readJson, parse, start } = route;
   const isStream = route.isStream ?? (({ stream }) => stream === true);
@@ -59,13 +61,13 @@ export function serveInference<Body extends Asked>(route: InferenceRoute<Body>):
   };
 }
 
-/** Some inference routes exist once a model that serves them was registered. */
+/** Returns whether a model is registered that serves `endpoint`. */
 function hasModelFor({ pipeline }: HttpAppDeps, endpoint: Endpoint): boolean {
   const type = ENDPOINTS[endpoint].modelType;
   return pipeline.requestable.list().some(({ card }) => card.model_type.includes(type));
 }
 
-/** Why a route without a model is 404: whatever the body is, but the model that it names is told. */
+/** Returns the 404 of a route without a model. The body may be anything; the error names the model if the body does. */
 async function notServed(
   { deps, exchange }: Inference,
   endpoint: Endpoint,
@@ -80,25 +82,25 @@ async function notServed(
   return modelNotFound(modelsShown(deps, exchange), { name, type, param: name === undefined ? undefined : 'model' });
 }
 
-/** Tells a failure in a dialect's own words and returns the status. */
+/** Sends a failure in the dialect's own form, and returns the status. */
 type Refusal = (inference: Inference, error: ServeError) => number;
 
 /** Tracks one inference request that came by HTTP. */
 export class Inference extends RequestTracker<HttpExchange, HttpAppDeps> {
-  /** The handler failed: before there was a sink, or through a mistake of ours in the middle of one. */
+  /** Ends a request whose handler failed: before there was a sink, or through a bug while the sink was writing. */
   refuse(error: ServeError, refusal: Refusal = refuseInOpenAi): void {
     this.breakOff(error);
     this.fail(error, refusal(this, error));
   }
 }
 
-/** Tells the client, and operators, what of the request the model is not told. */
+/** Tells the client and operators which parts of the request the model does not get. */
 export function tellLeftOut({ deps, exchange }: Inference, endpoint: Endpoint, leftOut: LeftOut): void {
   warnOfLeftOut(exchange, leftOut);
   if (leftOut.warning !== undefined) deps.metrics.leftOut(endpoint, leftOut.kinds);
 }
 
-/** As `tellLeftOut`, where nothing is generated: what operators count are requests to models. */
+/** Tells only the client, for routes that generate nothing: operators count requests to models. */
 export function warnOfLeftOut(exchange: HttpExchange, { warning }: LeftOut): void {
   if (warning !== undefined) exchange.announce({ warning });
 }
@@ -107,7 +109,7 @@ function refuseInOpenAi({ exchange, deps }: Inference, error: ServeError): numbe
   return sendError(exchange, error, deps.settings.overloadStatus);
 }
 
-/** Reads a body and hands it to `use`; its bytes count against the room for bodies until that has ended. */
+/** Reads a body and hands it to `use`. The bytes count against the room for bodies until `use` has ended. */
 export async function withBody<T>(
   exchange: HttpExchange,
   { settings, bodies }: Pick<HttpAppDeps, 'settings' | 'bodies'>,
@@ -124,7 +126,8 @@ export async function withBody<T>(
 
 /**
  * Checks the content type, reads the body and parses it, in this order.
- * @throws ServeError `unsupported_media_type`, `request_too_large`, `server_overloaded`, `invalid_json`, `invalid_value`.
+ * @throws ServeError `unsupported_media_type`, `request_too_large`, `server_overloaded`, `invalid_json`,
+ * `invalid_value`.
  */
 export async function readJson(
   exchange: HttpExchange,
@@ -140,11 +143,14 @@ async function parse(bytes: Uint8Array): Promise<JsonBody> {
   await endOfTurn();
   if (bytes.length < LARGE_BYTES) return parseJsonBody(bytes);
   const json = await parseLargeJsonBody(bytes, endOfTurn);
-  await endOfTurn(); // what the caller does with it begins in a turn of its own
+  await endOfTurn(); // the caller goes on in a turn of its own
   return json;
 }
 
-/** Bodies from here on are read in several turns; less is read by `JSON.parse` in 5 ms, a prompt of 100,000 ids for one. */
+/**
+ * Bytes from which a body is parsed in several turns. `JSON.parse` reads a smaller one, such as 100,000 ids, within 5
+ * ms.
+ */
 const LARGE_BYTES = 768 * 1024;
 
 const JSON_TYPE = /^\s*application\/(?:json|[^\s;/]+\+json)\s*(?:;|$)/i;

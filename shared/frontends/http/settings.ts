@@ -5,17 +5,18 @@ import { isLoopback } from '../../planes/index.ts';
 const MEBIBYTE = 1024 * 1024;
 
 /**
- * A body takes about twice its size while it is read, and what it says about as much again; an answer as much again as text at
- * its end: a quarter for each leaves room for the rest.
+ * Share of the memory for bodies, and for answers. A body takes about twice its size while it is read, and its values
+ * about as much again. An answer takes as much again when it becomes text at its end. So a quarter for each leaves room
+ * for the rest.
  */
 export function budgetBytes(settingMb: number | undefined): number {
   return settingMb === undefined ? Math.floor(getHeapStatistics().heap_size_limit / 4) : settingMb * MEBIBYTE;
 }
 
-/** Everything about the HTTP surface that an operator can set. Times in milliseconds. */
+/** Settings of the HTTP surface. Times in milliseconds. */
 export type HttpSettings = ReturnType<typeof httpSettings>;
 
-/** What the settings say of the HTTP surface. */
+/** Returns the settings of the HTTP surface. */
 export function httpSettings(settings: EdgeSettings) {
   const answerBytesMax = answerLimitBytes(settings);
   return {
@@ -63,18 +64,18 @@ export function httpSettings(settings: EdgeSettings) {
   };
 }
 
-/** One answer may take all of the room for answers, and no more. */
+/** Returns the largest answer: one answer may take all of the room for answers. */
 function answerLimitBytes(settings: EdgeSettings): number {
   return Math.min(settings.httpAnswerLimitMb * MEBIBYTE, budgetBytes(settings.httpAnswerBudgetMb));
 }
 
-/** Off loopback, clients call the server by names that nobody here knows. */
+/** Returns the host names that requests may use; undefined off loopback, where the server's names are unknown to it. */
 function hostsOf({ httpHost, httpHosts = [] }: EdgeSettings): readonly string[] | undefined {
   if (httpHost === undefined || !isLoopback(httpHost) || httpHosts.includes('*')) return undefined;
   return httpHosts.map((name) => name.toLowerCase());
 }
 
-/** A container that is a router alone, or speaks gRPC instead, answers health, metrics and operators. */
+/** Settings of a container that is only a router, or speaks gRPC instead: it answers health, metrics and operators. */
 function servesClients({ roles = [], kserveGrpcServer }: EdgeSettings): boolean {
   return kserveGrpcServer !== true && (roles.length === 0 || roles.includes('http'));
 }

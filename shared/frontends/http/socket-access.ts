@@ -5,8 +5,9 @@ import type { HostExchange } from './exchange/exchange.ts';
 import { admit, requireHost } from './operators.ts';
 
 /**
- * Lets a connection in that asks for a WebSocket. Each response on it is let in again: keys end, and budgets count responses.
- * @throws ServeError as a request of the same route, and `insufficient_permissions` for a page that may not
+ * Lets in a connection that asks for a WebSocket. Each response on it is checked again, because keys end and budgets
+ * count responses.
+ * @throws ServeError as a request of the same route, and `insufficient_permissions` for a page that is not allowed
  */
 export async function admitSocket(deps: HttpAppDeps, host: HostExchange): Promise<void> {
   requireHost(deps.settings, host);
@@ -18,10 +19,13 @@ export async function admitSocket(deps: HttpAppDeps, host: HostExchange): Promis
   requireService(deps);
 }
 
-/** How browsers, which cannot send `Authorization` with a WebSocket, show a key among its sub-protocols. */
+/** Prefix of a key among the sub-protocols of a WebSocket: browsers cannot send `Authorization` with it. */
 export const KEY_PROTOCOL = 'openai-insecure-api-key.';
 
-/** Browsers let every page open a WebSocket to every place; no page can send `Authorization` with it. */
+/**
+ * Checks the origin of a page. Browsers let every page open a WebSocket anywhere, but no page can send `Authorization`
+ * with it.
+ */
 function requireOrigin(origins: readonly string[], host: HostExchange): void {
   const origin = host.header('origin');
   const showsItAsPage = host.header('sec-websocket-protocol')?.includes(KEY_PROTOCOL) === true;

@@ -9,8 +9,8 @@ type BodySink = CallSink & Pick<GenerationSink, 'text' | 'reasoning' | 'finish'>
 const FINISH_REASONS: ReadonlySet<unknown> = new Set<FinishReason>(['stop', 'length', 'content_filter', 'tool_calls']);
 
 /**
- * Turns chat chunks in the published shape, in which the pipeline puts what workers answer that take bodies untouched, into events,
- * for dialects whose answers have another shape. One for each request: it tells one call after the other.
+ * Turns chat chunks into events, for dialects whose answers have another shape. The pipeline gives such chunks for
+ * workers that take bodies untouched. Each request has a reader of its own, which reports one call after the other.
  */
 export class ChatBodyReader {
   readonly #sink: BodySink;
@@ -21,12 +21,12 @@ export class ChatBodyReader {
     this.#calls = new CallOrder(sink);
   }
 
-  /** The worker is done: tells what was held back. */
+  /** Ends the answer: reports what was held back. */
   end(): void {
     this.#calls.flush();
   }
 
-  /** Anything that is not a chat body says nothing. */
+  /** Reads one chunk; a value that is not a chat body is ignored. */
   read(body: unknown): void {
     if (!isRecord(body) || !Array.isArray(body.choices)) return;
     for (const [at, choice] of body.choices.entries()) {
@@ -44,7 +44,7 @@ export class ChatBodyReader {
       text: '',
       tokenIds: [],
       reason: reason as FinishReason,
-      // Not OpenAI's, but what engines say of the stop string or token that they found.
+      // A field of engines, not of OpenAI, for the stop string or token that they found.
       ...(typeof stopReason === 'string' || typeof stopReason === 'number' ? { stopReason } : {}),
     });
   }
@@ -69,7 +69,7 @@ export class ChatBodyReader {
     const index = typeof call.index === 'number' ? call.index : at;
     const called = isRecord(call.function) ? call.function : {};
     if (!this.#calls.knows(choice, index) && typeof called.name === 'string' && called.name !== '') {
-      // some servers say id and name again with every piece
+      // some servers repeat id and name with every piece
       this.#calls.begin(choice, index, typeof call.id === 'string' ? call.id : `call_${index}`, called.name);
     }
     const text = called.arguments;
@@ -77,7 +77,7 @@ export class ChatBodyReader {
   }
 }
 
-/** Content as text; pictures and their kin, for which answers of other shapes have no place, as links of Markdown. */
+/** Returns content as text. Media become links of Markdown, because answers of other shapes have no place for them. */
 function contentText(content: unknown): string {
   if (typeof content === 'string') return content;
   return Array.isArray(content) ? content.map(partText).join('') : '';
@@ -110,22 +110,22 @@ interface Call {
 }
 
 /**
- * Puts the pieces of tool calls in order, one call after the other, for dialects that close a call before the next one opens.
- * Workers may name several calls at once and mix their arguments. A call is told as it comes while it is the first that is not
- * whole; those behind it wait until its arguments are a JSON object, or until nothing more comes.
+ * Puts the pieces of tool calls in order, one call after the other, for dialects that close a call before the next one
+ * opens. Workers may begin several calls at once and mix their arguments. The first call that is not whole is reported
+ * as it comes. The calls behind it wait until its arguments are a JSON object, or until the answer ends.
  */
 class CallOrder {
   readonly #sink: CallSink;
   readonly #known = new Set<string>();
   #current: Call | undefined;
-  /** In the order in which they began. */
+  /** Calls that wait, in the order in which they began. */
   readonly #waiting: Call[] = [];
 
   constructor(sink: CallSink) {
     this.#sink = sink;
   }
 
-  /** The call has been named before. */
+  /** Returns whether the call was named before. */
   knows(choice: number, index: number): boolean {
     return this.#known.has(keyOf(choice, index));
   }
@@ -150,7 +150,7 @@ class CallOrder {
     while (this.#waiting.length > 0 && isWhole(this.#current?.text ?? '')) this.#open(this.#waiting.shift()!);
   }
 
-  /** Nothing more comes for any call: tells those that wait. */
+  /** Reports the calls that wait, because nothing more comes for any call. */
   flush(): void {
     for (const call of this.#waiting.splice(0)) this.#open(call);
     this.#current = undefined;
@@ -168,13 +168,13 @@ function keyOf(choice: number, index: number): string {
   return `${choice}/${index}`;
 }
 
-/** Arguments are a JSON object; looked at from its end first, which is cheap. */
+/** Returns whether arguments are a JSON object. Checks their end first, which is cheap. */
 function isWhole(text: string): boolean {
   if (!text.trimEnd().endsWith('}')) return false;
   try {
     JSON.parse(text);
     return true;
   } catch {
-    return false; // it is not, which is no failure
+    return false; // not JSON yet, which is not a failure
   }
 }

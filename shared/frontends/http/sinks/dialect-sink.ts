@@ -8,17 +8,18 @@ import { sendError } from './send.ts';
 
 /*
  * How a token reaches the socket. The pipeline calls a `GenerationSink`: of chats and completions one for each prompt
- * (`PromptStream`, which has a subclass for each of the two), otherwise one for the request. That sink makes a frame and writes it
- * to the `SseStream` of the response, which writes to the host's `FrameSink`. What ends a response, however it ends, is in
- * `DialectSink`; `StreamSink` and `WholeSink` add the stream and the object that a response is written as.
+ * (`PromptStream`, which has a subclass for each of the two), otherwise one for the request. That sink makes a frame
+ * and writes it to the `SseStream` of the response, which writes to the host's `FrameSink`. What ends a response,
+ * however it ends, is in `DialectSink`; `StreamSink` and `WholeSink` add the stream and the object that a response is
+ * written as.
  */
 
-/** A comment frame: tells proxies and clients that the stream lives. */
+/** Comment frame that shows proxies and clients that the stream lives. */
 export const COMMENT_FRAME = ':\n\n';
 const DONE_FRAME = 'data: [DONE]\n\n';
 /** Keep-alive of a stream that was committed without an event and has none configured. */
 const WAITING_KEEP_ALIVE_MS = 10_000;
-/** Leading annotations that are kept back with the head. */
+/** Number of leading annotations that are held back with the head. */
 const HELD_FRAMES_MAX = 16;
 
 /**
@@ -43,8 +44,8 @@ export class SseStream {
   #isIdle = true;
 
   /**
-   * @param headers sent beside the usual ones
-   * @param keepAliveFrame what an idle stream says; a comment when the dialect has nothing of its own
+   * @param headers sent besides the usual ones
+   * @param keepAliveFrame returns the frame of an idle stream; a comment if the dialect has no such frame
    */
   constructor(
     inference: Inference,
@@ -60,12 +61,12 @@ export class SseStream {
     else this.#commitWaiting();
   }
 
-  /** The head is out: a failure can only be told inside the stream. */
+  /** Whether the head has left, so that a failure can only be an event of the stream. */
   get isCommitted(): boolean {
     return this.#isCommitted;
   }
 
-  /** The hot path: queues one ready-made frame; after the end there is nobody to read it. */
+  /** The hot path: queues one ready-made frame. After the end of the stream frames are ignored. */
   write(frame: string, isKnownAscii = false): void {
     if (this.#isClosed) return;
     if (!this.#isCommitted) this.#commit();
@@ -74,15 +75,15 @@ export class SseStream {
   }
 
   /**
-   * Queues a frame that does not by itself decide the status: annotations come before the worker was asked.
-   * @param frame or what makes it when it leaves
+   * Queues a frame that leaves the status open: annotations come before a worker was asked.
+   * @param frame the frame, or a function that makes it when it leaves
    */
   annotate(frame: string | (() => string)): void {
     if (this.#isCommitted || this.#held.length >= HELD_FRAMES_MAX) this.write(textOf(frame));
     else this.#held.push(frame);
   }
 
-  /** Ends the stream with a failure, which has not ended before. Returns its status: 200 once the head is out. */
+  /** Ends a stream that has not ended with a failure. Returns the status: 200 once the head has left. */
   fail(error: ServeError): number {
     const isCommitted = this.#isCommitted;
     this.abandon();
@@ -107,7 +108,7 @@ export class SseStream {
     this.#sink.end();
   }
 
-  /** Releases the timers; nothing is written any more. */
+  /** Releases the timers, and writes nothing more. */
   abandon(): void {
     this.#isClosed = true;
     this.#peek?.cancel();
@@ -127,7 +128,7 @@ export class SseStream {
     this.#armKeepAlive(this.#inference.deps.settings.keepAliveMs);
   }
 
-  /** The worker is silent for longer than a status may wait: the stream begins with a comment. */
+  /** Begins the stream with a comment, because the worker is silent for longer than a status may wait. */
   #commitWaiting(): void {
     if (this.#isCommitted || this.#isClosed) return;
     this.#commit();
@@ -149,7 +150,7 @@ function textOf(frame: string | (() => string)): string {
   return typeof frame === 'string' ? frame : frame();
 }
 
-/** Whether `text` is its own UTF-8, a byte a character. For short texts: it looks at every character. */
+/** Returns whether every character of `text` is ASCII. For short texts, because it reads every character. */
 export function isAscii(text: string): boolean {
   for (let at = 0; at < text.length; at++) if (text.charCodeAt(at) > 0x7f) return false;
   return true;
@@ -170,20 +171,20 @@ export abstract class StreamSink extends DialectSink<Inference> {
     this.out.abandon();
   }
 
-  /** By the status, or inside the stream. */
+  /** Sends the failure by the status, or as an event of the stream. */
   protected tell(error: ServeError): void {
     this.inference.fail(error, this.out.fail(error));
   }
 }
 
 /**
- * An answer that is written in one piece: once, or not at all. Its size is bounded by the token budget, or by what a worker
- * makes of one request; so no worker is ever asked to wait for it.
+ * An answer that is written in one piece, or not at all. The token budget, or the output of a worker for one request,
+ * bounds its size, so no worker must ever wait for its client.
  */
 export abstract class WholeSink extends DialectSink<Inference> {
-  /** The worker has said something that can be shown. */
+  /** Whether the worker has sent something that can be shown. */
   protected abstract readonly hasOutput: boolean;
-  /** Writes the answer; a large one resolves when it has been written. */
+  /** Writes the answer. For a large one it resolves when all is written. */
   protected abstract write(usage: Usage, finished: boolean): Promise<void> | undefined;
 
   end(usage: Usage, finished: boolean): void {
@@ -220,12 +221,12 @@ export class BatchUsage {
   #left: number;
   #sum: Usage | undefined;
 
-  /** @param requests in the batch */
+  /** @param requests their number in the batch */
   constructor(requests: number) {
     this.#left = requests;
   }
 
-  /** One request has ended; gives the usage of all when it was the last. */
+  /** Takes the usage of a request that has ended. Returns the usage of all requests if it was the last. */
   ended(usage: Usage): Usage | undefined {
     this.#sum = this.#sum === undefined ? usage : addUsage(this.#sum, usage);
     return --this.#left > 0 ? undefined : this.#sum;
@@ -248,7 +249,7 @@ function addOptional(a: number | undefined, b: number | undefined): number | und
   return a === undefined ? b : a + (b ?? 0);
 }
 
-/** A worker ended its stream without a word: a failure of which a client is not told more. */
+/** Returns the failure of a worker that ended its stream without output. The client does not get the cause. */
 export function nothingSent(): ServeError {
   return new ServeError('internal_error', 'Internal server error', { cause: 'the worker sent nothing' });
 }

@@ -1,16 +1,19 @@
 import type { Inference } from '../serve-inference.ts';
 
-/** What every chunk and object of one response says of itself. */
+/** Names that every chunk and object of one response carries. */
 export interface WireNames {
   /** `chatcmpl-<id>` or `cmpl-<id>`. */
   readonly id: string;
   /** Unix seconds. */
   readonly created: number;
-  /** Primary name of the model, also when an alias was asked for. */
+  /** Primary name of the model, also if the client named an alias. */
   readonly model: string;
 }
 
-/** Names of a streamed response. Its id says where it is cancelled, and so is made when it is first told: the worker is known by then. */
+/**
+ * Names of a streamed response. Its id names the worker for a cancellation, so it is made when it is first read: the
+ * worker is known by then.
+ */
 class StreamNames implements WireNames {
   readonly created: number;
   readonly model: string;
@@ -29,7 +32,9 @@ class StreamNames implements WireNames {
   }
 }
 
-/** The names of one response, streamed or whole. @param isShared several workers may have a part of it */
+/**
+ * Returns the names of one response, streamed or whole. @param isShared whether several workers may have a part of it
+ */
 export function namesOf(
   inference: Inference,
   isStream: boolean,

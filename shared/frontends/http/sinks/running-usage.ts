@@ -2,8 +2,8 @@ import type { GenerationRequest, Usage } from '../../../protocol/index.ts';
 import type { RequestMeter, RequestOutcome, WorkerLabels } from '../../../telemetry/index.ts';
 
 /**
- * Listens in on a request's meter for the counts that continuous usage shows before the request has ended. Only put in
- * between when a client asked for them.
+ * Forwards to a request's meter, and keeps the counts that continuous usage shows before the request has ended. Used
+ * only if a client asks for such usage.
  */
 export class RunningUsage implements RequestMeter {
   readonly #meter: RequestMeter;
@@ -17,7 +17,7 @@ export class RunningUsage implements RequestMeter {
     this.#hidesCache = hidesCache;
   }
 
-  /** What was spent so far. The pipeline counts an output before it shows it, so this includes the chunk at hand. */
+  /** Usage so far. The pipeline counts an output before it shows it, so this includes the current chunk. */
   get usage(): Usage {
     return {
       promptTokens: this.#promptTokens,
@@ -72,7 +72,7 @@ export class RunningUsage implements RequestMeter {
   }
 
   piece(): void {
-    this.#completionTokens++; // until the worker says how many it holds
+    this.#completionTokens++; // until the worker reports their number
     this.#meter.piece();
   }
 

@@ -6,14 +6,14 @@ import type { HttpExchange } from '../exchange/exchange.ts';
 
 type Headers = Readonly<Record<string, string>>;
 
-/** Memory from which on a body is written in pieces: about 2 ms for one that is not. */
+/** Memory of a body from which it is written in pieces. Below it, writing takes at most about 2 ms. */
 const LARGE_BYTES = 1024 * 1024;
 const PIECE_CHARS = 32 * 1024;
-/** Characters of a text from which on it is written in pieces. */
+/** Characters of a text from which it is written in pieces. */
 const LARGE_CHARS = 256 * 1024;
 
 const MS_PER_SECOND = 1000;
-/** The official clients heed it: what nobody here can do will not be done a second time either. */
+/** Header that keeps the official clients from retrying a request that no worker here can serve. */
 const NO_RETRY = { 'x-should-retry': 'false' };
 
 /** Writes a whole response: head and body leave in one write. */
@@ -38,7 +38,7 @@ export function sendJson(exchange: HttpExchange, status: number, body: unknown, 
   sendText(exchange, status, 'application/json', JSON.stringify(body), headers);
 }
 
-/** HTTP status of a failure: the error's code decides, and overload has a configurable number. */
+/** Returns the HTTP status of a failure. The error's code decides, except that the status of overload is a setting. */
 export function statusOf(error: ServeError, overloadStatus: number): number {
   return error.code === 'server_overloaded' ? overloadStatus : error.status;
 }
@@ -54,7 +54,7 @@ export function sendError(
   return sendFailure(exchange, error, { status, body: openAiErrorBody(error), headers });
 }
 
-/** How a dialect words a failure. */
+/** A failure in the form of a dialect. */
 export interface FailureResponse {
   readonly status: number;
   readonly body: unknown;
@@ -62,8 +62,8 @@ export interface FailureResponse {
 }
 
 /**
- * Sends a failure, and says when to try again where time may mend it. A response that has begun is cut off
- * instead: who knows its dialect ends it in its own words before coming here, and then nothing is left to do.
+ * Sends a failure, with the time after which to try again if that may help. A response that has begun is cut off
+ * instead, unless its dialect has ended it already with an error of its own.
  * @returns the status
  */
 export function sendFailure(exchange: HttpExchange, error: ServeError, response: FailureResponse): number {
@@ -85,7 +85,7 @@ export function sendFailure(exchange: HttpExchange, error: ServeError, response:
 /**
  * Sends an object with status 200: at once, or in pieces with a turn of the event loop for each when it is large.
  * @param more members behind those of `object`, each as JSON text with a comma before it
- * @returns resolves when nothing more will be written; undefined when that is so already
+ * @returns a promise that resolves when all is written; undefined if all is written already
  */
 export function sendObject(
   { exchange, room }: RequestTracker<HttpExchange>,
@@ -97,14 +97,14 @@ export function sendObject(
   return sendJsonText(exchange, objectText(object, more), headers);
 }
 
-/** The text of `object` with `more` at its end. */
+/** Returns the JSON text of `object` with the members of `more` at its end. */
 export function objectText(object: object, more: Iterable<string>): string {
   const text = JSON.stringify(object);
   const members = [...more].join('');
   return members === '' ? text : `${text.slice(0, -1)}${members}}`;
 }
 
-/** As `sendObject`, of an object whose JSON text comes in parts. */
+/** Does what `sendObject` does, for an object whose JSON text comes in parts. */
 export function sendParts(
   { exchange, room }: RequestTracker<HttpExchange>,
   parts: Iterable<string>,
@@ -113,7 +113,7 @@ export function sendParts(
   return sendJsonText(exchange, [...parts].join(''));
 }
 
-/** As `sendObject`, of an object of which nobody knows how large it is. */
+/** Does what `sendObject` does, for an object of unknown size. */
 export function sendStored(exchange: HttpExchange, object: object): Promise<void> | undefined {
   if (isLongJson(object, LARGE_CHARS)) return sendPieces(exchange, jsonPieces(object));
   return sendJsonText(exchange, JSON.stringify(object));
@@ -124,8 +124,8 @@ function sendJsonText(exchange: HttpExchange, text: string, headers?: Headers): 
 }
 
 /**
- * All pieces are made before the first one leaves: only then is the length known, and a failure on the way still has its
- * status. A reader that does not keep up is waited for, so that the body counts as long as it is in memory.
+ * Makes all pieces before the first one leaves: only then is the length known, and a failure until then still has its
+ * status. Waits for a slow reader, so that the body counts against the room for as long as it is in memory.
  */
 async function sendPieces(exchange: HttpExchange, texts: Iterable<string>, headers?: Headers): Promise<void> {
   const { sink } = exchange;
