@@ -205,7 +205,7 @@ describe('docs/deploy.md', () => {
   it('says the sums, and the worst hour and month, in round numbers', () => {
     expect(docs).toContain(`costs about ${Math.round(sum(dev.idle))} US$ a month with the rest`);
     expect(docs).toContain(`production about ${Math.round(sum(full.idle))} (`);
-    expect(readFileSync('README.md', 'utf8')).toContain(`about ${Math.round(sum(dev.idle))} US$ a month while nobody`);
+    expect(readFileSync('README.md', 'utf8')).toContain(`about US$${Math.round(sum(dev.idle))} a month when idle`);
     const worst = (estimate: Estimate, at: number) =>
       sum(estimate.idle) + sum(estimate.worst.parts) + estimate.worst.functions[at]!.part.dollars;
     const words = (dollars: number) =>
