@@ -3,6 +3,7 @@ import type { BlockHashes } from '../tokens/index.ts';
 import { BlockIndex } from './block-index.ts';
 import { BlockAllowance } from './memory.ts';
 import { Overlaps, type PrefixIndex } from './prefix-index.ts';
+import { RankStays } from './rank-stays.ts';
 import type { RankTable } from './rank-table.ts';
 import { TouchedBlocks } from './touched-blocks.ts';
 
@@ -55,6 +56,12 @@ export class ApproximateIndex implements PrefixIndex {
   readonly #ttlMs: number;
   readonly #bucketMs: number;
   readonly #touched = new TouchedBlocks();
+  readonly #stays = new RankStays();
+  /** The record that the sweep for ended stays looks at next; 0 = no sweep is under way. */
+  #sweptTo = 0;
+  /** Stays and lists that had ended when that sweep began. */
+  #sweptStays = 0;
+  #sweptLists = 0;
   readonly #blocksMax: number;
   readonly #allowance: BlockAllowance;
   readonly #onEvicted: (blocks: number) => void;
@@ -95,8 +102,9 @@ export class ApproximateIndex implements PrefixIndex {
     const heldMs = cacheTtlMs > this.#ttlMs ? (HELD_MS[held] ?? this.#ttlMs) : 0;
     const stamp = Math.ceil((this.#clock.nowMs() + Math.max(this.#ttlMs, heldMs)) / this.#bucketMs);
     const list = heldMs > this.#ttlMs && !this.#hasCapacity(rank) ? 1 + held : this.#listOf(rank);
+    const stay = this.#stays.open(rank);
     for (let at = sequence.length - 2; at >= 0; at -= 2) {
-      const record = this.#touched.open(rank, (sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
+      const record = this.#touched.open(stay, (sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
       if (record === 0) continue;
       if (isPinned) this.#touched.pin(record);
       if (this.#isHeldLonger(record, stamp)) continue;
@@ -112,9 +120,11 @@ export class ApproximateIndex implements PrefixIndex {
     if (running === undefined) return;
     this.#running.delete(requestId);
     const { rank, sequence } = running;
+    const stay = this.#stays.find(rank);
+    if (stay === undefined) return;
     const list = this.#listOf(rank);
     for (let at = sequence.length - 2; at >= 0; at -= 2) {
-      const record = this.#touched.find(rank, (sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
+      const record = this.#touched.find(stay, (sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
       if (record === 0) continue;
       this.#touched.unpin(record);
       this.#touched.touch(record, list, this.#touched.stampOf(record));
@@ -133,6 +143,7 @@ export class ApproximateIndex implements PrefixIndex {
     for (const [requestId, running] of this.#running) if (running.rank === rank) this.freed(requestId);
     this.#index.cleared(rank);
     this.#capacities[rank] = undefined;
+    this.#stays.end(rank);
     const list = this.#lists[rank];
     this.#lists[rank] = undefined;
     if (list !== undefined) this.#goneLists.push(list);
@@ -166,19 +177,23 @@ export class ApproximateIndex implements PrefixIndex {
   /** Takes off what is out of date, no more than `blocksMax` blocks. @returns whether there is more to do */
   housekeep(blocksMax = 2000): boolean {
     const isLate = this.#expire(blocksMax);
-    const hasGone = this.#forgetGone(blocksMax);
+    const hasGone = this.#sweepGone(blocksMax);
     return this.#index.housekeep(blocksMax) || isLate || hasGone;
   }
 
-  #forgetGone(blocksMax: number): boolean {
-    for (let count = 0; count < blocksMax; count++) {
-      const list = this.#goneLists[0];
-      if (list === undefined) return false;
-      const record = this.#touched.oldest(list);
-      if (record !== 0) this.#forget(record);
-      else this.#freeLists.push(...this.#goneLists.splice(0, 1));
+  /** Removes records of ranks that were removed. @returns whether there is more to do */
+  #sweepGone(recordsMax: number): boolean {
+    if (this.#sweptTo === 0) {
+      this.#sweptStays = this.#stays.endedCount;
+      this.#sweptLists = this.#goneLists.length;
+      if (this.#sweptStays === 0) return false;
+      this.#sweptTo = 1;
     }
-    return this.#goneLists.length > 0;
+    this.#sweptTo = this.#touched.sweep(this.#sweptTo, recordsMax, (stay) => this.#stays.rankOf(stay) === undefined);
+    if (this.#sweptTo > 0) return true;
+    this.#stays.recycle(this.#sweptStays);
+    this.#freeLists.push(...this.#goneLists.splice(0, this.#sweptLists));
+    return this.#stays.endedCount > 0;
   }
 
   get blockCount(): number {
@@ -275,9 +290,12 @@ export class ApproximateIndex implements PrefixIndex {
   }
 
   #forget(record: number): void {
-    this.#hash[0] = this.#touched.low(record);
-    this.#hash[1] = this.#touched.high(record);
-    this.#index.removed(this.#touched.rankOf(record), 'device', this.#hash);
+    const rank = this.#stays.rankOf(this.#touched.stayOf(record));
+    if (rank !== undefined) {
+      this.#hash[0] = this.#touched.low(record);
+      this.#hash[1] = this.#touched.high(record);
+      this.#index.removed(rank, 'device', this.#hash);
+    }
     this.#touched.remove(record);
   }
 }

@@ -2,7 +2,7 @@ import { HashTable, numberOf, PRIVATE_HASH } from './hash-table.ts';
 import { type MemoryUse, PAGE_MASK, PAGE_SHIFT, PagedWords } from './memory.ts';
 
 const WORD_SHIFT = 3;
-const RANK = 2;
+const STAY = 2;
 const STAMP = 3;
 const BACK = 4;
 const NEXT = 5;
@@ -11,13 +11,15 @@ const PINS = 7;
 
 /** In `LIST`: pinned, so on no list. */
 const NO_LIST = -1;
+/** In `STAY`: the record is free. */
+const NOBODY = -1;
 
 /**
- * When each rank was last thought to use a block: records of 32 bytes on lists in the order of use, oldest first. A
- * prompt's blocks are touched from its end to its start, so a parent always stands behind its children, and what is taken
- * from the head of a list has no children left with that rank.
+ * When each rank, by its stay (`RankStays`), was last thought to use a block: records of 32 bytes on lists in the order
+ * of use, oldest first. A prompt's blocks are touched from its end to its start, so a parent always stands behind its
+ * children, and what is taken from the head of a list has no children left with that rank.
  *
- *     sequence hash 64 | rank | stamp | back | next | list | pins
+ *     sequence hash 64 | stay | stamp | back | next | list | pins
  */
 export class TouchedBlocks {
   readonly #use: MemoryUse = { bytes: 0 };
@@ -37,16 +39,16 @@ export class TouchedBlocks {
   }
 
   /** The record of the block, made if there is none. */
-  open(rank: number, low: number, high: number): number {
-    const found = this.find(rank, low, high);
+  open(stay: number, low: number, high: number): number {
+    const found = this.find(stay, low, high);
     if (found !== 0) return found;
     const record = this.#free !== 0 ? this.#free : this.#top;
-    if (!this.#table.insert(PRIVATE_HASH, record, low, high ^ mixed(rank))) return 0;
+    if (!this.#table.insert(PRIVATE_HASH, record, low, high ^ mixed(stay))) return 0;
     if (this.#free !== 0) this.#free = this.#get(record, NEXT);
     else this.#words.reach(this.#top++ >>> (PAGE_SHIFT - WORD_SHIFT));
     this.#set(record, 0, low);
-    this.#set(record, 1, high ^ mixed(rank));
-    this.#set(record, RANK, rank);
+    this.#set(record, 1, high ^ mixed(stay));
+    this.#set(record, STAY, stay);
     this.#set(record, LIST, NO_LIST);
     this.#set(record, PINS, 0);
     this.#count++;
@@ -54,10 +56,10 @@ export class TouchedBlocks {
   }
 
   /** 0 when there is none. */
-  find(rank: number, low: number, high: number): number {
-    this.#table.seek(low, high ^ mixed(rank));
+  find(stay: number, low: number, high: number): number {
+    this.#table.seek(low, high ^ mixed(stay));
     for (let entry = this.#table.next(); entry !== 0; entry = this.#table.next()) {
-      if (this.rankOf(numberOf(entry)) === rank) return numberOf(entry);
+      if (this.stayOf(numberOf(entry)) === stay) return numberOf(entry);
     }
     return 0;
   }
@@ -100,9 +102,23 @@ export class TouchedBlocks {
   remove(record: number): void {
     this.#unlink(record);
     this.#table.remove(PRIVATE_HASH, record, this.#get(record, 0), this.#get(record, 1));
+    this.#set(record, STAY, NOBODY);
     this.#set(record, NEXT, this.#free);
     this.#free = record;
     this.#count--;
+  }
+
+  /**
+   * Removes the records of stays that have ended, among `count` records from number `from` on.
+   * @returns the number to go on from; 0 at the end
+   */
+  sweep(from: number, count: number, hasEnded: (stay: number) => boolean): number {
+    const to = Math.min(from + count, this.#top);
+    for (let record = from; record < to; record++) {
+      const stay = this.stayOf(record);
+      if (stay !== NOBODY && hasEnded(stay)) this.remove(record);
+    }
+    return to < this.#top ? to : 0;
   }
 
   get count(): number {
@@ -122,8 +138,8 @@ export class TouchedBlocks {
     return this.#get(record, LIST);
   }
 
-  rankOf(record: number): number {
-    return this.#get(record, RANK);
+  stayOf(record: number): number {
+    return this.#get(record, STAY);
   }
 
   /** Low half of the block's sequence hash. */
@@ -132,7 +148,7 @@ export class TouchedBlocks {
   }
 
   high(record: number): number {
-    return this.#get(record, 1) ^ mixed(this.rankOf(record));
+    return this.#get(record, 1) ^ mixed(this.stayOf(record));
   }
 
   #unlink(record: number): void {
@@ -160,6 +176,6 @@ export class TouchedBlocks {
 }
 
 /** Ranks that hold the same block have records in different places of the table. */
-function mixed(rank: number): number {
-  return Math.imul(rank + 1, 0x9e3779b1);
+function mixed(stay: number): number {
+  return Math.imul(stay + 1, 0x9e3779b1);
 }

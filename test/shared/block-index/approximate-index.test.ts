@@ -107,6 +107,35 @@ describe('approximate index by time to live', () => {
     expect(index.blockCount).toBe(0);
   });
 
+  it('forgets of a rank that was removed how long its blocks were held, whoever has its number next', async () => {
+    const { clock, ranks, index } = setUp({ ttlMs: 1000 });
+    index.decided('r', A, prompt(1, 2), 300_000);
+    ranks.drop(A);
+    index.removeRank(A);
+    expect(ranks.intern('c', 0)).toBe(A);
+    index.decided('s', A, prompt(1, 2));
+    expect(found(index, prompt(1, 2))).toEqual({ [A]: 2 });
+    await clock.advance(1100);
+    expect(found(index, prompt(1, 2))).toEqual({});
+  });
+
+  it('has room for the blocks of others once it has swept those of ranks that were removed', () => {
+    const { index } = setUp({ blocksMax: 4 });
+    index.decided('r', B, prompt(4, 5));
+    index.decided('s', A, prompt(1, 2));
+    index.removeRank(A);
+    while (index.housekeep(1));
+    index.decided('t', B, prompt(8, 9));
+    expect(found(index, prompt(4, 5))).toEqual({ [B]: 2 });
+    expect(found(index, prompt(8, 9))).toEqual({ [B]: 2 });
+    expect(index.blockCount).toBe(4);
+    index.removeRank(B);
+    index.decided('u', A, prompt(1));
+    while (index.housekeep(1));
+    expect(found(index, prompt(1))).toEqual({ [A]: 1 });
+    expect(index.blockCount).toBe(1);
+  });
+
   it('gives up the blocks nearest to their end when it is full', () => {
     const evicted: number[] = [];
     const { index } = setUp({ blocksMax: 10, onEvicted: (blocks) => evicted.push(blocks) });
