@@ -1,10 +1,10 @@
 import { type Command, TABLE } from '../shared/config/index.ts';
 
 /**
- * Flags that npm took for its own, which `npm start --router-mode kv` gives it: without ` -- ` in front it hands on their values
- * at best, and puts the flags into variables.
- * @param command what is run
- * @returns what to type in place of it; undefined where npm has kept nothing
+ * Finds flags that npm took for its own, as in `npm start --router-mode kv`. Without ` -- ` in front npm passes on
+ * their values at best, and puts the flags into variables.
+ * @param command the command that runs
+ * @returns the command line to type instead; undefined if npm has kept no flag
  */
 export function keptByNpm(
   command: Command,
@@ -26,9 +26,10 @@ export function keptByNpm(
   if (kept.length === 0) return undefined;
   const run = script === 'start' ? 'npm start' : `npm run ${script}`;
   const [only] = kept;
-  const words = kept.length === 1 && only !== undefined ? [only, ...values] : kept; // of several, nobody knows whose they are
+  // With several flags, the owner of each value is unknown.
+  const words = kept.length === 1 && only !== undefined ? [only, ...values] : kept;
   return `${run} -- ${words.join(' ')}`;
 }
 
-/** Names that npm knows itself: their variables say nothing of us. */
+/** Flags of npm itself: their variables say nothing about Stator's. */
 const NPM_OWN: ReadonlySet<string> = new Set(['--json', '--version', '--help']);

@@ -7,36 +7,41 @@ import { ConfigError, type Process, type ResolvedConfig, renderSettingsJson } fr
 import { reasonOf } from '../shared/errors/index.ts';
 import { tellUntold } from '../shared/telemetry/index.ts';
 
-/** A process as the system tells of it. */
+/** A process as the system describes it. */
 interface ProcessFacts {
   readonly parentPid: number;
-  /** Command line, blanks between its words. */
+  /** Command line, with blanks between its words. */
   readonly command: string;
 }
 
 const LOOK_MS = 500;
 
-/** `npm start` and `npx stator` run us in a shell, which may or may not have become us. */
+/**
+ * Command line of a shell. `npm start` and `npx stator` run this program in one, which may have replaced itself by it.
+ */
 const SHELL = /^(?:\S*\/)?-?(?:ba|da|a|z|k)?sh /;
 
 const RUNNER = /^(?:\S*node\S* )?(?:\S*\/)?(?:p?np[mx]|yarn)(?:-cli)?(?:\.c?js)? /;
 
 const STOP_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
-/** Ctrl-C reaches every process of the terminal, and npm hands the one that it got on to us: that is one wish, not two. */
+/**
+ * Time in which two SIGINTs count as one, in milliseconds. Ctrl-C reaches every process of the terminal, and npm
+ * forwards its own to this process.
+ */
 const REPEAT_MS = 1000;
 
 /**
- * Resolves with what ends the process: the name of the first SIGTERM, SIGINT or SIGHUP, or that the parent which holds an IPC
- * channel closed it or is gone, or that the npm which started it is gone. A signal later than that ends the process at once
- * with the exit code that shells expect.
- * @param interruptTaken from when it aborts SIGINT is somebody else's to hear: Ctrl-C means something other than the end
+ * Resolves with the reason why the process must end. It is the name of the first SIGTERM, SIGINT or SIGHUP, the end of
+ * the parent with an IPC channel, or the end of the npm that started this process. A later signal ends the process at
+ * once with the exit code that shells expect.
+ * @param interruptTaken once it aborts, SIGINT is for other code: Ctrl-C then does not mean the end
  */
 export function stopSignal(interruptTaken?: AbortSignal): Promise<string> {
   return new Promise((resolve) => {
     let stoppedMs: number | undefined;
     const stop = (reason: string): void => {
       stoppedMs ??= systemClock.nowMs();
-      tellUntold(); // whoever stops us may not wait until we have ended
+      tellUntold(); // the process may be killed before it has ended
       resolve(reason);
     };
     const onSignal = (signal: NodeJS.Signals): void => {
@@ -48,19 +53,21 @@ export function stopSignal(interruptTaken?: AbortSignal): Promise<string> {
     watchNpm(systemClock, () => stop('end of npm'));
     const onParentGone = (): void => stop('end of the parent channel');
     process.once('disconnect', onParentGone);
-    if (process.connected === false) onParentGone(); // while this program was being loaded; undefined = never had one
-    // Listening keeps the channel open, and an open channel the process alive: one that has drained must be free to end.
+    if (process.connected === false) onParentGone(); // the parent closed it early; undefined = no channel
+    // Listening keeps the channel open, and an open channel keeps the process alive. A process that has drained must be
+    // free to end.
     process.channel?.unref();
   });
 }
 
 /**
- * Calls `onGone` once the npm (npx, pnpm, yarn) that has started this process is gone. They hand signals on to a shell that
- * keeps them for itself, and nothing at all when they are killed outright; whoever ends them means what they run. Never calls
- * in a process that somebody else has started: a service, or one that was put into the background, outlives its shell.
+ * Calls `onGone` once the npm (npx, pnpm, yarn) that has started this process is gone. npm forwards signals to a shell
+ * that keeps them for itself, and forwards nothing when it is killed. A user who ends npm means the process that it
+ * runs. Never calls in a process that another program has started: a service, or a process in the background, outlives
+ * its shell.
  */
 function watchNpm(clock: Clock, onGone: () => void): void {
-  if (process.env.npm_execpath === undefined) return; // nobody of that kind is above us
+  if (process.env.npm_execpath === undefined) return; // no npm is among the parents
   const parent = process.ppid;
   const runner = findRunner(parent);
   if (runner === undefined) return;
@@ -71,7 +78,7 @@ function watchNpm(clock: Clock, onGone: () => void): void {
   });
 }
 
-/** The parent, or the parent of the shell in between. */
+/** Finds the parent, or the parent of the shell in between. */
 function findRunner(parentPid: number): number | undefined {
   const parent = factsOf(parentPid);
   if (parent === undefined) return undefined;
@@ -82,15 +89,15 @@ function findRunner(parentPid: number): number | undefined {
 
 function factsOf(pid: number): ProcessFacts | undefined {
   try {
-    return existsSync('/proc/self/stat') ? readProc(pid) : readPs(pid); // slim images have no ps, other systems no /proc
+    return existsSync('/proc/self/stat') ? readProc(pid) : readPs(pid); // slim images lack ps, other systems /proc
   } catch {
-    return undefined; // ended meanwhile, or not ours to see
+    return undefined; // it has ended, or this user may not see it
   }
 }
 
 function readProc(pid: number): ProcessFacts {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-  const [, parentPid] = stat.slice(stat.lastIndexOf(')') + 2).split(' '); // the name in brackets may hold anything
+  const [, parentPid] = stat.slice(stat.lastIndexOf(')') + 2).split(' '); // the name in brackets may have blanks
   const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
   return { parentPid: Number(parentPid), command };
 }
@@ -106,19 +113,19 @@ function isAlive(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'; // somebody else's, but there
+    return (error as NodeJS.ErrnoException).code === 'EPERM'; // another user's process, but alive
   }
 }
 
-/** What serves and can be drained. */
+/** A process that serves and can be drained. */
 interface Drainable {
   drain(): Promise<void>;
 }
 
 /**
- * The life of a worker process: starts, and hands over to `serve` once it has; told to stop before that, it gives up and
- * cleans up what had started. Resolves with the exit code.
- * @param serve is given what serves and what ends the process, and drains
+ * Runs the life of a worker process: starts it, and then calls `serve`. If a signal comes before that, it cancels the
+ * start and closes what has started. Resolves with the exit code.
+ * @param serve gets the running process and the reason to end, and drains
  */
 export async function serveUntilStopped<Running extends Drainable>(
   start: (signal: AbortSignal) => Promise<Running>,
@@ -130,12 +137,12 @@ export async function serveUntilStopped<Running extends Drainable>(
   const first = await Promise.race([ready, stopped]);
   if (typeof first !== 'string') return serve(first, stopped);
   starting.abort(new Error(first));
-  await ready.then((running) => running.drain()).catch(() => undefined); // a start that was given up may well have failed
+  await ready.then((running) => running.drain()).catch(() => undefined); // a cancelled start may have failed
   return 0;
 }
 
 /**
- * Writes the effective settings where `--dump-config-to` says, for commands that have that flag.
+ * Writes the effective settings to the file of `--dump-config-to`, for commands that have that flag.
  * @throws Error with one line that names the flag
  */
 export async function dumpConfig<P extends Process>(config: ResolvedConfig<P>): Promise<void> {
@@ -149,7 +156,10 @@ export async function dumpConfig<P extends Process>(config: ResolvedConfig<P>): 
   }
 }
 
-/** Lines on stderr, each of them one line whatever a message quotes: plain, or one JSON object each where logs are read by machines. */
+/**
+ * Writes lines on stderr. A message with line ends stays one line: plain text, or one JSON object if machines read the
+ * logs.
+ */
 export function report(level: 'warning' | 'error', lines: readonly string[], jsonl = false): void {
   for (const line of lines.map((text) => text.replaceAll(/\s*\n\s*/g, ' '))) {
     const time = new Date().toISOString();
@@ -160,13 +170,13 @@ export function report(level: 'warning' | 'error', lines: readonly string[], jso
   }
 }
 
-/** Of mistakes on the command line or in the settings. */
+/** Exit code for mistakes on the command line or in the settings. */
 export const USAGE_EXIT = 2;
 const FAILURE_EXIT = 1;
-/** By name: the rooms that throw them are loaded by the commands that need them. */
+/** Errors of mistakes, by name: the commands that need them load the rooms that throw them. */
 const USAGE_ERRORS: readonly string[] = ['UsageError', 'KvRouterConfigError'];
 
-/** Says on stderr why the process ends, a line for each problem; the exit code. */
+/** Writes on stderr why the process ends, one line for each problem, and returns the exit code. */
 export function exitCodeOf(thrown: unknown): number {
   if (thrown instanceof ConfigError) {
     report('error', thrown.problems);

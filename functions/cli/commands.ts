@@ -3,7 +3,7 @@ import type { Command, Environment, Process, ResolvedConfig } from '../../shared
 
 /** A file of this folder that runs one command. */
 interface CommandModule<P extends Process> {
-  /** Runs until the work is done or the process is told to stop; resolves with the exit code. */
+  /** Runs until the work is done or a signal stops the process. Resolves with the exit code. */
   run(config: ResolvedConfig<P>, env: Environment): Promise<number>;
 }
 
@@ -37,17 +37,17 @@ export const COMMANDS: Readonly<Record<Command, ProcessCommand>> = {
   simulate: processCommand<'simulate'>('Replays a workload in virtual time', () => import('./simulate.ts')),
 };
 
-/** A command that does one thing and ends. Its code is loaded when it is asked for. */
+/** A command that does one thing and ends. Its code is loaded when it is called. */
 export interface OneShotCommand {
   readonly about: string;
   load(): Promise<{
     readonly help: string;
-    /** Resolves with what is printed. @param print prints a part of it ahead of that */
+    /** Resolves with the text to print. @param print prints a part of it earlier */
     run(argv: readonly string[], env: Environment, print: (text: string) => void): Promise<string>;
   }>;
 }
 
-/** Timers of services do not keep a process alive; a command that waits for them has this one. */
+/** Interval of a timer that keeps the process alive while a command waits, because timers of services do not. */
 const IDLE_WAKE_MS = 3_600_000;
 
 /** Every command that runs no process, in the order of `stator --help`. */

@@ -3,9 +3,9 @@ import { asksForKeys, type Frontend } from '../../shared/frontends/index.ts';
 import type { LocalFleet } from './local-workers.ts';
 
 export interface BannerFacts {
-  /** Where the server listens, without a slash at its end. */
+  /** Address of the server, without a slash at its end. */
   readonly url: string;
-  /** Where gRPC listens; undefined where it does not. */
+  /** Address of gRPC; undefined without it. */
   readonly grpcAddress: string | undefined;
   readonly fleet: LocalFleet;
   readonly settings: Settings<'local'>;
@@ -15,7 +15,7 @@ const QUESTION = 'What are you?';
 const KEY_VARIABLE = 'STATOR_API_KEY';
 const DOCS_PATH = '/docs';
 
-/** What `stator local` says when it is up: what runs, where it is, and requests to try that work as they are printed. */
+/** Text that `stator local` prints when it is up: what runs, where it is, and requests to try that work as printed. */
 export async function renderBanner(
   frontend: Frontend,
   { url, grpcAddress, fleet, settings }: BannerFacts,
@@ -40,7 +40,7 @@ export async function renderBanner(
   ].join('\n');
 }
 
-/** What SDKs and agents read from the environment. Where the operator has chosen other paths, they would miss them. */
+/** Returns the variables that SDKs and agents read. None if the operator has chosen paths that they would miss. */
 function clients(url: string, settings: Settings<'local'>): readonly string[] {
   const key = asksForKeys(settings) ? `$${KEY_VARIABLE}` : 'none';
   const openai =
@@ -50,17 +50,19 @@ function clients(url: string, settings: Settings<'local'>): readonly string[] {
   return variables.length === 0 ? [] : [`  For clients: ${variables.join(' ')}`];
 }
 
-/** What is asked of a model that is tried. */
+/** The model of the printed request, and the kind of that request. */
 interface TriedModel {
   readonly name: string;
   readonly kind: 'chat' | 'completion' | 'embeddings';
 }
 
-/** The first model that answers some printed request; undefined where all make pictures, or there is none. */
+/**
+ * Finds the first model that answers a request of the banner; undefined if all make pictures, or if there is no model.
+ */
 async function modelToTry({ models, takesChats }: Frontend): Promise<TriedModel | undefined> {
   const listed = models.list();
   for (const model of listed) {
-    const isChat = await takesChats(model).catch(() => false); // a model that cannot be loaded: the log says why
+    const isChat = await takesChats(model).catch(() => false); // the log says why a model cannot be loaded
     if (isChat) return { name: model.name, kind: 'chat' };
   }
   const named = (type: 'Completions' | 'Embedding') => listed.find(({ card }) => card.model_type.includes(type))?.name;
@@ -84,23 +86,26 @@ function requestFor({ name, kind }: TriedModel, url: string, settings: Settings<
   ];
 }
 
-/** Where keys are asked for: the user's own, from the variable of the environment that it is made known as. */
+/**
+ * Returns the line with the API key, if the edge requires keys. The key is the user's own, in a variable of the
+ * environment.
+ */
 function keyLine(settings: Settings<'local'>): readonly string[] {
   return asksForKeys(settings) ? [`      -H "authorization: Bearer $${KEY_VARIABLE}" \\`] : [];
 }
 
-/** A certificate of one's own is nothing that curl trusts. */
+/** Returns the command, with the option that accepts a self-signed certificate if there is a certificate. */
 function curl({ tlsCertPath }: Settings<'local'>): string {
   return tlsCertPath === undefined ? 'curl' : 'curl -k';
 }
 
-/** For a shell: in single quotes where it needs them. */
+/** Quotes a word for a shell: in single quotes if it needs them. */
 function quoted(text: string): string {
   if (/^[\w./:-]+$/.test(text)) return text;
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** Decisions are made from caches in this mode, and the workers here know the blocks of prompts. */
+/** Whether routing decisions come from caches and the workers here know the blocks of prompts. */
 function canExplain({ engine, routerMode, tlsCertPath }: Settings<'local'>): boolean {
   return engine === 'mocker' && routerMode === 'kv' && tlsCertPath === undefined;
 }
@@ -108,7 +113,10 @@ function canExplain({ engine, routerMode, tlsCertPath }: Settings<'local'>): boo
 const NUMBERS_MIN = 40;
 const NUMBERS_MAX = 1000;
 
-/** A prompt of several blocks, served once; then who would get it now, and what it has cached. */
+/**
+ * Returns requests that send a prompt of several blocks once, then ask which worker would get it now and what it has
+ * cached.
+ */
 function explanation(name: string, url: string, settings: Settings<'local'>): readonly string[] {
   // A number is two tokens or more with any tokenizer, so this is four blocks at least.
   const numbers = Math.min(NUMBERS_MAX, Math.max(NUMBERS_MIN, 2 * settings.blockSize));

@@ -5,22 +5,22 @@ import type { ScalableWorkers } from '../../shared/planner/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
 
 interface WorkerProcessesOptions {
-  /** Arguments of each `stator worker`; those that come later have the first one's. */
+  /** Arguments of each `stator worker`; later workers have those of the first. */
   readonly workers: readonly (readonly string[])[];
-  /** Pause between starting two of them. @default 0 */
+  /** Pause between the starts of two workers. @default 0 */
   readonly staggerMs?: number;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly logger: Logger;
-  /** Ctrl-C in this terminal does not reach them: it means something other than the end. @default false */
+  /** Whether Ctrl-C in this terminal does not reach the workers, because it does not mean the end. @default false */
   readonly hasOwnTerminal?: boolean;
-  /** Program that is started with `worker` and the arguments. @default the one that runs */
+  /** Program to start with `worker` and the arguments. @default the one that runs */
   readonly entry?: string | undefined;
 }
 
-/** A worker that dies sooner than this after its start is replaced only after a pause. */
+/** A worker that dies sooner than this after its start is replaced only after a pause, in milliseconds. */
 const SETTLED_MS = 2000;
 const RESTART_PAUSE_MS = 1000;
-/** Longest wait for a worker to drain before it is killed, at the end of all. */
+/** Longest wait for a worker to drain at the end, before it is killed. */
 const STOP_MS = 10_000;
 /** Starts whose times are remembered. */
 const STARTS_KEPT = 20;
@@ -35,7 +35,7 @@ const STARTS_KEPT = 20;
  * | draining | gone | the same |
  */
 export class WorkerProcesses implements ScalableWorkers {
-  /** Resolves with one line when a worker cannot be started at all. */
+  /** Resolves with one line if a worker cannot be started at all. */
   readonly failed: Promise<string>;
   readonly #options: WorkerProcessesOptions;
   readonly #children = new Map<ChildProcess, 'starting' | 'ready' | 'draining'>();
@@ -73,7 +73,10 @@ export class WorkerProcesses implements ScalableWorkers {
     return sorted[Math.min(sorted.length - 1, Math.floor(0.9 * sorted.length))];
   }
 
-  /** The youngest go first: their caches know least. What they have begun they finish. */
+  /**
+   * Starts or drains workers until there are `count`. It drains the youngest first, because their caches know least;
+   * they finish what they have begun.
+   */
   scaleTo(count: number): void {
     const [argv] = this.#options.workers;
     const surplus = this.ready + this.starting - count;
@@ -91,7 +94,7 @@ export class WorkerProcesses implements ScalableWorkers {
     return count;
   }
 
-  /** Replaces no worker any more: one that ends was told to. */
+  /** Stops replacing workers: from now on a worker that ends was stopped on purpose. */
   retire(): void {
     this.#isStopping = true;
   }
@@ -119,7 +122,7 @@ export class WorkerProcesses implements ScalableWorkers {
     });
     child.once('error', (error) => {
       reason = error.message;
-      if (child.pid === undefined) this.#fail(`a worker cannot be started: ${reason}`); // no exit follows
+      if (child.pid === undefined) this.#fail(`a worker cannot be started: ${reason}`); // no exit event follows
     });
     child.once('exit', (code, signal) => {
       const isDraining = this.#children.get(child) === 'draining';
@@ -153,7 +156,10 @@ export class WorkerProcesses implements ScalableWorkers {
   }
 }
 
-/** Lets a worker drain and end. By the channel, not by a signal: after the Ctrl-C that reached it too, one would kill it. */
+/**
+ * Lets a worker drain and end. It uses the channel, not a signal: after a Ctrl-C that has reached the worker, too, a
+ * signal would kill it.
+ */
 async function endProcess(child: ChildProcess): Promise<void> {
   if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
   const exited = new Promise((resolve) => child.once('exit', resolve));
@@ -165,20 +171,20 @@ async function endProcess(child: ChildProcess): Promise<void> {
 
 /** The workers of `stator local`. */
 export interface LocalFleet {
-  /** Workers that clients' requests go to, and those that compute prompts for them. */
+  /** Workers for clients' requests, and workers that compute prompts for those. */
   readonly workers: number;
   readonly prefillWorkers: number;
-  /** Arguments of each, those that compute prompts first. */
+  /** Arguments of each worker, prefill workers first. */
   readonly argv: readonly (readonly string[])[];
 }
 
-/** Flags with a port for each worker: each gets its own. */
+/** Flags with a port for each worker, which each get their own. */
 const PER_WORKER = /^--(bootstrap-ports|zmq-kv-events-ports|zmq-replay-ports)=/;
 
 /**
- * Which workers there are, and what each is started with.
+ * Returns the workers to start, with the arguments of each.
  * @param shared arguments of every worker
- * @param behind those of its engine
+ * @param behind arguments of its engine
  * @throws ConfigError for fewer ports than workers
  */
 export function localFleet(
@@ -188,7 +194,7 @@ export function localFleet(
 ): LocalFleet {
   const { engine, numPrefillWorkers: prefillWorkers = 0, numDecodeWorkers, numWorkers } = settings;
   const { planner, minWorkers } = settings;
-  // A planner begins with the fewest, but for one that makes the model known.
+  // A planner begins with the fewest workers, except for one that makes the model known.
   const started = planner ? Math.max(1, minWorkers) : numWorkers;
   const workers = numDecodeWorkers ?? (engine === 'openai' && !planner ? 1 : started);
   const common = shared.filter((argument) => !PER_WORKER.test(argument));
@@ -217,21 +223,21 @@ function portOf(flag: string, ports: readonly number[] | undefined, at: number):
   return [`${flag}=${port}`];
 }
 
-/** What a worker tells the `stator local` that started it, once. */
+/** Report of a worker to the `stator local` that started it, sent once. */
 type WorkerReport = { readonly kind: 'ready' } | { readonly kind: 'failed'; readonly reason: string };
 
 /**
- * Tells the parent that holds the IPC channel. False for a process that has none; true also when the parent has closed the
- * channel, as it then wants to hear no more.
+ * Sends a report to the parent that holds the IPC channel. Returns false in a process without a channel, and true if
+ * the parent has closed it, because the parent then needs no report.
  */
 export function reportToParent(report: WorkerReport): Promise<boolean> {
   return new Promise((resolve) => {
     if (process.send === undefined || !process.connected) resolve(process.connected === false);
-    else process.send(report, undefined, {}, () => resolve(true)); // fails only for a channel that was closed meanwhile
+    else process.send(report, undefined, {}, () => resolve(true)); // fails only if the channel has closed meanwhile
   });
 }
 
-/** The report in a message of a child. */
+/** Reads the report in a message of a child. */
 function readReport(message: unknown): WorkerReport | undefined {
   const { kind, reason } = (message ?? {}) as Readonly<Record<string, unknown>>;
   if (kind === 'ready') return { kind };

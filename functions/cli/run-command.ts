@@ -15,7 +15,7 @@ import { keptByNpm } from '../npm-flags.ts';
 import { dumpConfig, exitCodeOf, report, USAGE_EXIT } from '../process.ts';
 import { COMMANDS, ONE_SHOT_COMMANDS, type OneShotCommand } from './commands.ts';
 
-/** Every command that a user can run with what it does, in the order of help. */
+/** Every command that a user can run, with its description, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
   ['grpc', 'KServe v2 for Triton clients: stator frontend --kserve-grpc-server'],
@@ -39,10 +39,12 @@ async function startProcess(name: Command, argv: readonly string[], env: Environ
   const config = secrets === undefined ? named : resolveConfig(name, argv, secrets.env);
   report('warning', config.warnings, config.settings.loggingJsonl);
   await dumpConfig(config);
-  // The timers of a process do not keep it alive, so one that only waits, as for an engine, would end in the middle.
+  // The timers of a process do not keep it alive, so a process that only waits, for example for an engine, would end
+  // early.
   const alive = setInterval(() => {}, IDLE_WAKE_MS);
   let look: NodeJS.Timeout | undefined;
-  // Processes that started together do not all end together when a secret is rotated: workers that drain hand over to others.
+  // Processes that started together do not all end together when a secret rotates: workers that drain hand over to
+  // others.
   const first = secrets && setTimeout(() => (look = secrets.startLooking()), SYSTEM.random.next() * secrets.lookMs);
   try {
     return await COMMANDS[name].start(config, secrets?.env ?? env);
@@ -53,7 +55,10 @@ async function startProcess(name: Command, argv: readonly string[], env: Environ
   }
 }
 
-/** What Secrets Manager has for a process whose environment names secrets, and who drains it when they are rotated. */
+/**
+ * Reads the secrets that the environment names in Secrets Manager; undefined if it names none. `startLooking` drains
+ * the process when one has been rotated.
+ */
 async function readSecrets(settings: object, env: Environment) {
   if (!('secretCacheSecs' in settings)) return undefined;
   const { planeTokenSecret, natsSecret, secretCacheSecs } = settings as Settings<'frontend' | 'worker'>;
@@ -67,7 +72,7 @@ async function readSecrets(settings: object, env: Environment) {
   const watch = new SecretWatch(secrets, { clock: SYSTEM.clock, ageMsMax: 0, logger });
   const drainOnChange = async (): Promise<void> => {
     await watch.look();
-    if (watch.isOutdated) process.kill(process.pid, 'SIGTERM'); // whoever keeps it running starts it with the new ones
+    if (watch.isOutdated) process.kill(process.pid, 'SIGTERM'); // the supervisor starts it again with the new secrets
   };
   const startLooking = () => setInterval(() => void drainOnChange(), lookMs);
   return { env: secrets.env, lookMs, startLooking };
@@ -96,7 +101,7 @@ function isHelpFlag(argument: string): boolean {
   return argument === '--help' || argument === '-h' || argument === '--help=all';
 }
 
-/** What help is asked for: `--help` anywhere before `--`, with `all` behind it for everything. */
+/** Kind of help that the arguments request: `--help` anywhere before `--`, with `all` behind it for everything. */
 function readHelp(argv: readonly string[]): 'brief' | 'all' | undefined {
   const end = argv.indexOf('--');
   const own = argv.slice(0, end < 0 ? undefined : end);
@@ -105,7 +110,7 @@ function readHelp(argv: readonly string[]): 'brief' | 'all' | undefined {
   return own[at] === '--help=all' || own[at + 1] === 'all' ? 'all' : 'brief';
 }
 
-/** `help COMMAND` is `COMMAND --help`, and a version is asked for in three ways. */
+/** Rewrites `help COMMAND` to `COMMAND --help`, and the three ways to ask for the version to one. */
 function normalize([name, ...rest]: readonly string[]): readonly string[] {
   if (name === '-v' || name === 'version') return ['--version'];
   if (name !== 'help') return name === undefined ? [] : [name, ...rest];
@@ -113,7 +118,7 @@ function normalize([name, ...rest]: readonly string[]): readonly string[] {
   return command === undefined || command === 'all' ? ['--help', ...rest] : [command, '--help', ...more];
 }
 
-/** Runs a command line, in which the command comes first; resolves with the exit code, whatever fails. */
+/** Runs a command line that begins with the command. Resolves with the exit code, whatever fails. */
 export function runCommandLine(argv: readonly string[], env: Environment): Promise<number> {
   return runCommand(argv, env).catch(exitCodeOf);
 }
@@ -137,7 +142,7 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
     const wallMs = SYSTEM.clock.wallMs();
     return print(help === undefined ? await explainPlanner(rest.slice(1), env, wallMs) : EXPLAIN_PLANNER_HELP);
   }
-  if (Object.hasOwn(ONE_SHOT_COMMANDS, name)) return runOnce(ONE_SHOT_COMMANDS[name]!, rest, help !== undefined, env); // just found
+  if (Object.hasOwn(ONE_SHOT_COMMANDS, name)) return runOnce(ONE_SHOT_COMMANDS[name]!, rest, help !== undefined, env);
   if (name === 'grpc') {
     if (help !== undefined) process.stdout.write(GRPC_HELP);
     return runCommand(['frontend', '--kserve-grpc-server', ...rest], env);
@@ -168,7 +173,7 @@ function runConfig(argv: readonly string[], env: Environment): number {
   return 0;
 }
 
-/** The text of `stator --help`: the commands, and how everybody starts. */
+/** Returns the text of `stator --help`: the commands, and the usual start. */
 function renderOverview(): string {
   const commands = RUNNABLE.map(([name, about]) => `  ${name.padEnd(10)} ${about}`);
   return `Usage: stator COMMAND [flags]
@@ -183,7 +188,7 @@ ${renderBriefHelp('local').replace('\nFlags\n', '\nFlags of stator local\n')}
 `;
 }
 
-/** The text of `stator COMMAND --help`, or of `--help all`. */
+/** Returns the text of `stator COMMAND --help`, or of `--help all`. */
 function renderCommand(name: Command, extent: 'brief' | 'all'): string {
   const head = `Usage: stator ${name} [flags]\n\n${COMMANDS[name].about}.\n\n`;
   if (extent === 'all') return `${head}  -h, --help, --version\n\n${renderHelp(name)}`;
@@ -193,7 +198,7 @@ function renderCommand(name: Command, extent: 'brief' | 'all'): string {
 `;
 }
 
-/** The text of `stator --help all`: every command with every flag and variable. */
+/** Returns the text of `stator --help all`: every command with every flag and variable. */
 function renderEverything(): string {
   const names = Object.keys(COMMANDS) as Command[]; // keys of COMMANDS
   return names.map((name) => renderCommand(name, 'all')).join('\n');

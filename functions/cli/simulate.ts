@@ -28,7 +28,10 @@ import {
   withExtraEngineArgs,
 } from '../../shared/simulate/index.ts';
 
-/** `stator simulate`: replays a workload in virtual time, once or for each value of a sweep, and prints what came of it. */
+/**
+ * Runs `stator simulate`: replays a workload in virtual time, once or for each value of a sweep, and prints the
+ * results.
+ */
 export async function run(config: ResolvedConfig<'simulate'>, env: Environment): Promise<number> {
   const { settings } = config;
   const kindOfReport = reportKind(settings.report);
@@ -42,7 +45,7 @@ export async function run(config: ResolvedConfig<'simulate'>, env: Environment):
   return 0;
 }
 
-/** Every run of the sweep, one after the other. */
+/** Runs the sweep, one run after the other. */
 async function simulateAll(config: ResolvedConfig<'simulate'>, env: Environment): Promise<readonly RunReport[]> {
   const workloads = new WorkloadSource();
   const told = new Set<string>(config.warnings);
@@ -64,7 +67,7 @@ async function simulateAll(config: ResolvedConfig<'simulate'>, env: Environment)
   }
 }
 
-/** What was typed, in quotes where a shell wants them. */
+/** Returns the command line as typed, with quotes for a shell. */
 function commandLine(): string {
   const words = process.argv
     .slice(2)
@@ -106,7 +109,10 @@ async function writeReport(path: string, text: string): Promise<void> {
   }
 }
 
-/** Every run of a sweep warns of the same things. */
+/**
+ * Prints warnings once, because every run of a sweep gives the same ones.
+ * @param told warnings that were printed already
+ */
 function warnOnce(warnings: readonly string[], told: Set<string>): void {
   for (const warning of warnings) {
     if (told.has(warning)) continue;

@@ -6,7 +6,7 @@ import { applyEngineArgs, readEngineArgs, startWorkerProcess } from '../../share
 import { serveUntilStopped } from '../process.ts';
 import { reportToParent } from './local-workers.ts';
 
-/** `stator worker`: serves one engine until told to stop, then drains. */
+/** Runs `stator worker`: serves one engine until a signal stops it, then drains. */
 export async function run(config: ResolvedConfig<'worker'>): Promise<number> {
   const logger = openLogger(config.settings);
   try {
@@ -17,15 +17,15 @@ export async function run(config: ResolvedConfig<'worker'>): Promise<number> {
       const reason = await Promise.race([stopped, worker.engineExit]);
       logger.info('stopping', { reason: reasonOf(reason) }); // the workers themselves say that they drain
       await worker.drain();
-      return typeof reason === 'string' ? 0 : 1; // an engine that has died: whoever started us starts us again
+      return typeof reason === 'string' ? 0 : 1; // an engine has died, and the supervisor starts this process again
     });
   } catch (thrown) {
-    if (await reportToParent({ kind: 'failed', reason: reasonOf(thrown) })) return 1; // the parent says it, once for all
+    if (await reportToParent({ kind: 'failed', reason: reasonOf(thrown) })) return 1; // the parent prints it
     throw thrown;
   }
 }
 
-/** `config`, in whose settings `--extra-engine-args` has had its say. */
+/** Returns `config` with the settings of `--extra-engine-args` applied. */
 async function withEngineArgs(config: ResolvedConfig<'worker'>, log: Logger) {
   const { extraEngineArgs: path, engine } = config.settings;
   if (path === undefined || engine !== 'mocker') return config;

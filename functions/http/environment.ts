@@ -25,8 +25,8 @@ export const HTTP_FUNCTION_VARIABLES = [
 ] as const;
 
 /**
- * Variables that only some deployments set: how long requests wait for a worker, how many tokens are for requests that name no
- * number, and the namespaces of several generations of workers.
+ * Variables that only some deployments set: how long requests wait for a worker, how many tokens are for requests that
+ * name no number, and the namespaces of several generations of workers.
  */
 export const HTTP_FUNCTION_CHOICES = [
   'STATOR_HOLD_TIMEOUT',

@@ -1,6 +1,6 @@
 /**
- * The streaming HTTP function: the same app as in a container, behind API Gateway or a function URL. Everything outside of
- * the handler runs once for each environment, while it starts.
+ * The streaming HTTP function: the same app as in a container, behind API Gateway or a function URL. Everything outside
+ * of the handler runs once for each environment, while it starts.
  */
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
@@ -16,14 +16,20 @@ import { EmbeddedMetrics, type MetricRegistry, openLogger } from '../../shared/t
 
 declare const awslambda: LambdaRuntime;
 
-/** One request at a time: a second connection only bridges the closing of the first. */
+/**
+ * Connections to a worker. An environment has one request at a time, so a second one only bridges the closing of the
+ * first.
+ */
 const CONNECTIONS_PER_WORKER_MAX = 2;
-/** A connection that was silent for longer may have died while the environment was frozen: it is asked before it is used. */
+/**
+ * Silence of a connection, in milliseconds, after which it is checked before use, because it may have died while the
+ * environment was frozen.
+ */
 const SUSPECT_AFTER_MS = 1000;
 
-/** What is known of models and workers may be this old when a request begins. */
+/** Largest age of the fleet view at the beginning of a request, in milliseconds. */
 const DISCOVERY_AGE_MS_MAX = 1000;
-/** A function is frozen between requests: it must not try on. */
+/** Attempts to connect to NATS. A function is frozen between requests and must not retry in the background. */
 const NATS_ATTEMPTS_MAX = 3;
 
 const { settings: given, warnings } = resolveConfig('function', [], process.env);
@@ -43,7 +49,10 @@ const embedded = new EmbeddedMetrics({
   write: (text) => process.stdout.write(text),
 });
 
-/** Longest part of an environment's start that waits for the app: the service charges for it, and has limits of its own. */
+/**
+ * Longest part of an environment's start that waits for the app, in milliseconds: the service charges for it and limits
+ * it.
+ */
 const START_MS_MAX = 1000;
 
 const { handler: serve, started } = createLambdaHandler(
@@ -65,7 +74,7 @@ const { handler: serve, started } = createLambdaHandler(
       recorder: embedded,
     });
     registry = metrics.registry;
-    if (isOpenToAll) log.warn('whoever reaches this function is served: no API keys are asked for');
+    if (isOpenToAll) log.warn('this function serves every client that reaches it: it requires no API key');
     return {
       serve: app.serve,
       beforeRequest: (signal, shardKey) => refresh(DISCOVERY_AGE_MS_MAX, signal, shardKey),
@@ -88,7 +97,7 @@ const { handler: serve, started } = createLambdaHandler(
       });
       if (!isOwnFault(error)) return;
       embedded.failed();
-      embedded.flush(); // there may be no app that would do it after the answer
+      embedded.flush(); // without an app no other code would flush after the answer
     },
     onServedOn: (cause) =>
       log.warn('cannot start with the secrets that were rotated; serving on with those before', {
@@ -99,16 +108,17 @@ const { handler: serve, started } = createLambdaHandler(
 
 export const handler = awslambda.streamifyResponse(serve);
 
-// While it starts an environment has a whole core, later only its share: the first request should find all of it done.
+// An environment has a whole core while it starts, and only its share later, so the start does all the work that the
+// first request would need.
 await new Promise<void>((resolve) => {
-  const timer = setTimeout(resolve, START_MS_MAX); // not the clock's, whose timers let a process without sockets end
+  const timer = setTimeout(resolve, START_MS_MAX); // not the clock's: its timers let a process without sockets end
   void started.then(() => {
     clearTimeout(timer);
     resolve();
   });
 });
 
-/** The settings with what Secrets Manager has for them, or a table, where the environment names secrets. */
+/** Returns the settings with the secrets that the environment names in Secrets Manager or a table. */
 async function readSecrets() {
   const { planeTokenSecret, idSecretSecret, natsSecret, secretsTable } = given;
   if ((planeTokenSecret ?? idSecretSecret ?? natsSecret ?? secretsTable) === undefined) return { settings: given };

@@ -14,7 +14,10 @@ export interface Finding {
 /** The last column of a line of prose. */
 export const COLUMNS_MAX = 120;
 
-/** Of the checks of write-good, the two that find mistakes: repeated words and clichés. The others refuse terms of the field. */
+/**
+ * Of the checks of write-good, the two that find mistakes: repeated words and clichés. The others refuse terms of the
+ * field.
+ */
 const WRITE_GOOD = {
   ...{ weasel: false, so: false, thereIs: false, passive: false, adverb: false, tooWordy: false },
   ...{ illusion: true, cliches: true },
@@ -43,7 +46,10 @@ export async function lintFile(path: string): Promise<Finding[]> {
   return findings.sort((a, b) => a.line - b.line);
 }
 
-/** Lints a page. Of a changelog only the newest heading counts, and its entries stay on one line each, so that merges keep them. */
+/**
+ * Lints a page. Of a changelog only the newest heading counts, and its entries stay on one line each, so that merges
+ * keep them.
+ */
 export async function lintPage(path: string, text: string): Promise<Finding[]> {
   const isChangelog = path.endsWith('CHANGELOG.md');
   const end = isChangelog ? text.indexOf('\n## ', text.indexOf('\n## ') + 1) : -1;

@@ -7,8 +7,8 @@ interface Shape {
 }
 
 /**
- * Wraps the lines of prose that end beyond the last column, and leaves all others as they are. What a line loses goes to the front of the
- * next line of its paragraph. A comment behind code is not wrapped: the linter still reports it.
+ * Wraps the lines of prose that end beyond the last column, and leaves all others as they are. What a line loses goes
+ * to the front of the next line of its paragraph. A comment behind code is not wrapped: the linter still reports it.
  */
 export function wrapLines(text: string, isPage: boolean): string {
   const lines = text.split('\n');
@@ -59,7 +59,10 @@ function shapeOfComment(line: string): Shape | undefined {
   return { textStart: start.length + indent.length, nextPrefix };
 }
 
-/** Finds the last blank before the last column at which a line can end: not within code, nor before what would begin a list. */
+/**
+ * Finds the last blank before the last column at which a line can end: not within code, nor before what would begin a
+ * list.
+ */
 function lastBlank(line: string, textStart: number): number | undefined {
   for (let at = line.lastIndexOf(' ', COLUMNS_MAX); at > textStart; at = line.lastIndexOf(' ', at - 1)) {
     const before = line.slice(0, at);
