@@ -234,7 +234,7 @@ export function itKeepsTheFrameSinkContract(host: () => FrameSinkHost): void {
     expect(sink.isBlocked()).toBe(false);
   });
 
-  it('releases whoever waits for a slow reader that leaves', async () => {
+  it('releases the producer that waits for a slow reader that leaves', async () => {
     if (!host().seesClientLeave) return;
     const { sink, client } = await openHead();
     client.setReading(false);

@@ -25,7 +25,7 @@ describe('FrameSink over the response stream of a function', () => {
   afterAll(() => host.close());
   itKeepsTheFrameSinkContract(() => host);
 
-  it('aborts when the service drops the answer, and releases whoever waits', async () => {
+  it('aborts when the service drops the answer, and releases the waiting producer', async () => {
     const { sink, client } = await host.open();
     sink.head(200, {});
     sink.flush();

@@ -26,14 +26,14 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
     };
   });
 
-  it('names the table and the setting when there is none', async () => {
+  it('names the table and the setting when the table does not exist', async () => {
     const store = await DynamoDbKeyStore.open({ tableName: 'nowhere', endpoint: server.url });
     const failure = await store.get(someKey().id).catch((error: unknown) => error);
     expect(failure).toMatchObject({ code: 'misconfigured' });
     expect(String(failure)).toMatch(/keys table "nowhere".*STATOR_KEYS_TABLE/);
   });
 
-  it('fails in bounded time while nobody answers', async () => {
+  it('fails in bounded time while no server answers', async () => {
     const store = await DynamoDbKeyStore.open({ tableName, endpoint: 'http://127.0.0.1:9', operationTimeoutMs: 200 });
     await expect(store.get(someKey().id)).rejects.toMatchObject({ code: 'unavailable' });
   });

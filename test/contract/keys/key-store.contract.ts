@@ -51,7 +51,7 @@ export function describeKeyStore(name: string, open: () => Promise<OpenedStores>
       expect(await stores.reader.get(record.id)).toEqual(record);
     });
 
-    it('has nothing under an id that nobody put', async () => {
+    it('has nothing under an id that was never put', async () => {
       const id = newKeyId();
       expect(await stores.reader.get(id)).toBeUndefined();
       expect(await stores.writer.update(id, (record) => record)).toBeUndefined();

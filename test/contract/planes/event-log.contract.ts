@@ -196,7 +196,7 @@ export function describeEventLog(name: string, start: () => Promise<EventLogHarn
       expect(hearing.sequences).toEqual([3]);
     });
 
-    it('made anew is told to followers, who go on with it from its start', async () => {
+    it('made anew is reported to followers, which continue with it from its start', async () => {
       await publish(1, 2, 3);
       const hearing = await follow(1);
       await waitUntil(() => hearing.entries.length === 3);

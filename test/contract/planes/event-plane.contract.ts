@@ -187,7 +187,7 @@ export function describeEventPlane(name: string, start: () => Promise<EventPlane
       expect(hearing.missed).toBe(0);
     });
 
-    it('connects once however often it is told to', async () => {
+    it('connects once however often it is asked to', async () => {
       const { hearing, subscription, publisher } = await joined();
       subscription.connect(publisher.publisherId, publisher.transport);
       subscription.connect(publisher.publisherId, publisher.transport);

@@ -71,7 +71,7 @@ export function describeRequestPlane(
     }
 
     describe('a caller with another token', () => {
-      it('is refused as if the worker were down, and its request reaches nobody', async () => {
+      it('is refused as if the worker were down, and its request reaches no handler', async () => {
         const stranger = harness.stranger?.();
         if (stranger === undefined) return; // one process has no strangers
         const held = new HeldCalls();

@@ -19,14 +19,14 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
     return [await open(), await open()];
   });
 
-  it('names the table and the setting when there is none', async () => {
+  it('names the table and the setting when the table does not exist', async () => {
     const store = await DynamoDbPlannerStore.open({ tableName: 'nowhere', endpoint: server.url });
     const failure = await store.readState('g', NEVER).catch((error: unknown) => error);
     expect(failure).toMatchObject({ code: 'misconfigured' });
     expect(String(failure)).toMatch(/planner table "nowhere".*STATOR_PLANNER_TABLE/);
   });
 
-  it('fails in bounded time while nobody answers', async () => {
+  it('fails in bounded time while no server answers', async () => {
     const endpoint = 'http://127.0.0.1:9';
     const store = await DynamoDbPlannerStore.open({ tableName, endpoint, operationTimeoutMs: 200 });
     const commit = store.commit('g', { version: 0, state: 's' }, NEVER);

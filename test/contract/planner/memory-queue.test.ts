@@ -10,7 +10,7 @@ describePlannerQueue('memory', async () => {
 });
 
 describe('the memory queue', () => {
-  it('lets the oldest go where nobody reads, and counts them', async () => {
+  it('drops the oldest when nothing reads them, and counts them', async () => {
     const queue = new MemoryPlannerQueue(new VirtualClock());
     const signal = new AbortController().signal;
     const messages = Array.from({ length: 10_003 }, (_, at) => ({

@@ -16,7 +16,7 @@ describe.runIf(hasSqs())('against an SQS server', () => {
     return [await open(), await open()];
   });
 
-  it('names the queue and the setting when there is none', async () => {
+  it('names the queue and the setting when the queue does not exist', async () => {
     const queue = await SqsPlannerQueue.open({
       queueUrl: `${server.url}/000000000000/nowhere.fifo`,
       endpoint: server.url,
@@ -27,7 +27,7 @@ describe.runIf(hasSqs())('against an SQS server', () => {
     expect(String(failure)).toMatch(/nowhere\.fifo.*STATOR_PLANNER_QUEUE_URL/);
   });
 
-  it('fails in bounded time while nobody answers', async () => {
+  it('fails in bounded time while no server answers', async () => {
     const queueUrl = 'http://127.0.0.1:9/0/q.fifo';
     const queue = await SqsPlannerQueue.open({ queueUrl, endpoint: 'http://127.0.0.1:9', operationTimeoutMs: 200 });
     const sending = queue.send([{ group: 'g', deduplicationId: '1', body: 'b' }], new AbortController().signal);

@@ -55,7 +55,7 @@ describe('router state in files', () => {
     expect(await renewed).toMatchObject({ fence: 2 });
   });
 
-  it('leaves a file to who was faster to find that somebody had died over a change', async () => {
+  it('leaves a file to the process that was faster to find that another one had died over a change', async () => {
     const folder = newFolder();
     const lock = join(folder, 'lease%2Fns%2Findex%2Fbackend.lock');
     let looks = 0;

@@ -17,7 +17,7 @@ describe('refuseStranger', () => {
     expect(refuseStranger(caller(headers as Record<string, string>, peer))).toBeUndefined();
   });
 
-  it('knows nobody without a socket, and nobody on another machine', () => {
+  it('trusts no caller without a socket, and none on another machine', () => {
     expect(refuseStranger({ header: () => undefined })).toMatch(/this machine/);
     expect(refuseStranger(caller(HOST, '10.0.0.7'))).toMatch(/this machine/);
   });

@@ -163,7 +163,7 @@ describe('a lock whose holder lives', () => {
     expect(existsSync(path)).toBe(false);
   });
 
-  it('is left to who took it from one that stood still, and that one is told', async () => {
+  it('stays with the process that took it from one that stood still, and the latter gets an error', async () => {
     const path = pathOf();
     const clock = new VirtualClock();
     const stopped = new FreezableClock(clock);

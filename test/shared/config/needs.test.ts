@@ -55,7 +55,7 @@ describe('a setting that another one switches off', () => {
     expect(idleOf(process, argv, env)).toEqual([expect.stringContaining(says)]);
   });
 
-  it('is told in one line with others that need the same', () => {
+  it('appears in one line with others that need the same', () => {
     const argv = ['--router-temperature=1', '--router-replica-sync', '--router-queue-policy=lcfs'];
     expect(idleOf('frontend', argv)).toEqual([
       '--router-temperature, --router-replica-sync, --router-queue-policy have no effect: they need --router-mode kv',

@@ -103,7 +103,7 @@ describe('flags', () => {
     expect(same.filter((warning) => warning.includes('differ'))).toEqual([]);
   });
 
-  it('end at --: what follows goes to the engine of a worker and to nobody else', () => {
+  it('end at --: the rest goes only to the engine of a worker', () => {
     expect(worker(['--', '--http-port', 'x']).settings.engineArguments).toEqual(['--http-port', 'x']);
     expect(problemsOf('frontend', ['--', 'x'])).toEqual([
       'arguments after -- go to the engine of stator worker; stator frontend accepts none',
@@ -330,7 +330,7 @@ describe('values', () => {
     expect(given.has('metricsTtftCount')).toBe(false);
   });
 
-  it('all problems are told at once', () => {
+  it('all problems are reported at once', () => {
     expect(problemsOf('frontend', ['--http-port=x', '--nope=1'], { DYN_DEBUG_PERF: '?' })).toHaveLength(3);
   });
 });

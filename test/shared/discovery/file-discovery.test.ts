@@ -70,7 +70,7 @@ describe('layout', () => {
   });
 });
 
-describe('what somebody else put there', () => {
+describe('files of other programs there', () => {
   const past = new Date(Date.now() - 3_600_000);
 
   it('is never deleted, however old: files of other names, links, and what links lead to', async () => {
@@ -111,7 +111,7 @@ describe('what somebody else put there', () => {
   });
 });
 
-describe('the folder that nobody named', () => {
+describe('the folder that no setting names', () => {
   const host = process.platform === 'darwin' ? [] : [hostname()];
   let own: string;
 
@@ -220,7 +220,7 @@ describe('damaged files', () => {
 });
 
 describe('expiry', () => {
-  it('deletes the files that a dead process left, and shows them to nobody who looks for the first time', async () => {
+  it('deletes the files that a dead process left, and does not show them to a process that looks for the first time', async () => {
     const clock = new FreezableClock(undefined, 3_600_000); // its time lies in the future for an hour
     const writer = await open(300, 50, clock);
     clock.freeze();

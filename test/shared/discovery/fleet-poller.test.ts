@@ -228,7 +228,7 @@ describe('an exact reading', () => {
 });
 
 describe('a closed poller', () => {
-  it('aborts its reading, tells nobody and leaves no timer', async () => {
+  it('aborts its reading, calls no listener and leaves no timer', async () => {
     await clock.advance(1.1 * POLL_MS);
     poller.close();
     await clock.advance(10 * POLL_MS);

@@ -120,7 +120,7 @@ describe('packed records', () => {
     );
   });
 
-  it('that are none, or were damaged, are told apart and never throw', () => {
+  it('that are malformed or damaged are recognised and never throw', () => {
     fc.assert(fc.property(bytes, (noise) => void unpackRecord(noise)));
     fc.assert(
       fc.property(record, fc.nat(), (one, cut) => {
@@ -130,7 +130,7 @@ describe('packed records', () => {
     );
   });
 
-  it('take no id that is none', () => {
+  it('refuse an invalid id', () => {
     const bad = { type: 'Endpoint', namespace: 'n', component: 'c', endpoint: 'e', transport: { tcp: 'a' } } as const;
     for (const instance_id of ['', 'G', '0'.repeat(17)]) {
       expect(() => packRecord({ ...bad, instance_id })).toThrow('allowed are 1 to 16 lower-case hex digits');
@@ -181,7 +181,7 @@ describe('cells', () => {
     );
   });
 
-  it('that are none are told apart and never throw', () => {
+  it('that are malformed are recognised and never throw', () => {
     fc.assert(
       fc.property(bytes, (noise) => {
         unpackRecordCell(noise);

@@ -122,7 +122,7 @@ describe('when the gatherer', () => {
 
   const lookers = (): BedProcess[] => edges.filter((edge) => edge !== gatherer);
 
-  it('is killed, another one takes its place, and nobody loses sight of a worker meanwhile', async () => {
+  it('is killed, another one takes its place, and no process loses sight of a worker meanwhile', async () => {
     gatherer.freeze(); // for good
     await bed.pass(8000);
     split(others);
@@ -201,7 +201,7 @@ describe('when the gatherer', () => {
 });
 
 describe('when a reader is cut off from the table', () => {
-  it('what it knew stands, and what it missed is told when it is back', async () => {
+  it('known records stand, and missed ones are delivered when it is back', async () => {
     await startWorker(1);
     const edges = [await bed.follow(), await bed.follow()];
     await bed.pass(5000);
@@ -289,7 +289,7 @@ describe('when the gatherer dies while the table is away', () => {
 });
 
 describe('a process that starts', () => {
-  it('right after an outage takes nobody for dead who could not renew', async () => {
+  it('right after an outage considers no process dead that could not renew', async () => {
     const workers = await Promise.all([1, 2, 3].map(startWorker));
     await bed.pass(5000);
     for (const { client } of workers) client.cut(true);
@@ -299,7 +299,7 @@ describe('a process that starts', () => {
     expect(reader.witness.keys).toEqual([1, 2, 3].map(path));
   });
 
-  it('long after everybody has gone takes nobody for alive whom the last view shows', async () => {
+  it('long after all have gone considers no process alive that the last view shows', async () => {
     const workers = await Promise.all([1, 2, 3].map(startWorker));
     await bed.pass(5000);
     for (const worker of workers) worker.freeze();
@@ -360,7 +360,7 @@ describe('a process that is frozen between requests', () => {
     expect(new Set(reader.sources.slice(1))).toEqual(new Set(['view']));
   });
 
-  it('begins with what is stored where nobody gathers, and reads the leases at most once a second', async () => {
+  it('begins with the stored view if no process gathers, and reads the leases at most once a second', async () => {
     const worker = await startWorker(1);
     await bed.pass(3000);
     worker.freeze();

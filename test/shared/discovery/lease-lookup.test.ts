@@ -152,7 +152,7 @@ describe('a worker that cannot be reached, while the gatherer of the view stands
     expect(read.map((of) => of().length)).toEqual([0, 1]);
   });
 
-  it('and whose lease gets no answer is told of as a problem, and known as before', async () => {
+  it('and whose lease gets no answer is reported as a problem, and known as before', async () => {
     edge.client.hang(true);
     edge.discovery.recheck('1');
     await bed.pass(2500);

@@ -141,7 +141,7 @@ function given<T>(make: () => T): T | undefined {
 }
 
 describe('the text of a record', () => {
-  it('is none of ours where a name is an object with a length of its own', () => {
+  it('is not ours if a name is an object with a length of its own', () => {
     const address = { component: 'b', endpoint: 'g', instance_id: '1' };
     const text = JSON.stringify({
       type: 'Endpoint',

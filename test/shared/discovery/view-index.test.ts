@@ -72,7 +72,7 @@ describe('an index of the view', () => {
     );
   });
 
-  it('that is none, or of a later version, is told apart and never throws', () => {
+  it('that is malformed, or of a later version, is recognised and never throws', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (noise) => {
         unpackIndex(noise);
@@ -132,7 +132,7 @@ describe('a reader of some models', () => {
     fc.record({ kind: fc.constant('gatherer' as const) }),
   );
 
-  it('knows exactly who serves them and who serves none, whatever comes, goes, changes, and whoever gathers', async () => {
+  it('knows exactly which workers serve them, whatever comes, goes or changes, and whichever process gathers', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(step, { minLength: 1, maxLength: 8 }),

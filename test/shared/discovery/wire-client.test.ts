@@ -86,7 +86,7 @@ describe('the client that a function asks its table with', () => {
     expect(signedHeaders(request, credentials).authorization).toBe(headers.authorization);
   });
 
-  it('asks for what it is told, with bytes as base64, and gives bytes back', async () => {
+  it('sends the request that it gets, with bytes as base64, and returns bytes', async () => {
     const { asked, open } = await serve(200, '{"Item":{"B":{"S":"no bytes"},"v":{"B":"AAEC"},"s":{"BS":["/w=="]}}}');
     const input = { TableName: 't', Key: { ...KEY, sk: { B: new Uint8Array([255, 0]) } } };
     const { Item } = await open().call('GetItem', input, signal);

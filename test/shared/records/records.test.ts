@@ -83,7 +83,7 @@ describe('RecordReader', () => {
     );
   });
 
-  it('reads u64 as pairs of halves, low half first, and names the one that is none', () => {
+  it('reads u64 as pairs of halves, low half first, and names the value that is not one', () => {
     expect(read.u64Pairs(['1', 2n ** 32n, 3], 'hashes', 3)).toEqual(Uint32Array.of(1, 0, 0, 1, 3, 0));
     expect(() => read.u64Pairs(['1', 'x'], 'hashes', 3)).toThrow('hashes[1] must be an exact u64, but is "x"');
     expect(() => read.u64Pairs([1, 2], 'hashes', 1)).toThrow('hashes must be a list of at most 1, but is a list of 2');

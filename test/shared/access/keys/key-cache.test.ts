@@ -104,7 +104,7 @@ describe('the cache of keys', () => {
     expect(reads).toBe(2);
   });
 
-  it('remembers for five seconds that nobody has an id', async () => {
+  it('remembers for five seconds that no key has an id', async () => {
     const { find, asked, clock, store } = bed();
     const key = someKey();
     expect(await find(key.id)).toBeUndefined();

@@ -37,7 +37,7 @@ describe('the stream of a log that its server cannot make yet', () => {
     return { clock, plane, problems, asked: () => asked, connect: () => connected() };
   }
 
-  it('is asked for until it is there, and once more with each connection; the problem is told once', async () => {
+  it('is asked for until it is there, and once more with each connection; the problem is reported once', async () => {
     const { clock, plane, problems, asked, connect } = await publishing(4);
     expect(asked()).toBe(1);
     connect(); // while it is being asked for

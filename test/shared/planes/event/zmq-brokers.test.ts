@@ -148,7 +148,7 @@ it('follows brokers that come and go', async () => {
   expect(brokers.followers).toBe(0);
 });
 
-it('passes over an address that is none, and says so', async () => {
+it('skips an invalid address, and says so', async () => {
   const broker = await startBroker();
   const problems: unknown[] = [];
   const { xsub, xpub } = addressesOf(broker);
@@ -184,7 +184,7 @@ it('lets brokers tell scopes apart: what belongs to another one does not come', 
   expect(events.some(({ payload }) => payload === 'elsewhere')).toBe(false);
 });
 
-it('rejects, with nothing left open, when nobody can tell where the brokers are', async () => {
+it('rejects, with nothing left open, when the brokers cannot be found', async () => {
   const fault = new Error('discovery cannot be read');
   const plane = openPlane({ follow: () => Promise.reject(fault) });
   await expect(plane.publisher(SCOPE, TOPIC)).rejects.toBe(fault);

@@ -18,7 +18,7 @@ function openPlane(onProblem: (problem: unknown) => void): EventPlane {
   return plane;
 }
 
-it('reads on after messages that are none, and after a listener that threw', async () => {
+it('reads on after malformed messages, and after a listener that threw', async () => {
   const socket = new Publisher({ linger: 0 });
   cleanups.push(() => socket.close());
   await socket.bind('tcp://127.0.0.1:*');
@@ -56,7 +56,7 @@ it('ignores a publisher of another kind of plane', async () => {
   reader.disconnect('a');
 });
 
-it('goes on without a publisher whose address is none, or whose messages have no end', async () => {
+it('continues without a publisher whose address is invalid, or whose messages have no end', async () => {
   const socket = new Publisher({ linger: 0 });
   cleanups.push(() => socket.close());
   await socket.bind('tcp://127.0.0.1:*');

@@ -53,7 +53,7 @@ describe('a short question', () => {
     expect(await answer).toMatchObject({ kind: 'answered', output: { body: 'in the socket' } });
   });
 
-  it('is given up at once when nobody waits any more, before or after it was asked', async () => {
+  it('is given up at once when no caller waits any more, before or after it was asked', async () => {
     const leaving = new AbortController();
     const { answer } = await asking(() => {}, leaving.signal);
     leaving.abort(new Error('left'));

@@ -72,7 +72,7 @@ describe('TLS of the TCP request plane', () => {
     );
   });
 
-  it('takes the name it is told instead of the address, and any certificate when told not to look', async () => {
+  it('takes the configured name instead of the address, and any certificate if checks are off', async () => {
     const { transport } = await worker({ server: FIRST });
     const named: PlaneTls = { client: { ca: FIRST.cert, serverName: 'localhost' } };
     expect(await outcome(plane(named), transport)).toBe('end');

@@ -133,7 +133,7 @@ describe('a channel', () => {
 });
 
 describe('messages of a channel', () => {
-  it('read back as written; what is none is passed over', () => {
+  it('read back as written; other bytes are ignored', () => {
     const message = encodeMessage(MessageKind.data, 0xffff_ffff, 0x8000_0001, Uint8Array.of(1, 2));
     expect(decodeMessage(message)).toEqual({
       kind: MessageKind.data,

@@ -138,7 +138,7 @@ describe.runIf(hasNatsServer())('the NATS request plane', () => {
     expect((await sink.failed()).worker).toBe('CannotConnect');
   });
 
-  it('fails at once when nobody serves the endpoint, and for a transport of another plane', async () => {
+  it('fails at once when no process serves the endpoint, and for a transport of another plane', async () => {
     const caller = open();
     for (const transport of [{ nats_tcp: 'dynamo_backend.generate-2b' }, { tcp: '127.0.0.1:1/2a/a/b/c' }]) {
       const sink = new RecordingSink();

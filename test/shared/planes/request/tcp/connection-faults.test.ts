@@ -214,7 +214,7 @@ describe('the pool', () => {
     await held.at(4); // there is room again
   });
 
-  it('is told when the worker itself has no more room', async () => {
+  it('hears when the worker itself has no more room', async () => {
     const held = new HeldCalls();
     const { transport } = await serve(held.handler, { streamsPerConnectionMax: 1 });
     const plane = openPlane();

@@ -334,7 +334,7 @@ describe('what decides whether a channel is encrypted', () => {
   });
 });
 
-describe('somebody in the middle of an encrypted channel', () => {
+describe('a man in the middle of an encrypted channel', () => {
   it('who decrypts and passes on gets no request, though a caller looks at no certificate', async () => {
     const SECOND = { cert: readTlsFixture('second.crt'), key: readTlsFixture('second.key') };
     const { transport, calls } = await serve({ tls: { server: CERTIFICATE } });

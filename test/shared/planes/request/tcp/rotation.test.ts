@@ -89,7 +89,7 @@ describe('the tokens that a worker proves', () => {
     expect(secrets.provedBy(new PlaneSecrets(OLD).proofs(transcript), transcript)).toBe(secrets.all[1]);
   });
 
-  it.each([0, 31, 33, 63, 65, 96, 128])('are none of %d bytes, and no caller hands them back', (length) => {
+  it.each([0, 31, 33, 63, 65, 96, 128])('do not have %d bytes, and no caller sends them back', (length) => {
     expect(secrets.provedBy(new Uint8Array(length), transcript)).toBeUndefined();
     const proofs = secrets.proofs(transcript);
     expect(secrets.isProof(proofs.subarray(0, length), transcript)).toBe(false);

@@ -60,7 +60,7 @@ describe('a long request', () => {
     expect(call.tokenIds).toEqual(tokenIds);
   });
 
-  it('is told afterwards what came for it meanwhile', async () => {
+  it('gets afterwards what came for it meanwhile', async () => {
     const { caller, held } = await start();
     caller.socket.write(
       Buffer.concat([

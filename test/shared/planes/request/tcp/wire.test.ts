@@ -167,7 +167,7 @@ describe('limits', () => {
     expect((await small.closed()).kind).toBe('end');
   });
 
-  it('on what waits for a caller that does not read: its engine is told, then the stream fails', async () => {
+  it('on output that waits for a caller that does not read: its engine hears of it, then the stream fails', async () => {
     const held = new HeldCalls();
     const { transport } = await serve(held.handler, { frameBytesMax: 1 << 20 });
     const raw = await rawCaller(transport);
