@@ -1,5 +1,6 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { chatWith } from '../../shared/commands/index.ts';
+import { Lifetime } from '../../shared/concurrency/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import { type PassingSecrets, passSecrets } from '../../shared/fleet/index.ts';
 import { composeFrontend, serveFrontend } from '../../shared/frontends/index.ts';
@@ -15,26 +16,19 @@ export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
   const logger = isInteractive ? openQuietLogger(config) : openLogger(settings);
   let passing: PassingSecrets | undefined;
   const secretsSinceMs = (): number | undefined => passing?.sinceMs;
-  const frontend = await composeFrontend(settings, { ...SYSTEM, logger, secretsSinceMs });
-  if (isInteractive) {
-    try {
-      await chatWith(frontend, settings.httpSvcChatPath, stopped, chatting);
-    } finally {
-      await frontend.close();
-    }
-    return 0;
-  }
-  const server = await serveFrontend(frontend, settings, logger);
-  passing = passSecrets(settings, logger.for('secrets'));
-  logger.info('serving', {
-    url: server.url,
-    address: server.address,
-    grpc: server.grpcAddress,
-    models: frontend.models.list().map(({ name }) => name),
+  await Lifetime.run(async (lifetime) => {
+    const frontend = await lifetime.use(composeFrontend(settings, { ...SYSTEM, logger, secretsSinceMs }));
+    if (isInteractive) return chatWith(frontend, settings.httpSvcChatPath, stopped, chatting);
+    const server = await lifetime.use(serveFrontend(frontend, settings, logger), (serving) => serving.drain());
+    passing = lifetime.use(passSecrets(settings, logger.for('secrets')), (each) => each.stop());
+    logger.info('serving', {
+      url: server.url,
+      address: server.address,
+      grpc: server.grpcAddress,
+      models: frontend.models.list().map(({ name }) => name),
+    });
+    logger.info('draining', { reason: await stopped });
   });
-  logger.info('draining', { reason: await stopped });
-  passing?.stop();
-  await server.drain();
-  logger.info('stopped');
+  if (!isInteractive) logger.info('stopped');
   return 0;
 }

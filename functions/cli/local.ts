@@ -9,7 +9,7 @@ import {
   openLocalPlanner,
   rollupIntervalMs,
 } from '../../shared/commands/index.ts';
-import { tellWhile, withDeadline } from '../../shared/concurrency/index.ts';
+import { Lifetime, tellWhile, withDeadline } from '../../shared/concurrency/index.ts';
 import { type Environment, forwardSettings, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { composeFrontend, type Frontend, serveFrontend } from '../../shared/frontends/index.ts';
@@ -46,61 +46,89 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
   const stopped = stopSignal(chatting.signal);
   const planning = settings.planner ? await localPlanning(settings) : undefined;
   const logger = isInteractive ? openQuietLogger(config) : openLogger(settings);
+  const reason = await Lifetime.run(async (lifetime) => {
+    const local = await openLocal({ config, env, logger, planning, stopped, chatting, lifetime });
+    openWithFirstModel(local);
+    return isInteractive ? chatInstead(local) : serveUntilEnd(local);
+  });
+  if (reason === undefined) return 0;
+  process.stderr.write(`stator: ${reason}\n`);
+  return 1;
+}
+
+interface LocalDeps {
+  readonly config: ResolvedConfig<'local'>;
+  readonly env: Environment;
+  readonly logger: ProcessLogger;
+  readonly planning: Awaited<ReturnType<typeof localPlanning>> | undefined;
+  readonly stopped: Promise<string>;
+  /** Aborted once Ctrl-C is the chat's. */
+  readonly chatting: AbortController;
+  /** Closes everything at the end: the planner, the frontend, the workers, and the folder where they meet. */
+  readonly lifetime: Lifetime;
+}
+
+async function openLocal(deps: LocalDeps): Promise<Local> {
+  const { env, logger, planning, lifetime } = deps;
+  const { settings: given } = deps.config;
+  const fleet = localFleet(given, ...workerArguments(deps.config));
+  const fileKv = given.fileKv ?? (await lifetime.use(temporaryFolder(), removeFolder));
+  const settings = { ...given, fileKv };
+  const workers = lifetime.use(createWorkers(deps, fleet, fileKv), (started) => started.stop());
+  let planner: LocalRun | undefined;
+  const held = planning === undefined ? {} : { holdTimeoutSecs: given.holdTimeoutSecs ?? HOLD_SECS };
+  const frontend = await lifetime.use(
+    composeFrontend(
+      { ...settings, ...held },
+      {
+        ...SYSTEM,
+        logger,
+        onHeld: (event) => planner?.fleet.hear(event),
+      },
+    ),
+  );
+  if (planning !== undefined) {
+    const tell = (line: string): void => {
+      if (!given.interactive) process.stdout.write(`planner: ${line}\n`); // the output is the chat's
+    };
+    planner = await lifetime.use(openLocalPlanner({ ...SYSTEM, settings, planning, env, logger, workers, tell }));
+  }
+  return { ...deps, frontend, settings: given, workers, planner, fleet };
+}
+
+/** Returns what every worker is started with, and what its engine is. */
+function workerArguments(config: ResolvedConfig<'local'>): [shared: readonly string[], behind: readonly string[]] {
+  const { settings } = config;
   const forwarded = forwardSettings(config, 'worker');
   const engine = [`--engine=${settings.engine}`, `--discovery-backend=${settings.discoveryBackend}`];
-  const fleet = localFleet(settings, [...forwarded.argv, ...engine], forwarded.behind);
-  const folder = settings.fileKv === undefined ? await temporaryFolder() : undefined;
-  const fileKv = settings.fileKv ?? folder;
-  const workers = new WorkerProcesses({
-    workers: fleet.argv,
-    staggerMs: staggerDelayMs(settings.staggerDelaySecs, fleet.argv.length),
+  return [[...forwarded.argv, ...engine], forwarded.behind];
+}
+
+function createWorkers(
+  { config, env, logger, planning }: LocalDeps,
+  { argv }: LocalFleet,
+  fileKv: string,
+): WorkerProcesses {
+  const { settings } = config;
+  const { interactive: isInteractive } = settings;
+  return new WorkerProcesses({
+    workers: argv,
+    staggerMs: staggerDelayMs(settings.staggerDelaySecs, argv.length),
     env: {
       ...env,
       ...(isInteractive && !config.given.has('log') ? { DYN_LOG: QUIET } : {}),
-      ...forwarded.env,
-      ...(fileKv === undefined ? {} : { DYN_FILE_KV: fileKv }),
+      ...forwardSettings(config, 'worker').env,
+      DYN_FILE_KV: fileKv,
       ...LOOPBACK,
       ...(planning === undefined ? {} : { STATOR_EVENT_ROLLUP_INTERVAL_MS: `${rollupIntervalMs(planning.planner)}` }),
     },
     logger: logger.for('local'),
     hasOwnTerminal: isInteractive,
   });
-  try {
-    let planner: LocalRun | undefined;
-    const held = planning === undefined ? {} : { holdTimeoutSecs: settings.holdTimeoutSecs ?? HOLD_SECS };
-    const frontend = await composeFrontend(
-      { ...settings, fileKv, ...held },
-      {
-        ...SYSTEM,
-        logger,
-        onHeld: (event) => planner?.fleet.hear(event),
-      },
-    );
-    if (planning !== undefined) {
-      const tell = (line: string): void => {
-        if (!isInteractive) process.stdout.write(`planner: ${line}\n`); // the output is the chat's
-      };
-      planner = await openLocalPlanner({
-        ...SYSTEM,
-        settings: { ...settings, fileKv },
-        planning,
-        env,
-        logger,
-        workers,
-        tell,
-      });
-    }
-    const serve = isInteractive ? chatInstead : serveUntilEnd;
-    const local = { frontend, settings, logger, workers, planner, fleet, stopped, chatting };
-    openWithFirstModel(local);
-    const reason = await serve(local);
-    if (reason === undefined) return 0;
-    process.stderr.write(`stator: ${reason}\n`);
-    return 1;
-  } finally {
-    await workers.stop();
-    if (folder !== undefined) await rm(folder, { recursive: true, force: true });
-  }
+}
+
+function removeFolder(folder: string): Promise<void> {
+  return rm(folder, { recursive: true, force: true });
 }
 
 /** Requests wait until a model is served: a client that is started together with this command is none that comes too early. */
@@ -124,22 +152,19 @@ function wanted({ workers, prefillWorkers }: LocalFleet): number {
   return workers + prefillWorkers;
 }
 
-interface Local {
+interface Local extends Pick<LocalDeps, 'logger' | 'stopped' | 'chatting' | 'lifetime'> {
   readonly frontend: Frontend;
   readonly settings: Settings<'local'>;
-  readonly logger: ProcessLogger;
   readonly workers: WorkerProcesses;
   readonly planner: LocalRun | undefined;
   readonly fleet: LocalFleet;
-  readonly stopped: Promise<string>;
-  /** Aborted once Ctrl-C is the chat's. */
-  readonly chatting: AbortController;
 }
 
 /** Serves until told to stop; resolves with why the workers cannot be had, if they cannot. */
 async function serveUntilEnd(local: Local): Promise<string | undefined> {
-  const { frontend, settings, logger, workers, planner, fleet, stopped } = local;
-  const server = await serveFrontend(frontend, settings, logger); // before the workers: a port in use costs nothing
+  const { frontend, settings, logger, workers, fleet, stopped, lifetime } = local;
+  // Before the workers: a port in use costs nothing.
+  const server = await lifetime.use(serveFrontend(frontend, settings, logger), (serving) => serving.drain());
   workers.start();
   const failure = Promise.race([workers.failed, stopped.then(() => undefined)]);
   const isUp = await Promise.race([workersRegistered(local, failure), failure.then(() => false)]);
@@ -147,35 +172,32 @@ async function serveUntilEnd(local: Local): Promise<string | undefined> {
     process.stdout.write(
       await renderBanner(frontend, { url: server.url, grpcAddress: server.grpcAddress, fleet, settings }),
     );
-  const planned = isUp ? planner?.fleet.run() : undefined;
-  const reason = await failure;
-  await planner?.close();
-  await planned;
-  workers.retire();
-  await server.drain();
-  return reason;
+  planUntilEnd(local, isUp);
+  return failure;
 }
 
 /** Chats until the user leaves; resolves as above. */
 async function chatInstead(local: Local): Promise<string | undefined> {
-  const { frontend, settings, workers, planner, stopped, chatting } = local;
+  const { frontend, settings, workers, stopped, chatting } = local;
   workers.start();
-  let planned: Promise<void> | undefined;
-  try {
-    const over = Promise.race([workers.failed, stopped.then(() => undefined)]);
-    const isUp = await Promise.race([workersRegistered(local, over), over.then(() => false)]);
-    if (!isUp) return await over;
-    planned = planner?.fleet.run();
-    return await Promise.race([
-      chatWith(frontend, settings.httpSvcChatPath, over, chatting).then(() => undefined),
-      workers.failed,
-    ]);
-  } finally {
+  const over = Promise.race([workers.failed, stopped.then(() => undefined)]);
+  const isUp = await Promise.race([workersRegistered(local, over), over.then(() => false)]);
+  planUntilEnd(local, isUp);
+  if (!isUp) return over;
+  return Promise.race([
+    chatWith(frontend, settings.httpSvcChatPath, over, chatting).then(() => undefined),
+    workers.failed,
+  ]);
+}
+
+/** Plans from now on if the workers are up. At the end the planner stops first, and no worker that then ends is replaced. */
+function planUntilEnd({ planner, workers, lifetime }: Local, isUp: boolean): void {
+  lifetime.defer(() => workers.retire());
+  const planned = isUp ? planner?.fleet.run() : undefined;
+  lifetime.defer(async () => {
     await planner?.close();
     await planned;
-    workers.retire();
-    await frontend.close();
-  }
+  });
 }
 
 /** Workers of one machine talk over loopback alone, whatever addresses it has. */

@@ -1,5 +1,6 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { UsageError } from '../../shared/commands/index.ts';
+import { Lifetime } from '../../shared/concurrency/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import {
   type ServiceSettings,
@@ -19,60 +20,54 @@ const GRACE_MS = 5000;
 export async function run({ settings }: ResolvedConfig<'router'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
-  const telemetry = await openTelemetry(settings, SYSTEM, logger, undefined);
   const { service } = settings;
-  try {
-    const running =
+  await Lifetime.run(async (lifetime) => {
+    const telemetry = await lifetime.use(openTelemetry(settings, SYSTEM, logger, undefined));
+    const facts =
       service === 'router'
-        ? await startRouter(settings, logger, stopped, telemetry)
-        : await startService(service, settings, logger);
-    logger.info('serving', { service, ...running.facts });
+        ? await startRouter(settings, { logger, stopped, telemetry, lifetime })
+        : await startService(service, settings, logger, lifetime);
+    logger.info('serving', { service, ...facts });
     logger.info('stopping', { reason: await stopped });
-    await running.close();
-    return 0;
-  } finally {
-    await telemetry.close();
-  }
+  });
+  return 0;
 }
 
-interface Running {
-  /** What the log says of it. */
-  readonly facts: Readonly<Record<string, string>>;
-  close(): Promise<void>;
+/** What the log says of what serves. */
+type Facts = Readonly<Record<string, string>>;
+
+interface RouterDeps {
+  readonly logger: ProcessLogger;
+  readonly stopped: Promise<string>;
+  readonly telemetry: Telemetry;
+  readonly lifetime: Lifetime;
 }
 
 async function startRouter(
   settings: ServiceSettings,
-  logger: ProcessLogger,
-  stopped: Promise<string>,
-  { tracer }: Telemetry,
-): Promise<Running> {
+  { logger, stopped, telemetry, lifetime }: RouterDeps,
+): Promise<Facts> {
   if (settings.routerEndpoint === undefined) {
     throw new UsageError('--endpoint is required by the standalone router: namespace.component.endpoint');
   }
   const stopping = new AbortController();
   void stopped.then((reason) => stopping.abort(new Error(reason)));
-  const { instanceId, close } = await startStandaloneRouter(settings, SYSTEM, logger, stopping.signal, tracer);
-  return { facts: { endpoint: settings.routerEndpoint, instance_id: instanceId }, close };
+  const starting = startStandaloneRouter(settings, SYSTEM, logger, stopping.signal, telemetry.tracer);
+  const { instanceId } = await lifetime.use(starting);
+  return { endpoint: settings.routerEndpoint, instance_id: instanceId };
 }
 
 async function startService(
   name: Exclude<ServiceSettings['service'], 'router'>,
   settings: ServiceSettings,
   logger: ProcessLogger,
-): Promise<Running> {
-  const service = await START[name](settings, SYSTEM, logger.for('router'));
-  try {
-    const server = await serveService(service, settings, SYSTEM.clock);
-    const close = async (): Promise<void> => {
-      await server.close(GRACE_MS);
-      await service.close();
-    };
-    return { facts: { url: server.url }, close };
-  } catch (error) {
-    await service.close();
-    throw error;
-  }
+  lifetime: Lifetime,
+): Promise<Facts> {
+  const service = await lifetime.use(START[name](settings, SYSTEM, logger.for('router')));
+  const server = await lifetime.use(serveService(service, settings, SYSTEM.clock), (serving) =>
+    serving.close(GRACE_MS),
+  );
+  return { url: server.url };
 }
 
 const START = { indexer: startIndexer, slots: startSlotTracker, selection: startSelectionService } as const;

@@ -33,6 +33,15 @@ export class Lifetime {
     }
   }
 
+  /** Runs `work`, and closes whatever it has opened when it ends, well or not. Rejects as `compose` and `close` do. */
+  static run<T>(work: (lifetime: Lifetime) => Promise<T>): Promise<T> {
+    return Lifetime.compose(async (lifetime) => {
+      const result = await work(lifetime);
+      await lifetime.close();
+      return result;
+    });
+  }
+
   /**
    * Takes over a value, or the value of a promise, and returns it. `undefined` has nothing to close.
    * @param close closes the value; may return a promise. @default its own `close()`

@@ -1,9 +1,10 @@
+import { Lifetime } from '../../concurrency/index.ts';
 import type { Settings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { GrpcTls } from '../../grpc/index.ts';
 import type { Logger, ProcessLogger } from '../../telemetry/index.ts';
 import { startHttpServer } from '../node/server.ts';
-import { readTlsFiles, type TlsPaths, watchTlsFiles } from '../node/tls-files.ts';
+import { readTlsFiles, type TlsMaterial, type TlsPaths, watchTlsFiles } from '../node/tls-files.ts';
 import type { Frontend } from '../process/frontend.ts';
 
 export interface FrontendServer {
@@ -21,68 +22,66 @@ export interface FrontendServer {
 const LAST_WORDS_MS = 1000;
 
 /** Serves a frontend on its ports. A frontend that cannot listen is closed, and the error names the flag to change. */
-export async function serveFrontend(
+export function serveFrontend(
   frontend: Frontend,
   settings: Settings<'frontend' | 'local'>,
   logger: ProcessLogger,
 ): Promise<FrontendServer> {
+  return Lifetime.compose((lifetime) => serve(frontend, settings, logger, lifetime));
+}
+
+async function serve(
+  frontend: Frontend,
+  settings: Settings<'frontend' | 'local'>,
+  logger: ProcessLogger,
+  lifetime: Lifetime,
+): Promise<FrontendServer> {
+  lifetime.use(frontend);
   const log = logger.for('http');
   const { clock, random } = frontend.inference;
-  const watch = frontend.metrics.watchEventLoop();
-  let grpc: Awaited<ReturnType<typeof openKserveServer>>;
-  try {
-    const paths = tlsPathsOf(settings);
-    const tls = paths === undefined ? undefined : await readTlsFiles(paths);
-    grpc = await openKserveServer(frontend, settings, tls && { ...tls, clientCa: tls.ca }, logger.for('grpc'));
-    const isKserve = settings.kserveGrpcServer === true;
-    await frontend.load();
-    const server = await startHttpServer(frontend.app, {
-      onLimit: frontend.metrics.limitReached,
-      onSockets: frontend.metrics.openSockets,
-      host: settings.httpHost,
-      port: isKserve ? settings.grpcMetricsPort! : settings.httpPort, // who can be such a server has the port, too
-      keepAliveMs: settings.httpKeepAliveSecs * 1000,
-      lifecycle: frontend.lifecycle,
-      tls,
-      clock,
-      random,
-    });
-    if (frontend.isOpenToAll && paths?.clientCa === undefined) {
-      const what =
-        'whoever reaches this address is served: no API keys are asked for; stator keys create --help says how';
-      log.warn(what, { address: server.address });
-    }
-    const certificate =
-      paths === undefined || tls === undefined
-        ? undefined
-        : watchTlsFiles(paths, tls, {
-            clock,
-            logger: log,
-            onChange: (renewed) => {
-              server.useCertificate(renewed);
-              grpc?.useCertificate({ ...renewed, clientCa: renewed.ca });
-            },
-          });
-    return {
-      url: server.url,
-      address: server.address,
-      grpcAddress: grpc?.address,
-      drain: async () => {
-        const graceMs = settings.httpGracefulShutdownTimeoutSecs * 1000;
-        // The HTTP server breaks off what is left of all dialects; the last words of gRPC have a moment more to leave.
-        const [{ cut }] = await Promise.all([server.close(graceMs), grpc?.close(graceMs + LAST_WORDS_MS)]);
-        frontend.drained(cut);
-        watch.stop();
-        certificate?.stop();
-        await frontend.close();
-      },
-    };
-  } catch (error) {
-    await grpc?.close(0);
-    watch.stop();
-    await frontend.close();
-    throw error;
+  lifetime.use(frontend.metrics.watchEventLoop(), (watch) => watch.stop());
+  const paths = tlsPathsOf(settings);
+  const tls = paths === undefined ? undefined : await readTlsFiles(paths);
+  const opening = openKserveServer(frontend, settings, tls && { ...tls, clientCa: tls.ca }, logger.for('grpc'));
+  const grpc = await lifetime.use(opening, (opened) => opened.close(0));
+  const isKserve = settings.kserveGrpcServer === true;
+  await frontend.load();
+  const starting = startHttpServer(frontend.app, {
+    onLimit: frontend.metrics.limitReached,
+    onSockets: frontend.metrics.openSockets,
+    host: settings.httpHost,
+    port: isKserve ? settings.grpcMetricsPort! : settings.httpPort, // who can be such a server has the port, too
+    keepAliveMs: settings.httpKeepAliveSecs * 1000,
+    lifecycle: frontend.lifecycle,
+    tls,
+    clock,
+    random,
+  });
+  const server = await lifetime.use(starting, (started) => started.close(0));
+  if (frontend.isOpenToAll && paths?.clientCa === undefined) {
+    const what =
+      'whoever reaches this address is served: no API keys are asked for; stator keys create --help says how';
+    log.warn(what, { address: server.address });
   }
+  if (paths !== undefined && tls !== undefined) {
+    const onChange = (renewed: TlsMaterial): void => {
+      server.useCertificate(renewed);
+      grpc?.useCertificate({ ...renewed, clientCa: renewed.ca });
+    };
+    lifetime.use(watchTlsFiles(paths, tls, { clock, logger: log, onChange }), (watch) => watch.stop());
+  }
+  return {
+    url: server.url,
+    address: server.address,
+    grpcAddress: grpc?.address,
+    drain: async () => {
+      const graceMs = settings.httpGracefulShutdownTimeoutSecs * 1000;
+      // The HTTP server breaks off what is left of all dialects; the last words of gRPC have a moment more to leave.
+      const [{ cut }] = await Promise.all([server.close(graceMs), grpc?.close(graceMs + LAST_WORDS_MS)]);
+      frontend.drained(cut);
+      await lifetime.close();
+    },
+  };
 }
 
 /** The configuration's own checks have seen to it that both files are given, or neither. */
@@ -138,14 +137,22 @@ async function openKserveServer(
   });
   const changed = (): void => service.health.changed();
   const unfollow = [frontend.models.follow(changed), frontend.lifecycle.follow(changed)];
+  const end = async (graceMs: number): Promise<void> => {
+    for (const each of unfollow) each();
+    service.shutDown();
+    await server.close(graceMs);
+  };
+  let closed: Promise<void> | undefined;
   return {
     address: `${host.includes(':') ? `[${host}]` : host}:${server.port}`,
     useCertificate: (renewed: GrpcTls) => server.useCertificate(renewed),
-    /** Says NOT_SERVING to who watches, takes no new connections, asks clients to go, and cuts what is left after `graceMs`. */
-    close: async (graceMs: number) => {
-      for (const each of unfollow) each();
-      service.shutDown();
-      await server.close(graceMs);
+    /**
+     * Says NOT_SERVING to watching clients, takes no new connections, asks clients to go, and cuts what is left after
+     * `graceMs`. Later calls change nothing.
+     */
+    close: (graceMs: number): Promise<void> => {
+      closed ??= end(graceMs);
+      return closed;
     },
   };
 }

@@ -138,3 +138,29 @@ describe('Lifetime.compose', () => {
     expect(closed).toEqual(['second', 'first']);
   });
 });
+
+describe('Lifetime.run', () => {
+  it('closes all that was opened before it resolves', async () => {
+    const { closed, openLate } = bedOf();
+    const result = await Lifetime.run(async (lifetime) => lifetime.use(openLate('first')).name);
+    expect(result).toBe('first');
+    expect(closed).toEqual(['first']);
+  });
+
+  it('closes all that was opened when the work fails, and rejects with that failure alone', async () => {
+    const { closed, openBad } = bedOf();
+    const running = Lifetime.run(async (lifetime) => {
+      lifetime.use(openBad('first'));
+      throw new Error('the work fails');
+    });
+    await expect(running).rejects.toThrow('the work fails');
+    expect(closed).toEqual(['first']);
+  });
+
+  it('rejects when something does not close', async () => {
+    const { openBad } = bedOf();
+    await expect(Lifetime.run(async (lifetime) => lifetime.use(openBad('first')).name)).rejects.toThrow(
+      'first does not close',
+    );
+  });
+});
