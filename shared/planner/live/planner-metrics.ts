@@ -2,11 +2,9 @@ import type { PlannerEventOf } from '../../protocol/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PlannerConfig } from '../config.ts';
 import type { BatchOutcome } from '../host/handle-batch.ts';
-import type { LawTick } from '../host/tick-law.ts';
-import { poolsOf } from '../laws/pools.ts';
-import { wattsOf } from '../loops.ts';
 import type { DecisionRecord } from '../store/types.ts';
-import { LOAD_REASONS, type Pool, THROUGHPUT_REASONS } from '../types.ts';
+import type { Pool } from '../types.ts';
+import { decisionGauges, tickGauges } from './tick-gauges.ts';
 
 /** What a planner shows of itself, under Dynamo's names. Nothing here throws or waits. */
 export interface PlannerMetrics {
@@ -39,59 +37,18 @@ export function createPlannerMetrics(
   config: PlannerConfig,
   gpusOf: (pool: Pool) => number,
 ): PlannerMetrics {
-  const gauge = (name: string, help: string) => registry.gauge(`dynamo_planner_${name}`, help).with();
-  const replicas = (pool: Pool) => ({
-    now: gauge(`num_${pool}_replicas`, `Workers of the ${pool} pool that serve.`),
-    wanted: gauge(`predicted_num_${pool}_replicas`, `Workers that the ${pool} pool is to have.`),
-    capacity: gauge(`engine_${pool}_capacity_requests_per_second`, `What a worker of the ${pool} pool serves.`),
-  });
-  const pools = { prefill: replicas('prefill'), decode: replicas('decode') };
-  const observed = {
-    ttft: gauge('observed_ttft_ms', 'Mean time to the first token at the workers.'),
-    itl: gauge('observed_itl_ms', 'Mean time between two tokens.'),
-    rate: gauge('observed_requests_per_second', 'Requests that begin.'),
-    duration: gauge('observed_request_duration_seconds', 'Mean time of a request at its worker.'),
-    isl: gauge('observed_input_sequence_tokens', 'Mean length of prompts.'),
-    osl: gauge('observed_output_sequence_tokens', 'Mean length of answers.'),
-  };
-  const predicted = {
-    rate: gauge('predicted_requests_per_second', 'Requests that are expected to begin.'),
-    isl: gauge('predicted_input_sequence_tokens', 'Expected length of prompts.'),
-    osl: gauge('predicted_output_sequence_tokens', 'Expected length of answers.'),
-  };
-  const estimated = {
-    ttft: gauge('estimated_ttft_ms', 'Time to the first token that is expected of the slowest engine.'),
-    itl: gauge('estimated_itl_ms', 'Time between two tokens that is expected of the slowest engine.'),
-  };
-  const showPower = powerGauges(registry, config);
+  const showTick = tickGauges(registry, config);
   const engines = engineGauges(registry);
-  gauge('sla_target_ttft_ms', 'What requests are to hold.').set(config.ttftMs);
-  gauge('sla_target_itl_ms', 'What requests are to hold.').set(config.itlMs);
-  const gpuHours = gauge('gpu_hours', 'GPU hours since the planner began.');
-  const load = registry.gauge(
-    'dynamo_planner_load_scaling_decision',
-    '1 at what the load loop decided last.',
-    'decision',
-  );
-  const throughput = registry.gauge(
-    'dynamo_planner_throughput_scaling_decision',
-    '1 at what the throughput loop decided last.',
-    'decision',
-  );
-  for (const reason in LOAD_REASONS) load.with(reason).set(0);
-  for (const reason in THROUGHPUT_REASONS) throughput.with(reason).set(0);
+  const showDecision = decisionGauges(registry, config, gpusOf);
   const passing = timeliness(registry);
+  const counter = (name: string, help: string) => registry.counter(`stator_planner_${name}_total`, help).with();
   const held = registry.gauge('stator_planner_held_requests', 'Requests that wait for a worker.').with();
-  const decisions = registry.counter('stator_planner_decisions_total', 'Decisions.').with();
-  const refused = registry.counter('stator_planner_refused_events_total', 'Events that nobody can read.').with();
-  const late = registry.counter('stator_planner_late_events_total', 'Roll-ups that came too late.').with();
-  const conflicts = registry
-    .counter('stator_planner_conflicts_total', 'Writes that another planner forestalled.')
-    .with();
+  const decisions = counter('decisions', 'Decisions.');
+  const refused = counter('refused_events', 'Events that nobody can read.');
+  const late = counter('late_events', 'Roll-ups that came too late.');
+  const conflicts = counter('conflicts', 'Writes that another planner forestalled.');
   const events = registry.counter('stator_planner_events_total', 'Events that were heard.', 'type');
   for (const type of EVENT_TYPES) events.with(type);
-  let gpuSeconds = 0;
-  let tickedAtS: number | undefined;
   return {
     begins: passing.begins,
     failed: passing.failed,
@@ -110,38 +67,9 @@ export function createPlannerMetrics(
       late.add(report.late);
       if (record !== undefined) decisions.add();
       if (tick === undefined) return;
-      const seconds = tick.atS - (tickedAtS ?? tick.atS - tick.seconds); // of several ticks in a batch the last one is shown
-      tickedAtS = tick.atS;
-      for (const [name, series] of Object.entries(pools) as [Pool, (typeof pools)[Pool]][]) {
-        const { ready = 0, starting = 0 } = tick.counts[name] ?? {};
-        series.now.set(ready);
-        series.wanted.set(tick.effect.targets?.[name] ?? ready + starting);
-        const { rate, loops } = tick.effect;
-        setKnown(series.capacity, rate?.pools[name]?.perEngine ?? loops?.throughput?.capacities[name]);
-        gpuSeconds += (ready + starting) * gpusOf(name) * seconds;
-      }
-      gpuHours.set(gpuSeconds / 3600);
       held.set(tick.held);
-      if (tick.started !== undefined) observed.rate.set(tick.started / Math.max(tick.seconds, 1e-3));
-      setKnown(observed.ttft, tick.ttftMs);
-      setKnown(observed.itl, tick.itlMs);
-      setKnown(observed.duration, tick.requestSeconds);
-      setKnown(observed.isl, tick.isl);
-      setKnown(observed.osl, tick.osl);
-      const { rate, loops } = tick.effect;
-      const intervalS = config.throughputAdjustmentIntervalSeconds;
-      setKnown(estimated.ttft, loops?.load?.estimatedTtftMs);
-      setKnown(estimated.itl, loops?.load?.estimatedItlMs);
-      showPower(tick);
-      const forecast = rate?.pools.decode?.forecast ?? rate?.pools.prefill?.forecast;
-      setKnown(predicted.rate, forecast ?? (loops?.demand && loops.demand.requests / intervalS));
-      setKnown(predicted.isl, loops?.demand?.isl);
-      setKnown(predicted.osl, loops?.demand?.osl);
-      if (loops?.load !== undefined)
-        for (const each in LOAD_REASONS) load.with(each).set(each === loops.load.reason ? 1 : 0);
-      if (loops?.throughput !== undefined) {
-        for (const each in THROUGHPUT_REASONS) throughput.with(each).set(each === loops.throughput.reason ? 1 : 0);
-      }
+      showTick(tick);
+      showDecision(tick);
     },
   };
 }
@@ -189,25 +117,6 @@ function timeliness(registry: MetricRegistry) {
   };
 }
 
-/** Only where power counts, and somebody says what a worker draws. */
-function powerGauges(registry: MetricRegistry, config: PlannerConfig): (tick: LawTick) => void {
-  const { enablePowerAwareness: isOn, totalGpuPowerLimit: wattsMax } = config;
-  const watts = { prefill: wattsOf('prefill', config, {}), decode: wattsOf('decode', config, {}) };
-  if (!isOn || wattsMax == null || poolsOf(config).some((pool) => watts[pool] === undefined)) return () => {};
-  const gauge = (name: string, help: string) => registry.gauge(`dynamo_planner_power_${name}`, help).with();
-  gauge('budget_total_watts', 'Watts that all workers together may draw.').set(wattsMax);
-  const projected = gauge('projected_watts', 'Watts of the workers that are decided.');
-  const share = gauge('budget_utilization', 'Share of the budget that those are.');
-  return ({ effect, counts }) => {
-    const total = poolsOf(config).reduce((sum, pool) => {
-      const { ready, starting } = counts[pool] ?? { ready: 0, starting: 0 };
-      return sum + (effect.targets?.[pool] ?? ready + starting) * (watts[pool] ?? 0);
-    }, 0);
-    projected.set(total);
-    share.set(total / wattsMax);
-  };
-}
-
 /** Workers whose ranks are shown one by one. */
 const WORKERS_MAX = 256;
 
@@ -239,7 +148,3 @@ function engineGauges(registry: MetricRegistry): Pick<PlannerMetrics, 'worker' |
 const DECODE_KV_TOKENS = 5;
 const QUEUED_PREFILL_TOKENS = 7;
 const QUEUED_DECODE_KV_TOKENS = 9;
-
-function setKnown(series: { set(value: number): void }, value: number | undefined): void {
-  if (value !== undefined) series.set(value);
-}
