@@ -139,7 +139,7 @@ interface ServerParts extends NatsServiceProps {
 
 function zoneOf({ vpc, taskSubnets }: Network, at: number): SubnetSelection {
   const { subnets } = vpc.selectSubnets(taskSubnets);
-  const zones = [...new Map(subnets.map((subnet) => [subnet.availabilityZone, subnet])).values()];
+  const zones = [...new Map(subnets.map((each) => [each.availabilityZone, each])).values()];
   const subnet = zones[at];
   if (subnet === undefined) throw new Error(`three NATS servers need subnets in three zones, not in ${zones.length}`);
   return { subnets: [subnet] };

@@ -19,7 +19,7 @@ const REFUSED_HANDSHAKES_MAX = 100;
 
 /** A model that somebody should always serve, as the service that is told of workers knows it: before a request is refused. */
 export function noWorkerWatches(service: string, models: Settings['models']): readonly Watch[] {
-  const wanted = Object.entries(models).flatMap(([model, { wanted }]) => (wanted ? [model] : []));
+  const wanted = Object.entries(models).flatMap(([model, settings]) => (settings.wanted ? [model] : []));
   return wanted.map((model, at) => ({
     id: at === 0 ? 'NoWorker' : `NoWorker${at}`,
     metric: embeddedMetric('Workers', { Service: service }, { dimensionsMap: { Model: model }, statistic: 'Minimum' }),

@@ -59,9 +59,9 @@ export class ProductionObservability extends Construct {
     for (const watch of others) alarms.add(watch);
     if (edge.behind !== undefined) {
       const { internal, ttft } = edgeClientWatches(edge, asked);
-      const { serverErrors, own, others } = balancerWatches(edge.behind);
-      felt.push(...[serverErrors, own, ttft].map((watch) => alarms.add(watch)));
-      for (const watch of [internal, ...others]) alarms.add(watch);
+      const balancer = balancerWatches(edge.behind);
+      felt.push(...[balancer.serverErrors, balancer.own, ttft].map((watch) => alarms.add(watch)));
+      for (const watch of [internal, ...balancer.others]) alarms.add(watch);
     }
     alarms.page('Customer-Impact', felt, 'customers are affected', 'customers-are-affected');
     addDashboard(this, { front, edge });
