@@ -25,16 +25,17 @@ export type HandlerOutput = string | Uint32Array | readonly number[] | EngineOut
  * }
  */
 export interface HandlerContext {
-  /** Aborts when no client waits for the answer any more: the client is gone, it cancelled, or its deadline has passed. */
+  /**
+   * Aborts when no client waits for the answer any more: the client is gone, it cancelled, or its deadline has passed.
+   */
   readonly signal: AbortSignal;
 }
 
 /**
- * Answers one request. If it returns, the answer ends, with the finish reason `stop` unless an output gave another one. If
- * it throws, the answer fails. The worker asks for the next piece only while the reader has room.
+ * Answers one request. If it returns, the answer ends, with the finish reason `stop` unless an output gave another one.
+ * If it throws, the answer fails. The worker asks for the next piece only while the reader has room.
  *
- * @example
- * const handler: RequestHandler = async function* (request) {
+ * @example const handler: RequestHandler = async function* (request) {
  *   yield `Hello from ${request.model}`;
  * };
  */
@@ -43,18 +44,20 @@ export type RequestHandler = (request: EngineRequest, context: HandlerContext) =
 export interface HandlerEngineOptions {
   readonly info: EngineInfo;
   readonly handler: RequestHandler;
-  /** Loads what the handler needs. The worker is registered once it has resolved. @default nothing */
+  /** Loads what the handler needs. The worker is registered once this has resolved. @default nothing */
   readonly start?: ((signal: AbortSignal) => Promise<void>) | undefined;
-  /** Rejects when the handler cannot serve now; the worker then leaves discovery until it can. @default always healthy */
+  /**
+   * Rejects when the handler cannot serve now; the worker then leaves discovery until it can. @default always healthy
+   */
   readonly health?: ((signal: AbortSignal) => Promise<void>) | undefined;
-  /** One entry a data-parallel rank. @default the requests under way, without blocks */
+  /** Returns one entry for each data-parallel rank. @default the requests under way, without blocks */
   readonly load?: (() => readonly EngineLoad[]) | undefined;
   readonly stop?: (() => Promise<void>) | undefined;
-  /** Reports what its cache holds, for an engine that says it does. @default nothing is told */
+  /** Subscribes to cache reports, for an engine that publishes KV events. @default no reports */
   readonly onKvEvents?: ((listener: (events: readonly KvEvent[]) => void) => void) | undefined;
 }
 
-/** An engine whose work is done by an async generator. */
+/** Creates an engine whose work an async generator does. */
 export function createHandlerEngine(options: HandlerEngineOptions): Engine {
   return new HandlerEngine(options);
 }
@@ -100,7 +103,7 @@ class HandlerEngine implements Engine {
     try {
       const count = hasChoices(request) ? (request.sampling.n ?? 1) : 1;
       const given = await this.#choice(request, sink, signal, 0);
-      // A handler that does not know of `n` is asked once for each choice.
+      // A handler that does not support `n` is called once for each choice.
       for (let choice = 1; choice < count && given === 1; choice++) {
         if (!signal.aborted) await this.#choice(forOneChoice(request), sink, signal, choice);
       }
@@ -110,7 +113,7 @@ class HandlerEngine implements Engine {
     }
   }
 
-  /** Writes what the handler says as that choice. Returns how many choices it spoke of. */
+  /** Writes the handler's output as that choice. Returns how many choices the output has. */
   async #choice(request: EngineRequest, sink: EngineSink, signal: AbortSignal, choice: number): Promise<number> {
     let hasFinish = false;
     let given = 1;
@@ -129,15 +132,16 @@ class HandlerEngine implements Engine {
 function write(output: HandlerOutput, sink: EngineSink, choice: number): void {
   if (typeof output === 'string') sink.output({ ...placeOf(choice), text: output });
   else if (output instanceof Uint32Array || Array.isArray(output)) sink.tokens(choice, output, 0, output.length);
-  else sink.output(output as Exclude<typeof output, readonly number[]>); // Array.isArray does not narrow readonly arrays
+  // Array.isArray does not narrow readonly arrays
+  else sink.output(output as Exclude<typeof output, readonly number[]>);
 }
 
-/** Pictures are several in one answer. */
+/** Returns whether the answer has choices. A request for pictures has several pictures in one answer instead. */
 function hasChoices({ input }: EngineRequest): boolean {
   return input.kind !== 'text' || input.endpoint === 'chat_completions' || input.endpoint === 'completions';
 }
 
-/** The first choice needs no number. */
+/** Returns the index of a choice; the first one needs none. */
 function placeOf(choice: number): Pick<EngineOutput, 'index'> {
   return choice === 0 ? {} : { index: choice };
 }
@@ -150,14 +154,14 @@ function forOneChoice(request: EngineRequest): EngineRequest {
   return { ...request, sampling: rest, input: { ...input, body } };
 }
 
-/** Choices that an output speaks of: the place of the last of them, counted from one. */
+/** Returns the number of choices in an output: the highest index plus one. */
 function choicesIn(output: HandlerOutput): number {
   if (!isOutput(output)) return 1;
   const places = bodyChoices(output.body).map(({ index }, at) => (typeof index === 'number' ? index : at) + 1);
   return Math.max(1, (output.index ?? 0) + 1, ...places);
 }
 
-/** An output of a handler that spoke of its only choice, as it stands among others. */
+/** Moves an output, which a handler wrote for its only choice, to that choice. */
 function placed(output: HandlerOutput, choice: number): HandlerOutput {
   if (!isOutput(output)) return output;
   const choices = bodyChoices(output.body).map((each) => ({ ...each, index: choice }));
@@ -174,13 +178,13 @@ function bodyChoices(body: unknown): readonly UnknownRecord[] {
   return Array.isArray(choices) ? choices.filter(isRecord) : [];
 }
 
-/** A body says by itself how it ended. */
+/** Returns whether an output ends its choice. A body carries its own finish. */
 function isFinish(output: HandlerOutput): boolean {
   if (!isOutput(output)) return false;
   return ('finish_reason' in output && output.finish_reason != null) || 'body' in output;
 }
 
-/** Resolves when the reader has room again, or nobody reads any more. */
+/** Resolves when the reader has room again, or when the request is aborted. */
 function roomIn(sink: EngineSink, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {

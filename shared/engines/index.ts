@@ -1,9 +1,8 @@
 /**
- * @module engines
- * How a worker drives its inference engine: one folder an engine behind the `Engine` seam, and its `EngineKind`, by which a
- * worker opens it; any async generator as an engine, for the worker SDK; the KV events of an engine, read from its ZeroMQ
- * sockets: in order, each once, with what was missed asked for again. The mock engine's `Scheduler` has no time of its own: it is
- * the simulator's, too.
+ * @module engines Drivers by which a worker runs its inference engine. There is one folder for each engine behind the
+ * `Engine` seam, with its `EngineKind`, by which a worker opens it. An async generator can be an engine too, for the
+ * worker SDK. KV events of an engine are read from its ZeroMQ sockets: in order, each once, and missed ones are
+ * requested again. The mock engine's `Scheduler` has no time of its own, so the simulator uses it too.
  */
 export { createHandlerEngine, type HandlerContext, type HandlerOutput, type RequestHandler } from './handler-engine.ts';
 export { isRefused } from './http/upstream.ts';

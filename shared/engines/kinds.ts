@@ -1,7 +1,7 @@
 import type { Settings } from '../config/index.ts';
 import type { EngineKind } from './types.ts';
 
-/** Every engine by its name in `--engine`. Only the code of the one that a worker drives is loaded. */
+/** Every engine by its name in `--engine`. Only the code of the worker's own engine is loaded. */
 const KINDS: Readonly<Record<Settings<'worker'>['engine'], () => Promise<EngineKind>>> = {
   mocker: async () => (await import('./mocker/kind.ts')).mocker,
   openai: async () => (await import('./openai/openai-engine.ts')).openai,
@@ -10,7 +10,7 @@ const KINDS: Readonly<Record<Settings<'worker'>['engine'], () => Promise<EngineK
   vllm: async () => (await import('./vllm/launch.ts')).vllm,
 };
 
-/** How a worker comes to the engine that its settings name. */
+/** Returns the kind of the engine that the settings name. */
 export function engineKind({ engine }: Pick<Settings<'worker'>, 'engine'>): Promise<EngineKind> {
   return KINDS[engine]();
 }

@@ -1,7 +1,7 @@
 import { hashBlocks } from '../tokens/index.ts';
 import type { KvEvent, KvTier } from './types.ts';
 
-/** Where blocks lie, and whose they are. */
+/** Tier and rank of blocks. */
 interface KvPlace {
   /** @default 0 */
   readonly dpRank?: number;
@@ -16,13 +16,18 @@ interface KvPlace {
  * const blocks: StoredBlocks = { tokenIds: [1, 2, 3, 4], loraName: 'my-adapter' };
  */
 export interface StoredBlocks extends KvPlace {
-  /** Of whole blocks: what fills none at the end is left out. Without `parentHash` they begin with the prompt's first token. */
+  /**
+   * Tokens of whole blocks; an incomplete block at the end is left out. Without `parentHash` they begin with the
+   * prompt's first token.
+   */
   readonly tokenIds: ArrayLike<number>;
-  /** The cache's own name of each block, u64. @default hashes of each block's whole prefix; not with `parentHash` */
+  /**
+   * Names that the cache gives to the blocks, u64. @default hashes of each block's whole prefix; not with `parentHash`
+   */
   readonly blockHashes?: readonly bigint[];
   /** Name of the block before them. */
   readonly parentHash?: bigint;
-  /** `routing.lora_name` and `routing.cache_salt` of the request: blocks of another adapter or tenant are others. */
+  /** `routing.lora_name` and `routing.cache_salt` of the request; blocks differ between adapters and tenants. */
   readonly loraName?: string | undefined;
   readonly cacheSalt?: string | undefined;
 }
@@ -48,13 +53,13 @@ export interface RemovedBlocks extends KvPlace {
  */
 export interface KvCacheReports {
   /**
-   * Blocks were stored. Returns their names, one a block.
-   * @throws TypeError or RangeError that names the field, what it holds, and what is allowed
+   * Reports blocks that were stored. Returns their names, one for each block.
+   * @throws TypeError or RangeError that names the field, its value, and what is allowed
    */
   stored(blocks: StoredBlocks): readonly bigint[];
-  /** Blocks were given up. @throws as `stored` does */
+  /** Reports blocks that were dropped. @throws as `stored` does */
   removed(blocks: RemovedBlocks): void;
-  /** Nothing is held any more, on any rank. */
+  /** Reports that the cache is empty, on every rank. */
   cleared(): void;
 }
 
@@ -63,12 +68,12 @@ export interface KvReportsOptions {
   readonly dataParallelSize: number;
 }
 
-/** Events that are kept until the worker listens: a model may warm its cache while it loads. */
+/** Number of events that are kept until the worker listens: a model may warm its cache while it loads. */
 const EARLY_EVENTS_MAX = 100_000;
 const U64_MAX = 2n ** 64n - 1n;
 const TIERS: readonly KvTier[] = ['device', 'host_pinned', 'disk', 'external'];
 
-/** Turns what a model says of its cache into the events of an engine. */
+/** Converts a model's reports about its cache to the events of an engine. */
 export class KvEventReports implements KvCacheReports {
   readonly #options: KvReportsOptions;
   #early: KvEvent[] = [];
@@ -78,7 +83,7 @@ export class KvEventReports implements KvCacheReports {
     this.#options = options;
   }
 
-  /** Hands over what was told before, and every event from now on. */
+  /** Passes on earlier reports, and every event from now on. */
   listen(listener: (events: readonly KvEvent[]) => void): void {
     this.#listeners.push(listener);
     const early = this.#early;
@@ -103,7 +108,7 @@ export class KvEventReports implements KvCacheReports {
     const names = blockHashes === undefined ? sequence : pairsOf('blockHashes', blockHashes);
     if (count > 0) {
       const parent = parentHash === undefined ? undefined : pairsOf('parentHash', [parentHash]);
-      this.#tell({
+      this.#report({
         kind: 'stored',
         dpRank,
         parentHash: parent && [parent[0]!, parent[1]!],
@@ -118,11 +123,11 @@ export class KvEventReports implements KvCacheReports {
   removed(blocks: RemovedBlocks): void {
     const { dpRank, tier } = this.#place(blocks);
     const names = pairsOf('blockHashes', blocks.blockHashes);
-    if (names.length > 0) this.#tell({ kind: 'removed', dpRank, blockHashes: names, tier });
+    if (names.length > 0) this.#report({ kind: 'removed', dpRank, blockHashes: names, tier });
   }
 
   cleared(): void {
-    for (let dpRank = 0; dpRank < this.#options.dataParallelSize; dpRank++) this.#tell({ kind: 'cleared', dpRank });
+    for (let dpRank = 0; dpRank < this.#options.dataParallelSize; dpRank++) this.#report({ kind: 'cleared', dpRank });
   }
 
   #place({ dpRank = 0, tier = 'device' }: KvPlace): Required<KvPlace> {
@@ -134,7 +139,7 @@ export class KvEventReports implements KvCacheReports {
     return { dpRank, tier };
   }
 
-  #tell(event: KvEvent): void {
+  #report(event: KvEvent): void {
     if (this.#listeners.length > 0) for (const listener of this.#listeners) listener([event]);
     else if (this.#early.length < EARLY_EVENTS_MAX) this.#early.push(event);
     else throw new RangeError(`more than ${EARLY_EVENTS_MAX} cache events before the worker is registered`);
@@ -154,7 +159,7 @@ function idsOf(tokenIds: ArrayLike<number>): Uint32Array {
   return ids;
 }
 
-/** As pairs of u32 halves, low half first. */
+/** Converts hashes to pairs of u32 halves, low half first. */
 function pairsOf(field: string, hashes: readonly bigint[]): Uint32Array {
   const pairs = new Uint32Array(2 * hashes.length);
   for (const [at, hash] of hashes.entries()) {

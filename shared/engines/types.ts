@@ -5,11 +5,11 @@ import type { EngineRequest, OutputSink } from '../protocol/index.ts';
 import type { UnknownRecord } from '../records/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 
-/** What an engine says of itself once it is ready. */
+/** Information that an engine gives once it is ready. */
 export interface EngineInfo {
   readonly contextLength: number | undefined;
   readonly kvBlockSizeTokens: number;
-  /** Per data-parallel rank; 0 = unknown. */
+  /** Number of blocks of one data-parallel rank; 0 = unknown. */
   readonly totalKvBlocks: number;
   readonly maxNumSeqs: number | undefined;
   readonly maxNumBatchedTokens: number | undefined;
@@ -18,21 +18,24 @@ export interface EngineInfo {
   readonly modelType: readonly ModelType[];
   /** Whether `onKvEvents` will report. */
   readonly publishesKvEvents: boolean;
-  /** A block that it stores again is the same one, which one removal ends. @default each is a copy that is removed on its own */
+  /**
+   * Whether a block that is stored again stays one block, which one removal ends. @default each is a copy that is
+   * removed by itself
+   */
   readonly holdsBlocksOnce?: boolean;
-  /** Whether prompts may come as embeddings; undefined = the engine says so itself when it is asked. */
+  /** Whether prompts may come as embeddings; undefined = the engine decides for each request. */
   readonly takesPromptEmbeds?: boolean;
-  /** Whether chats that name media come as bodies: the engine renders those itself. @default false */
+  /** Whether chats with media come as bodies, which the engine renders itself. @default false */
   readonly takesMediaChats?: boolean;
-  /** What it runs on, as its record in discovery names it (`cpu`, `cuda`). @default unknown */
+  /** Device that it runs on, as its record in discovery names it (`cpu`, `cuda`). @default unknown */
   readonly deviceType?: string;
-  /** What the engine itself calls its model, when it says so; the name to serve under unless another is configured. */
+  /** The engine's own name of its model, if it reports one; the served name unless another is configured. */
   readonly modelName?: string;
-  /** Folder or repository that the engine has loaded its model from, when it says so. */
+  /** Folder or repository that the engine has loaded its model from, if it reports one. */
   readonly modelPath?: string;
-  /** Where it takes the sampling from of requests that say nothing, when its server says so. @default the model's own file */
+  /** Source of its sampling defaults, if its server reports one. @default the model's own file */
   readonly samplingSource?: SamplingSource;
-  /** It fills in what its file says by itself, but for the number of tokens. @default false */
+  /** Whether it fills in its file's values itself, except the number of tokens. @default false */
   readonly fillsInSampling?: boolean;
   /** Port of the engine's own rendezvous server, where prefill and decode find each other (SGLang). */
   readonly bootstrapPort?: number;
@@ -40,13 +43,13 @@ export interface EngineInfo {
   readonly bootstrapHost?: string;
 }
 
-/** What an engine was told of the sampling of requests that say nothing. */
+/** Source of an engine's sampling defaults, as configured. */
 export interface SamplingSource {
-  /** Whose generation_config.json counts: the model's, nobody's, or that of a folder or repository. */
+  /** Owner of the generation_config.json that counts: the model, none, or a folder or repository. */
   readonly config: 'model' | 'none' | { readonly name: string };
-  /** Counts more than the file; in the words of the file. */
+  /** Values that take precedence over the file, in the file's words. */
   readonly override: UnknownRecord;
-  /** What the engine fills in by itself, whoever asks; in the words of its own requests. */
+  /** Values that the engine fills in for any request, in the words of its own requests. */
   readonly own: UnknownRecord;
 }
 
@@ -72,39 +75,42 @@ export interface EngineLoad {
   readonly activePrefillTokens: number;
 }
 
-/** One scheduler iteration of a rank: what it ran, how long it took and what it left waiting. Counts of requests and tokens. */
+/**
+ * One scheduler iteration of a rank: its work, its duration and the requests left waiting. Counts of requests and
+ * tokens.
+ */
 export interface EnginePass {
   readonly dpRank: number;
-  /** From the schedule to the processed output, in seconds. */
+  /** Time from the schedule to the processed output, in seconds. */
   readonly wallTimeS: number;
   /** New prompts and further chunks. */
   readonly prefillRequests: number;
-  /** Computed anew in this pass. */
+  /** Tokens computed in this pass. */
   readonly prefillTokens: number;
-  /** Cached or of earlier chunks, and read. */
+  /** Tokens that were read: cached, or from earlier chunks. */
   readonly prefillKvTokens: number;
   readonly decodeRequests: number;
   /** Context of all decoding requests. */
   readonly decodeKvTokens: number;
-  /** Queued ones are those that it found and had no room for: what came while it ran is for the next one to tell. */
+  /** Queued requests that the pass found and had no room for; later ones are for the next pass. */
   readonly queuedPrefillRequests: number;
   readonly queuedPrefillTokens: number;
-  /** Preempted ones. */
+  /** Preempted requests. */
   readonly queuedDecodeRequests: number;
   readonly queuedDecodeKvTokens: number;
 }
 
-/** Time between two tokens of a request, as the engine counts it since it began. */
+/** Time between two tokens of a request, as the engine has counted it since its start. */
 export interface EngineLatency {
   readonly sumSeconds: number;
   readonly count: number;
 }
 
-/** Where a block lies: on the device, in the host's memory, on a disk, or in a store that engines share. */
+/** Place of a block: the device, the host's memory, a disk, or a store that engines share. */
 export type KvTier = 'device' | 'host_pinned' | 'disk' | 'external';
 
 /**
- * Hashes as pairs of u32 halves, low half first: `[low0, high0, low1, high1, ...]`.
+ * Change of the KV cache. Hashes are pairs of u32 halves, low half first: `[low0, high0, low1, high1, ...]`.
  * `blockHashes` name a block by its whole prefix, `tokensHashes` by its own tokens.
  */
 export type KvEvent =
@@ -127,7 +133,7 @@ export type KvEvent =
     }
   | { readonly kind: 'cleared'; readonly dpRank: number };
 
-/** Where an engine writes; it may look at `isBlocked` to slow down instead of having its output kept. */
+/** Receives an engine's output. The engine may check `isBlocked` to slow down, so that its output is not buffered. */
 export interface EngineSink extends OutputSink {
   isBlocked(): boolean;
   onUnblocked(callback: () => void): void;
@@ -135,109 +141,117 @@ export interface EngineSink extends OutputSink {
 
 /** Drives one inference engine. */
 export interface Engine {
-  /** As `--engine` has it; `handler` for one made of code. */
+  /** Name in `--engine`; `handler` for an engine made of code. */
   readonly kind: string;
-  /** Resolves when the engine can serve. Rejects with a message that says what to change. */
+  /** Starts the engine. Resolves when it can serve; rejects with a message that says what to change. */
   start(signal: AbortSignal): Promise<EngineInfo>;
   /**
    * Serves one request: writes to `sink` and closes it with exactly one `end` or `fail`. When `signal` aborts, the work
-   * stops within one engine step, what it held is freed, and the sink is left alone.
+   * stops within one engine step, its blocks are freed, and the sink is no longer used.
    */
   generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void;
   /** Rejects when the engine cannot serve now, with `EngineShutdown` when it never will again. */
   health(signal: AbortSignal): Promise<void>;
-  /** One entry per rank. */
+  /** Returns one entry for each rank. */
   load(): readonly EngineLoad[];
   /** Reports KV cache changes, all of one engine step in one call, until `stop`. */
   onKvEvents(listener: (events: readonly KvEvent[]) => void): void;
   /**
-   * Runs `listener` with the reason why KV events that the engine was asked for do not come, and with undefined once they do.
-   * Absent = none can be missing.
+   * Calls `listener` with the reason why KV events that the engine was configured to publish do not arrive, and with
+   * undefined once they do. Absent = none can be missing.
    */
   onKvEventFault?(listener: (fault: string | undefined) => void): void;
-  /** Reports each pass when it is over, until `stop`. Absent = the engine does not say how long its passes take. */
+  /** Reports each pass when it is over, until `stop`. Absent = the engine does not report its passes. */
   onPasses?(listener: (pass: EnginePass) => void): void;
-  /** Its own count of the time between tokens; undefined before it was read. Absent = it has none. */
+  /** Returns its own count of the time between tokens; undefined before it was read. Absent = it has none. */
   tokenLatency?(): EngineLatency | undefined;
-  /** Forgets every cached block that can be forgotten and reports `cleared`. Absent = the engine cannot. */
+  /** Drops every cached block that can be dropped and reports `cleared`. Absent = the engine cannot. */
   clearKvBlocks?(signal: AbortSignal): Promise<void>;
   /** Frees memory of a drained engine, which then refuses requests until `wake`. Absent = the engine cannot. */
   sleep?(level: number, signal: AbortSignal): Promise<void>;
-  /** `tags` name parts to wake (`weights`, `kv_cache`); none = all. */
+  /** Wakes the engine. `tags` name parts to wake (`weights`, `kv_cache`); none = all. */
   wake?(tags: readonly string[], signal: AbortSignal): Promise<void>;
-  /** Makes the adapter in a local folder servable under `name`; one that is loaded already stays. Absent = cannot. */
+  /**
+   * Makes the adapter in a local folder available under `name`; an adapter that is already loaded stays. Absent =
+   * cannot.
+   */
   loadLora?(name: string, path: string, signal: AbortSignal): Promise<void>;
   unloadLora?(name: string, signal: AbortSignal): Promise<void>;
   /**
-   * Frees what the prefill of `request` holds for a decode worker that will not fetch it: known by the parameters that the
-   * prefill gave, or by its room. Nothing when there is nothing. Absent = its own time-out frees it.
+   * Frees the blocks that the prefill of `request` holds for a decode worker that will not fetch them, identified by
+   * the prefill's parameters or its room. Does nothing if there are none. Absent = its own time-out frees them.
    */
   releasePrefill?(request: EngineRequest): void;
-  /** Its process was started with the worker and ends with it: one that hangs is ended, as nobody else will. @default false */
+  /**
+   * Whether its process was started with the worker and ends with it. Then the worker also stops a process that hangs.
+   * @default false
+   */
   readonly isOwn?: boolean;
-  /** Runs `listener` once when the engine's process has ended by itself and will not come back. */
+  /** Calls `listener` once when the engine's process has ended by itself and will not come back. */
   onExit?(listener: (reason: Error) => void): void;
-  /** The engine's own metrics in Prometheus' text format, as last read; undefined = none. */
+  /** Returns the engine's own metrics in Prometheus' text format, as last read; undefined = none. */
   metricsText?(): string | undefined;
   stop(): Promise<void>;
 }
 
-/** What is known of the model apart from its engine. All of it is optional for engines that take text. */
+/** Facts about the model apart from its engine. All are optional for engines that take text. */
 export interface ModelFacts {
-  /** Files by role (`config.json`, `tokenizer.json`, ...). */
+  /** Files by name (`config.json`, `tokenizer.json`, ...). */
   readonly files?: Readonly<Record<string, CheckedFile>>;
   /** Context length of the architecture, in tokens. */
   readonly contextLength?: number | undefined;
   /** Token that texts of the model begin with. */
   readonly bosTokenId?: number | undefined;
-  /** How it samples where a request says nothing; absent = the engine has its own, or none. */
+  /** Sampling defaults of the model; absent = the engine has its own, or none. */
   readonly samplingDefaults?: SamplingDefaults | undefined;
   /** Folder or repository of the model. */
   readonly sourcePath?: string | undefined;
 }
 
-/** An engine with what is known of its model, or how to find out once the engine has loaded it. */
+/** Engine with the facts about its model, or a function that finds them once the engine has loaded it. */
 export interface OpenedEngine {
   readonly engine: Engine;
   readonly model: ModelFacts | ((engine: EngineInfo) => Promise<ModelFacts>);
 }
 
-/** What an engine needs of its worker beside the settings. */
+/** Dependencies of an engine on its worker, besides the settings. */
 export interface EngineContext {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Its place among the engines of the process. */
+  /** Position among the engines of the process. */
   readonly at: number;
   onDroppedKvEvents(count: number): void;
 }
 
-/** What a worker is told to do with its engine (`--disaggregation-mode`). */
+/** Role of a worker (`--disaggregation-mode`). */
 export type EngineRole = Settings<'worker'>['disaggregationMode'];
 
-/** How a worker comes to its engine: one value of `--engine`. */
+/** Kind of engine, by which a worker opens it: one value of `--engine`. */
 export interface EngineKind {
-  /** Roles beside `agg`. @default none */
+  /** Roles besides `agg`. @default none */
   readonly roles?: readonly EngineRole[];
-  /** A process may have several, as many as `--num-workers` says. @default false */
+  /** Whether a process may have several, as many as `--num-workers`. @default false */
   readonly isSeveral?: boolean;
-  /** What the model's card says of the engine. @default nothing */
+  /** Data about the engine in the model's card. @default none */
   readonly runtimeData?: Readonly<Record<string, unknown>>;
-  /** The name that clients use; undefined where the engine's own name is best. */
+  /** Returns the name for clients; undefined if the engine's own name is best. */
   displayName(settings: Settings<'worker'>): string | undefined;
   /**
-   * Opens one engine; it is started later. Of the settings that nobody gave, some are the engine's to choose.
+   * Opens one engine; it is started later. The engine may choose some of the settings that the user did not give.
    *
-   * @throws ConfigError for settings that it cannot have
+   * @throws ConfigError for settings that it does not support
    */
   open(config: ResolvedConfig<'worker'>, context: EngineContext): Promise<OpenedEngine>;
-  /** Starts the part of an engine that runs on one more machine (`--headless`). Absent = the engine has no such nodes. */
+  /**
+   * Starts the part of an engine that runs on a further machine (`--headless`). Absent = the engine has no such nodes.
+   */
   startSecondary?(
     config: ResolvedConfig<'worker'>,
     context: Pick<EngineContext, 'clock' | 'logger'>,
   ): Promise<SecondaryNode>;
 }
 
-/** The part of an engine that runs on one more machine: it computes, and answers nobody but the engine's first node. */
+/** Part of an engine that runs on a further machine: it computes, and serves only the engine's first node. */
 export interface SecondaryNode {
   /** Resolves when the process has ended by itself, with the reason. */
   readonly exit: Promise<Error>;

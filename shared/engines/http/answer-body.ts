@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { workerError } from '../../errors/index.ts';
 
-/** Of an answer that is no stream of events. */
+/** Size limit of an answer that is not a stream of events. */
 export const BODY_BYTES_MAX = 64 * 1024 * 1024;
 
 const DECODERS = {
@@ -14,8 +14,8 @@ const DECODERS = {
 } as const;
 
 /**
- * The bytes of an answer without its coding: some servers compress whether or not they were asked to.
- * @throws ServeError `BackendProtocol` for a coding that is not known
+ * Returns the bytes of an answer without its content coding: some servers compress even if they were not asked to.
+ * @throws ServeError `BackendProtocol` for an unknown coding
  */
 export function decodedBody(response: IncomingMessage): Readable {
   const coding = (response.headers['content-encoding'] ?? '').trim().toLowerCase();
@@ -24,24 +24,25 @@ export function decodedBody(response: IncomingMessage): Readable {
     response.resume();
     throw workerError('BackendProtocol', `the engine's answer is coded as ${coding.slice(0, 100)}`);
   }
-  const decoder = DECODERS[coding as keyof typeof DECODERS](); // it has it
+  const decoder = DECODERS[coding as keyof typeof DECODERS](); // the key was checked
   response.once('error', (error) => decoder.destroy(error));
   return response.pipe(decoder);
 }
 
-/** @throws ServeError `BackendProtocol` */
+/** Checks the size of a whole answer. @throws ServeError `BackendProtocol` */
 export function requireBodyBytes(bytes: number): void {
   if (bytes <= BODY_BYTES_MAX) return;
-  throw workerError('BackendProtocol', `the answer is larger than ${BODY_BYTES_MAX} bytes`); // as it would be elsewhere
+  // another worker's answer would be as large
+  throw workerError('BackendProtocol', `the answer is larger than ${BODY_BYTES_MAX} bytes`);
 }
 
-/** What stands first in a stream of events. */
+/** Beginnings of a stream of events. */
 const EVENT_STARTS = ['data:', 'event:', 'id:', 'retry:', ':'] as const;
 const START_CHARS = 16;
 
 /**
- * Tells a stream of events from one whole answer by its first bytes, as servers send either whatever they were asked for, and
- * under any content type. Gives events on as they come, and the rest of answers at their end.
+ * Distinguishes a stream of events from one whole answer by its first bytes: servers send either form whatever was
+ * requested, under any content type. Passes events on as they arrive, and returns a whole answer at its end.
  */
 export class AnswerForm {
   readonly #isNamedEvents: boolean;
@@ -59,7 +60,9 @@ export class AnswerForm {
     return this.#form === 'events';
   }
 
-  /** @throws ServeError `BackendProtocol` when a whole answer is too large; as `onEvents` does */
+  /**
+   * Takes a chunk. @throws ServeError `BackendProtocol` when a whole answer is too large, and the errors of `onEvents`
+   */
   push(chunk: Buffer): void {
     if (this.#form === 'events') {
       this.#onEvents(chunk);
@@ -68,24 +71,24 @@ export class AnswerForm {
     this.#bytes += chunk.length;
     requireBodyBytes(this.#bytes);
     this.#kept.push(chunk);
-    this.#form ??= this.#look(false);
+    this.#form ??= this.#detect(false);
     if (this.#form === 'events') for (const kept of this.#kept.splice(0)) this.#onEvents(kept);
   }
 
-  /** The whole answer; undefined of a stream of events. */
+  /** Ends the answer. Returns a whole answer, or undefined for a stream of events. */
   end(): Buffer | undefined {
-    this.#form ??= this.#look(true);
+    this.#form ??= this.#detect(true);
     if (this.#form === 'whole') return Buffer.concat(this.#kept);
     for (const kept of this.#kept.splice(0)) this.#onEvents(kept);
     return undefined;
   }
 
-  /** Undefined while the bytes so far leave it open. */
-  #look(isEnd: boolean): 'events' | 'whole' | undefined {
+  /** Detects the form; undefined while the bytes so far leave it open. */
+  #detect(isEnd: boolean): 'events' | 'whole' | undefined {
     if (this.#kept.length > 1) this.#kept = [Buffer.concat(this.#kept)];
     const start = firstWords(this.#kept[0]);
     if (start === '') {
-      this.#kept = []; // spaces, of which there may be any number
+      this.#kept = []; // white space, of which there may be any amount
       return isEnd ? (this.#isNamedEvents ? 'events' : 'whole') : undefined;
     }
     if (start.startsWith('{') || start.startsWith('[')) return 'whole';
@@ -98,7 +101,7 @@ export class AnswerForm {
 const SPACES: ReadonlySet<number> = new Set([0, 9, 10, 13, 32]);
 const BOM = [0xef, 0xbb, 0xbf];
 
-/** The first characters that are neither a byte order mark nor space. */
+/** Returns the first characters that are neither a byte order mark nor white space. */
 function firstWords(kept: Buffer | undefined): string {
   const bytes = kept ?? Buffer.alloc(0);
   let at = BOM.every((byte, place) => bytes[place] === byte) ? BOM.length : 0;

@@ -24,29 +24,29 @@ import {
   type UpstreamMessage,
 } from './upstream.ts';
 
-/** How long an answer that has said how it ends may stay open: what could follow is its usage. */
+/** Time for which an answer may stay open after its finish: only its usage could follow. */
 const AFTER_FINISH_MS = 5000;
 
-/** Turns what an engine answers into output. Every method may throw a `ServeError`, which fails the request. */
+/** Converts the answer of an engine to output. Every method may throw a `ServeError`, which fails the request. */
 export interface AnswerReader {
-  /** Everything that was asked for has said how it ended. @default false */
+  /** Whether every requested choice has sent its finish. @default false */
   readonly isFinished?: boolean;
-  /** The data of one event, apart from `[DONE]`, and its name; empty where it has none. */
+  /** Takes the data of one event, except `[DONE]`, and its name; empty if it has none. */
   event(data: string, name: string): void;
-  /** Takes a whole answer that is no text. @default it is JSON */
+  /** Takes a whole answer that is not text. @default it is JSON */
   readonly bytes?: ((bytes: Buffer, headers: IncomingHttpHeaders) => void) | undefined;
-  /** Reads the text of a whole answer. @default JSON, or the text itself where it is none */
+  /** Reads the text of a whole answer. @default JSON, or the text itself if it is not JSON */
   readonly parse?: ((text: string) => unknown) | undefined;
-  /** An answer that is one object, whether or not a stream was asked for. */
+  /** Takes an answer that is one object, even if a stream was requested. */
   whole(body: object): void;
   /**
-   * The engine said `[DONE]` (`isSaid`), or closed its stream. Writes what is left to write.
+   * Ends the answer: the engine sent `[DONE]` (`isSaid`), or closed its stream. Writes the remaining output.
    * @throws ServeError `StreamIncomplete` when the answer was cut off
    */
   finish(isSaid: boolean): void;
 }
 
-/** A request of ours as one exchange with the engine. */
+/** One request as an exchange with the engine. */
 export interface Plan {
   readonly message: UpstreamMessage;
   readonly reader: AnswerReader;
@@ -56,7 +56,7 @@ interface ExchangeDeps {
   readonly clock: Clock;
   /** Longest silence of the engine, before its answer and within it. */
   readonly idleTimeoutMs: number;
-  /** Rejects when the engine does not serve: asked after an answer that suggests so. */
+  /** Rejects when the engine does not serve. Called after an answer that suggests so. */
   probe(signal: AbortSignal): Promise<void>;
 }
 
@@ -64,17 +64,17 @@ interface ExchangeStart {
   readonly upstream: Upstream;
   readonly plan: Plan;
   readonly sink: EngineSink;
-  /** Drops the exchange; the sink is left alone. */
+  /** Signal that drops the exchange without writing to the sink. */
   readonly signal: AbortSignal;
-  /** The first of its events has come and is written. */
+  /** Called when the first event has arrived and was written. */
   onBegun?(): void;
-  /** It was dropped, and its connection closed. */
+  /** Called when the exchange was dropped and its connection closed. */
   onDropped?(): void;
-  /** It is over, however it ended. */
+  /** Called when the exchange is over, however it ended. */
   onClosed?(): void;
 }
 
-/** The requests that an engine's server has under way. */
+/** Requests that are under way at an engine's server. */
 export class OpenExchanges {
   readonly #deps: ExchangeDeps;
   readonly #open = new Set<EngineExchange>();
@@ -108,7 +108,7 @@ export class OpenExchanges {
  * | State | response | data | silence, connection lost | abort |
  * |---|---|---|---|---|
  * | sent | -> streaming, or reads a whole answer | - | fails | drops, silent |
- * | streaming | - | output; `[DONE]` ends | fails; ends where all was said | drops, silent |
+ * | streaming | - | output; `[DONE]` ends | fails; ends if the finish has come | drops, silent |
  * | closed | ignored | ignored | ignored | ignored |
  */
 class EngineExchange {
@@ -122,9 +122,9 @@ class EngineExchange {
   #hasBegun = false;
   #isPaused = false;
   #isClosed = false;
-  /** All was said; what may still come is usage. */
+  /** Whether the finish has come; only usage may follow. */
   #isEnding = false;
-  /** A failure is being looked into; what else arrives does not count. */
+  /** Whether a failure is being investigated; anything else that arrives is ignored. */
   #isFailing = false;
 
   constructor(deps: ExchangeDeps, start: ExchangeStart) {
@@ -156,7 +156,7 @@ class EngineExchange {
     this.#start.onDropped?.();
   };
 
-  /** Closes the connection at once and leaves the sink alone. */
+  /** Closes the connection at once without writing to the sink. */
   #drop(): void {
     this.#close();
     this.#connection?.drop();
@@ -178,9 +178,9 @@ class EngineExchange {
     const bytes = await readBytes(response);
     const { location } = response.headers;
     const fault = readFault(jsonOrText(bytes.toString('utf8')), nameOfStatus(status));
-    const told = location === undefined ? fault : { ...fault, message: `${fault.message}, to ${location}` };
+    const described = location === undefined ? fault : { ...fault, message: `${fault.message}, to ${location}` };
     const retryAfterMs = retryAfterOf(response.headers, this.#deps.clock.wallMs());
-    await this.#failOrGone(faultOfStatus(status, told, retryAfterMs), status >= 500);
+    await this.#failOrGone(faultOfStatus(status, described, retryAfterMs), status >= 500);
   }
 
   async #bytes(response: IncomingMessage): Promise<void> {
@@ -255,12 +255,14 @@ class EngineExchange {
       read();
     } catch (thrown) {
       const error = toServeError(thrown);
-      // An engine whose core has died says so like any other failure of its own.
+      // An engine whose core has died reports it like any other internal failure.
       void this.#failOrGone(error, error.worker === 'Unknown');
     }
   }
 
-  /** Fails with `error`, or with the engine's death where that is behind it: then the request can go on elsewhere. */
+  /**
+   * Fails with `error`, or with the engine's death if that caused it: then the request can continue on another worker.
+   */
   async #failOrGone(error: ServeError, isSuspect: boolean): Promise<void> {
     this.#isFailing = true;
     const probe = () => this.#deps.probe(this.#start.signal);
@@ -269,7 +271,7 @@ class EngineExchange {
       (await probe().then(
         () => false,
         () => true,
-      )); // any failure of the probe is the answer
+      )); // any failure of the probe means that it is gone
     const { cause, retryAfterMs } = error;
     this.fail(isGone ? workerError('EngineShutdown', cause, { retryAfterMs }) : error);
   }
@@ -305,7 +307,7 @@ class EngineExchange {
     this.#start.onClosed?.();
   }
 
-  /** One timer that is set again only when it fires, so that a chunk costs no timer. */
+  /** Watches for silence with one timer that is set again only when it fires, so that a chunk costs no timer. */
   #watchSilence(waitMs: number): void {
     const { clock, idleTimeoutMs } = this.#deps;
     this.#idleTimer = clock.after(waitMs, () => {
@@ -317,7 +319,7 @@ class EngineExchange {
     });
   }
 
-  /** Everything was said, and the engine leaves its stream open. */
+  /** Ends an answer whose finish has come although the engine leaves its stream open. */
   #endSilent(): void {
     this.#guard(() => {
       this.#reader.finish(false);
@@ -327,12 +329,12 @@ class EngineExchange {
   }
 }
 
-/** What some servers name the events by which they keep a stream alive. */
+/** Names that some servers give to the events that keep a stream alive. */
 const KEEP_ALIVES: ReadonlySet<string> = new Set(['ping', 'heartbeat', 'keepalive', 'keep-alive']);
 
 /**
- * The object of one event; undefined where it says nothing.
- * @throws ServeError when it is none, or when it tells of a failure
+ * Returns the object of one event; undefined if the event has no content.
+ * @throws ServeError when it is not an object, or reports a failure
  */
 export function readEvent(data: string, name: string): UnknownRecord | undefined {
   const body = jsonOrText(data);
@@ -345,7 +347,9 @@ export function readEvent(data: string, name: string): UnknownRecord | undefined
   throw workerError('BackendProtocol', `an event of the engine is no JSON: ${data.slice(0, 200)}`);
 }
 
-/** The lines of a text each of which is a JSON object, as some servers stream them; none of any other text. */
+/**
+ * Returns the lines of a text in which each is a JSON object, as some servers stream them; empty for any other text.
+ */
 function linesOfJson(text: string): readonly string[] {
   const lines = text.split('\n').filter((line) => line.trim() !== '' && line.trim() !== '[DONE]');
   return lines.length > 1 && lines.every((line) => isRecord(jsonOrText(line))) ? lines : [];

@@ -13,14 +13,17 @@ import type { EngineSink } from '../types.ts';
 import { type AnswerReader, type Plan, readEvent } from './exchange.ts';
 import { asText, jsonOrText } from './upstream.ts';
 
-/** Passes every chunk or object of an OpenAI-compatible server on as it came: who tells the client puts it in shape. */
+/**
+ * Passes on every chunk or object of an OpenAI-compatible server unchanged: the frontend puts it into the client's
+ * shape.
+ */
 export class BodyReader implements AnswerReader {
   readonly #sink: EngineSink;
-  /** Choices that have not said how they end. */
+  /** Choices whose finish has not come. */
   readonly #unfinished: Set<number>;
   #hasFinish = false;
 
-  /** @param choices that were asked for. @default 1 */
+  /** @param choices number of requested choices. @default 1 */
   constructor(sink: EngineSink, choices = 1) {
     this.#sink = sink;
     this.#unfinished = new Set(Array.from({ length: choices }, (_, index) => index));
@@ -43,7 +46,7 @@ export class BodyReader implements AnswerReader {
   }
 
   finish(isSaid: boolean): void {
-    // Servers that leave out `[DONE]` have said a finish reason; a stream without either was cut off.
+    // Servers that leave out `[DONE]` send a finish reason; a stream without either was cut off.
     if (!isSaid && !this.#hasFinish) {
       throw workerError('StreamIncomplete', 'the engine ended its stream without a finish reason');
     }
@@ -92,7 +95,7 @@ function choicesOf(body: { readonly choices?: unknown }): readonly unknown[] {
   return Array.isArray(body.choices) ? body.choices : [];
 }
 
-/** Some servers tell of a failure inside a choice. @throws ServeError what that choice says */
+/** Refuses a failure inside a choice, where some servers report it. @throws ServeError of that choice */
 function refuseFailedChoice(body: { readonly choices?: unknown }): void {
   for (const choice of choicesOf(body)) {
     if (isRecord(choice) && isRecord(choice.error) && isFault(choice)) throw faultInAnswer({ error: choice.error });
@@ -129,7 +132,7 @@ export class EmbeddingReader implements AnswerReader {
   }
 }
 
-/** Base64 of little-endian f32, as it came or from a list of numbers. */
+/** Returns base64 of little-endian f32, unchanged or from a list of numbers. */
 function base64Vector(vector: unknown): string {
   if (typeof vector === 'string') return vector;
   if (!Array.isArray(vector) || !vector.every((value) => typeof value === 'number')) {
@@ -142,7 +145,7 @@ function base64Vector(vector: unknown): string {
   return bytes.toString('base64');
 }
 
-/** A chunk or object as an engine output: the body as it is, and beside it what others need to know of it. */
+/** Converts a chunk or object to an engine output: the unchanged body, with the fields that other parts read. */
 function outputOf(body: object): EngineOutput {
   const { choices } = body as { choices?: unknown };
   const first: unknown = Array.isArray(choices)
@@ -166,20 +169,20 @@ function finishOf(choice: unknown): EngineFinishReason | undefined {
   return textFinishOf(reason) ?? 'stop'; // the body has its own word
 }
 
-/** Where a server may say how long a sequence can be: vLLM and SGLang, then others. */
+/** Fields in which a server may give the longest sequence: those of vLLM and SGLang, then others. */
 const CONTEXT_FIELDS = ['max_model_len', 'context_length', 'context_window', 'max_context_length'];
 
-/** One row of `/v1/models`. */
+/** Row of `/v1/models`. */
 export interface ListedModel {
   readonly id: string;
   readonly contextLength: number | undefined;
   /** Folder or repository of the weights. */
   readonly root: string | undefined;
-  /** Set on an adapter: the model that it adapts. */
+  /** Model that an adapter belongs to; set only on adapters. */
   readonly parent: string | undefined;
 }
 
-/** The models of an answer of `/v1/models`; none when it is not such an answer. */
+/** Returns the models in an answer of `/v1/models`; none when it is not such an answer. */
 export function readModels(text: string): readonly ListedModel[] {
   const body = jsonOrText(text) as { data?: unknown } | null;
   const rows: unknown[] = Array.isArray(body?.data) ? body.data : [];
@@ -200,9 +203,9 @@ export function readModels(text: string): readonly ListedModel[] {
 }
 
 /**
- * Why an engine cannot be used for want of a model.
+ * Creates the error for an engine that does not list the model.
  * @param wanted undefined = any
- * @param hint what to do where it lists none
+ * @param hint advice if it lists none
  */
 export function noSuchModel(
   models: readonly ListedModel[],
@@ -217,8 +220,8 @@ export function noSuchModel(
 }
 
 /**
- * `http://host:8000`, with or without `/v1` behind it.
- * @throws TypeError when it is no HTTP URL
+ * Parses `http://host:8000`, with or without `/v1` after it.
+ * @throws TypeError when it is not an HTTP URL
  */
 export function baseUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -232,12 +235,12 @@ export function baseUrl(text: string): URL {
 const STREAMED_TEXT: ReadonlySet<string> = new Set(['chat_completions', 'completions']);
 
 /**
- * The client's own body, for an engine that renders and tokenizes itself. A stream of text also says at its end what it has
- * used: whoever serves the client counts by it, and shows it only to clients that asked.
+ * Plans a request with the client's own body, for an engine that renders and tokenizes itself. A stream of text always
+ * ends with its usage: the frontend counts by it, and shows it only to clients that asked.
  *
- * @param engine what it is called in messages
- * @param model its name there; undefined = the client's word
- * @throws ServeError `NotImplemented` for a request that is none of text, or to no route of such an engine
+ * @param engine name of the engine in messages
+ * @param model name of the model in the engine; undefined = the client's word
+ * @throws ServeError `NotImplemented` for a request without text, or for a route that such an engine lacks
  */
 export function planText(
   { input }: EngineRequest,

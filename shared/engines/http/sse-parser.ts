@@ -1,13 +1,13 @@
 import { StringDecoder } from 'node:string_decoder';
 import { workerError } from '../../errors/index.ts';
 
-/** No event of an honest server is larger. */
+/** Size limit of an event; well-behaved servers send smaller ones. */
 const EVENT_CHARS_MAX = 8 * 1024 * 1024;
 const LF = 10;
 
 /**
- * Reads a stream of server-sent events and gives the data of each, with the event's name where it has one. Chunks may end
- * anywhere: inside a character, between CR and LF, inside a field name. Comments and all other fields are skipped.
+ * Reads a stream of server-sent events and passes on the data of each, with the event's name if it has one. Chunks may
+ * end anywhere: inside a character, between CR and LF, inside a field name. Comments and all other fields are skipped.
  */
 export class SseParser {
   readonly #decoder = new StringDecoder('utf8');
@@ -23,12 +23,12 @@ export class SseParser {
     this.#onData = onData;
   }
 
-  /** @throws ServeError `BackendProtocol` when an event grows over 8 MiB. */
+  /** Takes a chunk. @throws ServeError `BackendProtocol` when an event grows over 8 MiB. */
   push(chunk: Uint8Array): void {
     this.#take(this.#decoder.write(chunk));
   }
 
-  /** The stream is over; an event that lacks its closing blank line counts as complete. */
+  /** Ends the stream; an event that lacks its closing blank line counts as complete. */
   end(): void {
     this.#take(this.#decoder.end());
     if (this.#rest !== '') this.#line(this.#rest);
@@ -41,7 +41,7 @@ export class SseParser {
     let start = 0;
     if (this.#skipsLf && text.charCodeAt(0) === LF) start = 1;
     this.#skipsLf = false;
-    let cr = text.indexOf('\r', start); // servers of engines send none: then only LF is looked for
+    let cr = text.indexOf('\r', start); // servers of engines send no CR: then only LF is searched
     let lf = text.indexOf('\n', start);
     while (lf >= 0 || cr >= 0) {
       const isCr = cr >= 0 && (lf < 0 || cr < lf);

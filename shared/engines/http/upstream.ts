@@ -11,9 +11,9 @@ import { withDeadline } from '../../concurrency/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
 import { decodedBody, requireBodyBytes } from './answer-body.ts';
 
-/** Idle connections that are kept for the next request. */
+/** Number of idle connections that are kept for later requests. */
 const IDLE_CONNECTIONS_MAX = 256;
-/** Below the 5 s after which common servers close an idle connection, so that the race is rare. */
+/** Time after which an idle connection is closed. Common servers close it after 5 s, so a race is rare. */
 const KEEP_ALIVE_MS = 4000;
 
 interface UpstreamOptions {
@@ -23,30 +23,30 @@ interface UpstreamOptions {
   readonly clock: Clock;
 }
 
-/** What is asked of the server. */
+/** Message to the server. */
 export interface UpstreamMessage {
   readonly path: string;
   /** JSON text; makes the request a POST. */
   readonly body?: string | undefined;
-  /** In place of `body`. */
+  /** Form that replaces `body`. */
   readonly form?: { readonly contentType: string; readonly bytes: Buffer } | undefined;
   readonly method?: 'GET' | 'POST' | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** What happens to one exchange. Exactly one of `response` and `failed` is called, on a later turn. */
+/** Receives the outcome of one exchange. Exactly one of `response` and `failed` is called, on a later turn. */
 interface ExchangeListener {
   response(response: IncomingMessage): void;
-  /** No answer came: refused, reset, or no connection within the deadline. */
+  /** Takes the failure when no answer came: refused, reset, or no connection within the deadline. */
   failed(error: Error): void;
 }
 
-/** An exchange under way. `drop` closes its connection at once, which makes the server stop working on it. */
+/** Exchange under way. `drop` closes its connection at once, which makes the server stop its work. */
 export interface Exchange {
   drop(): void;
 }
 
-/** The HTTP server of an engine: connections kept open, a deadline for making one. */
+/** HTTP server of an engine: keeps connections open and limits the time for opening one. */
 export class Upstream {
   readonly #options: UpstreamOptions;
   readonly #agent: HttpAgent;
@@ -73,7 +73,8 @@ export class Upstream {
   /** Sends a request; a `body` makes it a POST of JSON. */
   send(message: UpstreamMessage, listener: ExchangeListener): Exchange {
     let current: ClientRequest | undefined;
-    let isSettled = false; // answered or dropped: what befalls the connection now is told by the response, or to nobody
+    // after an answer or a drop, the response reports failures of the connection, if anything does
+    let isSettled = false;
     const attempt = (isFresh: boolean): void => {
       const request = this.#open(message, isFresh);
       current = request;
@@ -86,8 +87,8 @@ export class Upstream {
       request.once('error', (error: NodeJS.ErrnoException) => {
         connectTimer.cancel();
         if (isSettled) return;
-        // The server closed an idle connection just as it was taken for this request, which it has therefore not read. One
-        // that has gone has closed all of them, so that only a new connection tells whether it is back.
+        // The server closed an idle connection just as it was reused for this request, so it has not read the request.
+        // A server that went away has closed all of them, so only a new connection shows whether it is back.
         if (!isFresh && request.reusedSocket && error.code === 'ECONNRESET') attempt(true);
         else listener.failed(error);
       });
@@ -133,7 +134,7 @@ export class Upstream {
   }
 }
 
-/** A whole answer. */
+/** Whole answer. */
 export interface UpstreamAnswer {
   readonly status: number;
   readonly text: string;
@@ -145,7 +146,7 @@ export async function readAll(response: IncomingMessage): Promise<UpstreamAnswer
   return { status: response.statusCode ?? 0, text: bytes.toString('utf8') };
 }
 
-/** Rejects as `readAll` does. */
+/** Reads the bytes of a response. Rejects as `readAll` does. */
 export async function readBytes(response: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -157,7 +158,7 @@ export async function readBytes(response: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** A whole answer within a deadline. Rejects when there is none by then, or with the signal's reason. */
+/** Sends a message and returns the whole answer. Rejects after the deadline, or with the signal's reason. */
 export function ask(
   upstream: Upstream,
   message: UpstreamMessage,
@@ -173,7 +174,10 @@ export function ask(
   });
 }
 
-/** Headers that tie what the engine logs and traces to the request. The id is ours, as engines refuse one they have. */
+/**
+ * Returns the headers that link the engine's logs and traces to the request. The request id is the product's own,
+ * because engines refuse a duplicate.
+ */
 export function tracingHeaders({ id, trace }: EngineRequest): Readonly<Record<string, string>> {
   return {
     'x-request-id': id,
@@ -182,12 +186,12 @@ export function tracingHeaders({ id, trace }: EngineRequest): Readonly<Record<st
   };
 }
 
-/** Whether nobody listens where the server should be: it is gone, or not up yet. */
+/** Returns whether nothing listens at the server's address: it is gone, or not up yet. */
 export function isRefused(thrown: unknown): boolean {
   return thrown instanceof Error && (thrown as NodeJS.ErrnoException).code === 'ECONNREFUSED';
 }
 
-/** JSON text as a value, or the text itself when it is none. */
+/** Parses JSON text, or returns the text itself when it is not JSON. */
 export function jsonOrText(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -196,16 +200,16 @@ export function jsonOrText(text: string): unknown {
   }
 }
 
-/** A string of JSON, or what Python writes for numbers that JSON does not have. */
+/** A JSON string, or Python's spelling of numbers that JSON does not have. */
 const ODD_NUMBER = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN/g;
 
-/** JSON whose infinite numbers, and those that are none, are null; undefined where it is none even so. */
+/** Parses JSON with infinities and NaN replaced by null; undefined if it is not JSON even then. */
 function withoutOddNumbers(text: string): unknown {
   if (!text.includes('Infinity') && !text.includes('NaN')) return undefined;
   try {
     return JSON.parse(text.replaceAll(ODD_NUMBER, (found) => (found.startsWith('"') ? found : 'null')));
   } catch {
-    return undefined; // it is not, which is no failure
+    return undefined; // it is not JSON, which is not a failure
   }
 }
 
@@ -213,13 +217,13 @@ export function asText(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** Longest wait that is passed on: what asks for more is told this. */
+/** Longest wait that is passed on; longer ones are shortened to it. */
 const RETRY_AFTER_MS_MAX = 24 * 3_600_000;
 
 /**
- * `Retry-After` of an answer in milliseconds, of which `retry-after-ms` says more exactly the same; undefined where neither
- * is there or can be read.
- * @param wallMs now, for times that are dates
+ * Returns the `Retry-After` of an answer in milliseconds; `retry-after-ms`, which is more exact, takes precedence.
+ * Undefined if there is neither, or if they cannot be read.
+ * @param wallMs current time, for values that are dates
  */
 export function retryAfterOf(headers: IncomingHttpHeaders, wallMs: number): number | undefined {
   const { 'retry-after-ms': exact, 'retry-after': seconds } = headers;

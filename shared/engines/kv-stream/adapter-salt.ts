@@ -1,16 +1,16 @@
-/** What a salt begins with that names an adapter, too. */
+/** Prefix of a salt that also names an adapter. */
 const MARK = 'adapter:';
 
-/** A request's scope, as far as an engine's salt tells it. */
+/** Scope of a request, as far as an engine's salt carries it. */
 export interface SaltedScope {
   readonly loraName: string | undefined;
   readonly cacheSalt: string | undefined;
 }
 
 /**
- * The salt of a request for an engine whose KV events name salts but no adapters: the adapter is a part of it. The engine keeps
- * the caches of adapters apart anyway, so that nothing is shared less. A salt of a client's that looks like one of ours is
- * wrapped as well.
+ * Returns the salt of a request for an engine whose KV events name salts but not adapters: it includes the adapter. The
+ * engine separates the caches of adapters anyway, so no sharing is lost. A client's salt that looks like such a salt is
+ * wrapped too.
  */
 export function saltWithAdapter(loraName: string | undefined, cacheSalt: string | undefined): string | undefined {
   const salt = cacheSalt ?? '';
@@ -18,7 +18,7 @@ export function saltWithAdapter(loraName: string | undefined, cacheSalt: string 
   return `${MARK}${encodeURIComponent(loraName ?? '')}:${salt}`;
 }
 
-/** What `saltWithAdapter` was told. */
+/** Returns the scope that `saltWithAdapter` encoded. */
 export function scopeOfSalt(salt: string): SaltedScope {
   const end = salt.startsWith(MARK) ? salt.indexOf(':', MARK.length) : -1;
   if (end === -1) return { loraName: undefined, cacheSalt: salt };
@@ -26,6 +26,6 @@ export function scopeOfSalt(salt: string): SaltedScope {
   try {
     return { loraName: decodeURIComponent(name) || undefined, cacheSalt: rest || undefined };
   } catch {
-    return { loraName: undefined, cacheSalt: salt }; // another client of the engine's wrote it
+    return { loraName: undefined, cacheSalt: salt }; // another client of the engine wrote it
   }
 }

@@ -2,21 +2,24 @@ import { Unpackr } from 'msgpackr';
 import { reasonOf } from '../../errors/index.ts';
 import { asRecord, fields, maybe, type Shape, type UnknownRecord } from '../../records/index.ts';
 
-/** Hashes as pairs of u32 halves, low half first. */
+/** Event of an engine. Hashes are pairs of u32 halves, low half first. */
 export type EngineEvent =
   | {
       readonly kind: 'stored';
       readonly blockHashes: Uint32Array;
       /** One pair; undefined for the first block of a prompt. */
       readonly parentHash: Uint32Array | undefined;
-      /** Those of all blocks, one after the other. */
+      /** Tokens of all blocks, one after another. */
       readonly tokenIds: Uint32Array;
       readonly blockSizeTokens: number;
-      /** What else the hash of each block covers, untagged: adapter, `[media id, offset]`, salt, digests of embeddings. */
+      /**
+       * Other values that the hash of each block covers, untagged: adapter, `[media id, offset]`, salt, digests of
+       * embeddings.
+       */
       readonly extraKeys: readonly (readonly unknown[] | null)[] | undefined;
       readonly loraId: number | undefined;
       readonly loraName: string | undefined;
-      /** Named by SGLang; vLLM has it among the extra keys. */
+      /** Salt from SGLang; vLLM puts it among the extra keys. */
       readonly cacheSalt: string | undefined;
       readonly medium: string | undefined;
       readonly group: number | undefined;
@@ -30,23 +33,23 @@ export type EngineEvent =
     }
   | { readonly kind: 'cleared' };
 
-/** What an engine tells of one step. */
+/** Events of one step of an engine. */
 export interface EventBatch {
   /** Unix seconds by the engine's clock. */
   readonly timestampSecs: number;
   readonly events: readonly EngineEvent[];
-  /** Undefined where the engine does not say it: then it is the rank of the socket. */
+  /** Rank; undefined if the engine does not give it: then it is the rank of the socket. */
   readonly dataParallelRank: number | undefined;
-  /** Events of a kind or shape that is not known, left out. */
+  /** Number of events of an unknown kind or shape, which are left out. */
   readonly unreadable: number;
 }
 
-/** The payload of a message is no batch of events. */
+/** Error for a message whose payload is not a batch of events. */
 export class EventBatchError extends Error {
   override readonly name = 'EventBatchError';
 }
 
-/** Numbers of 64 bits, as hashes are, come as bigints: one that is made a number loses bits. */
+/** Numbers of 64 bits, such as hashes, are decoded as bigints: a number would lose bits. */
 const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true, int64AsType: 'bigint' });
 
 /** Positions of the fields in events that are arrays (vLLM to 0.22, SGLang to 0.5.9). */
@@ -83,7 +86,7 @@ const storedShape = fields({
   kv_cache_spec_kind: word,
 });
 
-/** What `storedShape` lets through. */
+/** Fields of an event that `storedShape` accepts. */
 interface StoredFields {
   readonly block_hashes: readonly unknown[];
   readonly parent_block_hash?: unknown;
@@ -99,10 +102,10 @@ interface StoredFields {
 }
 
 /**
- * Reads one batch of an engine's KV events in any layout: the batch is an array,
- * events are arrays or maps, fields may be left out or follow that are not known.
+ * Reads one batch of an engine's KV events in any layout: the batch is an array, events are arrays or maps, fields may
+ * be missing, and unknown fields may follow.
  *
- * @throws EventBatchError when the payload is no batch at all
+ * @throws EventBatchError when the payload is not a batch
  */
 export function decodeEventBatch(payload: Buffer): EventBatch {
   let batch: unknown;
@@ -111,23 +114,23 @@ export function decodeEventBatch(payload: Buffer): EventBatch {
   } catch (cause) {
     throw new EventBatchError(reasonOf(cause), { cause });
   }
-  const [timestampSecs, told, rank = null]: readonly unknown[] = Array.isArray(batch) ? batch : [];
+  const [timestampSecs, rawEvents, rank = null]: readonly unknown[] = Array.isArray(batch) ? batch : [];
   const isTime = typeof timestampSecs === 'number' || typeof timestampSecs === 'bigint';
-  if (!isTime || !Array.isArray(told) || !(rank === null || integer(rank))) {
+  if (!isTime || !Array.isArray(rawEvents) || !(rank === null || integer(rank))) {
     throw new EventBatchError('not a time, a list of events and a rank');
   }
-  const events = told.map(readEvent).filter((event) => event !== undefined);
+  const events = rawEvents.map(readEvent).filter((event) => event !== undefined);
   return {
     timestampSecs: Number(timestampSecs),
     events,
     dataParallelRank: rank === null ? undefined : Number(rank),
-    unreadable: told.length - events.length,
+    unreadable: rawEvents.length - events.length,
   };
 }
 
-/** Undefined for an event of a kind or shape that is not known. */
-function readEvent(told: unknown): EngineEvent | undefined {
-  const event = fieldsOf(told);
+/** Reads an event; undefined for an unknown kind or shape. */
+function readEvent(raw: unknown): EngineEvent | undefined {
+  const event = fieldsOf(raw);
   switch (event.type) {
     case 'AllBlocksCleared':
       return { kind: 'cleared' };
@@ -140,12 +143,12 @@ function readEvent(told: unknown): EngineEvent | undefined {
   }
 }
 
-/** By their names, whichever layout they came in. */
-function fieldsOf(told: unknown): UnknownRecord {
-  if (!Array.isArray(told)) return asRecord(told) ?? {};
-  const event: Record<string, unknown> = { type: told[0] };
-  const names = told[0] === 'BlockStored' ? STORED_FIELDS : REMOVED_FIELDS;
-  for (const [at, name] of names.entries()) event[name] = told[at];
+/** Returns the fields by name, in whichever layout they came. */
+function fieldsOf(raw: unknown): UnknownRecord {
+  if (!Array.isArray(raw)) return asRecord(raw) ?? {};
+  const event: Record<string, unknown> = { type: raw[0] };
+  const names = raw[0] === 'BlockStored' ? STORED_FIELDS : REMOVED_FIELDS;
+  for (const [at, name] of names.entries()) event[name] = raw[at];
   return event;
 }
 
@@ -183,7 +186,7 @@ function toNumber(value: number | bigint | null | undefined): number | undefined
   return value === undefined || value === null ? undefined : Number(value);
 }
 
-/** Undefined when the entries are no ids: engines that speculate may send pairs of tokens. */
+/** Reads token ids; undefined when the entries are not ids: speculative engines may send pairs of tokens. */
 function toTokenIds(list: readonly unknown[]): Uint32Array | undefined {
   const ids = new Uint32Array(list.length);
   for (let at = 0; at < list.length; at++) {
@@ -197,7 +200,10 @@ function toTokenIds(list: readonly unknown[]): Uint32Array | undefined {
 const wide = new BigUint64Array(1);
 const halves = new Uint32Array(wide.buffer); // low half first, on every machine that Node has builds for
 
-/** Integers, signed ones bit for bit, or the last 8 bytes of binary hashes, big-endian; undefined for anything else. */
+/**
+ * Reads hashes: integers, signed ones bit for bit, or the last 8 bytes of binary hashes, big-endian. Undefined for
+ * anything else.
+ */
 function toHashes(list: readonly unknown[]): Uint32Array | undefined {
   const pairs = new Uint32Array(2 * list.length);
   for (let at = 0; at < list.length; at++) {

@@ -7,29 +7,29 @@ type Stored = Extract<EngineEvent, { kind: 'stored' }>;
 
 export interface EventNormaliserOptions {
   readonly dpRank: number;
-  /** What routers hash prompts by: events with another block size cannot be used. */
+  /** Block size by which routers hash prompts: events with another one cannot be used. */
   readonly blockSizeTokens: number;
   /** Salt of blocks whose event names none. @default none */
   readonly cacheSalt?: string | undefined;
-  /** An event cannot be used; `why` is one of few texts. */
+  /** Called for an event that cannot be used; `why` is one of few texts. */
   onUnusable(why: string): void;
 }
 
-/** Salted blocks whose salt is remembered for those that follow. More blocks than that no engine holds. */
+/** Limit of salted blocks whose salt is remembered for the blocks after them; no engine holds more. */
 const SALTED_BLOCKS_MAX = 1_000_000;
 
 /** Kinds of cache that hold every token of the prefix; windows and states do not. */
 const WHOLE_PREFIX_KINDS: ReadonlySet<string> = new Set(['full_attention', 'mla_attention', 'sink_full_attention']);
 
 /**
- * Turns the events of one rank of an engine into our own: tokens hashed by our rule, adapters, salts and media included,
- * blocks of one cache group only. vLLM names a salt on the first block of a prompt alone, so that it is carried along the
- * chain of parents.
+ * Converts the events of one rank of an engine to the product's own. It hashes tokens by the product's rule, with
+ * adapters, salts and media, and follows blocks of only one cache group. vLLM names a salt only on the first block of a
+ * prompt, so the salt is carried along the chain of parents.
  */
 export class EventNormaliser {
   readonly #options: EventNormaliserOptions;
   readonly #saltOfBlock = new Map<string, string>();
-  /** The group of blocks that is followed: the first one that holds whole prefixes. */
+  /** Group of blocks that is followed: the first one that holds whole prefixes. */
   #group: number | undefined;
   #isEmpty = true;
 
@@ -37,7 +37,7 @@ export class EventNormaliser {
     this.#options = options;
   }
 
-  /** Undefined when there is nothing to tell. */
+  /** Converts an event; undefined when it yields none. */
   apply(event: EngineEvent): KvEvent | undefined {
     switch (event.kind) {
       case 'stored':
@@ -49,7 +49,10 @@ export class EventNormaliser {
     }
   }
 
-  /** The engine holds nothing any more. Undefined when it held nothing before: the engine may say late what we knew. */
+  /**
+   * Reports that the engine's cache is empty. Undefined when it was empty before: the engine may report late what is
+   * already known.
+   */
   clear(): KvEvent | undefined {
     this.#saltOfBlock.clear();
     if (this.#isEmpty) return undefined;
@@ -90,7 +93,7 @@ export class EventNormaliser {
   #removed(event: Extract<EngineEvent, { kind: 'removed' }>): KvEvent | undefined {
     if (event.group !== undefined && event.group !== (this.#group ?? 0)) return undefined;
     const tier = tierOf(event.medium);
-    if (tier === undefined) return undefined; // its store was not told either
+    if (tier === undefined) return undefined; // the storing in it was not reported either
     const { blockHashes } = event;
     if (tier === 'device' && this.#saltOfBlock.size > 0) {
       for (let at = 0; at < blockHashes.length; at += 2) this.#saltOfBlock.delete(keyOf(blockHashes, at));
@@ -110,11 +113,11 @@ export class EventNormaliser {
     if (blockSizeTokens !== this.#options.blockSizeTokens) {
       return `block size ${blockSizeTokens}, not ${this.#options.blockSizeTokens}`;
     }
-    // Older engines number their adapters; routers hash by their names.
+    // Older engines number their adapters; routers hash by names.
     return loraId !== undefined && loraName === undefined ? 'an adapter without a name' : undefined;
   }
 
-  /** The prompt's salt where the event does not name it: named on its first block, or known of its parent. */
+  /** Returns the prompt's salt if the event has no field for it: it is on its first block, or known from its parent. */
   #saltOf(event: Stored): string | undefined {
     if (event.parentHash !== undefined) return this.#saltOfBlock.get(keyOf(event.parentHash, 0));
     const texts = (event.extraKeys?.[0] ?? []).filter((key) => typeof key === 'string');
@@ -129,7 +132,7 @@ export class EventNormaliser {
   }
 }
 
-/** Media objects and embeddings among the extra keys of each block. */
+/** Returns the media objects and embeddings among the extra keys of each block. */
 function mediaOf({ extraKeys, loraName }: Stored): ReadonlyMap<number, readonly bigint[]> | undefined {
   const byBlock = new Map<number, bigint[]>();
   extraKeys?.forEach((keys, block) => {
@@ -139,7 +142,10 @@ function mediaOf({ extraKeys, loraName }: Stored): ReadonlyMap<number, readonly 
   return byBlock.size === 0 ? undefined : byBlock;
 }
 
-/** vLLM puts an adapter that sees before the identifier, where our hashes have it in their seed. */
+/**
+ * Returns the identifier of an extra key. vLLM prefixes it with a multimodal adapter's name, which our hashes have in
+ * their seed.
+ */
 function identifierOf(key: unknown, loraName: string | undefined): bigint | undefined {
   if (key instanceof Uint8Array) return mediaHash(Buffer.from(key).toString('hex'));
   const id: unknown = Array.isArray(key) ? key[0] : undefined;
@@ -147,7 +153,7 @@ function identifierOf(key: unknown, loraName: string | undefined): bigint | unde
   return mediaHash(loraName !== undefined && id.startsWith(`${loraName}:`) ? id.slice(loraName.length + 1) : id);
 }
 
-/** Where a medium of an engine stands; undefined for one that is not known. */
+/** Returns the tier of an engine's medium; undefined for an unknown one. */
 function tierOf(medium: string | undefined): KvTier | undefined {
   switch (medium) {
     case undefined:

@@ -1,24 +1,24 @@
 import type { Logger } from '../../telemetry/index.ts';
 import type { KvEvent } from '../types.ts';
 
-/** Problems of one engine that are logged. */
+/** Number of distinct problems of one engine that are logged. */
 const PROBLEMS_MAX = 100;
 
 export interface EventOutletOptions {
   readonly logger: Logger;
-  /** Batches or events that never became events of ours. */
+  /** Called for batches or events that could not be converted. */
   onDropped(count: number): void;
-  /** Events that can be used have come. */
+  /** Called when usable events have arrived. */
   onCame?(): void;
 }
 
-/** Where the KV events of an engine leave for whoever listens, and where it is said what did not become one. */
+/** Passes on the converted KV events of an engine to the listener, and reports events that could not be converted. */
 export class EventOutlet {
   readonly #options: EventOutletOptions;
-  /** What was logged: each problem once. */
-  readonly #told = new Set<string>();
+  /** Problems that were logged; each is logged once. */
+  readonly #logged = new Set<string>();
   #listener: ((events: readonly KvEvent[]) => void) | undefined;
-  /** What came before somebody listened. */
+  /** Events from before there was a listener. */
   #early: (readonly KvEvent[])[] | undefined = [];
 
   constructor(options: EventOutletOptions) {
@@ -31,28 +31,28 @@ export class EventOutlet {
     this.#early = undefined;
   }
 
-  /** Nobody hears of what comes from now on. */
+  /** Drops all events from now on. */
   close(): void {
     this.#listener = undefined;
     this.#early = undefined;
   }
 
   emit(events: readonly (KvEvent | undefined)[]): void {
-    const told = events.filter((event) => event !== undefined);
-    if (told.length === 0) return;
+    const usable = events.filter((event) => event !== undefined);
+    if (usable.length === 0) return;
     this.#options.onCame?.();
-    if (this.#listener !== undefined) this.#listener(told);
-    else this.#early?.push(told);
+    if (this.#listener !== undefined) this.#listener(usable);
+    else this.#early?.push(usable);
   }
 
   drop(count: number, why: string): void {
     this.#options.onDropped(count);
-    this.tell(`events dropped: ${why}`);
+    this.warn(`events dropped: ${why}`);
   }
 
-  tell(problem: string): void {
-    if (this.#told.has(problem) || this.#told.size >= PROBLEMS_MAX) return;
-    this.#told.add(problem);
+  warn(problem: string): void {
+    if (this.#logged.has(problem) || this.#logged.size >= PROBLEMS_MAX) return;
+    this.#logged.add(problem);
     this.#options.logger.warn('KV events of the engine', { problem });
   }
 }

@@ -20,7 +20,7 @@ interface Rank {
   readonly stream: RankStream;
 }
 
-/** Relays the KV events of every rank of an engine, one call for each engine step. */
+/** Relays the KV events of every rank of an engine, with one call for each engine step. */
 export class EventRelay {
   readonly #options: EventRelayOptions;
   readonly #ranks: readonly Rank[];
@@ -32,22 +32,25 @@ export class EventRelay {
     this.#ranks = options.sources.map((source) => this.#createRank(source));
   }
 
-  /** Subscribes. Rejects when an endpoint cannot be had. */
+  /** Subscribes. Rejects when an endpoint cannot be opened. */
   async open(): Promise<void> {
     await Promise.all(this.#ranks.map(({ stream }) => stream.open()));
   }
 
-  /** Asks for what the engine has said before. */
+  /** Requests the engine's earlier events. */
   catchUp(): void {
     for (const { stream } of this.#ranks) stream.catchUp();
   }
 
-  /** The engine's process is a new one. */
+  /** Handles a new process of the engine. */
   restart(): void {
     for (const { stream } of this.#ranks) stream.restart();
   }
 
-  /** The engine was told to forget everything, and has: some say so only with their next step. */
+  /**
+   * Handles a request to clear the cache that the engine has carried out: some engines report it only with their next
+   * step.
+   */
   clear(): void {
     for (const { normaliser } of this.#ranks) this.#outlet.emit([normaliser.clear()]);
   }
@@ -72,7 +75,7 @@ export class EventRelay {
       onBatch: (batch) => this.#batch(normaliser, batch),
       onRestart: () => this.#outlet.emit([normaliser.clear()]),
       onLost: (batches) => this.#outlet.drop(batches, 'lost on the way, and the engine has forgotten them'),
-      onProblem: (problem) => this.#outlet.tell(reasonOf(problem)),
+      onProblem: (problem) => this.#outlet.warn(reasonOf(problem)),
     });
     return { normaliser, stream };
   }
@@ -84,7 +87,7 @@ export class EventRelay {
         try {
           return normaliser.apply(event);
         } catch (problem) {
-          this.#outlet.drop(1, reasonOf(problem)); // one event that cannot be named must not end those that follow
+          this.#outlet.drop(1, reasonOf(problem)); // an event that cannot be converted must not stop the later ones
           return undefined;
         }
       }),

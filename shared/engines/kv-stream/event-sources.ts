@@ -1,39 +1,41 @@
 import { isIPv6 } from 'node:net';
 
-/** Where an engine publishes KV events, as its own configuration says it. */
+/** Place where an engine publishes KV events, according to its own configuration. */
 export interface EventSource {
-  /** ZeroMQ endpoint of the rank that the engine numbers 0; the others add their number to its port. */
+  /** ZeroMQ endpoint of the rank that the engine numbers 0; other ranks add their number to its port. */
   readonly endpoint: string;
   /** Endpoint that sends past batches again, if there is one. */
   readonly replayEndpoint: string | undefined;
   readonly topic: string;
-  /** Whether the engine binds the endpoint. Default: as vLLM does, where the address is a wildcard or no address at all. */
+  /**
+   * Whether the engine binds the endpoint. @default as vLLM does: if the address is a wildcard or not an address at all
+   */
   readonly isBound?: boolean | undefined;
 }
 
-/** Where one rank publishes, as the engine's server says it. */
+/** Endpoints of one rank, as the engine's server lists them. */
 export type ListedRank = Pick<EventSource, 'endpoint' | 'replayEndpoint'>;
 
 /** Ranks whose events are followed, in the order in which requests name them. */
 export interface FollowedRanks {
-  /** What the engine itself calls the first of them: one of many servers may run the later ranks alone. */
+  /** Number that the engine itself gives to the first of them: one of many servers may run only later ranks. */
   readonly first: number;
   readonly count: number;
-  /** By the engine's own number of a rank; wins over what the source says of it. @default none */
+  /** Endpoints by the engine's own number of a rank; they take precedence over `EventSource`. @default none */
   readonly listed?: ReadonlyMap<number, ListedRank> | undefined;
 }
 
-/** What one rank's subscriber does. */
+/** Settings of one rank's subscriber. */
 export interface RankSource {
   readonly dpRank: number;
   readonly endpoint: string;
-  /** Whether the subscriber binds: an engine connects to an endpoint that has a plain address. */
+  /** Whether the subscriber binds: an engine connects to an endpoint with a plain address. */
   readonly binds: boolean;
   readonly replayEndpoint: string | undefined;
   readonly topic: string;
 }
 
-/** The sources of all ranks, to reach from this process an engine whose server runs on `host`. */
+/** Returns the sources of all ranks, as this process reaches an engine whose server runs on `host`. */
 export function sourcesOfRanks(
   source: EventSource,
   { first, count, listed }: FollowedRanks,
@@ -54,23 +56,23 @@ export function sourcesOfRanks(
   });
 }
 
-/** vLLM's rule. */
+/** Applies vLLM's rule for binding. */
 function isBoundByEngine(endpoint: string): boolean {
   return endpoint.includes('*') || endpoint.includes('::') || /^(ipc|inproc):/.test(endpoint);
 }
 
-/** The last number of a TCP endpoint is its port. */
+/** Returns the endpoint of a rank: the last number of a TCP endpoint is its port. */
 function ofRank<T extends string | undefined>(endpoint: T, rank: number): T {
   if (rank === 0 || endpoint?.startsWith('tcp:') !== true || isChosenLater(endpoint)) return endpoint;
   return endpoint.replace(/\d+$/, (port) => String(Number(port) + rank)) as T;
 }
 
-/** Port 0: the system chooses one when the engine binds it. */
+/** Returns whether the port is 0, which the system chooses when the engine binds it. */
 export function isChosenLater(endpoint: string | undefined): boolean {
   return endpoint !== undefined && /^tcp:.*:0$/.test(endpoint);
 }
 
-/** An endpoint with a wildcard is reached where the engine's server is. */
+/** Replaces a wildcard by the host of the engine's server. */
 function reachable(endpoint: string, host: string): string {
   const name = isIPv6(host) ? `[${host}]` : host;
   return endpoint.replace(/^tcp:\/\/(\*|0\.0\.0\.0|\[?::\]?)(?=:\d+$)/, `tcp://${name}`);

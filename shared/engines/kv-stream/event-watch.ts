@@ -4,24 +4,28 @@ import type { Logger } from '../../telemetry/index.ts';
 interface EventWatchOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** How long after the first output of a prompt its blocks may be told. @default 5000 */
+  /** Time after the first output of a prompt within which its blocks must be reported. @default 5000 */
   readonly waitMs?: number | undefined;
-  /** None has come in a fifth of that time: the first of an engine that connects is lost where it speaks before it is connected. */
+  /**
+   * Called when no event has come in a fifth of that time. If an engine connects to the subscriber, its first events
+   * are lost until it is connected.
+   */
   onDoubt?(): void;
 }
 
 const WAIT_MS = 5000;
 const DOUBT_SHARE = 0.2;
-/** Blocks that a prompt fills for certain before its silence says something: engines keep the last one back. */
+/** Number of blocks that a prompt must fill before missing events mean something: engines hold the last one back. */
 const BLOCKS_MIN = 3;
 
 /**
- * Watches whether the KV events come that an engine was asked for. Without them routing by cache is blind, and nothing else shows it.
+ * Watches whether the KV events that an engine was configured to publish arrive. Without them routing by cache is
+ * blind, and nothing else shows it.
  *
- * | State | first prompt of some blocks has output | events come |
+ * | State | first prompt of some blocks has output | events arrive |
  * |---|---|---|
- * | unproven | looks twice after a while: none -> `onDoubt`, then silent | -> proven |
- * | silent | - | -> proven, told |
+ * | unproven | checks twice after a while: none -> `onDoubt`, then silent | -> proven |
+ * | silent | - | -> proven, reported |
  * | proven | - | - |
  */
 export class EventWatch {
@@ -35,18 +39,18 @@ export class EventWatch {
     this.#options = options;
   }
 
-  /** Runs `listener` with what is wrong, now and whenever that changes; undefined = nothing. */
+  /** Calls `listener` with the fault, now and whenever it changes; undefined = none. */
   listen(listener: (fault: string | undefined) => void): void {
     this.#listener = listener;
     if (this.#fault !== undefined) listener(this.#fault);
   }
 
-  /** Nobody can follow them, for the reason given. */
+  /** Reports that the events cannot be followed, for the given reason. */
   cannotFollow(why: string): void {
-    this.#tell(why);
+    this.#report(why);
   }
 
-  /** The first output of a prompt has come that fills so many blocks. */
+  /** Notes the first output of a prompt that fills `blocks` blocks. */
   answered(blocks: number): void {
     if (this.#isProven || this.#timer !== undefined || blocks < BLOCKS_MIN) return;
     const { clock, waitMs = WAIT_MS } = this.#options;
@@ -54,11 +58,11 @@ export class EventWatch {
     const doubtMs = waitMs * DOUBT_SHARE;
     this.#timer = clock.after(doubtMs, () => {
       this.#options.onDoubt?.();
-      this.#timer = clock.after(waitMs - doubtMs, () => this.#tell(why)); // once: nothing is looked at again
+      this.#timer = clock.after(waitMs - doubtMs, () => this.#report(why)); // once: there is no later check
     });
   }
 
-  /** Events that can be used have come. */
+  /** Notes that usable events have arrived. */
   came(): void {
     if (this.#isProven) return;
     this.#isProven = true;
@@ -75,7 +79,7 @@ export class EventWatch {
     this.#listener = undefined;
   }
 
-  #tell(why: string): void {
+  #report(why: string): void {
     if (this.#isProven) return;
     this.#fault = why;
     this.#options.logger.warn('KV events of the engine do not come: requests are routed as if its cache were empty', {

@@ -4,8 +4,8 @@ import { decodeEventBatch, type EventBatch } from './engine-events.ts';
 import type { RankSource } from './event-sources.ts';
 
 /**
- * What a batch with a sequence number is to those before it:
- * `next` follows them, `gap` leaves some out, `duplicate` was seen, `restart` is of a new incarnation of the engine.
+ * Relation of a batch with a sequence number to those before it: `next` follows them, `gap` leaves some out,
+ * `duplicate` was seen, `restart` comes from a new process of the engine.
  */
 type Verdict = 'next' | 'gap' | 'duplicate' | 'restart';
 
@@ -13,20 +13,20 @@ interface RankStreamOptions {
   readonly source: RankSource;
   /** Longest wait for one answer of a replay. Default 2000. */
   readonly replayTimeoutMs?: number | undefined;
-  /** The batches in their order, each once. */
+  /** Takes the batches in order, each once. */
   onBatch(batch: EventBatch): void;
-  /** The engine is a new process: what it held before is gone. Its first batches follow. */
+  /** Called when the engine is a new process: its earlier cache is gone. Its first batches follow. */
   onRestart(): void;
-  /** So many batches can never be had. */
+  /** Called for batches that are lost for good. */
   onLost(batches: number): void;
-  /** A message that cannot be read, or a replay that failed. */
+  /** Called for a message that cannot be read, or a replay that failed. */
   onProblem(problem: unknown): void;
 }
 
-/** Messages that wait in ZeroMQ, and live ones that wait while a replay runs. */
+/** Number of messages that may wait in ZeroMQ, and of live ones that may wait while a replay runs. */
 const HIGH_WATER_MARK = 100_000;
 const WAITING_MAX = 10_000;
-/** Longest frame of a message. The events of a long prompt's step come in one. */
+/** Size limit of a message's frame. The events of a long prompt's step come in one. */
 const MESSAGE_BYTES_MAX = 8 << 20;
 /** Sequence number that ends a replay: -1. */
 const REPLAY_END = Buffer.alloc(8, 0xff);
@@ -37,16 +37,16 @@ interface Message {
 }
 
 /**
- * Follows the KV events of one rank of an engine: a SUB socket, and a DEALER that asks for what was missed.
+ * Follows the KV events of one rank of an engine: a SUB socket, and a DEALER that requests missed batches.
  *
  * | Event | following | replaying |
  * |---|---|---|
- * | next in order | given on | kept |
- * | gap | kept; ask for what is missing -> replaying | kept |
+ * | next in order | passed on | kept |
+ * | gap | kept; request the missing ones -> replaying | kept |
  * | copy | ignored | ignored |
- * | new incarnation | `onRestart`, then as a first one | kept |
- * | told of a new incarnation | `onRestart`; ask for everything -> replaying | the same, once the replay is over |
- * | replay ends | - | those kept are judged in order; a gap that is newer than the answer is asked for in turn -> following |
+ * | batch of a new process | `onRestart`, then as a first one | kept |
+ * | `restart()` | `onRestart`; request everything -> replaying | the same, once the replay is over |
+ * | replay ends | - | kept batches are judged in order; a gap newer than the answer is requested in turn -> following |
  */
 export class RankStream {
   readonly #options: RankStreamOptions;
@@ -62,7 +62,7 @@ export class RankStream {
     this.#options = options;
   }
 
-  /** Subscribes. Rejects when the endpoint cannot be had. */
+  /** Subscribes. Rejects when the endpoint cannot be opened. */
   async open(): Promise<void> {
     const { endpoint, binds, topic } = this.#options.source;
     const { Subscriber } = await loadCode('ZeroMQ', () => import('zeromq'));
@@ -79,15 +79,15 @@ export class RankStream {
     this.#reading = this.#read(subscriber);
   }
 
-  /** Asks for everything that the engine remembers: it ran before this process did, or came back. */
+  /** Requests every batch that the engine still has: it ran before this process did, or came back. */
   catchUp(): void {
     this.#replay();
   }
 
-  /** The engine is a new process; told by other means than its events. */
+  /** Handles a new process of the engine that is known by other means than its events. */
   restart(): void {
     if (this.#replaying !== undefined) {
-      this.#mustRestart = true; // what is being answered may be of either process
+      this.#mustRestart = true; // the current answer may be from either process
       return;
     }
     this.#mustRestart = false;
@@ -117,14 +117,14 @@ export class RankStream {
     }
   }
 
-  /** `[topic, sequence, payload]`; of an answer to a replay the last two frames count. */
+  /** Decodes `[topic, sequence, payload]`; in an answer to a replay the last two frames count. */
   #decode(frames: readonly Buffer[]): Message | undefined {
     const [sequence, payload] = frames.slice(-2);
     try {
       if (sequence?.length !== 8 || payload === undefined) throw new RangeError(`a message of ${frames.length} frames`);
       return { sequence: Number(sequence.readBigUInt64BE()), batch: decodeEventBatch(payload) };
     } catch (problem) {
-      this.#options.onProblem(problem); // its number is missing now, which brings a replay
+      this.#options.onProblem(problem); // its number is now missing, which causes a replay
       return undefined;
     }
   }
@@ -132,7 +132,7 @@ export class RankStream {
   #receive(message: Message): void {
     if (this.#replaying !== undefined) {
       this.#waiting.push(message);
-      if (this.#waiting.length > WAITING_MAX) this.#waiting.shift(); // seen as a gap once the replay is over
+      if (this.#waiting.length > WAITING_MAX) this.#waiting.shift(); // it appears as a gap once the replay is over
       return;
     }
     const { sequence, batch } = message;
@@ -178,7 +178,10 @@ export class RankStream {
       });
   }
 
-  /** What waited. A hole in front of one of the first `decided` was asked for in vain; one behind them is newer than the answer. */
+  /**
+   * Judges the waiting batches. A gap before one of the first `decided` was already requested in vain; a later gap is
+   * newer than the answer.
+   */
   #judgeWaiting(decided: number): void {
     const waiting = this.#waiting;
     this.#waiting = [];
@@ -186,7 +189,7 @@ export class RankStream {
       const { sequence, batch } = message;
       const last = this.#gate.last;
       if (at < decided && this.#gate.judge(sequence, batch.timestampSecs) === 'gap') {
-        // Before the first batch of all nothing was lost: the engine has forgotten what it said then.
+        // Before the very first batch nothing counts as lost: the engine no longer has its earlier batches.
         if (last >= 0) this.#options.onLost(sequence - last - 1);
         this.#take(message);
       } else {
@@ -195,7 +198,7 @@ export class RankStream {
     }
   }
 
-  /** Takes all batches behind the last one that the engine still has. */
+  /** Takes all batches after the last one that the engine still has. */
   async #ask(endpoint: string): Promise<void> {
     const { Dealer } = await loadCode('ZeroMQ', () => import('zeromq'));
     const { replayTimeoutMs = 2000 } = this.#options;
@@ -235,16 +238,15 @@ export class RankStream {
       this.#gate.reset();
       this.#options.onRestart();
     } else if (verdict === 'gap' && last >= 0) {
-      this.#options.onLost(sequence - last - 1); // older than all that the engine remembers
+      this.#options.onLost(sequence - last - 1); // older than everything that the engine still has
     }
     this.#take(message);
   }
 }
 
 /**
- * Orders the batches of one publisher, which arrive live and by replay. Numbers count
- * from 0 and start over with the engine's process. A number that was seen is a copy unless its time is later than all
- * times so far.
+ * Orders the batches of one publisher, which arrive live and by replay. Numbers count from 0 and start over with the
+ * engine's process. A number that was seen is a copy unless its time is later than all earlier times.
  */
 export class SequenceGate {
   #last = -1;
@@ -266,7 +268,7 @@ export class SequenceGate {
     this.#lastTimestampSecs = timestampSecs;
   }
 
-  /** The publisher is a new process. */
+  /** Starts over for a new process of the publisher. */
   reset(): void {
     this.#last = -1;
     this.#lastTimestampSecs = Number.NEGATIVE_INFINITY;

@@ -9,25 +9,26 @@ import { checkMediaUrl, type MediaPolicy, mediaPolicy } from './media-policy.ts'
 import { type NamedMedium, type RebuiltBody, rebuildMessages, rebuildReferences } from './media-urls.ts';
 import { fetchMedia, MediaBudget, MediaConnections, type MediaFetchOptions, readLocalMedia } from './read-media.ts';
 
-/** Media of one request; models take a handful. */
+/** Limit of the media in one request; models take a handful. */
 const MEDIA_MAX = 64;
 
 interface MediaGuardOptions {
   readonly policy: MediaPolicy;
   readonly clock: Clock;
-  /** Media read at the same time, over all requests; further ones wait. @default 100 */
+  /** Number of media that are read at the same time, over all requests; others wait. @default 100 */
   readonly fetchesMax?: number;
 }
 
 interface ReadOptions extends MediaFetchOptions {
   readonly budget: MediaBudget;
-  /** Of the fetches under way. */
+  /** Slots of the fetches under way. */
   readonly slots: Semaphore;
 }
 
 /**
- * `engine`, which gets media only inline: what a chat, or a request for pictures or videos, names by URL is read here, within the policy, and handed over as
- * `data:` URLs. So the engine itself never follows a URL of a client.
+ * Wraps `engine` so that it receives media only inline. Media that a chat, or a request for pictures or videos, names
+ * by URL are read here, within the policy, and passed on as `data:` URLs. The engine itself never follows a client's
+ * URL.
  */
 export function createMediaGuardedEngine(
   engine: Engine,
@@ -48,7 +49,7 @@ export function createMediaGuardedEngine(
   return withGenerate(engine, generate);
 }
 
-/** `engine`, but for how it takes requests. */
+/** Wraps `engine` with another `generate`. */
 export function withGenerate(engine: Engine, generate: Engine['generate']): Engine {
   return new Proxy(engine, {
     get: (target, name) => {
@@ -61,7 +62,7 @@ export function withGenerate(engine: Engine, generate: Engine['generate']): Engi
 
 type TextInput = Extract<EngineRequest['input'], { readonly kind: 'text' }>;
 
-/** Gives the request with its media inline, or what is wrong with them; in this turn when there is nothing to read. */
+/** Passes the request with its media inline, or the error, to `done`; in this turn when there is nothing to read. */
 function inline(
   request: EngineRequest,
   input: TextInput,
@@ -102,7 +103,7 @@ async function readMedia(media: readonly NamedMedium[], options: ReadOptions): P
         if (known !== undefined) options.budget.take(bytes); // read once, but it stands in the body again
         replaceWith(text);
       } catch (thrown) {
-        failed.abort(thrown); // the other media are not needed any more
+        failed.abort(thrown); // the other media are no longer needed
         const { message, param } = toServeError(thrown);
         throw workerError('InvalidArgument', message, { param: param ?? path });
       }
@@ -110,7 +111,7 @@ async function readMedia(media: readonly NamedMedium[], options: ReadOptions): P
   );
 }
 
-/** Counts the media, and the bytes of those that stand in the messages as such. @throws ServeError `invalid_value` */
+/** Counts the media, and the bytes of sounds that stand in the messages. @throws ServeError `invalid_value` */
 function takeInline({ media, sounds }: RebuiltBody, { policy: { dataUrlBytesMax }, budget }: ReadOptions): void {
   const named = media.length + sounds.length;
   if (named > MEDIA_MAX) {
@@ -126,7 +127,7 @@ function takeInline({ media, sounds }: RebuiltBody, { policy: { dataUrlBytesMax 
   }
 }
 
-/** A medium as a `data:` URL, and how many bytes it holds. */
+/** Medium as a `data:` URL, with its number of bytes. */
 interface InlineMedium {
   readonly text: string;
   readonly bytes: number;
@@ -150,12 +151,12 @@ async function readMedium(url: string, options: ReadOptions): Promise<InlineMedi
 }
 
 const MIB = 1024 * 1024;
-/** What may stand in the list: a name, or the end of one behind `*`. */
+/** Allowed entry of the list: a name, or a suffix after `*`. */
 const ALLOWED_HOST = /^(\*|\*?[\w.-]+)$/;
 
 /**
- * `engine`, which never follows a URL of a client: media come to it inline, read within the settings' bounds.
- * @throws ConfigError for an allowed host that none can be called
+ * Wraps `engine` so that it never follows a client's URL: it receives media inline, read within the settings' bounds.
+ * @throws ConfigError for an allowed host that cannot be a host's name
  */
 export function withMediaGuard(engine: Engine, settings: Settings<'worker'>, clock: Clock): Engine {
   const { mmMaxFileSizeMb: fileMb, mmMaxDataUrlMb: dataMb, httpTimeoutSecs: seconds } = settings;

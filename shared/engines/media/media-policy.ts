@@ -1,31 +1,30 @@
 import { BlockList, isIP, isIPv6 } from 'node:net';
 
-/** Which media a request may name, and what fetching one may cost. */
+/** Policy of the media that a request may name, and of the cost of fetching one. */
 export interface MediaPolicy {
-  /** Hosts that may be fetched from; `*.example.com` means every host below it. Undefined = every public host. */
+  /** Hosts to fetch from; `*.example.com` means every host below it. Undefined = every public host. */
   readonly allowHosts: readonly string[] | undefined;
-  /** Private, loopback and link-local addresses may be fetched from as well. */
+  /** Whether private, loopback and link-local addresses are allowed too. */
   readonly allowsInternal: boolean;
-  /** Folder below which `file:` URLs may be read. Undefined = none may. */
+  /** Folder below which `file:` URLs may be read. Undefined = no file may. */
   readonly localFolder: string | undefined;
   readonly fileBytesMax: number;
-  /** Of the decoded content of a `data:` URL. */
+  /** Size limit of the decoded content of a `data:` URL. */
   readonly dataUrlBytesMax: number;
-  /** Of all media of one request together. */
+  /** Size limit of all media of one request together. */
   readonly requestBytesMax: number;
   readonly connectTimeoutMs: number;
-  /** From the first byte sent to the last one read, redirects included. */
+  /** Limit from the first byte sent to the last one read, redirects included. */
   readonly timeoutMs: number;
-  /** How long a connection waits for the next fetch from its host. */
+  /** Time for which a connection is kept for the next fetch from its host. */
   readonly keepAliveMs: number;
 }
 
 const MIB = 1024 * 1024;
 
 /**
- * The policy with its defaults: every public host, no local file, 100 MiB a file, 32 MiB inline, 256 MiB
- * a request, 5 s to connect, 30 s in all,
- * connections kept for 15 s.
+ * Returns the policy with its defaults. It allows every public host, no local file, and 100 MiB per file, 32 MiB
+ * inline, 256 MiB per request. A fetch has 5 s to connect and 30 s in total; connections are kept for 15 s.
  */
 export function mediaPolicy(given: Partial<MediaPolicy> = {}): MediaPolicy {
   return {
@@ -44,7 +43,7 @@ export function mediaPolicy(given: Partial<MediaPolicy> = {}): MediaPolicy {
 
 const LOCAL_NAMES = /^(localhost|.*\.(localhost|local|internal|localdomain|home\.arpa))$/;
 
-/** What is wrong with the URL of a medium, in words for the client; undefined = it may be fetched. Resolves no name. */
+/** Returns the fault of a medium's URL, in words for the client; undefined = it may be fetched. Resolves no name. */
 export function checkMediaUrl(text: string, policy: MediaPolicy): string | undefined {
   if (/^data:/i.test(text)) return checkDataUrl(text, policy);
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -56,7 +55,7 @@ export function checkMediaUrl(text: string, policy: MediaPolicy): string | undef
   return checkHost(hostOf(url), policy);
 }
 
-/** The host of a URL, an IPv6 address without its brackets. */
+/** Returns the host of a URL, an IPv6 address without its brackets. */
 function hostOf({ hostname }: URL): string {
   return hostname.startsWith('[') ? hostname.slice(1, -1) : hostname.replace(/\.$/, '');
 }
@@ -107,7 +106,7 @@ const INTERNAL_NETWORKS: readonly (readonly [network: string, prefixBits: number
   ['100::', 64],
   ['2001::', 23],
   ['2001:db8::', 32],
-  ['2002::', 16], // 6to4, as NAT64
+  ['2002::', 16], // 6to4, for the same reason
   ['3fff::', 20],
   ['5f00::', 16], // segment routing
   ['fc00::', 7],
@@ -121,7 +120,9 @@ for (const [network, prefixBits] of INTERNAL_NETWORKS) {
   internal.addSubnet(network, prefixBits, isIPv6(network) ? 'ipv6' : 'ipv4');
 }
 
-/** Whether an IP address lies in a network that only hosts inside can reach. IPv4 inside IPv6 counts as IPv4. */
+/**
+ * Returns whether an IP address lies in a network that only internal hosts can reach. IPv4 inside IPv6 counts as IPv4.
+ */
 export function isInternalAddress(address: string): boolean {
   return internal.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
 }

@@ -1,24 +1,24 @@
 import { workerError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 
-/** A URL of a medium inside a chat body. */
+/** URL of a medium inside a chat body. */
 export interface MediaUrl {
   /** JSON path of the URL in the body, such as `messages[0].content[1].image_url.url`. */
   readonly path: string;
   readonly url: string;
 }
 
-/** A medium that a rebuilt body names, which what was read for it may take the place of. */
+/** Medium named in a rebuilt body, which its inline content can replace. */
 export interface NamedMedium extends MediaUrl {
   readonly replaceWith: (url: string) => void;
 }
 
-/** A body whose messages hold only what was looked at. */
+/** Body whose messages contain only checked fields. */
 export interface RebuiltBody {
   readonly body: Body;
-  /** In the order of the messages. */
+  /** Media in the order of the messages. */
   readonly media: readonly NamedMedium[];
-  /** Sound that stands in the messages as such, in base64. */
+  /** Sounds that the messages contain in base64. */
   readonly sounds: readonly { readonly path: string; readonly data: string }[];
 }
 
@@ -26,17 +26,17 @@ type Body = Readonly<Record<string, unknown>>;
 type Part = Readonly<Record<string, unknown>>;
 type MediaType = 'image_url' | 'video_url' | 'audio_url';
 
-/** URLs of the media that the messages of a chat body name, in order. What is not shaped like a chat has none. */
+/** Returns the URLs of the media in the messages of a chat body, in order. A body of another shape has none. */
 export function mediaUrlsOf(body: Body): readonly MediaUrl[] {
   return rebuildMessages(body).media;
 }
 
 /**
- * The body with each part of its messages built anew from the fields that were looked at, and nothing else: an engine that
- * reads a part another way (by another key than its `type`, say) finds no URL there that was never checked.
+ * Returns the body with each part of its messages rebuilt only from the fields that were checked. An engine that reads
+ * a part in another way (e.g. by another key than its `type`) finds no unchecked URL there.
  *
- * @throws ServeError `invalid_value` naming the part whose type is none of text, refusal, image_url, video_url, audio_url,
- *   input_audio, or whose fields are not what its type wants
+ * @throws ServeError `invalid_value` naming the part whose type is not text, refusal, image_url, video_url, audio_url
+ * or input_audio, or whose fields do not fit its type
  */
 export function rebuildMessages(body: Body): RebuiltBody {
   if (!Array.isArray(body.messages)) return { body, media: [], sounds: [] };
@@ -51,12 +51,12 @@ export function rebuildMessages(body: Body): RebuiltBody {
   return { body: { ...body, messages }, ...found };
 }
 
-/** Where the body of a picture or a video names what it starts from, beside what clients send that nobody here knows. */
+/** Fields in which the body of a picture or a video names its inputs; clients may send other fields. */
 const REFERENCES = ['input_reference', 'image', 'mask'] as const;
 
 /**
- * The body of a request for pictures or videos with what it starts from, which what was read may take the place of.
- * @throws ServeError `invalid_value` for what is no URL
+ * Returns the body of a request for pictures or videos with its inputs, which their inline content can replace.
+ * @throws ServeError `invalid_value` for an input that is not a URL
  */
 export function rebuildReferences(body: Body): RebuiltBody {
   const media: NamedMedium[] = [];
@@ -104,7 +104,7 @@ function rebuildPart(part: unknown, path: string, found: Found): Part {
       return rebuildMedium(type, part[type], `${path}.${type}`, found);
     }
   }
-  throw workerError('InvalidArgument', `a content part is none of ${PART_TYPES}`, { param: path });
+  throw workerError('InvalidArgument', `a content part is not one of ${PART_TYPES}`, { param: path });
 }
 
 const PART_TYPES = 'text, refusal, image_url, video_url, audio_url, input_audio';

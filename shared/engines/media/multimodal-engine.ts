@@ -6,25 +6,29 @@ import { withGenerate } from './guarded-engine.ts';
 import { mediaUrlsOf } from './media-urls.ts';
 
 export interface MultimodalOptions {
-  /** Media parts are accepted (`--enable-multimodal`). */
+  /** Whether media parts are accepted (`--enable-multimodal`). */
   readonly accepts: boolean;
-  /** The engine encodes media for others and generates nothing. */
+  /** Whether the engine encodes media for other workers and generates nothing. */
   readonly isEncoder: boolean;
-  /** Text around a message that names media: `<prompt>` stands for the message's own. @default the message is left alone */
+  /**
+   * Text around a message with media: `<prompt>` stands for the message's own text. @default the message is left
+   * unchanged
+   */
   readonly promptTemplate?: string | undefined;
 }
 
 type Body = Readonly<Record<string, unknown>>;
 
 /**
- * An engine that takes media, or says that it does not. What an encode worker made of them comes as `encoder_result` and goes to
- * the engine as the `ec_transfer_params` of its encoder-cache connector, and the other way round: nobody looks inside.
+ * Wraps an engine that takes media, or refuses them. The result of an encode worker arrives as `encoder_result` and
+ * goes to the engine as the `ec_transfer_params` of its encoder-cache connector, and the reverse; its content is
+ * opaque.
  *
  * | `engine` is | health check | names media | else |
  * |---|---|---|---|
- * | an encoder | its health | its media alone, one token asked for | refused |
- * | accepting | as it is | with the template and the result | as it is |
- * | not accepting | as it is | refused | as it is |
+ * | an encoder | its health | only its media, one token requested | refused |
+ * | accepting | unchanged | with the template and the result | unchanged |
+ * | not accepting | unchanged | refused | unchanged |
  */
 export function createMultimodalEngine(engine: Engine, options: MultimodalOptions): Engine {
   const generate: Engine['generate'] = (request, sink, signal) => {
@@ -66,7 +70,7 @@ function encode(engine: Engine, request: EngineRequest, body: Body, sink: Engine
   engine.generate(withBody({ ...request, mmRoutingInfo: undefined }, asked), resultSink(sink), signal);
 }
 
-/** Makes one terminal output of the engine's answer: its result, and no tokens. */
+/** Reduces the engine's answer to one final output: its result, and no tokens. */
 function resultSink(sink: EngineSink): EngineSink {
   let params: unknown;
   return {
@@ -75,7 +79,7 @@ function resultSink(sink: EngineSink): EngineSink {
       params ??= asRecord(output.body)?.ec_transfer_params ?? undefined;
     },
     end: () => {
-      // A connector that shares a store finds what it needs by the media's own hashes, and says nothing.
+      // A connector with a shared store finds its data by the media's own hashes, and sends no parameters.
       const result = params === undefined ? {} : { ec_transfer_params: params };
       sink.output({ index: 0, finish_reason: 'stop', encoder_result: result });
       sink.end();
@@ -94,13 +98,13 @@ type Part = Readonly<Record<string, unknown>>;
 
 const MEDIA: ReadonlySet<unknown> = new Set(['image_url', 'video_url', 'audio_url']);
 
-/** The media of a chat as one message of the user's, in their order; none where there are none. */
+/** Returns the media of a chat as one message of the user, in order; empty if there are none. */
 function mediaAlone(body: Body): readonly object[] {
   const content = messagesOf(body).flatMap((message) => partsOf(message).filter(({ type }) => MEDIA.has(type)));
   return content.length === 0 ? [] : [{ role: 'user', content }];
 }
 
-/** The body with the template around the text of each message that names media (`--mm-prompt-template`). */
+/** Returns the body with the template around the text of each message with media (`--mm-prompt-template`). */
 function withPromptTemplate(body: Body, template: string | undefined): Body {
   if (template === undefined) return body;
   return { ...body, messages: messagesOf(body).map((message) => templated(message, template)) };

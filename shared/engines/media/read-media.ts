@@ -14,7 +14,7 @@ import { checkMediaUrl, isInternalAddress, type MediaPolicy } from './media-poli
 const REDIRECTS_MAX = 5;
 
 export interface FetchedMedia {
-  /** As the server says, without parameters; `application/octet-stream` when it says nothing. */
+  /** Media type from the server, without parameters; `application/octet-stream` if it gives none. */
   readonly mediaType: string;
   readonly bytes: Buffer;
 }
@@ -23,17 +23,17 @@ export interface MediaFetchOptions {
   readonly policy: MediaPolicy;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Names to addresses. @default the system's resolver */
+  /** Resolves names to addresses. @default the system's resolver */
   readonly resolve?: typeof resolveName;
   /** Connections of earlier fetches under the same policy. @default each fetch has one of its own */
   readonly connections?: MediaConnections;
-  /** Of the request that the medium belongs to. @default none but the policy's bound of a file */
+  /** Budget of the request that the medium belongs to. @default only the policy's limit of a file */
   readonly budget?: MediaBudget;
 }
 
 /**
- * Reads a medium over HTTP within the bounds of the policy. The addresses that a name resolves to are checked when the
- * connection is made, and again at every redirect, so that no name can lead to an internal address after it was checked.
+ * Reads a medium over HTTP within the bounds of the policy. The addresses of a name are checked when the connection is
+ * made, and again at every redirect, so a name cannot lead to an internal address after the check.
  *
  * @throws ServeError `invalid_value` that says what the client can change; the signal's reason when it aborts.
  */
@@ -62,7 +62,7 @@ async function follow(url: string, options: MediaFetchOptions, signal: AbortSign
   throw refused(`redirects more than ${REDIRECTS_MAX} times`);
 }
 
-/** The client named this medium, so what is wrong with it is the client's to read. */
+/** Creates the client's error for a medium that it named. */
 function refused(fault: string): Error {
   return workerError('InvalidArgument', `a media URL ${fault}`);
 }
@@ -88,7 +88,7 @@ function get(url: URL, options: MediaFetchOptions, signal: AbortSignal): Promise
     });
     request.once('error', (error) => {
       timer.cancel();
-      // The server closed a kept connection just as it was taken: that says nothing of the medium.
+      // The server closed a kept connection just as it was reused, which says nothing about the medium.
       if (request.reusedSocket && !signal.aborted && !(error instanceof ServeError)) {
         const { connections: _, ...fresh } = options;
         settle(get(url, fresh, signal));
@@ -101,12 +101,13 @@ function get(url: URL, options: MediaFetchOptions, signal: AbortSignal): Promise
   });
 }
 
-/** Resolves a name as usual, but fails when any of its addresses is internal. */
+/** Returns a lookup that resolves a name as usual, but fails when any of its addresses is internal. */
 function publicLookup(policy: MediaPolicy, resolve: typeof resolveName): LookupFunction {
   return (hostname, lookupOptions, callback) => {
     resolve(hostname, { ...lookupOptions, all: true }, (error, found) => {
       const addresses = found as LookupAddress[] | undefined;
-      // A name that is not there and one inside read alike, or requests could list the names of an internal zone.
+      // Unknown names and internal ones give the same error; otherwise requests could list the names of an internal
+      // zone.
       const isPublic = error === null && !addresses?.some(({ address }) => isInternalAddress(address));
       if (!isPublic && !policy.allowsInternal) return callback(refused('names no public host'), []);
       if (error !== null) return callback(error, []);
@@ -150,14 +151,14 @@ async function readWhole(
 }
 
 interface LocalMediaBounds {
-  /** The only folder whose files may be read. */
+  /** Only folder whose files may be read. */
   readonly folder: string;
   readonly fileBytesMax: number;
-  /** Of the request that the medium belongs to. @default none but `fileBytesMax` */
+  /** Budget of the request that the medium belongs to. @default only `fileBytesMax` */
   readonly budget?: MediaBudget;
 }
 
-/** By ending: a file says nothing else of what it is. */
+/** Media types by file extension; a file has no other indication of its type. */
 const MEDIA_TYPES: Readonly<Record<string, string>> = {
   '.png': 'image/png',
   '.jpg': 'image/jpeg',
@@ -175,8 +176,9 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Reads a medium that a `file:` URL names, from below one folder. Where the path leads, links followed, decides; what lies
- * outside is refused in one way, there or not, so that nobody learns what this host holds.
+ * Reads a medium that a `file:` URL names, from below one folder. The real path counts, after following links. Every
+ * path outside is refused with the same error, whether or not it exists, so that clients cannot probe this host's
+ * files.
  *
  * @throws ServeError `invalid_value` that says what the client can change; the signal's reason when it aborts.
  */
@@ -188,14 +190,14 @@ export async function readLocalMedia(
   const { fileBytesMax, budget } = bounds;
   const path = await pathBelow(url, bounds.folder);
   signal.throwIfAborted();
-  // A link put there since, and a pipe that never ends, are not opened.
+  // Does not open a link that was created meanwhile, or wait for a pipe without end.
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK).catch(unreadable);
   try {
     const stats = await file.stat();
     if (!stats.isFile()) throw refused('is no file');
     if (stats.size > fileBytesMax) throw refused(`holds more than ${fileBytesMax} bytes`);
     budget?.take(stats.size);
-    const bytes = Buffer.alloc(stats.size); // as large as it was: one that grows is cut there
+    const bytes = Buffer.alloc(stats.size); // the size at that time: a file that grows is cut off there
     const { bytesRead } = await file.read(bytes, 0, stats.size, 0);
     signal.throwIfAborted();
     return {
@@ -222,7 +224,7 @@ function pathOf(url: string): string {
     const path = fileURLToPath(url);
     if (!path.includes('\0')) return resolve(path);
   } catch {
-    // another host, or an escaped separator: said below
+    // another host, or an escaped separator: reported below
   }
   throw refused('is no file:///path of this host');
 }
@@ -240,7 +242,7 @@ function unreadable(error: NodeJS.ErrnoException): never {
   throw refused(`cannot be read (${error.code ?? 'unknown'})`);
 }
 
-/** Idle connections of one scheme, over all hosts: clients may name as many hosts as they like. */
+/** Limit of idle connections of one scheme, over all hosts: clients may name any number of hosts. */
 const IDLE_MAX = 64;
 
 /** Connections that outlive a fetch, for the next one from the same host under the same policy. */
@@ -249,7 +251,7 @@ export class MediaConnections {
   readonly #secure: HttpsAgent;
 
   constructor({ keepAliveMs }: Pick<MediaPolicy, 'keepAliveMs'>) {
-    const options = { keepAlive: true, timeout: keepAliveMs }; // idle connections keep no process alive
+    const options = { keepAlive: true, timeout: keepAliveMs }; // idle connections do not keep the process alive
     this.#plain = bounded(new HttpAgent(options));
     this.#secure = bounded(new HttpsAgent(options));
   }
@@ -261,7 +263,7 @@ export class MediaConnections {
 
 function bounded<Kind extends HttpAgent>(agent: Kind): Kind {
   const keep = agent.keepSocketAlive.bind(agent);
-  // Node closes a connection when this says false; its types do not know that it says anything.
+  // Node closes a connection when this returns false; its types omit the return value.
   agent.keepSocketAlive = (socket) => idleOf(agent) < IDLE_MAX && keep(socket);
   return agent;
 }
@@ -270,7 +272,10 @@ function idleOf({ freeSockets }: HttpAgent): number {
   return Object.values(freeSockets).reduce((sum, sockets) => sum + (sockets?.length ?? 0), 0);
 }
 
-/** Bytes that the media of one request may hold together, taken as they are read: many small ones cost as much as a large one. */
+/**
+ * Budget of the bytes in all media of one request, taken as they are read: many small media cost as much as a large
+ * one.
+ */
 export class MediaBudget {
   readonly #bytesMax: number;
   #taken = 0;
@@ -279,7 +284,7 @@ export class MediaBudget {
     this.#bytesMax = bytesMax;
   }
 
-  /** @throws ServeError `invalid_value` when the media of the request hold more than they may */
+  /** Takes bytes. @throws ServeError `invalid_value` when the media of the request exceed the budget */
   take(bytes: number): void {
     this.#taken += bytes;
     if (this.#taken > this.#bytesMax) {

@@ -1,16 +1,19 @@
 import assert from 'node:assert';
 import type { BlockNames } from './sequence.ts';
 
-/** Hears of every change of the set of cached blocks, in order. Hashes are u32 halves. */
+/** Receives every change of the set of cached blocks, in order. Hashes are u32 halves. */
 export interface BlockListener {
-  /** Block `index` of the sequence named by `names`; its parent is the block before it. */
+  /** Takes block `index` of the sequence named by `names`; its parent is the block before it. */
   stored(names: BlockNames, index: number): void;
   removed(hashLow: number, hashHigh: number): void;
-  /** Nothing can be found by hash any more. */
+  /** Takes the removal of all blocks from lookup. */
   cleared?(): void;
 }
 
-/** Blocks of one sequence stored one after the other, removals in a row as pairs of u32 halves, or the end of all. */
+/**
+ * Change: consecutive blocks of one sequence stored, consecutive removals as pairs of u32 halves, or everything
+ * cleared.
+ */
 export type BlockChange =
   | { readonly kind: 'stored'; readonly names: BlockNames; readonly start: number; end: number }
   | { readonly kind: 'removed'; readonly hashes: number[] }
@@ -36,7 +39,7 @@ export class BlockJournal implements BlockListener {
     this.#changes.push({ kind: 'cleared' });
   }
 
-  /** The changes since the last call, in order. */
+  /** Returns the changes since the last call, in order. */
   drain(): readonly BlockChange[] {
     const changes = this.#changes;
     if (changes.length > 0) this.#changes = [];
@@ -45,14 +48,14 @@ export class BlockJournal implements BlockListener {
 }
 
 /**
- * Paged KV cache of one rank: numbered slots, of which each is in one of four places.
+ * Paged KV cache of one rank: numbered slots, each of which is in one of four places.
  *
  *     free (stack) --take--> private, still filling --seal--> shared by hash, in use (references >= 1)
  *        ^                        |                              | last unpin      ^ pin
  *        +----- last unpin -------+                              v                 |
  *        +------ evict least recently released <------- cached, unused (LRU list) -+
  *
- * Sealing a block whose hash is cached already gives up the copy and joins the existing block. All state is in typed
+ * Sealing a block whose hash is already cached drops the copy and joins the existing block. All state is in typed
  * arrays, so a pool of 16,384 blocks takes 0.7 MB and no operation allocates.
  */
 export class BlockPool {
@@ -88,17 +91,17 @@ export class BlockPool {
     this.#listener = listener;
   }
 
-  /** Blocks that requests hold. */
+  /** Number of blocks that requests hold. */
   get active(): number {
     return this.#activeCount;
   }
 
-  /** Blocks that hold content nobody uses now. */
+  /** Number of blocks with content that no request uses. */
   get cached(): number {
     return this.#cachedCount;
   }
 
-  /** Blocks that can be taken: free ones and cached ones. */
+  /** Number of blocks that can be taken: free ones and cached ones. */
   get available(): number {
     return this.capacity - this.#activeCount;
   }
@@ -107,7 +110,7 @@ export class BlockPool {
     return this.#references[slot]! > 0;
   }
 
-  /** Slot of the shared block with this hash, or -1. */
+  /** Returns the slot of the shared block with this hash, or -1. */
   find(low: number, high: number): number {
     let at = low & this.#mask;
     for (let entry = this.#table[at]!; entry !== 0; entry = this.#table[at]!) {
@@ -125,7 +128,7 @@ export class BlockPool {
     this.#activeCount++;
   }
 
-  /** A private block with one reference; evicts the cached block released longest ago when none is free. */
+  /** Returns a private block with one reference; evicts the least recently released cached block when none is free. */
   take(): number {
     assert(this.#activeCount < this.capacity, 'no block to take');
     if (this.#freeCount === 0) this.#evict();
@@ -137,7 +140,7 @@ export class BlockPool {
 
   /**
    * Makes a full private block shared under name `index` of `names`. Returns the slot to hold from now on: another one
-   * when the same content is cached already.
+   * when the same content is already cached.
    */
   seal(slot: number, names: BlockNames, index: number): number {
     const low = names.hashes[2 * index]!;
@@ -156,7 +159,7 @@ export class BlockPool {
     return slot;
   }
 
-  /** Drops a reference. A private block becomes free, a shared one stays cached as the most recently released. */
+  /** Drops a reference. A private block becomes free; a shared one stays cached as the most recently released. */
   unpin(slot: number): void {
     const left = --this.#references[slot]!;
     if (left > 0) return;
@@ -170,7 +173,7 @@ export class BlockPool {
     }
   }
 
-  /** Forgets what every block holds: cached ones become free, those in use become free when they are let go. */
+  /** Drops the content of every block: cached blocks become free; those in use become free when they are released. */
   clear(): void {
     for (let slot = this.#newer[this.capacity]!; slot !== this.capacity; slot = this.#newer[this.capacity]!) {
       this.#unlink(slot);
@@ -183,7 +186,7 @@ export class BlockPool {
   }
 
   #evict(): void {
-    const slot = this.#newer[this.capacity]!; // the list's first entry is the one released longest ago
+    const slot = this.#newer[this.capacity]!; // the list's first entry is the least recently released
     this.#unlink(slot);
     this.#cachedCount--;
     this.#isShared[slot] = 0;

@@ -3,32 +3,32 @@ import type { Sequence } from './sequence.ts';
 /** Engines that the mock engine can imitate. */
 export type EngineType = 'vllm' | 'sglang' | 'trtllm';
 
-/** How an engine keeps its KV cache from running out. */
+/** Rule by which an engine keeps its KV cache from running out. */
 export interface CapacityRule {
-  /** Blocks that must be left when `newcomer` has entered with all that is known of it. */
+  /** Returns how many blocks must remain when `newcomer` has entered with all its known tokens. */
   reserve(newcomer: Sequence, running: readonly Sequence[]): number;
-  /** Position of the running sequence that gives way when there is no block to be had. */
+  /** Returns the position of the running sequence to preempt when no block is available. */
   victimAt(running: readonly Sequence[]): number;
-  /** Where those that gave way wait. */
+  /** End of the queue where preempted sequences wait. */
   readonly requeuesTo: 'front' | 'back';
-  /** A sequence gave way; `running` are those that are left. */
+  /** Notes that a sequence was preempted; `running` are the remaining ones. */
   gaveWay?(running: readonly Sequence[]): void;
-  /** A pass was scheduled in which nobody gave way. */
+  /** Notes a pass that was scheduled without preemption. */
   passed?(): void;
 }
 
 export interface CapacityRuleOptions {
   readonly numGpuBlocks: number;
   readonly blockSizeTokens: number;
-  /** Which running sequence gives way in vLLM: the one admitted last, or first. */
+  /** Which running sequence vLLM preempts: the one admitted last, or first. */
   readonly preemptionMode: 'lifo' | 'fifo';
-  /** Share of the blocks that newcomers leave free; vLLM alone. @default 0, as in the reference */
+  /** Share of the blocks that newcomers leave free; only for vLLM. @default 0, as in the reference */
   readonly watermark?: number | undefined;
-  /** Whose rules of admission and preemption hold. @default vllm */
+  /** Engine whose rules of admission and preemption apply. @default vllm */
   readonly engineType?: EngineType | undefined;
 }
 
-/** The rule of the engine that is imitated. */
+/** Returns the rule of the imitated engine. */
 export function capacityRule(options: CapacityRuleOptions): CapacityRule {
   switch (options.engineType ?? 'vllm') {
     case 'vllm':
@@ -40,17 +40,20 @@ export function capacityRule(options: CapacityRuleOptions): CapacityRule {
   }
 }
 
-/** vLLM: whoever fits now enters, and somebody gives way when answers have grown. */
+/** Returns vLLM's rule: a sequence enters if it fits now, and one is preempted when answers have grown. */
 function admitOnWatermark({ numGpuBlocks, watermark = 0, preemptionMode }: CapacityRuleOptions): CapacityRule {
   const kept = Math.floor(watermark * numGpuBlocks);
   return {
-    reserve: (_, running) => (running.length === 0 ? 0 : kept), // one alone may have everything
+    reserve: (_, running) => (running.length === 0 ? 0 : kept), // a lone sequence may use everything
     victimAt: (running) => (preemptionMode === 'lifo' ? running.length - 1 : 0),
     requeuesTo: 'front',
   };
 }
 
-/** TensorRT-LLM, `guaranteed_no_evict`: a sequence enters when its longest answer fits beside those of all others. */
+/**
+ * Returns TensorRT-LLM's rule, `guaranteed_no_evict`: a sequence enters when its longest answer fits beside those of
+ * all others.
+ */
 function admitForGood(options: CapacityRuleOptions): CapacityRule {
   const { numGpuBlocks, blockSizeTokens } = options;
   const blocksOf = (tokens: number): number => Math.min(numGpuBlocks, Math.ceil(tokens / blockSizeTokens));
@@ -61,22 +64,23 @@ function admitForGood(options: CapacityRuleOptions): CapacityRule {
       for (const { lengthMax, blockCount } of running) blocks += blocksOf(lengthMax) - blockCount;
       return blocks;
     },
-    victimAt: (running) => running.length - 1, // never asked: every block was reserved
+    victimAt: (running) => running.length - 1, // never called: every block was reserved
     requeuesTo: 'front',
   };
 }
 
-/** Output tokens counted of one sequence at most. */
+/** Most output tokens that are counted for one sequence. */
 const CLIP_MAX_NEW_TOKENS = 4096;
 const NEW_TOKEN_RATIO = 0.7; // schedule_conservativeness 1
 const NEW_TOKEN_RATIO_MIN = 0.14 * NEW_TOKEN_RATIO;
 const RATIO_DECAY = (NEW_TOKEN_RATIO - NEW_TOKEN_RATIO_MIN) / 600;
-/** Steps that everybody left is to have room for after somebody gave way. */
+/** Number of steps that every remaining sequence must have room for after a preemption. */
 const RETRACT_DECODE_STEPS = 20;
 
 /**
- * SGLang: a newcomer enters when its whole answer fits beside a share of what the others may still make. The share falls
- * while all goes well and rises when one has to be retracted: the one with the shortest answer, then the longest prompt.
+ * Rule of SGLang: a newcomer enters when its whole answer fits beside a share of the output that others may still
+ * generate. The share falls while nothing is retracted, and rises when a sequence is: the one with the shortest answer,
+ * then with the longest prompt.
  */
 class SglangRule implements CapacityRule {
   readonly requeuesTo = 'back';

@@ -2,29 +2,29 @@ import { connect, createServer, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 
-/** A decode engine that asks for the blocks of one prompt, seen from the engine that has them. */
+/** Decode engine that requests the blocks of one prompt, as the engine with the blocks sees it. */
 export interface HandoffCaller {
-  /** The blocks are there: they may be fetched. */
+  /** Reports that the blocks are available and may be fetched. */
   ready(): void;
-  /** They are not, and will not be. */
+  /** Reports that the blocks are not available, and will not be. */
   refuse(reason: string): void;
 }
 
-/** What a prefill engine answers with. */
+/** Side of a prefill engine that answers requests for blocks. */
 export interface HandoffDesk {
   /**
-   * Somebody asks for `key`; `mayWait` until it is there. The returned function is called once: the blocks were fetched, or
-   * the caller has gone.
+   * Handles a request for `key`; with `mayWait` it waits until the blocks are available. The returned function is
+   * called once: the blocks were fetched, or the caller has gone.
    */
   asked(key: string, mayWait: boolean, caller: HandoffCaller): () => void;
 }
 
-/** An open door to a desk. */
+/** Listener of a prefill engine for requests for blocks. */
 export interface HandoffListener {
-  /** As decode engines reach it. */
+  /** Host and port by which decode engines reach it. */
   readonly host: string;
   readonly port: number;
-  /** Callers that are still there are let go. */
+  /** Closes the listener and drops the remaining callers. */
   close(): Promise<void>;
 }
 
@@ -32,23 +32,23 @@ export interface HandoffRequest {
   readonly host: string;
   readonly port: number;
   readonly key: string;
-  /** Both legs are on their way at once: the blocks may come later. */
+  /** Whether prefill and decode run at the same time, so that the blocks may come later. */
   readonly mayWait: boolean;
 }
 
-/** One wish for blocks, seen from the decode engine. */
+/** Request for blocks, as the decode engine sees it. */
 interface HandoffFetch {
-  /** They are fetched, or nobody wants them any more: their holder may free them. Idempotent. */
+  /** Ends the request: the blocks were fetched or are no longer wanted, so their holder may free them. Idempotent. */
   close(): void;
 }
 
-/** Carries nothing but the news of who holds which blocks: a mock engine has no contents to move. */
+/** Network that carries only the information which engine holds which blocks: a mock engine has no contents to move. */
 export interface HandoffNetwork {
   /** @param port 0 = any */
   listen(port: number, desk: HandoffDesk): Promise<HandoffListener>;
   /**
-   * Calls `ready` or `failed`, on a later turn, unless it is closed before; `failed` after `ready` when the holder of the
-   * blocks goes before the fetch is closed.
+   * Fetches blocks. Calls `ready` or `failed`, on a later turn, unless it is closed before; calls `failed` after
+   * `ready` when the holder of the blocks goes away before the fetch is closed.
    */
   fetch(request: HandoffRequest, ready: () => void, failed: (reason: string) => void): HandoffFetch;
 }
@@ -56,24 +56,25 @@ export interface HandoffNetwork {
 interface TcpHandoffOptions {
   /** Address to listen on. */
   readonly bind: string;
-  /** The same as others reach it. */
+  /** The same address as others reach it. */
   readonly advertise: string;
   /** @default systemClock */
   readonly clock?: Clock;
-  /** Callers at a time. @default far more than an engine has prompts in its cache */
+  /** Number of callers at a time. @default far more than an engine has prompts in its cache */
   readonly callersMax?: number;
 }
 
 /** Longest line; keys are request ids and rooms. */
 const LINE_BYTES_MAX = 4096;
 const CONNECT_MS_MAX = 5000;
-/** A caller says what it wants within this. */
+/** Time within which a caller must send its line. */
 const LINE_MS_MAX = 10_000;
 const CALLERS_MAX = 4096;
 
 /**
- * One connection for each prompt: the decode engine writes `wait KEY` or `now KEY`, reads `ready` or `no REASON`, and closes
- * the connection when it has what it wanted, or does not want it any more. A connection that breaks says the same.
+ * Creates a network with one TCP connection for each prompt. The decode engine writes `wait KEY` or `now KEY`, reads
+ * `ready` or `no REASON`, and closes the connection when it has the blocks or no longer wants them. A broken connection
+ * means the same.
  */
 export function tcpHandoffs(options: TcpHandoffOptions): HandoffNetwork {
   return {
@@ -117,7 +118,7 @@ async function listen(
 
 function serveCaller(socket: Socket, desk: HandoffDesk, clock: Clock): void {
   let over = (): void => {};
-  socket.on('error', () => {}); // `close` follows and says all there is to say
+  socket.on('error', () => {}); // `close` follows and handles it
   const late = clock.after(LINE_MS_MAX, () => socket.destroy());
   socket.once('close', () => {
     late.cancel();

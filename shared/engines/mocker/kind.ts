@@ -16,11 +16,13 @@ import { kvBytesPerToken } from './transfers.ts';
 
 const BUILTIN_MODEL_NAME = 'stator-mini';
 
-/** `--engine mocker`: the timing, the cache and the wire of an engine, and text that nobody thought of. */
+/**
+ * Engine kind `--engine mocker`: the timing, the cache and the wire of an engine, with text that no model generated.
+ */
 export const mocker: EngineKind = {
   roles: ['prefill', 'decode'],
   isSeveral: true,
-  runtimeData: { engine: 'mocker' }, // who chats with such a model is told that nobody thinks behind it
+  runtimeData: { engine: 'mocker' }, // clients that chat with such a model are informed that it is a mock
   displayName({ servedModelName, modelName, modelPath }) {
     const given = servedModelName?.[0] ?? modelName;
     if (given !== undefined) return given;
@@ -38,15 +40,15 @@ export const mocker: EngineKind = {
 
 export interface MockEngineContext {
   readonly clock: Clock;
-  /** Its place among the engines of the process. @default 0 */
+  /** Position among the engines of the process. @default 0 */
   readonly at?: number;
-  /** Told of tables of times that cannot be read. @default they are an error */
+  /** Logger for tables of times that cannot be read. @default they are an error */
   readonly logger?: Logger;
 }
 
 const PORT_MAX = 65_535;
 
-/** A mock engine for the model in `folder`, and what its card says of that model. */
+/** Creates a mock engine for the model in `folder`, and returns the model's information for its card. */
 export async function mockEngineFor(
   folder: string,
   settings: Settings<'worker'>,
@@ -73,7 +75,10 @@ export async function mockEngineFor(
   return { engine: createMockEngine(options, { clock, handoffs }), info };
 }
 
-/** How its role in a deployment shows. Decode workers tell nothing of their caches unless they are told to. */
+/**
+ * Returns the options that follow from the worker's role. Decode workers do not report their caches unless they are
+ * configured to.
+ */
 async function transferOptions(info: ModelInfo, settings: Settings<'worker'>, at: number): Promise<MockEngineOptions> {
   const { disaggregationMode: role, bootstrapPorts, kvEventsConfig } = settings;
   const config = info.files['config.json'];
@@ -90,7 +95,7 @@ async function transferOptions(info: ModelInfo, settings: Settings<'worker'>, at
   };
 }
 
-/** Tables that cannot be read leave the polynomials. */
+/** Reads the measured times; falls back to the polynomials if they cannot be read. */
 async function timingOf(
   { plannerProfileData: path }: Settings<'worker'>,
   logger: Logger | undefined,
@@ -105,7 +110,7 @@ async function timingOf(
   }
 }
 
-/** @throws ConfigError for values that cannot be */
+/** Reads `--reasoning`. @throws ConfigError for invalid values */
 function thinkingOf({ reasoning }: Settings<'worker'>): Thinking | undefined {
   if (reasoning === undefined) return undefined;
   const number = (key: string, isFit: (value: number) => boolean, allowed: string): number => {
@@ -125,8 +130,8 @@ function thinkingOf({ reasoning }: Settings<'worker'>): Thinking | undefined {
 const LOOPBACK: ListenAddress = { bind: '127.0.0.1', advertise: '127.0.0.1' };
 
 /**
- * Where a mock engine listens beside its worker.
- * @throws ConfigError when anybody would reach it: it asks nobody who they are
+ * Returns the address on which a mock engine listens, besides its worker's own.
+ * @throws ConfigError when other machines could reach it: the listener has no authentication
  */
 function mockAddress(settings: Settings<'worker'>, name: string): ListenAddress {
   const address = listenAddress(fleetHost(settings.tcpRpcHost, settings, undefined));
@@ -146,7 +151,7 @@ function kvStreamOf(settings: Settings<'worker'>, at: number): KvStreamOptions |
 }
 
 /**
- * The port of the worker at `at`, the first one of its ranks.
+ * Returns the port of the worker at `at`, the first one of its ranks.
  * @throws ConfigError when it has none of its own, or one above 65535
  */
 function portOf(flag: string, ports: readonly number[] | undefined, at: number, ranks = 1): number | undefined {
@@ -159,7 +164,9 @@ function portOf(flag: string, ports: readonly number[] | undefined, at: number, 
 
 const PARAGRAPH_BREAK = '\n\n';
 
-/** The question that everybody asks first, and how much of the text answers it: what a mock is, and what Stator is. */
+/**
+ * The most common first question, and how many paragraphs of the text answer it: what a mock is, and what Stator is.
+ */
 const FIRST_QUESTION = { opening: 'What', whole: 'What are you' } as const;
 const INTRODUCTION_PARAGRAPHS = 2;
 
@@ -169,11 +176,11 @@ async function readableIds(folder: string, clock: Clock) {
   const introduction = paragraphs.slice(0, INTRODUCTION_PARAGRAPHS).join(PARAGRAPH_BREAK);
   const { opening, whole } = FIRST_QUESTION;
   const texts = [opening, whole, introduction, PARAGRAPH_BREAK, ...paragraphs];
-  const encoder = new PromptEncoder({ clock }); // some tokenizers encode in threads alone
+  const encoder = new PromptEncoder({ clock }); // some tokenizers encode only in threads
   try {
     const encoded = await Promise.all(texts.map((text) => encoder.encode(tokenizer, text)));
     const [before, question, passage, separator, ...passages] = encoded.map(({ ids }) => ids);
-    // Its last words alone: the first has other tokens behind some prompts than at the beginning of a text.
+    // Only its last words: the first word has other tokens after some prompts than at the beginning of a text.
     const cue = question!.slice(before!.length);
     return { passages, separator: separator!, introduction: { cue, passage: passage! } };
   } finally {
@@ -181,7 +188,7 @@ async function readableIds(folder: string, clock: Clock) {
   }
 }
 
-/** Ids that are text in all likelihood: those below the model's end tokens, or above them where these come first. */
+/** Returns ids that very likely are text: those below the model's end tokens, or above them if these come first. */
 function plainIds({ eosTokenIds, vocabSize = 32_000 }: ModelInfo) {
   const firstEnd = Math.min(vocabSize, ...eosTokenIds);
   if (firstEnd > vocabSize / 2) return { first: 0, count: firstEnd };

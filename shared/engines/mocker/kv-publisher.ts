@@ -9,17 +9,17 @@ interface KvPublisherOptions {
   readonly dpRank: number;
   /** Address to listen on. */
   readonly host: string;
-  /** Of this rank; 0 = any. */
+  /** Port of this rank; 0 = any. */
   readonly port: number;
-  /** Of this rank; 0 = any. @default nothing is replayed */
+  /** Replay port of this rank; 0 = any. @default no replays */
   readonly replayPort?: number | undefined;
   readonly blockSizeTokens: number;
   readonly clock: Clock;
 }
 
-/** Batches kept for replays, as vLLM keeps them (`buffer_steps`). */
+/** Number of batches kept for replays, as in vLLM (`buffer_steps`). */
 const BATCHES_MAX = 10_000;
-/** Batches beyond that until the list is cut. */
+/** Number of batches beyond that before the list is cut. */
 const SLACK = 1000;
 const HIGH_WATER_MARK = 100_000;
 const TOPIC = '';
@@ -27,12 +27,12 @@ const TOPIC = '';
 const REPLAY_END = Buffer.alloc(8, 0xff);
 
 /**
- * Publishes the cache changes of one rank as vLLM does: a PUB socket for `[topic, sequence, batch]`, one batch a pass, and a
- * ROUTER that answers `[start]` with every batch kept since then and an end mark.
+ * Publishes the cache changes of one rank as vLLM does. A PUB socket sends `[topic, sequence, batch]`, one batch for
+ * each pass. A ROUTER socket answers `[start]` with every batch kept since then and an end mark.
  */
 export class KvPublisher {
   readonly #options: KvPublisherOptions;
-  // Maps, not msgpackr's own records, which no other reader knows.
+  // Writes maps, because no other reader knows msgpackr's own records.
   readonly #packr = new Packr({ useRecords: false });
   #publisher: Publisher | undefined;
   #router: Router | undefined;
@@ -46,7 +46,7 @@ export class KvPublisher {
     this.#options = options;
   }
 
-  /** Rejects when a port is in use. */
+  /** Opens the sockets. Rejects when a port is in use. */
   async open(): Promise<void> {
     const { Publisher, Router } = await import('zeromq');
     const { host, port, replayPort } = this.#options;
@@ -59,7 +59,7 @@ export class KvPublisher {
     this.#serving = this.#serve(this.#router);
   }
 
-  /** Sends the changes of one pass, of which there are some, and keeps them for replays. */
+  /** Sends the changes of one pass, at least one, and keeps them for replays. */
   publish(changes: readonly BlockChange[]): void {
     const publisher = this.#publisher;
     if (publisher === undefined) return;
@@ -71,7 +71,7 @@ export class KvPublisher {
       this.#batches = this.#batches.slice(SLACK);
       this.#first += SLACK;
     }
-    // A publisher drops what a slow subscriber has no room for, so that it never waits: this chain stays short.
+    // A publisher drops messages that a slow subscriber has no room for and never waits, so this chain stays short.
     this.#sending = this.#sending
       .then(() => publisher.send([TOPIC, eightBytes(sequence), batch]))
       .catch(() => undefined); // closed meanwhile
@@ -90,7 +90,8 @@ export class KvPublisher {
       for (;;) {
         const frames = await router.receive();
         const [caller, , start] = frames;
-        if (caller === undefined || frames.length !== 3 || start?.length !== 8) continue; // vLLM ignores others, too
+        // vLLM ignores other messages too
+        if (caller === undefined || frames.length !== 3 || start?.length !== 8) continue;
         await this.#replay(router, caller, Number(start.readBigUInt64BE()));
       }
     } catch {
@@ -123,7 +124,7 @@ function eightBytes(value: number): Buffer {
   return bytes;
 }
 
-/** `changes` as vLLM 0.25 and later writes them: removals come one by one. */
+/** Converts changes to the format of vLLM 0.25 and later, in which removals come one by one. */
 function toWireEvents(changes: readonly BlockChange[], blockSizeTokens: number): readonly object[] {
   return changes.flatMap((change): object | object[] => {
     if (change.kind === 'cleared') return { type: 'AllBlocksCleared' };
@@ -151,13 +152,13 @@ function toStored({ names, start, end }: Extract<BlockChange, { kind: 'stored' }
   };
 }
 
-/** The adapter's name on every block, the salt on the first one alone. */
+/** Returns the extra keys of a block: the adapter's name on every block, the salt only on the first one. */
 function extraKeys({ scope: { loraName, cacheSalt } }: TokenNames, index: number): readonly string[] | null {
   const keys = [loraName, index === 0 ? cacheSalt : undefined].filter((key) => key !== undefined && key !== '');
   return keys.length === 0 ? null : (keys as readonly string[]);
 }
 
-/** The hashes `start .. end` of pairs of u32 halves. */
+/** Returns the hashes `start .. end` of pairs of u32 halves. */
 function hashesOf(pairs: ArrayLike<number>, start: number, end: number): bigint[] {
   const hashes: bigint[] = [];
   for (let at = Math.max(0, start); at < end; at++) {

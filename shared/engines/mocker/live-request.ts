@@ -24,9 +24,9 @@ export class LiveSequence extends Sequence {
   }
 }
 
-/** What ends a choice of a request. */
+/** Conditions that end a choice of a request. */
 export interface Limits {
-  /** Tokens a choice may have; at least 1. */
+  /** Most tokens of a choice; at least 1. */
   readonly tokensMax: number;
   readonly tokensMin: number;
   readonly ignoreEos: boolean;
@@ -35,7 +35,7 @@ export interface Limits {
   readonly stopIds: readonly number[];
 }
 
-/** Gathers the limits of `request`, of which `contextLeft` tokens of the context remain. */
+/** Returns the limits of `request`, of which `contextLeft` tokens of the context remain. */
 export function limitsOf(request: EngineRequest, contextLeft: number): Limits {
   const { stop, eosTokenIds } = request;
   const eosIds = [...eosTokenIds, ...(stop.stop_token_ids_hidden ?? [])];
@@ -50,12 +50,12 @@ export function limitsOf(request: EngineRequest, contextLeft: number): Limits {
   };
 }
 
-/** A request under way: turns the scheduler's beats into output. Plain tokens go out without an object each. */
+/** Request under way: turns the scheduler's steps into output. Plain tokens cost no object each. */
 export class LiveRequest {
   readonly sink: EngineSink;
   readonly sequences: LiveSequence[] = [];
   readonly #limits: Limits;
-  /** Alternatives per token; undefined = no log probabilities. */
+  /** Alternatives for each token; undefined = no log probabilities. */
   readonly #logprobs: number | undefined;
   readonly #idCount: number;
   readonly #onDone: (request: LiveRequest) => void;
@@ -64,8 +64,9 @@ export class LiveRequest {
   #completionTokens = 0;
 
   /**
-   * `idCount` bounds the ids of made-up alternatives. `onDone` runs before the sink's `end`. `keep` is asked when the last
-   * choice ends: what a decode engine has to know to go on from its blocks, undefined = nothing is kept.
+   * `idCount` bounds the ids of made-up alternatives. `onDone` runs before the sink's `end`. `keep` is called when the
+   * last choice ends: it returns the data that a decode engine needs to continue from its blocks; undefined = nothing
+   * is kept.
    */
   constructor(
     request: EngineRequest,
@@ -84,13 +85,13 @@ export class LiveRequest {
     this.#choicesOpen = choiceCount(request);
   }
 
-  /** Gives `sequence` its next token. True = the choice is finished. */
+  /** Gives `sequence` its next token. Returns true when the choice is finished. */
   emit(sequence: LiveSequence): boolean {
     const limits = this.#limits;
     const mayEnd = sequence.generated >= limits.tokensMin;
     const drawn = sequence.cursor.next(mayEnd && !limits.ignoreEos);
     const token = drawn === NATURAL_END ? limits.eosIds[0] : drawn;
-    if (token === undefined) return this.#finish(sequence, 'eos', {}); // the model has no id to say so
+    if (token === undefined) return this.#finish(sequence, 'eos', {}); // the model has no end token
     sequence.length++;
     this.#completionTokens++;
     if (mayEnd && limits.stopIds.includes(token)) return this.#finishAtStop(sequence, token);
@@ -107,7 +108,7 @@ export class LiveRequest {
     return false;
   }
 
-  /** A stop token leaves with the finish, so that a reader who hides it sees both at once. */
+  /** Finishes at a stop token. The token goes out with the finish, so that a reader that hides it sees both at once. */
   #finishAtStop(sequence: LiveSequence, token: number): true {
     const output = { token_ids: [token], ...this.#logprobsOf(token) };
     if (this.#limits.eosIds.includes(token)) return this.#finish(sequence, 'eos', output);
@@ -127,7 +128,7 @@ export class LiveRequest {
     return true;
   }
 
-  /** Ends the request before anything was made. */
+  /** Fails the request before it has output. */
   fail(error: ServeError): void {
     this.#onDone(this);
     this.sink.fail(error);
@@ -157,7 +158,7 @@ export class LiveRequest {
   }
 }
 
-/** `n` of the request; at least 1. */
+/** Returns `n` of the request; at least 1. */
 export function choiceCount(request: EngineRequest): number {
   return Math.max(1, request.sampling.n ?? 1);
 }

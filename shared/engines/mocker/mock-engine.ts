@@ -15,13 +15,12 @@ const SPARE_TOKENS = 64;
 const CHOICE_SEED_STEP = 0x3c6e_f372;
 
 /**
- * An engine without a model: the timing and memory of a GPU engine, output made of a built-in
- * text or of random ids. What it answers depends on the seed and the tokens before, never on the request id, so a request
- * that moves to another mock worker continues exactly.
+ * Creates an engine without a model: it has the timing and memory of a GPU engine, and its output is a built-in text or
+ * random ids. The output depends on the seed and the tokens before it, never on the request id, so a request that moves
+ * to another mock worker continues exactly.
  *
  * @throws RangeError when an option is out of range.
- * @example
- * const engine = createMockEngine({ speedupRatio: 10 }, { clock: systemClock });
+ * @example const engine = createMockEngine({ speedupRatio: 10 }, { clock: systemClock });
  */
 export function createMockEngine(options: MockEngineOptions, deps: MockEngineDeps): Engine {
   return new MockEngine(resolveMockOptions(options), deps);
@@ -92,8 +91,9 @@ class MockEngine implements Engine {
       this.#live.delete(live);
       stopFetching?.();
       for (const sequence of live.sequences) rank.scheduler.cancel(sequence);
-      rank.loop.wake(); // it may have been in the way of others
-      if (this.#settings.transfer.isPrefill) this.#transfers?.release(request); // nothing comes for who waits
+      rank.loop.wake(); // it may have blocked others
+      // the waiting decode engine will get no blocks
+      if (this.#settings.transfer.isPrefill) this.#transfers?.release(request);
     };
     const onClosed = (): void => signal.removeEventListener('abort', onAbort);
     const live = this.#open(request, request.input.tokenIds, rank, sink, onClosed);
@@ -108,7 +108,10 @@ class MockEngine implements Engine {
     this.#transfers?.release(request);
   }
 
-  /** Gets the blocks that another engine has computed for `live`, if one has; then runs `go`. Returns what ends it. */
+  /**
+   * Fetches the blocks that another engine has computed for `live`, if one has; then runs `go`. Returns a function that
+   * stops it.
+   */
   #fetch(request: EngineRequest, live: LiveRequest, { scheduler }: Rank, go: () => void): (() => void) | undefined {
     const source = this.#transfers?.sourceOf(request);
     const [first] = live.sequences;
@@ -158,7 +161,7 @@ class MockEngine implements Engine {
     }
   }
 
-  /** Adapters change nothing here but the names of their blocks: any may be loaded. */
+  /** Adapters change only the names of their blocks here: any may be loaded. */
   async loadLora(): Promise<void> {}
 
   async unloadLora(): Promise<void> {}
@@ -175,7 +178,7 @@ class MockEngine implements Engine {
     await Promise.all(this.#ranks.map(({ publisher }) => publisher?.close()));
   }
 
-  /** The rank asked for, else the one with the fewest requests. */
+  /** Returns the requested rank, otherwise the one with the fewest requests. */
   #rankFor(request: EngineRequest): Rank | undefined {
     const asked = request.routing.dp_rank;
     if (asked !== undefined) return this.#ranks[asked];
@@ -227,7 +230,10 @@ class MockEngine implements Engine {
     return live;
   }
 
-  /** An end that the model has chosen needs no decoding; at a meeting place somebody waits all the same. */
+  /**
+   * Returns a function that keeps the blocks of a finished prefill, if they are needed. An end that the model chose
+   * needs no decoding, but at a bootstrap port a decode engine waits all the same.
+   */
   #keeper(request: EngineRequest, { scheduler, loop }: Rank) {
     const transfers = this.#transfers;
     if (transfers === undefined || !transfers.keeps(request)) return undefined;
@@ -262,7 +268,7 @@ class MockEngine implements Engine {
 
 const UNSCOPED: NameScope = {};
 
-/** Adapters and cache salts name their blocks apart from the base model's. */
+/** Returns the scope of a request: adapters and cache salts name their blocks differently than the base model. */
 function scopeOf({ routing: { lora_name: loraName, cache_salt: cacheSalt } }: EngineRequest): NameScope {
   return loraName || cacheSalt ? { loraName, cacheSalt } : UNSCOPED;
 }

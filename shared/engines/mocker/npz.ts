@@ -1,8 +1,8 @@
 import { inflateRawSync } from 'node:zlib';
 
-/** One array of a NumPy file. */
+/** Array of a NumPy file. */
 export interface NumpyArray {
-  /** Row by row. */
+  /** Values row by row. */
   readonly values: Float64Array;
 }
 
@@ -14,7 +14,7 @@ const ARRAY_BYTES_MAX = 64 * 2 ** 20;
 const [STORED, DEFLATED] = [0, 8];
 
 /**
- * The arrays of an NPZ archive by name, as `numpy.savez` and `savez_compressed` write it.
+ * Reads the arrays of an NPZ archive by name, as `numpy.savez` and `savez_compressed` write it.
  * @throws Error with one line for anything else
  */
 export function readNpz(bytes: Buffer): ReadonlyMap<string, NumpyArray> {
@@ -31,7 +31,7 @@ export function readNpz(bytes: Buffer): ReadonlyMap<string, NumpyArray> {
   return arrays;
 }
 
-/** The record at the end of every archive; only a comment may follow it. */
+/** Returns the position of the record at the end of every archive; only a comment may follow it. */
 function findDirectory(bytes: Buffer): number {
   const earliest = Math.max(0, bytes.length - END_BYTES - COMMENT_BYTES_MAX);
   for (let at = bytes.length - END_BYTES; at >= earliest; at--) {
@@ -40,7 +40,7 @@ function findDirectory(bytes: Buffer): number {
   throw new Error('it is no NPZ archive');
 }
 
-/** The content that a directory entry describes. Its own head has the lengths of its name and of its extra field. */
+/** Returns the content of a directory entry. Its own head has the lengths of its name and of its extra field. */
 function unpack(bytes: Buffer, entry: number): Buffer {
   const method = bytes.readUInt16LE(entry + 10);
   const packedBytes = bytes.readUInt32LE(entry + 20);
@@ -61,7 +61,7 @@ const READERS: Readonly<Record<string, (view: DataView, at: number) => number>> 
   u4: (view, at) => view.getUint32(at, true),
 };
 
-/** `\x93NUMPY`, version, length of the header, a header that is a Python literal, the numbers. */
+/** Reads `\x93NUMPY`, version, length of the header, a header that is a Python literal, and the numbers. */
 function readNpy(bytes: Buffer, name: string): NumpyArray {
   if (bytes.length < 12 || bytes.toString('latin1', 1, 6) !== 'NUMPY') throw new Error(`${name} is no NumPy array`);
   const isFirstVersion = bytes[6] === 1;

@@ -8,76 +8,82 @@ import { type IdRange, type Introduction, passageTokens, type Thinking } from '.
 /** Runs a callback on a later turn of the event loop. */
 export type Defer = (callback: () => void) => void;
 
-/** Where a mock engine publishes its KV events like vLLM. */
+/** Place where a mock engine publishes its KV events in vLLM's format. */
 export interface KvStreamOptions {
   readonly host: string;
-  /** 0 = any. */
+  /** Port; 0 = any. */
   readonly port: number;
-  /** 0 = any. Default: nothing is replayed. */
+  /** Replay port; 0 = any. @default no replays */
   readonly replayPort?: number | undefined;
 }
 
 /**
- * Settings of a mock engine. Every one is optional; by default a rank has 16384 blocks of 64 tokens, 256 sequences and 8192
- * tokens in a pass, caches prefixes, chunks prefills and preempts the last, at the modelled GPU's speed.
+ * Settings of a mock engine, all optional. By default a rank has 16384 blocks of 64 tokens, and 256 sequences and 8192
+ * tokens in a pass. It caches prefixes, chunks prefills, preempts the sequence admitted last, and runs at the modelled
+ * GPU's speed.
  */
 export interface MockEngineOptions extends Partial<SchedulerOptions> {
-  /** Longest sequence in tokens. Default and upper bound: what the KV cache of one rank holds. */
+  /** Longest sequence in tokens. @default and upper bound: the capacity of one rank's KV cache */
   readonly maxModelLen?: number | undefined;
-  /** Ranks, each with its own cache and scheduler. Default 1. */
+  /** Number of ranks, each with its own cache and scheduler. @default 1 */
   readonly dataParallelSize?: number;
-  /** How long loading the model pretends to take. Default 0. */
+  /** Simulated time for loading the model. @default 0 */
   readonly startupTimeMs?: number;
-  /** Seed of requests that bring none. Workers of one model need the same. Default 0. */
+  /** Seed of requests without one. Workers of one model need the same. @default 0 */
   readonly seed?: number;
-  /** Requests that may wait for a rank before new ones are refused with `WorkerOverloaded`. Default 16384. */
+  /** Number of requests that may wait for a rank before new ones are refused with `WorkerOverloaded`. @default 16384 */
   readonly waitingRequestsMax?: number;
-  /** Encoded passages to answer with. Absent: random ids, which run to `max_tokens`. */
+  /** Encoded passages for answers. @default random ids, up to `max_tokens` */
   readonly readableTokenIds?: {
     readonly passages: readonly ArrayLike<number>[];
     /** Tokens between two passages of one answer. */
     readonly separator: ArrayLike<number>;
-    /** Default: no question has an answer of its own. */
+    /** Question with an answer of its own. @default none */
     readonly introduction?: Introduction;
   };
-  /** Ids of random output. Default 0 to 31999. */
+  /** Ids of random output. @default 0 to 31999 */
   readonly randomIds?: IdRange;
-  /** Thoughts before answers. Default none. */
+  /** Reasoning before answers. @default none */
   readonly thinking?: Thinking | undefined;
-  /** Default Chat and Completions. */
+  /** @default Chat and Completions */
   readonly modelType?: readonly ModelType[];
-  /** Computes prompts for decode engines: keeps the blocks of each until one has fetched them. Default false. */
+  /**
+   * Whether the engine computes prompts for decode engines and keeps their blocks until they are fetched. @default
+   * false
+   */
   readonly isPrefill?: boolean;
-  /** Whether what the cache holds is told. Default: as `enablePrefixCaching`. */
+  /** Whether cache changes are reported. @default as `enablePrefixCaching` */
   readonly publishesKvEvents?: boolean;
-  /** Publishes what the cache holds in vLLM's format; each rank adds its number to the ports. Default: nowhere. */
+  /** Where cache changes are published in vLLM's format; each rank adds its number to the ports. @default nowhere */
   readonly kvStream?: KvStreamOptions | undefined;
-  /** Where decode engines meet a prefill engine while it still computes. Default: they come afterwards. */
+  /** Port where decode engines wait for a prefill engine that still computes. @default none: they come afterwards */
   readonly bootstrapPort?: number | undefined;
-  /** KV bytes of one token, for the time that moving blocks takes. Default 0: none. */
+  /** KV bytes of one token, for the time of moving blocks. @default 0: no time */
   readonly kvBytesPerToken?: number;
-  /** GB/s; 0 = no delay. Default 64. */
+  /** GB/s; 0 = no delay. @default 64 */
   readonly kvTransferBandwidthGbps?: number;
-  /** Default `full_prompt`. */
+  /** @default `full_prompt` */
   readonly kvTransferTiming?: 'full_prompt' | 'destination_missing';
-  /** Longest stay of blocks that nobody fetches, and longest wait for some. Default 300,000. */
+  /** Longest time that unfetched blocks are kept, and longest wait for blocks. @default 300,000 */
   readonly handoffTimeoutMs?: number;
 }
 
 export interface MockEngineDeps {
   readonly clock: Clock;
-  /** How a pass that is due gives way to other work. Default `setImmediate`. */
+  /** Defers a due pass in favour of other work. @default `setImmediate` */
   readonly defer?: Defer;
-  /** How prefill and decode engines find each other's blocks. Default: they do not, and every prompt is computed here. */
+  /**
+   * Network by which prefill and decode engines find each other's blocks. @default none: every prompt is computed here
+   */
   readonly handoffs?: HandoffNetwork;
 }
 
-/** The options with every default filled in. */
+/** Options with every default filled in. */
 export type MockSettings = ReturnType<typeof resolveMockOptions>;
 
 const RANDOM_IDS: IdRange = { first: 0, count: 32_000 };
 
-/** Fills in defaults. Throws a `RangeError` that names the option and its value. */
+/** Fills in defaults. @throws RangeError that names the option and its value */
 export function resolveMockOptions(options: MockEngineOptions) {
   const scheduler: SchedulerOptions = {
     numGpuBlocks: whole('numGpuBlocks', options.numGpuBlocks ?? 16_384),
@@ -119,7 +125,9 @@ export function resolveMockOptions(options: MockEngineOptions) {
   };
 }
 
-/** A sequence must be able to run alone, or it would wait or be preempted for ever. */
+/**
+ * Returns the longest sequence. A sequence must be able to run by itself, or it would wait or be preempted for ever.
+ */
 function contextLength(scheduler: SchedulerOptions, maxModelLen: number | undefined): number {
   const cacheTokens = scheduler.numGpuBlocks * scheduler.blockSizeTokens;
   const passTokens = scheduler.enableChunkedPrefill ? cacheTokens : scheduler.maxNumBatchedTokens;
@@ -150,7 +158,7 @@ function checkThinking(thinking: Thinking): Thinking {
   return thinking;
 }
 
-/** The engine model of mock and simulated workers, but for the size of its cache. */
+/** Returns the engine model of mock and simulated workers, without the size of its cache. */
 export function engineModel(settings: Settings<'worker' | 'simulate'>): Omit<SchedulerOptions, 'numGpuBlocks'> {
   return {
     blockSizeTokens: settings.blockSize,

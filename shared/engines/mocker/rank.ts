@@ -9,9 +9,9 @@ import { Scheduler } from './scheduler.ts';
 export interface Rank {
   readonly scheduler: Scheduler;
   readonly loop: PassLoop;
-  /** Tells what happened to the cache in vLLM's format, where the engine is to. */
+  /** Publisher of cache changes in vLLM's format, if the engine has one. */
   readonly publisher: KvPublisher | undefined;
-  /** Tells what happened to the cache since the last call. */
+  /** Reports the cache changes since the last call. */
   reportEvents(): void;
 }
 
@@ -60,7 +60,7 @@ function ofRank({ host, port, replayPort }: KvStreamOptions, dpRank: number): Kv
   return { host, port: shifted(port), replayPort: replayPort === undefined ? undefined : shifted(replayPort) };
 }
 
-/** `changes` of the cache of rank `dpRank`, as routers are told of them. */
+/** Converts cache changes of rank `dpRank` to the events for routers. */
 export function toKvEvents(changes: readonly BlockChange[], dpRank: number): readonly KvEvent[] {
   return changes.map((change): KvEvent => {
     if (change.kind === 'cleared') return { kind: 'cleared', dpRank };
@@ -77,17 +77,20 @@ export function toKvEvents(changes: readonly BlockChange[], dpRank: number): rea
   });
 }
 
-/** Passes may end this much after their time before the schedule gives up catching up with the clock. */
+/** Delay after which the schedule stops catching up with the clock. */
 const LAG_MAX_MS = 1000;
-/** A pass counts as due this much before its time, as the shortest timer takes 1 ms. What comes early does not add up either. */
+/**
+ * Time before its end at which a pass already counts as due, because the shortest timer takes 1 ms. Early ends do not
+ * add up either.
+ */
 const EARLY_MS_MAX = 0.05;
 
 /**
  * Runs the passes of one rank back to back while there is work.
  *
- * A pass ends at a time counted from the end of the pass before it, not from when a timer happened to fire, so late timers
- * add up to nothing. Passes that are due already, because a timer was late or because a huge speed-up makes them take no
- * time, run one a turn: everything one pass makes is written in one turn, and sockets are served between passes.
+ * The end of a pass is counted from the end of the previous pass, not from when a timer fired, so late timers do not
+ * add up. Passes may be due already, because a timer was late or a huge speed-up makes them take no time: then one runs
+ * in each turn. So all output of a pass is written in one turn, and sockets are served between passes.
  */
 class PassLoop {
   readonly #scheduler: Scheduler;
@@ -109,7 +112,7 @@ class PassLoop {
     this.#onPassEnd = onPassEnd;
   }
 
-  /** There may be work, or room for it. What is submitted in the same turn shares the first pass. */
+  /** Wakes the loop: there may be work, or room for it. Sequences submitted in the same turn share the first pass. */
   wake(): void {
     if (this.#isAwake || this.#isStopped) return;
     this.#isAwake = true;
@@ -139,7 +142,7 @@ class PassLoop {
       this.#passMs = this.#scheduler.startPass();
       this.#passEndMs = Math.max(this.#passEndMs, nowMs - LAG_MAX_MS) + this.#passMs;
       if (this.#scheduler.runningCount === 0) {
-        this.#scheduler.finishPass(); // the blocks of finished prompts are in the way
+        this.#scheduler.finishPass(); // the blocks of finished prompts take up the room
         this.#inPass = this.#isAwake = false;
         return;
       }

@@ -4,25 +4,29 @@ import { type CapacityRule, type CapacityRuleOptions, capacityRule } from './cap
 import { type Sequence, type Waiting, WaitingQueue } from './sequence.ts';
 import { type PassWork, passMs, type SpeedUp } from './timing.ts';
 
-/** The engine model of one data-parallel rank. */
+/** Engine model of one data-parallel rank. */
 export interface SchedulerOptions extends SpeedUp, CapacityRuleOptions {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
   readonly enablePrefixCaching: boolean;
-  /** Without it a prompt must fit into one pass, which bounds the context to `maxNumBatchedTokens`. */
+  /**
+   * Whether prompts may be split over passes. Otherwise a prompt must fit into one pass, which bounds the context to
+   * `maxNumBatchedTokens`.
+   */
   readonly enableChunkedPrefill: boolean;
 }
 
 /**
- * Continuous batching of one rank without time of its own: `startPass` decides and says how long the pass takes,
- * `finishPass` shows its results. The live engine waits in between; the simulator moves its virtual clock.
+ * Continuous batching of one rank without time of its own: `startPass` schedules a pass and returns its duration,
+ * `finishPass` applies its results. The live engine waits in between; the simulator moves its virtual clock.
  *
  * | State | `submit` | `cancel` | `startPass` | `finishPass` |
  * |---|---|---|---|---|
  * | between passes | queued | blocks freed at once | starts | not allowed |
  * | in a pass | queued for the next | blocks freed at the pass's end | not allowed | ends |
  *
- * Order and memory rules are those of Dynamo's mock engine, but for what `CapacityRule` decides. A sequence must fit into the whole cache at its full length.
+ * Order and memory rules are those of Dynamo's mock engine, except for the decisions of `CapacityRule`. A sequence must
+ * fit into the whole cache at its full length.
  */
 export class Scheduler {
   readonly pool: BlockPool;
@@ -62,12 +66,12 @@ export class Scheduler {
     return tokens + this.#waiting.sums.tokens + this.#waiting.sums.preemptedTokens;
   }
 
-  /** What the pass that was started last has to do; the same object each time. */
+  /** Work of the pass that was started last; the same object each time. */
   get work(): Readonly<PassWork> {
     return this.#work;
   }
 
-  /** What it left waiting: what comes while it runs is for the next one to see. The same object each time. */
+  /** Sequences that the pass left waiting; later ones are for the next pass. The same object each time. */
   get left(): Readonly<Waiting> {
     return this.#left;
   }
@@ -78,7 +82,7 @@ export class Scheduler {
     this.#waiting.pushBack(sequence);
   }
 
-  /** Drops a sequence; it is not emitted again. Idempotent. */
+  /** Drops a sequence; it emits no more tokens. Idempotent. */
   cancel(sequence: Sequence): void {
     sequence.isCancelled = true;
     if (sequence.state === 'waiting') {
@@ -90,15 +94,15 @@ export class Scheduler {
     }
   }
 
-  /** Gives back the blocks that a finished sequence has kept. Idempotent. */
+  /** Releases the blocks that a finished sequence has kept. Idempotent. */
   letGo(sequence: Sequence): void {
     sequence.keepsBlocks = false;
-    if (sequence.state !== 'held') return; // its last pass gives them back
+    if (sequence.state !== 'held') return; // the end of its last pass releases them
     this.#release(sequence);
     sequence.state = 'gone';
   }
 
-  /** Leading tokens of a sequence's prompt that lie in the cache now. */
+  /** Returns how many leading tokens of a sequence's prompt are cached now. */
   cachedTokens(sequence: Sequence): number {
     const hits = this.#findPrefix(sequence);
     sequence.blockCount = 0;
@@ -106,8 +110,8 @@ export class Scheduler {
   }
 
   /**
-   * Schedules one pass and returns its duration in ms. Call only when not idle. Nothing may run after that, when sequences
-   * that are finished keep their blocks: then nothing can be done until some are let go.
+   * Schedules one pass and returns its duration in ms. Call only when not idle. If finished sequences keep their
+   * blocks, nothing may run afterwards: then nothing can proceed until some are released.
    */
   startPass(): number {
     assert(!this.#inPass, 'one pass at a time');
@@ -123,7 +127,10 @@ export class Scheduler {
     return passMs(this.#sumWork(), this.pool.capacity * this.#options.blockSizeTokens, this.#options);
   }
 
-  /** Ends the pass: every sequence whose known tokens are all computed emits one, and finished ones give up their blocks. */
+  /**
+   * Ends the pass: every sequence whose known tokens are all computed emits one, and finished ones release their
+   * blocks.
+   */
   finishPass(): void {
     assert(this.#inPass, 'no pass to finish');
     let kept = 0;
@@ -167,7 +174,7 @@ export class Scheduler {
         const victimAt = this.#rule.victimAt(this.#running);
         this.#preempt(victimAt);
         if (victimAt < at) at--;
-        if (this.#running[at] !== sequence) break; // it gave way itself; the next one stands in its place
+        if (this.#running[at] !== sequence) break; // it was preempted itself; the next one stands in its place
       }
       if (this.#running[at] === sequence) this.#grant(sequence, sequence.computed, want);
       else at--;
@@ -182,7 +189,7 @@ export class Scheduler {
       const found = hits * this.#options.blockSizeTokens;
       const before = sequence.isTransferred ? sequence.length - 1 : found;
       const want = this.#wantedTokens(sequence, before);
-      if (want === 0 || !this.#fits(sequence, hits)) return; // nobody overtakes the head
+      if (want === 0 || !this.#fits(sequence, hits)) return; // no sequence overtakes the head
       for (let index = 0; index < hits; index++) this.pool.pin(sequence.blocks[index]!);
       sequence.sealedCount = hits;
       if (sequence.cachedTokens < 0) sequence.cachedTokens = found;
@@ -195,7 +202,9 @@ export class Scheduler {
     }
   }
 
-  /** Notes the slots of the leading cached blocks and returns their number. At least one token stays to be computed. */
+  /**
+   * Notes the slots of the leading cached blocks and returns their number. At least one token remains to be computed.
+   */
   #findPrefix(sequence: Sequence): number {
     sequence.blockCount = 0;
     if (!this.#options.enablePrefixCaching) return 0;
@@ -210,7 +219,10 @@ export class Scheduler {
     return sequence.blockCount;
   }
 
-  /** Whether the sequence finds room, by the engine's rule, counting only hits that are in use as already there. */
+  /**
+   * Returns whether the sequence fits, by the engine's rule. Of its cached blocks, only those in use count as already
+   * there.
+   */
   #fits(sequence: Sequence, hits: number): boolean {
     let needed = Math.ceil(sequence.length / this.#options.blockSizeTokens);
     for (let index = 0; index < hits; index++) if (this.pool.isActive(sequence.blocks[index]!)) needed--;
@@ -255,7 +267,7 @@ export class Scheduler {
     this.#budget += victim.passTokens;
     victim.passTokens = 0;
     victim.preemptions++;
-    victim.isTransferred = false; // what was moved here is lost: its prompt has to be computed
+    victim.isTransferred = false; // the moved blocks are lost: its prompt must be computed
     victim.state = 'waiting';
     this.#release(victim);
     if (this.#rule.requeuesTo === 'front') this.#waiting.pushFront(victim);
@@ -263,7 +275,7 @@ export class Scheduler {
     this.#rule.gaveWay?.(this.#running);
   }
 
-  /** Gives back all blocks, the last one first, so that the tail of a prompt is evicted before its head. */
+  /** Releases all blocks, the last one first, so that the tail of a prompt is evicted before its head. */
   #release(sequence: Sequence): void {
     for (let index = sequence.blockCount - 1; index >= 0; index--) this.pool.unpin(sequence.blocks[index]!);
     sequence.blockCount = 0;

@@ -2,7 +2,7 @@ import { grown } from '../../records/index.ts';
 import type { BlockHasher } from '../../tokens/index.ts';
 
 /**
- * Names the full blocks of one sequence. Pairs of u32 halves, low half first: entry `i` stands at `2i` and `2i + 1`.
+ * Names of the full blocks of one sequence. Pairs of u32 halves, low half first: entry `i` stands at `2i` and `2i + 1`.
  * The live engine derives them from the tokens, the simulator from the ids of a trace.
  */
 export interface BlockNames {
@@ -10,7 +10,7 @@ export interface BlockNames {
   readonly hashes: Uint32Array;
   /** Names of each block's own tokens. */
   readonly tokensHashes: Uint32Array;
-  /** Makes sure that the first `count` blocks have names. The arrays may be replaced by larger ones. */
+  /** Ensures that the first `count` blocks have names. The arrays may be replaced by larger ones. */
   ensure(count: number): void;
 }
 
@@ -20,11 +20,11 @@ const BLOCKS_INITIAL = 8;
 export abstract class Sequence {
   readonly promptLength: number;
   readonly names: BlockNames;
-  /** Prompt and longest answer. */
+  /** Length of the prompt and the longest answer. */
   readonly lengthMax: number;
-  /** Tokens known: prompt and generated ones. */
+  /** Known tokens: prompt and generated ones. */
   length: number;
-  /** Tokens whose KV entries exist. */
+  /** Number of tokens whose KV entries exist. */
   computed = 0;
   /** Prompt tokens found in the cache at the first admission; -1 before it. */
   cachedTokens = -1;
@@ -32,18 +32,20 @@ export abstract class Sequence {
   reusedTokens = 0;
   preemptions = 0;
   state: 'new' | 'waiting' | 'running' | 'held' | 'gone' = 'new';
-  /** True from an admission until everything known is computed. */
+  /** True from an admission until every known token is computed. */
   isPrefilling = false;
-  /** Its prompt was computed elsewhere: all but the last token are there from the first admission on. */
+  /**
+   * Whether its prompt was computed on another engine: all but the last token are there from the first admission on.
+   */
   isTransferred = false;
-  /** Its blocks stay when it is finished, until they are let go. */
+  /** Whether its blocks stay when it is finished, until they are released. */
   keepsBlocks = false;
   /** Tokens scheduled in the pass under way. */
   passTokens = 0;
   isCancelled = false;
   blocks = new Int32Array(BLOCKS_INITIAL);
   blockCount = 0;
-  /** Leading blocks that are shared by hash. */
+  /** Number of leading blocks that are shared by hash. */
   sealedCount = 0;
   next: Sequence | undefined; // links of the waiting queue
   previous: Sequence | undefined;
@@ -56,7 +58,10 @@ export abstract class Sequence {
     this.names = names;
   }
 
-  /** Takes the next token: `length` grows by one, or not when the sequence ends without one. True = it is finished. */
+  /**
+   * Takes the next token: `length` grows by one, unless the sequence ends without a token. Returns true when it is
+   * finished.
+   */
   abstract emit(): boolean;
 
   get generated(): number {
@@ -69,21 +74,24 @@ export abstract class Sequence {
   }
 }
 
-/** How many sequences wait, and their known tokens. */
+/** Number of waiting sequences, and their known tokens. */
 export interface Waiting {
-  /** Those that have not run yet. */
+  /** Sequences that have not run yet. */
   requests: number;
   tokens: number;
-  /** Those that had to give way. */
+  /** Sequences that were preempted. */
   preempted: number;
   preemptedTokens: number;
 }
 
-/** Waiting sequences in arrival order; preempted ones return to the front. Linked, so that a cancelled one leaves at once. */
+/**
+ * Waiting sequences in arrival order; preempted ones return to the front. Linked, so that a cancelled one leaves at
+ * once.
+ */
 export class WaitingQueue {
   #head: Sequence | undefined;
   #tail: Sequence | undefined;
-  /** Kept as they come and go: there may be thousands. The same object each time. */
+  /** Sums, updated with each change because there may be thousands of sequences. The same object each time. */
   readonly sums: Readonly<Waiting>;
   readonly #sums: Waiting = { requests: 0, tokens: 0, preempted: 0, preemptedTokens: 0 };
 
@@ -127,7 +135,7 @@ export class WaitingQueue {
     this.#count(sequence, -1);
   }
 
-  /** Neither its length nor how often it gave way changes while a sequence waits. */
+  /** Updates the sums. Neither the length nor the preemptions of a sequence change while it waits. */
   #count({ length, preemptions }: Sequence, change: 1 | -1): void {
     const sums = this.#sums;
     if (preemptions > 0) {
@@ -140,13 +148,13 @@ export class WaitingQueue {
   }
 }
 
-/** What names the blocks of a sequence apart from those of others with the same tokens. */
+/** Scope that separates the blocks of a sequence from those of others with the same tokens. */
 export interface NameScope {
   readonly loraName?: string | undefined;
   readonly cacheSalt?: string | undefined;
 }
 
-/** The tokens of one sequence with the names of their full blocks, made when asked for. */
+/** Tokens of one sequence with the names of their full blocks, computed on demand. */
 export class TokenNames implements BlockNames {
   tokens: Uint32Array;
   length: number;
@@ -157,7 +165,7 @@ export class TokenNames implements BlockNames {
   readonly #blockSizeTokens: number;
   readonly #hasher: BlockHasher;
 
-  /** @param scope what `hasher` hashes besides the tokens */
+  /** @param scope values that `hasher` hashes besides the tokens */
   constructor(
     prompt: Uint32Array,
     spareTokens: number,

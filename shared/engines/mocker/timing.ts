@@ -3,34 +3,37 @@ import { join } from 'node:path';
 import { reasonOf } from '../../errors/index.ts';
 import { readNpz } from './npz.ts';
 
-/** How long the parts of a pass take on the modelled GPU. */
+/** Duration of the parts of a pass on the modelled GPU. */
 export interface TimingModel {
-  /** Time to prefill `tokens` uncached prompt tokens in one pass. 0 when nothing prefills. */
+  /** Returns the time to prefill `tokens` uncached prompt tokens in one pass. 0 when nothing prefills. */
   prefillMs(tokens: number): number;
   /**
-   * Time of one decode step of sequences that hold `contextTokens` together, each `meanContextTokens`, in a KV cache of
-   * `capacityTokens`. At least 1 ms.
+   * Returns the time of one decode step of sequences that hold `contextTokens` together, each `meanContextTokens`, in a
+   * KV cache of `capacityTokens`. At least 1 ms.
    */
   decodeMs(contextTokens: number, meanContextTokens: number, capacityTokens: number): number;
 }
 
-/** How fast a mock engine runs. */
+/** Speed of a mock engine. */
 export interface SpeedUp {
-  /** How much faster than the modelled GPU. 1 = as fast; 0 reads as 1, as in Dynamo. */
+  /** Factor of speed compared with the modelled GPU. 1 = as fast; 0 reads as 1, as in Dynamo. */
   readonly speedupRatio: number;
-  /** Multiplies `speedupRatio` for decoding. */
+  /** Factor that multiplies `speedupRatio` for decoding. */
   readonly decodeSpeedupRatio: number;
   /** @default Dynamo's mock engine's polynomials */
   readonly timing?: TimingModel | undefined;
 }
 
-/** Time to prefill `tokens` uncached prompt tokens in one pass. 0 when nothing prefills. */
+/** Returns the time to prefill `tokens` uncached prompt tokens in one pass. 0 when nothing prefills. */
 export function prefillMs(tokens: number): number {
   if (tokens <= 0) return 0;
   return 4.209989e-7 * tokens * tokens + 1.518344e-2 * tokens + 16.50142;
 }
 
-/** Time of one decode step when the decoding sequences fill the share `usage` (0 to 1) of the KV cache. At least 1 ms. */
+/**
+ * Returns the time of one decode step when the decoding sequences fill the share `usage` (0 to 1) of the KV cache. At
+ * least 1 ms.
+ */
 export function decodeMs(usage: number): number {
   const share = Math.min(usage, 1);
   return Math.max(1, -25.74 * share * share + 54.01 * share + 5.74);
@@ -41,7 +44,7 @@ const POLYNOMIALS: TimingModel = {
   decodeMs: (contextTokens, _, capacityTokens) => decodeMs(contextTokens / capacityTokens),
 };
 
-/** What a pass has to do, in tokens. */
+/** Work of a pass, in tokens. */
 export interface PassWork {
   /** Requests that prefill in the pass. */
   prefills: number;
@@ -55,7 +58,7 @@ export interface PassWork {
   decodeContext: number;
 }
 
-/** Duration of a pass. Prefill lengths are averaged with integer division, as the reference does. */
+/** Returns the duration of a pass. Prefill lengths are averaged with integer division, as in the reference. */
 export function passMs(work: PassWork, capacityTokens: number, speed: SpeedUp): number {
   const { timing = POLYNOMIALS } = speed;
   const speedup = speed.speedupRatio || 1;
@@ -75,17 +78,17 @@ export function passMs(work: PassWork, capacityTokens: number, speed: SpeedUp): 
 /** Decode steps measured at one context length. */
 interface DecodeRow {
   readonly contextTokens: number;
-  /** Tokens in the KV cache, rising. */
+  /** Tokens in the KV cache, ascending. */
   readonly activeTokens: readonly number[];
   readonly stepMs: readonly number[];
 }
 
 /** Measured times. */
 interface TimingTables {
-  /** Uncached prompt tokens of a pass, rising. */
+  /** Uncached prompt tokens of a pass, ascending. */
   readonly prefillTokens: readonly number[];
   readonly prefillMs: readonly number[];
-  /** By rising context length; at least one row. */
+  /** Rows by ascending context length; at least one row. */
   readonly decode: readonly DecodeRow[];
 }
 
@@ -100,10 +103,9 @@ interface DecodePoint {
 }
 
 /**
- * Reads `--planner-profile-data`: an NPZ file made for the mock
- * engine, or the folder that a profiler left, with `selected_{prefill,decode}_interpolation/raw_data.npz` or
- * `{prefill,decode}_raw_data.json`.
- * @throws Error with one line that names the file and what is wrong with it
+ * Reads `--planner-profile-data`: an NPZ file made for the mock engine, or the folder of a profiler, with
+ * `selected_{prefill,decode}_interpolation/raw_data.npz` or `{prefill,decode}_raw_data.json`.
+ * @throws Error with one line that names the file and its fault
  */
 export async function readTimingProfile(path: string): Promise<TimingModel> {
   try {
@@ -114,7 +116,7 @@ export async function readTimingProfile(path: string): Promise<TimingModel> {
   }
 }
 
-/** The grid `decode_itl[a, c]` over active tokens and context lengths. */
+/** Reads the grid `decode_itl[a, c]` over active tokens and context lengths. */
 function mockTables(columns: Columns): TimingTables {
   const active = column(columns, 'decode_active_kv_tokens');
   const contexts = column(columns, 'decode_context_length');
@@ -126,7 +128,8 @@ function mockTables(columns: Columns): TimingTables {
 }
 
 async function readFolder(folder: string): Promise<TimingTables> {
-  const prefill = await readPart(folder, 'prefill'); // first, so that of two missing files the same is named each time
+  // first, so that of two missing files the same one is named each time
+  const prefill = await readPart(folder, 'prefill');
   const decode = await readPart(folder, 'decode');
   const usage = column(decode, 'x_kv_usage');
   const contexts = column(decode, 'y_context_length', usage.length);
@@ -144,7 +147,7 @@ async function readPart(folder: string, part: 'prefill' | 'decode'): Promise<Col
   const archive = join(folder, `selected_${part}_interpolation`, 'raw_data.npz');
   const isThere = await stat(archive).then(
     () => true,
-    () => false, // then the other spelling must be, or reading it says what is missing
+    () => false, // then the JSON file must exist, or reading it reports what is missing
   );
   return readColumns(isThere ? archive : join(folder, `${part}_raw_data.json`));
 }
@@ -187,7 +190,7 @@ function tablesOf(
   };
 }
 
-/** Points of one context length make a row. */
+/** Groups points by context length into rows. */
 function rowsOf(points: readonly DecodePoint[]): readonly DecodeRow[] {
   const byContext = new Map<number, DecodePoint[]>(); // bounded by the points of a file
   for (const point of points) {
@@ -207,15 +210,18 @@ function rowsOf(points: readonly DecodePoint[]): readonly DecodeRow[] {
     });
 }
 
-/** Positions by rising value; of equal values the first alone, as no line leads through two points above each other. */
+/**
+ * Returns positions by ascending value; of equal values only the first, because no line leads through two points above
+ * each other.
+ */
 function risingOrder(values: readonly number[]): readonly number[] {
   const order = values.map((_, at) => at).sort((one, other) => values[one]! - values[other]!);
   return order.filter((at, place) => place === 0 || values[at] !== values[order[place - 1]!]);
 }
 
 /**
- * Linear over the prompt tokens of a pass; bilinear over active tokens and mean context. Goes on with the last slope outside
- * of what was measured.
+ * Creates a timing model: linear over the prompt tokens of a pass, bilinear over active tokens and mean context.
+ * Extrapolates with the last slope outside the measured range.
  */
 function profiledTiming({ prefillTokens, prefillMs, decode }: TimingTables): TimingModel {
   const contexts = decode.map(({ contextTokens }) => contextTokens);
@@ -238,7 +244,7 @@ function profiledTiming({ prefillTokens, prefillMs, decode }: TimingTables): Tim
   };
 }
 
-/** The value at `x` on the line through the two points around it, or through the nearest two. */
+/** Returns the value at `x` on the line through the two points around it, or through the nearest two. */
 function interpolate(x: number, xs: readonly number[], valueAt: (at: number) => number): number {
   if (xs.length === 1) return valueAt(0);
   let right = 1;
@@ -250,5 +256,5 @@ function interpolate(x: number, xs: readonly number[], valueAt: (at: number) => 
 }
 
 function atLeast(min: number, value: number): number {
-  return value > min ? value : min; // also for what is not a number
+  return value > min ? value : min; // also for NaN
 }

@@ -1,15 +1,15 @@
 /**
- * Decides the next token of a sequence from the seed and all tokens before it, and from nothing else: feeding
- * a cursor the prompt and the tokens so far gives the same continuation anywhere, at every cut.
+ * Determines the next token of a sequence only from the seed and all tokens before it. So a cursor that has read the
+ * prompt and the tokens so far continues in the same way on any worker.
  */
 export interface TokenCursor {
-  /** Takes in the sequence's next token, prompt or generated. */
+  /** Takes the sequence's next token, from the prompt or generated. */
   push(token: number): void;
-  /** The token that follows; `NATURAL_END` where the text has come to its end and `mayEnd`. */
+  /** Returns the token that follows; `NATURAL_END` if the text has ended and `mayEnd`. */
   next(mayEnd: boolean): number;
 }
 
-/** No token: the answer is complete. */
+/** Not a token: the answer is complete. */
 export const NATURAL_END = -1;
 
 /** Range of the ids of random output. */
@@ -18,7 +18,7 @@ export interface IdRange {
   readonly count: number;
 }
 
-/** A running hash of the tokens seen so far, 32 bits. */
+/** Updates a running hash of the tokens seen so far, 32 bits. */
 function mix(state: number, token: number): number {
   const mixed = Math.imul(state ^ token, 0x9e37_79b1);
   return (mixed ^ (mixed >>> 15)) | 0;
@@ -55,32 +55,34 @@ export class RandomCursor implements TokenCursor {
       const id = first + ((drawn + step) % count);
       if (!this.#avoided.includes(id)) return id;
     }
-    return first + drawn; // the whole range is to be avoided
+    return first + drawn; // every id of the range is avoided
   }
 }
 
-/** Tokens of a built-in text: answers begin with a passage; text that must go on after its end goes on with another one. */
+/**
+ * Tokens of a built-in text. An answer begins with a passage; if it must go on after the end, another passage follows.
+ */
 export interface PassageTokens {
   readonly openings: readonly ArrayLike<number>[];
   /** The same passages, each after a separator. */
   readonly continuations: readonly ArrayLike<number>[];
-  /** What is answered to one question; undefined = it is answered like any other. */
+  /** Question with an answer of its own; undefined = none. */
   readonly introduction: Introduction | undefined;
 }
 
-/** A question, by the tokens that it ends with, and the passage that answers it. */
+/** Question, recognised by its last tokens, and the passage that answers it. */
 export interface Introduction {
   readonly cue: ArrayLike<number>;
   readonly passage: ArrayLike<number>;
 }
 
-/** Longest way from a question's end to its answer: what a chat template writes between them. */
+/** Longest distance from a question's end to its answer: the tokens that a chat template writes between them. */
 const CUE_REACH_TOKENS = 32;
 
 /**
- * Readable text. A passage begins at any token that equals the first one of the passage chosen by the hash of all tokens
- * before it, so a cursor that reads a prompt with half an answer at its end finds itself in the middle of that answer. Shortly
- * behind the cue of the introduction that one is chosen, whatever the hash.
+ * Readable text. The hash of all tokens before a token chooses a passage; the passage begins there if the token equals
+ * its first token. So a cursor that reads a prompt with half an answer at its end is in the middle of that answer.
+ * Shortly after the cue of the introduction, the introduction is chosen whatever the hash.
  *
  * | State | token read | goes to |
  * |---|---|---|
@@ -93,10 +95,10 @@ const CUE_REACH_TOKENS = 32;
 export class ReadableCursor implements TokenCursor {
   #state: number;
   readonly #text: PassageTokens;
-  #passage: ArrayLike<number>; // the one that the next token belongs to
+  #passage: ArrayLike<number>; // passage that the next token belongs to
   #at = 0;
   #isEnded = false;
-  /** Tokens of the cue that have just been read, in order. */
+  /** Number of tokens of the cue that have just been read, in order. */
   #cued = 0;
   #sinceCue = Number.POSITIVE_INFINITY;
 
@@ -109,7 +111,7 @@ export class ReadableCursor implements TokenCursor {
   push(token: number): void {
     const follows = this.#passage[this.#at] === token;
     this.#state = mix(this.#state, token);
-    if (this.#text.introduction !== undefined) this.#listen(this.#text.introduction.cue, token);
+    if (this.#text.introduction !== undefined) this.#matchCue(this.#text.introduction.cue, token);
     this.#at = follows ? this.#at + 1 : 0;
     this.#isEnded = this.#at === this.#passage.length;
     if (follows && !this.#isEnded) return;
@@ -117,7 +119,7 @@ export class ReadableCursor implements TokenCursor {
     this.#passage = this.#isEnded ? this.#chosen(this.#text.continuations) : this.#opening();
   }
 
-  #listen(cue: ArrayLike<number>, token: number): void {
+  #matchCue(cue: ArrayLike<number>, token: number): void {
     this.#sinceCue++;
     this.#cued = cue[this.#cued] === token ? this.#cued + 1 : cue[0] === token ? 1 : 0;
     if (this.#cued < cue.length) return;
@@ -140,7 +142,7 @@ export class ReadableCursor implements TokenCursor {
   }
 }
 
-/** Prepares encoded passages. Empty ones are left out; undefined when nothing is left. */
+/** Prepares encoded passages. Leaves out empty ones; returns undefined when none remain. */
 export function passageTokens(
   passages: readonly ArrayLike<number>[],
   separator: ArrayLike<number>,
@@ -154,35 +156,38 @@ export function passageTokens(
   return { openings, continuations, introduction: isWhole ? introduction : undefined };
 }
 
-/** Thoughts before an answer. */
+/** Reasoning before an answer. */
 export interface Thinking {
-  /** Ids that surround a thought. */
+  /** Ids around the reasoning. */
   readonly startId: number;
   readonly endId: number;
-  /** Share of the longest answer that is thought, 0 to 1. */
+  /** Share of the longest answer that is reasoning, 0 to 1. */
   readonly ratio: number;
 }
 
-/** Tokens of the thought at the head of an answer of `outputTokens`, both ids that surround it included; 0 = none. */
+/**
+ * Returns the number of reasoning tokens at the beginning of an answer of `outputTokens`, both ids around it included;
+ * 0 = none.
+ */
 export function thinkingTokens(outputTokens: number, ratio: number): number {
   const tokens = Math.floor(outputTokens * ratio);
   return outputTokens < 2 || tokens === 0 ? 0 : Math.min(Math.max(tokens, 2), outputTokens);
 }
 
 /**
- * Puts a thought before what another cursor writes: `[start, tokens..., end]`. An answer that moves here half written has its
- * beginning in the prompt and fewer tokens left: an open thought in the prompt goes on, and one that is as long
- * as a thought of this answer would be is taken for its own.
+ * Writes reasoning before the output of another cursor: `[start, tokens..., end]`. A half-written answer that moves
+ * here has its beginning in the prompt and fewer tokens left. Open reasoning in the prompt continues; finished
+ * reasoning counts as this answer's own if it has the length that this answer's would have.
  */
 export class ThinkingCursor implements TokenCursor {
   readonly #inner: TokenCursor;
   readonly #thinking: Thinking;
-  /** Tokens of the open thought; 0 = none is open. */
+  /** Number of tokens of the open reasoning; 0 = none is open. */
   #open = 0;
-  /** Tokens of the last whole thought, and those behind it. */
+  /** Number of tokens of the last finished reasoning, and of those after it. */
   #whole = 0;
   #behind = 0;
-  /** Tokens of the thought that are still to be written. */
+  /** Number of reasoning tokens that are still to be written. */
   #left = 0;
 
   constructor(inner: TokenCursor, thinking: Thinking) {
@@ -190,7 +195,7 @@ export class ThinkingCursor implements TokenCursor {
     this.#thinking = thinking;
   }
 
-  /** The prompt has been pushed; up to `tokensMax` tokens follow. */
+  /** Begins the answer after the prompt was pushed; up to `tokensMax` tokens follow. */
   begin(tokensMax: number): void {
     const { ratio } = this.#thinking;
     const isOwn = this.#whole > 0 && thinkingTokens(tokensMax + this.#whole + this.#behind, ratio) === this.#whole;

@@ -4,7 +4,7 @@ import { asRecord, isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { HandoffCaller, HandoffDesk, HandoffListener, HandoffNetwork, HandoffRequest } from './handoffs.ts';
 
 interface Held {
-  /** Gives the blocks back to the engine. */
+  /** Returns the blocks to the engine. */
   readonly free: () => void;
   readonly expiry: Timer;
   caller: HandoffCaller | undefined;
@@ -16,7 +16,7 @@ interface Waiting {
 }
 
 /**
- * Blocks of finished prefills, kept until a decode engine has fetched them. Bounded by the cache that they lie in.
+ * Blocks of finished prefills, kept until a decode engine has fetched them. Bounded by the cache that holds them.
  *
  * | State of a key | offer | asked | fetched, or the caller goes | release | time is up |
  * |---|---|---|---|---|---|
@@ -39,7 +39,7 @@ class HeldBlocks implements HandoffDesk {
 
   /** Keeps the blocks of `key`; `free` is called once. */
   offer(key: string, free: () => void): void {
-    this.release(key); // an id that came twice
+    this.release(key); // a repeated id
     const expiry = this.#clock.after(this.#timeoutMs, () => this.release(key));
     const waiting = this.#waiting.get(key);
     this.#held.set(key, { free, expiry, caller: waiting?.caller });
@@ -63,7 +63,7 @@ class HeldBlocks implements HandoffDesk {
     return () => this.#left(key, caller);
   }
 
-  /** Nobody will fetch the blocks of `key`. Nothing when there are none. */
+  /** Releases the blocks of `key`, which no engine will fetch. Does nothing when there are none. */
   release(key: string): void {
     const held = this.#held.get(key);
     if (held === undefined) return;
@@ -75,7 +75,7 @@ class HeldBlocks implements HandoffDesk {
     this.#idle.clear();
   }
 
-  /** No blocks will come for whoever waits for `key`. */
+  /** Refuses the caller that waits for `key`: no blocks will come. */
   refuse(key: string, reason: string): void {
     const waiting = this.#waiting.get(key);
     if (waiting === undefined) return;
@@ -84,7 +84,7 @@ class HeldBlocks implements HandoffDesk {
     waiting.caller.refuse(reason);
   }
 
-  /** Resolves when nothing is kept any more, at the latest after `withinMs`; what is kept then is freed. */
+  /** Resolves when no blocks are kept any more, at the latest after `withinMs`; frees those that remain. */
   async settle(withinMs: number): Promise<void> {
     if (this.#held.size > 0) {
       await new Promise<void>((resolve) => {
@@ -108,12 +108,12 @@ class HeldBlocks implements HandoffDesk {
   }
 }
 
-/** The link over which blocks move. */
+/** Link over which blocks move. */
 export interface TransferModel {
   readonly bytesPerToken: number;
   /** GB/s; 0 = no delay. */
   readonly bandwidthGbps: number;
-  /** Only what the decode engine does not have crosses, not the whole prompt. */
+  /** Whether only the blocks that the decode engine lacks are moved, instead of the whole prompt. */
   readonly movesMissingOnly: boolean;
 }
 
@@ -121,16 +121,16 @@ export interface TransfersOptions extends TransferModel {
   readonly clock: Clock;
   readonly network: HandoffNetwork;
   readonly isPrefill: boolean;
-  /** Where decode engines may come before the blocks are there. @default any port, and only afterwards */
+  /** Port where decode engines may wait for blocks. @default any port, and only afterwards */
   readonly bootstrapPort: number | undefined;
-  /** Longest stay of blocks that nobody fetches, and longest wait for some. */
+  /** Longest time that unfetched blocks are kept, and longest wait for blocks. */
   readonly timeoutMs: number;
 }
 
-/** How long an engine that stops waits for decode engines to fetch what it has for them. */
+/** Time for which a stopping engine waits for decode engines to fetch their blocks. */
 const SETTLE_MS = 5000;
 
-/** Time to move `tokens`. */
+/** Returns the time to move `tokens`. */
 export function transferMs(tokens: number, { bytesPerToken, bandwidthGbps }: TransferModel): number {
   return bandwidthGbps === 0 ? 0 : ((tokens * bytesPerToken) / (bandwidthGbps * 1e9)) * 1000;
 }
@@ -148,26 +148,28 @@ export class Transfers {
     this.#held = new HeldBlocks(options.clock, options.timeoutMs);
   }
 
-  /** Opens the door of a prefill engine. Rejects when the port is in use. */
+  /** Opens the listener of a prefill engine. Rejects when the port is in use. */
   async open(): Promise<HandoffListener | undefined> {
     const { isPrefill, network, bootstrapPort } = this.#options;
     if (isPrefill) this.#listener = await network.listen(bootstrapPort ?? 0, this.#held);
     return this.#listener;
   }
 
-  /** Lets decode engines fetch what is kept for them, for a while; then frees it. */
+  /** Lets decode engines fetch the blocks kept for them, for a while; then frees the rest. */
   async close(): Promise<void> {
     for (const end of [...this.#fetches]) end();
     await this.#held.settle(Math.min(SETTLE_MS, this.#options.timeoutMs));
     await this.#listener?.close();
   }
 
-  /** Whether the blocks of a request are to be kept when it has its token. */
+  /** Returns whether the blocks of a request must be kept when it has its token. */
   keeps({ isHealthCheck = false }: EngineRequest): boolean {
     return this.#listener !== undefined && !isHealthCheck;
   }
 
-  /** Keeps the blocks of a finished prefill until they are fetched, and says where. `free` is called once. */
+  /**
+   * Keeps the blocks of a finished prefill until they are fetched, and returns where they are. `free` is called once.
+   */
   offer(request: EngineRequest, free: () => void): unknown {
     const listener = this.#listener;
     if (listener === undefined) throw new Error('only a prefill engine keeps blocks');
@@ -186,7 +188,7 @@ export class Transfers {
     };
   }
 
-  /** Nobody will fetch what the prefill of `request` holds, or nothing will come of it. */
+  /** Releases the blocks of the prefill of `request`, which no engine will fetch or which will not be computed. */
   release(request: EngineRequest): void {
     const key = roomOf(request) ?? remoteOf(request)?.key;
     if (key === undefined) return;
@@ -194,7 +196,7 @@ export class Transfers {
     this.#held.refuse(key, 'the prefill was cancelled');
   }
 
-  /** Where the blocks of a request's prompt are, if another engine has them. */
+  /** Returns where the blocks of a request's prompt are, if another engine has them. */
   sourceOf(request: EngineRequest): HandoffRequest | undefined {
     const { bootstrapInfo, isHealthCheck } = request;
     if (this.#options.isPrefill || isHealthCheck) return undefined;
@@ -204,8 +206,8 @@ export class Transfers {
   }
 
   /**
-   * Fetches the blocks of a prompt; `tokens` says how many of its tokens have to be moved once they are there. Calls one of
-   * the two, on a later turn, unless the returned function is called before.
+   * Fetches the blocks of a prompt; `tokens` returns how many of its tokens must be moved once they are available.
+   * Calls one of the two callbacks, on a later turn, unless the returned function is called before.
    */
   fetch(from: HandoffRequest, tokens: () => number, done: () => void, failed: (reason: string) => void): () => void {
     const { clock, network, timeoutMs } = this.#options;
@@ -236,7 +238,7 @@ function roomOf({ bootstrapInfo }: EngineRequest): string | undefined {
   return bootstrapInfo && `room ${bootstrapInfo.bootstrap_room}`;
 }
 
-/** What a prefill engine of this kind said when it was done. */
+/** Returns the source in a prefill result of this kind of engine. */
 function remoteOf({ prefillResult }: EngineRequest): HandoffRequest | undefined {
   const params = asRecord(asRecord(prefillResult?.disaggregated_params)?.kv_transfer_params);
   const { remote_host: host, remote_port: port, remote_request_id: key } = params ?? {};
@@ -244,14 +246,14 @@ function remoteOf({ prefillResult }: EngineRequest): HandoffRequest | undefined 
   return { host, port, key, mayWait: false };
 }
 
-/** Bytes of one number in the KV cache. `auto` is the model's own type, two bytes where it does not say. */
+/** Bytes of one number in the KV cache. `auto` is the model's own type, or two bytes if that is unknown. */
 const BYTES: Readonly<Record<string, number>> = { float32: 4, float16: 2, bfloat16: 2 };
 
 /**
- * KV bytes of one token: layers x 2 x KV heads x head size x bytes of a number.
+ * Returns the KV bytes of one token: layers x 2 x KV heads x head size x bytes of a number.
  * @param config the model's `config.json`
  * @param type `--kv-cache-dtype`
- * @returns 0 where the configuration does not say enough
+ * @returns 0 if the configuration lacks some of these
  */
 export function kvBytesPerToken(config: UnknownRecord, type: string): number {
   const text = isRecord(config.text_config) ? { ...config, ...config.text_config } : config;

@@ -2,17 +2,17 @@ import type { ResolvedConfig, Settings } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { launchBasics, servedNameOf, serverSettings } from '../server/launch.ts';
 import type { LaunchPlan, LaunchPorts } from '../server/launch-plan.ts';
-import { addressLeft, tellPassed } from '../server/passed-arguments.ts';
+import { addressLeft, logPassed } from '../server/passed-arguments.ts';
 import type { EngineContext, OpenedEngine } from '../types.ts';
 import { OmniEngine } from './omni-engine.ts';
 
-/** `--engine vllm --omni`: attached by `--engine-url`, else started. */
+/** Opens `--engine vllm --omni`: attaches the server at `--engine-url`, or starts one. */
 export async function openOmni(
   config: ResolvedConfig<'worker'>,
   { clock, logger }: Pick<EngineContext, 'clock' | 'logger'>,
 ): Promise<OpenedEngine> {
   const { settings } = config;
-  tellPassed(config, logger);
+  logPassed(config, logger);
   const { url, apiKey, startTimeoutMs } = serverSettings(config);
   const launch = url === undefined ? omniLaunch(config) : undefined;
   const modelName = launch === undefined ? settings.model : (servedNameOf(settings) ?? settings.model);
@@ -22,7 +22,7 @@ export async function openOmni(
   return { engine: withMediaGuard(engine, settings, clock), model: {} };
 }
 
-/** How the sidecar starts vLLM-Omni: on the loopback. */
+/** Returns the plan by which the sidecar starts vLLM-Omni, on the loopback. */
 export function omniLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   const { settings } = config;
   const { model, servedNames, words } = launchBasics(settings);
@@ -32,7 +32,7 @@ export function omniLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
     program: [program, ...before],
     helpArguments: ['serve', '--omni', '--help'],
     releases: { oldest: '0.20', newest: '0.30' },
-    optional: [], // what it is given every release knows
+    optional: [], // every release supports its arguments
     ports: { http: { setting: 'STATOR_ENGINE_PORTS', ports: settings.enginePorts } },
     givenPorts: [],
     command: (ports: LaunchPorts) => {
@@ -49,7 +49,7 @@ export function omniLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   };
 }
 
-/** The arguments that variables give (`DYN_OMNI_*`), under the engine's own names. */
+/** Returns the arguments that variables set (`DYN_OMNI_*`), under the engine's own names. */
 function omniArguments(settings: Settings<'worker'>): Readonly<Record<string, unknown>> {
   const named: Record<string, unknown> = {};
   for (const [setting, value] of Object.entries(settings)) {

@@ -14,12 +14,12 @@ import type { Engine, EngineInfo, EngineLoad, EngineSink } from '../types.ts';
 import { fieldsOf, filesOf, formOf } from './omni-fields.ts';
 
 const PROBE_TIMEOUT_MS = 5000;
-/** Its health check says so when its core has died. */
+/** Status of the health check when the engine's core has died. */
 const DEAD_STATUS = 503;
-/** A video says nothing until it is there; the server's own bound is ten minutes. */
+/** Longest silence: a video sends nothing until it is finished. The server's own limit is ten minutes. */
 const IDLE_TIMEOUT_MS = 900_000;
 
-/** What a model makes (`--output-modalities`). */
+/** Kind of output of a model (`--output-modalities`). */
 export type OutputModality = 'text' | 'image' | 'video';
 
 const MODEL_TYPES: Readonly<Record<OutputModality, readonly ModelType[]>> = {
@@ -29,24 +29,24 @@ const MODEL_TYPES: Readonly<Record<OutputModality, readonly ModelType[]>> = {
 };
 
 export interface OmniEngineOptions {
-  /** Attaches a server that runs already ... */
+  /** URL of a server that already runs ... */
   readonly url?: string | undefined;
-  /** ... or starts one. */
+  /** ... or the plan for starting one. */
   readonly launch?: LaunchPlan | undefined;
   readonly apiKey?: string | undefined;
   readonly startTimeoutMs?: number | undefined;
-  /** What the server calls the model. Default: the first one that it lists. */
+  /** Name of the model in the server. @default the first one that it lists */
   readonly modelName?: string | undefined;
   readonly makes: readonly OutputModality[];
-  /** Pictures a second of a video whose request names none. @default the engine's own */
+  /** Frames per second of a video whose request does not set them. @default the engine's own */
   readonly defaultFps?: number | undefined;
-  /** Longest answer that reaches a frontend. */
+  /** Size limit of an answer to a frontend. */
   readonly answerBytesMax: number;
 }
 
 /**
- * vLLM-Omni behind its own HTTP server: chats go through as they are, pictures by `/v1/images/generations` and
- * `/v1/images/edits`, videos by `/v1/videos/sync`, which answers when the video is there.
+ * vLLM-Omni behind its own HTTP server. Chats pass through unchanged; pictures use `/v1/images/generations` and
+ * `/v1/images/edits`; videos use `/v1/videos/sync`, which answers when the video is finished.
  */
 export class OmniEngine implements Engine {
   readonly kind = 'vllm';
@@ -80,7 +80,7 @@ export class OmniEngine implements Engine {
     this.#logger.info('engine is up', { engine: 'vllm-omni', model: model.id, makes });
     return {
       contextLength: model.contextLength,
-      kvBlockSizeTokens: 16, // nobody routes by them
+      kvBlockSizeTokens: 16, // no router uses them
       totalKvBlocks: 0,
       maxNumSeqs: undefined,
       maxNumBatchedTokens: undefined,
@@ -119,7 +119,7 @@ export class OmniEngine implements Engine {
   }
 
   onKvEvents(): void {
-    // its caches are its stages' own
+    // each of its stages has a cache of its own
   }
 
   onExit(listener: (reason: Error) => void): void {
@@ -132,7 +132,7 @@ export class OmniEngine implements Engine {
     await this.#host.stop();
   }
 
-  /** A picture that nobody wants costs seconds of a GPU: its health check says as much. */
+  /** Answers a health check of the worker with the engine's own: a picture as a test would cost seconds of a GPU. */
   #prove(sink: EngineSink, signal: AbortSignal): void {
     this.#host.probe(DEAD_STATUS, PROBE_TIMEOUT_MS, signal).then(
       () => {
@@ -177,17 +177,20 @@ function textsOf(fields: Readonly<Record<string, string | number | boolean>>) {
   return Object.entries(fields).map(([name, value]) => ({ name, text: String(value) }));
 }
 
-/** What an answer has beside the base64 of what was made. */
+/** Bytes of an answer besides the base64 of its output. */
 const ENVELOPE_BYTES = 64 * 1024;
 
-/** @throws ServeError that tells the client what to change: another worker would make no less of it */
+/**
+ * Checks the size of an answer. @throws ServeError that tells the client what to change: another worker's output would
+ * be as large
+ */
 function checkSize(base64Bytes: number, what: string, bytesMax: number): void {
   if (base64Bytes + ENVELOPE_BYTES <= bytesMax) return;
   const says = `${what} has ${base64Bytes} bytes in base64; an answer has at most ${bytesMax}: ask for less`;
   throw new ServeError('bad_worker_response', says);
 }
 
-/** Passes the object of pictures on as it came. */
+/** Passes on the object of pictures unchanged. */
 class PicturesReader extends BodyReader {
   readonly #bytesMax: number;
 
@@ -205,7 +208,7 @@ class PicturesReader extends BodyReader {
   }
 }
 
-/** Makes the object of a video out of its bytes. */
+/** Makes the object of a video from its bytes. */
 class VideoReader implements AnswerReader {
   readonly #sink: EngineSink;
   readonly #bytesMax: number;

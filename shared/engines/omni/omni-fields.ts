@@ -1,7 +1,7 @@
 import { workerError } from '../../errors/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 
-/** A part of a form: a text, or a file. */
+/** Part of a form: a text, or a file. */
 export type FormPart =
   | { readonly name: string; readonly text: string }
   | { readonly name: string; readonly fileName: string; readonly type: string; readonly bytes: Buffer };
@@ -11,7 +11,10 @@ const PICTURE_FIELDS: ReadonlySet<string> = new Set(
   'prompt n size response_format output_format output_compression background user'.split(' '),
 );
 const VIDEO_FIELDS: ReadonlySet<string> = new Set('prompt seconds size user'.split(' '));
-/** What clients may set of how a model draws. What names a file, a repository or code for the server to load is not among them. */
+/**
+ * Parameters of drawing that clients may set. Those that name a file, a repository or code for the server to load are
+ * excluded.
+ */
 const CONTROLS: ReadonlySet<string> = new Set(
   (
     'negative_prompt num_inference_steps guidance_scale guidance_scale_2 true_cfg_scale flow_shift boundary_ratio strength seed ' +
@@ -20,15 +23,17 @@ const CONTROLS: ReadonlySet<string> = new Set(
     'bot_task sys_type system_prompt use_system_prompt'
   ).split(' '),
 );
-/** OpenAI's fields that this server has no way to follow: they are wishes about looks, and models differ in them anyway. */
+/**
+ * OpenAI's fields that this server cannot follow; they only ask for a certain look, which depends on the model anyway.
+ */
 const WISHES: ReadonlySet<string> = new Set(
   'model quality style moderation partial_images stream input_reference nvext extra_args'.split(' '),
 );
 const REFERENCES: ReadonlySet<string> = new Set(['image', 'mask']);
 
 /**
- * What the server is asked of a body as frontends hand it on: its own fields, those of `nvext`, and what nobody but the model
- * knows. Text, numbers and switches alone.
+ * Returns the server's fields from a body as frontends pass it on: its own fields, those of `nvext`, and those for the
+ * model. Only texts, numbers and booleans are allowed.
  * @throws ServeError `invalid_value` that names a field which is not passed on
  */
 export function fieldsOf(
@@ -41,7 +46,7 @@ export function fieldsOf(
   const put = (name: string, value: unknown): void => {
     if (value === null || value === undefined) return;
     if (typeof value === 'object') throw refused(name, 'a text, a number, true or false');
-    fields[name] = value as string | number | boolean; // JSON has nothing else
+    fields[name] = value as string | number | boolean; // JSON has no other types
   };
   for (const [name, value] of Object.entries(body)) {
     if (own.has(name)) put(name, value);
@@ -65,7 +70,7 @@ function refused(name: string, allowed?: string): Error {
   return workerError('InvalidArgument', `${name} ${says}`, { param: name });
 }
 
-/** Pictures that a request starts from, as files, under the names that the server has for them. */
+/** Returns the pictures that a request starts from, as files, under the server's names. */
 export function filesOf(
   body: UnknownRecord,
   names: { readonly picture: string; readonly mask?: string },
@@ -79,7 +84,7 @@ export function filesOf(
 
 const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)?(?:;[\w.+=-]+)*;base64,/i;
 
-/** The guard in front of the engine has read what was named by URL: here it is inline. */
+/** Returns a picture as a file. The guard in front of the engine has read URLs, so the picture is inline here. */
 function fileOf(name: string, url: unknown, fileName: string): FormPart {
   const [head, type = 'application/octet-stream'] = (typeof url === 'string' && DATA_URL.exec(url.slice(0, 256))) || [];
   if (typeof url !== 'string' || head === undefined) {
@@ -90,7 +95,7 @@ function fileOf(name: string, url: unknown, fileName: string): FormPart {
   return { name, fileName, type, bytes: Buffer.from(url.slice(head.length), 'base64') };
 }
 
-/** The parts as a form, `multipart/form-data`. @param boundary a word that stands in none of them */
+/** Encodes the parts as a form, `multipart/form-data`. @param boundary a word that occurs in none of them */
 export function formOf(
   parts: readonly FormPart[],
   boundary: string,

@@ -11,25 +11,25 @@ import { serverSettings } from '../server/launch.ts';
 import type { Engine, EngineInfo, EngineKind, EngineLoad, EngineSink } from '../types.ts';
 
 const PROBE_TIMEOUT_MS = 5000;
-/** Names that a line lists. */
+/** Number of names that a log line lists. */
 const LISTED_MAX = 20;
-/** Whoever asks for the health has a deadline of their own. */
+/** Limit of a health check; its caller has a deadline of its own. */
 const HEALTH_TIMEOUT_MS_MAX = 600_000;
 
 export interface OpenAiEngineOptions {
   /** Base URL of the server, with or without `/v1`. */
   readonly url: string;
-  /** Sent as `Authorization: Bearer`. */
+  /** Key sent as `Authorization: Bearer`. */
   readonly apiKey?: string | undefined;
-  /** What the server calls the model. Default: the first one that it lists. */
+  /** Name of the model in the server. @default the first one that it lists */
   readonly modelName?: string | undefined;
-  /** The model is offered for embeddings alone (`--embedding-worker`). @default false */
+  /** Whether the model is offered only for embeddings (`--embedding-worker`). @default false */
   readonly embedsOnly?: boolean;
-  /** Longest time to make a connection. Default 5000. */
+  /** Longest time to open a connection. @default 5000 */
   readonly connectTimeoutMs?: number;
-  /** Longest silence of the server within a request, its first answer included. Default 300,000. */
+  /** Longest silence of the server within a request, its first answer included. @default 300,000 */
   readonly idleTimeoutMs?: number;
-  /** How long `start` waits for the server to come up. Default 10,000. */
+  /** Time that `start` waits for the server to come up. @default 10,000 */
   readonly startTimeoutMs?: number | undefined;
 }
 
@@ -39,10 +39,11 @@ interface OpenAiEngineDeps {
 }
 
 /**
- * Attaches any OpenAI-compatible server as an engine that takes text: the client's body goes through as it is, apart from
- * the model's name and the wish for usage, and every chunk comes back as `body`. A request that does not stream gives one whole object.
+ * Attaches any OpenAI-compatible server as an engine that takes text. The client's body passes through unchanged,
+ * except for the model's name and the request for usage; every chunk comes back as `body`. A request that does not
+ * stream gives one whole object.
  *
- * @throws TypeError when `url` is no HTTP URL.
+ * @throws TypeError when `url` is not an HTTP URL.
  */
 export function createOpenAiEngine(options: OpenAiEngineOptions, deps: OpenAiEngineDeps): Engine {
   return new OpenAiEngine(options, deps);
@@ -74,17 +75,17 @@ class OpenAiEngine implements Engine {
     if (model === undefined && (wanted === undefined || models.length > 0)) {
       throw noSuchModel(models, wanted, { at: ` at ${this.#options.url}`, hint: 'name it' });
     }
-    if (wanted === undefined) this.#tellOthers(models.map(({ id }) => id));
+    if (wanted === undefined) this.#logOthers(models.map(({ id }) => id));
     this.#modelName = model?.id ?? wanted;
     return {
       contextLength: model?.contextLength,
-      kvBlockSizeTokens: 16, // the server's own is not known
+      kvBlockSizeTokens: 16, // the server's own is unknown
       totalKvBlocks: 0,
       maxNumSeqs: undefined,
       maxNumBatchedTokens: undefined,
       dataParallelSize: 1,
       modelInput: 'Text',
-      // Which of these the model can do, only the server knows: it says so when it is asked.
+      // Only the server knows which of these the model supports; it refuses the others.
       modelType: this.#options.embedsOnly === true ? ['Embedding'] : ['Chat', 'Completions', 'Embedding'],
       publishesKvEvents: false,
       ...(this.#modelName === undefined ? {} : { modelName: this.#modelName }),
@@ -122,7 +123,7 @@ class OpenAiEngine implements Engine {
   }
 
   onKvEvents(): void {
-    // such a server tells nothing of its cache
+    // such a server reports nothing about its cache
   }
 
   async stop(): Promise<void> {
@@ -131,8 +132,8 @@ class OpenAiEngine implements Engine {
     await this.#host.stop();
   }
 
-  /** Somebody who has not named a model may want another one than the first. */
-  #tellOthers([first, ...others]: readonly string[]): void {
+  /** Logs the other models of the server: a user who did not name a model may want another one than the first. */
+  #logOthers([first, ...others]: readonly string[]): void {
     if (others.length === 0) return;
     const shown = others.slice(0, LISTED_MAX).join(', ');
     const more = others.length > LISTED_MAX ? ` and ${others.length - LISTED_MAX} more` : '';
@@ -140,23 +141,26 @@ class OpenAiEngine implements Engine {
     this.#logger.info(says, { served: first, others: `${shown}${more}` });
   }
 
-  /** Why to ask again. @throws Error when that would not help */
+  /** Returns why to retry. @throws Error when a retry would not help */
   #faultOf({ status }: UpstreamAnswer): string | undefined {
     if (status === 401 || status === 403) {
       throw new Error(`the engine at ${this.#options.url} refuses the API key (${status}): check the key`);
     }
-    return status < 500 ? undefined : `it answers ${status}`; // 404: it serves the model that it is told
+    return status < 500 ? undefined : `it answers ${status}`; // 404: it serves the configured model
   }
 }
 
-/** Such a server is another party's: it is told the client's own request id where there is one. */
+/**
+ * Returns the headers of a request. Such a server may belong to another party, so it gets the client's own request id
+ * if there is one.
+ */
 function headersOf(request: EngineRequest): Readonly<Record<string, string>> {
   const headers = tracingHeaders(request);
   const clientId = request.trace?.requestId;
   return clientId === undefined ? headers : { ...headers, 'x-request-id': clientId };
 }
 
-/** `--engine openai`: a running server, by its URL. */
+/** Engine kind `--engine openai`: a running server, by its URL. */
 export const openai: EngineKind = {
   displayName: ({ servedModelName, modelName }) => servedModelName?.[0] ?? modelName,
 

@@ -12,72 +12,83 @@ import type { EventPlan } from './followed-events.ts';
 import { stopIds } from './token-reader.ts';
 import type { Told } from './told.ts';
 
-/** The HTTP server of an engine, for questions that are no requests of clients. */
+/** HTTP server of an engine, for requests that do not come from clients. */
 export interface EngineServer {
-  /** A whole answer, whatever its status. Rejects when there is none within the limit (default 5000). */
+  /**
+   * Sends a message and returns the whole answer, whatever its status. Rejects when there is none within the limit
+   * (default 5000).
+   */
   ask(message: UpstreamMessage, timeoutMs?: number): Promise<UpstreamAnswer>;
 }
 
-/** An engine that may be slow to answer right after it has loaded, and is asked again then. */
+/** Server of an engine that may answer slowly right after loading; unanswered messages are sent again. */
 export interface StartingServer extends EngineServer {
-  /** Asks for what a start can do without, and not again. */
+  /** Sends a message that start-up can do without, once. */
   askOnce(message: UpstreamMessage, timeoutMs?: number): Promise<UpstreamAnswer>;
 }
 
-/** What an engine said of itself. */
+/** Information that an engine gives about itself. */
 export interface Probed {
   readonly info: EngineInfo;
   readonly events: EventPlan;
   readonly version: string | undefined;
-  /** In words, for the log: which of its ways are used. */
+  /** Routes in use, for the log. */
   readonly ways: Readonly<Record<string, string>>;
 }
 
-/** A request that gives tokens. */
+/** Request with token ids as input. */
 export type TokenRequest = EngineRequest & { readonly input: { readonly kind: 'tokens' } };
 
-/** What differs from one engine server to another. Requests and answers in one place, questions in another. */
+/**
+ * Differences between the servers of engines: requests and answers on one side, questions about the server on the
+ * other.
+ */
 export interface EngineDialect {
   readonly kind: 'vllm' | 'sglang' | 'trtllm';
-  /** Answer of the health check that means dead for good; undefined = there is none. */
+  /** Status of the health check that means permanently dead; undefined = there is none. */
   readonly deadStatus?: number;
-  /** Where its metrics are in Prometheus' text format. @default '/metrics' */
+  /** Path of its metrics in Prometheus' text format. @default '/metrics' */
   readonly metricsPath?: string;
   readonly loadMetrics: LoadMetrics;
-  /** Sum and count of the time between tokens, in seconds; what older versions call it behind it. */
+  /** Metrics of the sum and count of the time between tokens, in seconds; those of older versions follow. */
   readonly latencyMetrics: readonly (readonly [sum: string, count: string])[];
   /**
-   * Asks a server that is up what it is and can do. Rejects with what to change.
-   * @param told by its command line; undefined where nobody knows that
+   * Asks a healthy server for its information and abilities. Rejects with a message that says what to change.
+   * @param told facts from its command line; undefined if that is unknown
    */
   probe(server: StartingServer, told: Told | undefined): Promise<Probed>;
-  /** @throws ServeError when the engine cannot do what is asked */
+  /** Plans a request. @throws ServeError when the engine cannot do it */
   plan(request: TokenRequest, sink: EngineSink): Plan;
-  /** Stops a request whose connection is closed already; undefined where closing is enough. */
+  /** Aborts a request whose connection is already closed; undefined if closing is enough. */
   abort?(request: EngineRequest): UpstreamMessage;
-  /** Follows the KV events of a server that does not publish them by ZeroMQ; undefined = it tells of none. */
+  /** Follows the KV events of a server that does not publish them by ZeroMQ; undefined = it has none. */
   followEvents?(info: EngineInfo, deps: FeedDeps): EventFeed | undefined;
-  /** What tells the server to, by POST; so do the next two. Absent = it cannot, as of the rest. */
+  /**
+   * Message that makes the server clear its cache, by POST. An absent message, here and below, means that it cannot.
+   */
   readonly clearKvBlocks?: UpstreamMessage;
-  /** Some releases leave the cache as it is while requests run, and answer that they have emptied it. @default false */
+  /**
+   * Whether some releases leave the cache unchanged while requests run, but answer that they have cleared it. @default
+   * false
+   */
   readonly clearsInSilence?: boolean;
   sleep?(level: number): UpstreamMessage;
   wake?(tags: readonly string[]): UpstreamMessage;
-  /** Paths that take an adapter. */
+  /** Paths for loading and unloading an adapter. */
   readonly loadLora?: string;
   readonly unloadLora?: string;
 }
 
-/** The KV events of an engine, as they come. */
+/** Feed of an engine's KV events. */
 export interface EventFeed {
-  /** Rejects when they cannot be had. */
+  /** Opens the feed. Rejects when the events cannot be followed. */
   open(): Promise<void>;
-  /** Asks for what the engine has said before, as far as it can say it again. */
+  /** Requests the engine's earlier events, as far as it still has them. */
   catchUp(): void;
   listen(listener: (events: readonly KvEvent[]) => void): void;
-  /** The engine has forgotten everything. */
+  /** Handles that the engine has cleared its cache. */
   clear(): void;
-  /** The engine's process is a new one. */
+  /** Handles a new process of the engine. */
   restart(): void;
   close(): Promise<void>;
 }
@@ -87,31 +98,34 @@ export interface FeedDeps extends EventOutletOptions {
   readonly clock: Clock;
 }
 
-/** The JSON object at `path`; undefined when the server has no such route or answers something else. */
+/** Returns the JSON object at `path`; undefined when the server has no such route or answers something else. */
 export async function getRecord(server: EngineServer, path: string): Promise<UnknownRecord | undefined> {
   const { status, text } = await server.ask({ path });
   const body = status === 200 ? jsonOrText(text) : undefined;
   return asRecord(body);
 }
 
-/** A positive whole number, also one that is written as text. */
+/** Returns a positive whole number, which may be written as text; undefined for anything else. */
 export function asCount(value: unknown): number | undefined {
   const number = typeof value === 'string' && value !== '' ? Number(value) : value;
   return typeof number === 'number' && Number.isInteger(number) && number > 0 ? number : undefined;
 }
 
-/** One field of a request and what an engine calls it. */
+/** Field of a request with its name in an engine. */
 export interface FieldRow {
   /** Name for messages, as clients know it. */
   readonly ours: string;
-  /** Where it goes; undefined = the engine cannot do it and the request is refused; null = it changes nothing there. */
+  /**
+   * Name in the engine; undefined = the engine cannot honour it and the request is refused; null = it has no effect
+   * there.
+   */
   readonly theirs: string | undefined | null;
-  /** Undefined = not asked for. */
+  /** Reads the field; undefined = not set. */
   read(request: EngineRequest): unknown;
 }
 
 /**
- * The fields of `request` under the engine's names, by its table.
+ * Returns the fields of `request` under the engine's names, by its table.
  * @throws ServeError that names a field which the engine cannot honour
  */
 export function mapFields(table: readonly FieldRow[], request: EngineRequest, engine: string): Record<string, unknown> {
@@ -130,12 +144,12 @@ export function mapFields(table: readonly FieldRow[], request: EngineRequest, en
 
 type Sampling = EngineRequest['sampling'];
 
-/** A row for a sampling option that is passed on as it is. */
+/** Returns a row for a sampling option that is passed on unchanged. */
 export function sampling(ours: keyof Sampling & string, theirs: string | undefined | null = ours): FieldRow {
   return { ours, theirs, read: (request) => request.sampling[ours] };
 }
 
-/** Sampling from more than are returned; the same number is no more than `n`. */
+/** Returns `best_of` if it asks for more samples than are returned; the same number equals `n`. */
 function bestOf({ sampling }: EngineRequest): number | undefined {
   return sampling.best_of === undefined || sampling.best_of === (sampling.n ?? 1) ? undefined : sampling.best_of;
 }
@@ -145,8 +159,9 @@ export function nonEmpty<T>(list: readonly T[] | undefined): readonly T[] | unde
 }
 
 /**
- * Options that every engine takes under their own names, or none takes: `stop` strings, `include_stop_str_in_output` and
- * `detokenize` are the frontend's, as the engine gives tokens; `length_penalty` means something for beam search alone.
+ * Options that every engine takes under their own names, or none takes. The frontend handles `stop` strings,
+ * `include_stop_str_in_output` and `detokenize`, as the engine gives tokens; `length_penalty` matters only for beam
+ * search.
  */
 export const COMMON_SAMPLING_FIELDS: readonly FieldRow[] = [
   sampling('n'),
@@ -167,7 +182,7 @@ export const COMMON_SAMPLING_FIELDS: readonly FieldRow[] = [
   { ours: 'stop_token_ids', theirs: 'stop_token_ids', read: ({ stop }) => nonEmpty(stopIds(stop)) },
 ];
 
-/** The kind of `guided` that is set; an empty list of choices counts as unset. */
+/** Returns the kind of `guided` that is set; an empty list of choices counts as unset. */
 export function guidedKind(
   guided: GuidedDecoding | undefined,
 ): 'json' | 'regex' | 'choice' | 'grammar' | 'structural_tag' | undefined {
@@ -179,12 +194,12 @@ export function guidedKind(
   return guided.structural_tag === undefined ? undefined : 'structural_tag';
 }
 
-/** A JSON value as text; a text is taken for JSON already. */
+/** Returns a JSON value as text; a text is already JSON. */
 export function jsonText(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-/** The body of a request with its prompt ids, which are written without a list of numbers in between. */
+/** Writes the body of a request with its prompt ids, without an intermediate list of numbers. */
 export function bodyWithIds(name: string, ids: Uint32Array, fields: Readonly<Record<string, unknown>>): string {
   const rest = JSON.stringify(fields);
   return `{"${name}":[${ids.join(',')}]${rest === '{}' ? '' : `,${rest.slice(1, -1)}`}}`;
@@ -192,7 +207,7 @@ export function bodyWithIds(name: string, ids: Uint32Array, fields: Readonly<Rec
 
 export const EMBEDDINGS = '/v1/embeddings';
 
-/** A request for an embedding, with `own` fields of the engine's. */
+/** Plans a request for an embedding, with `own` fields of the engine. */
 export function planEmbedding(
   { embedding, input }: TokenRequest,
   sink: EngineSink,
@@ -204,7 +219,7 @@ export function planEmbedding(
   return { message: { path: EMBEDDINGS, body, headers }, reader: new EmbeddingReader(sink) };
 }
 
-/** Parameters of a KV transfer that a prefill worker gave. */
+/** Returns the parameters of a KV transfer from a prefill worker. */
 export function transferParams(request: EngineRequest): unknown {
   return asRecord(request.prefillResult?.disaggregated_params)?.kv_transfer_params ?? undefined;
 }

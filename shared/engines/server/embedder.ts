@@ -3,7 +3,7 @@ import type { EngineDialect } from './dialect.ts';
 
 type KindSettings = Pick<Settings<'worker'>, 'embeddingWorker' | 'embeddingFrontendTokenization'>;
 
-/** Whether the texts to embed go to the engine as they came: it tokenizes them, many at once. */
+/** Returns whether texts to embed go to the engine unchanged: it tokenizes many of them at once. */
 export function embedsText({ embeddingWorker, embeddingFrontendTokenization }: KindSettings): boolean {
   return embeddingWorker && !embeddingFrontendTokenization;
 }
@@ -14,7 +14,7 @@ const REMEDY = {
   trtllm: 'use --engine vllm or sglang',
 } as const satisfies Record<EngineDialect['kind'], string>;
 
-/** `dialect`, of whose server a worker of a kind of its own asks what that kind needs. */
+/** Wraps `dialect` with the checks that the worker's own kind needs. */
 export function forKind({ embeddingWorker }: KindSettings, dialect: EngineDialect): EngineDialect {
   if (!embeddingWorker) return dialect;
   return withProbe(dialect, async (server, told) => {
@@ -22,13 +22,13 @@ export function forKind({ embeddingWorker }: KindSettings, dialect: EngineDialec
     if (!probed.info.modelType.includes('Embedding')) {
       throw new Error(`the engine serves no embeddings: ${REMEDY[dialect.kind]}, or leave out --embedding-worker`);
     }
-    // Prefixes of texts to embed are not routed by: nobody follows its events.
+    // Routers do not use prefixes of texts to embed, so the events are not followed.
     const events = { ranks: probed.events.ranks, followed: undefined };
     return { ...probed, info: { ...probed.info, publishesKvEvents: false }, events };
   });
 }
 
-/** `dialect`, but for what it asks its server at the start. */
+/** Wraps `dialect` with another `probe`. */
 function withProbe(dialect: EngineDialect, probe: EngineDialect['probe']): EngineDialect {
   return new Proxy(dialect, {
     get: (target, name) => {

@@ -21,17 +21,17 @@ import { learnArguments } from './understood-arguments.ts';
 
 const HEALTH_PAUSE_MS = 250;
 const ASK_TIMEOUT_MS = 5000;
-/** Longest time from a process's last breath until its parent knows. */
+/** Longest time from the death of a process until its parent is notified. */
 const END_SEEN_MS = 500;
-/** Whoever asks for the health has a deadline of their own. */
+/** Limit of a health check; its caller has a deadline of its own. */
 const HEALTH_TIMEOUT_MS_MAX = 600_000;
-/** An engine whose streams are closed has nothing left to drain. */
+/** Time that an engine gets to stop: with its streams closed it has nothing left to drain. */
 const STOP_GRACE_MS = 2000;
 
 export interface EngineHostOptions {
-  /** A server that runs already ... */
+  /** URL of a server that already runs ... */
   readonly url?: string | undefined;
-  /** ... or how to start one. */
+  /** ... or the plan for starting one. */
   readonly launch?: LaunchPlan | undefined;
   readonly apiKey?: string | undefined;
   readonly connectTimeoutMs: number;
@@ -41,12 +41,12 @@ export interface EngineHostOptions {
 }
 
 /**
- * The server of an engine: one that is attached by its URL, or a process of our own that is started, watched and ended.
+ * Server of an engine: either attached by its URL, or a process that this worker starts, watches and stops.
  *
  * | State | healthy | process ends | stop |
  * |---|---|---|---|
- * | learning what it understands | - | - | ends what was asked |
- * | starting | -> up | start fails, or is tried again without the arguments that it refused | ends it |
+ * | learning its arguments | - | - | ends the question's process |
+ * | starting | -> up | start fails, or is retried without the arguments that it refused | ends it |
  * | up | - | `onExit` | ends it |
  */
 export class EngineHost implements EngineServer {
@@ -68,21 +68,24 @@ export class EngineHost implements EngineServer {
     if (options.url !== undefined) this.#upstream = this.#connect(options.url);
   }
 
-  /** Where exchanges go; there once `start` has resolved. */
+  /** Server for exchanges; available once `start` has resolved. */
   get upstream(): Upstream {
     if (this.#upstream === undefined) throw new Error('the engine is not started');
     return this.#upstream;
   }
 
-  /** The arguments that the engine was started with; undefined for one that is attached. */
+  /** Arguments that the engine was started with; undefined if it is attached. */
   get args(): readonly string[] | undefined {
     return this.#args;
   }
 
-  /** Starts the server if it is ours, and waits until it is healthy. Rejects with what to change. */
+  /**
+   * Starts the server if it is the worker's own, and waits until it is healthy. Rejects with a message that says what
+   * to change.
+   */
   async start(signal: AbortSignal): Promise<void> {
     const { launch, clock, startTimeoutMs } = this.#options;
-    const untilMs = clock.nowMs() + startTimeoutMs; // over all tries
+    const untilMs = clock.nowMs() + startTimeoutMs; // over all attempts
     this.#startUntilMs = untilMs;
     try {
       if (launch === undefined) await this.untilUp('/health', faultOfHealth, signal, untilMs);
@@ -92,10 +95,10 @@ export class EngineHost implements EngineServer {
       throw thrown;
     }
     this.#isUp = true;
-    this.#tellExit();
+    this.#reportExit();
   }
 
-  /** The server, to ask what it is and can do; it ends to be asked when the process does. */
+  /** Returns the server for questions about its information and abilities; these end when the process does. */
   whileStarting(signal: AbortSignal): StartingServer {
     const { clock, logger, startTimeoutMs } = this.#options;
     const both = AbortSignal.any([signal, this.#death.signal, this.#stopping.signal]);
@@ -110,9 +113,9 @@ export class EngineHost implements EngineServer {
   }
 
   /**
-   * Asks for `path` until `faultOf` finds nothing wrong with the answer, which it returns.
-   * @param faultOf why to ask again; what it throws ends the asking
-   * @param untilMs by the clock; a start's time from now unless given. Rejects then with what was wrong last
+   * Requests `path` until `faultOf` finds no fault in the answer, and returns it.
+   * @param faultOf returns why to retry; if it throws, the requests end
+   * @param untilMs deadline by the clock, which rejects with the last fault. @default a start's time from now
    */
   async untilUp(
     path: string,
@@ -134,7 +137,7 @@ export class EngineHost implements EngineServer {
     }
   }
 
-  /** Within one wait, with a signal of the asker's. */
+  /** Sends a message with a deadline and the caller's signal. */
   askUntil(message: UpstreamMessage, timeoutMs: number, signal: AbortSignal): Promise<UpstreamAnswer> {
     const { clock } = this.#options;
     const both = AbortSignal.any([signal, this.#stopping.signal]);
@@ -143,7 +146,7 @@ export class EngineHost implements EngineServer {
 
   /**
    * Rejects when the engine's health check fails or is not answered in time.
-   * @param deadStatus answer that means dead for good; undefined = there is none
+   * @param deadStatus status that means permanently dead; undefined = there is none
    */
   async probe(deadStatus: number | undefined, timeoutMs: number, signal: AbortSignal): Promise<void> {
     const { status } = await this.askUntil({ path: '/health' }, timeoutMs, signal);
@@ -151,12 +154,12 @@ export class EngineHost implements EngineServer {
     if (status >= 300) throw workerError(kind, `the engine's health check answered ${status}`);
   }
 
-  /** The same under the asker's own deadline; says how a process of our own has ended. */
+  /** Does as `probe`, under the caller's own deadline; reports how the worker's own process has ended. */
   async health(deadStatus: number | undefined, signal: AbortSignal): Promise<void> {
     try {
       await this.probe(deadStatus, HEALTH_TIMEOUT_MS_MAX, signal);
     } catch (reason) {
-      // A process that dies refuses connections before it is known how it ended.
+      // A dying process refuses connections before it is known how it ended.
       const end = isRefused(reason) ? await this.#process?.endedWithin(END_SEEN_MS) : undefined;
       throw end === undefined ? reason : workerError('EngineShutdown', end.reason);
     }
@@ -164,10 +167,10 @@ export class EngineHost implements EngineServer {
 
   onExit(listener: (reason: Error) => void): void {
     this.#onExit = listener;
-    this.#tellExit();
+    this.#reportExit();
   }
 
-  /** Ends the server if it is ours. */
+  /** Stops the server if it is the worker's own. */
   async stop(): Promise<void> {
     this.#stopping.abort(new Error('the engine is stopped'));
     await this.#process?.stop(STOP_GRACE_MS);
@@ -208,7 +211,7 @@ export class EngineHost implements EngineServer {
     });
     try {
       await this.untilUp('/health', faultOfHealth, AbortSignal.any([signal, death.signal]), untilMs);
-      void process.ended.then((how) => this.#ended(how)); // of this try alone: an earlier one's end is no death
+      void process.ended.then((how) => this.#ended(how)); // only of this attempt: an earlier one's end is not a death
     } catch (thrown) {
       await process.stop(STOP_GRACE_MS);
       if (signal.aborted) throw thrown;
@@ -231,17 +234,17 @@ export class EngineHost implements EngineServer {
   #line(line: string): void {
     const { logger } = this.#options;
     const level = levelOfLine(line);
-    // While it loads people want to see how far it is; later an engine's own chatter is for debugging.
+    // While it loads, users want to see its progress; later, an engine's output is for debugging.
     logger[level === 'info' && this.#isUp ? 'debug' : level](line);
   }
 
   #ended({ reason }: ProcessEnd): void {
     if (this.#stopping.signal.aborted) return;
     this.#exit = new Error(reason);
-    this.#tellExit();
+    this.#reportExit();
   }
 
-  #tellExit(): void {
+  #reportExit(): void {
     if (!this.#isUp || this.#exit === undefined || this.#onExit === undefined) return;
     const listener = this.#onExit;
     this.#onExit = undefined;
@@ -253,7 +256,7 @@ function faultOfHealth({ status }: UpstreamAnswer): string | undefined {
   return status === 200 ? undefined : `its health check answers ${status}`;
 }
 
-/** Those of `optional` that the engine's argument parser said it does not know. */
+/** Returns the arguments of `optional` that the engine's argument parser reported as unknown. */
 function refusedArguments(end: ProcessEnd, optional: readonly OptionalArgument[]): readonly OptionalArgument[] {
   const words = end.tail.flatMap((line) => /unrecognized arguments: (.*)/.exec(line)?.[1]?.split(' ') ?? []);
   return optional.filter(({ words: [flag] }) => words.includes(flag));

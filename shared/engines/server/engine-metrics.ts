@@ -1,6 +1,6 @@
 import type { EngineLatency, EngineLoad } from '../types.ts';
 
-/** One line of Prometheus' text format. */
+/** Line of Prometheus' text format. */
 export interface MetricSample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
@@ -10,7 +10,7 @@ export interface MetricSample {
 const SAMPLE = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)/;
 const LABEL = /(?<![a-zA-Z0-9_])([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"/g;
 
-/** The samples of the metrics in `names`; everything else is passed over unread. */
+/** Reads the samples of the metrics in `names`; skips everything else. */
 export function readSamples(text: string, names: ReadonlySet<string>): readonly MetricSample[] {
   const samples: MetricSample[] = [];
   for (const line of text.split('\n')) {
@@ -23,19 +23,19 @@ export function readSamples(text: string, names: ReadonlySet<string>): readonly 
   return samples;
 }
 
-/** What an engine calls the load of its ranks. */
+/** Names of an engine's metrics for the load of its ranks. */
 export interface LoadMetrics {
   /** Label with the number of the rank. */
   readonly rankLabel: string;
   readonly running: string;
   readonly waiting: string;
-  /** Used share of the KV blocks; what older versions call it behind it. */
+  /** Used share of the KV blocks; the names of older versions follow. */
   readonly usage: readonly string[];
 }
 
 export type PartialLoad = Pick<EngineLoad, 'dpRank'> & Partial<EngineLoad>;
 
-/** The load of each rank; what the metrics do not say is left out. */
+/** Returns the load of each rank; leaves out values that the metrics lack. */
 export function readLoads(
   text: string,
   { rankLabel, running, waiting, usage }: LoadMetrics,
@@ -52,7 +52,7 @@ export function readLoads(
   return [...byRank.values()];
 }
 
-/** What all ranks have counted under the first of the names that the engine knows; undefined where it knows none. */
+/** Returns the counts of all ranks under the first of the names that the engine has; undefined if it has none. */
 export function readLatency(
   text: string,
   names: readonly (readonly [sum: string, count: string])[],
@@ -74,12 +74,14 @@ function readLabels(text: string): Readonly<Record<string, string>> {
   return Object.fromEntries(pairs);
 }
 
-/** Engines whose own metrics are passed on. Their process and interpreter have others that would clash with ours. */
+/**
+ * Prefixes of the engines' own metrics, which are passed on. Their process and interpreter have others that would clash
+ * with the worker's.
+ */
 const ENGINE_PREFIXES = ['vllm:', 'sglang:', 'trtllm_'];
 
 /**
- * The metrics of `text` that are the engine's own, with more labels on every sample. Labels that a sample has are
- * never overwritten.
+ * Returns the engine's own metrics in `text`, with labels added to every sample. Existing labels are never overwritten.
  */
 export function relabelEngineMetrics(text: string, labels: Readonly<Record<string, string>>): string {
   const added = Object.entries(labels);

@@ -3,10 +3,10 @@ import type { Clock } from '../../clock/index.ts';
 import { forAtMost } from '../../concurrency/index.ts';
 import { RootCause } from './root-cause.ts';
 
-/** A longer line is cut: progress bars and dumps are not for logs. */
+/** Length at which a line is cut: progress bars and dumps do not belong in logs. */
 const LINE_CHARS_MAX = 4096;
 
-/** Splits the output of a process into lines. What ends in CR alone (progress bars) counts as a line too. */
+/** Splits the output of a process into lines. A line that ends in CR alone (progress bars) counts too. */
 class OutputLines {
   readonly #onLine: (line: string) => void;
   #rest = '';
@@ -27,49 +27,50 @@ class OutputLines {
   }
 }
 
-/** How loud a line of an engine's output is: engines written in Python name the level near its start. */
+/** Returns the level of a line in an engine's output: engines written in Python name the level near its start. */
 export function levelOfLine(line: string): 'info' | 'warn' | 'error' {
   const head = line.slice(0, 120);
   if (/\b(ERROR|CRITICAL|FATAL)\b|^Traceback \(/.test(head)) return 'error';
   return /\bWARN(ING)?\b/.test(head) ? 'warn' : 'info';
 }
 
-/** How an engine is started. */
+/** Command that starts an engine. */
 export interface LaunchCommand {
   /** Program, looked up in `PATH`. */
   readonly program: string;
   readonly args: readonly string[];
-  /** Added to the environment of this process. */
+  /** Variables added to the environment of this process. */
   readonly env: Readonly<Record<string, string>>;
 }
 
 interface EngineProcessOptions {
   readonly command: LaunchCommand;
   readonly clock: Clock;
-  /** Told of every line that the engine writes. */
+  /** Takes every line that the engine writes. */
   onLine(line: string): void;
 }
 
-/** How a process ended. */
+/** End of a process. */
 export interface ProcessEnd {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** In words: with why, as far as its output says, else with the last lines of that. */
+  /** Description, with the cause if the output shows it, otherwise with its last lines. */
   readonly reason: string;
-  /** The last lines of output. */
+  /** Last lines of output. */
   readonly tail: readonly string[];
 }
 
 const TAIL_LINES = 20;
-/** What a process may take to end after SIGKILL before it is given up: it hangs in the kernel. */
+/** Time after SIGKILL after which a process is given up: it hangs in the kernel. */
 const KILL_WAIT_MS = 5000;
-/** What the output of a process may take to arrive after its end. */
+/** Time in which the output of a process may still arrive after its end. */
 const OUTPUT_WAIT_MS = 1000;
 
 /**
- * Runs in the shell that becomes the engine (`exec` keeps its process id, and with it the process group): a watcher waits
- * for the pipe on descriptor 3, whose other end only this process holds, and kills the group when it closes. So no engine
- * outlives a sidecar, whatever ends that: an engine is several processes, and orphans keep GPU memory and ports.
+ * Script of the shell that becomes the engine (`exec` keeps its process id, and with it the process group). A watcher
+ * waits on the pipe of descriptor 3, whose other end only this process holds, and kills the group when the pipe closes.
+ * So no engine outlives a sidecar, however that ends: an engine has several processes, and orphans keep GPU memory and
+ * ports.
  */
 const GUARDED_EXEC = `
 (
@@ -81,9 +82,9 @@ const GUARDED_EXEC = `
 exec "$@" 3<&-
 `;
 
-/** One engine in a process group of its own. */
+/** Engine in a process group of its own. */
 export class EngineProcess {
-  /** Resolves when the engine's first process has ended, however it did, and its output has been read. */
+  /** Resolves when the engine's first process has ended, for whatever reason, and its output has been read. */
   readonly ended: Promise<ProcessEnd>;
   readonly #options: EngineProcessOptions;
   readonly #child: ChildProcess;
@@ -95,7 +96,7 @@ export class EngineProcess {
     const { command } = options;
     this.#options = options;
     this.#child = spawn('/bin/sh', ['-c', GUARDED_EXEC, 'engine', command.program, ...command.args], {
-      detached: true, // a session and a process group of its own: signals to ours do not reach it
+      detached: true, // a session and a process group of its own: signals to this process's group do not reach it
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
       env: { ...process.env, ...command.env },
     });
@@ -105,7 +106,7 @@ export class EngineProcess {
       const end = async (code: number | null, signal: NodeJS.Signals | null, what: string): Promise<void> => {
         if (this.#hasEnded) return;
         this.#hasEnded = true;
-        this.#killGroup(); // its other processes have no business without it
+        this.#killGroup(); // its other processes are useless without it
         await forAtMost({ clock: options.clock, timeoutMs: OUTPUT_WAIT_MS }, () => closed);
         resolve({ code, signal, reason: this.#describe(what), tail: this.#tail });
       };
@@ -119,7 +120,7 @@ export class EngineProcess {
     return this.#child.pid;
   }
 
-  /** Asks the engine to end, and kills its whole group when it has not within `graceMs`. Idempotent. */
+  /** Asks the engine to end, and kills its whole group if it has not ended within `graceMs`. Idempotent. */
   async stop(graceMs: number): Promise<void> {
     if (!this.#hasEnded) {
       this.#child.kill('SIGTERM');
@@ -129,7 +130,7 @@ export class EngineProcess {
     await this.endedWithin(KILL_WAIT_MS);
   }
 
-  /** How it ended; undefined when it has not within `limitMs`. */
+  /** Returns how it ended; undefined if it has not within `limitMs`. */
   async endedWithin(limitMs: number): Promise<ProcessEnd | undefined> {
     const limit = { clock: this.#options.clock, timeoutMs: limitMs };
     return (await forAtMost(limit, () => this.ended)) ? this.ended : undefined;
@@ -146,7 +147,7 @@ export class EngineProcess {
       stream?.setEncoding('utf8').on('data', (text: string) => lines.push(text));
       stream?.once('end', () => lines.end());
     }
-    // Held open for the watcher; nothing is ever written to it, and it must not keep this process alive.
+    // The pipe stays open for the watcher; nothing is written to it, and it must not keep this process alive.
     const guard = this.#child.stdio[3];
     guard?.on('error', () => {}); // the watcher is gone, and with it the group
     if (guard !== null && guard !== undefined && 'unref' in guard) (guard as { unref(): void }).unref();
@@ -158,7 +159,7 @@ export class EngineProcess {
     try {
       process.kill(-pid, 'SIGKILL');
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error; // nobody is left of it
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error; // the group has no process left
     }
   }
 

@@ -1,31 +1,34 @@
 import { type EventSource, type FollowedRanks, isChosenLater, type ListedRank } from '../kv-stream/event-sources.ts';
 import type { Told } from './told.ts';
 
-/** What is known of an engine's KV events, from its command line and from its server. */
+/** Facts about an engine's KV events, from its command line and from its server. */
 export interface KnownEvents {
-  /** Undefined for a server that is attached, unless its user has said it. */
+  /** Facts from the command line; undefined for an attached server unless the settings give them. */
   readonly told: Told | undefined;
-  /** What the server itself describes; undefined = it has no way to say it, or says that there is none. */
+  /** Publisher that the server itself describes; undefined = it cannot describe one, or has none. */
   readonly described: EventSource | undefined;
-  /** The same by its ranks. @default none */
+  /** Publishers of its ranks. @default none */
   readonly listed?: ReadonlyMap<number, ListedRank>;
-  /** Whether it caches prefixes at all. */
+  /** Whether the engine caches prefixes at all. */
   readonly hasCache: boolean;
-  /** Ranks that the server shows, in its metrics for example. */
+  /** Ranks that the server shows, for example in its metrics. */
   readonly ranksSeen: number;
 }
 
-/** How the events of an engine are followed. */
+/** Plan for following the events of an engine. */
 export interface EventPlan {
   /** Data-parallel ranks that requests may name. */
   readonly ranks: number;
-  /** Undefined = none are. */
+  /** Source that is followed; undefined = none. */
   readonly followed: { readonly source: EventSource; readonly ranks: FollowedRanks } | undefined;
-  /** Why none are, where they were asked for. */
+  /** Reason why none is followed although events were requested. */
   readonly fault?: string;
 }
 
-/** What the engine was told to publish is followed; what its server says of it fills in what nobody could know before. */
+/**
+ * Plans which events to follow: those that the command line configures; the server's description adds what could not be
+ * known before.
+ */
 export function planEvents({ told, described, listed, hasCache, ranksSeen }: KnownEvents): EventPlan {
   const ranks = Math.max(1, told?.ranks ?? 1, listed?.size ?? 0, ranksSeen);
   const isPart = told !== undefined && (told.local < told.ranks || told.firstRank > 0);

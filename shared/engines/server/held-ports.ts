@@ -4,15 +4,20 @@ import { createServer } from 'node:net';
 import type { PortRange } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 
-/** Ports that an engine, or this process for it, is going to listen on. */
+/** Ports on which an engine, or this process for it, will listen. */
 export interface PortWish {
-  /** What says which, for messages: a setting or an argument of the engine. */
+  /** Name of the setting or the engine's argument that gives them, for messages. */
   readonly setting: string;
-  /** The first free one of these. A range of one is somebody's own choice, and taken it is refused. */
+  /**
+   * Range from which the first free port is taken. A range of one port is a user's choice: it is refused if the port is
+   * taken.
+   */
   readonly ports: PortRange;
-  /** Ports that go with it, by their distance: those of further ranks, or what an engine derives from it. @default [0] */
+  /**
+   * Ports that belong to it, by their distance: those of further ranks, or ports that an engine derives. @default [0]
+   */
   readonly offsets?: readonly number[] | undefined;
-  /** Address that is listened on. @default '127.0.0.1' */
+  /** Address to listen on. @default '127.0.0.1' */
   readonly host?: string | undefined;
 }
 
@@ -20,17 +25,17 @@ const LOOPBACK = '127.0.0.1';
 const PORT_MAX = 65_535;
 
 /**
- * Ports of this machine that are kept for one engine from before it loads until it is gone. An engine listens minutes after
- * it was told where, and neighbours that start with it must not be told the same.
+ * Ports of this machine that are reserved for one engine from before it loads until it is gone. An engine begins to
+ * listen minutes after its start, and other engines that start meanwhile must not get the same ports.
  *
- * Each port is kept by listening on the UDP port of its number: engines use TCP, the system gives a UDP port to one process
- * alone, whosever it is, and takes it back when that ends, however it does. So nothing is left behind by a crash.
+ * A port is reserved by listening on the UDP port of the same number, which engines, using TCP, do not need. The system
+ * gives a UDP port to only one process, and takes it back when that process ends for any reason, also in a crash.
  */
 export class HeldPorts {
   readonly #locks: Socket[] = [];
 
   /**
-   * The first port of `wish` that is free with all that go with it; they are held from now on.
+   * Reserves the first port of `wish` that is free together with all that belong to it.
    * @throws Error with one line that names setting and port when there is none
    */
   async take({ setting, ports: { first, last }, offsets = [0], host = LOOPBACK }: PortWish): Promise<number> {
@@ -52,12 +57,12 @@ export class HeldPorts {
     );
   }
 
-  /** Lets all of them go. */
+  /** Releases all of them. */
   release(): void {
     for (const lock of this.#locks.splice(0)) lock.close();
   }
 
-  /** Why not all of `ports` can be had; undefined = they are held. */
+  /** Reserves `ports`; returns why not all of them are available, or undefined. */
   async #hold(ports: readonly number[], host: string): Promise<string | undefined> {
     const locks: Socket[] = [];
     for (const port of ports) {
@@ -73,7 +78,7 @@ export class HeldPorts {
   }
 }
 
-/** Keeps `port` from other workers, or says why not. */
+/** Reserves `port` against other workers, or returns why not. */
 async function lockPort(port: number): Promise<Socket | string> {
   const socket = createSocket('udp4');
   const listening = once(socket, 'listening');
@@ -84,10 +89,13 @@ async function lockPort(port: number): Promise<Socket | string> {
     socket.close();
     return isTaken(thrown) ? `port ${port} is kept for another engine of this machine` : refusal(port, thrown);
   }
-  return socket.on('error', () => {}).unref(); // nobody has business there, and what comes is not read
+  return socket.on('error', () => {}).unref(); // messages to it are not read
 }
 
-/** Why nothing can listen on `port` of `host`; undefined when it is free, or when `host` is not an address of this machine. */
+/**
+ * Returns why nothing can listen on `port` of `host`; undefined when it is free, or when `host` is not an address of
+ * this machine.
+ */
 async function faultOfPort(port: number, host: string): Promise<string | undefined> {
   const server = createServer();
   const listening = once(server, 'listening');

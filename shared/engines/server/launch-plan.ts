@@ -2,65 +2,65 @@ import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { LaunchCommand, ProcessEnd } from './engine-process.ts';
 import type { HeldPorts, PortWish } from './held-ports.ts';
 
-/** What an engine is told to listen on. */
+/** Ports on which an engine listens. */
 export interface LaunchPorts {
   readonly http: number;
-  /** First of the ports of KV events, one a rank. */
+  /** First port of KV events, one for each rank. */
   readonly events: number;
-  /** First of the ports of replays, one a rank. */
+  /** First port of replays, one for each rank. */
   readonly replay: number;
-  /** First of the ports by which engines hand over KV blocks, one a rank; undefined = it has none of ours. */
+  /** First port by which engines hand over KV blocks, one for each rank; undefined = none was chosen for it. */
   readonly sideChannel?: number | undefined;
-  /** Where engines fetch what an encoder has made of media; undefined = it has none of ours. */
+  /** Port from which engines fetch encoded media; undefined = none was chosen for it. */
   readonly encoder?: number | undefined;
-  /** First of the ports for connections between its own processes; undefined = it draws them itself. */
+  /** First port for connections between the engine's own processes; undefined = the engine chooses them. */
   readonly own?: number | undefined;
-  /** Where decode workers meet a prefill worker; undefined = it has none of ours. */
+  /** Port where decode workers meet a prefill worker; undefined = none was chosen for it. */
   readonly bootstrap?: number | undefined;
 }
 
-/** Before any are chosen. */
+/** Ports before any are chosen. */
 export const NO_PORTS: LaunchPorts = { http: 0, events: 0, replay: 0 };
 
-/** An argument that not every release knows, with its values. */
+/** Argument that not every release supports, with its values. */
 export interface OptionalArgument {
   readonly words: readonly [flag: string, ...values: string[]];
-  /** The first release that knows it. */
+  /** First release that supports it. */
   readonly since: string;
 }
 
-/** The releases of which it is known what they understand, both included: `0.20.0`, and `0.33` with whatever follows it. */
+/** Releases whose arguments are known, both ends included: `0.20.0`, and `0.33` with its patch releases. */
 export interface KnownReleases {
   readonly oldest: string;
   readonly newest: string;
 }
 
-/** How an engine is started. */
+/** Plan for starting an engine. */
 export interface LaunchPlan {
-  /** Name of its package, whose version says what it understands. */
+  /** Name of its package, whose version determines the supported arguments. */
   readonly packageName: string;
-  /** The words that start the engine's program, before its own arguments: `python3 -m vllm`. */
+  /** Words that start the engine's program, before its own arguments: `python3 -m vllm`. */
   readonly program: readonly [string, ...string[]];
   /** Arguments with which the program lists all its arguments. */
   readonly helpArguments: readonly string[];
   readonly releases: KnownReleases;
-  /** Left out where they are not known. */
+  /** Arguments that are left out if the release does not support them. */
   readonly optional: readonly OptionalArgument[];
   readonly ports: Readonly<Partial<Record<keyof LaunchPorts, PortWish>>> & { readonly http: PortWish };
-  /** Ports that the user has given to the engine: they must be free. */
+  /** Ports that the user has given to the engine; they must be free. */
   readonly givenPorts: readonly PortWish[];
   command(ports: LaunchPorts): LaunchCommand;
-  /** What its output says, or its shell, where the program is not installed. */
+  /** Matches output of the program or its shell if the program is not installed. */
   readonly missing: RegExp;
-  /** What installs it. */
+  /** Command that installs it. */
   readonly install: string;
 }
 
-/** Takes what `plan` wishes for. @throws Error with one line that names setting and port */
+/** Reserves the ports of `plan`. @throws Error with one line that names setting and port */
 export async function takePorts(plan: Pick<LaunchPlan, 'ports' | 'givenPorts'>, held: HeldPorts): Promise<LaunchPorts> {
   for (const wish of plan.givenPorts) await held.take(wish);
   const taken: Partial<Record<keyof LaunchPorts, number>> = {};
-  // What somebody named comes first: a free one from a range must not be it.
+  // Ports that the user named come first: a free port from a range must not take one of them.
   const wishes = Object.entries(plan.ports).sort(([, one], [, other]) => countOf(one) - countOf(other));
   for (const [name, wish] of wishes) taken[name as keyof LaunchPorts] = await held.take(wish);
   return { ...NO_PORTS, ...taken };
@@ -70,7 +70,10 @@ function countOf({ ports: { first, last } }: PortWish): number {
   return last - first;
 }
 
-/** The value of `flag` in arguments of an engine, the last one where it is repeated: `--flag value` or `--flag=value`. */
+/**
+ * Returns the value of `flag` in arguments of an engine, the last one if it is repeated: `--flag value` or
+ * `--flag=value`.
+ */
 export function argumentValue(words: readonly string[], flag: string): string | undefined {
   let value: string | undefined;
   for (const [at, word] of words.entries()) {
@@ -82,8 +85,8 @@ export function argumentValue(words: readonly string[], flag: string): string | 
 }
 
 /**
- * The JSON object that is the value of `flag`; `--flag.name value` gives one field, and such words are in place of the whole. A
- * value that is no JSON is a text there. Undefined without the flag, or where its value is something else.
+ * Returns the JSON object in the value of `flag`. `--flag.name value` gives one field, and such words replace the
+ * whole; a value that is not JSON is a text there. Undefined without the flag, or if its value is something else.
  */
 export function argumentRecord(words: readonly string[], flag: string): UnknownRecord | undefined {
   const fields: Record<string, unknown> = {};
@@ -103,11 +106,11 @@ function jsonIn(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // a text, or what the engine itself will refuse
+    return undefined; // a text, or a value that the engine itself will refuse
   }
 }
 
-/** A wish for the very port that `value` is, which `setting` gives; undefined when it gives none. */
+/** Returns a wish for exactly the port `value` of `setting`; undefined when it is not a port. */
 export function givenPort(setting: string, value: unknown, more: Partial<PortWish> = {}): PortWish | undefined {
   const port = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
   if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 65_535) return undefined;
@@ -116,7 +119,7 @@ export function givenPort(setting: string, value: unknown, more: Partial<PortWis
 
 const SHELL_FOUND_NOTHING = 127;
 
-/** Whether a program ended because the engine is not installed. */
+/** Returns whether a program ended because the engine is not installed. */
 export function isMissing({ code, tail }: ProcessEnd, { missing }: LaunchPlan): boolean {
   return code === SHELL_FOUND_NOTHING || tail.some((line) => missing.test(line));
 }

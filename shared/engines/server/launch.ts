@@ -8,7 +8,7 @@ import { keyIn } from './passed-arguments.ts';
 import { samplingDefaultsOf, samplingSourceOf } from './sampling-defaults.ts';
 import { configuredEvents, type Told } from './told.ts';
 
-/** What the settings say of an engine's server, whichever it is. */
+/** Returns the settings of an engine's server, for any engine. */
 export function serverSettings(config: ResolvedConfig<'worker'>) {
   const { settings } = config;
   const { engineUrl: url, engineApiKey: apiKey, engineStartTimeoutSecs: startSecs } = settings;
@@ -16,7 +16,7 @@ export function serverSettings(config: ResolvedConfig<'worker'>) {
     url,
     apiKey: apiKey ?? (url === undefined ? keyIn(settings) : undefined),
     told: url === undefined ? undefined : toldByUser(config),
-    // An encoder gets chats alone, and gives no tokens.
+    // An encoder gets only chats, and gives no tokens.
     takesText: settings.useVllmTokenizer || encodesAlone(settings) || embedsText(settings),
     takesMedia: settings.enableMultimodal,
     startTimeoutMs: startSecs === undefined ? undefined : startSecs * 1000,
@@ -27,7 +27,7 @@ function encodesAlone({ enableMultimodal, disaggregationMode: role }: Settings<'
   return enableMultimodal && role === 'encode';
 }
 
-/** What the user says of a server that runs already: nobody here has seen its command line. */
+/** Returns the facts that the settings give about a running server, whose command line is unknown here. */
 function toldByUser(config: ResolvedConfig<'worker'>): Told | undefined {
   const { engine, kvEventsConfig: events } = config.settings;
   const ranks = givenValue(config, 'dataParallelSize');
@@ -39,8 +39,8 @@ function toldByUser(config: ResolvedConfig<'worker'>): Told | undefined {
 }
 
 /**
- * The name clients use for a model that an engine serves: what the engine itself would call it, the value of `--model` as it
- * is. Undefined where an attached engine's own name is best.
+ * Returns the clients' name for a model that an engine serves: the engine's own name for it, the unchanged value of
+ * `--model`. Undefined if the name of an attached engine is best.
  */
 export function servedNameOf({ servedModelName, modelName, model, modelPath, engineUrl }: Settings<'worker'>) {
   const given = servedModelName?.[0] ?? modelName;
@@ -48,8 +48,9 @@ export function servedNameOf({ servedModelName, modelName, model, modelPath, eng
 }
 
 /**
- * `engine` with the facts of the model that it will have loaded. Rejects when it is one to be started, which may take minutes,
- * and the files of its model are not on this machine; one that can render chats itself does without.
+ * Returns `engine` with the facts about the model that it will load. Rejects when the engine must be started, which may
+ * take minutes, and the files of its model are not on this machine; an engine that renders chats itself does not need
+ * them.
  */
 export async function openedServer(engine: Engine, config: ResolvedConfig<'worker'>): Promise<OpenedEngine> {
   const { settings } = config;
@@ -70,14 +71,15 @@ export async function openedServer(engine: Engine, config: ResolvedConfig<'worke
   return { engine, model };
 }
 
-/** What the files of a model say, those of its generation_config.json included. */
+/** Facts from the files of a model, including those of its generation_config.json. */
 interface LocalModel extends ModelFacts {
   readonly defaultSampling: DefaultSampling;
 }
 
 /**
- * The files of the model of an engine, for the card: frontends tokenize for it. Rejects when they are not on this machine.
- * @param loaded what an engine that is up says that it has loaded
+ * Returns the files of an engine's model, for the card: frontends tokenize for it. Rejects when they are not on this
+ * machine.
+ * @param loaded model that a running engine reports
  */
 async function localFilesOf(settings: Settings<'worker'>, loaded?: string): Promise<LocalModel> {
   const found = await findLocalFiles(settings, loaded);
@@ -92,7 +94,7 @@ async function localFilesOf(settings: Settings<'worker'>, loaded?: string): Prom
   );
 }
 
-/** Undefined where they are not on this machine. */
+/** Finds the files; undefined if they are not on this machine. */
 async function findLocalFiles(settings: Settings<'worker'>, loaded?: string): Promise<LocalModel | undefined> {
   const { customJinjaTemplate: template } = settings;
   for (const name of namesOf(settings, loaded)) {
@@ -106,12 +108,12 @@ async function findLocalFiles(settings: Settings<'worker'>, loaded?: string): Pr
   return undefined;
 }
 
-/** Of a model whose tokenizer is another one's. */
+/** Files that stay the model's own if its tokenizer comes from another model. */
 const OWN_FILES: ReadonlySet<string> = new Set(['config.json', 'generation_config.json']);
 
 /**
- * `own` with the tokenizer and the template that the engine was told to take from elsewhere: ids of any other tokenizer would mean
- * other words to it. Rejects when they are not on this machine.
+ * Returns `own` with the tokenizer and the template that the engine was configured to take from another model: ids of a
+ * different tokenizer would have other meanings to it. Rejects when they are not on this machine.
  */
 async function withTokenizer(
   own: NonNullable<ModelFacts['files']>,
@@ -139,7 +141,7 @@ function namesOf({ modelPath, model }: Settings<'worker'>, loaded: string | unde
   return [modelPath, model, loaded].filter((name) => name !== undefined);
 }
 
-/** The value that somebody gave; undefined where the engine chooses. */
+/** Returns the value that the user gave; undefined if the engine chooses. */
 export function givenValue<K extends SettingName & keyof Settings<'worker'>>(
   { given, settings }: ResolvedConfig<'worker'>,
   setting: K,
@@ -147,7 +149,7 @@ export function givenValue<K extends SettingName & keyof Settings<'worker'>>(
   return given.has(setting) ? settings[setting] : undefined;
 }
 
-/** Model and program of an engine that is to be started. */
+/** Returns model and program of an engine that will be started. */
 export function launchBasics(settings: Settings<'worker'>) {
   const model = settings.model ?? settings.modelPath;
   if (model === undefined) throw new Error(`--engine ${settings.engine} needs --model or --engine-url`);
@@ -160,9 +162,9 @@ export function launchBasics(settings: Settings<'worker'>) {
 }
 
 /**
- * The engine's KV event settings, with `more` that only it has; undefined = nobody asks for any. What the user gave counts, and
- * only what he left out is ours. An address without a wildcard is one that the engine connects to: its prompts' tokens do not
- * leave the machine.
+ * Returns the engine's KV event settings, with `more` that only it has; undefined = no events are configured. The
+ * user's values count; the worker sets only the missing ones. An address without a wildcard is one that the engine
+ * connects to, so the tokens of its prompts do not leave the machine.
  */
 export function launchEvents(
   settings: Settings<'worker'>,
@@ -184,8 +186,8 @@ export function launchEvents(
 }
 
 /**
- * Named values as the arguments of an engine written in Python: `true` is the bare flag, `false` its `--no-` form, objects
- * are JSON, lists several values; undefined is left out. `_` in names may stand for `-`.
+ * Writes named values as the arguments of an engine written in Python: `true` is the bare flag, `false` its `--no-`
+ * form, objects are JSON, lists several values; undefined is left out. `_` in names may stand for `-`.
  */
 export function argumentsOf(named: Readonly<Record<string, unknown>>): readonly string[] {
   return Object.entries(named).flatMap(([name, value]) => {

@@ -6,18 +6,18 @@ import type { EngineServer, StartingServer } from './dialect.ts';
 interface PatientLimits {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** How long a start may take, for messages ... */
+  /** Limit of a start, for messages ... */
   readonly startTimeoutMs: number;
-  /** ... and when that is over, by the clock. */
+  /** ... and its end, by the clock. */
   readonly untilMs: number;
-  /** Between two tries. */
+  /** Pause between two attempts. */
   readonly pauseMs: number;
 }
 
 /**
- * A server that may be slow to answer right after it has loaded: what it does not answer it is asked again for as long as a
- * start may take. Rejects then with all paths that were not answered, and at once when `signal` aborts.
- * @param askOnce asks and waits as long as one answer may take
+ * Wraps a server that may answer slowly right after loading: it sends unanswered messages again for as long as a start
+ * may take. Then it rejects with all unanswered paths; it rejects at once when `signal` aborts.
+ * @param askOnce sends a message and waits as long as one answer may take
  */
 export function patientServer(
   askOnce: EngineServer['ask'],

@@ -1,51 +1,52 @@
-/** Processes whose output is followed apart; an engine has a few for each device. */
+/** Number of processes whose output is followed separately; an engine has a few for each device. */
 const PROCESSES_MAX = 64;
 const CAUSES_MAX = 64;
 const MESSAGE_CHARS_MAX = 1000;
-/** Lines after which what an engine said is no reason for its end any more. */
+/** Number of lines after which an exception no longer counts as the reason of the end. */
 const LINES_KEPT = 3000;
-/** Lines of the message of one exception that are read: the first is often a mere headline. */
+/** Number of lines that are read of an exception's message: the first is often only a headline. */
 const MESSAGE_LINES_MAX = 4;
 
-/** What follows from an engine's start that has failed already: it says to look above. */
+/** Matches consequences of a failure that has already happened, which refer to earlier output. */
 const CONSEQUENCE =
   /initialization failed|see (the )?(root cause|stack trace)|background process|failed to start|scheduler is dead|EngineDead|engine process (failed|died)|^(SystemExit|KeyboardInterrupt|asyncio\.|concurrent\.futures\.)|died unexpectedly/i;
-/** Says that what is told next is fatal. */
+/** Matches announcements that the next exception is fatal. */
 const ANNOUNCED = /failed to start|hit an exception|fatal error|caught exception|^Process \S+:$/i;
 const TRACEBACK = /Traceback \(most recent call last\):\s*$/;
 const CHAINED = /^(During handling of the above exception|The above exception was the direct cause)/;
 const EXCEPTION = /^[A-Za-z_]\w*(\.\w+)*(: |$)/;
-/** An argument parser, and a C++ library that gives up. */
+/** Messages of an argument parser, and of a C++ library that aborts. */
 const REFUSAL = /^\S[^:]*: error: (.+)/;
 const TERMINATED = /^\s*what\(\):\s*(.+)/;
-/** `(EngineCore_DP0 pid=12)`, whose output vLLM marks so, and what its log lines begin with. */
+/** `(EngineCore_DP0 pid=12)`, which marks the output of vLLM's processes, and the beginnings of its log lines. */
 const PROCESS = /^\(([A-Za-z][^()]* pid=\d+[^()]*)\) ?/;
 const LOG_HEAD = /^(?:(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d [\d:.]+ \[[^\]]*\] ?|\[\d{4}-\d\d-\d\d [^\]]*\] ?)/;
 
-/** One exception that an engine told of. */
+/** Exception in the output of an engine. */
 interface Cause {
   message: string;
   readonly line: number;
   readonly isAnnounced: boolean;
 }
 
-/** What one process of the engine is saying. */
-interface Telling {
-  /** In a traceback, in the message below it, or neither. */
+/** State of reading one process's output. */
+interface ProcessOutput {
+  /** Position: in a traceback, in the message below it, or neither. */
   state: 'between' | 'frames' | 'message';
   isAnnounced: boolean;
-  /** It is told in passing: the engine goes on. */
+  /** Whether the exception is only logged and the engine continues. */
   isHarmless: boolean;
   cause: Cause | undefined;
   messageLines: number;
 }
 
 /**
- * Finds in the output of an engine why it ended. One that fails tells it several times: its innermost process tells the
- * exception, then each process above tells that the one below has failed, down to a last line that says to look above.
+ * Finds the reason for an engine's end in its output. A failing engine reports the failure several times: its innermost
+ * process prints the exception, then each process above reports that the one below has failed, down to a last line that
+ * refers to earlier output.
  */
 export class RootCause {
-  readonly #tellings = new Map<string, Telling>();
+  readonly #outputs = new Map<string, ProcessOutput>();
   readonly #causes: Cause[] = [];
   #refusal: { readonly text: string; readonly line: number } | undefined;
   #lines = 0;
@@ -54,27 +55,28 @@ export class RootCause {
   read(line: string): void {
     this.#lines++;
     const { process, level, rest } = splitLine(line);
-    const telling = this.#tellingOf(process);
-    if (level !== undefined) telling.isHarmless = level !== 'ERROR' && level !== 'CRITICAL';
+    const output = this.#outputOf(process);
+    if (level !== undefined) output.isHarmless = level !== 'ERROR' && level !== 'CRITICAL';
     if (TRACEBACK.test(rest)) {
-      telling.isAnnounced ||= ANNOUNCED.test(rest);
-      telling.state = 'frames';
+      output.isAnnounced ||= ANNOUNCED.test(rest);
+      output.state = 'frames';
       return;
     }
-    if (telling.state === 'frames') {
-      this.#readFrame(telling, rest);
+    if (output.state === 'frames') {
+      this.#readFrame(output, rest);
       return;
     }
-    if (telling.state === 'message') this.#readMessage(telling, level, rest);
-    if (ANNOUNCED.test(rest)) Object.assign(telling, { isAnnounced: true, isHarmless: false });
+    if (output.state === 'message') this.#readMessage(output, level, rest);
+    if (ANNOUNCED.test(rest)) Object.assign(output, { isAnnounced: true, isHarmless: false });
     const refusal = REFUSAL.exec(rest)?.[1] ?? TERMINATED.exec(rest)?.[1];
     if (refusal !== undefined) this.#refusal = { text: refusal, line: this.#lines };
   }
 
-  /** In one line; undefined when nothing was told. */
+  /** Returns the reason in one line; undefined when there is none. */
   find(): string | undefined {
     const recent = this.#causes.filter(({ line, message }) => this.#isRecent(line) && !CONSEQUENCE.test(message));
-    // What is announced as fatal came first where it began; without that the last one ended the engine.
+    // The first exception announced as fatal is where the failure began; without such an announcement, the last one
+    // ended the engine.
     const cause = recent.find(({ isAnnounced }) => isAnnounced) ?? recent.at(-1);
     if (cause !== undefined) return cause.message;
     return this.#refusal !== undefined && this.#isRecent(this.#refusal.line) ? this.#refusal.text : undefined;
@@ -84,47 +86,52 @@ export class RootCause {
     return this.#lines - line < LINES_KEPT;
   }
 
-  #readFrame(telling: Telling, rest: string): void {
-    if (rest.trim() === '' || /^\s/.test(rest) || !EXCEPTION.test(rest)) return; // the code, or another process in between
-    telling.state = 'message';
-    telling.messageLines = 1;
-    telling.cause = undefined;
-    if (telling.isHarmless) return;
-    const { isAnnounced } = telling;
-    telling.cause = { message: cut(rest), line: this.#lines, isAnnounced };
-    this.#causes.push(telling.cause);
-    if (this.#causes.length > CAUSES_MAX) this.#causes.splice(CAUSES_MAX / 2, 1); // the first and the last say it
+  #readFrame(output: ProcessOutput, rest: string): void {
+    // the code, or another process in between
+    if (rest.trim() === '' || /^\s/.test(rest) || !EXCEPTION.test(rest)) return;
+    output.state = 'message';
+    output.messageLines = 1;
+    output.cause = undefined;
+    if (output.isHarmless) return;
+    const { isAnnounced } = output;
+    output.cause = { message: cut(rest), line: this.#lines, isAnnounced };
+    this.#causes.push(output.cause);
+    // the first and the last ones are enough
+    if (this.#causes.length > CAUSES_MAX) this.#causes.splice(CAUSES_MAX / 2, 1);
   }
 
-  /** The message of an exception may go on, and another exception may follow from it: then the last one says it best. */
-  #readMessage(telling: Telling, level: string | undefined, rest: string): void {
+  /**
+   * Reads on in the message of an exception. Another exception may follow from it: then the last one is the best
+   * reason.
+   */
+  #readMessage(output: ProcessOutput, level: string | undefined, rest: string): void {
     if (CHAINED.test(rest)) {
-      const at = telling.cause === undefined ? -1 : this.#causes.indexOf(telling.cause);
+      const at = output.cause === undefined ? -1 : this.#causes.indexOf(output.cause);
       if (at >= 0) this.#causes.splice(at, 1);
-      telling.state = 'between';
+      output.state = 'between';
       return;
     }
     if (rest.trim() === '') return;
     const goesOn =
-      /^\s/.test(rest) && telling.messageLines < MESSAGE_LINES_MAX && !rest.includes('For further information');
-    if (goesOn && telling.cause !== undefined) {
-      telling.messageLines++;
-      telling.cause.message = cut(`${telling.cause.message} ${rest.trim()}`);
+      /^\s/.test(rest) && output.messageLines < MESSAGE_LINES_MAX && !rest.includes('For further information');
+    if (goesOn && output.cause !== undefined) {
+      output.messageLines++;
+      output.cause.message = cut(`${output.cause.message} ${rest.trim()}`);
       return;
     }
-    telling.state = 'between';
-    telling.isAnnounced = false;
-    if (level === undefined) telling.isHarmless = false;
+    output.state = 'between';
+    output.isAnnounced = false;
+    if (level === undefined) output.isHarmless = false;
   }
 
-  #tellingOf(process: string): Telling {
-    let telling = this.#tellings.get(process);
-    if (telling === undefined) {
-      if (this.#tellings.size >= PROCESSES_MAX) this.#tellings.clear();
-      telling = { state: 'between', isAnnounced: false, isHarmless: false, cause: undefined, messageLines: 0 };
-      this.#tellings.set(process, telling);
+  #outputOf(process: string): ProcessOutput {
+    let output = this.#outputs.get(process);
+    if (output === undefined) {
+      if (this.#outputs.size >= PROCESSES_MAX) this.#outputs.clear();
+      output = { state: 'between', isAnnounced: false, isHarmless: false, cause: undefined, messageLines: 0 };
+      this.#outputs.set(process, output);
     }
-    return telling;
+    return output;
   }
 }
 

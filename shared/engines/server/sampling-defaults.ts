@@ -6,14 +6,14 @@ import { asText } from '../http/upstream.ts';
 import type { EngineInfo, SamplingSource } from '../types.ts';
 import { argumentRecord, argumentValue } from './launch-plan.ts';
 
-/** An engine that is told where its defaults are from. */
+/** Engine whose command line sets the source of its defaults. */
 type Kind = 'vllm' | 'sglang' | 'trtllm';
 
 const CONFIG_FLAG = '--generation-config';
 const OVERRIDE_FLAG = '--override-generation-config';
 const PREFERRED_FLAG = '--preferred-sampling-params';
 
-/** What the command line of an engine says of requests that say nothing. */
+/** Returns the source of an engine's sampling defaults according to its command line. */
 export function samplingSourceIn(args: readonly string[], kind: Kind): SamplingSource {
   switch (kind) {
     case 'vllm':
@@ -25,14 +25,17 @@ export function samplingSourceIn(args: readonly string[], kind: Kind): SamplingS
   }
 }
 
-/** @param config `auto`, `vllm` for no file, or a folder or repository */
+/** Returns vLLM's source. @param config `auto`, `vllm` for no file, or a folder or repository */
 export function vllmSource(config: unknown, override: unknown): SamplingSource {
   const name = asText(config) ?? 'auto';
   const place = name === 'auto' ? 'model' : name === 'vllm' ? 'none' : { name };
   return { config: place, override: asRecord(override) ?? {}, own: {} };
 }
 
-/** @param preferred filled in by the engine; its own number of tokens never is, as each request has one */
+/**
+ * Returns SGLang's source. @param preferred values that the engine fills in; never its number of tokens, as each
+ * request has one
+ */
 export function sglangSource(defaults: unknown, preferred: unknown): SamplingSource {
   const own = asRecord(preferred) ?? {};
   const { max_new_tokens } = own;
@@ -41,9 +44,9 @@ export function sglangSource(defaults: unknown, preferred: unknown): SamplingSou
 }
 
 /**
- * What frontends have to fill in for an engine: what it is to sample by and does not fill in itself. Rejects for values that
- * cannot be, with file or flag.
- * @param ofModel the sampling of the model's own generation_config.json
+ * Returns the defaults that frontends must fill in for an engine: those that it should sample by and does not fill in
+ * itself. Rejects invalid values, naming file or flag.
+ * @param ofModel sampling defaults of the model's own generation_config.json
  */
 export async function samplingDefaultsOf(
   ofModel: DefaultSampling,
@@ -55,7 +58,7 @@ export async function samplingDefaultsOf(
   const override = readDefaultSampling(source.override, isPreferred ? PREFERRED_FLAG : OVERRIDE_FLAG);
   const ofFile = config === 'model' ? ofModel : config === 'none' ? {} : await samplingIn(config.name);
   const all: DefaultSampling = { ...ofFile, ...override };
-  // vLLM bounds every request by what it was told, and by the model's own file none.
+  // vLLM limits every request by the configured value, but not by the model's own file.
   const limit = typeof config === 'object' ? all.max_tokens : override.max_tokens;
   const left = Object.entries(all).filter(
     ([name]) => name === 'max_tokens' || !(fillsInSampling || Object.hasOwn(own, name)),
@@ -72,7 +75,9 @@ async function samplingIn(name: string): Promise<DefaultSampling> {
   );
 }
 
-/** Where the defaults of an engine are from: its command line where that is known, else as its server says. */
+/**
+ * Returns where an engine's defaults come from: its command line if that is known, otherwise its server's information.
+ */
 export function samplingSourceOf(
   args: readonly string[] | undefined,
   kind: Kind,
@@ -81,7 +86,7 @@ export function samplingSourceOf(
   return args === undefined && samplingSource !== undefined ? samplingSource : samplingSourceIn(args ?? [], kind);
 }
 
-/** Of vLLM's `/server_info`. */
+/** Returns the source in vLLM's `/server_info`. */
 export function sourceInServerInfo(config: UnknownRecord | undefined): Pick<EngineInfo, 'samplingSource'> {
   const model = asRecord(config?.model_config);
   if (model === undefined || !('generation_config' in model)) return {};

@@ -27,46 +27,46 @@ import { type Told, toldBy } from './told.ts';
 
 /** Options of engines that have a server of their own. */
 export interface ServerEngineOptions {
-  /** Attaches a server that runs already ... */
+  /** URL of a server that already runs ... */
   readonly url?: string | undefined;
-  /** ... or starts one. */
+  /** ... or the plan for starting one. */
   readonly launch?: LaunchPlan | undefined;
-  /** What is known of the command line of one that is attached. @default nothing */
+  /** Facts about the command line of an attached server. @default none */
   readonly told?: Told | undefined;
-  /** Sent as `Authorization: Bearer`. */
+  /** Key sent as `Authorization: Bearer`. */
   readonly apiKey?: string | undefined;
-  /** Longest time to make a connection. Default 5000. */
+  /** Longest time to open a connection. @default 5000 */
   readonly connectTimeoutMs?: number | undefined;
-  /** Longest silence of the engine within a request, its first answer included. Default 300,000. */
+  /** Longest silence of the engine within a request, its first answer included. @default 300,000 */
   readonly idleTimeoutMs?: number | undefined;
-  /** How long `start` waits for a healthy engine. Default 1,800,000 for one that is started, else 10,000. */
+  /** Time that `start` waits for a healthy engine. @default 1,800,000 if it is started, otherwise 10,000 */
   readonly startTimeoutMs?: number | undefined;
-  /** How often the engine's metrics are read. Default 1000. */
+  /** Interval at which the engine's metrics are read. @default 1000 */
   readonly scrapeIntervalMs?: number | undefined;
-  /** Longest wait for one answer of a replay of KV events. Default 2000. */
+  /** Longest wait for one answer of a replay of KV events. @default 2000 */
   readonly replayTimeoutMs?: number | undefined;
-  /** How long after the first output of a prompt its KV events may come. Default 5000. */
+  /** Time after the first output of a prompt within which its KV events must come. @default 5000 */
   readonly eventWaitMs?: number | undefined;
 }
 
 export interface ServerEngineDeps {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** KV events of the engine that never became events of ours. */
+  /** Called for KV events of the engine that could not be converted. */
   onDroppedKvEvents?(count: number): void;
 }
 
 const PROBE_TIMEOUT_MS = 5000;
 const ABORT_TIMEOUT_MS = 2000;
-/** Loading an adapter, or going to sleep and waking up, moves weights. */
+/** Limit for loading an adapter, sleeping and waking, which move weights. */
 const WEIGHTS_TIMEOUT_MS = 300_000;
 
 /**
- * An inference engine behind its own HTTP server: vLLM, SGLang or TensorRT-LLM, started or attached.
+ * Inference engine behind its own HTTP server: vLLM, SGLang or TensorRT-LLM, started or attached.
  *
  * | State | generate | sleep | wake | stop |
  * |---|---|---|---|---|
- * | awake | an exchange | -> asleep | - | fails what is open |
+ * | awake | an exchange | -> asleep | - | fails open requests |
  * | asleep | `WorkerUnavailable`: the engine would hang | - | -> awake | ends |
  * | stopped | `EngineShutdown` | - | - | - |
  */
@@ -78,7 +78,7 @@ export class ServerEngine implements Engine {
   readonly #deps: ServerEngineDeps;
   readonly #host: EngineHost;
   readonly #open: OpenExchanges;
-  /** Prompt tokens and rank of requests without output: engines do not tell how much they have still to prefill. */
+  /** Prompt tokens and rank of requests without output: engines do not report how much prefill is pending. */
   readonly #prefills = new Map<EngineRequest, { readonly dpRank: number; readonly tokens: number }>();
   readonly #stopping = new AbortController();
   readonly #watch: EventWatch;
@@ -114,7 +114,7 @@ export class ServerEngine implements Engine {
     await this.#host.start(signal);
     const { args } = this.#host;
     const { kind } = this;
-    const isTold = args !== undefined && kind !== 'trtllm'; // whose events are asked for
+    const isTold = args !== undefined && kind !== 'trtllm'; // engines whose events the command line configures
     const told = isTold ? toldBy(args, kind) : this.#options.told;
     const { info, events, version, ways } = await this.#dialect.probe(this.#host.whileStarting(signal), told);
     this.#info = info;
@@ -127,7 +127,7 @@ export class ServerEngine implements Engine {
     return info;
   }
 
-  /** Subscribes to the KV events, and says where some that were asked for cannot be followed. */
+  /** Subscribes to the KV events, and reports if requested ones cannot be followed. */
   async #follow({ followed, fault, ranks }: EventPlan, info: EngineInfo) {
     const { kvBlockSizeTokens: blockSizeTokens } = info;
     const { clock, logger, onDroppedKvEvents } = this.#deps;
@@ -225,13 +225,13 @@ export class ServerEngine implements Engine {
   }
 
   async clearKvBlocks(): Promise<void> {
-    const body = await this.#tell(this.#dialect.clearKvBlocks, 'clear its cache');
+    const body = await this.#command(this.#dialect.clearKvBlocks, 'clear its cache');
     const isSilent = this.#dialect.clearsInSilence === true && asRecord(body)?.success === undefined;
     if (isSilent && (await this.#isBusy())) throw notDone('emptied its cache');
     this.#relay?.clear();
   }
 
-  /** Whether requests run or wait, by a fresh reading of its metrics. */
+  /** Returns whether requests run or wait, by a fresh reading of its metrics. */
   async #isBusy(): Promise<boolean> {
     const { text } = await this.#host.ask({ path: '/metrics' }, PROBE_TIMEOUT_MS);
     const loads = readLoads(text, this.#dialect.loadMetrics, 0);
@@ -241,7 +241,7 @@ export class ServerEngine implements Engine {
   async sleep(level: number): Promise<void> {
     this.#isAsleep = true;
     try {
-      await this.#tell(this.#dialect.sleep?.(level), 'sleep', WEIGHTS_TIMEOUT_MS);
+      await this.#command(this.#dialect.sleep?.(level), 'sleep', WEIGHTS_TIMEOUT_MS);
       this.#relay?.clear();
     } catch (error) {
       this.#isAsleep = false;
@@ -250,7 +250,7 @@ export class ServerEngine implements Engine {
   }
 
   async wake(tags: readonly string[]): Promise<void> {
-    await this.#tell(this.#dialect.wake?.(tags), 'wake', WEIGHTS_TIMEOUT_MS);
+    await this.#command(this.#dialect.wake?.(tags), 'wake', WEIGHTS_TIMEOUT_MS);
     this.#isAsleep = false;
   }
 
@@ -258,7 +258,7 @@ export class ServerEngine implements Engine {
     const body = JSON.stringify({ lora_name: name, lora_path: folder });
     const { loadLora: path } = this.#dialect;
     try {
-      await this.#tell(path === undefined ? undefined : { path, body }, 'load adapters', WEIGHTS_TIMEOUT_MS);
+      await this.#command(path === undefined ? undefined : { path, body }, 'load adapters', WEIGHTS_TIMEOUT_MS);
     } catch (error) {
       if (!/already (been )?loaded/i.test(detailOf(error))) throw error; // the engine may outlive its worker
     }
@@ -267,7 +267,7 @@ export class ServerEngine implements Engine {
   async unloadLora(name: string): Promise<void> {
     const { unloadLora: path } = this.#dialect;
     const body = JSON.stringify({ lora_name: name });
-    await this.#tell(path === undefined ? undefined : { path, body }, 'unload adapters');
+    await this.#command(path === undefined ? undefined : { path, body }, 'unload adapters');
   }
 
   async stop(): Promise<void> {
@@ -280,19 +280,23 @@ export class ServerEngine implements Engine {
     await this.#host.stop();
   }
 
-  /** @throws ServeError when no request can be taken now */
+  /** Refuses requests that the engine cannot take. @throws ServeError when no request can be taken now */
   #refuse(): void {
     if (this.#stopping.signal.aborted) throw workerError('EngineShutdown', 'the engine is stopped');
     if (this.#isAsleep) throw workerError('WorkerUnavailable', 'the engine is asleep');
   }
 
-  /** What it answers. @throws ServeError with the engine's own words when it does not do what it is told */
-  async #tell(message: UpstreamMessage | undefined, deed: string, timeoutMs?: number): Promise<unknown> {
+  /**
+   * Sends a command and returns the answer. @throws ServeError with the engine's own words when it does not carry it
+   * out
+   */
+  async #command(message: UpstreamMessage | undefined, deed: string, timeoutMs?: number): Promise<unknown> {
     if (message === undefined) throw workerError('NotImplemented', `the engine (${this.kind}) cannot ${deed}`);
     const { status, text } = await this.#host.ask({ method: 'POST', ...message }, timeoutMs);
     const body = jsonOrText(text);
     if (status < 300) {
-      if (asRecord(body)?.success !== false) return body; // vLLM from 0.26 on says so of a cache whose blocks are in use
+      // vLLM from 0.26 on reports this for a cache whose blocks are in use
+      if (asRecord(body)?.success !== false) return body;
       throw notDone(`done ${message.path}`);
     }
     const fault = readFault(body, 'no message');
@@ -327,14 +331,14 @@ export class ServerEngine implements Engine {
     return sum;
   }
 
-  /** Never rejects. */
+  /** Reads the engine's metrics. Never rejects. */
   async #scrape(): Promise<void> {
     try {
       const { metricsPath: path = '/metrics' } = this.#dialect;
       const { status, text } = await this.#host.ask({ path }, PROBE_TIMEOUT_MS);
       if (!this.#stopping.signal.aborted) this.#readMetrics(status === 200 ? text : '');
     } catch (reason) {
-      if (isRefused(reason)) this.#wasAway = true; // one that is busy may be late to answer and is the same still
+      if (isRefused(reason)) this.#wasAway = true; // a busy engine may answer late, but is still the same process
     } finally {
       this.#scraping = undefined;
     }
@@ -346,7 +350,8 @@ export class ServerEngine implements Engine {
     this.#latency = readLatency(text, this.#dialect.latencyMetrics);
     if (!this.#wasAway) return;
     this.#wasAway = false;
-    // A server that was away and is back is a new process in all likelihood. Asking again costs a replay and loses nothing.
+    // A server that was away and is back is very likely a new process. Requesting its events again costs a replay and
+    // loses nothing.
     this.#relay?.restart();
   }
 }

@@ -3,19 +3,19 @@ import type { PortWish } from './held-ports.ts';
 import { argumentValue, givenPort, type LaunchPlan } from './launch-plan.ts';
 import { portsOfRanks, type Told } from './told.ts';
 
-/** An address of ours before a port is chosen for it. */
+/** Address of the worker before a port is chosen for it. */
 const UNCHOSEN = 'tcp://127.0.0.1:0';
 
 type EnginePorts = Pick<LaunchPlan, 'ports' | 'givenPorts'>;
 
-/** `count` neighbouring ports, by their distance from the first. */
+/** Returns `count` consecutive ports, by their distance from the first. */
 export function neighbours(count: number): readonly number[] {
   return Array.from({ length: count }, (_, at) => at);
 }
 
 /**
- * The ports that each engine has, whichever it is: its server's, and those of its KV events.
- * @param told by its command line, before any ports are chosen
+ * Returns the ports that every engine has: its server's, and those of its KV events.
+ * @param told facts from its command line, before any ports are chosen
  */
 export function serverPorts(settings: Settings<'worker'>, told: Told, args: readonly string[]): EnginePorts {
   const { vllmKvEventPort: named, enginePorts } = settings;
@@ -24,7 +24,7 @@ export function serverPorts(settings: Settings<'worker'>, told: Told, args: read
   if (told.events === undefined) return { ports: { http }, givenPorts: [] };
   const replay = { ...free, offsets: neighbours(portsOfRanks(told)) };
   const events = named === undefined ? replay : { ...replay, setting: 'DYN_VLLM_KV_EVENT_PORT', ports: named };
-  // The user may have said where the one is, and not the other.
+  // The user may have set one of the two endpoints.
   const ours = {
     ...(told.events.endpoint === UNCHOSEN ? { events } : {}),
     ...(told.events.replayEndpoint === UNCHOSEN ? { replay } : {}),
@@ -32,7 +32,7 @@ export function serverPorts(settings: Settings<'worker'>, told: Told, args: read
   return { ports: { http, ...ours }, givenPorts: givenEvents(told) };
 }
 
-/** The ports of events that the user has set up. */
+/** Returns the ports of events that the user has set. */
 function givenEvents({ events, firstRank, local }: Told): readonly PortWish[] {
   const offsets = neighbours(local).map((rank) => firstRank + rank);
   const wishes = [

@@ -23,12 +23,12 @@ let ids = new Uint32Array(1024);
 
 const scanned = { ids, count: 0 };
 
-/** What one event of an engine says of one choice. */
+/** Output for one choice in one event of an engine. */
 export interface TokenDelta {
   readonly index: number;
-  /** The new ids alone. */
+  /** Only the new ids. */
   readonly tokenIds: readonly number[];
-  /** In the engine's own words: `stop`, `length`, `abort`, ... */
+  /** Finish in the engine's own words: `stop`, `length`, `abort`, ... */
   readonly finish: string | undefined;
   readonly stopReason: string | number | undefined;
   readonly logprobs: readonly number[] | undefined;
@@ -46,15 +46,15 @@ export interface TokenAnswer {
 export interface TokenReaderOptions {
   readonly request: EngineRequest;
   readonly sink: EngineSink;
-  /** Text in front of the ids of an event, e.g. `"token_ids":[`. Inside a JSON text its quotes would be escaped. */
+  /** Text before the ids of an event, e.g. `"token_ids":[`. Inside a JSON text its quotes would be escaped. */
   readonly idsMarker: string;
-  /** Text in front of the number of tokens so far, where the ids of an event may be all of them. */
+  /** Text before the number of tokens so far, if the ids of an event may be all of them. */
   readonly totalMarker?: string;
-  /** Reads an event that has more than ids. `sent` = tokens of a choice that were given on. */
+  /** Reads an event that has more than ids. `sent` returns how many tokens of a choice were passed on. */
   read(body: Readonly<Record<string, unknown>>, sent: (index: number) => number): TokenAnswer;
-  /** Of whole answers; see `AnswerReader`. */
+  /** Parses whole answers; see `AnswerReader`. */
   readonly parse?: ((text: string) => unknown) | undefined;
-  /** Turns the answer of a prefill into what the decode worker needs. */
+  /** Converts the answer of a prefill to the parameters for the decode worker. */
   prefillResult?: ((answer: TokenAnswer) => unknown) | undefined;
 }
 
@@ -67,8 +67,8 @@ interface Choice {
 }
 
 /**
- * Reads tokens out of an engine's answer. An event with nothing but the next ids of a single choice, as nearly all are, is
- * not parsed: its ids are read where they stand and go on without an object.
+ * Reads tokens from an engine's answer. An event with only the next ids of a single choice, as nearly all have, is not
+ * parsed: its ids are read in place and passed on without an object.
  */
 export class TokenReader implements AnswerReader {
   readonly parse: AnswerReader['parse'];
@@ -88,7 +88,7 @@ export class TokenReader implements AnswerReader {
   }
 
   get isFinished(): boolean {
-    return this.#unfinished === 0; // asked after each event
+    return this.#unfinished === 0; // checked after each event
   }
 
   event(data: string, name: string): void {
@@ -102,7 +102,7 @@ export class TokenReader implements AnswerReader {
     this.finish(true);
   }
 
-  /** Choices whose end the engine did not tell get it inferred. */
+  /** Ends the answer. Infers the finish of choices without one. */
   finish(isSaid: boolean): void {
     const { request, sink } = this.#options;
     for (const [index, choice] of this.#choices.entries()) {
@@ -116,13 +116,13 @@ export class TokenReader implements AnswerReader {
     }
   }
 
-  /** Whether the event was one of ids alone, and is dealt with. */
+  /** Returns whether the event had only ids and was handled. */
   #fastEvent(data: string): boolean {
     const { idsMarker, totalMarker, sink } = this.#options;
     if (!data.includes(UNFINISHED)) return false;
     const scanned = scanTokenIds(data, idsMarker);
     if (scanned === undefined) return false;
-    const choice = this.#choices[0]!; // there is one at least
+    const choice = this.#choices[0]!; // there is at least one
     let fresh = scanned.count;
     if (totalMarker !== undefined) {
       const total = numberBehind(data, totalMarker);
@@ -188,14 +188,14 @@ export class TokenReader implements AnswerReader {
 }
 
 /**
- * The reason that the engine's own word stands for.
- * @throws ServeError `WorkerUnavailable` where the engine gave the request up: another may take it
+ * Returns the reason for the engine's own word.
+ * @throws ServeError `WorkerUnavailable` if the engine aborted the request: another one may take it
  */
 function finishOf(word: string): EngineFinishReason {
   const reason = textFinishOf(word);
   if (reason !== undefined) return reason;
   if (word === 'abort') throw workerError('WorkerUnavailable', 'the engine aborted the request');
-  // `error`, or a word that nobody knows: half an answer is told as none
+  // `error`, or an unknown word: half an answer counts as none
   return { error: `the engine ended its answer with the finish reason ${JSON.stringify(word.slice(0, 100))}` };
 }
 
@@ -206,13 +206,13 @@ function inferFinish({ stop, eosTokenIds }: EngineRequest, choice: Choice): Engi
   return ends.includes(choice.lastToken) ? 'stop' : undefined;
 }
 
-/** All ids that end the output, as engines take them. */
+/** Returns all ids that end the output, as engines take them. */
 export function stopIds(stop: EngineRequest['stop']): readonly number[] {
   const { stop_token_ids = [], stop_token_ids_hidden = [], stop_token_ids_visible = [] } = stop;
   return [...new Set([...stop_token_ids, ...stop_token_ids_hidden, ...stop_token_ids_visible])];
 }
 
-/** Whether the id is the model's own end, which is no `stop_reason`. */
+/** Returns whether the id is the model's own end, which is not a `stop_reason`. */
 function isEnd({ stop, eosTokenIds }: EngineRequest, id: number): boolean {
   return eosTokenIds.includes(id) || (stop.stop_token_ids_hidden ?? []).includes(id);
 }
@@ -239,8 +239,8 @@ function numberBehind(text: string, marker: string): number | undefined {
 }
 
 /**
- * The ids of the list behind the first `marker` in `text`; undefined when there is none or it holds anything but plain ids
- * without spaces. The array is valid until the next call.
+ * Scans the ids of the list after the first `marker` in `text`; undefined when there is none or it holds anything but
+ * plain ids without spaces. The array is valid until the next call.
  */
 export function scanTokenIds(
   text: string,
@@ -274,7 +274,7 @@ export function scanTokenIds(
   return undefined;
 }
 
-/** Minus infinity is no JSON number; engines use -9999 or null for it. */
+/** Returns a log probability. JSON has no minus infinity; engines use -9999 or null for it. */
 export function logprobOf(value: unknown): number {
   return typeof value === 'number' ? value : -9999;
 }

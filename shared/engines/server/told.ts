@@ -2,28 +2,28 @@ import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { asText } from '../http/upstream.ts';
 import type { EventSource } from '../kv-stream/event-sources.ts';
 
-/** An engine that is started with a command line. */
+/** Engine that is started with a command line. */
 export type ServerKind = 'vllm' | 'sglang';
 
 /**
- * What the command line of an engine says of its ranks and of its KV events, whoever wrote it: the settings, a file of
- * arguments, or words that are passed on as they are. What it was told needs no answer of its server, which few releases have.
+ * Facts about the ranks and the KV events of an engine from its command line, which is made of the settings, a file of
+ * arguments and arguments that are passed on unchanged. They need no answer from the server, which few releases give.
  */
 export interface Told {
   /** Data-parallel ranks that its server takes requests for. */
   readonly ranks: number;
-  /** Those of them that run on this machine, and so publish here. */
+  /** Number of those ranks that run on this machine, and so publish here. */
   readonly local: number;
-  /** What the engine calls the first of them: one of several servers may have the later ranks alone. */
+  /** The engine's number of the first rank: one of several servers may have only later ranks. */
   readonly firstRank: number;
-  /** Undefined = it was asked for no events. */
+  /** Publisher of events; undefined = none is configured. */
   readonly events: EventSource | undefined;
-  /** It was asked to say how many tokens of a prompt it had cached. @default false */
+  /** Whether the engine reports how many tokens of a prompt were cached. @default false */
   readonly countsCached?: boolean;
 }
 
 const EVENTS_FLAG = '--kv-events-config';
-/** By what each takes for the number of its ranks. */
+/** Flags by which each engine takes the number of its ranks. */
 const RANKS_FLAGS = { vllm: ['--data-parallel-size', '-dp'], sglang: ['--dp-size', '--data-parallel-size'] } as const;
 
 /** Reads the arguments of an engine as its own parser does. */
@@ -32,7 +32,10 @@ export function toldBy(args: readonly string[], kind: ServerKind): Told {
   return { ...ranksIn(args, kind), events: eventsIn(args, kind), countsCached };
 }
 
-/** vLLM: one server may have all ranks, those of its machine (`-dpl`, with `-dpr` the first of them), or a single one (`-dpn`). */
+/**
+ * Reads the ranks. A server of vLLM may have all ranks, those of its machine (`-dpl`, with `-dpr` the first of them),
+ * or a single one (`-dpn`).
+ */
 function ranksIn(args: readonly string[], kind: ServerKind): Pick<Told, 'ranks' | 'local' | 'firstRank'> {
   const ranks = countOf(args, RANKS_FLAGS[kind]) ?? 1;
   if (kind === 'sglang') return { ranks, local: ranks, firstRank: 0 };
@@ -44,14 +47,14 @@ function ranksIn(args: readonly string[], kind: ServerKind): Pick<Told, 'ranks' 
   return { ranks: isShared ? Math.max(1, local) : ranks, local, firstRank };
 }
 
-/** Ports of one kind that the ranks of this machine take, counted from the one of rank 0. */
+/** Returns how many ports of one kind the ranks of this machine take, counted from that of rank 0. */
 export function portsOfRanks({ firstRank, local }: Told): number {
   return Math.max(1, firstRank + local);
 }
 
 /**
- * The publisher that a configuration describes; undefined = none. The two engines name its fields alike; vLLM has to be told to
- * publish, SGLang by what.
+ * Returns the publisher that a configuration describes; undefined = none. Both engines name its fields alike; vLLM
+ * needs an option to publish, SGLang the publisher's name.
  */
 export function publisherOf(config: UnknownRecord, kind: ServerKind): EventSource | undefined {
   const publisher = asText(config.publisher) ?? (kind === 'vllm' ? 'zmq' : 'null');
@@ -60,7 +63,7 @@ export function publisherOf(config: UnknownRecord, kind: ServerKind): EventSourc
   return configuredEvents(config, kind);
 }
 
-/** Where an engine publishes that was configured with `config`. */
+/** Returns where an engine with this configuration publishes. */
 export function configuredEvents(config: UnknownRecord, kind: ServerKind): EventSource {
   const endpoint = asText(config.endpoint) ?? 'tcp://*:5557';
   return {
@@ -71,7 +74,7 @@ export function configuredEvents(config: UnknownRecord, kind: ServerKind): Event
   };
 }
 
-/** SGLang takes one more address for a wildcard, and from 0.5.22 on what it is told. */
+/** Returns SGLang's binding: it treats one more address as a wildcard, and from 0.5.22 on has an option. */
 function sglangBinding({ bind }: UnknownRecord, endpoint: string): Pick<EventSource, 'isBound'> {
   if (typeof bind === 'boolean') return { isBound: bind };
   return endpoint.includes('0.0.0.0') ? { isBound: true } : {};
@@ -87,7 +90,10 @@ function jsonIn(args: readonly string[]): UnknownRecord | undefined {
   return text === undefined ? undefined : asRecord(parsed(text));
 }
 
-/** vLLM takes `--kv-events-config.endpoint tcp://...`, too; such words are in place of the whole, wherever they stand. */
+/**
+ * Reads fields such as `--kv-events-config.endpoint tcp://...`, which vLLM takes too; such words replace the whole,
+ * wherever they stand.
+ */
 function fieldsIn(args: readonly string[]): UnknownRecord | undefined {
   const fields: Record<string, unknown> = {};
   for (const [at, arg] of args.entries()) {
@@ -99,7 +105,7 @@ function fieldsIn(args: readonly string[]): UnknownRecord | undefined {
   return Object.keys(fields).length === 0 ? undefined : fields;
 }
 
-/** The value of the last of these flags; undefined = none is there. */
+/** Returns the value of the last of these flags; undefined = none is present. */
 function lastValue(args: readonly string[], names: readonly string[]): string | undefined {
   const at = args.findLastIndex((arg) => names.includes(split(arg)[0]));
   if (at < 0) return undefined;
@@ -111,7 +117,7 @@ function countOf(args: readonly string[], names: readonly string[]): number | un
   return value !== undefined && /^\d{1,5}$/.test(value) ? Number(value) : undefined;
 }
 
-/** `--a_b=c` is `--a-b` with `c`. */
+/** Splits a flag: `--a_b=c` is `--a-b` with `c`. */
 function split(arg: string): readonly [flag: string, value: string | undefined] {
   const end = arg.indexOf('=');
   const name = end < 0 ? arg : arg.slice(0, end);
@@ -123,6 +129,6 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // a text, or what the engine itself will refuse
+    return undefined; // a text, or a value that the engine itself will refuse
   }
 }

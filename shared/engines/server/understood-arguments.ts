@@ -6,14 +6,14 @@ import type { Logger } from '../../telemetry/index.ts';
 import { EngineProcess } from './engine-process.ts';
 import { isMissing, type KnownReleases, type LaunchPlan, missingText, type OptionalArgument } from './launch-plan.ts';
 
-/** An interpreter looks into a folder. */
+/** Limit for asking the interpreter, which only reads a folder. */
 const METADATA_MS_MAX = 15_000;
-/** The program loads half of itself before it says anything. */
+/** Limit for asking the program, which loads half of its code before it answers. */
 const PROGRAM_MS_MAX = 60_000;
 const LINES_MAX = 20_000;
 const HEAD_BYTES = 1024;
 
-/** What a program answered: its output, and how it ended. */
+/** Answer of a program: its output, and how it ended. */
 interface Answer {
   readonly text: string;
   readonly isWhole: boolean;
@@ -28,19 +28,19 @@ interface LearnDeps {
   readonly signal: AbortSignal;
 }
 
-/** What was learned of an engine before it loads. */
+/** Facts about an engine that were learned before it loads. */
 export interface Learned {
-  /** As it calls itself; undefined when it did not say. */
+  /** Version in the engine's own words; undefined when it gave none. */
   readonly version: string | undefined;
-  /** The optional arguments that it understands. */
+  /** Optional arguments that it supports. */
   readonly optional: readonly OptionalArgument[];
 }
 
 /**
- * Asks an engine what it understands before it loads: a start that fails on an argument costs as long as a whole import of
- * its libraries. The interpreter of the program knows the version in a moment; a program that hides its interpreter is asked
- * itself. Of a release that is not in the table the list of arguments is read. One that answers nothing is taken for the oldest.
- * Rejects when the engine is not installed.
+ * Learns which arguments an engine supports before it loads: a start that fails on an argument takes as long as
+ * importing all its libraries. The interpreter of the program knows the version at once; if the interpreter cannot be
+ * found, the program is asked. For a release outside the table, the list of arguments is read. A program without an
+ * answer counts as the oldest release. Rejects when the engine is not installed.
  */
 export async function learnArguments(plan: LaunchPlan, deps: LearnDeps): Promise<Learned> {
   const ask: Ask = (words, limitMs) => answerOf(words, limitMs, plan, deps);
@@ -51,7 +51,7 @@ export async function learnArguments(plan: LaunchPlan, deps: LearnDeps): Promise
   if (version !== undefined && isWithin(version, releases)) {
     return { version, optional: optional.filter(({ since }) => compare(version, since) >= 0) };
   }
-  // What hangs when it is asked for its version hangs when it is asked for more.
+  // A program that hangs when asked for its version would hang again.
   const help = asked.isLate ? undefined : await ask([...program, ...plan.helpArguments], PROGRAM_MS_MAX);
   const listed = help === undefined ? new Set<string>() : flagsIn(help.text);
   if (listed.has('--port')) return { version, optional: optional.filter(({ words: [flag] }) => listed.has(flag)) };
@@ -78,14 +78,14 @@ async function askVersion(
   return { version: isWhole ? /^(?:\S+ )?v?(\d+(?:\.\w+)+(?:\+\S+)?)\s*$/m.exec(text)?.[1] : undefined, isLate };
 }
 
-/** The last is how installers write a script whose interpreter has a path that is too long for the system. */
+/** The last form is how installers write a script whose interpreter has a path that is too long for the system. */
 const SHEBANGS = [
   /^#!\s*(\S*python[\d.]*)\s/,
   /^#!\s*\S*\/env (?:-S )?(python[\d.]*)\s/,
   /\n'''exec' "?([^"\s]*python[\d.]*)"? /,
 ];
 
-/** The words that run the Python under `program`; undefined when it does not show one. */
+/** Returns the words that run the Python of `program`; undefined when it does not show one. */
 async function interpreterOf([first, ...rest]: LaunchPlan['program']): Promise<LaunchPlan['program'] | undefined> {
   const at = rest.indexOf('-m');
   if (at >= 0) return [first, ...rest.slice(0, at)];
@@ -104,18 +104,18 @@ async function pathOf(word: string): Promise<string> {
   return word;
 }
 
-/** The beginning of a file, or nothing when it cannot be read. */
+/** Returns the beginning of a file, or nothing when it cannot be read. */
 async function firstLines(path: string): Promise<string> {
   try {
     await using file = await open(path);
     const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
     return buffer.toString('latin1', 0, bytesRead);
   } catch {
-    return ''; // then the program is asked itself
+    return ''; // then the program itself is asked
   }
 }
 
-/** In a process group of its own, as an engine is: nothing that was asked outlives its answer. */
+/** Runs a program in a process group of its own, like an engine, so that none of its processes outlive its answer. */
 async function answerOf(
   words: readonly [string, ...string[]],
   limitMs: number,
@@ -137,18 +137,18 @@ async function answerOf(
   }
 }
 
-/** The flags that a list of arguments names. */
+/** Returns the flags in a list of arguments. */
 function flagsIn(help: string): ReadonlySet<string> {
   return new Set(help.match(/--[a-z][\w-]*/g));
 }
 
-/** Whether `version` is a release of the table: what was built between releases is none. */
+/** Returns whether `version` is a release of the table; builds between releases are not. */
 function isWithin(version: string, { oldest, newest }: KnownReleases): boolean {
   const isRelease = /^\d+(\.\d+)*(\.post\d+)?(\+.*)?$/.test(version);
   return isRelease && compare(version, oldest) >= 0 && compare(version, newest) <= 0;
 }
 
-/** Below 0 when `version` is the older; as many numbers as `other` has count. */
+/** Compares versions, by as many numbers as `other` has; below 0 when `version` is older. */
 function compare(version: string, other: string): number {
   const ours = numbersOf(version);
   for (const [at, number] of numbersOf(other).entries()) {

@@ -11,7 +11,7 @@ import {
   serverSettings,
 } from '../server/launch.ts';
 import { type LaunchPlan, type LaunchPorts, NO_PORTS } from '../server/launch-plan.ts';
-import { addressLeft, leftOpen, tellPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
+import { addressLeft, leftOpen, logPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import { toldBy } from '../server/told.ts';
 import type { Engine, EngineKind } from '../types.ts';
@@ -21,21 +21,21 @@ import { SglangDialect, type SglangDialectOptions } from './sglang-dialect.ts';
 
 export interface SglangEngineOptions extends ServerEngineOptions, SglangDialectOptions {}
 
-/** `--engine sglang`: attached by `--engine-url`, else started. */
+/** Engine kind `--engine sglang`: attaches the server at `--engine-url`, or starts one. */
 export const sglang: EngineKind = {
   roles: ['prefill', 'decode', 'pd'],
   displayName: servedNameOf,
   async open(config, context) {
     const { settings } = config;
     const launch = settings.engineUrl === undefined ? sglangLaunch(config) : undefined;
-    tellPassed(config, context.logger);
+    logPassed(config, context.logger);
     const options = { ...serverSettings(config), launch };
     const engine = new ServerEngine(forKind(settings, new SglangDialect(options)), options, context);
     return openedServer(withMediaGuard(engine, settings, context.clock), config);
   },
 };
 
-/** How the sidecar starts SGLang: on the loopback, with metrics and KV events. */
+/** Returns the plan by which the sidecar starts SGLang: on the loopback, with metrics and KV events. */
 export function sglangLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   const { settings } = config;
   const { model, servedNames, words, enableLora } = launchBasics(settings);
@@ -74,9 +74,9 @@ export function sglangLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
 }
 
 /**
- * SGLang as an engine: its native `/generate`, KV events by ZeroMQ.
+ * Creates SGLang as an engine: its native `/generate`, KV events by ZeroMQ.
  *
- * @throws TypeError when `url` is no HTTP URL.
+ * @throws TypeError when `url` is not an HTTP URL.
  * @example
  * const engine = createSglangEngine({ url: 'http://127.0.0.1:30000' }, { clock: systemClock, logger });
  */

@@ -3,14 +3,17 @@ import { argumentValue, givenPort, type LaunchPlan } from '../server/launch-plan
 import { neighbours, serverPorts } from '../server/server-ports.ts';
 import type { Told } from '../server/told.ts';
 
-/** How far above its HTTP port SGLang takes the first port of its ranks when they attend together, and how many from there. */
+/**
+ * Distance from its HTTP port of the ports that SGLang takes for its ranks with data-parallel attention, and their
+ * number.
+ */
 const DERIVED_FROM = 233;
 const DERIVED = 8;
 
 const NCCL = '--nccl-port';
 const BOOTSTRAP = '--disaggregation-bootstrap-port';
 
-/** The ports that an SGLang with these arguments listens on. */
+/** Returns the ports on which an SGLang with these arguments listens. */
 export function sglangPorts(
   settings: Settings<'worker'>,
   told: Told,
@@ -24,13 +27,13 @@ export function sglangPorts(
   const given = [givenPort(NCCL, argumentValue(args, NCCL)), givenPort(BOOTSTRAP, argumentValue(args, BOOTSTRAP))];
   const [nccl, bootstrap] = given;
   const isPrefill = argumentValue(args, '--disaggregation-mode') === 'prefill';
-  // Where its server is written in Rust, the HTTP port is the one at which workers meet.
+  // If its server is written in Rust, workers meet at the HTTP port.
   const meetsApart = isPrefill && !/^(1|true|yes|on)$/i.test(env.SGLANG_RUST_SERVER ?? '');
   return {
     ports: {
       ...ports,
       http: offsets === undefined ? ports.http : { ...ports.http, offsets },
-      // Of several ranks each needs another one, and takes it.
+      // With several ranks each needs another one, and takes it itself.
       ...(told.ranks === 1 && nccl === undefined ? { own: free } : {}),
       ...(meetsApart && bootstrap === undefined ? { bootstrap: free } : {}),
     },

@@ -1,10 +1,10 @@
 import type { KnownReleases, OptionalArgument } from '../server/launch-plan.ts';
 
-/** The releases that are served, and of which the arguments are known; another one is asked for its list. */
+/** Supported releases, whose arguments are known; any other release is asked for its list. */
 export const SGLANG_RELEASES: KnownReleases = { oldest: '0.5.20', newest: '0.5.23' };
 
-/** Arguments that our own duties need, by the first release that knows them. */
+/** Arguments that the worker's duties need, by the first release that supports them. */
 export const OPTIONAL_ARGUMENTS: readonly OptionalArgument[] = [
-  // Each event then has the new ids alone; without it the ids so far are sent again and again.
+  // Each event then has only the new ids; otherwise all ids so far are sent again and again.
   { words: ['--incremental-streaming-output'], since: '0.5.20' },
 ];

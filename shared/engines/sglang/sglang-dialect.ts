@@ -25,13 +25,13 @@ import type { EngineSink } from '../types.ts';
 import { readSglangAnswer, requestFields, SAMPLING_FIELDS, type SglangAbilities } from './sglang-wire.ts';
 
 export interface SglangDialectOptions {
-  /** Clients' bodies go to the server, which then renders and tokenizes itself. @default false */
+  /** Whether clients' bodies go to the server, which then renders and tokenizes itself. @default false */
   readonly takesText?: boolean;
 }
 
 const GENERATE = '/generate';
 
-/** SGLang's server and its native `/generate`. */
+/** Dialect of SGLang's server with its native `/generate`. */
 export class SglangDialect implements EngineDialect {
   readonly kind = 'sglang';
   readonly latencyMetrics = [
@@ -138,12 +138,12 @@ export class SglangDialect implements EngineDialect {
     return { message: { path: GENERATE, body, headers }, reader };
   }
 
-  /** SGLang looks for closed connections once in seconds; told by id it stops at once. */
+  /** Aborts by id, which stops at once: SGLang checks for closed connections only every few seconds. */
   abort({ id }: EngineRequest): UpstreamMessage {
     return { path: '/abort_request', body: JSON.stringify({ rid: id }) };
   }
 
-  /** Levels above 1 mean the same: weights and cache leave the device. */
+  /** Puts the engine to sleep. Levels above 1 mean the same: weights and cache leave the device. */
   sleep(): UpstreamMessage {
     return { path: '/release_memory_occupation', body: '{}' };
   }
@@ -153,10 +153,10 @@ export class SglangDialect implements EngineDialect {
   }
 }
 
-/** A server that prefills or decodes for others refuses requests without a peer; with this host it moves no blocks. */
+/** Peer for probes: a prefill or decode server refuses requests without a peer; with this host it moves no blocks. */
 const NO_PEER = { bootstrap_host: '2.2.2.2', bootstrap_room: 0 };
 
-/** Newer servers warn about the older of two names. */
+/** Returns the object at the newer of two paths, otherwise the older: newer servers warn about the older one. */
 async function eitherRecord(server: EngineServer, newer: string, older: string): Promise<UnknownRecord> {
   return (await getRecord(server, newer)) ?? (await getRecord(server, older)) ?? {};
 }
@@ -171,12 +171,12 @@ function abilitiesOf(serverInfo: UnknownRecord, openapi: UnknownRecord | undefin
   };
 }
 
-/** It is told as the text that the server was started with. */
+/** Returns the preferred sampling parameters. The server reports the text that it was started with. */
 function preferredIn({ preferred_sampling_params: told }: UnknownRecord): unknown {
   return typeof told === 'string' ? jsonOrText(told) : told;
 }
 
-/** The publisher as newer servers describe it, else as it was configured. */
+/** Returns the publisher as newer servers describe it, otherwise as it was configured. */
 function sourceOf(serverInfo: UnknownRecord): EventSource | undefined {
   const described = asRecord(serverInfo.kv_events);
   const port = asCount(described?.endpoint_port_base);
@@ -203,7 +203,7 @@ function configuredSource(text: string): EventSource | undefined {
   return publisherOf(config, 'sglang');
 }
 
-/** The room is a u64, which no JSON number of ours holds: its digits are written as they are. */
+/** Adds the room. It is a u64, which a JSON number cannot hold, so its digits are written directly. */
 function withRoom(body: string, room: string | undefined): string {
   if (room === undefined) return body;
   if (!/^\d{1,20}$/.test(room)) throw workerError('InvalidArgument', 'bootstrap_room is no number');

@@ -6,21 +6,21 @@ import { saltWithAdapter } from '../kv-stream/adapter-salt.ts';
 import { COMMON_SAMPLING_FIELDS, type FieldRow, guidedKind, jsonText, nonEmpty, sampling } from '../server/dialect.ts';
 import { logprobOf, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';
 
-/** What a server of SGLang can do beyond the common. */
+/** Abilities of a server of SGLang beyond the common ones. */
 export interface SglangAbilities {
-  /** The server puts requests of a higher priority first, or of a lower one; undefined = it has no priorities. */
+  /** Whether the server runs requests of a higher or a lower priority first; undefined = it has no priorities. */
   readonly priority: 'higher-first' | 'lower-first' | undefined;
-  /** What it calls a salt of the cache. */
+  /** Name of the cache's salt. */
   readonly saltField: 'cache_salt' | 'extra_key';
 }
 
 /**
- * How a request's fields are called in SGLang's `sampling_params`. `guided_decoding.backend` and `whitespace_pattern` are
+ * Names of a request's fields in SGLang's `sampling_params`. `guided_decoding.backend` and `whitespace_pattern` are
  * chosen when the engine starts.
  */
 export const SAMPLING_FIELDS: readonly FieldRow[] = [
   ...COMMON_SAMPLING_FIELDS,
-  // SGLang takes -1 for all tokens, and no 0.
+  // SGLang takes -1 for all tokens, not 0.
   { ours: 'top_k', theirs: 'top_k', read: ({ sampling }) => (sampling.top_k === 0 ? -1 : sampling.top_k) },
   sampling('seed', 'sampling_seed'),
   { ours: 'allowed_token_ids', theirs: undefined, read: ({ sampling }) => nonEmpty(sampling.allowed_token_ids) },
@@ -34,7 +34,7 @@ export const SAMPLING_FIELDS: readonly FieldRow[] = [
   { ours: 'extra_args', theirs: 'custom_params', read: ({ extraArgs }) => extraArgs },
 ];
 
-/** Fields of the request itself. */
+/** Returns the names of the fields of the request itself. */
 export function requestFields({ priority, saltField }: SglangAbilities): readonly FieldRow[] {
   const sign = priority === 'lower-first' ? -1 : 1;
   const asked = ({ routing }: EngineRequest): unknown => routing.priority && sign * routing.priority;
@@ -57,7 +57,10 @@ export function requestFields({ priority, saltField }: SglangAbilities): readonl
   ];
 }
 
-/** Events name a `cache_salt`, and adapters at best where the engine was started to; an `extra_key` they do not name. */
+/**
+ * Returns the salt. Events name a `cache_salt`, and adapters only if the engine was configured to; they do not name an
+ * `extra_key`.
+ */
 function saltOf(
   { lora_name: loraName, cache_salt: cacheSalt }: EngineRequest['routing'],
   field: SglangAbilities['saltField'],
@@ -83,8 +86,8 @@ function escapeRegex(text: string): string {
 }
 
 /**
- * Reads an event or a whole answer of `/generate`. Ids and log probabilities may be those of the event or all so far,
- * which `completion_tokens` tells apart.
+ * Reads an event or a whole answer of `/generate`. Its ids and log probabilities may be only the new ones or all so
+ * far; `completion_tokens` shows which.
  */
 export function readSglangAnswer(body: UnknownRecord, sent: (index: number) => number): TokenAnswer {
   const results: readonly unknown[] = Array.isArray(body) ? body : [body];
@@ -124,7 +127,7 @@ function readResult(result: UnknownRecord, at: number, sent: (index: number) => 
   };
 }
 
-/** The engine gave the request up by itself: for a bad request or for want of room. */
+/** Refuses a request that the engine itself aborted, because it was invalid or for lack of room. */
 function refuseAborted(finish: UnknownRecord): void {
   const status = finish.status_code;
   if (typeof status !== 'number') return;
@@ -143,7 +146,10 @@ function usageOf(metas: readonly UnknownRecord[]): CompletionUsage {
   };
 }
 
-/** As vLLM has them: null for the first token, then the log probability of each id by the id. */
+/**
+ * Returns the prompt's log probabilities in vLLM's form: null for the first token, then the log probability of each id
+ * by the id.
+ */
 function promptLogprobs(meta: UnknownRecord): unknown {
   const own = meta.input_token_logprobs;
   if (!Array.isArray(own) || own.length === 0) return undefined;
@@ -155,7 +161,7 @@ function promptLogprobs(meta: UnknownRecord): unknown {
   });
 }
 
-/** `[log probability, id, text]` each. */
+/** Reads rows of `[log probability, id, text]`. */
 function alternatives(row: unknown): readonly TopLogprob[] {
   if (!Array.isArray(row)) return [];
   return row.map((entry, at) => ({ rank: at + 1, token_id: numberAt(entry, 1), logprob: numberAt(entry, 0) }));

@@ -1,10 +1,10 @@
-/** A text, which is left as it is, or a whole number that a double may not hold. */
+/** A string, which stays unchanged, or a whole number that a double may not hold. */
 const LONG_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g;
-/** In front of the digits while they are a text. No server of ours writes it at the start of one. */
+/** Prefix of the digits while they are a text. No supported server writes it at the start of a string. */
 const MARK = '\u0000int:';
 const MARKED = /"\\u0000int:(-?\d+)"/g;
 
-/** JSON text as a value, its whole numbers of 16 digits and more as bigints. @throws SyntaxError */
+/** Parses JSON text; whole numbers of 16 digits and more become bigints. @throws SyntaxError */
 export function parseExact(text: string): unknown {
   const marked = text.replace(LONG_NUMBER, (found) => (found.startsWith('"') ? found : JSON.stringify(MARK + found)));
   return JSON.parse(marked, (_, value: unknown) =>
@@ -12,7 +12,7 @@ export function parseExact(text: string): unknown {
   );
 }
 
-/** The JSON text of a value, its bigints as numbers with all of their digits. */
+/** Writes a value as JSON text; bigints become numbers with all of their digits. */
 export function exactText(value: unknown): string {
   const marked = JSON.stringify(value, (_, each: unknown) => (typeof each === 'bigint' ? `${MARK}${each}` : each));
   return marked.replace(MARKED, '$1');

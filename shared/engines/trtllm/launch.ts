@@ -6,14 +6,14 @@ import { withMediaGuard } from '../media/guarded-engine.ts';
 import { createMultimodalEngine } from '../media/multimodal-engine.ts';
 import { givenValue, launchBasics, openedServer, servedNameOf, serverSettings } from '../server/launch.ts';
 import { argumentValue, givenPort, type LaunchPlan, type LaunchPorts } from '../server/launch-plan.ts';
-import { addressLeft, tellPassed, valueOfVariable } from '../server/passed-arguments.ts';
+import { addressLeft, logPassed, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine, EngineContext, EngineKind, OpenedEngine } from '../types.ts';
 import { TrtllmDialect, type TrtllmDialectOptions } from './trtllm-dialect.ts';
 
 export interface TrtllmEngineOptions extends ServerEngineOptions, TrtllmDialectOptions {}
 
-/** `--engine trtllm`: attached by `--engine-url`, else started. */
+/** Engine kind `--engine trtllm`: attaches the server at `--engine-url`, or starts one. */
 export const trtllm: EngineKind = {
   roles: ['prefill', 'decode'],
   displayName: servedNameOf,
@@ -29,7 +29,7 @@ export const trtllm: EngineKind = {
   },
 };
 
-/** @param folder where the options of one that is started are written, which goes with it; undefined = it is attached */
+/** Opens the engine. @param folder for the options of a started engine, removed with it; undefined = it is attached */
 async function openTrtllm(
   config: ResolvedConfig<'worker'>,
   context: EngineContext,
@@ -38,7 +38,7 @@ async function openTrtllm(
   const { settings } = config;
   const { disaggregationMode: role, maxModelLen, kvEventsConfig, enablePrefixCaching } = settings;
   const { told: _, ...server } = serverSettings(config);
-  tellPassed(config, context.logger);
+  logPassed(config, context.logger);
   const engine = createTrtllmEngine(
     {
       ...server,
@@ -62,12 +62,15 @@ async function openTrtllm(
   return openedServer(multimodal, config);
 }
 
-/** Events that the engine keeps until they are asked for, every few seconds at most. */
+/** Number of events that the engine keeps until they are requested, every few seconds at most. */
 const EVENT_BUFFER_MAX = 65_536;
-/** A file of its own options: of two, the last one would count. */
+/** Option file of the user: of two such files, the last one would count. */
 const OWN_FILE = /^--(config|extra_llm_api_options)(=|$)/;
 
-/** How the sidecar starts TensorRT-LLM: on the loopback, with statistics and KV events. @param folder where its options are written */
+/**
+ * Returns the plan by which the sidecar starts TensorRT-LLM: on the loopback, with statistics and KV events. @param
+ * folder for its options
+ */
 export function trtllmLaunch(config: ResolvedConfig<'worker'>, folder: string): LaunchPlan {
   const { settings } = config;
   const { model, words } = launchBasics(settings);
@@ -75,13 +78,13 @@ export function trtllmLaunch(config: ResolvedConfig<'worker'>, folder: string): 
   const hasOwnFile = settings.engineArguments.some((argument) => OWN_FILE.test(argument));
   const port = givenPort('--port', argumentValue(settings.engineArguments, '--port'));
   const options = join(folder, 'options.yaml');
-  if (!hasOwnFile) writeFileSync(options, JSON.stringify(llmOptions(config), undefined, 2)); // which is YAML, too
+  if (!hasOwnFile) writeFileSync(options, JSON.stringify(llmOptions(config), undefined, 2)); // JSON is also YAML
   return {
     packageName: 'tensorrt-llm',
     program: [program, ...before],
     helpArguments: ['--help'],
     releases: { oldest: '1.0', newest: '1.2' },
-    optional: [], // what it is given every release knows
+    optional: [], // every release supports its arguments
     ports: { http: port ?? { setting: 'STATOR_ENGINE_PORTS', ports: settings.enginePorts } },
     givenPorts: [],
     command: (ports: LaunchPorts) => {
@@ -113,11 +116,12 @@ function llmOptions(config: ResolvedConfig<'worker'>): Readonly<Record<string, u
     enable_iter_perf_stats: true,
     return_perf_metrics: true,
     ...(isSplit ? { cache_transceiver_config: { backend: 'DEFAULT' } } : {}),
-    ...(role === 'prefill' ? { disable_overlap_scheduler: true } : {}), // it can compute no prompt for others with it
+    // with it, the engine cannot compute prompts for others
+    ...(role === 'prefill' ? { disable_overlap_scheduler: true } : {}),
   };
 }
 
-/** Named values as arguments; `true` is the bare flag, what is false or undefined is left out. */
+/** Writes named values as arguments; `true` is the bare flag; false and undefined are left out. */
 function underscored(named: Readonly<Record<string, unknown>>): readonly string[] {
   return Object.entries(named).flatMap(([name, value]) => {
     if (value === undefined || value === null || value === false) return [];
@@ -126,7 +130,7 @@ function underscored(named: Readonly<Record<string, unknown>>): readonly string[
   });
 }
 
-/** `engine`, with which its folder goes. */
+/** Wraps `engine` so that stopping it removes its folder. */
 function withoutFolder(engine: Engine, folder: string): Engine {
   const stop = async (): Promise<void> => {
     await engine.stop();
@@ -142,9 +146,9 @@ function withoutFolder(engine: Engine, folder: string): Engine {
 }
 
 /**
- * TensorRT-LLM as an engine: tokens in and out by `/v1/completions`, KV events by asking for them.
+ * Creates TensorRT-LLM as an engine: tokens in and out by `/v1/completions`, KV events by polling.
  *
- * @throws TypeError when `url` is no HTTP URL.
+ * @throws TypeError when `url` is not an HTTP URL.
  * @example
  * const engine = createTrtllmEngine({ url: 'http://127.0.0.1:8000' }, { clock: systemClock, logger });
  */

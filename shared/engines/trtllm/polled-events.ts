@@ -8,12 +8,12 @@ import type { KvEvent } from '../types.ts';
 import { parseExact } from './exact-json.ts';
 
 const PATH = '/kv_cache_events';
-/** The server answers when its queue has been empty for two seconds. */
+/** Limit of an answer: the server answers when its queue has been empty for two seconds. */
 const ANSWER_TIMEOUT_MS = 30_000;
 const PAUSE_MS = 100;
-/** Between two tries of a server that does not answer. */
+/** Pause before a retry when the server does not answer. */
 const RETRY_MS = 1000;
-/** Blocks that were not full when they were stored. One a sequence; more than that no engine holds. */
+/** Limit of blocks that were not full when they were stored: one for each sequence, and no engine has more. */
 const PARTIAL_BLOCKS_MAX = 100_000;
 const U64_MASK = 0xffff_ffff_ffff_ffffn;
 
@@ -24,11 +24,11 @@ interface PolledEventsOptions extends FeedDeps {
 }
 
 /**
- * The KV events of TensorRT-LLM, which its server hands out once, to whoever asks. What an answer that was lost has held nobody
- * says again: then nothing is believed to be held any more, and what is stored from there on is followed.
+ * KV events of TensorRT-LLM, which its server gives out once, to any caller. The events in a lost answer cannot be
+ * requested again: then the cache counts as empty, and the blocks stored from there on are followed.
  *
- * Its ranks of attention data parallelism are one for routers, as no request can name one; a block that several of them hold is
- * gone with the last.
+ * Its ranks of attention data parallelism are one rank for routers, as no request can name one; a block that several of
+ * them hold is gone with the last.
  */
 export class PolledEvents implements EventFeed {
   readonly #options: PolledEventsOptions;
@@ -54,7 +54,7 @@ export class PolledEvents implements EventFeed {
     void this.#poll(); // never rejects
   }
 
-  /** There is no past to ask for. */
+  /** Does nothing: earlier events cannot be requested. */
   catchUp(): void {}
 
   restart(): void {
@@ -86,7 +86,8 @@ export class PolledEvents implements EventFeed {
         return 'later' as const;
       });
       if (goesOn === 'never') return;
-      await clock.sleep(goesOn === 'now' ? PAUSE_MS : RETRY_MS, signal).catch(() => undefined); // the loop looks at the signal
+      // the loop checks the signal
+      await clock.sleep(goesOn === 'now' ? PAUSE_MS : RETRY_MS, signal).catch(() => undefined);
     }
   }
 
@@ -94,21 +95,21 @@ export class PolledEvents implements EventFeed {
     const { server, answerTimeoutMs = ANSWER_TIMEOUT_MS } = this.#options;
     const { status, text } = await server.ask({ path: PATH, method: 'POST' }, answerTimeoutMs);
     if (status === 404 || status === 405) {
-      this.#outlet.tell(`the engine has no ${PATH}: prompts are routed by load alone`);
+      this.#outlet.warn(`the engine has no ${PATH}: prompts are routed by load alone`);
       return 'never';
     }
     if (status !== 200) {
-      this.#outlet.tell(`${PATH} answers ${status}`);
+      this.#outlet.warn(`${PATH} answers ${status}`);
       return 'later';
     }
-    const told: unknown = parseExact(text);
-    if (Array.isArray(told) && !this.#stopping.signal.aborted) this.#take(told);
+    const answered: unknown = parseExact(text);
+    if (Array.isArray(answered) && !this.#stopping.signal.aborted) this.#take(answered);
     return 'now';
   }
 
-  #take(told: readonly unknown[]): void {
+  #take(rawEvents: readonly unknown[]): void {
     const events: (KvEvent | undefined)[] = [];
-    for (const each of told) {
+    for (const each of rawEvents) {
       const event = asRecord(each) ?? {};
       if (this.#isAfterGap(event)) events.push(this.#normaliser.clear());
       const read = this.#isOfWholePrefixes(event) ? this.#read(asRecord(event.data) ?? {}) : undefined;
@@ -117,7 +118,7 @@ export class PolledEvents implements EventFeed {
     this.#outlet.emit(events);
   }
 
-  /** Whether the engine's queue was too small for what happened: it forgets the oldest events then. */
+  /** Returns whether the engine's queue was too small: then it drops the oldest events. */
   #isAfterGap({ event_id: id, attention_dp_rank: rank }: UnknownRecord): boolean {
     if (typeof id !== 'number') return false;
     const key = typeof rank === 'number' ? rank : 0;
@@ -129,7 +130,10 @@ export class PolledEvents implements EventFeed {
     return true;
   }
 
-  /** Layers that attend to a window alone have caches of their own, which hold no whole prefix. */
+  /**
+   * Returns whether an event is about whole prefixes: layers with windowed attention have caches of their own, which do
+   * not hold them.
+   */
   #isOfWholePrefixes({ window_size: window }: UnknownRecord): boolean {
     if (typeof window !== 'number') return true;
     this.#window = Math.max(this.#window, window);
@@ -150,7 +154,7 @@ export class PolledEvents implements EventFeed {
       const [hash, ids] = [hashOf(block.block_hash), idsOf(block.tokens)];
       if (hash === undefined || ids === undefined) {
         this.#outlet.drop(1, 'of a shape that is not known');
-        break; // what follows hangs on it
+        break; // the later blocks depend on it
       }
       if (ids.length > size) {
         this.#outlet.drop(1, `block size ${ids.length}, not ${size}: give --block-size`);
@@ -200,7 +204,7 @@ function hashOf(value: unknown): bigint | undefined {
   return typeof value === 'number' && Number.isSafeInteger(value) ? BigInt(value) & U64_MASK : undefined;
 }
 
-/** Undefined for what are no ids of text: media have an id beside the token's. */
+/** Reads ids of text; undefined for others: media have an id beside the token's. */
 function idsOf(tokens: unknown): readonly number[] | undefined {
   if (!Array.isArray(tokens)) return undefined;
   const ids: number[] = [];
@@ -212,7 +216,7 @@ function idsOf(tokens: unknown): readonly number[] | undefined {
   return ids;
 }
 
-/** As pairs of u32 halves, low half first. */
+/** Converts hashes to pairs of u32 halves, low half first. */
 function pairsOf(hashes: readonly bigint[]): Uint32Array {
   const pairs = new Uint32Array(2 * hashes.length);
   for (const [at, hash] of hashes.entries()) {

@@ -22,15 +22,15 @@ import { PolledEvents } from './polled-events.ts';
 import { CONTEXT_ONLY, FIELDS, generationParams, prefillResult, readTrtllmAnswer } from './trtllm-wire.ts';
 
 export interface TrtllmDialectOptions {
-  /** Clients' bodies go to the server, which then renders and tokenizes itself. @default false */
+  /** Whether clients' bodies go to the server, which then renders and tokenizes itself. @default false */
   readonly takesText?: boolean;
-  /** Chats that name media do. @default false */
+  /** Whether bodies of chats with media do. @default false */
   readonly takesMedia?: boolean;
-  /** The engine computes prompts and hands their blocks to decode workers. @default false */
+  /** Whether the engine computes prompts and hands their blocks to decode workers. @default false */
   readonly isPrefill?: boolean;
-  /** Whether its KV events are asked for: they go to one reader alone. @default true */
+  /** Whether its KV events are polled: they go to only one reader. @default true */
   readonly followsEvents?: boolean;
-  /** What the server tells nobody: the context, and the block where it keeps no statistics. */
+  /** Values that the server does not report: the context, and the block size if it keeps no statistics. */
   readonly contextLength?: number | undefined;
   readonly blockSizeTokens?: number | undefined;
   readonly maxNumSeqs?: number | undefined;
@@ -38,12 +38,12 @@ export interface TrtllmDialectOptions {
 }
 
 const COMPLETIONS = '/v1/completions';
-/** The first request may compile kernels. */
+/** Limit of the first request, which may compile kernels. */
 const FIRST_TOKEN_TIMEOUT_MS = 120_000;
 /** TensorRT-LLM's own default. */
 const BLOCK_SIZE_TOKENS = 32;
 
-/** TensorRT-LLM's server, `trtllm-serve`: ids in and out by `/v1/completions`, KV events by asking for them. */
+/** Dialect of TensorRT-LLM's server, `trtllm-serve`: ids in and out by `/v1/completions`, KV events by polling. */
 export class TrtllmDialect implements EngineDialect {
   readonly kind = 'trtllm';
   readonly deadStatus = 503;
@@ -145,7 +145,7 @@ export class TrtllmDialect implements EngineDialect {
     return max === undefined ? {} : { max_tokens: max };
   }
 
-  /** One token, asked for. Rejects when the engine is broken, or gives texts alone. */
+  /** Requests one token. Rejects when the engine is broken, or gives only texts. */
   async #needIds(server: EngineServer): Promise<void> {
     const body = { model: this.#modelName, prompt: [1], max_tokens: 1, stream: false, detokenize: false };
     const asked = { path: COMPLETIONS, body: JSON.stringify(body) };
@@ -161,7 +161,7 @@ export class TrtllmDialect implements EngineDialect {
   }
 }
 
-/** Of the statistics of its last steps, where it keeps them. */
+/** Returns the cache's size from the statistics of its last steps, if it keeps them. */
 async function cacheOf(
   server: EngineServer,
 ): Promise<{ readonly blockSizeTokens?: number | undefined; readonly totalKvBlocks?: number | undefined }> {

@@ -5,7 +5,7 @@ import { COMMON_SAMPLING_FIELDS, type FieldRow, guidedKind, sampling } from '../
 import { logprobOf, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';
 import { exactText } from './exact-json.ts';
 
-/** How a request's fields are called by `/v1/completions` of `trtllm-serve`, which refuses every other. */
+/** Names of a request's fields in `/v1/completions` of `trtllm-serve`, which refuses every other field. */
 export const FIELDS: readonly FieldRow[] = [
   ...COMMON_SAMPLING_FIELDS,
   { ours: 'top_k', theirs: 'top_k', read: ({ sampling: { top_k: k } }) => (k === -1 ? undefined : k) },
@@ -14,11 +14,11 @@ export const FIELDS: readonly FieldRow[] = [
   { ours: 'guided_decoding', theirs: 'response_format', read: responseFormat },
   { ours: 'min_tokens', theirs: 'min_tokens', read: ({ stop }) => stop.min_tokens },
   { ours: 'max_thinking_tokens', theirs: 'thinking_token_budget', read: ({ stop }) => stop.max_thinking_tokens },
-  // It names tokens by their text: those that were chosen stand beside their ids, others could not be told.
+  // It names tokens by their text: the chosen ones stand beside their ids, others could not be identified.
   { ours: 'top_logprobs', theirs: undefined, read: ({ output }) => (output.logprobs ?? 0) || undefined },
   { ours: 'logprobs', theirs: 'logprobs', read: ({ output }) => (output.logprobs === 0 ? 1 : undefined) },
   { ours: 'prompt_logprobs', theirs: undefined, read: ({ output }) => output.prompt_logprobs },
-  // The salt would be left out of its hashes, and tenants would read each other's blocks.
+  // Its hashes would omit the salt, and tenants would read each other's blocks.
   { ours: 'cache_salt', theirs: undefined, read: ({ routing }) => routing.cache_salt || undefined },
   { ours: 'lora_name', theirs: undefined, read: ({ routing }) => routing.lora_name },
 ];
@@ -47,21 +47,23 @@ function objectOf(schema: unknown): unknown {
   return typeof schema === 'string' ? JSON.parse(schema) : schema;
 }
 
-/** A text as the pattern that matches it alone. */
+/** Returns the pattern that matches only this text. */
 function literal(text: string): string {
   return `(${text.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&')})`;
 }
 
-/** What a prefill worker asks of its engine so that a decode worker can fetch the blocks. */
+/** Parameters with which a prefill worker makes its engine keep the blocks for a decode worker. */
 export const CONTEXT_ONLY = { request_type: 'context_only' } as const;
 
-/** What a prefill gave, for the decode worker: text, as its ids have more digits than numbers hold. */
+/**
+ * Returns a prefill's parameters for the decode worker, as text, because its ids have more digits than numbers hold.
+ */
 export function prefillResult({ kvTransferParams: params }: TokenAnswer): unknown {
   const given = asRecord(params);
   return given === undefined ? {} : { trtllm: exactText({ ...given, request_type: 'generation_only' }) };
 }
 
-/** The same at the decode worker; undefined where the prompt is computed here. */
+/** Returns these parameters at the decode worker; undefined if the prompt is computed here. */
 export function generationParams({ prefillResult: result }: EngineRequest): string | undefined {
   const text = asRecord(result?.disaggregated_params)?.trtllm;
   return typeof text === 'string' && text.startsWith('{') ? text : undefined;

@@ -15,7 +15,7 @@ import {
   serverSettings,
 } from '../server/launch.ts';
 import { argumentValue, type LaunchPlan, type LaunchPorts, NO_PORTS, takePorts } from '../server/launch-plan.ts';
-import { addressLeft, isOpen, leftOpen, tellPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
+import { addressLeft, isOpen, leftOpen, logPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import { toldBy } from '../server/told.ts';
 import type { Engine, EngineContext, EngineKind, SecondaryNode } from '../types.ts';
@@ -26,7 +26,7 @@ import { VllmDialect, type VllmDialectOptions } from './vllm-dialect.ts';
 
 export interface VllmEngineOptions extends ServerEngineOptions, VllmDialectOptions {}
 
-/** `--engine vllm`: attached by `--engine-url`, else started. */
+/** Engine kind `--engine vllm`: attaches the server at `--engine-url`, or starts one. */
 export const vllm: EngineKind = {
   roles: ['prefill', 'decode', 'pd', 'encode'],
   displayName: servedNameOf,
@@ -36,7 +36,7 @@ export const vllm: EngineKind = {
     const { model, modelPath, engineUrl, disaggregationMode: role } = settings;
     const server = { ...serverSettings(config), isPrefill: role === 'prefill' };
     const modelName = servedNameOf(settings) ?? model ?? modelPath;
-    tellPassed(config, context.logger);
+    logPassed(config, context.logger);
     const own =
       engineUrl === undefined
         ? {
@@ -54,7 +54,7 @@ export const vllm: EngineKind = {
     const engine = createMultimodalEngine(guarded, {
       accepts: settings.enableMultimodal,
       isEncoder: role === 'encode',
-      // The default is what Dynamo writes around prompts of one old model; models of today bring templates of their own.
+      // The default is Dynamo's text around prompts of one old model; today's models have templates of their own.
       promptTemplate: givenValue(config, 'mmPromptTemplate'),
     });
     return openedServer(engine, config);
@@ -62,18 +62,21 @@ export const vllm: EngineKind = {
   startSecondary,
 };
 
-/** How the sidecar starts vLLM: on the loopback, with what its own duties need. */
+/**
+ * Returns the plan by which the sidecar starts vLLM: on the loopback, with the arguments that the worker's duties need.
+ */
 export function vllmLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   const { settings } = config;
   const { engineArguments: passed } = settings;
   const { model, servedNames, words = [], enableLora } = launchBasics(settings);
   const [program = 'vllm', ...before] = words;
   const statsSecs = givenValue(config, 'vllmLogStatsIntervalSecs');
-  const shutdownSecs = Math.max(1, Math.floor(settings.gracefulShutdownGracePeriodSecs) - 1); // just under our own drain
+  // slightly less than the worker's own drain
+  const shutdownSecs = Math.max(1, Math.floor(settings.gracefulShutdownGracePeriodSecs) - 1);
   const env = {
-    // Equal hashes in every process, also of versions before 0.30.
+    // Equal hashes in every process, also in versions before 0.30.
     PYTHONHASHSEED: `${settings.pythonhashseed ?? 0}`,
-    // Opens /reset_prefix_cache, /sleep and /wake_up, on the loopback alone.
+    // Enables /reset_prefix_cache, /sleep and /wake_up, only on the loopback.
     ...(settings.vllmServerDevMode === undefined && !isOpen(settings) ? { VLLM_SERVER_DEV_MODE: '1' } : {}),
     ...(enableLora && settings.vllmAllowRuntimeLoraUpdating === undefined
       ? { VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' }
@@ -110,7 +113,10 @@ export function vllmLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   };
 }
 
-/** For several ranks vLLM starts as many servers, and refuses to load adapters then, of which each would know its own. */
+/**
+ * Returns the argument for one server. For several ranks vLLM starts as many servers and then refuses to load adapters,
+ * because each would know only its own.
+ */
 function oneServer(args: readonly string[]): readonly string[] {
   const isGiven = args.some((arg) => /^(--api[-_]server[-_]count|-asc)(=|$)/.test(arg));
   return isGiven || toldBy(args, 'vllm').ranks === 1 ? [] : ['--api-server-count', '1'];
@@ -124,7 +130,7 @@ function portVariables({ sideChannel, encoder, own }: LaunchPorts): Readonly<Rec
   };
 }
 
-/** The NIXL connector tells its peers where to fetch blocks: an address that other machines reach. */
+/** Returns the address from which the NIXL connector's peers fetch blocks: one that other machines can reach. */
 function sideChannelHost({ vllmNixlSideChannelHost: host }: Settings<'worker'>): string {
   const own = Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])
@@ -135,9 +141,9 @@ function sideChannelHost({ vllmNixlSideChannelHost: host }: Settings<'worker'>):
 }
 
 /**
- * vLLM as an engine: tokens in and out by the best way that its server has, KV events by ZeroMQ.
+ * Creates vLLM as an engine: tokens in and out by the best route that its server has, KV events by ZeroMQ.
  *
- * @throws TypeError when `url` is no HTTP URL.
+ * @throws TypeError when `url` is not an HTTP URL.
  * @example
  * const engine = createVllmEngine({ url: 'http://127.0.0.1:8000' }, { clock: systemClock, logger });
  * const { contextLength } = await engine.start(signal);
@@ -149,8 +155,8 @@ export function createVllmEngine(options: VllmEngineOptions, deps: ServerEngineD
 const STOP_GRACE_MS = 2000;
 
 /**
- * Starts `vllm serve --headless`. How the nodes find each other is vLLM's own matter:
- * `--data-parallel-address`, `--data-parallel-start-rank` and the like are among the engine's arguments.
+ * Starts `vllm serve --headless`. vLLM itself connects its nodes: `--data-parallel-address`,
+ * `--data-parallel-start-rank` and the like are among the engine's arguments.
  */
 async function startSecondary(
   config: ResolvedConfig<'worker'>,

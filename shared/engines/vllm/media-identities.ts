@@ -9,18 +9,18 @@ type Part = Readonly<Record<string, unknown>>;
 
 const MEDIA: ReadonlySet<unknown> = new Set(['image_url', 'video_url', 'audio_url']);
 
-/** Arguments of vLLM that change what media become: it mixes them into its own identifiers. */
+/** Arguments of vLLM that change how media are read; it mixes them into its own identifiers. */
 const READING = /^--(media[-_]io[-_]kwargs|mm[-_]processor[-_]kwargs)(=|$)/;
 
-/** Whether an engine with these arguments tells of media by the identities that it was given. */
+/** Returns whether an engine with these arguments reports media by the identities that it was given. */
 export function keepsIdentities(engineArguments: readonly string[]): boolean {
   return !engineArguments.some((argument) => READING.test(argument));
 }
 
 /**
- * A vLLM whose media, inline already, have identities of ours, which its KV events tell. Frontends that ask hear them, and what
- * the engine made of the prompt.
- * @param keepsThem false: the events tell others, so that frontends hear none
+ * Wraps a vLLM so that media, which are already inline, get identities that its KV events report. Frontends that
+ * request them get the identities, and the prompt in tokens.
+ * @param keepsThem false if the events report other identities: then frontends get none
  */
 export function createIdentifyingEngine(engine: Engine, keepsThem = true): Engine {
   return withGenerate(engine, (request, sink, signal) => {
@@ -30,27 +30,28 @@ export function createIdentifyingEngine(engine: Engine, keepsThem = true): Engin
     const asks = asRecord(mmRoutingInfo);
     const wanted = asks?.wants_tokens === true ? { return_token_ids: true } : {};
     const named: EngineRequest = { ...request, input: { ...input, body: { ...body, ...wanted } } };
-    const hearing =
+    const outputs =
       asks === undefined
         ? sink
-        : tellingSink(sink, keepsThem ? ids : ids.map(() => ''), input.body.return_token_ids === true);
-    engine.generate(named, hearing, signal);
+        : identitySink(sink, keepsThem ? ids : ids.map(() => ''), input.body.return_token_ids === true);
+    engine.generate(named, outputs, signal);
   });
 }
 
 /**
- * Tells the frontend what was made of the media with the first output, and takes the tokens that were asked for it out of the
- * bodies. @param showsTokens the client has asked for them as well
+ * Returns a sink that adds the identities of the media to the first output, and removes the tokens requested for the
+ * frontend from the bodies.
+ * @param showsTokens whether the client has requested them too
  */
-function tellingSink(sink: EngineSink, ids: readonly string[], showsTokens: boolean): EngineSink {
-  let hasTold = false;
+function identitySink(sink: EngineSink, ids: readonly string[], showsTokens: boolean): EngineSink {
+  let isFirst = true;
   return {
     tokens: (...tokens) => sink.tokens(...tokens),
     output: (output: EngineOutput) => {
       const body = asRecord(output.body);
-      const told = hasTold ? undefined : body?.prompt_token_ids;
-      const media = hasTold ? {} : { prompt_media: { ids, ...(isTokens(told) ? { token_ids: told } : {}) } };
-      hasTold = true;
+      const promptIds = isFirst ? body?.prompt_token_ids : undefined;
+      const media = isFirst ? { prompt_media: { ids, ...(isTokens(promptIds) ? { token_ids: promptIds } : {}) } } : {};
+      isFirst = false;
       const shown = body === undefined || showsTokens ? {} : { body: withoutTokens(body) };
       sink.output({ ...output, ...shown, ...media });
     },
@@ -77,8 +78,8 @@ function withoutTokens(body: Body): Body {
 }
 
 /**
- * The body with an identity of its own for each medium that is inline, by which the engine knows it from then on, and tells of
- * it in its KV events: a client's own would let it pass one picture off for another. Sound that stands in a message as such has none.
+ * Returns the body with an identity for each inline medium. The engine uses it from then on and reports it in its KV
+ * events; a client's own identity could pass one picture off as another. A sound inside a message has none.
  */
 function withIdentities(body: Body): { readonly body: Body; readonly ids: readonly string[] } {
   const ids: string[] = [];

@@ -5,12 +5,12 @@ import { neighbours, serverPorts } from '../server/server-ports.ts';
 import { portsOfRanks, type Told } from '../server/told.ts';
 
 /**
- * Ports that the processes of one engine draw for their own connections (torch's rendezvous among them), from the first up.
- * Several ranks draw at the same time, each from the first: they are left to the system, which gives each another.
+ * Number of ports that the processes of one engine take for their own connections (e.g. torch's rendezvous), from the
+ * first one up. With several ranks all would start at the same port, so the system chooses theirs.
  */
 const OWN_PORTS = 16;
 
-/** The ports that a vLLM with these arguments listens on. */
+/** Returns the ports on which a vLLM with these arguments listens. */
 export function vllmPorts(
   settings: Settings<'worker'>,
   told: Told,
@@ -19,7 +19,7 @@ export function vllmPorts(
 ): Pick<LaunchPlan, 'ports' | 'givenPorts'> {
   const { ports, givenPorts } = serverPorts(settings, told, args);
   const { VLLM_PORT: named = '' } = env;
-  // Kubernetes sets it to a URL beside a service that is called vllm.
+  // Kubernetes sets it to a URL beside a service called vllm.
   const drawsOwn = told.ranks === 1 && (named === '' || named.includes('://'));
   const own = {
     setting: 'STATOR_ENGINE_PORTS',
@@ -38,12 +38,12 @@ export function vllmPorts(
   };
 }
 
-/** Whether blocks of KV go to other engines by NIXL, which listens for them. */
+/** Returns whether the engine passes KV blocks to others by NIXL, which listens for them. */
 export function handsOver(args: readonly string[]): boolean {
   return args.some((arg) => arg.includes('NixlConnector'));
 }
 
-/** Whether others fetch from it what it has made of media. */
+/** Returns whether other engines fetch encoded media from it. */
 function encodes(args: readonly string[]): boolean {
   return /"ec_(producer|both)"/.test(argumentValue(args, '--ec-transfer-config') ?? '');
 }

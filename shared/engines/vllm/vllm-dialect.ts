@@ -27,17 +27,20 @@ import type { EngineInfo, EngineSink } from '../types.ts';
 import { REMOTE_DECODE, ROUTING_FIELDS, readVllmAnswer, routingHeaders, SAMPLING_FIELDS } from './vllm-wire.ts';
 
 export interface VllmDialectOptions {
-  /** What the server calls the model. Default: the first one that it lists. */
+  /** Name of the model in the server. @default the first one that it lists */
   readonly modelName?: string | undefined;
-  /** The engine computes prompts and hands their blocks to decode workers. @default false */
+  /** Whether the engine computes prompts and hands their blocks to decode workers. @default false */
   readonly isPrefill?: boolean;
-  /** Clients' bodies go to the server, which then renders and tokenizes itself. @default false */
+  /** Whether clients' bodies go to the server, which then renders and tokenizes itself. @default false */
   readonly takesText?: boolean;
-  /** Chats that name media do, as only the engine's own renderer knows where media stand in a prompt. @default false */
+  /**
+   * Whether bodies of chats with media do, as only the engine's own renderer knows where media stand in a prompt.
+   * @default false
+   */
   readonly takesMedia?: boolean;
-  /** Whether it was started with `--enable-prompt-embeds`. @default its server says so when it is asked */
+  /** Whether it was started with `--enable-prompt-embeds`. @default its server decides for each request */
   readonly takesPromptEmbeds?: boolean | undefined;
-  /** Read from the command line that started the engine. @default its server says so where it is open to such questions */
+  /** Limits from the engine's command line. @default its server reports them if it has that route */
   readonly maxNumSeqs?: number | undefined;
   readonly maxNumBatchedTokens?: number | undefined;
 }
@@ -48,16 +51,19 @@ const GENERATE = '/inference/v1/generate';
 const COMPLETIONS = '/v1/completions';
 
 const SERVER_INFO = '/server_info';
-/** It runs some programs to describe its machine before it answers. */
+/** Limit of this answer: the server runs some programs to describe its machine first. */
 const SERVER_INFO_TIMEOUT_MS = 30_000;
 
 const CACHE_CONFIG = 'vllm:cache_config_info';
 const RUNNING = 'vllm:num_requests_running';
 
-/** The first request may compile kernels. */
+/** Limit of the first request, which may compile kernels. */
 const FIRST_TOKEN_TIMEOUT_MS = 120_000;
 
-/** vLLM's server: `/inference/v1/generate` where it has it and knows the ranks there (from 0.22 on), else `/v1/completions`. */
+/**
+ * Dialect of vLLM's server: `/inference/v1/generate` if it has that route with ranks (from 0.22 on), otherwise
+ * `/v1/completions`.
+ */
 export class VllmDialect implements EngineDialect {
   readonly kind = 'vllm';
   readonly deadStatus = 503;
@@ -103,7 +109,7 @@ export class VllmDialect implements EngineDialect {
     this.#contextLength = model.contextLength ?? 0;
     const embeds = EMBEDDINGS in routes && !(COMPLETIONS in routes);
     const takesRank = events.ranks === 1 || !/^0\.(20|21)\b/.test(asText(version?.version) ?? '');
-    // It may hide the list of its routes (`--disable-fastapi-docs`): then its answer tells.
+    // It may hide the list of its routes (`--disable-fastapi-docs`): then a request decides.
     const isLikely = takesRank && (openapi === undefined || GENERATE in routes);
     if (!embeds) this.#hasGenerate = isLikely && (await this.#answersWithIds(server, GENERATE));
     const limits = await this.#limits(server, SERVER_INFO in routes);
@@ -144,7 +150,7 @@ export class VllmDialect implements EngineDialect {
       return planEmbedding(request, sink, headers, { model, encoding_format: 'base64' });
     }
     const isPrefill = this.#options.isPrefill === true && request.isHealthCheck !== true;
-    // Neither way streams what a prefill hands over, and one refuses to stream log probabilities of the prompt.
+    // Neither route streams the parameters of a prefill, and one does not stream log probabilities of the prompt.
     const isStream = !isPrefill && request.output.prompt_logprobs === undefined;
     const routing = mapFields(ROUTING_FIELDS, request, 'vLLM');
     const common = {
@@ -189,7 +195,7 @@ export class VllmDialect implements EngineDialect {
     return { path: query === '' ? '/wake_up' : `/wake_up?${query}` };
   }
 
-  /** What was given counts; the engine, which decides what was not, is asked where it has the route. */
+  /** Returns the configured limits; asks the engine for the missing ones if it has the route. */
   async #limits(server: StartingServer, hasRoute: boolean): Promise<Limits> {
     const { maxNumSeqs, maxNumBatchedTokens } = this.#options;
     const isKnown = maxNumSeqs !== undefined && maxNumBatchedTokens !== undefined;
@@ -210,7 +216,10 @@ export class VllmDialect implements EngineDialect {
     throw noSuchModel(models, wanted);
   }
 
-  /** Whether answers come as token ids. Rejects where an engine that is to give them does not, and takes no chats either. */
+  /**
+   * Returns whether answers have token ids. Rejects if an engine that must give them does not, and takes no chats
+   * either.
+   */
   async #givesIds(server: EngineServer): Promise<boolean> {
     if (this.#hasGenerate || this.#options.takesText) return true;
     if (await this.#answersWithIds(server, COMPLETIONS)) return true;
@@ -220,7 +229,7 @@ export class VllmDialect implements EngineDialect {
     );
   }
 
-  /** One token, asked for: what a server lists it may still not do. Rejects when the engine itself is broken. */
+  /** Requests one token: a server may list a route that it cannot serve. Rejects when the engine itself is broken. */
   async #answersWithIds(server: EngineServer, path: string): Promise<boolean> {
     const common = { model: this.#modelName, stream: false };
     const body =
@@ -240,16 +249,19 @@ export class VllmDialect implements EngineDialect {
     const fields = mapFields(SAMPLING_FIELDS, request, 'vLLM');
     if (isPrefill) return { ...fields, min_tokens: 1, max_tokens: 1 };
     const { n = 1, temperature } = request.sampling;
-    // vLLM refuses several greedy choices; the likeliest token alone to draw from is the same.
+    // vLLM refuses several greedy choices; drawing only from the likeliest token is the same.
     if (n > 1 && temperature === 0) Object.assign(fields, { temperature: 1, top_k: 1 });
     const left = this.#contextLength - request.input.tokenIds.length;
-    // Absent it would be 16 on one way and the rest of the context on the other.
+    // Absent it would be 16 on one route and the rest of the context on the other.
     const tokensMax = request.stop.max_tokens ?? (this.#contextLength > 0 ? Math.max(1, left) : undefined);
     return tokensMax === undefined ? fields : { ...fields, max_tokens: tokensMax };
   }
 }
 
-/** Without these `/v1/completions` gives text alone, or names tokens by text that may be half a character. */
+/**
+ * Returns the options for ids: otherwise `/v1/completions` gives only text, or names tokens by text that may be half a
+ * character.
+ */
 function idOptions(request: EngineRequest): Readonly<Record<string, unknown>> {
   return {
     return_token_ids: true,
@@ -276,7 +288,10 @@ function prefillResult({ kvTransferParams }: TokenAnswer): unknown {
   return kvTransferParams === undefined ? {} : { kv_transfer_params: kvTransferParams };
 }
 
-/** What the server says of its publishers (`/kv_event_sources`, from 0.31 on), each with the ports of its own rank. */
+/**
+ * Returns the publishers that the server describes (`/kv_event_sources`, from 0.31 on), each with the ports of its own
+ * rank.
+ */
 function describedIn(sources: UnknownRecord | undefined) {
   const ranks = Object.entries(sources ?? {}).flatMap(([rank, value]) => {
     const source = publisherOf(asRecord(value) ?? {}, 'vllm');
@@ -285,15 +300,16 @@ function describedIn(sources: UnknownRecord | undefined) {
   return { described: ranks[0]?.[1], listed: new Map<number, ListedRank>(ranks) };
 }
 
-/** Its settings, from a route that all releases have for development; undefined where it does not say them. */
+/** Returns the server's settings, from a development route of all releases; undefined if it does not report them. */
 async function configOf(server: StartingServer): Promise<UnknownRecord | undefined> {
   const message = { path: `${SERVER_INFO}?config_format=json` };
-  const answer = await server.askOnce(message, SERVER_INFO_TIMEOUT_MS).catch(() => undefined); // the card does without
+  // the card works without them
+  const answer = await server.askOnce(message, SERVER_INFO_TIMEOUT_MS).catch(() => undefined);
   const said = answer?.status === 200 ? asRecord(jsonOrText(answer.text)) : undefined;
   return asRecord(said?.vllm_config);
 }
 
-/** Ranks with metrics of their own. */
+/** Counts the ranks with metrics of their own. */
 function ranksIn(metrics: string): number {
   return new Set(readSamples(metrics, new Set([RUNNING])).map(({ labels }) => labels.engine)).size;
 }

@@ -11,10 +11,7 @@ import {
 } from '../server/dialect.ts';
 import { logprobOf, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';
 
-/**
- * How a request's fields are called by vLLM, for both of its ways. `guided_decoding.backend` is chosen when the engine
- * starts.
- */
+/** Names of a request's fields in vLLM, for both routes. `guided_decoding.backend` is chosen when the engine starts. */
 export const SAMPLING_FIELDS: readonly FieldRow[] = [
   ...COMMON_SAMPLING_FIELDS,
   sampling('top_k'),
@@ -27,15 +24,15 @@ export const SAMPLING_FIELDS: readonly FieldRow[] = [
   { ours: 'prompt_logprobs', theirs: 'prompt_logprobs', read: ({ output }) => output.prompt_logprobs },
 ];
 
-/** Fields beside the sampling parameters, the same for both ways. */
+/** Fields besides the sampling parameters, the same for both routes. */
 export const ROUTING_FIELDS: readonly FieldRow[] = [
   { ours: 'cache_salt', theirs: 'cache_salt', read: ({ routing }) => routing.cache_salt || undefined },
-  // vLLM runs lower numbers first, we run higher ones first.
+  // vLLM runs lower numbers first, this product higher ones.
   { ours: 'priority', theirs: 'priority', read: ({ routing }) => routing.priority && -routing.priority },
   { ours: 'kv_transfer_params', theirs: 'kv_transfer_params', read: transferParams },
 ];
 
-/** What a prefill worker asks of its engine so that a decode worker can fetch the blocks. */
+/** Parameters with which a prefill worker makes its engine keep the blocks for a decode worker. */
 export const REMOTE_DECODE = {
   do_remote_decode: true,
   do_remote_prefill: false,
@@ -45,7 +42,7 @@ export const REMOTE_DECODE = {
   remote_port: null,
 } as const;
 
-/** Headers of one request beside those that trace it. */
+/** Returns the headers of one request, apart from those for tracing. */
 export function routingHeaders({ routing }: EngineRequest): Readonly<Record<string, string>> {
   const { dp_rank: rank, session_id: session } = routing;
   return {
@@ -64,8 +61,8 @@ function structuredOutputs({ sampling }: EngineRequest): unknown {
 }
 
 /**
- * Reads an event or a whole answer of either way of vLLM: they differ in their log probabilities alone.
- * @param countsCached it tells how much of a prompt was cached: releases before 0.24 say nothing where that is nothing
+ * Reads an event or a whole answer of either route of vLLM; they differ only in their log probabilities.
+ * @param countsCached whether it reports how much of a prompt was cached: releases before 0.24 omit a count of 0
  */
 export function readVllmAnswer(body: UnknownRecord, countsCached = false): TokenAnswer {
   const choices: readonly unknown[] = Array.isArray(body.choices) ? body.choices : [];
@@ -96,7 +93,7 @@ function readLogprobs(logprobs: UnknownRecord | undefined): Pick<TokenDelta, 'lo
   return Array.isArray(logprobs.content) ? ofGenerate(logprobs.content) : ofCompletions(logprobs);
 }
 
-/** `content`: one entry a token, with its id, its log probability and the alternatives. */
+/** Reads `content`: one entry for each token, with its id, its log probability and the alternatives. */
 function ofGenerate(content: readonly unknown[]): Pick<TokenDelta, 'logprobs' | 'topLogprobs'> {
   const entries = content.map((entry) => asRecord(entry) ?? {});
   return {
@@ -110,7 +107,7 @@ function ofGenerate(content: readonly unknown[]): Pick<TokenDelta, 'logprobs' | 
   };
 }
 
-/** `token_logprobs` and `top_logprobs`, whose tokens read `token_id:42`. */
+/** Reads `token_logprobs` and `top_logprobs`, whose tokens read `token_id:42`. */
 function ofCompletions(logprobs: UnknownRecord): Pick<TokenDelta, 'logprobs' | 'topLogprobs'> {
   const { token_logprobs: values, top_logprobs: tops } = logprobs;
   if (!Array.isArray(values)) return { logprobs: undefined, topLogprobs: undefined };
