@@ -1,7 +1,7 @@
 import { asU64, asWholeNumber, isRecord, type UnknownRecord } from '../records/index.ts';
 import { type BlockHashes, hashBlocks } from '../tokens/index.ts';
 
-/** A request to one of the services that is refused: a status and a line that says why. */
+/** A refusal of a request by one of the services: a status, and a line with the reason. */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError';
   readonly status: 400 | 404 | 405 | 409 | 413 | 415 | 422 | 429 | 499 | 500 | 503;
@@ -12,14 +12,14 @@ export class ServiceError extends Error {
   }
 }
 
-/** Routing group of who names none. */
+/** Routing group of requests that name none. */
 export const DEFAULT_GROUP = 'default';
 
 const U32_MAX = 2 ** 32 - 1;
 const I64_MIN = -(1n << 63n);
 const I64_MAX = (1n << 63n) - 1n;
 
-/** Type of a field and how it is read; undefined = the value is none. */
+/** Type of a field and how to read it; undefined means that the value does not have this type. */
 type Reader<T> = readonly [expected: string, read: (value: unknown) => T | undefined];
 
 const TEXT: Reader<string> = ['a string', (value) => (typeof value === 'string' ? value : undefined)];
@@ -30,19 +30,19 @@ const COUNT: Reader<number> = ['a whole number from 0 to 2^53 - 1', (value) => a
 const U64: Reader<bigint> = ['u64', asU64];
 
 /**
- * The fields of a request's body, each read once with its type. What is missing or of another type is refused with status
- * 422 and the field's name, as all four services do.
+ * The fields of a request's body, each read once with its type. A missing field or one of another type is refused with
+ * status 422 and its name, as in all four of Dynamo's services.
  */
 export class BodyFields {
   readonly #fields: UnknownRecord;
 
-  /** @param body as `parseExactJson` gives it */
+  /** @param body as `parseExactJson` returns it */
   constructor(body: unknown) {
     if (!isRecord(body)) throw unprocessable('expected a JSON object');
     this.#fields = body;
   }
 
-  /** Whether the field is given and not null. */
+  /** Returns whether the field is present and not null. */
   has(name: string): boolean {
     return this.#value(name) !== undefined;
   }
@@ -79,7 +79,7 @@ export class BodyFields {
     return this.#optional(name, COUNT);
   }
 
-  /** A 64-bit id as lower-case hex, the form that routers know workers by. */
+  /** Returns a 64-bit id as lower-case hex, the form in which routers identify workers. */
   id(name: string): string {
     return this.#required(name, U64).toString(16);
   }
@@ -103,7 +103,7 @@ export class BodyFields {
     return tokens;
   }
 
-  /** Hashes written as signed 64-bit integers, as pairs of u32 halves, low half first. */
+  /** Returns hashes, which are written as signed 64-bit integers, as pairs of u32 halves, the low half first. */
   hashes(name: string): Uint32Array {
     const list = this.#list(name);
     const pairs = new Uint32Array(2 * list.length);
@@ -116,7 +116,7 @@ export class BodyFields {
     return pairs;
   }
 
-  /** An object within the body. */
+  /** Returns an object within the body. */
   optionalObject(name: string): BodyFields | undefined {
     const value = this.#value(name);
     if (value === undefined) return undefined;
@@ -124,7 +124,7 @@ export class BodyFields {
     return new BodyFields(value);
   }
 
-  /** A map of texts, `{"0": "tcp://..."}`. */
+  /** Returns a map of strings, such as `{"0": "tcp://..."}`. */
   optionalTextMap(name: string): Readonly<Record<string, string>> | undefined {
     const value = this.#value(name);
     if (value === undefined) return undefined;
@@ -134,7 +134,7 @@ export class BodyFields {
     return value as Record<string, string>; // every entry was checked
   }
 
-  /** Every field, each a number. */
+  /** Returns every field; each must be a number. */
   numbers(): Readonly<Record<string, number>> {
     const numbers: Record<string, number> = {};
     for (const name of Object.keys(this.#fields)) numbers[name] = this.#required(name, NUMBER);
@@ -201,14 +201,14 @@ function unprocessable(what: string): ServiceError {
   return new ServiceError(422, `Failed to deserialize the JSON body into the target type: ${what}`);
 }
 
-/** A prompt as far as routing needs it. */
+/** The part of a prompt that routing needs. */
 export interface Prompt {
   readonly hashes: BlockHashes;
   readonly tokens: number;
 }
 
 /**
- * The prompt of a body: its tokens, or the hashes of its blocks with its length.
+ * Returns the prompt of a body: from its tokens, or from the hashes of its blocks and its length.
  * @throws ServiceError 400, 422
  */
 export function promptOf(body: BodyFields, blockSizeTokens: number): Prompt {
@@ -225,23 +225,24 @@ export function promptOf(body: BodyFields, blockSizeTokens: number): Prompt {
   return { hashes: { local, sequence }, tokens };
 }
 
-/** Digits from which on a whole number may be inexact as a JavaScript number. */
+/** From this number of digits on, an integer may be inexact as a JavaScript number. */
 const LONG_INTEGER = /\d{16}/;
-/** Strings and numbers of a JSON text, each as one match. */
+/** Matches each string and each number of a JSON text. */
 const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs;
 const WHOLE = /^-?\d{16,}$/;
-/** Puts long integers apart from text while the built-in parser reads them; no text that a client writes begins so. */
+/** Marks long integers while the built-in parser reads them as strings. A client may send text that begins so too. */
 const MARK = '\u0000integer:';
 const MARK_ESCAPED = '\\u0000integer:';
 
 /**
- * Reads JSON whose 64-bit integers are plain numbers, as Dynamo writes them: whole numbers that JavaScript would round
- * become bigints, all others stay numbers. The built-in parser cannot: it has rounded before a reviver sees anything.
+ * Parses JSON in which 64-bit integers are plain numbers, as Dynamo writes them: integers that JavaScript would round
+ * become bigints, all others stay numbers. The built-in parser alone cannot do this: it rounds before a reviver is
+ * called.
  *
- * @throws SyntaxError for text that is no JSON
+ * @throws SyntaxError for text that is not JSON
  */
 export function parseExactJson(text: string): unknown {
-  const plain: unknown = JSON.parse(text); // also the check that the text is JSON, in its own words
+  const plain: unknown = JSON.parse(text); // this also checks that the text is JSON, with the parser's own message
   if (!LONG_INTEGER.test(text)) return plain;
   const marked = text.replace(TOKENS, (token) => (WHOLE.test(token) ? `"${MARK_ESCAPED}${token}"` : token));
   return JSON.parse(marked, (_, value: unknown) =>
@@ -251,13 +252,13 @@ export function parseExactJson(text: string): unknown {
 
 function unmarked(marked: string): number | bigint | string {
   const digits = marked.slice(MARK.length);
-  if (!WHOLE.test(digits)) return marked; // text of a client after all
+  if (!WHOLE.test(digits)) return marked; // it is a client's text
   const exact = BigInt(digits);
   const number = Number(exact);
   return Number.isSafeInteger(number) ? number : exact;
 }
 
-/** JSON text with bigints as plain numbers; everything else as the built-in writer does it. */
+/** Returns JSON text with bigints as plain numbers, and everything else as the built-in writer formats it. */
 export function writeExactJson(value: unknown): string {
   if (typeof value === 'bigint') return value.toString();
   if (Array.isArray(value)) return `[${value.map((entry) => writeExactJson(entry ?? null)).join(',')}]`;

@@ -1,7 +1,7 @@
 /**
- * @module standalone
- * The services that Dynamo runs beside its frontends (`stator router`): the router on the request plane, the indexer, the slot
- * tracker and the selection service, each thin routes over the router's own cores.
+ * @module standalone The services that Dynamo runs beside its frontends (`stator router`): the router on the request
+ * plane, the indexer, the slot tracker and the selection service. Each is a thin layer of routes over the router's own
+ * modules.
  */
 export { startIndexer } from './indexer-service.ts';
 export { startSelectionService } from './selection-service.ts';

@@ -25,12 +25,12 @@ import {
   type ServiceSettings,
 } from './service.ts';
 
-/** Dropped blocks are given back in slices of less than 1 ms, this often. */
+/** Interval at which dropped blocks are freed, in slices of less than 1 ms. */
 const HOUSEKEEPING_MS = 100;
-/** For one peer's whole dump. */
+/** Time limit for the whole dump of one peer. */
 const PEER_DUMP_TIMEOUT_MS = 60_000;
 
-/** The standalone indexer. It starts with what the first peer that answers knows. */
+/** Starts the standalone indexer with the index of the first peer that answers. */
 export async function startIndexer(
   settings: ServiceSettings,
   { clock }: TimeAndChance,
@@ -58,7 +58,7 @@ export async function startIndexer(
   };
 }
 
-/** Takes over what the first peer that answers knows. */
+/** Loads the index of the first peer that answers. */
 async function recover(
   indexer: StandaloneIndexer,
   peers: Peers,
@@ -76,7 +76,7 @@ async function recover(
   }
 }
 
-/** Asks a peer for all that it knows, by http: or https:. A redirection counts as a failure: the token is for the peer alone. */
+/** Requests the dump of a peer over http: or https:. A redirect counts as a failure: the token is only for the peer. */
 async function dumpOf(peer: string, settings: ServiceSettings): Promise<string> {
   const url = new URL('/dump', peer);
   const isTls = url.protocol === 'https:';
@@ -86,7 +86,7 @@ async function dumpOf(peer: string, settings: ServiceSettings): Promise<string> 
   const { planeToken, planeTokenPrevious } = settings;
   const headers = {
     ...(planeToken === undefined ? {} : { authorization: `Bearer ${planeToken}` }),
-    ...(planeTokenPrevious == null ? {} : { 'x-api-key': planeTokenPrevious }), // a peer may know that one alone
+    ...(planeTokenPrevious == null ? {} : { 'x-api-key': planeTokenPrevious }), // a peer may accept only this one
   };
   const tls = isTls ? readPlaneTls(settings)?.client : undefined;
   const options = { headers, signal: AbortSignal.timeout(PEER_DUMP_TIMEOUT_MS), ...(tls && clientTlsOptions(tls)) };
@@ -108,7 +108,7 @@ export interface IndexerRoutesOptions {
   readonly hasTestRoutes?: boolean;
 }
 
-/** The HTTP surface of the standalone indexer. */
+/** Returns the HTTP routes of the standalone indexer. */
 export function indexerRoutes({ indexer, metrics, peers, hasTestRoutes = false }: IndexerRoutesOptions): Route[] {
   const post = (path: string, serve: (body: BodyFields) => Answer): Route =>
     route('POST', path, async (call) => serve(await call.body()));
@@ -130,7 +130,7 @@ export function indexerRoutes({ indexer, metrics, peers, hasTestRoutes = false }
       const { registry } = metrics;
       return { status: 200, text: await registry.render(), contentType: registry.contentType };
     }),
-    route('POST', '/reopen_logs', () => ({ status: 200, json: OK })), // logs go to stderr
+    route('POST', '/reopen_logs', () => ({ status: 200, json: OK })), // there is nothing to reopen: logs go to stderr
     ...(hasTestRoutes ? testRoutes : []),
   ];
 }
@@ -216,12 +216,12 @@ function changeListener(indexer: StandaloneIndexer, body: BodyFields, change: 'p
   return { status: 200, json: OK };
 }
 
-/** Seconds; lookups take microseconds, a long dump seconds. */
+/** In seconds; lookups take microseconds, a long dump takes seconds. */
 const DURATION_BOUNDS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5];
 
 const LISTENER_STATUSES = ['pending', 'active', 'paused', 'failed'];
 
-/** The metrics of the standalone indexer. */
+/** Registers the metrics of the standalone indexer. */
 export function createIndexerMetrics(): IndexerMetrics {
   const registry = new MetricRegistry();
   const name = (rest: string): string => `dynamo_kvindexer_${rest}`;

@@ -11,16 +11,16 @@ import { isConnectable, type ListenSource, type OpenListener, RankListeners } fr
 export interface IndexerRegistration extends ListenSource {
   readonly model: string;
   readonly group: string;
-  /** Hex. */
+  /** In hex. */
   readonly workerId: string;
   readonly dpRank: number;
 }
 
-/** What the metrics show of the indexer's state, asked at every scrape. */
+/** The state that the metrics show, read at every scrape. */
 interface IndexerState {
   readonly models: number;
   readonly workers: number;
-  /** Listeners by their status. */
+  /** Number of listeners by status. */
   readonly listeners: ReadonlyMap<string, number>;
   readonly duplicateBlocks: number;
   readonly indexBlocks: number;
@@ -32,7 +32,7 @@ export interface IndexerMetrics {
   answered(path: string, method: string, status: number, elapsedMs: number): void;
   readonly applied: OnApplied;
   evicted(blocks: number): void;
-  /** Called once by who knows the state. */
+  /** Called once with the function that reads the state. */
   show(read: () => IndexerState): void;
 }
 
@@ -40,22 +40,22 @@ export interface IndexerOptions {
   readonly openListener: OpenListener;
   readonly metrics: IndexerMetrics;
   readonly logger: Logger;
-  /** Most distinct blocks of one model and group. */
+  /** Maximum number of distinct blocks of one model and group. */
   readonly blocksMax?: number | undefined;
-  /** Memory of all indexes together. @default unbounded */
+  /** Memory limit of all indexes together. @default unbounded */
   readonly bytesMax?: number | undefined;
 }
 
-/** Workers of one tree; each rank holds two sockets. */
+/** Maximum number of workers of one tree; each rank uses two sockets. */
 const WORKERS_MAX = 20_000;
 
-/** The state of the standalone indexer: an index for each model and routing group. */
+/** The state of the standalone indexer: one index for each model and routing group. */
 export class StandaloneIndexer {
   readonly #options: IndexerOptions;
-  /** Each has an index of its own. */
+  /** Each has its own index. */
   readonly #trees = new Pools<ModelTree>();
   readonly #memory: IndexMemory;
-  /** Blocks stored twice in indexes that are gone. */
+  /** Duplicate stores counted by indexes that no longer exist. */
   #pastDuplicates = 0;
 
   constructor(options: IndexerOptions) {
@@ -65,7 +65,10 @@ export class StandaloneIndexer {
     options.metrics.show(() => this.#state());
   }
 
-  /** @throws ServiceError 400 for an endpoint, 409 for what is there already in another way, 503 at a bound */
+  /**
+   * @throws ServiceError 400 for an invalid endpoint, 409 if it is already registered or has another block size, 503 at
+   * a bound
+   */
   register(registration: IndexerRegistration): void {
     const { model, group, workerId, dpRank, endpoint, replayEndpoint, blockSizeTokens } = registration;
     if (!isConnectable(endpoint))
@@ -82,7 +85,10 @@ export class StandaloneIndexer {
     tree.addRank(workerId, dpRank, registration);
   }
 
-  /** Without a group those of every group, without a rank every rank. False when there was nothing. */
+  /**
+   * Removes the worker's ranks: without a group from every group, without a rank all of them. Returns false if there
+   * were none.
+   */
   unregister(model: string, workerId: string, group?: string, dpRank?: number): boolean {
     let isFound = false;
     for (const tree of this.#trees) {
@@ -96,7 +102,7 @@ export class StandaloneIndexer {
     return isFound;
   }
 
-  /** @throws ServiceError 404 when no worker of that model and group was registered */
+  /** @throws ServiceError 404 if no worker of that model and group was registered */
   treeOf(model: string, group: string): ModelTree {
     const tree = this.#trees.find(model, group);
     if (tree === undefined) throw new ServiceError(404, `no index for model ${model} in routing group ${group}`);
@@ -107,19 +113,19 @@ export class StandaloneIndexer {
     return this.#trees;
   }
 
-  /** Calls `change` for that rank wherever it is registered; whether it was anywhere. */
+  /** Calls `change` for the rank in each tree where it is registered; returns whether a call returned true. */
   forRank(workerId: string, dpRank: number, change: (tree: ModelTree) => boolean): boolean {
     let isFound = false;
     for (const tree of this.#trees) if (tree.listeners.has(workerId, dpRank)) isFound = change(tree) || isFound;
     return isFound;
   }
 
-  /** `/dump` as pieces of JSON text. */
+  /** Yields the reply of `/dump` as pieces of JSON text. */
   dump(): Generator<string, void, void> {
     return dumpPools(this.#trees);
   }
 
-  /** Takes over a peer's dump, as `parseExactJson` gives it. What cannot be read is left out. */
+  /** Loads a peer's dump, as `parseExactJson` returns it, and skips parts that it cannot read. */
   restore(dump: unknown): void {
     for (const [name, part] of Object.entries(asRecord(dump) ?? {})) {
       const colon = name.lastIndexOf(':');
@@ -129,7 +135,7 @@ export class StandaloneIndexer {
     }
   }
 
-  /** A slice of the work that keeps the indexes small; call it from a timer. */
+  /** Runs one slice of the work that keeps the indexes small; call it from a timer. */
   housekeep(): void {
     for (const { index } of this.#trees) index.housekeep();
   }
@@ -183,16 +189,16 @@ export interface ModelTreeOptions {
   readonly logger: Logger;
   readonly onApplied: OnApplied;
   readonly onEvicted: (blocks: number) => void;
-  /** Most distinct blocks. @default as `BlockIndex` */
+  /** Maximum number of distinct blocks. @default that of `BlockIndex` */
   readonly blocksMax?: number | undefined;
   /** Shared with the other trees. */
   readonly memory: IndexMemory;
 }
 
-/** Records of a dump that are decoded at a time. */
+/** Number of records of a dump that are decoded at a time. */
 const DUMP_SLICE = 4096;
 
-/** The index of one model and routing group in the standalone indexer, and the workers that feed it. */
+/** The index of one model and routing group in the standalone indexer, and the workers whose events it receives. */
 export class ModelTree {
   readonly model: string;
   readonly group: string;
@@ -220,7 +226,7 @@ export class ModelTree {
     this.listeners.add(workerId, dpRank, source);
   }
 
-  /** Forgets the rank and what it holds. */
+  /** Removes the rank and its blocks. */
   removeRank(workerId: string, dpRank: number): void {
     this.listeners.remove(workerId, dpRank);
     const rank = this.#ranks.find(workerId, dpRank);
@@ -234,17 +240,17 @@ export class ModelTree {
     return overlapsByWorker(this.#overlaps, this.#ranks, this.blockSizeTokens);
   }
 
-  /** @param local hashes of the prompt's blocks, each by its own tokens */
+  /** @param local hashes of the prompt's blocks, each computed from its own tokens */
   matchLocal(local: Uint32Array): Readonly<Record<string, WorkerOverlap>> {
     return this.match({ local, sequence: borrowChain(local) });
   }
 
-  /** Events that build the index up again, as pieces of JSON text. */
+  /** Yields events that rebuild the index, as pieces of JSON text. */
   dump(): Generator<string, void, void> {
     return dumpEvents(this.index, this.#ranks);
   }
 
-  /** Takes over the events of another indexer's dump. */
+  /** Applies the events of another indexer's dump. */
   restore(events: readonly unknown[]): void {
     for (let from = 0; from < events.length; from += DUMP_SLICE) {
       const slice = events.slice(from, from + DUMP_SLICE);
@@ -255,7 +261,7 @@ export class ModelTree {
   }
 }
 
-/** Events that build an index up again, as pieces of JSON text with commas between. */
+/** Yields events that rebuild an index, as pieces of JSON text with commas between them. */
 export function* dumpEvents(index: BlockIndex, ranks: RankTable): Generator<string, void, void> {
   let eventId = 0;
   for (let rank = 0; rank < ranks.capacity; rank++) {
@@ -274,7 +280,7 @@ export function* dumpEvents(index: BlockIndex, ranks: RankTable): Generator<stri
         text += `${eventId === 0 ? '' : ','}${writeExactJson(event)}`;
         eventId++;
       }
-      yield text; // empty where a slice found nothing: whoever writes takes one a turn
+      yield text; // empty if the slice found nothing: the writer takes one piece per turn
     }
   }
 }

@@ -11,22 +11,22 @@ import { hashBlocks } from '../tokens/index.ts';
 import type { PlacedWorker } from '../worker-events/index.ts';
 import { overlapScores } from './pools.ts';
 
-/** Component under which the standalone router is found, in the namespace of its workers. */
+/** Component of the standalone router, in the namespace of its workers. */
 export const STANDALONE_COMPONENT = 'router';
 
 /** An instance of the endpoint. */
 export interface EndpointWorker extends RoutableWorker, PlacedWorker {
   readonly transport: Transport;
-  /** Of its card; undefined when it has none. */
+  /** The block size of its card; undefined if it has no card. */
   readonly blockSizeTokens: number | undefined;
 }
 
 export interface PlaneRouterOptions {
   readonly router: KvRouter<EndpointWorker>;
   readonly pool: WorkerPool;
-  /** Carries requests on to workers. */
+  /** Forwards requests to workers. */
   readonly plane: RequestPlane;
-  /** Makes a span of each request that is carried on. @default none are made */
+  /** Makes a span for each request that is forwarded. @default no spans */
   readonly tracer?: Tracer | undefined;
 }
 
@@ -42,38 +42,38 @@ export class PlaneRouter {
   /** Serves `generate`, `best_worker_id` and `get_overlap_scores`. */
   serve(server: PlaneServer, instanceId: string, namespace: string): readonly RouterEndpoint[] {
     const answered =
-      (answer: (asked: Asked) => unknown) =>
+      (answer: (request: ReadRequest) => unknown) =>
       (call: IncomingCall): void => {
-        call.output({ body: answer(readAsked(call)) });
+        call.output({ body: answer(readRequest(call)) });
         call.end();
       };
     const address = { instanceId, namespace, component: STANDALONE_COMPONENT };
     return serveEndpoints(server, address, {
       generate: (call) => this.#generate(call),
-      best_worker_id: answered((asked) => this.#bestWorker(asked)),
-      get_overlap_scores: answered((asked) => this.#overlapScores(asked)),
+      best_worker_id: answered((request) => this.#bestWorker(request)),
+      get_overlap_scores: answered((request) => this.#overlapScores(request)),
     });
   }
 
   async #generate(call: IncomingCall): Promise<void> {
-    const asked = readAsked(call);
+    const request = readRequest(call);
     const { traceparent, tracestate } = call.headers;
     const attributes = { request_id: call.id, x_request_id: call.headers['x-request-id'] };
     const span = this.#options.tracer?.begin('route', { traceparent, tracestate }, { kind: 'server', attributes });
     try {
-      await this.#relay(call, asked, span);
+      await this.#relay(call, request, span);
     } catch (thrown) {
       span?.end(failureOf(call, toServeError(thrown)));
       throw thrown;
     }
   }
 
-  async #relay(call: IncomingCall, asked: Asked, span: Span | undefined): Promise<void> {
+  async #relay(call: IncomingCall, request: ReadRequest, span: Span | undefined): Promise<void> {
     const { router, plane } = this.#options;
-    // `stopped` aborts with `signal` too: a caller that wants no more must not wait for a worker.
-    const held = await router.choose(this.#request(asked), call.stopped);
+    // `stopped` also aborts with `signal`: a caller that has stopped must not wait for a worker.
+    const held = await router.choose(this.#request(request), call.stopped);
     const { dpRank } = held;
-    const routing = { ...asked.routing, ...(dpRank === undefined ? {} : { dp_rank: dpRank }) };
+    const routing = { ...request.routing, ...(dpRank === undefined ? {} : { dp_rank: dpRank }) };
     const { id, headers, deadlineMs } = call;
     span?.set({ worker_id: held.worker.id, dp_rank: dpRank });
     const own = span === undefined ? {} : { traceparent: span.context.traceparent };
@@ -84,8 +84,8 @@ export class PlaneRouter {
         {
           id,
           headers: { ...headers, ...own, ...held.headers },
-          body: { ...asked.body, routing },
-          tokenIds: asked.tokens,
+          body: { ...request.body, routing },
+          tokenIds: request.tokens,
           ...(deadlineMs === undefined ? {} : { deadlineMs }),
         },
         relay,
@@ -93,14 +93,14 @@ export class PlaneRouter {
     );
   }
 
-  /** Whom a request would go to; nothing is booked. */
-  #bestWorker(asked: Asked): unknown {
-    const { chosen, failure } = this.#options.router.explain(this.#request(asked));
+  /** Returns the worker that a request would go to; books nothing. */
+  #bestWorker(request: ReadRequest): unknown {
+    const { chosen, failure } = this.#options.router.explain(this.#request(request));
     if (chosen === null) throw workerError('Unavailable', failure ?? undefined);
     return { worker_id: u64OfHex(chosen.worker_id).toString(), dp_rank: chosen.dp_rank };
   }
 
-  #overlapScores({ tokens, routing }: Asked): unknown {
+  #overlapScores({ tokens, routing }: ReadRequest): unknown {
     const { router, pool } = this.#options;
     const { blockSizeTokens } = pool;
     const known = router.find(pool);
@@ -113,17 +113,18 @@ export class PlaneRouter {
     const rows = scheduler.loads().map(({ workerId, dpRank }) => {
       return { workerId, dpRank, rank: ranks.find(workerId, dpRank) ?? -1 };
     });
-    const showId = (workerId: string): string => u64OfHex(workerId).toString(); // our own wire
+    // the wire of our own endpoint has ids in decimal
+    const showId = (workerId: string): string => u64OfHex(workerId).toString();
     return overlapScores(this.#overlaps, rows, { blockSizeTokens, blocks: hashes.local.length >> 1, showId });
   }
 
-  #request({ id, tokens, routing, override }: Asked): RouteRequest {
+  #request({ id, tokens, routing, override }: ReadRequest): RouteRequest {
     return { id, pool: this.#options.pool, routing, override, tokenIds: tokens, excluded: new Set() };
   }
 }
 
-/** A request as it came: routing looks at some of it, the worker gets all. */
-interface Asked {
+/** A request as received: routing reads a part of it, the worker gets all of it. */
+interface ReadRequest {
   readonly id: string;
   readonly tokens: Uint32Array;
   readonly routing: RoutingHints;
@@ -131,8 +132,8 @@ interface Asked {
   readonly body: Readonly<Record<string, unknown>>;
 }
 
-/** Tokens ride beside the body, or in it as `token_ids`; a body that is a list is the tokens. */
-function readAsked({ id, body, tokenIds }: IncomingCall): Asked {
+/** Reads a request. The tokens come beside the body or in it as `token_ids`; a body that is a list is the tokens. */
+function readRequest({ id, body, tokenIds }: IncomingCall): ReadRequest {
   const { token_ids: listed, ...rest } = asRecord(body) ?? {};
   const tokens = tokenIds ?? tokensOf(Array.isArray(body) ? body : listed);
   const routing = asRecord(rest.routing) as RoutingHints | undefined;
@@ -151,12 +152,15 @@ function tokensOf(list: unknown): Uint32Array {
 
 type Sink = Parameters<RequestPlane['call']>[2];
 
-/** What a span says of a failure: none of work that the caller has called off. */
+/** Returns the failure that a span records: none if the caller has cancelled the request. */
 function failureOf(call: IncomingCall, error: ServeError): string | undefined {
   return call.isStopped || isClientCancel(error) ? undefined : (error.worker ?? error.code);
 }
 
-/** Hands a worker's answer on to the caller, and the caller's wishes to the worker; the place there is given up at the end. */
+/**
+ * Forwards a worker's answer to the caller, and the caller's cancellation to the worker; releases the reservation at
+ * the end.
+ */
 class Relay implements Sink {
   readonly #to: IncomingCall;
   readonly #held: Reservation;
@@ -220,7 +224,7 @@ class Relay implements Sink {
     this.#held.produced(this.#tokens);
   }
 
-  /** The caller takes no more for now: neither does the worker. */
+  /** Pauses the worker while the caller cannot take more. */
   #slowDown(): void {
     if (!this.#to.isBlocked()) return;
     this.#from?.pause();

@@ -10,7 +10,7 @@ export interface Pool {
   readonly blockSizeTokens: number;
 }
 
-/** Pairs of model and group of one service. */
+/** Maximum number of pairs of model and group of one service. */
 const POOLS_MAX = 1024;
 
 /** The pools of a service, by model and routing group. */
@@ -29,7 +29,7 @@ export class Pools<P extends Pool> implements Iterable<P> {
     return this.#pools.get(poolKey(model, group));
   }
 
-  /** @throws ServiceError 409 where the pool has another block size */
+  /** @throws ServiceError 409 if the pool has another block size */
   findWith(model: string, group: string, blockSizeTokens: number): P | undefined {
     const known = this.find(model, group);
     if (known === undefined || known.blockSizeTokens === blockSizeTokens) return known;
@@ -60,7 +60,7 @@ export function poolKey(model: string, group: string): string {
   return JSON.stringify([model, group]);
 }
 
-/** `/dump` of the indexes of all pools, as pieces of JSON text. */
+/** Yields the reply of `/dump` for the indexes of all pools, as pieces of JSON text. */
 export function* dumpPools(pools: Iterable<Pool & { dump(): Iterable<string> }>): Generator<string, void, void> {
   let before = '{';
   for (const pool of pools) {
@@ -73,7 +73,7 @@ export function* dumpPools(pools: Iterable<Pool & { dump(): Iterable<string> }>)
   yield before === '{' ? '{}' : '}';
 }
 
-/** A row of `/potential_loads`. */
+/** Returns a row of `/potential_loads`. */
 export function potentialLoadJson(row: PotentialLoad): unknown {
   return {
     worker_id: u64OfHex(row.workerId),
@@ -84,23 +84,23 @@ export function potentialLoadJson(row: PotentialLoad): unknown {
   };
 }
 
-/** A rank of a pool: its number, and what it is known by. */
+/** A rank of a pool: its number, its worker and its data-parallel rank. */
 export interface ScoredRank {
   readonly rank: number;
-  /** Hex. */
+  /** In hex. */
   readonly workerId: string;
   readonly dpRank: number;
 }
 
 interface OverlapScoresOptions {
   readonly blockSizeTokens: number;
-  /** Complete blocks of the prompt. */
+  /** Number of complete blocks of the prompt. */
   readonly blocks: number;
-  /** A worker id as the wire has it. */
+  /** Returns a worker id in the form of the wire. */
   readonly showId: (workerId: string) => unknown;
 }
 
-/** What every rank holds of a prompt, in blocks; ranks that hold nothing are there too. */
+/** Returns how many blocks of a prompt every rank has, including ranks that have none. */
 export function overlapScores(
   overlaps: Overlaps,
   ranks: readonly ScoredRank[],
@@ -125,9 +125,9 @@ export function overlapScores(
   return { block_size: blockSizeTokens, num_blocks: blocks, workers, shared_cache: sharedCache };
 }
 
-/** What one worker holds of a prompt, in tokens; each tier includes the faster ones. */
+/** How many tokens of a prompt one worker has; each tier includes the faster ones. */
 export interface WorkerOverlap {
-  /** In any tier, on the rank that holds the most. */
+  /** In any tier, on the rank that has the most. */
   longest_matched: number;
   gpu: number;
   /** Device tokens by rank. */
@@ -136,7 +136,7 @@ export interface WorkerOverlap {
   disk: number;
 }
 
-/** Overlaps by worker id, decimal. Workers that hold nothing are absent. */
+/** Returns overlaps by worker id in decimal. Workers that have no blocks are absent. */
 export function overlapsByWorker(
   overlaps: Overlaps,
   ranks: RankTable,

@@ -7,19 +7,19 @@ import type { BlockChange, BlockChangeSink } from '../worker-events/index.ts';
 export interface ListenSource {
   /** ZeroMQ endpoint of the engine's publisher. */
   readonly endpoint: string;
-  /** Endpoint that sends past batches again, if there is one. */
+  /** Endpoint that replays past batches, if there is one. */
   readonly replayEndpoint: string | undefined;
   readonly blockSizeTokens: number;
-  /** Salt of blocks whose event names none. */
+  /** Salt of blocks whose event has none. */
   readonly cacheSalt: string | undefined;
 }
 
-/** A subscription under way. */
+/** An open subscription. */
 export interface KvListener {
   close(): Promise<void>;
 }
 
-/** Subscribes to a source and asks for what it has said before. Rejects when the endpoint cannot be had. */
+/** Subscribes to a source and requests its past events. Rejects if it cannot connect to the endpoint. */
 export type OpenListener = (
   source: ListenSource & { readonly dpRank: number },
   onChange: (change: BlockChange) => void,
@@ -34,7 +34,7 @@ interface Listening {
   open: Promise<KvListener | undefined> | undefined;
 }
 
-/** The subscriptions of a service, one for each rank of each worker; what they bring goes to one sink. */
+/** The subscriptions of a service, one for each rank of each worker; their changes go to one sink. */
 export class RankListeners {
   readonly #open: OpenListener;
   readonly #sink: BlockChangeSink;
@@ -48,7 +48,7 @@ export class RankListeners {
     this.#logger = logger;
   }
 
-  /** Begins to listen to a rank that is not listened to yet. */
+  /** Subscribes to a rank that is not subscribed yet. */
   add(workerId: string, dpRank: number, source: ListenSource): void {
     const ranks = this.#byWorker.get(workerId) ?? new Map<number, Listening>();
     this.#byWorker.set(workerId, ranks);
@@ -62,7 +62,7 @@ export class RankListeners {
     return ranks !== undefined && (dpRank === undefined || ranks.has(dpRank));
   }
 
-  /** Stops listening. What still arrives is not applied. */
+  /** Ends the subscription. Changes that still arrive are not applied. */
   remove(workerId: string, dpRank: number): void {
     const ranks = this.#byWorker.get(workerId);
     const listening = ranks?.get(dpRank);
@@ -72,7 +72,7 @@ export class RankListeners {
     this.#stop(listening);
   }
 
-  /** Events are missed until `resume`. False for a rank that is not listened to. */
+  /** Events are missed until `resume`. Returns false for a rank that is not registered. */
   pause(workerId: string, dpRank: number): boolean {
     const listening = this.#byWorker.get(workerId)?.get(dpRank);
     if (listening === undefined) return false;
@@ -81,7 +81,7 @@ export class RankListeners {
     return true;
   }
 
-  /** Listens again, from what the engine remembers on. */
+  /** Subscribes again, and replays the events that the engine still has. */
   resume(workerId: string, dpRank: number): boolean {
     const listening = this.#byWorker.get(workerId)?.get(dpRank);
     if (listening === undefined) return false;
@@ -97,7 +97,7 @@ export class RankListeners {
     return this.#byWorker.size;
   }
 
-  /** In the order of their ranks. */
+  /** Returns the ranks in order. */
   of(
     workerId: string,
   ): readonly { readonly dpRank: number; readonly endpoint: string; readonly status: ListenerStatus }[] {
@@ -143,14 +143,14 @@ export class RankListeners {
   }
 }
 
-/** Whether ZeroMQ can connect to the endpoint: `tcp://host:port` or `ipc://path`. */
+/** Returns whether ZeroMQ can connect to the endpoint: `tcp://host:port` or `ipc://path`. */
 export function isConnectable(endpoint: string): boolean {
   if (/^ipc:\/\/\S+$/.test(endpoint)) return true;
   const [, host, port] = /^tcp:\/\/(\[[0-9a-fA-F:]+\]|[^\s:/[\]*]+):(\d{1,5})$/.exec(endpoint) ?? [];
   return host !== undefined && Number(port) > 0 && Number(port) <= 65_535;
 }
 
-/** Listens to the ZeroMQ publishers of engines, from all that they remember on. */
+/** Subscribes to the ZeroMQ publishers of engines, and replays all events that they still have. */
 export function zmqListeners(logger: Logger): OpenListener {
   return async ({ endpoint, replayEndpoint, dpRank, blockSizeTokens, cacheSalt }, onChange) => {
     const relay = new EventRelay({
@@ -158,7 +158,7 @@ export function zmqListeners(logger: Logger): OpenListener {
       blockSizeTokens,
       cacheSalt,
       logger,
-      onDropped: () => {}, // the relay says why in the log
+      onDropped: () => {}, // the relay logs the reason
     });
     relay.listen((events) => {
       for (const event of events) onChange(toChange(event));

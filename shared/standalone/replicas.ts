@@ -14,19 +14,19 @@ import { OK, type Route, route, type ServiceSettings } from './service.ts';
 
 const PEERS_MAX = 256;
 
-/** Told of peers that come and go. */
+/** Notified of peers that are added and removed. */
 export interface PeerObserver {
-  /** Throws when the address is of no use. */
+  /** Throws if the address is not usable. */
   added(url: string): void;
   removed(url: string): void;
 }
 
-/** The other replicas of a service, by their addresses, in the order in which they came. */
+/** The addresses of the other replicas of a service, in the order of registration. */
 export class Peers {
   readonly #urls = new Set<string>();
   readonly #observer: PeerObserver | undefined;
 
-  /** @param urls known from the start */
+  /** @param urls known at the start */
   constructor(urls: readonly string[] = [], observer?: PeerObserver) {
     this.#observer = observer;
     for (const url of urls) this.add(url);
@@ -51,7 +51,10 @@ export class Peers {
   }
 }
 
-/** The routes by which replicas are told of each other, under `prefix`; the body names one by `url` or `endpoint`. */
+/**
+ * Returns the routes that register replicas with each other, under `prefix`; the body has the address as `url` or
+ * `endpoint`.
+ */
 export function peerRoutes(prefix: string, peers: Peers): Route[] {
   const change = (path: string, status: number, apply: (url: string) => void): Route =>
     route('POST', `${prefix}${path}`, async (call) => {
@@ -66,15 +69,15 @@ export function peerRoutes(prefix: string, peers: Peers): Route[] {
   ];
 }
 
-/** Carries messages between the replicas of a service; they are lost where nobody listens. */
+/** Carries messages between the replicas of a service; a message without a subscriber is lost. */
 export interface ReplicaLink {
   publish(message: unknown): void;
-  /** Hears what the replica at `endpoint` publishes. */
+  /** Subscribes to the replica at `endpoint`. */
   connect(endpoint: string): void;
   disconnect(endpoint: string): void;
 }
 
-/** What one pool of workers has booked, and how it is told and heard. */
+/** The bookings of one pool of workers, as they are sent to and received from replicas. */
 export type ReplicaPool = Pick<ReplicaSync, 'tell' | 'receive' | 'close'>;
 
 /** Keeps the load of a service's replicas equal, pool by pool. */
@@ -84,14 +87,14 @@ export class ReplicaPools {
   readonly #clock: Clock;
   readonly #pools = new Map<string, ReplicaPool>();
 
-  /** @param routerId of this replica, hex */
+  /** @param routerId id of this replica, in hex */
   constructor(link: ReplicaLink, routerId: string, clock: Clock) {
     this.#link = link;
     this.#routerId = routerId;
     this.#clock = clock;
   }
 
-  /** The pool of a model and group; `apply` hears what other replicas did. */
+  /** Opens the pool of a model and group; `apply` is called with the changes of other replicas. */
   open(model: string, group: string, apply: (event: ActiveSequenceEvent) => void): ReplicaPool {
     const pool = new ReplicaSync({
       publisher: {
@@ -112,13 +115,13 @@ export class ReplicaPools {
     };
   }
 
-  /** A message of another replica; pools that this one does not have are passed over. */
+  /** Applies a message of another replica; ignores pools that this replica does not have. */
   receive(message: unknown): void {
     const { model_name: model, routing_group: group, events } = asRecord(message) ?? {};
     if (typeof model === 'string' && typeof group === 'string') this.#pools.get(poolKey(model, group))?.receive(events);
   }
 
-  /** Listens to replicas as they are registered. */
+  /** Subscribes to replicas as they are registered. */
   get peerObserver(): PeerObserver {
     return {
       added: (endpoint) => {
@@ -130,19 +133,19 @@ export class ReplicaPools {
   }
 }
 
-/** What a service tells its replicas and hears of them. */
+/** The open connections of a service to its replicas. */
 export interface OpenReplicas {
   readonly pools: ReplicaPools;
   close(): Promise<void>;
 }
 
-/** Opens the service's own end; the others come by `--service-peers` and by the routes of replica sync. */
+/** Opens the service's own socket; the others are added by `--service-peers` and by the routes of replica sync. */
 export async function openReplicas(
   { serviceHost: host, serviceSyncPort: port, planeOpen: open }: ServiceSettings,
   clock: Clock,
   logger: Logger,
 ): Promise<OpenReplicas> {
-  const name = 'the sync port (ZeroMQ, which asks nobody who they are)';
+  const name = 'the sync port (ZeroMQ, which authenticates no peer)';
   const remedies = ['leave STATOR_ROUTER_SERVICE_SYNC_PORT out', 'set STATOR_ROUTER_SERVICE_HOST=127.0.0.1'];
   const listener = { name, address: host, protectedBy: undefined, open, remedies };
   const refusal = port === undefined ? undefined : refuseOpenListener(listener);
@@ -159,18 +162,21 @@ export async function openReplicas(
   return { pools, close: link.close };
 }
 
-/** Messages that wait for a slow replica; what is beyond them is lost, and ends by the time limit of requests. */
+/**
+ * Maximum number of messages that wait for a slow replica. Later ones are lost; what they would free ends by the time
+ * limit of requests.
+ */
 const HIGH_WATER_MARK = 100_000;
-/** Longest message of another replica; a longer one ends its connection. */
+/** Maximum length of another replica's message; a longer one ends its connection. */
 const MESSAGE_BYTES_MAX = 8 << 20;
 
 export interface ZmqReplicaLink extends ReplicaLink {
-  /** Where other replicas connect to; undefined when this one only listens. */
+  /** Address that other replicas connect to; undefined if this one only subscribes. */
   readonly endpoint: string | undefined;
   close(): Promise<void>;
 }
 
-/** Replicas by ZeroMQ: each publishes on a port of its own and subscribes to the others. */
+/** Connects replicas by ZeroMQ: each publishes on its own port and subscribes to the others. */
 export async function openReplicaLink(
   options: { readonly host: string; readonly port: number | undefined; readonly logger: Logger },
   onMessage: (message: unknown) => void,

@@ -10,15 +10,15 @@ import { DEFAULT_MODEL, type SelectionPool } from './selection-pool.ts';
 import type { Selection, SelectionService } from './selections.ts';
 import type { Answer, ServiceCall } from './service.ts';
 
-/** Longest wait for a worker. */
+/** Maximum wait for a worker. */
 const WAIT_MS_MAX = 600_000;
 
-/** Model and group that a body names. */
+/** Returns the model and group that a body names. */
 export function placeOf(body: BodyFields): [model: string, group: string] {
   return [body.optionalText('model_name') ?? DEFAULT_MODEL, body.optionalText('routing_group') ?? DEFAULT_GROUP];
 }
 
-/** Chooses a worker, and books it there when `books`. */
+/** Chooses a worker, and books the request there if `books`. */
 export async function select(
   service: SelectionService,
   call: ServiceCall,
@@ -32,7 +32,7 @@ export async function select(
   const prompt = promptOf(body, pool.blockSizeTokens);
   const id = given ?? randomUUID();
   if (books) service.checkRoom(id);
-  // A choice that is not booked must not meet a reservation of its own name.
+  // The id of a choice that is not booked must not collide with a reservation.
   const request = requestOf(body, books ? id : randomUUID(), prompt, pool, call, nowMs);
   try {
     const isAdvisory = !books && body.boolean('advisory') === true;
@@ -47,7 +47,7 @@ export async function select(
   }
 }
 
-/** A choice, and what of it is shown beside its facts. */
+/** A choice, and the further values that the reply shows. */
 interface Made {
   readonly facts: Pick<Selection, 'workerId' | 'dpRank' | 'uncachedTokens'>;
   readonly shown: { readonly potentialDecodeBlocks: number; readonly workerLoad?: unknown };
@@ -64,7 +64,7 @@ async function decide(
   return { facts: { workerId, dpRank, uncachedTokens }, shown: { potentialDecodeBlocks } };
 }
 
-/** What would be chosen now, whether or not there is room. */
+/** Returns the worker that would be chosen now, whether or not it has room. */
 function advise(pool: SelectionPool, request: SchedulingRequest): Made {
   const { chosen, candidates, failure } = pool.scheduler.explain(request);
   const row = candidates.find((each) => each.worker_id === chosen?.worker_id && each.dp_rank === chosen.dp_rank);
@@ -115,7 +115,7 @@ function requestOf(
   };
 }
 
-/** The session that a body names, by itself or in its context. */
+/** Returns the session that a body names, at the top level or in its context. */
 export function sessionOf(body: BodyFields): string | undefined {
   return body.optionalText('session_id') ?? body.optionalObject('session_context')?.optionalText('session_id');
 }
@@ -135,7 +135,8 @@ function overrideOf(fields: BodyFields | undefined): RouterConfigOverride | unde
     ...OVERRIDE_NUMBERS.map((name) => [name, fields.optionalNumber(name)] as const),
     ...OVERRIDE_SWITCHES.map((name) => [name, fields.boolean(name)] as const),
   ];
-  return Object.fromEntries(named.filter(([, value]) => value !== undefined)) as RouterConfigOverride; // names are its own
+  // the names are those of the type
+  return Object.fromEntries(named.filter(([, value]) => value !== undefined)) as RouterConfigOverride;
 }
 
 function constraintsOf(fields: BodyFields | undefined): RoutingConstraints | undefined {

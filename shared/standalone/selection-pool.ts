@@ -42,14 +42,14 @@ interface SelectionPoolOptions {
 
 const NOTHING: WorkerOverlap = { longest_matched: 0, gpu: 0, dp: {}, cpu: 0, disk: 0 };
 
-/** The workers of one model and routing group in the selection service: their caches, their loads, and what chooses. */
+/** The workers of one model and routing group in the selection service: their caches, their loads and the scheduler. */
 export class SelectionPool {
   readonly model: string;
   readonly group: string;
   readonly blockSizeTokens: number;
   readonly scheduler: Scheduler;
   readonly workers = new Map<string, SelectionWorker>();
-  /** Which worker each session is bound to; undefined where sessions are not. */
+  /** Which worker each session is bound to; undefined if sessions are not bound. */
   readonly affinity: SessionAffinity | undefined;
   readonly #ranks = new RankTable();
   readonly index: BlockIndex;
@@ -77,7 +77,10 @@ export class SelectionPool {
     this.#replica = openReplica?.((event) => this.#applyPeer(event));
   }
 
-  /** Adds the worker or replaces what is known of it. Ranks whose events come from elsewhere now begin anew. */
+  /**
+   * Adds the worker or replaces its record. Ranks whose events now come from another endpoint start again with no
+   * blocks.
+   */
   put(worker: SelectionWorker): void {
     const before = this.workers.get(worker.id);
     this.workers.set(worker.id, worker);
@@ -99,7 +102,9 @@ export class SelectionPool {
     this.#schedule();
   }
 
-  /** Waits for a worker in the scheduler's queue and books it. @throws RoutingError; the signal's reason when it aborts */
+  /**
+   * Waits for a worker in the scheduler's queue and books it. @throws RoutingError; the signal's reason when it aborts
+   */
   choose(request: SchedulingRequest, signal: AbortSignal): Promise<Decision> {
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
@@ -127,7 +132,7 @@ export class SelectionPool {
     return new Set([...this.workers.values()].filter(({ isDraining }) => isDraining).map(({ id }) => id));
   }
 
-  /** Where the session goes while that can be had; a binding that cannot is dropped. */
+  /** Returns the rank of the session if it can be used; otherwise removes the binding. */
   sessionTarget(sessionId: string | undefined): RankId | undefined {
     const target = sessionId === undefined ? undefined : this.affinity?.find(sessionId);
     if (sessionId === undefined || target === undefined) return undefined;
@@ -143,7 +148,7 @@ export class SelectionPool {
     return found[u64OfHex(workerId).toString()] ?? NOTHING;
   }
 
-  /** What every rank holds of a prompt. */
+  /** Returns how much of a prompt every rank has. */
   overlapScores(hashes: BlockHashes): unknown {
     this.index.match(hashes, this.#overlaps);
     const ranks: ScoredRank[] = this.scheduler.loads().map(({ workerId, dpRank }) => {
@@ -154,7 +159,7 @@ export class SelectionPool {
     return overlapScores(this.#overlaps, ranks, { blockSizeTokens, blocks, showId: u64OfHex });
   }
 
-  /** Prompt tokens that the rank would have to compute. */
+  /** Returns the prompt tokens that the rank would have to compute. */
   uncachedTokens(workerId: string, dpRank: number, hashes: BlockHashes, promptTokens: number): number {
     this.index.match(hashes, this.#overlaps);
     const blocks = this.#overlaps.device[this.#ranks.find(workerId, dpRank) ?? -1] ?? 0;
@@ -206,7 +211,7 @@ export class SelectionPool {
     }
   }
 
-  /** Workers that are not registered here are passed over. */
+  /** Ignores workers that are not registered here. */
   #applyPeer({ requestId, workerId, dpRank, change }: ActiveSequenceEvent): void {
     if (change.kind === 'freed') this.scheduler.free(requestId);
     else if (change.kind === 'prefill_done') this.scheduler.prefillDone(requestId);
@@ -225,7 +230,7 @@ export class SelectionPool {
   }
 }
 
-/** Endpoints of the worker's own ranks. */
+/** Returns the endpoints of the worker's own ranks. */
 function sourcesOf({ kvEndpoints, dpStart, dpSize }: SelectionWorker): readonly (readonly [number, string])[] {
   return [...kvEndpoints].filter(([rank]) => rank >= dpStart && rank < dpStart + dpSize);
 }
@@ -239,12 +244,12 @@ function isSameSource(before: SelectionWorker, after: SelectionWorker, rank: num
   );
 }
 
-/** Model of who names none. */
+/** Model of requests that name none. */
 export const DEFAULT_MODEL = 'default';
 
-/** What the selection service knows of a worker; fields may come one after another. */
+/** The record of a worker in the selection service; its fields may arrive one after another. */
 export interface SelectionWorker {
-  /** Hex. */
+  /** In hex. */
   readonly id: string;
   readonly model: string;
   readonly group: string;
@@ -266,7 +271,7 @@ export type Lifecycle = 'incomplete' | 'schedulable' | 'draining' | 'unschedulab
 const RANKS_MAX = 1024;
 
 /**
- * The record of a body, laid over `before` where there is one: what the body does not name stays.
+ * Returns the record of a body, merged with `before` if given: fields that the body does not name keep their values.
  * @throws ServiceError 400, 422
  */
 export function readWorker(body: BodyFields, id: string, before?: SelectionWorker): SelectionWorker {
@@ -290,7 +295,7 @@ export function readWorker(body: BodyFields, id: string, before?: SelectionWorke
   };
 }
 
-/** `name` for the first rank, or `name` with an s for each: `{"0": "tcp://..."}`. */
+/** Reads `name` for the first rank, or `name` with an s for each rank: `{"0": "tcp://..."}`. */
 function endpoints(body: BodyFields, name: string, dpStart: number): ReadonlyMap<number, string> | undefined {
   const single = body.optionalText(name);
   const named = body.optionalTextMap(`${name}s`);
@@ -307,7 +312,7 @@ function endpoints(body: BodyFields, name: string, dpStart: number): ReadonlyMap
   return byRank;
 }
 
-/** What a worker lacks to be chosen. */
+/** Returns the fields that the worker still lacks before it can be chosen. */
 export function missingOf(worker: SelectionWorker, hasQueue: boolean): readonly string[] {
   const missing: string[] = [];
   if (worker.endpoint === undefined) missing.push('endpoint is missing');
@@ -319,7 +324,7 @@ export function missingOf(worker: SelectionWorker, hasQueue: boolean): readonly 
   return missing;
 }
 
-/** The record as the service shows it. */
+/** Returns the record as the service shows it. */
 export function workerJson(worker: SelectionWorker, lifecycle: Lifecycle, reasons: readonly string[]): unknown {
   return {
     worker_id: u64OfHex(worker.id),

@@ -22,12 +22,12 @@ import {
   type ServiceSettings,
 } from './service.ts';
 
-/** Dropped blocks are given back in slices of less than 1 ms, and queues looked at, this often. */
+/** Interval at which dropped blocks are freed, in slices of less than 1 ms, and queues are checked. */
 const HOUSEKEEPING_MS = 100;
-/** Requests that were never freed are looked for this often. */
+/** Interval of the check for requests that were never freed. */
 const EXPIRY_CHECK_MS = 60_000;
 
-/** The selection service. */
+/** Starts the selection service. */
 export async function startSelectionService(
   settings: ServiceSettings,
   { clock, random }: TimeAndChance,
@@ -68,11 +68,11 @@ export async function startSelectionService(
 export interface SelectionRoutesOptions {
   readonly service: SelectionService;
   readonly peers: Peers;
-  /** Instant of the scheduler's clock. */
+  /** Time of the scheduler's clock. */
   readonly nowMs: () => number;
 }
 
-/** The HTTP surface of the selection service. */
+/** Returns the HTTP routes of the selection service. */
 export function selectionRoutes({ service, peers, nowMs }: SelectionRoutesOptions): Route[] {
   const get = (path: string, read: () => unknown): Route => route('GET', path, () => ({ status: 200, json: read() }));
   const asked = (path: string, read: (pool: SelectionPool, body: BodyFields) => unknown): Route =>
@@ -98,7 +98,7 @@ export function selectionRoutes({ service, peers, nowMs }: SelectionRoutesOption
   ];
 }
 
-/** A worker is named in the path or in the body. */
+/** Returns the routes of workers. The worker's id is in the path or in the body. */
 function workerRoutes(service: SelectionService): Route[] {
   const upsert = (body: BodyFields): Answer => {
     const worker = readWorker(body, body.id('worker_id'));
@@ -167,7 +167,7 @@ function unknownWorker(id: string): never {
   throw new ServiceError(404, `worker ${u64OfHex(id)} is not known`);
 }
 
-/** Books a choice that was made before, or one that the caller made itself. */
+/** Books an earlier choice, or one that the caller made. */
 function reserve(service: SelectionService, body: BodyFields): Answer {
   const selectionId = body.optionalText('selection_id');
   const selection = body.has('worker_id') ? explicitSelection(service, body) : cachedSelection(service, body);

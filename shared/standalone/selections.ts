@@ -19,10 +19,10 @@ import { type Lifecycle, missingOf, SelectionPool, type SelectionWorker, workerJ
 
 export interface SelectionServiceOptions {
   readonly config: KvRouterConfig;
-  /** Memory of all indexes together. @default unbounded */
+  /** Memory limit of all indexes together. @default unbounded */
   readonly indexBytesMax?: number | undefined;
   readonly policies?: PolicyConfig | undefined;
-  /** @default prefills are not predicted */
+  /** @default no prefill duration is predicted */
   readonly prefillDuration?: PrefillDurationModel | undefined;
   readonly openListener: OpenListener;
   /** @default off */
@@ -43,7 +43,7 @@ interface Reservation {
   readonly dpRank: number;
 }
 
-/** The state of the selection service: workers, what they hold and do, and who booked what. */
+/** The state of the selection service: the workers with their caches and loads, and the reservations. */
 export class SelectionService {
   readonly selections: SelectionsCache;
   readonly #options: SelectionServiceOptions;
@@ -63,7 +63,7 @@ export class SelectionService {
     return this.#workers.get(id);
   }
 
-  /** The record as it is shown. */
+  /** Returns the record as it is shown. */
   show(worker: SelectionWorker): unknown {
     const reasons = this.#reasons(worker);
     return workerJson(worker, lifecycleOf(worker, reasons, this.#lacks(worker)), reasons);
@@ -91,7 +91,7 @@ export class SelectionService {
     else pool.remove(worker.id);
   }
 
-  /** The worker that was there, if it was. */
+  /** Returns the removed worker, if there was one. */
   remove(id: string): SelectionWorker | undefined {
     const worker = this.#workers.get(id);
     if (worker === undefined) return undefined;
@@ -116,7 +116,7 @@ export class SelectionService {
     return false;
   }
 
-  /** Remembers what the scheduler has booked under that id, and tells the replicas. */
+  /** Records what the scheduler has booked under that id, and publishes it to the replicas. */
   booked(
     id: string,
     { model, group, workerId, dpRank, prompt, uncachedTokens, expectedOutputTokens, sessionId }: Selection,
@@ -134,7 +134,7 @@ export class SelectionService {
     });
   }
 
-  /** Books a choice that was made before or elsewhere. @throws ServiceError 404 for the worker, 409 for the id */
+  /** Books a choice that was made earlier or elsewhere. @throws ServiceError 404 for the worker, 409 for the id */
   reserve(id: string, selection: Selection): void {
     const { model, group, workerId, dpRank, prompt, uncachedTokens, expectedOutputTokens } = selection;
     this.checkRoom(id);
@@ -148,7 +148,7 @@ export class SelectionService {
     this.booked(id, selection);
   }
 
-  /** @throws ServiceError 409 for an id that is booked, 503 at the bound */
+  /** @throws ServiceError 409 if the id is booked, 503 at the bound */
   checkRoom(id: string): void {
     if (this.#find(id) !== undefined) throw new ServiceError(409, `reservation ${id} exists already`);
     if (this.#reservations.size >= RESERVATIONS_MAX) {
@@ -167,7 +167,7 @@ export class SelectionService {
     this.#reservation(id).pool.scheduler.addOutputBlock(id, decayFraction);
   }
 
-  /** @throws ServiceError 404, the second time too */
+  /** @throws ServiceError 404, also for the second call */
   free(id: string): void {
     const { pool } = this.#reservation(id);
     this.#tell(id, { kind: 'freed' });
@@ -175,12 +175,12 @@ export class SelectionService {
     pool.scheduler.free(id);
   }
 
-  /** A slice of housekeeping, and a look at the queues; call it often. */
+  /** Runs one slice of housekeeping and checks the queues; call it often. */
   housekeep(): void {
     for (const pool of this.#pools) pool.housekeep();
   }
 
-  /** Frees what was never freed; call it every minute. */
+  /** Frees reservations that were never freed; call it every minute. */
   expire(): void {
     for (const { scheduler } of this.#pools) scheduler.tick();
     for (const id of this.#reservations.keys()) this.#find(id);
@@ -196,7 +196,7 @@ export class SelectionService {
     return reservation;
   }
 
-  /** One that expired, or whose worker left, is no more. */
+  /** Returns the reservation, unless it has expired or its worker has left. */
   #find(id: string): Reservation | undefined {
     const reservation = this.#reservations.get(id);
     if (reservation === undefined || reservation.pool.scheduler.isActive(id)) return reservation;
@@ -204,7 +204,7 @@ export class SelectionService {
     return undefined;
   }
 
-  /** However it ended, its session is idle from now on. */
+  /** Removes the reservation; its session is idle from now on, in whatever way it ended. */
   #forget(id: string): void {
     const { sessionId, pool } = this.#reservations.get(id) ?? {};
     this.#reservations.delete(id);
@@ -246,7 +246,9 @@ export class SelectionService {
     );
   }
 
-  /** A pool goes with its last worker: its requests have nowhere to wait for. */
+  /**
+   * Removes the worker from its pool. A pool is closed with its last worker: its requests have no worker to wait for.
+   */
   #leavePool({ id, model, group }: SelectionWorker): void {
     const pool = this.#pools.find(model, group);
     pool?.remove(id);
@@ -278,10 +280,10 @@ export interface Selection {
 const LIFE_MS = 120_000;
 const ENTRIES_MAX = 4096;
 const BYTES_MAX = 256 * 1024 * 1024;
-/** Of an entry beside its hashes. */
+/** Size of an entry without its hashes. */
 const ENTRY_BYTES = 512;
 
-/** Choices by their ids, for a while; the oldest give way. */
+/** Keeps choices by their ids for a while; drops the oldest first. */
 export class SelectionsCache {
   readonly #clock: Pick<Clock, 'nowMs'>;
   readonly #kept = new Map<
@@ -294,7 +296,7 @@ export class SelectionsCache {
     this.#clock = clock;
   }
 
-  /** Takes the place of an earlier one of that id. */
+  /** Replaces an earlier choice with that id. */
   put(id: string, selection: Selection): void {
     this.take(id);
     const { local, sequence } = selection.prompt.hashes;
@@ -307,7 +309,7 @@ export class SelectionsCache {
     }
   }
 
-  /** Gives a choice away: each can be had once. Undefined when it is too old or not known. */
+  /** Removes and returns a choice. Undefined if it has expired or is unknown. */
   take(id: string): Selection | undefined {
     const kept = this.#kept.get(id);
     if (kept === undefined) return undefined;

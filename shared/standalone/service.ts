@@ -18,26 +18,26 @@ export const BODY_BYTES_MAX = 8 * 1024 * 1024;
 
 /** One request to a service. */
 export interface ServiceCall {
-  /** The JSON body. @throws ServiceError 400, 413, 415 or 422 */
+  /** Reads the JSON body. @throws ServiceError 400, 413, 415 or 422 */
   body(): Promise<BodyFields>;
-  /** As `body`; undefined when the body is empty. */
+  /** Like `body`; undefined if the body is empty. */
   optionalBody(): Promise<BodyFields | undefined>;
-  /** Path parameter. */
+  /** Returns a path parameter. */
   param(name: string): string;
-  /** Query parameter. */
+  /** Returns a query parameter. */
   query(name: string): string | undefined;
   header(name: string): string | undefined;
-  /** Aborts when the client is gone. */
+  /** Aborts when the client disconnects. */
   readonly signal: AbortSignal;
 }
 
-/** What a route answers: JSON, text of another kind, or a long text in pieces. */
+/** The answer of a route: JSON, text of another type, or a long text in pieces. */
 export type Answer =
   | { readonly status: number; readonly json: unknown }
   | { readonly status: number; readonly text: string; readonly contentType: string }
   | { readonly status: number; readonly pieces: Iterable<string>; readonly contentType: string };
 
-/** Body of an answer that has nothing to say. */
+/** Body of an answer without data. */
 export const OK = { status: 'ok' };
 
 export interface Route {
@@ -50,7 +50,7 @@ export function route(method: Route['method'], path: string, serve: Route['serve
   return { method, path, serve };
 }
 
-/** How a service says that it refuses: every failure as `{"error": text}`, or text and empty bodies where Dynamo has them. */
+/** Form of a service's errors: every failure as `{"error": text}`, or text and empty bodies where Dynamo has them. */
 type ErrorForm = 'json' | 'mixed';
 
 interface ServiceAppOptions {
@@ -58,16 +58,16 @@ interface ServiceAppOptions {
   readonly errorForm: ErrorForm;
   readonly clock: Pick<Clock, 'nowMs'>;
   readonly logger: Logger;
-  /** Told of every answer; `path` is the route's pattern, never what a client wrote. */
+  /** Called for every answer; `path` is the route's pattern, never the client's text. */
   readonly onAnswered?: (path: string, method: string, status: number, elapsedMs: number) => void;
 }
 
-/** A host-neutral HTTP app. */
+/** An HTTP app that does not depend on a server. */
 export interface ServiceApp {
   fetch(request: Request): Response | Promise<Response>;
 }
 
-/** One of Dynamo's standalone services as an HTTP app. 64-bit integers in its JSON are exact. */
+/** Creates the HTTP app of one of Dynamo's standalone services. 64-bit integers in its JSON are exact. */
 export function createServiceApp(options: ServiceAppOptions): ServiceApp {
   const app = new Hono();
   const paths = groupByPath(options.routes);
@@ -124,7 +124,7 @@ function jsonResponse(status: number, body: unknown, headers: Readonly<Record<st
   return new Response(writeExactJson(body), { status, headers: { 'content-type': 'application/json', ...headers } });
 }
 
-/** A piece is made when the reader has room for it, and one a turn. */
+/** Makes a piece when the reader has room for it, and one per turn. */
 function streamOf(pieces: Iterable<string>): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   const iterator = pieces[Symbol.iterator]();
@@ -145,7 +145,7 @@ function streamOf(pieces: Iterable<string>): ReadableStream<Uint8Array> {
   });
 }
 
-/** The indexer has no body for what it has no route for, and plain text for bodies that it cannot read. */
+/** The indexer answers a request without a route with no body, and a body that it cannot read with plain text. */
 function refuse(
   { errorForm }: ServiceAppOptions,
   error: ServiceError,
@@ -197,7 +197,7 @@ function parseBody(text: string): unknown {
   }
 }
 
-/** @throws ServiceError of 499, which nobody reads, where the client leaves before all is here */
+/** @throws ServiceError of 499, which is never sent, if the client disconnects before the body is complete */
 async function bodyText(request: Request): Promise<string> {
   const tooLarge = (): ServiceError => new ServiceError(413, `body exceeds ${BODY_BYTES_MAX} bytes`);
   const announced = request.headers.get('content-length');
@@ -212,7 +212,7 @@ async function bodyText(request: Request): Promise<string> {
   throw new ServiceError(400, 'Failed to parse the request body as JSON: it is not UTF-8');
 }
 
-/** HTTP holds the client to the length that it announced; a fifth less CPU than pieces. */
+/** The HTTP server checks the announced length; this takes a fifth less CPU time than reading pieces. */
 async function* inOnePiece(request: Request): AsyncIterable<Uint8Array> {
   yield new Uint8Array(await request.arrayBuffer());
 }
@@ -220,31 +220,31 @@ async function* inOnePiece(request: Request): AsyncIterable<Uint8Array> {
 interface ServiceServer {
   /** Without a trailing slash. */
   readonly url: string;
-  /** Answers under way have `graceMs` to end. */
+  /** Requests in progress have `graceMs` to end. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Asked by probes and scrapers, which have no secret to show; they change nothing and name no worker. */
+/** Paths for probes and scrapers, which have no token; they change nothing and name no worker. */
 const PUBLIC_PATHS: ReadonlySet<string> = new Set(['/health', '/ready', '/metrics']);
-/** A head has to arrive within this. */
+/** Time limit for the head of a request. */
 const HEAD_MS_MAX = 20_000;
-/** A whole request has to arrive within this, its body included; what is late is looked for every `CHECK_MS`. */
+/** Time limit for a whole request with its body; late requests are searched every `CHECK_MS`. */
 const REQUEST_MS_MAX = 30_000;
 const CHECK_MS = 1000;
-/** Bodies under way, all together; one whose length is not announced counts as the largest. */
+/** Maximum size of all bodies in progress together; a body without an announced length counts as the largest. */
 const BODIES_BYTES_MAX = 32 * BODY_BYTES_MAX;
 
 interface ServiceBounds {
-  /** More are not let in. @default half of the files that the process may open, 8192 at most */
+  /** Further connections are refused. @default half of the files that the process may open, 8192 at most */
   readonly connectionsMax?: number;
-  /** How long a head may take to arrive, in milliseconds of the system. @default 20,000 */
+  /** Time limit for the head of a request, in milliseconds of the system. @default 20,000 */
   readonly headMs?: number;
 }
 
 /**
- * Serves one of the standalone services, to callers that may use it.
- * @throws Error with one line that names the setting to change when the port cannot be bound, anybody would reach it, or the
- * token would cross a network in clear
+ * Serves one of the standalone services to callers that may use it.
+ * @throws Error with one line that names the setting to change if the port cannot be bound, anyone could reach it, or
+ * the token would cross a network unencrypted
  */
 export async function serveService(
   { app, port: usualPort }: Pick<RunningService, 'app' | 'port'>,
@@ -281,7 +281,7 @@ export async function serveService(
     server.listen({ host, port }, resolve);
   });
   server.removeAllListeners('error');
-  const { port: bound } = server.address() as AddressInfo; // a TCP server that listens has one
+  const { port: bound } = server.address() as AddressInfo; // a TCP server that listens has an address
   const following = followServiceCertificate(settings, clock, tls, useCertificate);
   const shown = host === '0.0.0.0' ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host;
   return {
@@ -314,18 +314,18 @@ function refuseIncoming(
   return refuseCaller(admission, { peer: socket.remoteAddress, header });
 }
 
-/** The rest of a refused request is not waited for. */
+/** Sends the refusal without waiting for the rest of the request. */
 function sendRefusal(outgoing: ServerResponse, { status, message }: Refused): void {
   const headers = { 'content-type': 'application/json', connection: 'close' };
   const more = status === 401 ? { 'www-authenticate': 'Bearer' } : status === 503 ? { 'retry-after': '1' } : {};
   outgoing.writeHead(status, { ...headers, ...more }).end(JSON.stringify({ error: message }));
 }
 
-/** How many bytes of bodies are being read or worked on. */
+/** Counts the bytes of bodies that are being read or processed. */
 class BodiesUnderWay {
   #bytes = 0;
 
-  /** Counts the body of a request until its answer is over; a refusal when there is no room for it. */
+  /** Counts the body of a request until its answer is over; returns a refusal if there is no room for it. */
   take({ headers }: IncomingMessage, outgoing: ServerResponse): Refused | undefined {
     const announced = headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : Infinity;
     const bytes = Math.min(announced, BODY_BYTES_MAX);
@@ -346,10 +346,10 @@ class BodiesUnderWay {
 /** Settings of `stator router`. */
 export type ServiceSettings = Settings<'router'>;
 
-/** A standalone service that answers HTTP. */
+/** A standalone service that answers HTTP requests. */
 export interface RunningService {
   readonly app: ServiceApp;
-  /** Where it listens unless the settings say otherwise. */
+  /** Default port. */
   readonly port: number;
   close(): Promise<void>;
 }

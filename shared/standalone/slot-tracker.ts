@@ -11,13 +11,13 @@ import { createServiceApp, OK, type Route, type RunningService, route, type Serv
 
 /** A worker of one model and group, as it registers. */
 interface SlotWorker {
-  /** Hex. */
+  /** In hex. */
   readonly id: string;
   readonly dpStart: number;
   readonly dpSize: number;
 }
 
-/** A request that somebody sent to a worker. */
+/** A request that a router has sent to a worker. */
 interface SlotRequest {
   readonly requestId: string;
   readonly workerId: string;
@@ -28,21 +28,21 @@ interface SlotRequest {
   readonly newTokens: number;
 }
 
-/** Ranks of one pool. */
+/** Maximum number of ranks of one pool. */
 const RANKS_MAX = 100_000;
-/** Requests of one pool. */
+/** Maximum number of requests of one pool. */
 const REQUESTS_MAX = 1_000_000;
-/** Lost requests are looked for so often while others come in. */
+/** Interval of the check for lost requests while others arrive. */
 const EXPIRY_CHECK_MS = 30_000;
 
 interface SlotPoolOptions extends Pool {
   readonly expiryMs: number;
   readonly clock: Pick<Clock, 'nowMs'>;
-  /** Tells other replicas and hears them; undefined = this one is alone. */
+  /** Connects the pool to other replicas; undefined if there are none. */
   readonly openReplica?: ((apply: (event: ActiveSequenceEvent) => void) => ReplicaPool) | undefined;
 }
 
-/** The requests under way on the workers of one model and routing group. */
+/** The requests in progress on the workers of one model and routing group. */
 class SlotPool implements Pool {
   readonly model: string;
   readonly group: string;
@@ -64,7 +64,7 @@ class SlotPool implements Pool {
     this.#replica = openReplica?.((event) => this.#applyPeer(event));
   }
 
-  /** @throws ServiceError 409 for a worker that is known, 503 at the bound */
+  /** @throws ServiceError 409 for a known worker, 503 at the bound */
   register(worker: SlotWorker): void {
     const { id, dpStart, dpSize } = worker;
     if (this.workers.has(id)) throw new ServiceError(409, `worker ${u64OfHex(id)} is registered already`);
@@ -74,7 +74,7 @@ class SlotPool implements Pool {
     this.#load.reserve(this.#ranks.capacity);
   }
 
-  /** Its requests are freed. False for an unknown worker. */
+  /** Frees its requests. Returns false for an unknown worker. */
   unregister(id: string): boolean {
     if (!this.workers.delete(id)) return false;
     for (const rank of this.#ranks.ranksOf(id)) {
@@ -85,7 +85,7 @@ class SlotPool implements Pool {
     return true;
   }
 
-  /** @throws ServiceError 404 for an unknown worker or rank, 409 for a request that is under way */
+  /** @throws ServiceError 404 for an unknown worker or rank, 409 for a request that is in progress */
   add(request: SlotRequest): void {
     const { requestId, workerId, dpRank, sequence, newTokens } = request;
     const nowMs = this.#clock.nowMs();
@@ -124,17 +124,17 @@ class SlotPool implements Pool {
     this.#tell(requestId, rank, { kind: 'freed' });
   }
 
-  /** Frees what was never freed; call it from a timer. */
+  /** Frees requests that were never freed; call it from a timer. */
   expire(): void {
     this.#checkedExpiryMs = this.#clock.nowMs();
     this.#load.expire(this.#checkedExpiryMs);
   }
 
-  /** Rows in the order in which the ranks came. */
+  /** Returns a row for each rank, in the order of registration. */
   loads(): readonly RankLoad[] {
     const nowMs = this.#clock.nowMs();
     return this.#knownRanks().map((rank) => ({
-      workerId: this.#ranks.workerIdOf(rank)!, // `#knownRanks` gives no others
+      workerId: this.#ranks.workerIdOf(rank)!, // `#knownRanks` returns only ranks that have a worker
       dpRank: this.#ranks.dpRankOf(rank),
       activePrefillTokens: this.#load.prefillTokensAt(rank, nowMs),
       activeDecodeBlocks: this.#load.activeBlocks[rank]!,
@@ -142,7 +142,7 @@ class SlotPool implements Pool {
     }));
   }
 
-  /** What each rank's load would be with the request there. */
+  /** Returns what each rank's load would be with the request on it. */
   potentialLoads(sequence: Uint32Array, newTokens: number): readonly PotentialLoad[] {
     this.#load.uses.matchDepths(sequence);
     const { depths } = this.#load.uses;
@@ -176,7 +176,7 @@ class SlotPool implements Pool {
     this.#replica?.tell({ requestId, workerId, dpRank, loraName: undefined, change });
   }
 
-  /** Workers that are not registered here are passed over. */
+  /** Ignores workers that are not registered here. */
   #applyPeer({ requestId, workerId, dpRank, change }: ActiveSequenceEvent): void {
     const rank = this.#ranks.find(workerId, dpRank);
     if (change.kind === 'freed') this.#load.free(requestId, this.#clock.nowMs());
@@ -189,9 +189,9 @@ class SlotPool implements Pool {
 
 interface SlotTrackerOptions {
   readonly clock: Pick<Clock, 'nowMs'>;
-  /** Age at which a request that was never freed is. @default 300_000 */
+  /** Age at which a request that was never freed is freed. @default 300_000 */
   readonly expiryMs?: number;
-  /** @default this replica is alone */
+  /** @default there are no other replicas */
   readonly replicas?: ReplicaPools | undefined;
 }
 
@@ -214,7 +214,7 @@ export class SlotTracker {
     (known ?? this.#createPool(model, group, blockSizeTokens)).register(worker);
   }
 
-  /** A pool goes with its last worker. @throws ServiceError 404 */
+  /** Removes a worker, and its pool with the last one. @throws ServiceError 404 */
   unregister(model: string, group: string, workerId: string): void {
     const pool = this.poolOf(model, group);
     if (!pool.unregister(workerId)) throw new ServiceError(404, `worker ${u64OfHex(workerId)} is not registered`);
@@ -223,7 +223,7 @@ export class SlotTracker {
     this.#pools.delete(pool);
   }
 
-  /** @throws ServiceError 404 where no worker is registered */
+  /** @throws ServiceError 404 if no worker is registered */
   poolOf(model: string, group: string): SlotPool {
     const known = this.#pools.find(model, group);
     if (known === undefined) throw new ServiceError(404, `no worker of model ${model} in routing group ${group}`);
@@ -250,10 +250,10 @@ export class SlotTracker {
   }
 }
 
-/** Requests that were never freed are looked for this often. */
-const EXPIRY_LOOK_MS = 60_000;
+/** Interval of the check for requests that were never freed. */
+const EXPIRY_TIMER_MS = 60_000;
 
-/** The slot tracker. */
+/** Starts the slot tracker. */
 export async function startSlotTracker(
   settings: ServiceSettings,
   { clock }: TimeAndChance,
@@ -265,7 +265,7 @@ export async function startSlotTracker(
     expiryMs: settings.routerActiveRequestExpirySecs * 1000,
     replicas: replicas.pools,
   });
-  const expiry = clock.every(EXPIRY_LOOK_MS, () => tracker.expire());
+  const expiry = clock.every(EXPIRY_TIMER_MS, () => tracker.expire());
   const peers = new Peers(settings.servicePeers, replicas.pools.peerObserver);
   return {
     app: createServiceApp({ routes: slotRoutes(tracker, peers), errorForm: 'json', clock, logger }),
@@ -278,7 +278,7 @@ export async function startSlotTracker(
   };
 }
 
-/** The HTTP surface of the slot tracker. */
+/** Returns the HTTP routes of the slot tracker. */
 export function slotRoutes(tracker: SlotTracker, peers: Peers): Route[] {
   const post = (path: string, status: number, apply: (body: BodyFields) => unknown): Route =>
     route('POST', path, async (call) => ({ status, json: apply(await call.body()) ?? OK }));

@@ -11,20 +11,20 @@ import { indexSink, WorkerLoads } from '../worker-events/index.ts';
 import { type EndpointWorker, PlaneRouter, STANDALONE_COMPONENT } from './plane-router.ts';
 import type { ServiceSettings } from './service.ts';
 
-/** Dropped blocks are given back in slices of less than 1 ms, this often. */
+/** Interval at which dropped blocks are freed, in slices of less than 1 ms. */
 const HOUSEKEEPING_MS = 100;
 const START_MS_MAX = 15_000;
 
-/** A router that serves; it has no HTTP of its own. */
+/** A running router; it has no HTTP server. */
 export interface RunningRouter {
   readonly instanceId: string;
   close(): Promise<void>;
 }
 
 /**
- * The standalone router: `{namespace}.router.generate`, `.best_worker_id`, `.get_overlap_scores`.
+ * Starts the standalone router: `{namespace}.router.generate`, `.best_worker_id`, `.get_overlap_scores`.
  * @param signal ends the wait for the first workers
- * @param tracer makes a span of each request that is carried on. @default none are made
+ * @param tracer makes a span for each request that is forwarded. @default no spans
  */
 export async function startStandaloneRouter(
   settings: ServiceSettings,
@@ -35,7 +35,7 @@ export async function startStandaloneRouter(
 ): Promise<RunningRouter> {
   const asked = parseEndpointName(settings.routerEndpoint ?? '');
   if (asked === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
-  const suffix = settings.namespaceWorkerSuffix; // the workers have it on their namespace
+  const suffix = settings.namespaceWorkerSuffix; // the workers add it to their namespace
   const name = suffix === undefined ? asked : { ...asked, namespace: `${asked.namespace}-${suffix}` };
   const files = await openRouterFiles(settings);
   const discovery = await openDiscovery(settings, logger.for('discovery'));
@@ -82,7 +82,7 @@ interface PoolParts extends TimeAndChance {
   readonly files: RouterFiles;
 }
 
-/** The workers' router, its index, and what feeds it. */
+/** Returns the workers' router, its index, and the connections that feed it. */
 function openPool(settings: ServiceSettings, parts: PoolParts) {
   const { name, discovery, logger, files, clock, random } = parts;
   const config = kvRouterConfigOf(settings, files.policies?.settings);
@@ -140,14 +140,14 @@ export interface EndpointName {
   readonly endpoint: string;
 }
 
-/** Undefined when the text is no `namespace.component.endpoint`; a namespace may have dots of its own. */
+/** Returns undefined if the text is not `namespace.component.endpoint`; a namespace may contain dots. */
 export function parseEndpointName(text: string): EndpointName | undefined {
   const [, namespace, component, endpoint] = /^(?:dyn:\/\/)?([^\s/]+)\.([^\s./]+)\.([^\s./]+)$/.exec(text) ?? [];
   if (namespace === undefined || component === undefined || endpoint === undefined) return undefined;
   return { namespace, component, endpoint };
 }
 
-/** The live instances of one endpoint, with what their model cards say of them, kept current. */
+/** The live instances of one endpoint with the data of their model cards, kept up to date. */
 export class EndpointWorkers {
   readonly #name: EndpointName;
   readonly #onChange: (workers: readonly EndpointWorker[]) => void;
@@ -161,7 +161,7 @@ export class EndpointWorkers {
     this.#onChange = onChange;
   }
 
-  /** Reads the present set and follows changes. Rejects when discovery cannot be read. */
+  /** Reads the present set and follows changes. Rejects if discovery cannot be read. */
   async start(discovery: Discovery, signal: AbortSignal): Promise<void> {
     const prefix = Object.values(this.#name).join('/');
     this.#watches = await Promise.all([
