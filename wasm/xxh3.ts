@@ -1,6 +1,6 @@
 /**
- * XXH3 with 64 bits and a seed, and the two loops over it that name blocks of tokens. AssemblyScript: JavaScript has no
- * 64-bit multiplication that is not a BigInt, and BigInt costs 100 times as much. `npm run wasm` compiles it into
+ * XXH3 with 64 bits and a seed, and the two loops that hash blocks of tokens with it. The file is AssemblyScript:
+ * JavaScript multiplies 64-bit integers only as BigInt, which takes 100 times as long. `npm run wasm` compiles it into
  * shared/tokens/hashing/xxh3-code.ts.
  */
 
@@ -25,7 +25,7 @@ const SECRET = memory.data<u64>([
   0xc3ebd33483acc5ea, 0xeb6313faffa081c5, 0x49daf0b751dd0d17, 0x9e68d429265516d3,
   0xfca1477d58be162b, 0xce31d07ad1b8f88f, 0x280416958f3acb45, 0x7e404bbbcafbd7af,
 ]);
-/** The secret of a seed, for long inputs. */
+/** The secret that `hashLong` derives from the seed. */
 const DERIVED = memory.data(192, 8);
 const ACCUMULATORS = memory.data(64, 8);
 
@@ -35,7 +35,7 @@ function key(offset: usize): u64 {
   return load<u64>(SECRET + offset);
 }
 
-/** The halves of the product of 128 bits, xored. */
+/** XXH3's mul128_fold64: multiplies to 128 bits and returns the two halves of the product, xored. */
 // @ts-ignore: decorator
 @inline
 function fold(a: u64, b: u64): u64 {
@@ -45,7 +45,7 @@ function fold(a: u64, b: u64): u64 {
   return ((a >> 32) * (b >> 32) + (mixed >> 32) + (cross >> 32)) ^ ((cross << 32) | (low & LOW_32));
 }
 
-/** 16 bytes of input against 16 of the secret. */
+/** Mixes 16 bytes of the input with 16 bytes of the secret. */
 // @ts-ignore: decorator
 @inline
 function mix(input: usize, secret: usize, seed: u64): u64 {
@@ -59,7 +59,7 @@ function avalanche(value: u64): u64 {
   return mixed ^ (mixed >> 32);
 }
 
-/** The hash of 9 to 16 bytes, `length` in number, by their keyed ends. */
+/** Hashes 9 to 16 bytes from their length and their first and last 8 bytes, which are xored with their keys. */
 // @ts-ignore: decorator
 @inline
 function ofEnds(length: u64, first: u64, last: u64): u64 {
@@ -117,7 +117,7 @@ function accumulate(input: usize, secret: usize, lane: usize): void {
   store<u64>(ACCUMULATORS + lane, load<u64>(ACCUMULATORS + lane) + (keyed & LOW_32) * (keyed >> 32));
 }
 
-/** 64 bytes into the accumulators. */
+/** Adds 64 bytes of the input to the accumulators. */
 function stripe(input: usize, secret: usize): void {
   accumulate(input, secret, 0);
   accumulate(input, secret, 8);
@@ -179,7 +179,7 @@ function joined(low: u32, high: u32): u64 {
   return <u64>low | (<u64>high << 32);
 }
 
-/** Hashes `count` windows of `input`, the first bytes of which lie a stride apart, into as many words of `output`. */
+/** Hashes `count` windows of `input`, which begin `strideBytes` apart, and writes their hashes to `output`. */
 export function hashBlocks(
   input: usize,
   count: u32,
@@ -193,7 +193,10 @@ export function hashBlocks(
   for (; count > 0; count--, input += strideBytes, output += 8) store<u64>(output, hash(input, windowBytes, seed));
 }
 
-/** Hashes each of `count` words of `input` joined with the result before it, first with the parent, into `output`. */
+/**
+ * Hashes each of `count` words of `input` together with the previous hash, at first the parent's, and writes the hashes
+ * to `output`.
+ */
 export function chain(
   input: usize,
   count: u32,

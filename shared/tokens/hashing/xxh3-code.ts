@@ -1,7 +1,7 @@
 // Written by `npm run wasm`.
 
 /** SHA-256 of the wasm/xxh3.ts that the code was compiled from. */
-export const XXH3_SOURCE = 'ab652ab1c977fad143fdf98f55647bc999ea036aabfd693c1b26624659a979b4';
+export const XXH3_SOURCE = 'f99b8868e499bb4cb23a123461e431c1f15a284089518c421afd57aa50ae957d';
 
 /** WebAssembly in base64. */
 export const XXH3_CODE =
