@@ -1,8 +1,8 @@
 /**
- * @module protocol Formats on the wire, and the internal contract between dialects and engines (`generation/`): N
- * dialects decode to `GenerationRequest` and encode through a `GenerationSink`; M engines are below. `openai/`,
- * `anthropic/` and `kserve/` read and write the clients' formats; `planner/` has the events that fleets send to the
- * planner; `json/` reads bodies with bounds and writes them in pieces, so that a large one does not block others.
+ * @module protocol Formats on the wire, and the internal contract between dialects and engines (`generation/`): every
+ * dialect decodes to `GenerationRequest` and encodes through a `GenerationSink`, and every engine uses the same two.
+ * `openai/`, `anthropic/` and `kserve/` read and write the clients' formats. `planner/` has the events that fleets send
+ * to the planner. `json/` reads bodies with bounds and writes them in pieces, so that a large one blocks no other.
  */
 export {
   decodeCountTokens,

@@ -24,7 +24,7 @@ export class GuidedStart implements ReasoningParser {
   #verdict: Verdict = 'open';
   #held = '';
 
-  /** @param markers markers that show that the text is reasoning */
+  /** @param markers those that show that the text is reasoning */
   constructor(usual: ReasoningParser, markers: Markers, constraint: AnswerConstraint) {
     this.#usual = usual;
     this.#markers = markers;

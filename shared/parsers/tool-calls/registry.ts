@@ -78,7 +78,7 @@ export function describeToolCallParser(name: string): ToolCallParserDescription 
  * Creates the parser for one choice. Returns undefined when its text is all content: no tools, `tool_choice: "none"`,
  * or no configured parser while the choice is not forced.
  *
- * @param name name in the model's card; empty counts as absent. A name that `describeToolCallParser` refuses throws.
+ * @param name as in the model's card; empty counts as absent. A name that `describeToolCallParser` refuses throws.
  * @example
  * const parser = createToolCallParser('hermes', { tools, toolChoice: 'auto', random: systemRandom });
  * parser?.push('<tool_call>{"name":"f","arguments":{}}</tool_call>', sink);

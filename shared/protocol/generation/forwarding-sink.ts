@@ -1,7 +1,7 @@
 import type { ServeError } from '../../errors/index.ts';
 import type { GenerationSink, ServingWorkers, TextDelta, TextFinish, Usage } from './generation-sink.ts';
 
-/** Forwards every event to another sink. A subclass overrides the events that it looks at, and forwards those itself. */
+/** Forwards every event to another sink. A subclass overrides the events that it reads, and forwards those itself. */
 export class ForwardingSink implements GenerationSink {
   protected readonly sink: GenerationSink;
 

@@ -42,9 +42,9 @@ export class Filling {
 
   /**
    * Adds the members listed in `text`.
-   * @param elementsAhead estimates how many elements follow, so that capacity is reserved: lists grow by copying, and
-   * the copies of a list that grows by half each time add up to twice its size
-   * @returns the members
+   * @param elementsAhead estimates how many elements follow, so that capacity is reserved. Lists grow by copying, and
+   * the copies of a list that grows by half each time add up to twice its size.
+   * @returns the members.
    * @throws SyntaxError for no members: between two commas, or a comma and the end, there must be at least one
    */
   addMembers(text: string, elementsAhead: (added: number) => number): unknown {

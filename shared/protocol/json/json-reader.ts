@@ -150,7 +150,7 @@ export class JsonReader {
       case 0x2d: // -
       case 0x2e: // .
       case 0x45: // E
-      case 0x65: // e
+      case 0x65: // or e
         if (this.#frames.length > 1 && isInexact(byte, this.#bytes[this.#at - 1], this.#bytes[this.#at + 1]))
           this.#mayLose = true;
         break;

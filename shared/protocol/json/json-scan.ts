@@ -60,7 +60,7 @@ export function scanRoot(text: string): RootScan {
       case 0x2d: // -
       case 0x2e: // .
       case 0x45: // E
-      case 0x65: // e
+      case 0x65: // or e
         if (isInexact(code, text.charCodeAt(at - 1), text.charCodeAt(at + 1))) lossDepth = Math.max(lossDepth, depth);
         break;
       default: {

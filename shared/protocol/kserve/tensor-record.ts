@@ -155,7 +155,7 @@ const RESPONSE_KEYS = ['id', 'model', 'tensors', 'parameters'];
 
 /**
  * Converts a worker's response to a message.
- * @param id id of the request, which its responses repeat
+ * @param id that of the request, which its responses repeat
  * @param isRaw whether the request's contents were raw, in which case those of its responses are too
  * @throws BadTensorResponse
  */

@@ -34,8 +34,8 @@ const NAMED: ReadonlySet<string> = new Set([...CHAT_KEYS, ...COMPLETIONS_KEYS, .
 const OTHER = 'other';
 
 /**
- * Returns the root keys of `body` that its route does not know and ignores, as labels of a metric: the key's name if it
- * has a meaning in another dialect (`max_tokens` sent to Responses), otherwise `other`; each label once.
+ * Returns the root keys of `body` that its route does not know and ignores, as labels of a metric, each label once. A
+ * label is the key's name if it has a meaning in another dialect (`max_tokens` sent to Responses), otherwise `other`.
  */
 export function ignoredKeyLabels(
   body: Readonly<Record<string, unknown>>,

@@ -41,9 +41,9 @@ const TAG_INSIDE = /^\s*<?\s*\/?(?:invoke\s+name=[^<\n]*|[^\s<>]*)\s*$/;
 
 /**
  * Reads to the next tag, and the inside of the tag.
- * @param takeRest receives the end of a text that has no further tag, except a part that may have become a tag
- * @param take receives the text before the tag piece by piece, and text that only looks like a tag; without it, the tag
- * carries them
+ * @param takeRest receives the end of a text without a further tag, except a part that may have become a tag.
+ * @param take receives the text before the tag piece by piece, and text that only looks like a tag. Without it, the tag
+ * contains them.
  */
 function* readTag(
   source: TextSource,

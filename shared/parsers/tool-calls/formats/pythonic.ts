@@ -42,7 +42,7 @@ class ListFinder implements Finder {
 /**
  * Creates the format `[name(key=value), ...]`; a list is shown when it is complete. A list that is not one of calls is
  * text, and so is a call in it with an argument that is not a constant: the parser cannot evaluate it.
- * @param tokens tokens that may stand around the list, which are markup
+ * @param tokens those that may stand around the list; they are markup
  */
 export function listOfCalls(tokens: readonly string[], rest: Partial<ToolCallFormat> = {}): ToolCallFormat {
   const finder = new ListFinder(tokens);

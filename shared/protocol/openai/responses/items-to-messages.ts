@@ -265,7 +265,7 @@ class MessageList {
     this.#messages.push(message);
   }
 
-  /** @param id id of its call; empty if unknown */
+  /** @param id that of its call; empty if unknown */
   result(id: string | undefined, content: ChatMessage['content']): void {
     this.add({ role: 'tool', content: content ?? '', ...(id === undefined || id === '' ? {} : { tool_call_id: id }) });
   }

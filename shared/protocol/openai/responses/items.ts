@@ -48,7 +48,7 @@ export function isOfModel(item: InputItem | Readonly<Record<string, unknown>>): 
   return kind === 'message' ? raw.role === 'assistant' : kind === 'reasoning' || isCallKind(kind);
 }
 
-/** Returns an item as it was stored or received, whoever made it. */
+/** Returns a stored or received item, from any service, with the type of its kind. */
 export function readItem(item: Readonly<Record<string, unknown>>): InputItem {
   const kind = kindOfItem(item);
   if (!isItemKind(kind)) return { type: 'foreign', id: item.id, item };
