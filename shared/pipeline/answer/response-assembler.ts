@@ -1,25 +1,25 @@
 import type { Clock } from '../../clock/index.ts';
-import { ServeError, workerError } from '../../errors/index.ts';
-import {
-  type CompletionUsage,
-  type EngineOutput,
-  estimatePromptTokens,
-  type FinishReason,
-  type GenerationRequest,
-  type GenerationSink,
-  requestKeyOf,
-  type TokenLogprob,
-  type Usage,
+import { type ServeError, workerError } from '../../errors/index.ts';
+import type {
+  EngineOutput,
+  FinishReason,
+  GenerationRequest,
+  GenerationSink,
+  TokenLogprob,
+  Usage,
 } from '../../protocol/index.ts';
-import type { RequestMeter, Span, WorkerLabels } from '../../telemetry/index.ts';
+import type { RequestMeter, WorkerLabels } from '../../telemetry/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
-import { type BodyChunk, type BodyTerms, WorkerBodies } from './bodies/worker-bodies.ts';
+import { bodyTerms, logprobStyle, missingChoices, rulesOf } from './answer-terms.ts';
+import { AnswerUsage } from './answer-usage.ts';
+import { type BodyChunk, WorkerBodies } from './bodies/worker-bodies.ts';
 import { type ChoiceRules, ChoiceText, TextTokens } from './choice-text.ts';
+import { FinishReasons } from './finish-reasons.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
 import { failureInFinish, type LogprobStyle, namedLogprobs, toldReason } from './worker-output.ts';
 
-/** Looking at the clock for each output would cost more than some of them do. */
+/** One output in this many is timed: reading the clock for each would cost more than some of them do. */
 const TIMED_EVERY = 8;
 const NO_CLOCK: Pick<Clock, 'nowMs'> = { nowMs: () => 0 };
 
@@ -27,19 +27,15 @@ const NO_CLOCK: Pick<Clock, 'nowMs'> = { nowMs: () => 0 };
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
 /** Prompt ids that prime the detokenizer. */
 const PROMPT_TAIL = 6;
-/** As traces name what choices end with. */
-const FINISH_REASONS = 'gen_ai.response.finish_reasons';
-/** Of short answers, whose estimate is wrong by more than its own size. */
+/** Tokens added to the limit for estimated counts: those of short answers are wrong by more than their size. */
 const ESTIMATE_SLACK_TOKENS = 64;
 
 /**
- * The answer to one request: worker output in, text and events out, across as many workers as it takes. Knows nothing of
- * workers. `isComplete` turns true when every choice has ended and nothing more is wanted from the worker.
+ * Assembles the answer to one request: worker output in, text and events out, across any number of workers.
+ * `isComplete` turns true when every choice has ended, so that the worker need send nothing more.
  */
 export class ResponseAssembler {
   readonly #sink: GenerationSink;
-  /** Of the request, where spans are made. */
-  readonly #span: Span | undefined;
   readonly #meter: RequestMeter;
   readonly #prompt: Preprocessed;
   readonly #loaded: LoadedModel | undefined;
@@ -48,25 +44,21 @@ export class ResponseAssembler {
   readonly #showsIds: boolean;
   readonly #choices: ChoiceText[] = [];
   readonly #plan: SplitPlan | undefined;
-  /** By choice; empty when all text is content. */
+  /** Splits by choice; empty if all text is content. */
   readonly #splits: TextSplit[] = [];
   readonly #skipsSpecialTokens: boolean;
-  /** Puts bodies in shape; undefined where an answer has no choices. */
+  /** Reads workers' own bodies; undefined for answers without choices. */
   readonly #bodies: WorkerBodies | undefined;
-  /** Tokens of the prompt where nobody has counted them. */
-  readonly #promptEstimate: number;
-  readonly #hidesCache: boolean;
   #reasoningTokens = 0;
-  /** By choice; kept for the span. */
-  readonly #reasons: (string | undefined)[] = [];
+  readonly #reasons: FinishReasons;
   readonly #choiceCount: number;
   #finished = 0;
   #hasLocalEnd = false;
   #hasOverrun = false;
-  #workerUsage: CompletionUsage | undefined;
-  /** The worker answers in bodies of its own, whose tokens only it can count. */
+  readonly #usage: AnswerUsage;
+  /** Whether the worker answers in bodies of its own, whose tokens only it can count. */
   #hasBodies = false;
-  /** Of its bodies, for where it does not. */
+  /** Estimates the tokens of such bodies, for workers that do not count them. */
   readonly #bodyText = new TextTokens(undefined);
   #bodyTokens = 0;
   readonly #clock: Pick<Clock, 'nowMs'>;
@@ -74,8 +66,7 @@ export class ResponseAssembler {
   #pushedTokens = 0;
   #timedTokens = 0;
   #timedMs = 0;
-  #isCarriedOn = false;
-  /** Present once a worker has sent text without its tokens. */
+  /** Estimates tokens; set once a worker has sent text without its tokens. */
   #textTokens: TextTokens | undefined;
 
   constructor(
@@ -91,7 +82,7 @@ export class ResponseAssembler {
     this.#prompt = prompt;
     this.#loaded = loaded;
     this.#sink = sink;
-    this.#span = request.trace.span;
+    this.#reasons = new FinishReasons(request.trace.span);
     this.#meter = meter;
     this.#choiceCount = request.sampling.n ?? 1;
     this.#plan = plan;
@@ -99,45 +90,38 @@ export class ResponseAssembler {
     this.#rules = rulesOf(request, prompt, plan);
     const terms = bodyTerms(request, this.#rules.maxTokens);
     this.#bodies = terms && new WorkerBodies(terms);
-    this.#promptEstimate = prompt.promptTokens > 0 ? 0 : estimatePromptTokens(request.prompt);
-    if (this.#promptEstimate > 0) meter.promptEstimate(this.#promptEstimate);
+    this.#usage = new AnswerUsage(request, prompt.promptTokens, meter);
     this.#logprobs = logprobStyle(request, loaded, this.#skipsSpecialTokens);
-    this.#hidesCache = request.hidesCache === true;
     this.#showsIds = request.extraFields.includes('completion_token_ids');
   }
 
-  /** Every choice has ended. */
+  /** Whether every choice has ended. */
   get isComplete(): boolean {
     return this.#finished >= this.#choiceCount;
   }
 
-  /** Every choice has ended, and one of them before the worker said so: nothing more is wanted from it. */
+  /** Whether every choice has ended, at least one of them before the worker ended it, so that the worker can stop. */
   get endsBeforeWorker(): boolean {
     return this.#hasLocalEnd && this.isComplete;
   }
 
-  /** A worker made more of a choice than was asked of it. */
+  /** Whether a worker made more of a choice than was asked of it. */
   get hasOverrun(): boolean {
     return this.#hasOverrun;
   }
 
-  /** Tokens that became text here, and the milliseconds that this took, as far as a part of them tells. */
+  /** Tokens that became text here, and how many milliseconds this took, extrapolated from the timed part. */
   get detokenized(): { readonly tokens: number; readonly ms: number } {
     const share = this.#timedTokens === 0 ? 0 : this.#pushedTokens / this.#timedTokens;
     return { tokens: this.#pushedTokens, ms: this.#timedMs * share };
   }
 
-  #noteTime(ms: number, tokens: number): void {
-    this.#timedMs += ms;
-    this.#timedTokens += tokens;
-  }
-
-  /** For the figures of workers. */
+  /** Names the workers of the request to its meter. */
   servedBy(prefill: WorkerLabels, decode: WorkerLabels): void {
     this.#meter.servedBy(prefill, decode);
   }
 
-  /** For the figures of the request. */
+  /** Counts a move of the request. */
   moved(): void {
     this.#meter.moved();
   }
@@ -149,7 +133,10 @@ export class ResponseAssembler {
     const isTimed = this.#pushes++ % TIMED_EVERY === 0;
     const startMs = isTimed ? this.#clock.nowMs() : 0;
     const pushed = choice.push(ids, start, count);
-    if (isTimed) this.#noteTime(this.#clock.nowMs() - startMs, choice.counted);
+    if (isTimed) {
+      this.#timedMs += this.#clock.nowMs() - startMs;
+      this.#timedTokens += choice.counted;
+    }
     this.#pushedTokens += choice.counted;
     this.#meter.outputTokens(choice.counted);
     const text = this.#plan === undefined ? pushed : this.#split(choiceIndex, pushed, choice.counted);
@@ -162,11 +149,11 @@ export class ResponseAssembler {
     }
   }
 
-  /** Everything that is not plain tokens. Returns a failure that the worker reports inside its output. */
+  /** Takes every output that is not plain tokens. Returns a failure that the worker reports inside its output. */
   output(output: EngineOutput): ServeError | undefined {
     const failure = failureInFinish(output.finish_reason);
     if (failure !== undefined) return failure;
-    if (output.completion_usage != null) this.#noteUsage(output.completion_usage);
+    if (output.completion_usage != null) this.#usage.note(output.completion_usage);
     if (output.engine_data != null) this.#sink.engineData(output.engine_data);
     if (output.body !== undefined) this.#body(output);
     else if (this.#hasBodies && this.#bodies !== undefined) this.#besideBodies(this.#bodies, output);
@@ -174,7 +161,7 @@ export class ResponseAssembler {
     return undefined;
   }
 
-  /** Ends the choice for want of budget: used when a migrated request has no token left to make. */
+  /** Ends every open choice as cut at its length: a request that moved may have no token left to make. */
   finishAtLength(): void {
     for (let index = 0; index < this.#choiceCount; index++) {
       const choice = this.#choice(index);
@@ -182,12 +169,12 @@ export class ResponseAssembler {
     }
   }
 
-  /** Another worker goes on from the tokens so far: what it counts as prompt is not the client's alone. */
+  /** Notes that another worker goes on from the tokens so far, whose prompt has more than the client's. */
   carriedOn(): void {
-    this.#isCarriedOn = true;
+    this.#usage.carriedOn();
   }
 
-  /** The worker's stream is complete. */
+  /** Ends the answer, because the worker's stream is complete. */
   end(): void {
     if (this.#hasBodies && this.#bodies !== undefined) this.#endBodies(this.#bodies);
     const missing = this.#loaded === undefined ? this.#missingChoices() : undefined;
@@ -195,60 +182,27 @@ export class ResponseAssembler {
       this.#sink.fail(missing);
       return;
     }
-    this.#tellReasons();
+    this.#reasons.tell();
     const usage = this.usage();
-    this.#meter.promptTokens(usage.promptTokens); // unless the frontend has counted them itself
-    if (this.#hasBodies && (this.#bodies ?? this.#workerUsage) !== undefined)
+    this.#meter.promptTokens(usage.promptTokens); // ignored if the frontend has counted them
+    if (this.#hasBodies && (this.#bodies !== undefined || this.#usage.isReported))
       this.#meter.piecesHold(usage.completionTokens);
     this.#sink.end(usage, this.#finished > 0);
   }
 
-  /** Of each choice in turn, behind those of the prompts of a batch that have ended. */
-  #tellReasons(): void {
-    if (this.#span === undefined || this.#reasons.length === 0) return;
-    const before = this.#span.attributes[FINISH_REASONS];
-    const reasons = this.#reasons.filter((reason) => reason !== undefined);
-    this.#span.set({ [FINISH_REASONS]: Array.isArray(before) ? [...before, ...reasons] : reasons });
-  }
-
-  /** Tokens as the client is shown them, as if the request had stayed where it began. */
+  /** Returns the usage that the client is shown, as if the request had stayed at its first worker. */
   usage(): Usage {
-    const worker = this.#workerUsage;
     const counted = this.#choices.reduce((sum, choice) => sum + choice.generated, 0);
     const hasOwnTokens = this.#loaded !== undefined && this.#textTokens === undefined && !this.#hasBodies;
-    const isCountedHere = this.#hasOverrun || hasOwnTokens;
-    const promptTokens = this.#promptTokens();
-    const cached = worker?.prompt_tokens_details?.cached_tokens;
-    const toldReasoning = worker?.completion_tokens_details?.reasoning_tokens;
-    const reasoningTokens = this.#plan?.reasoning === undefined ? toldReasoning : this.#reasoningTokens;
-    return {
-      promptTokens,
-      completionTokens: isCountedHere ? counted : worker?.completion_tokens || counted + this.#bodyTokens,
-      ...(cached === undefined ? {} : { cachedTokens: Math.min(cached, promptTokens) }),
-      ...(this.#hidesCache ? { hidesCache: true } : {}),
-      ...(reasoningTokens === undefined ? {} : { reasoningTokens }),
-    };
+    return this.#usage.of({
+      counted,
+      isCountedHere: this.#hasOverrun || hasOwnTokens,
+      bodyTokens: this.#bodyTokens,
+      reasoningTokens: this.#plan?.reasoning === undefined ? undefined : this.#reasoningTokens,
+    });
   }
 
-  /**
-   * The worker knows best: it may have made more of a picture than the prompt shows. Once carried on, or told nothing, our own;
-   * an estimate where there is none.
-   */
-  #promptTokens(): number {
-    const counted = this.#prompt.promptTokens;
-    const told = this.#workerUsage?.prompt_tokens ?? 0;
-    return told > 0 && !(this.#isCarriedOn && counted > 0) ? told : counted || this.#promptEstimate;
-  }
-
-  #noteUsage(usage: CompletionUsage): void {
-    const before = this.#workerUsage;
-    this.#workerUsage =
-      before?.prompt_tokens_details == null ? usage : { ...usage, prompt_tokens_details: before.prompt_tokens_details };
-    const cached = usage.prompt_tokens_details?.cached_tokens;
-    if (before === undefined && cached !== undefined) this.#meter.cachedTokens(cached);
-  }
-
-  /** What a text worker sends: a chunk, or the whole object. Its tokens are the worker's to count. */
+  /** Takes a body of a worker that takes text: a chunk, or the whole object. Only the worker can count its tokens. */
   #body(output: EngineOutput): void {
     this.#hasBodies = true;
     if (this.#bodies === undefined) {
@@ -259,11 +213,11 @@ export class ResponseAssembler {
     }
     this.#say(this.#bodies, this.#bodies.read(output.body));
     const { usage } = this.#bodies;
-    if (usage !== undefined && output.completion_usage == null) this.#noteUsage(usage);
+    if (usage !== undefined && output.completion_usage == null) this.#usage.note(usage);
     this.#noteTold(this.#bodies, output);
   }
 
-  /** Text, or an end, that a worker sends in another form than the rest of its answer. */
+  /** Takes text, or an end, that a worker sends in another form than the rest of its answer. */
   #besideBodies(bodies: WorkerBodies, output: EngineOutput): void {
     if (output.text != null && output.text !== '') this.#say(bodies, bodies.readText(output.index ?? 0, output.text));
     this.#noteTold(bodies, output);
@@ -284,22 +238,17 @@ export class ResponseAssembler {
 
   #endBodies(bodies: WorkerBodies): void {
     for (const chunk of bodies.end()) {
-      for (const { index, finish_reason } of chunk.choices) this.#noteReason(index, finish_reason);
+      for (const { index, finish_reason } of chunk.choices) this.#reasons.note(index, finish_reason);
       this.#sink.body(chunk);
     }
     this.#finished = bodies.choiceCount;
   }
 
-  /** A worker that takes text has given fewer choices than were asked for: of one of them nobody would be told. */
+  /** Returns the failure of a worker that takes text and gave fewer choices than the request has. */
   #missingChoices(): ServeError | undefined {
-    const given = Math.max(
-      this.#choices.length,
-      this.#hasBodies ? (this.#bodies?.choiceCount ?? this.#choiceCount) : 0,
-    );
-    if (given >= this.#choiceCount || (given === 0 && !this.#hasBodies)) return undefined;
-    if (given === 0) return workerError('BackendProtocol', 'the worker answered without a choice');
-    const says = `This model gives ${given} of the ${this.#choiceCount} choices asked for`;
-    return new ServeError('unsupported_parameter', says, { param: 'n' });
+    const ofBodies = this.#hasBodies ? (this.#bodies?.choiceCount ?? this.#choiceCount) : 0;
+    const given = Math.max(this.#choices.length, ofBodies);
+    return given === 0 && !this.#hasBodies ? undefined : missingChoices(given, this.#choiceCount);
   }
 
   #delta(output: EngineOutput): void {
@@ -321,7 +270,9 @@ export class ResponseAssembler {
     } else if (text !== '' || choice.counted > 0) this.#sink.text(index, text, choice.counted);
   }
 
-  /** Text of the engine's own, as far as it fits: cut by its tokens, or by a share of it where they are not told. */
+  /**
+   * Takes text of the engine, cut to the choice's room: by its tokens, or by a share of the text if they are unknown.
+   */
   #pushText(choice: ChoiceText, text: string, ids: readonly number[]): string {
     const count = this.#tokensOf(text, ids);
     const isTold = ids.length > 0;
@@ -334,7 +285,7 @@ export class ResponseAssembler {
     return choice.pushText(fits, room, true);
   }
 
-  /** What counts the tokens of a text piece by piece may count more of them than the engine made. */
+  /** Limit for estimated tokens: counting a text piece by piece may give more tokens than the engine made. */
   get #estimateMax(): number {
     return 2 * this.#rules.maxTokens + ESTIMATE_SLACK_TOKENS;
   }
@@ -345,7 +296,7 @@ export class ResponseAssembler {
     return this.#textTokens.of(text);
   }
 
-  /** The text ended at a token or a string of it, or at its last token: nothing more is wanted from the worker for this choice. */
+  /** Ends a choice at a stop token, a stop string or its last token, before the worker has ended it. */
   #finishHere(
     index: number,
     choice: ChoiceText,
@@ -385,7 +336,7 @@ export class ResponseAssembler {
     this.#hasOverrun ||= choice.isOverrun;
     this.#finished++;
     const last = this.#endSplit(index, text, reason);
-    this.#noteReason(index, last.reason);
+    this.#reasons.note(index, last.reason);
     const stopReason = choice.stopReason ?? engineStopReason;
     this.#sink.finish({
       choice: index,
@@ -397,11 +348,7 @@ export class ResponseAssembler {
     });
   }
 
-  #noteReason(index: number, reason: unknown): void {
-    if (this.#span !== undefined && typeof reason === 'string') this.#reasons[index] = reason;
-  }
-
-  /** The content of `text`; reasoning and tool calls in it have gone to the sink. */
+  /** Returns the content of `text`, and sends reasoning and tool calls in it to the sink. */
   #split(index: number, text: string, tokenCount: number): string {
     const split = this.#splits[index];
     if (split === undefined) return text;
@@ -411,7 +358,7 @@ export class ResponseAssembler {
     return content;
   }
 
-  /** `text` is content already, apart from what the flush of the detokenizer released. */
+  /** Ends the split of a choice. @param text content, and what the flush of the detokenizer released */
   #endSplit(
     index: number,
     text: string,
@@ -429,7 +376,7 @@ export class ResponseAssembler {
     if (index >= this.#choiceCount) {
       throw workerError('BackendProtocol', `output for choice ${index} of a request for ${this.#choiceCount}`);
     }
-    // Choices open in order: those before this one exist even if the worker has not spoken of them yet.
+    // Choices open in order: those before this one exist even if the worker has not sent anything of them yet.
     for (let open = this.#choices.length; open <= index; open++) {
       this.#choices.push(this.#openChoice());
       if (this.#plan !== undefined) this.#splits.push(new TextSplit(open, this.#plan, this.#sink));
@@ -446,53 +393,6 @@ export class ResponseAssembler {
       this.#loaded?.tokenizer.createDetokenizer(tail, { skipSpecialTokens }) ?? NO_DETOKENIZER,
     );
   }
-}
-
-/** What bodies are read by; undefined for requests whose answers have no choices. */
-function bodyTerms(request: GenerationRequest, maxTokens: number): BodyTerms | undefined {
-  const { prompt, sampling, endpoint, id } = request;
-  const isChat = prompt.kind === 'chat';
-  if (!isChat && endpoint !== 'completions') return undefined;
-  const key = requestKeyOf(id) ?? id.replaceAll(/[^a-z0-9]/gi, '');
-  return {
-    isChat,
-    choicesMax: request.bodyChoicesMax ?? sampling.n ?? 1,
-    maxTokens,
-    toolNames: new Set(isChat ? prompt.tools?.map((tool) => tool.function.name) : []),
-    // Texts are held to one call by their parser.
-    callsMax: isChat && prompt.parallelToolCalls === false ? 1 : Number.POSITIVE_INFINITY,
-    idOf: (choice, index) => `call_${key}_${choice}_${index}`,
-  };
-}
-
-function rulesOf(request: GenerationRequest, prompt: Preprocessed, plan: SplitPlan | undefined): ChoiceRules {
-  const { stop } = prompt.request;
-  const hidden = new Set(stop.stop_token_ids_hidden);
-  const visible = new Set(stop.stop_token_ids_visible);
-  for (const id of plan?.visibleEndIds ?? []) if (hidden.delete(id)) visible.add(id);
-  return {
-    minTokens: stop.min_tokens ?? 0,
-    maxTokens: stop.max_tokens ?? Number.POSITIVE_INFINITY,
-    stopStrings: stop.stop ?? [],
-    showsStopString: request.sampling.include_stop_str_in_output ?? false,
-    hiddenIds: hidden,
-    stopIds: new Set(stop.stop_token_ids),
-    visibleIds: visible,
-  };
-}
-
-function logprobStyle(
-  request: GenerationRequest,
-  loaded: LoadedModel | undefined,
-  skipSpecialTokens: boolean,
-): LogprobStyle | undefined {
-  if (loaded === undefined || request.output.logprobs === undefined) return undefined;
-  return {
-    tokenizer: loaded.tokenizer,
-    asIds: request.output.return_tokens_as_token_ids ?? false,
-    skipSpecialTokens,
-    alternatives: request.output.logprobs,
-  };
 }
 
 function slice(ids: ArrayLike<number>, start: number, count: number): number[] {
