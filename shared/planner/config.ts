@@ -2,11 +2,11 @@ import * as z from 'zod';
 import { PLANNER_LAWS } from '../config/index.ts';
 import { PREDICTORS, SEASON_POINTS_MAX } from './predictors/predictor.ts';
 
-/** `rate` is this product's own; the others are what Dynamo calls optimization targets. */
+/** `rate` is this product's own law; Dynamo calls the others optimization targets. */
 export type PlannerLaw = (typeof PLANNER_LAWS)[number];
 
 const MODES = ['disagg', 'prefill', 'decode', 'agg'] as const;
-/** The pools under control; the only pool of `agg` counts as decode. */
+/** Pools under control; the only pool of `agg` counts as decode. */
 export type PlannerMode = (typeof MODES)[number];
 
 const count = (low: number, high = 100_000) => z.number().int().min(low).max(high);
@@ -38,7 +38,7 @@ const SHAPE = z.object({
   enable_power_awareness: z.boolean().default(false),
   decode_engine_num_gpu: count(1).nullish(),
   prefill_engine_num_gpu: count(1).nullish(),
-  /** Of one worker, where power counts. */
+  /** Watts of one worker, for power awareness. */
   decode_engine_watts: count(1, 1_000_000).nullish(),
   prefill_engine_watts: count(1, 1_000_000).nullish(),
   throughput_adjustment_interval_seconds: seconds.default(180),
@@ -61,7 +61,7 @@ const SHAPE = z.object({
   kalman_r: z.number().min(0).max(1e9).default(10),
   kalman_min_points: count(1, 1000).default(5),
   advisory: z.boolean().default(false),
-  /** Of a planner that runs beside its fleet; 0 = off. */
+  /** Ports of a planner that runs beside its fleet; 0 = off. */
   live_dashboard_port: port.default(8080),
   control_api_port: port.default(9086),
   report_interval_hours: z.number().positive().max(8760).nullable().default(24),
@@ -71,7 +71,7 @@ const SHAPE = z.object({
     .regex(/^[^/\\]{1,200}$/, 'a file name without folders')
     .nullish(),
   report_write_gzip_log: z.boolean().default(true),
-  /** Of the rate law: see `RateLawSettings`. */
+  /** Settings of the rate law; docs/planner.md describes them. */
   rate_target_load: z.number().positive().max(2).default(0.85),
   rate_window_seconds: z.number().min(5).max(120).default(15),
   rate_deviations: z.number().min(0).max(5).default(1),
@@ -80,7 +80,7 @@ const SHAPE = z.object({
   rate_surge_hold_seconds: z.number().min(0).max(86_400).default(900),
   rate_surge_worth: z.number().min(0).max(1000).default(10),
   rate_requests_per_second: z.number().positive().max(1e6).nullish(),
-  /** Of one of two pools. */
+  /** Rates of one of two pools. */
   rate_prefill_requests_per_second: z.number().positive().max(1e6).nullish(),
   rate_decode_requests_per_second: z.number().positive().max(1e6).nullish(),
   rate_seasonal: z.boolean().default(false),
@@ -104,12 +104,12 @@ type CamelKeys<T> = { readonly [Key in keyof T as Camel<Key & string>]: T[Key] }
 type Parsed = CamelKeys<Omit<z.output<typeof SHAPE>, 'law' | 'optimization_target'>>;
 
 /**
- * Configuration of a planner: its `law` is settled, and its intervals divide each other. Times in seconds, percentages as such. A
- * field is named as its key of the file, in camel case.
+ * Configuration of a planner: its `law` is settled, and its intervals divide each other. Times in seconds, percentages
+ * as such. A field is named as its key of the file, in camel case.
  */
 export interface PlannerConfig extends Parsed {
   readonly law: PlannerLaw;
-  /** Between two ticks. */
+  /** Seconds between two ticks. */
   readonly tickSeconds: number;
 }
 
@@ -122,7 +122,7 @@ const ALIASES: Readonly<Record<string, string>> = {
   no_operation: 'advisory',
 };
 
-/** Why a configuration cannot be used: a line each, naming key, value and what is allowed. */
+/** Problems of a configuration, a line each: key, value and what is allowed. */
 export class PlannerConfigError extends Error {
   override readonly name = 'PlannerConfigError';
   readonly problems: readonly string[];
@@ -134,7 +134,7 @@ export class PlannerConfigError extends Error {
 }
 
 /**
- * Reads a planner's configuration; keys that nobody knows are left alone, as Dynamo does.
+ * Reads a planner's configuration. It ignores unknown keys, as Dynamo does.
  *
  * @throws PlannerConfigError
  */
@@ -175,11 +175,11 @@ function renamed(raw: unknown): unknown {
   if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) return raw;
   const entries = Object.entries(raw);
   const older = entries.filter(([key]) => Object.hasOwn(ALIASES, key)).map(([key, value]) => [ALIASES[key], value]);
-  // The name of today wins.
+  // The current name takes precedence.
   return Object.fromEntries([...older, ...entries.filter(([key]) => !Object.hasOwn(ALIASES, key))]);
 }
 
-/** Intervals of the loops that run, in seconds. */
+/** Returns the intervals of the loops that run, in seconds. */
 function loopsOf(config: PlannerConfig): readonly number[] {
   const load = config.loadAdjustmentIntervalSeconds;
   return runsThroughputLoop(config) ? [load, config.throughputAdjustmentIntervalSeconds] : [load];
@@ -264,7 +264,7 @@ function problemsOfThresholds(config: PlannerConfig): readonly string[] {
   });
 }
 
-/** Greatest common divisor, to the millisecond. */
+/** Returns the greatest common divisor, to the millisecond. */
 function commonDivisor(values: readonly number[]): number {
   const divisor = (one: number, other: number): number => (other === 0 ? one : divisor(other, one % other));
   return values.map((value) => Math.round(value * 1000)).reduce(divisor) / 1000;

@@ -10,7 +10,7 @@ export interface PoolPair {
   readonly decode: number;
 }
 
-/** Of a pair: what a worker of each pool takes, and how many there are at least. */
+/** Limits of a pair: the GPUs of a worker of each pool, and the fewest workers. */
 export interface PairLimits {
   readonly gpus: PoolPair;
   readonly bounds: GpuBounds;
@@ -43,12 +43,15 @@ function isInBand(total: number, { min, max }: GpuBounds, tolerance: number): bo
   return (max < 0 || total <= max) && (min < 0 || total >= min - tolerance);
 }
 
-/** Whether so many GPUs are within the bounds, to an engine of the largest size. */
+/** Returns whether a number of GPUs is within the bounds, to an engine of the largest size. */
 export function fitsBudget(total: number, gpusOfEngine: number, bounds: GpuBounds): boolean {
   return isInBand(total, bounds, bounds.min >= 0 && bounds.max >= 0 ? gpusOfEngine : 0);
 }
 
-/** One pool's count within the bounds: cut to the ceiling, raised to the floor; 0 where not even the minimum fits. */
+/**
+ * Returns one pool's count within the bounds: cut to the ceiling or raised to the floor; 0 if not even the minimum
+ * fits.
+ */
 export function clampSingle(count: number, gpus: number, { min, max }: GpuBounds, endpointsMin: number): number {
   if (gpus <= 0) return count;
   const total = count * gpus;
@@ -58,7 +61,7 @@ export function clampSingle(count: number, gpus: number, { min, max }: GpuBounds
   return count;
 }
 
-/** Two pools' counts within the bounds, kept in proportion; zeros where not even the minimums fit. */
+/** Returns two pools' counts within the bounds, kept in proportion; zeros if not even the minimums fit. */
 export function clampPair(counts: PoolPair, limits: PairLimits): PoolPair {
   const { gpus, bounds } = limits;
   if (!isKnown(gpus)) return counts;
@@ -89,9 +92,9 @@ function raiseToFloor(counts: PoolPair, total: number, limits: PairLimits): Pool
 }
 
 /**
- * The pair between `current` and `proposal` that is nearest to the proposal within the bounds: then the one that moves both
- * alike, then the one that moves most, then the smaller prefill and decode. Where one pool is to grow and the other to
- * shrink, both move or none. `current` where there is no such pair.
+ * Returns the pair between `current` and `proposal` that is nearest to the proposal within the bounds. Ties go to the
+ * pair that moves both pools alike, then to the one that moves most, then to the smaller prefill and decode. If the
+ * proposal grows one pool and shrinks the other, both move or none. Returns `current` if there is no such pair.
  */
 export function fitDirectional(current: PoolPair, proposal: PoolPair, limits: PairLimits): PoolPair {
   const { gpus, bounds, endpointsMin } = limits;
@@ -125,7 +128,10 @@ function isBefore(one: readonly number[], other: readonly number[]): boolean {
   return at >= 0 && one[at]! < other[at]!;
 }
 
-/** A proposal for one pool as the bounds let it through: held where it would leave them, set right where they are left. */
+/**
+ * Returns a proposal for one pool within the bounds: held if it would leave them, corrected if the pool is outside
+ * already.
+ */
 export function guardSingle(
   current: number,
   proposal: number,
@@ -173,13 +179,16 @@ export function guardPair(current: PoolPair, proposal: PoolPair, limits: PairLim
   return isFaithful ? { counts } : held;
 }
 
-/** As `guardPair`, but a pool below its minimum is brought there first, from the other one where there is no other room. */
+/**
+ * Does the same as `guardPair`, but first raises a pool to its minimum, at the cost of the other pool if there is no
+ * other room.
+ */
 export function settlePair(current: PoolPair, proposal: PoolPair, limits: PairLimits): GuardedPair {
   if (!isShort(current, limits)) return guardPair(current, proposal, limits);
   return { counts: clampPair(atLeast(proposal, limits.endpointsMin), limits), reason: 'gpu_budget_reconcile' };
 }
 
-/** A pair that is to be needed at least, under the ceiling alone. */
+/** Returns a pair of least counts, within the ceiling only. */
 export function fitCeiling(current: PoolPair, proposal: PoolPair, limits: PairLimits): PoolPair {
   const ceiling = { ...limits, bounds: { min: -1, max: limits.bounds.max } };
   return isShort(current, limits)

@@ -1,8 +1,8 @@
 /**
  * @module planner
- * How many workers a pool is to have. Pure: a planner is told what there is and what was seen, and says what is wanted and
- * why; hosts keep its state and act. The laws of Dynamo's planner (`throughput`, `latency`, `load`, `sla`) decide as it does;
- * `rate`, the default, is this product's own.
+ * Decides how many workers a pool needs. A planner is pure: it takes counts and observations, and returns targets and
+ * reasons. Hosts keep its state and act. The laws of Dynamo's planner (`throughput`, `latency`, `load`, `sla`) decide
+ * as Dynamo does; `rate`, the default, is this product's own.
  */
 export { type PlannerConfig, PlannerConfigError, type PlannerLaw, parsePlannerConfig } from './config.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';

@@ -17,7 +17,7 @@ import {
 } from './predictors/predictor.ts';
 import type { EngineCapabilities, PerPool, Pool, Targets, TickInput, TrafficWindow } from './types.ts';
 
-/** What the two loops of Dynamo's targets remember between ticks: plain values. */
+/** Memory of the two loops of Dynamo's targets between ticks: plain values. */
 export interface LoopState {
   readonly loadAtS: number;
   readonly throughputAtS: number;
@@ -34,16 +34,16 @@ export interface LoopState {
 
 export interface LoopOutcome {
   readonly targets?: Targets | undefined;
-  /** What the loops ask for, also where that is what serves: it may still be too much for other bounds than theirs. */
+  /** Targets of the loops, even if they equal the serving workers: other bounds may still forbid them. */
   readonly asked?: Targets | undefined;
   readonly load?: LoadOutcome | undefined;
   readonly throughput?: ThroughputOutcome | undefined;
   readonly demand?: ExpectedDemand | undefined;
-  /** What held whatever the loops said. */
+  /** Bound that was kept regardless of the loops. */
   readonly kept?: Invariant | undefined;
 }
 
-/** The state at the start, at `nowS`. */
+/** Returns the state at the start, at `nowS`. */
 export function startLoops(nowS: number): LoopState {
   const predictors = { requests: NO_POINTS, isl: NO_POINTS, osl: NO_POINTS };
   return { loadAtS: nowS, throughputAtS: nowS, models: {}, predictors, floors: {} };
@@ -87,7 +87,7 @@ export function learnPasses(
   return { ...state, models };
 }
 
-/** One tick: the loops that are due, the throughput loop first. */
+/** Runs the loops that are due, the throughput loop first. */
 export function tickLoops(
   before: LoopState,
   input: TickInput,
@@ -151,7 +151,7 @@ function isDue(nowS: number, lastS: number, intervalS: number): boolean {
   return nowS - lastS >= intervalS - 1e-9;
 }
 
-/** Learns from the passes and the traffic of a tick, where the law asks for more than thresholds. */
+/** Learns from the passes and the traffic of a tick, if the law asks for more than thresholds. */
 export function observeEngines(
   state: LoopState,
   { passes = {}, traffic }: TickInput,
@@ -172,7 +172,7 @@ function byWorker(passes: readonly ForwardPass[]): readonly (readonly ForwardPas
   return [...ranks.values()];
 }
 
-/** A window without requests says nothing of lengths: the last ones count on. */
+/** A window without requests has no lengths: the last ones continue to count. */
 function observeTraffic(state: LoopState, window: TrafficWindow, config: PlannerConfig): LoopState {
   const options = predictorOptions(config);
   const isIdle = window.requests === 0 && state.lastLengths !== undefined;
@@ -207,8 +207,8 @@ function acceptLengthOf(state: LoopState, { speculativeNextn: nextn }: PlannerCo
 }
 
 /**
- * While workers start, only what needs no more than those that serve passes, and only once it has been wanted for a whole
- * interval; what is left must be within every budget, with all that still starts.
+ * Returns the targets that may pass while workers start: at most the serving workers, and wanted for a whole interval.
+ * All that then remains, including starting workers, must fit every budget.
  */
 function whileStarting(
   state: LoopState,
@@ -240,7 +240,7 @@ function whileStarting(
   return { state: { ...state, cancelling: { wish, sinceS } }, targets: isRipe ? targets : undefined };
 }
 
-/** Watts of one worker of a pool; undefined where nobody says. */
+/** Returns the watts of one worker of a pool; undefined if neither its engine nor the configuration states them. */
 export function wattsOf(pool: Pool, config: PlannerConfig, engines: PerPool<EngineCapabilities>): number | undefined {
   return engines[pool]?.wattsPerReplica ?? config[`${pool}EngineWatts`] ?? undefined;
 }

@@ -32,15 +32,15 @@ import {
   type TrafficWindow,
 } from './types.ts';
 
-/** What a planner remembers between ticks: plain values, so that any host can keep them. */
+/** Memory of a planner between ticks: plain values, so that any host can store them. */
 export interface PlannerState {
   readonly loops: LoopState;
   readonly rate: RateState;
 }
 
-/** What is wanted now and why. */
+/** Result of a tick: targets and why. */
 export interface PlannerEffect {
-  /** Undefined: nothing is to change, or nothing is known. */
+  /** Undefined: nothing should change, or nothing is known. */
   readonly targets?: Targets | undefined;
   /** One sentence for people. */
   readonly reason: string;
@@ -50,7 +50,7 @@ export interface PlannerEffect {
   readonly power?: PowerReason | undefined;
 }
 
-/** Everything that a law may ask for; each reads its part. */
+/** Everything that a law may ask for; each law reads its part. */
 export type PlannerInput = TickInput & Omit<RateInput, 'nowS' | 'counts'> & Pick<RateInput, 'counts'>;
 
 export interface Planner {
@@ -62,7 +62,7 @@ export function startPlanner(nowS: number): PlannerState {
   return { loops: startLoops(nowS), rate: startRate(nowS) };
 }
 
-/** Learns from what was measured before: passes of a profile by pool, and windows of traffic, oldest first. */
+/** Learns from earlier measurements: passes of a profile by pool, and windows of traffic, oldest first. */
 export function teach(
   state: PlannerState,
   config: PlannerConfig,
@@ -72,7 +72,7 @@ export function teach(
   return { ...state, loops: warmUp(learnPasses(state.loops, passes, config), windows, config) };
 }
 
-/** One tick. The same input twice changes nothing the second time: time must go on. */
+/** Runs one tick. The same input a second time changes nothing, because time must go on. */
 export function tick(
   before: PlannerState,
   told: PlannerInput,
@@ -93,7 +93,7 @@ export function tick(
   return { state: { loops: taught, rate: state }, effect };
 }
 
-/** @param asked what is asked for although it changes nothing, and may be too much all the same */
+/** @param asked targets of the loops even if they change nothing: they may still draw too much */
 function withinPower(
   targets: Targets | undefined,
   { counts }: PlannerInput,
@@ -111,24 +111,24 @@ function withinPower(
     wattsMax,
     endpointsMin: eachPool((pool) => endpointsMinOf(pool, config)),
   });
-  // A pool that stays as it is to be is not named.
+  // A pool that keeps its target is not named.
   const isNews = (pool: Pool): boolean => proposal[pool] !== wantedNow(counts[pool]);
   const told = poolsOf(config).filter((pool) => proposal[pool] !== undefined && isNews(pool));
   if (told.length === 0) return { targets: undefined, power };
   return { targets: Object.fromEntries(told.map((pool) => [pool, proposal[pool]])), power };
 }
 
-/** Workers of a pool, once all that is under way is over. */
+/** Returns the workers of a pool once everything under way is over. */
 function wantedNow(counts: PoolCounts | undefined): number {
   return counts?.expected ?? (counts?.ready ?? 0) + (counts?.starting ?? 0);
 }
 
-/** Beyond this a figure is no measurement. */
+/** A larger figure is not a measurement. */
 const FIGURE_MAX = 1e12;
 
 /**
- * An input without figures that cannot be: what is no number, negative or absurd counts as unknown, and a pass or a window with
- * such a figure as not reported. Counts of workers that cannot be are as none said.
+ * Returns the input without impossible figures. A figure that is not a number, negative or absurd counts as unknown; a
+ * pass or a window with such a figure counts as not reported. Impossible counts of workers count as not given.
  */
 function saneInput(input: PlannerInput): PlannerInput {
   const observed = each(input.observed ?? {}, ({ itlMs, kvUse }) => ({ itlMs: figure(itlMs), kvUse: figure(kvUse) }));
@@ -198,7 +198,7 @@ function isSaneWindow({ seconds, requests, isl, osl }: TrafficWindow): boolean {
   return [seconds, requests, isl, osl].every((value) => figure(value) !== undefined);
 }
 
-/** Why Dynamo's loops decided as they did, in a sentence. */
+/** Says in a sentence why Dynamo's loops decided as they did. */
 function explainLoops({ targets, kept, load, throughput }: LoopOutcome, counts: PerPool<PoolCounts>): string {
   const parts = [
     load?.reason && load.reason !== 'disabled' ? LOAD_REASONS[load.reason] : undefined,
@@ -214,10 +214,10 @@ const KEPT = {
   budget: 'what serves is outside the GPU budget',
 } as const;
 
-/** Why the rate law did. */
+/** Says in a sentence why the rate law decided as it did. */
 function explainRate({ targets, pools, unknown }: RateOutcome, counts: PerPool<PoolCounts>): string {
   const what = moves(targets ?? {}, counts);
-  if (unknown === 'demand') return `${what}: nobody who counts requests was heard, so the demand is unknown`;
+  if (unknown === 'demand') return `${what}: nothing that counts requests was heard, so the demand is unknown`;
   if (unknown === 'capacity') return `${what}: nothing is known yet of what a worker serves`;
   const sentences = Object.entries(pools).map(([pool, decision]) => {
     const { need, perEngine, held, behind, limitedBy } = decision;
@@ -267,7 +267,9 @@ export interface PlannerBounds {
   readonly max_gpu_budget?: number;
 }
 
-/** The same planner within other bounds. @throws Error, PlannerConfigError for bounds that contradict each other */
+/**
+ * Returns the same planner within other bounds. @throws Error, PlannerConfigError for bounds that contradict each other
+ */
 export function withBounds({ config: before, engines }: Planner, bounds: PlannerBounds): Planner {
   const config = parsePlannerConfig({ ...toFileKeys(before), ...bounds });
   const { maxGpuBudget: gpusMax } = config;

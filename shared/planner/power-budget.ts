@@ -7,17 +7,18 @@ interface Limited {
   readonly reason?: PowerReason;
 }
 
-/** What power allows. */
+/** Limits of power. */
 export interface PowerLimits {
-  /** Of one worker; a pool of which nobody says it has none. */
+  /** Watts of one worker; 0 for a pool whose watts are not stated. */
   readonly watts: PoolPair;
   readonly wattsMax: number;
   readonly endpointsMin: PoolPair;
 }
 
 /**
- * A proposal as the watts allow it: never more workers than proposed, and a pool without a proposal counts with its current ones
- * and stays. Where one pool is to grow and the other to shrink, and both on their way would draw too much, it shrinks first.
+ * Limits a proposal to the watts, and never adds workers to it. A pool without a proposal counts with its current
+ * workers and stays. If one pool grows and the other shrinks, and both together would draw too much on the way, the
+ * shrinking comes first.
  */
 export function limitPower(proposal: Partial<PoolPair>, current: PoolPair, limits: PowerLimits): Limited {
   const { watts, wattsMax } = limits;
@@ -36,7 +37,9 @@ function isAdjustable(pool: keyof PoolPair, proposal: Partial<PoolPair>, { watts
   return proposal[pool] !== undefined && watts[pool] > 0;
 }
 
-/** The pool that shrinks, while the other one waits for its room; undefined where both may move at once. */
+/**
+ * Returns the proposal in which one pool shrinks and the other waits for its room; undefined if both may move at once.
+ */
 function staging(wanted: PoolPair, current: PoolPair, { watts, wattsMax }: PowerLimits): Limited | undefined {
   const moves = [wanted.prefill - current.prefill, wanted.decode - current.decode] as const;
   if (moves[0] * moves[1] >= 0) return undefined;
@@ -52,7 +55,10 @@ function staging(wanted: PoolPair, current: PoolPair, { watts, wattsMax }: Power
   return { proposal, reason: 'power_rebalance_staged' };
 }
 
-/** What serves within the watts moves as far as it asks and can; what draws too much is cut in proportion. */
+/**
+ * Limits two pools. Pools within the watts move as far as they ask and can; pools that draw too much are cut in
+ * proportion.
+ */
 function shrinkPair(wanted: PoolPair, current: PoolPair, limits: PowerLimits): Limited {
   const { watts, wattsMax, endpointsMin } = limits;
   const pair: PairLimits = { gpus: watts, bounds: { min: -1, max: wattsMax }, endpointsMin };
@@ -64,7 +70,10 @@ function shrinkPair(wanted: PoolPair, current: PoolPair, limits: PowerLimits): L
   return staging(fitted, current, limits) ?? { proposal: fitted, reason: 'power_budget_clamped' };
 }
 
-/** Beside a pool that stays. One that leaves no room for the minimum has the proposal wait, not the pool grow smaller. */
+/**
+ * Limits one pool beside another that stays. If that one leaves no room for the minimum, the proposal waits, and the
+ * pool does not shrink.
+ */
 function shrinkSingle(
   pool: keyof PoolPair,
   proposal: Partial<PoolPair>,

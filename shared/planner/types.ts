@@ -5,7 +5,7 @@ export const POOLS = ['prefill', 'decode'] as const;
 export type Pool = (typeof POOLS)[number];
 export type PerPool<T> = Readonly<Partial<Record<Pool, T>>>;
 
-/** What one engine of a pool is and takes, as its workers said when they registered. */
+/** Facts and limits of one engine of a pool, as its workers stated when they registered. */
 export interface EngineCapabilities {
   /** GPUs of an engine. */
   readonly gpus: number;
@@ -17,14 +17,14 @@ export interface EngineCapabilities {
   readonly wattsPerReplica?: number | undefined;
 }
 
-/** Traffic of a window that has passed. Lengths in tokens, means over its requests. */
+/** Traffic of a past window. Lengths are in tokens, means over its requests. */
 export interface TrafficWindow {
   readonly seconds: number;
-  /** Requests that began; those that a migration or a retry began again do not count. */
+  /** Requests that began, without those that a migration or a retry began again. */
   readonly requests: number;
   readonly isl: number;
   readonly osl: number;
-  /** Of prompts, from 0 to 1; unknown is not 0. */
+  /** Hit rate of prompts, from 0 to 1; undefined if unknown, which is not 0. */
   readonly kvHitRate?: number | undefined;
   /** Tokens that a pass yields for a sequence, with speculative decoding. */
   readonly acceptLength?: number | undefined;
@@ -34,16 +34,16 @@ export interface TrafficWindow {
 export interface PoolCounts {
   /** Serving. */
   readonly ready: number;
-  /** What was decided last, as far as the environment says. */
+  /** The last decided number, as far as the environment says. */
   readonly expected?: number | undefined;
   /** Being started. */
   readonly starting?: number | undefined;
-  /** Being started, where nothing is being stopped: they may still be cancelled. */
+  /** Workers being started while none is being stopped: these starts may still be cancelled. */
   readonly pending?: number | undefined;
   readonly isScaling?: boolean | undefined;
 }
 
-/** What a planner is told at a tick. */
+/** Input of a planner at a tick. */
 export interface TickInput {
   /** Seconds of the planner's own time. */
   readonly nowS: number;
@@ -56,7 +56,7 @@ export interface TickInput {
 /** Targets of the pools; a pool that is left out stays as it is. */
 export type Targets = PerPool<number>;
 
-/** What the load loop may say, in words. */
+/** Reasons of the load loop, in words. */
 export const LOAD_REASONS = {
   disabled: 'the load loop is off',
   no_fpm_data: 'no engine has reported its passes',
@@ -73,7 +73,7 @@ export const LOAD_REASONS = {
 } as const;
 export type LoadReason = keyof typeof LOAD_REASONS;
 
-/** What the throughput loop may say, in words. */
+/** Reasons of the throughput loop, in words. */
 export const THROUGHPUT_REASONS = {
   no_traffic_data: 'no traffic was measured',
   model_not_ready: 'too few passes are known to tell what an engine serves',

@@ -44,20 +44,20 @@ export interface FleetOptions {
 export type RequestEnd = (request: SimulatedRequest, nowMs: number) => void;
 
 /**
- * A fleet in virtual time: requests arrive, routers send them to ranks, ranks work in passes. One loop over one queue of
- * events; no promise, no timer and no object per token.
+ * A fleet in virtual time: requests arrive, routers send them to ranks, ranks work in passes. One loop over one queue
+ * of events; no promise, no timer and no object per token.
  *
  *     ARRIVAL ──> routers.submit ──> dispatch ──> rank.take ──> rank.startPass
  *                     ^    ^                                        │
  *          KV_EVENTS ─┘    └── firstToken, finished ── PASS_END <───┘
  *
- * Where prompts are computed apart, what ends in the first pool goes on to the routers of the second; its blocks stay where
- * they are until they have crossed to the rank that those chose:
+ * Where prompts are computed apart, what ends in the first pool goes on to the routers of the second; its blocks stay
+ * where they are until they have crossed to the rank that those chose:
  *
  *     PASS_END ──> handOver ──> routers.submit ──> dispatch ──> TRANSFER_END ──> prefill.letGo, decode.take
  *
- * Within an instant everything that ends is told before anything that arrives, and passes start when the instant is over:
- * what arrives together is batched together.
+ * Within an instant everything that ends is told before anything that arrives, and passes start when the instant is
+ * over: what arrives together is batched together.
  */
 export class Fleet {
   readonly pools: readonly FleetPool[];
@@ -212,7 +212,9 @@ export class Fleet {
     for (let open = this.#options.concurrency ?? 1; open > 0; open--) this.#admitNext();
   }
 
-  /** Announces the next request of the workload that waits for no other turn: at its own time, or now in a closed loop. */
+  /**
+   * Announces the next request of the workload that waits for no other turn: at its own time, or now in a closed loop.
+   */
   #admitNext(): void {
     while (this.#nextIndex < this.#workload.size) {
       const index = this.#nextIndex++;

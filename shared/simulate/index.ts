@@ -1,8 +1,8 @@
 /**
  * @module simulate
  * A fleet in virtual time: requests of a trace or a made-up workload go through the product's own routers to the mock
- * engine's own scheduler. Nothing waits, so an hour of traffic takes a second; the same options give the same result. With it,
- * what `stator simulate` replays as its settings say, and what its user reads: text, JSON, a page with charts.
+ * engine's own scheduler. Nothing waits, so an hour of traffic takes a second; the same options give the same result.
+ * With it, what `stator simulate` replays as its settings say, and what its user reads: text, JSON, a page with charts.
  */
 export {
   describeRun,

@@ -24,8 +24,8 @@ interface AskedWorkersOptions {
 }
 
 /**
- * Workers that are asked what a prompt would cost, and for a place, as `WorkerAsker` asks them: the way there and the way back
- * take time, in which others ask.
+ * Workers that are asked what a prompt would cost, and for a place, as `WorkerAsker` asks them: the way there and the
+ * way back take time, in which others ask.
  */
 class AskedWorkers {
   readonly #pool: PoolView;
@@ -37,7 +37,9 @@ class AskedWorkers {
     this.#options = options;
   }
 
-  /** Asks workers by number, the one that hashing names first; `decided` is told of the rank, by its place in the pool. */
+  /**
+   * Asks workers by number, the one that hashing names first; `decided` is told of the rank, by its place in the pool.
+   */
   ask(
     request: SimulatedRequest,
     [home, ...others]: readonly [number, ...number[]],
@@ -238,8 +240,8 @@ const READING_MS_MIN = 10;
 const NO_LOADS: FleetLoads = new Map();
 
 /**
- * Routers that hash, as functions do: each sees its own requests, and what the workers said of themselves some time ago. None
- * hears of another.
+ * Routers that hash, as functions do: each sees its own requests, and what the workers said of themselves some time
+ * ago. None hears of another.
  */
 export class StatelessRouters implements RouterBench {
   readonly count: number;

@@ -8,9 +8,9 @@ import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
 import type { SimulatedRequest } from './simulated-rank.ts';
 
 /**
- * Routers of mode `kv`: the product's own scheduler and block index. All follow one log of KV events with the same lag, so
- * they share one index; each has its own load, queue, chance and predictions, and learns of the others' requests after a
- * delay, or never.
+ * Routers of mode `kv`: the product's own scheduler and block index. All follow one log of KV events with the same lag,
+ * so they share one index; each has its own load, queue, chance and predictions, and learns of the others' requests
+ * after a delay, or never.
  */
 export class KvRouters implements RouterBench {
   readonly count: number;

@@ -12,8 +12,8 @@ const LOWEST_MS = 2 ** -10;
 const BUCKETS = 40 * STEPS;
 
 /**
- * Times between tokens. Millions of them, so they are counted in narrow buckets of a logarithmic scale instead of kept; the
- * mean is exact. All tokens of a pass have the same gap as a rule, so its bucket is looked up once a pass.
+ * Times between tokens. Millions of them, so they are counted in narrow buckets of a logarithmic scale instead of kept;
+ * the mean is exact. All tokens of a pass have the same gap as a rule, so its bucket is looked up once a pass.
  */
 export class GapHistogram {
   readonly #counts = new Float64Array(BUCKETS);
@@ -54,7 +54,8 @@ export class GapHistogram {
 }
 
 /**
- * Sums up `values`. A percentile is the value nearest to its rank, `round(p * (n - 1))`, as in the reference replays. All 0 without values.
+ * Sums up `values`. A percentile is the value nearest to its rank, `round(p * (n - 1))`, as in the reference replays.
+ * All 0 without values.
  */
 export function spreadOf(values: Float64Array): Spread {
   if (values.length === 0) return { mean: 0, p50: 0, p90: 0, p99: 0 };

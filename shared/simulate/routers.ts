@@ -3,7 +3,10 @@ import type { PoolRole } from '../router/index.ts';
 import type { KvRouterConfig, PolicyProfile, PrefillDurationModel } from '../scheduler/index.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 
-/** How requests find a worker. `load-aware` is `kv` without knowledge of the caches, `stateless` without that of anything but old loads. */
+/**
+ * How requests find a worker. `load-aware` is `kv` without knowledge of the caches, `stateless` without that of
+ * anything but old loads.
+ */
 export type RoutingMode =
   | 'round-robin'
   | 'random'
@@ -75,7 +78,10 @@ export interface PoolView {
   after(delayMs: number, callback: () => void): void;
   /** What the workload asks of the routers' queue. */
   hintsOf(request: number): { readonly priorityJump: number; readonly strictPriority: number };
-  /** The first turn of the conversation that a request belongs to, by its place in the workload; undefined where nothing is said of turns. */
+  /**
+   * The first turn of the conversation that a request belongs to, by its place in the workload; undefined where nothing
+   * is said of turns.
+   */
   firstTurnOf(request: number): number | undefined;
   /** Sends a request to the rank a router chose. */
   dispatch(request: SimulatedRequest, rank: number): void;

@@ -87,8 +87,8 @@ export interface Simulation {
 }
 
 /**
- * Replays `options.workload` on a fleet of mock engines behind the product's own routers, in virtual time. The same options
- * give the same result.
+ * Replays `options.workload` on a fleet of mock engines behind the product's own routers, in virtual time. The same
+ * options give the same result.
  */
 export function simulate(options: SimulationOptions): Simulation {
   const { contextTokensMax, concurrency, kvEventLagMs, scaling, seed, prefill } = options;
@@ -224,9 +224,9 @@ function record(records: Records, request: SimulatedRequest, nowMs: number): voi
 }
 
 /**
- * Share of prompt tokens that one cache of `capacityBlocks` would have held, had all requests gone to it in their order: what
- * no router over caches of that size in all can exceed for long. Answers take room too. Least recently used stretches leave
- * first, the tail of a prompt before its head; at least one token of each prompt is computed.
+ * Share of prompt tokens that one cache of `capacityBlocks` would have held, had all requests gone to it in their
+ * order: what no router over caches of that size in all can exceed for long. Answers take room too. Least recently used
+ * stretches leave first, the tail of a prompt before its head; at least one token of each prompt is computed.
  */
 function hitCeiling(workload: Workload, capacityBlocks: number, blockSizeTokens: number): number {
   const { stretchTokens, stretchIds, stretchesFrom } = workload;
@@ -252,7 +252,9 @@ function hitCeiling(workload: Workload, capacityBlocks: number, blockSizeTokens:
   return promptTokens === 0 ? 0 : hitTokens / promptTokens;
 }
 
-/** Stretches in the order of their last use: a linked list over the dense ids of the workload, and one more a request. */
+/**
+ * Stretches in the order of their last use: a linked list over the dense ids of the workload, and one more a request.
+ */
 class StretchCache {
   readonly #capacityBlocks: number;
   readonly #newer: Int32Array;

@@ -183,8 +183,8 @@ export class SimulatedRank {
 const NO_EVENTS: readonly KvEvent[] = [];
 
 /**
- * A request on its way through a pool: what its engine computes on, and when its tokens came. One whose prompt is computed
- * apart goes through two pools, as two of these.
+ * A request on its way through a pool: what its engine computes on, and when its tokens came. One whose prompt is
+ * computed apart goes through two pools, as two of these.
  */
 export class SimulatedRequest extends Sequence {
   override readonly names: WorkloadNames;

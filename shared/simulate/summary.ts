@@ -18,7 +18,10 @@ export interface Summary {
   readonly e2eMs: Spread;
   /** In the routers' queues. */
   readonly queueMs: Spread;
-  /** Prompt tokens found in the caches, preempted requests' second admissions counted as the reference replays count them. */
+  /**
+   * Prompt tokens found in the caches, preempted requests' second admissions counted as the reference replays count
+   * them.
+   */
   readonly hitRate: number;
   /** The same at first admissions only. */
   readonly firstHitRate: number;

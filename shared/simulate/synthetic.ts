@@ -1,7 +1,9 @@
 import { type Random, seededRandom } from '../clock/index.ts';
 import { toWorkload, type Workload, type WorkloadRequest } from './workload.ts';
 
-/** When requests come: at even intervals, at random, several at once, or as turns of conversations that start at random. */
+/**
+ * When requests come: at even intervals, at random, several at once, or as turns of conversations that start at random.
+ */
 export type WorkloadShape = 'steady' | 'poisson' | 'bursts' | 'sessions';
 
 export interface SyntheticOptions {

@@ -104,7 +104,8 @@ const GENERATED = 0x5bd1_e995;
 
 /**
  * Names of the full blocks of one request, made from the ids of its prompt instead of from token ids: a stretch of 512
- * tokens is one number of the trace, and hashing the 145 million tokens of a trace would take longer than simulating them.
+ * tokens is one number of the trace, and hashing the 145 million tokens of a trace would take longer than simulating
+ * them.
  *
  *     stretch ids      |       a       |       b       |  (512 tokens each)
  *     blocks of 128    |a.0|a.1|a.2|a.3|b.0|b.1|b.2|     own name = mix(id, place in the stretch)

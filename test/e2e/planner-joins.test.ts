@@ -121,10 +121,13 @@ describe('stator planner says', () => {
     return fleet.spawn(['planner', config, `--planner-dir=${folder}`, ...args], env);
   };
 
-  it('at once that nobody can be heard in memory, and counts that', async () => {
+  it('at once that no worker or frontend can be heard in memory, and counts that', async () => {
     const port = await freePort();
     const planner = start(['--discovery-backend=mem', `--planner-metrics-port=${port}`]);
-    await planner.waitForOutput(/WARN planner: nobody can be heard: --discovery-backend mem .*allowed: file/, 20_000);
+    await planner.waitForOutput(
+      /WARN planner: no worker or frontend can be heard: --discovery-backend mem .*allowed: file/,
+      20_000,
+    );
     const page = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
     expect(page).toMatch(/stator_planner_unheard_looks_total [1-9]/);
     await planner.kill();

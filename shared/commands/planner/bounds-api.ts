@@ -3,16 +3,16 @@ import { readText } from '../../concurrency/index.ts';
 import type { PlannerBounds, PlannerConfig } from '../../planner/index.ts';
 import { isRecord } from '../../records/index.ts';
 
-/** Where a planner's bounds can be changed while it runs. */
+/** A running planner whose bounds can change. */
 export interface BoundedPlanner {
   readonly config: PlannerConfig;
-  /** @throws Error for bounds that cannot be kept; then nothing is changed */
+  /** Changes the bounds. @throws Error for bounds that cannot hold; then nothing changes */
   setBounds(bounds: PlannerBounds): void;
 }
 
 const PATH = '/v1/min-endpoints';
 const BODY_BOUNDS = { bytesMax: 4096, timeoutMs: 30_000 };
-/** What each field may be at least. */
+/** Least value of each field. */
 const LEAST: Readonly<Record<keyof PlannerBounds, number>> = {
   min_endpoint: 0,
   prefill_min_endpoint: 1,
@@ -21,7 +21,7 @@ const LEAST: Readonly<Record<keyof PlannerBounds, number>> = {
   max_gpu_budget: -1,
 };
 
-/** `GET` and `PATCH /v1/min-endpoints`, as Dynamo's planner answers them. */
+/** Answers `GET` and `PATCH /v1/min-endpoints` as Dynamo's planner does. */
 export function boundsApi(planner: BoundedPlanner, onChange: (bounds: PlannerBounds) => void): RequestListener {
   return (request, response) => {
     if (request.url !== PATH) return answer(response, 404, { error: `only ${PATH} is here` });
@@ -78,7 +78,7 @@ function readPatch(text: string): ReadPatch {
   return { bounds: body as PlannerBounds };
 }
 
-/** Those of the pools that there are. */
+/** Returns the bounds of the existing pools. */
 function boundsOf(config: PlannerConfig): Readonly<Record<string, number | string>> {
   const { mode, minEndpoint: min_endpoint, minGpuBudget: min_gpu_budget, maxGpuBudget: max_gpu_budget } = config;
   const of = (pool: 'prefill' | 'decode') => ({

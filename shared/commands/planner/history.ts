@@ -8,13 +8,13 @@ import type { LawTick, PlannerConfig, Pool } from '../../planner/index.ts';
 export interface HistoryPoint {
   readonly atMs: number;
   readonly figures: Readonly<Record<string, number>>;
-  /** Why the latest of them decided as it did. */
+  /** Reason of the latest tick. */
   readonly reason: string;
 }
 
 const POINTS_MAX = 4096;
 
-/** The ticks of a planner over time: bounded, so that of a long time neighbours are one point. */
+/** Ticks of a planner over time. Their number is bounded: over a long time, neighbours become one point. */
 export class PlannerHistory {
   readonly #gpusOf: (pool: Pool) => number;
   #points: HistoryPoint[] = [];
@@ -42,7 +42,7 @@ export class PlannerHistory {
     this.#put({ ...pointOf(tick), gpu_hours: this.#gpuSeconds / 3600 }, tick);
   }
 
-  /** Nothing happened so far, but for the hours. */
+  /** Forgets everything except the hours. */
   clear(): void {
     this.#points = [];
     this.#waiting = [];
@@ -61,7 +61,7 @@ export class PlannerHistory {
   }
 }
 
-/** Names as those of the gauges, without their prefix. */
+/** Returns the numbers of a tick, named as the gauges without their prefix. */
 function pointOf({ counts, effect, started, seconds, held, running, ...tick }: LawTick): Record<string, number> {
   const figures: Record<string, number> = { held_requests: held, running_requests: running };
   const put = (name: string, value: number | undefined): void => {
@@ -85,7 +85,7 @@ function pointOf({ counts, effect, started, seconds, held, running, ...tick }: L
   return figures;
 }
 
-/** Means of what is known of each; hours only grow. */
+/** Returns the means of the known numbers; hours are not averaged, because they only grow. */
 function joined(points: readonly HistoryPoint[]): HistoryPoint {
   const latest = points.at(-1)!; // never called with none
   if (points.length === 1) return latest;
@@ -104,11 +104,13 @@ const SCHEMA = 'planner_diagnostics_snapshot_log_v1';
 interface ReportContents {
   readonly html: string;
   readonly points: readonly HistoryPoint[];
-  /** Of this process, from 1. */
+  /** Number of the report of this process, from 1. */
   readonly number: number;
 }
 
-/** Writes a report, and its numbers beside it; returns the path of the page. What stands there is replaced whole. */
+/**
+ * Writes a report, and its numbers beside it, and returns the path of the page. It replaces existing files as a whole.
+ */
 export async function writeReport({ html, points, number }: ReportContents, config: PlannerConfig): Promise<string> {
   const { reportOutputDir: folder, reportFilename: fixed, reportWriteGzipLog: hasLog } = config;
   const last = points.at(-1);

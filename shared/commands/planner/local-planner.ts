@@ -17,7 +17,10 @@ interface LocalPlannerDeps extends FleetDeps {
   readonly workers: ScalableWorkers;
 }
 
-/** Opens the planner of `stator local`, which runs beside the frontend. `stator planner explain` can show its decisions afterwards. */
+/**
+ * Opens the planner of `stator local`, which runs beside the frontend. `stator planner explain` can show its decisions
+ * afterwards.
+ */
 export function openLocalPlanner(deps: LocalPlannerDeps): Promise<LocalRun> {
   const { settings, planning, env, logger, workers, tell } = deps;
   return Lifetime.compose(async (lifetime) => {

@@ -6,7 +6,7 @@ import { FleetPlanner, type FleetPlannerOptions, type Pool } from '../../planner
 import type { MetricRegistry, ProcessLogger } from '../../telemetry/index.ts';
 import { PlannerPages } from './pages.ts';
 
-/** What a process passes to its planner. */
+/** Dependencies that a process passes to its planner. */
 export interface FleetDeps {
   readonly settings: Settings<'planner' | 'local'>;
   readonly env: Environment;
@@ -20,7 +20,7 @@ export interface FleetDeps {
 type OpenedHere = 'discovery' | 'eventPlane' | 'clock' | 'random' | 'logger' | 'tell' | 'isAlone' | 'where';
 
 interface FleetOptions extends Omit<FleetPlannerOptions, OpenedHere> {
-  /** Where discovery counts. @default nowhere */
+  /** Registry of discovery's metrics. @default none */
   readonly registry?: MetricRegistry;
   gpusOf(pool: Pool): number;
 }
@@ -31,7 +31,9 @@ interface PlannedFleet {
   readonly shown: Readonly<Record<string, string>>;
 }
 
-/** Opens a planner, the discovery and event plane by which it hears its fleet, and its pages. `lifetime` closes them. */
+/**
+ * Opens a planner, the discovery and event plane by which it hears its fleet, and its pages. `lifetime` closes them.
+ */
 export async function openFleet(
   lifetime: Lifetime,
   { settings, logger, clock, random, tell }: FleetDeps,

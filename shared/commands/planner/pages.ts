@@ -26,7 +26,7 @@ const WEEK_MS = 7 * 24 * HOUR_MS;
 /** Shows a running planner beside its metrics: a page, reports, and an API that changes its bounds. */
 export class PlannerPages {
   readonly #deps: PagesDeps;
-  /** Since the start, and since the last report. */
+  /** History since the start, and since the last report. */
   readonly #history: PlannerHistory;
   readonly #sinceReport: PlannerHistory;
   readonly #lifetime = new Lifetime();
@@ -41,7 +41,10 @@ export class PlannerPages {
     this.#reportAtMs = deps.clock.wallMs();
   }
 
-  /** Serves what the configuration asks for, and returns the addresses. It logs what cannot be served; the planner works without it. */
+  /**
+   * Serves what the configuration asks for, and returns the addresses. It logs what cannot be served; the planner works
+   * without it.
+   */
   async serve(): Promise<Readonly<Record<string, string>>> {
     const { fleet, logger } = this.#deps;
     const { liveDashboardPort: pagePort, controlApiPort: apiPort } = fleet.config;

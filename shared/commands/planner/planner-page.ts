@@ -3,7 +3,7 @@ import { escapeMarkup, type Line, lineChart, renderPage } from '../../simulate/i
 import type { HistoryPoint } from './history.ts';
 
 export interface PlannerPage {
-  /** Name of the model's decisions; undefined before any was heard of. */
+  /** Name of the model's decisions; undefined before any model was heard of. */
   readonly group: string | undefined;
   readonly config: PlannerConfig;
   readonly points: readonly HistoryPoint[];
@@ -14,7 +14,7 @@ export interface PlannerPage {
 
 const DECISIONS_MAX = 50;
 
-/** What a planner saw and decided, as a page that stands alone. */
+/** Renders what a planner saw and decided as a self-contained page. */
 export function renderPlannerPage({ group, config, points, decisions, refreshS }: PlannerPage): string {
   const last = points.at(-1);
   const title = `Stator planner${group === undefined ? '' : `: ${group}`}`;

@@ -14,7 +14,7 @@ import { profilePasses } from '../../simulate/index.ts';
 
 /** Seconds that a process of this machine takes to start. Once some have started, their measured time counts. */
 const LOCAL_START_S = 2;
-/** The same with `--planner-connector local`. */
+/** Seconds that a worker of `--planner-connector local` takes to start. */
 const PROCESS_START_S = 5;
 
 export interface LocalPlanning {
@@ -26,7 +26,7 @@ export interface LocalPlanning {
 /** Returns the law that the settings name. @throws ConfigError for one that only a simulator can follow */
 export function lawOf({ plannerLaw: law }: Pick<Settings<'planner'>, 'plannerLaw'>): PlannerLaw | undefined {
   if (law === 'foresight')
-    throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
+    throw new ConfigError(['--planner-law foresight is for stator simulate: a live planner does not know what comes']);
   return law;
 }
 

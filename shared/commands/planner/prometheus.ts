@@ -11,12 +11,14 @@ export interface PrometheusOptions {
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly namespace: string;
-  /** What names of a frontend's metrics begin with (`--metrics-prefix`). @default `dynamo_frontend` */
+  /** Beginning of the names of a frontend's metrics (`--metrics-prefix`). @default `dynamo_frontend` */
   readonly prefix?: string;
   onProblem(problem: string): void;
 }
 
-/** Sums of the frontends, by what they are here. `started` is asked for first; older frontends count ended requests alone. */
+/**
+ * Sums of the frontends, by their names here. `started` is read first; older frontends only count ended requests.
+ */
 const QUERIES: readonly (readonly [key: keyof TrafficTotals, metric: string])[] = [
   ['ttft_sum_s', 'time_to_first_token_seconds_sum'],
   ['ttft_count', 'time_to_first_token_seconds_count'],
@@ -33,13 +35,13 @@ const STARTED = ['requests_started_total', 'requests_total'];
 const ANSWER_BYTES_MAX = 1 << 20;
 
 /**
- * Reads a fleet's traffic from Prometheus, as its frontends count it under Dynamo's names. A frontend that begins anew counts from
- * nothing: Prometheus sums what each has grown by. Undefined where the count of requests cannot be had: then the demand is unknown,
- * never 0.
+ * Reads a fleet's traffic from Prometheus, as its frontends count it under Dynamo's names. A restarted frontend counts
+ * from zero, so Prometheus sums by how much each has grown. The result is undefined if the count of requests is not
+ * available: the demand is then unknown, never 0.
  */
 export class PrometheusTraffic {
   readonly #options: PrometheusOptions;
-  /** Sums so far: what Prometheus says is how much they have grown. */
+  /** Sums so far; Prometheus says how much they have grown. */
   #totals: TrafficTotals = NO_TRAFFIC;
   #readAtS: number | undefined;
 
@@ -49,11 +51,11 @@ export class PrometheusTraffic {
 
   /**
    * @param nowS Unix seconds
-   * @param model model whose traffic counts; undefined = all
+   * @param model its traffic counts; undefined = that of all models
    */
   async read(nowS: number, model: string | undefined, signal: AbortSignal): Promise<TrafficTotals | undefined> {
     const fromS = this.#readAtS ?? nowS - FIRST_WINDOW_S;
-    // Prometheus has samples every some seconds: a shorter window may hold none.
+    // Prometheus takes a sample every few seconds: a shorter window may hold none.
     const seconds = Math.max(FIRST_WINDOW_S, Math.ceil(nowS - fromS));
     const share = this.#readAtS === undefined ? 0 : (nowS - fromS) / seconds;
     try {
@@ -87,10 +89,10 @@ export class PrometheusTraffic {
     return undefined;
   }
 
-  /** By how much a sum has grown over all frontends; undefined where there is no such sum, or no number. */
+  /** Returns by how much a sum has grown over all frontends; undefined if there is no such sum, or no number. */
   async #ask(metric: string, { seconds, model }: Asked, signal: AbortSignal): Promise<number | undefined> {
     const { url, token, timeoutMs, namespace, clock } = this.#options;
-    // Labels are compared without regard to case; what is special in a pattern stands for itself.
+    // Labels match regardless of case; special characters of patterns are escaped.
     const labels =
       model === undefined ? '' : `{model=~"(?i)${escaped(model)}",dynamo_namespace=~"${escaped(namespace)}|"}`;
     const query = `sum(increase(${metricPrefix(this.#options.prefix)}_${metric}${labels}[${seconds}s]))`;

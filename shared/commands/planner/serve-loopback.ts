@@ -17,8 +17,8 @@ export interface LoopbackServer {
 }
 
 /**
- * Serves people and programs of this machine on loopback. It refuses other names than those of this machine, so that a page in a
- * browser cannot reach it by a name that was made to point here.
+ * Serves people and programs of this machine on loopback. It refuses other names than those of this machine, so that a
+ * page in a browser cannot reach it by a name that was made to point here.
  * @throws Error with one line if the port is taken
  */
 export async function serveLoopback(

@@ -9,15 +9,16 @@ import {
 } from '../../config/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
-/** What each worker that a planner starts is started with. */
+/** Arguments and environment of each worker that a planner starts. */
 export interface StartedWorkers {
   readonly argv: readonly string[];
   readonly env: Environment;
 }
 
 /**
- * The workers of `stator planner --planner-connector local`: they join the fleet that is planned for, whose discovery, planes and
- * namespace they are told, unless their own arguments say otherwise. That is warned of, as such workers are not heard.
+ * Returns how `stator planner --planner-connector local` starts its workers. They join the planner's fleet: they get
+ * its discovery, planes and namespace, unless their own arguments say otherwise. That causes a warning, because the
+ * planner does not hear such workers.
  * @param workersMax how many may run at the same time
  * @throws ConfigError for arguments that no worker takes, and for ports that only some of the workers would get
  */
@@ -29,7 +30,7 @@ export function startedWorkers(
 ): StartedWorkers {
   const { engineArguments, discoveryBackend } = config.settings;
   const forwarded = forwardSettings(config, 'worker');
-  // Of a flag that is there twice the last one counts: the worker's own.
+  // If a flag is there twice, the last one counts: the worker's own.
   const joined = [...forwarded.argv, `--discovery-backend=${discoveryBackend}`, `--namespace=${namespace}`];
   const argv = [...joined, ...engineArguments];
   const started = { argv, env: { ...env, ...forwarded.env } };
@@ -64,7 +65,7 @@ function refuseSharedPorts({ settings, given }: ResolvedConfig<'worker'>, worker
     ...SINGLE.filter((setting) => isFixed(settings[setting])).map((setting) => [setting, 'leave it out'] as const),
   ];
   const problems = remedies.flatMap(([setting, remedy]) => {
-    const { name, texts = [] } = given.get(setting) ?? {}; // a default is for many machines, and left to them
+    const { name, texts = [] } = given.get(setting) ?? {}; // a default is made for many machines, and stays
     const why = `is not enough for the ${workersMax} workers that the planner may have`;
     return name === undefined ? [] : [`${name} ${JSON.stringify(texts.join(' '))} ${why}: ${remedy}`];
   });
@@ -75,7 +76,7 @@ function isFixed(port: number | readonly number[] | undefined): boolean {
   return typeof port === 'number' ? port > 0 : port !== undefined;
 }
 
-/** Where two processes have to agree to hear each other. */
+/** Settings on which two processes must agree to hear each other. */
 const MEETING = ['discoveryBackend', 'fileKv', 'discoveryTable', 'eventPlane', 'zmqBrokerUrl', 'natsServer'] as const;
 
 function differencesOf(settings: Settings<'planner'>, namespace: string, workers: Settings<'worker'>) {
@@ -86,7 +87,7 @@ function differencesOf(settings: Settings<'planner'>, namespace: string, workers
     .filter((each) => each.planner !== each.workers);
 }
 
-/** Of `dyn://namespace.component.endpoint`. */
+/** Returns the namespace of `dyn://namespace.component.endpoint`. */
 function namespaceOf(endpoint: string): string | undefined {
   return endpoint.replace(/^dyn:\/\//, '').split('.')[0];
 }

@@ -1,38 +1,38 @@
 import type { ForwardPass, PassLoad, PoolKind } from './metrics.ts';
 import type { PassModel } from './model.ts';
 
-/** What an engine can take, as its worker said when it registered. */
+/** Limits of an engine, as its worker stated when it registered. */
 export interface EngineLimits {
   readonly maxNumBatchedTokens: number;
   readonly maxNumSeqs: number;
   readonly maxKvTokens: number;
 }
 
-/** Where a worker did not say. */
+/** Limits of an engine whose worker stated none. */
 export const ENGINE_LIMITS: EngineLimits = { maxNumBatchedTokens: 8192, maxNumSeqs: 512, maxKvTokens: 2_000_000 };
 
 const HIT_RATE_MAX = 0.95;
 
-/** Share of the prompt that is computed: an unknown hit rate discounts nothing. */
+/** Returns the share of the prompt that is computed. An unknown hit rate discounts nothing. */
 function computedShare(kvHitRate: number | undefined): number {
   return 1 - Math.min(HIT_RATE_MAX, Math.max(0, kvHitRate ?? 0));
 }
 
 interface EstimateOptions {
   readonly kvHitRate?: number | undefined;
-  /** Of what waits, as if that many times as much did. @default 1 */
+  /** Factor on the waiting work. @default 1 */
   readonly queueScale?: number;
-  /** Of what decodes. @default 1 */
+  /** Factor on the decoding work. @default 1 */
   readonly decodeScale?: number;
-  /** Requests that were preempted decode as well. */
+  /** Preempted requests count as decoding. */
   readonly withQueuedDecode?: boolean;
-  /** Prompts that wait hold KV as well. */
+  /** Waiting prompts count as holding KV. */
   readonly withQueuedPrefill?: boolean;
 }
 
 /**
- * Milliseconds to the first token of the next request at an engine in this state: all that waits and the request are computed
- * in chunks, beside what decodes in an aggregated pool.
+ * Returns the milliseconds to the first token of the next request at an engine in this state. The engine computes all
+ * waiting prompts and this one in chunks; in an aggregated pool it decodes beside them.
  */
 export function estimateTtftMs(
   model: PassModel,
@@ -55,7 +55,7 @@ function decodeLoad(engine: ForwardPass, scale: number, withQueued: boolean): Pa
   return { decodeRequests: Math.ceil(requests * scale), decodeKvTokens: Math.ceil(kvTokens * scale) };
 }
 
-/** Full chunks and a tail, a pass each. */
+/** Returns the chunks of the prompts: full ones and a tail, a pass each. */
 function chunkedMs(
   model: PassModel,
   tokens: number,
@@ -78,7 +78,7 @@ function chunkedMs(
   return ms;
 }
 
-/** Milliseconds between two tokens at an engine in this state with one more request. */
+/** Returns the milliseconds between two tokens at an engine in this state with one more request. */
 export function estimateItlMs(
   model: PassModel,
   isAggregated: boolean,
@@ -102,7 +102,7 @@ export function estimateItlMs(
   });
 }
 
-/** The demand that one engine is to serve, and what it is to hold. */
+/** Demand on one engine, and the targets that it must hold. */
 interface CapacityQuery {
   /** Tokens of a prompt. */
   readonly isl: number;
@@ -115,28 +115,28 @@ interface CapacityQuery {
   readonly acceptLength?: number | undefined;
 }
 
-/** What one engine serves at the best batch size. */
+/** Capacity of one engine at the best batch size. */
 interface Capacity {
   readonly requestsPerSecond: number;
-  /** For tests: the batch size. */
+  /** The batch size, for tests. */
   readonly batch: number;
-  /** For tests: time to the first token at that size. */
+  /** Time to the first token at that size, for tests. */
   readonly ttftMs: number | undefined;
-  /** For tests: time between two tokens at that size. */
+  /** Time between two tokens at that size, for tests. */
   readonly itlMs: number | undefined;
-  /** Within everything that was asked for; else the most that it serves at all. */
+  /** Capacity within all targets; if no size meets them, the largest capacity of any size. */
   readonly isWithinSla: boolean;
 }
 
 const BATCHES_TRIED = 128;
 
-/** Batches from 1 to `most`, or so many of them spread evenly. */
+/** Returns batches from 1 to `most`, or an even sample of them. */
 function batchesTo(most: number): readonly number[] {
   if (most <= BATCHES_TRIED) return Array.from({ length: Math.max(0, most) }, (_, at) => at + 1);
   return Array.from({ length: BATCHES_TRIED }, (_, at) => 1 + Math.floor((at * (most - 1)) / (BATCHES_TRIED - 1)));
 }
 
-/** Undefined where the model has no answer, or no request fits. */
+/** Returns the capacity of an engine; undefined if the model has no answer or no request fits. */
 export function capacityOf(
   kind: PoolKind,
   model: PassModel,

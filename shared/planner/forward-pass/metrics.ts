@@ -1,8 +1,8 @@
 import type { EnginePass } from '../../engines/index.ts';
 
 /**
- * Of one rank: what one scheduler iteration ran, and what waits. What is left out is 0; so is the wall time of the heartbeat of
- * an idle engine. Queued prompts are whole ones: nobody knows yet what of them is cached.
+ * Work of one scheduler iteration of a rank, and its waiting work. Fields that are left out are 0; so is the wall time
+ * of the heartbeat of an idle engine. Queued prompts count in full, because their cached part is not known yet.
  */
 export interface ForwardPass extends EnginePass {
   readonly workerId: string;
@@ -16,11 +16,11 @@ export type PassLoad = Pick<
 
 export type PoolKind = 'prefill' | 'decode' | 'aggregated';
 
-/** The two numbers that the time of a pass is linear in. */
+/** The two numbers on which the time of a pass depends linearly. */
 export interface PassFeatures {
-  /** Tokens that attention reads, on the busiest rank: the ranks wait for it. */
+  /** Tokens that attention reads on the busiest rank, for which the others wait. */
   readonly attention: number;
-  /** Tokens that are computed, on all ranks. */
+  /** Tokens that all ranks compute. */
   readonly work: number;
 }
 
@@ -36,7 +36,7 @@ export function featuresOf(ranks: readonly PassLoad[], kind: PoolKind): PassFeat
   return { attention, work };
 }
 
-/** Each new token reads what is before it in its prompt: the prompts of a pass are taken as equally long. */
+/** Each new token reads the tokens before it in its prompt. The prompts of a pass are assumed to have equal lengths. */
 function attentionOfPrefill({ prefillRequests, prefillTokens, prefillKvTokens }: PassLoad): number {
   if (prefillTokens === 0) return 0;
   const requests = Math.max(1, prefillRequests);
@@ -44,7 +44,7 @@ function attentionOfPrefill({ prefillRequests, prefillTokens, prefillKvTokens }:
   return beforeChunks + (prefillTokens * prefillTokens) / (2 * requests) + prefillTokens / 2;
 }
 
-/** Passes of different make-up take different times, and each make-up has a fit of its own. */
+/** Returns the mix of a pass. Passes of different mixes take different times, so each mix has a fit of its own. */
 export type PassMix = 'prefill' | 'decode' | 'apart' | 'together';
 
 export function mixOf(ranks: readonly PassLoad[], kind: PoolKind): PassMix {

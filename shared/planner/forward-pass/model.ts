@@ -8,13 +8,13 @@ import {
   type PoolKind,
 } from './metrics.ts';
 
-/** What the times of passes were learned from: plain values, at most `samplesMax` a mix. */
+/** Samples from which the times of passes are learned: plain values, at most `samplesMax` a mix. */
 export interface PassModelState {
   readonly stores: Readonly<Partial<Record<PassMix, PassStore>>>;
   readonly averages: Readonly<Record<keyof PassAverages, readonly number[]>>;
 }
 
-/** Means of the last passes, those before the first that is not 0 left out. */
+/** Means of the last passes; passes before the first that is not 0 do not count. */
 interface PassAverages {
   /** Prompt tokens computed for each request of a pass. */
   readonly isl: number;
@@ -35,7 +35,7 @@ export const NO_PASSES: PassModelState = {
   averages: { isl: [], decodeLength: [], prefillTokens: [], prefillRequests: [] },
 };
 
-/** Learns from iterations, oldest first: of each the passes of all ranks of one worker. */
+/** Learns from iterations, oldest first. An iteration holds the passes of all ranks of one worker. */
 export function observePasses(
   before: PassModelState,
   iterations: readonly (readonly ForwardPass[])[],
@@ -81,11 +81,11 @@ function observe(state: PassModelState, ranks: readonly ForwardPass[], options: 
 /** Times of passes that have not run yet. */
 export interface PassModel {
   readonly averages: PassAverages;
-  /** Milliseconds of a pass of one rank, or undefined where nothing like it was measured. */
+  /** Returns the milliseconds of a pass of one rank; undefined if no similar pass was measured. */
   passMs(load: Partial<PassLoad>): number | undefined;
 }
 
-/** The model that was learned, or undefined before there are enough observations that say something. */
+/** Returns the learned model; undefined before there are enough useful observations. */
 export function passModel(state: PassModelState, options: PassModelOptions): PassModel | undefined {
   const fits = new Map<PassMix, PassFit>();
   for (const [mix, { fit }] of Object.entries(state.stores) as [PassMix, PassStore][]) {
@@ -143,9 +143,9 @@ interface Axis {
 }
 
 /**
- * Least squares with coefficients that are not negative: more load never makes a pass shorter. Every subset of the axes
- * that vary is tried, and the least error wins. Undefined where no load varies; `before` where the load explains nothing,
- * as a few odd passes are no reason to forget what was known.
+ * Fits a plane by least squares without negative coefficients: more load never makes a pass shorter. It tries every
+ * subset of the axes that vary, and takes the one with the least error. Returns undefined if no load varies. Returns
+ * `before` if the load explains nothing, because a few odd passes are no reason to forget an earlier fit.
  */
 function fitPasses(samples: readonly PassSample[], before?: PassFit): PassFit | undefined {
   const axes = AXES.map((name) => axisOf(samples, name)).filter((axis) => axis !== undefined);
@@ -164,7 +164,7 @@ function fitPasses(samples: readonly PassSample[], before?: PassFit): PassFit | 
   return isFlat && samples.length > axes.length ? before : best.fit;
 }
 
-/** Milliseconds that a pass of this load takes. */
+/** Returns the milliseconds that a pass of this load takes. */
 function predictPass(fit: PassFit, features: PassFeatures): number {
   return Math.max(MS_MIN, raw(fit, features));
 }
@@ -180,7 +180,10 @@ function axisOf(samples: readonly PassSample[], name: (typeof AXES)[number]): Ax
   return deviation <= 1e-12 * Math.max(1, Math.abs(mean)) ? undefined : { name, mean, deviation };
 }
 
-/** Standardised, so that the axes are orthogonal to the constant: it is the mean, and at most two equations are left. */
+/**
+ * The axes are standardised, and thereby orthogonal to the constant. The constant is the mean, and at most two
+ * equations remain.
+ */
 function fitAxes(samples: readonly PassSample[], axes: readonly Axis[]): PassFit | undefined {
   const meanMs = samples.reduce((total, { ms }) => total + ms, 0) / samples.length;
   const scaled = (sample: PassSample, { name, mean, deviation }: Axis): number => (sample[name] - mean) / deviation;
@@ -229,10 +232,10 @@ interface StoreSize {
 interface PassStore {
   /** Oldest first. */
   readonly samples: readonly PassSample[];
-  /** What their features have ever been between, `[attention, work]`, as ln(1 + feature). */
+  /** Least and largest features so far, `[attention, work]`, as ln(1 + feature). */
   readonly low: readonly [number, number];
   readonly high: readonly [number, number];
-  /** The last one that explained something. */
+  /** The last fit that explained something. */
   readonly fit?: PassFit | undefined;
 }
 
@@ -243,8 +246,8 @@ const EMPTY: PassStore = {
 };
 
 /**
- * Adds a sample; beyond the bound the oldest of the fullest bucket goes, of the least load where several are as full, so that
- * rare and heavy loads are remembered.
+ * Adds a sample. Beyond the bound it drops the oldest sample of the fullest bucket, and among equally full buckets
+ * takes the one with the least load. Rare and heavy loads thereby stay.
  */
 function keepSample(before: PassStore | undefined, sample: PassSample, size: StoreSize): PassStore {
   const store = before ?? EMPTY;

@@ -20,7 +20,7 @@ export interface SentSignal {
   readonly sentAtS: number;
 }
 
-/** What came of the signals of a batch. */
+/** Outcome of the signals of a batch. */
 export interface BatchReport {
   /** Signals that said something new. */
   taken: number;
@@ -38,8 +38,8 @@ export interface BatchReport {
 }
 
 /**
- * Age in seconds after which a roll-up says nothing of the load now. The starts that a source reports after a longer silence are
- * spread over that silence.
+ * Age in seconds after which a roll-up says nothing of the load now. The starts that a source reports after a longer
+ * silence are spread over that silence.
  */
 export const STALE_S = 15;
 const FAILURES_MAX = 16;
@@ -56,7 +56,7 @@ export function noReport(): BatchReport {
   };
 }
 
-/** Forgets what the law has been told at a tick. */
+/** Forgets the input of a tick that is over. */
 export function beginAnew(report: BatchReport): void {
   report.hasRollup = false;
   report.passes = {};
@@ -233,8 +233,8 @@ function keysOf(ids: readonly string[] = []): readonly number[] {
 }
 
 /**
- * Forgets that the workers of a roll-up came: the roll-up says so itself. A departure stays, because it was reported after the
- * roll-up was begun.
+ * Forgets that the workers of a roll-up came: the roll-up says so itself. A departure stays, because it was reported
+ * after the roll-up was begun.
  */
 function settleChanges({ changes }: ModelState, keys: readonly number[]): void {
   const serving = new Set(keys);
@@ -271,7 +271,7 @@ function applyHeld(
 function applyFailure(state: ModelState, { code, component }: PlannerEventOf<'capacity.failed'>): void {
   const pool = poolOf(component);
   state.failures = [...state.failures, { code, pool, atS: state.nowS }].slice(-FAILURES_MAX);
-  state.starting[pool]?.shift(); // it will not come: the next tick asks for another
+  state.starting[pool]?.shift(); // this worker will not come: the next tick asks for another
   state.isUrgent = true;
 }
 

@@ -31,9 +31,9 @@ const ROUND_S = 2;
 const TOLERANCE_S = 0.5;
 
 /**
- * Applies signals to `state`, which it changes, and asks the law at every tick that is due: with a roll-up after one interval,
- * without one after three, and at once for what cannot wait. The result does not depend on how signals are split into batches, and
- * signals that were seen before change nothing.
+ * Applies signals to `state`, which it changes, and asks the law at every tick that is due: with a roll-up after one
+ * interval, without one after three, and at once for what cannot wait. The result does not depend on how signals are
+ * split into batches, and signals that were seen before change nothing.
  */
 export function decide(state: ModelState, signals: readonly SentSignal[], options: DecideOptions): Decided {
   const { planner } = options;

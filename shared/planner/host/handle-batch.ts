@@ -14,7 +14,10 @@ export interface BatchOptions extends DecideOptions {
   readonly group: string;
   /** Passes that were measured before; a model without any state begins with them. @default none */
   readonly profile?: PerPool<readonly (readonly ForwardPass[])[]> | undefined;
-  /** Receives the problem of each message that can never be read. Such a message is acknowledged, so that it does not block others. */
+  /**
+   * Receives the problem of each message that can never be read. Such a message is acknowledged, so that it does not
+   * block others.
+   */
   onRefused?(problem: string): void;
 }
 
@@ -26,7 +29,9 @@ export interface BatchOutcome extends Omit<Decided, 'state'> {
 }
 
 const TRIES = 4;
-/** Seconds by which the state of a model begins before its first signal, so that an urgent first signal causes a tick. */
+/**
+ * Seconds by which the state of a model begins before its first signal, so that an urgent first signal causes a tick.
+ */
 const BEFORE_FIRST_S = 1;
 
 /** Several planners of one model wrote at once, again and again. The queue must hand out the batch again. */
@@ -50,8 +55,8 @@ export function readMessages(
 }
 
 /**
- * Handles one batch of a model's messages: reads the state from the store, applies the signals, asks the law if a tick is due, and
- * writes state and decision as one. A second run with the same messages changes nothing.
+ * Handles one batch of a model's messages: reads the state from the store, applies the signals, asks the law if a tick
+ * is due, and writes state and decision as one. A second run with the same messages changes nothing.
  * @throws PlannerConflict
  */
 export async function handleBatch(

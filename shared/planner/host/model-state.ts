@@ -12,31 +12,33 @@ import { type PlannerState, startPlanner } from '../planner.ts';
 import { TRAFFIC_KEYS } from '../signals/traffic.ts';
 import type { PerPool, Pool } from '../types.ts';
 
-/** Workers that tell a planner of themselves; more need a process that folds what they say. */
+/** Most workers that report to a planner by themselves; a larger fleet needs a process that aggregates them. */
 export const DIRECT_WORKERS_MAX = 200;
-/** Longest state in bytes of JSON: two fifths of what an item of DynamoDB holds. A pool of 20,000 workers takes two thirds of it. */
+/**
+ * Longest state in bytes of JSON: two fifths of an item of DynamoDB. A pool of 20,000 workers takes two thirds of it.
+ */
 export const STATE_BYTES_MAX = 160 * 1024;
 
-/** What a worker that is not folded said last. */
+/** Last report of a worker that no other process aggregates. */
 export interface DirectWorker {
   readonly pool: Pool;
   readonly heardAtS: number;
-  /** It was heard before, so that what it has served meanwhile is known. */
+  /** The worker was heard before, so that its traffic since then is known. */
   readonly isCounted: boolean;
   readonly running: number;
   readonly waiting: number;
-  /** Of its KV cache, 0 to 1. */
+  /** Share of its KV cache in use, from 0 to 1. */
   readonly kvUse: number | undefined;
   readonly hasPasses: boolean;
   /** The last pass of each rank, as `[rank, ...pass]`. */
   readonly passes: readonly (readonly number[])[];
 }
 
-/** A pool as the process that folds it said last. */
+/** Last report of the process that aggregates a pool. */
 export interface AggregatedWorkers {
   readonly heardAtS: number;
   readonly source: string;
-  /** Of each worker, see `workerKey`: the ids themselves would be four times as long. */
+  /** Keys of the workers, see `workerKey`: the ids themselves would be four times as long. */
   readonly keys: readonly number[];
   readonly running: number;
   readonly waiting: number;
@@ -46,49 +48,49 @@ export interface AggregatedWorkers {
   readonly hasPasses: boolean;
 }
 
-/** Numbers of one source's events, so that none counts twice: forgotten ten minutes after the last one. */
+/** Numbers of one source's events, so that none counts twice. Forgotten ten minutes after its last event. */
 export interface KnownSource {
   readonly epoch: string;
   readonly seq: number;
   readonly heardAtS: number;
-  /** By pool: the totals that were counted last. */
+  /** Totals of its last message, by pool. */
   totals: Partial<Record<PoolName, TrafficTotals>>;
 }
 
 /**
- * Everything that a planner remembers of a model between two batches of events, as plain values. Times are seconds of the queue's
- * clock: those of senders and of planners count nowhere.
+ * Memory of a planner about a model between two batches of events, as plain values. Times are seconds of the queue's
+ * clock; the clocks of senders and planners count nowhere.
  */
 export interface ModelState {
   readonly v: 1;
   planner: PlannerState;
-  /** The latest event. */
+  /** Time of the latest event. */
   nowS: number;
-  /** The latest tick of the law. */
+  /** Time of the latest tick of the law. */
   tickAtS: number;
-  /** Something was said since that is not to wait for the next tick: it is due with the next signal that is later. */
+  /** Something has come since that must not wait: a tick is due with the next later signal. */
   isUrgent: boolean;
-  /** Of the last decision; -1 before the first. */
+  /** Number of the last decision; -1 before the first. */
   decisionId: number;
-  /** What was decided last. */
+  /** Last decided targets. */
   targets: PerPool<number>;
   sources: Record<string, KnownSource>;
   direct: Record<string, DirectWorker>;
   folded: PerPool<AggregatedWorkers>;
   engines: PerPool<EngineFacts>;
-  /** What single workers said of coming and going, until the next roll-up of their pool has it too. */
+  /** Comings and goings that single workers reported, until the next roll-up of their pool shows them. */
   changes: Record<string, { readonly pool: Pool; readonly isUp: boolean; readonly atS: number }>;
   held: Record<string, { readonly count: number; readonly atS: number }>;
-  /** Starts that were decided and have not come yet: when, the oldest first. */
+  /** Times of decided starts that have not come yet, the oldest first. */
   starting: Partial<Record<Pool, number[]>>;
-  /** Workers that were seen last, by pool. */
+  /** Workers at the last count, by pool. */
   ready: PerPool<number>;
-  /** Seconds from a decision to a worker that serves: the last twenty. */
+  /** Seconds from a decision to a worker that serves, for the last twenty starts. */
   startTimes: number[];
   heardAtS: number;
   /** Requests that began since the last tick. */
   startedSinceTick: number;
-  /** Since the last tick, and since the last tick of the throughput loop. */
+  /** Traffic since the last tick, and since the last tick of the throughput loop. */
   sinceTick: TrafficTotals;
   traffic: { fromS: number; totals: TrafficTotals };
   failures: { readonly code: string; readonly pool: Pool; readonly atS: number }[];
@@ -120,17 +122,17 @@ export function startModel(nowS: number): ModelState {
   };
 }
 
-/** The pool of a worker: that of an aggregated fleet counts as decode. */
+/** Returns the pool of a worker; a worker that does both counts as decode. */
 export function poolOf(name: PoolName): Pool {
   return name === 'prefill' ? 'prefill' : 'decode';
 }
 
-/** Mean of what a sum and a count say; undefined where nothing was counted. */
+/** Returns the mean of a sum over a count; undefined if nothing was counted. */
 export function meanOf(sum: number, count: number): number | undefined {
   return count > 0 ? sum / count : undefined;
 }
 
-/** The state as it is kept. @throws RangeError for one that is too long */
+/** Returns the state as a store keeps it. @throws RangeError for one that is too long */
 export function packState(state: ModelState): string {
   const packed = { sources: mapValues(state.sources, packSource), folded: mapValues(state.folded, packAggregate) };
   const text = JSON.stringify({ ...state, ...packed }, rounded);
@@ -140,7 +142,7 @@ export function packState(state: ModelState): string {
   return text;
 }
 
-/** @throws Error for what is no state of this version */
+/** Reads a stored state. @throws Error for a state of another version */
 export function unpackState(text: string): ModelState {
   const raw = JSON.parse(text) as Omit<ModelState, 'sources' | 'folded'> & {
     readonly sources: Record<string, PackedSource>;
@@ -150,7 +152,7 @@ export function unpackState(text: string): ModelState {
   return { ...raw, sources: mapValues(raw.sources, unpackSource), folded: mapValues(raw.folded, unpackAggregate) };
 }
 
-/** `keys` as `packWorkerKeys` packs them; before there were keys the ids stood here. */
+/** `keys` as `packWorkerKeys` packs them. Older states have the ids instead. */
 type PackedAggregate = Omit<AggregatedWorkers, 'keys'> & { readonly keys?: string; readonly ids?: readonly string[] };
 
 function packAggregate({ keys, ...pool }: AggregatedWorkers): PackedAggregate {
@@ -182,12 +184,12 @@ function mapValues<K extends string, A, B>(of: Partial<Record<K, A>>, change: (v
   return Object.fromEntries(Object.entries(of).map(([key, value]) => [key, change(value as A)])) as Record<K, B>;
 }
 
-/** Three digits behind the point of seconds, and eight of everything that matters, are enough. */
+/** Rounds to 13 digits: three decimals of seconds, and eight digits of everything else that matters, are enough. */
 function rounded(_: string, value: unknown): unknown {
   return typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(13)) : value;
 }
 
-/** A pass as the laws read it. */
+/** Returns a pass as the laws read it. */
 export function passOf(workerId: string, dpRank: number, row: readonly number[] | PassRow) {
   const [wallTimeS = 0, np = 0, pt = 0, pkv = 0, nd = 0, dkv = 0, qnp = 0, qpt = 0, qnd = 0, qdkv = 0] = row;
   return {

@@ -12,7 +12,9 @@ const START_TIMES_MAX = 20;
 /** Comings and goings that are remembered one by one: the next roll-up of the pool has them all. */
 const CHANGES_MAX = 128;
 const CHANGE_KEY = /^worker\.(registered|draining|gone)\//;
-/** A roll-up that was begun before a worker left, and arrives after the news of that, does not bring the worker back. */
+/**
+ * A roll-up that was begun before a worker left, and arrives after the news of that, does not bring the worker back.
+ */
 const CHANGE_FORGOTTEN_S = 300;
 
 /** Forgets what is too old to count, and notes which starts have come. */

@@ -11,7 +11,10 @@ import { type CountedWorkers, heardCounts, measuredStart, type WorkerCount } fro
 export interface DecideOptions {
   readonly planner: Planner;
   readonly counted?: CountedWorkers | undefined;
-  /** Seconds from a decision to a worker that serves, as the environment measured. @default as measured from what was heard */
+  /**
+   * Seconds from a decision to a worker that serves, as the environment measured. @default as measured from what was
+   * heard
+   */
   readonly startSeconds?: number | undefined;
 }
 
@@ -63,7 +66,7 @@ export function tickLaw(state: ModelState, report: BatchReport, options: DecideO
 
 type Figures = Pick<LawTick, 'started' | 'running' | 'held' | 'isl' | 'osl'>;
 
-/** Returns what the law is told, with the numbers that people read. */
+/** Returns the input of the law, with the numbers that people read. */
 function inputOf(
   state: ModelState,
   report: BatchReport,
@@ -122,7 +125,9 @@ function hitRate({ traffic: { totals } }: ModelState): number | undefined {
   return meanOf(totals.kv_hit_sum, totals.kv_hit_count);
 }
 
-/** Returns the traffic of a whole window; undefined until the throughput loop is due, which asks for whole windows only. */
+/**
+ * Returns the traffic of a whole window; undefined until the throughput loop is due, which asks for whole windows only.
+ */
 function trafficWindow(state: ModelState, { config }: Planner): TrafficWindow | undefined {
   const { fromS, totals } = state.traffic;
   const intervalS = config.throughputAdjustmentIntervalSeconds;

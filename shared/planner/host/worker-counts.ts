@@ -31,8 +31,8 @@ export function readyOf(state: ModelState, pool: Pool): number {
 }
 
 /**
- * Returns the workers that were heard, and those that were decided and have not come. A start that takes twice its time is
- * forgotten: it will not come any more.
+ * Returns the workers that were heard, and those that were decided and have not come. A start that takes twice its time
+ * is forgotten: it will not come any more.
  */
 export function heardCounts(state: ModelState, pool: Pool, startS: number): WorkerCount {
   const ready = readyOf(state, pool);

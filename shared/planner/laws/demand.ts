@@ -1,14 +1,14 @@
 import type { PlannerConfig } from '../config.ts';
 
-/** What is remembered of the requests that began: plain values; the lists are bounded by their windows. */
+/** Memory of the requests that began: plain values; the windows bound the lists. */
 export interface DemandState {
   readonly lastAtS: number;
-  /** What began, a bin a tick, over the last window. */
+  /** Requests that began within the last window, a bin a tick. */
   readonly bins: readonly { readonly atS: number; readonly seconds: number; readonly count: number }[];
   readonly bucket: { readonly fromS: number; readonly count: number };
-  /** Requests a second, and by how much more every bucket; undefined before the first bucket is full. */
+  /** Requests a second, and their growth per bucket; undefined before the first bucket is full. */
   readonly trend?: { readonly level: number; readonly slope: number } | undefined;
-  /** The least that counted over the up window, the least first. */
+  /** Lowest rates that counted over the up window, the lowest first. */
   readonly rates?: readonly { readonly atS: number; readonly rate: number }[];
   /** Only with `rate_seasonal`. */
   readonly season: SeasonalState;
@@ -16,17 +16,17 @@ export interface DemandState {
   readonly surges?: SurgeState | undefined;
 }
 
-/** Requests a second that a fleet is to be sized for. */
+/** Requests a second for which a fleet is sized. */
 export interface Demand {
-  /** What counts: the larger of the two below, once it has lasted as long as it must. */
+  /** The rate that counts: the larger of the two below, once it has lasted for the up window. */
   readonly rate: number;
-  /** What begins now. */
+  /** Rate of the requests that begin now. */
   readonly arrivals: number;
-  /** What is expected by the time that a new worker serves. */
+  /** Rate that is expected by the time that a new worker serves. */
   readonly forecast: number;
-  /** What the next burst may bring; 0 while none is awaited. */
+  /** Rate that the next burst may bring; 0 while no burst is awaited. */
   readonly surge: number;
-  /** What begins now will be over before a new worker serves, and does not count. */
+  /** The present burst will be over before a new worker serves, and does not count. */
   readonly isPassing: boolean;
 }
 
@@ -35,7 +35,7 @@ const JUMP_SHARE = 1.6;
 const JUMP_RATE = 2;
 const LEVEL_SHARE = 0.5;
 const TREND_SHARE = 0.1;
-/** Bins that a window keeps at most, however short the ticks. */
+/** Most bins of a window, however short the ticks are. */
 const BINS_MAX = 240;
 const RATES_MAX = 2048;
 
@@ -48,7 +48,10 @@ export function startDemand(nowS: number): DemandState {
   };
 }
 
-/** Counts what began since the last tick, and says what it means: the two belong together, as what counts is remembered. */
+/**
+ * Counts the requests that began since the last tick, and returns the demand that follows. The two belong together,
+ * because the state remembers the rate that counts.
+ */
 export function observeDemand(
   before: DemandState,
   { nowS, started, startSeconds }: { readonly nowS: number; readonly started: number; readonly startSeconds: number },
@@ -95,7 +98,10 @@ function isJump(rate: number, expected: number): boolean {
   return rate > JUMP_SHARE * expected + JUMP_RATE;
 }
 
-/** A jump that is no trend begins the level anew: smoothing would take minutes to believe it, and the slope would overshoot. */
+/**
+ * Follows the trend. A jump begins the level anew: smoothing would take minutes to reach it, and the slope would
+ * overshoot.
+ */
 function follow(trend: DemandState['trend'], rate: number): NonNullable<DemandState['trend']> {
   if (trend === undefined) return { level: rate, slope: 0 };
   const expected = trend.level + trend.slope;
@@ -114,14 +120,14 @@ function demandOf(
   const arrivals = ratePerSecond(state.bins, config.rateDeviations);
   const usual = config.rateSeasonal ? seasonalRate(state.season, nowS + startSeconds) : 0;
   const passes = remembers && isPassing(surges, nowS, startSeconds);
-  // The trend has jumped with what passes.
+  // The trend has jumped with the burst that passes.
   const forecast = Math.max(passes ? 0 : forecastOf(state, startSeconds), usual);
   const surge = remembers ? surgeRate(surges, nowS, startSeconds, config) : 0;
   const rate = Math.max(passes ? (surges.usual ?? 0) : arrivals, forecast);
   return { rate, arrivals, forecast, surge, isPassing: passes };
 }
 
-/** Requests a second, and so many deviations of a Poisson count above it. */
+/** Returns the requests a second, raised by a number of deviations of a Poisson count. */
 function ratePerSecond(bins: DemandState['bins'], deviations: number): number {
   const seconds = bins.reduce((total, bin) => total + bin.seconds, 0);
   const started = bins.reduce((total, bin) => total + bin.count, 0);
@@ -137,20 +143,20 @@ function forecastOf({ trend }: DemandState, startSeconds: number): number {
 interface SurgeState {
   /** Requests a second between surges, as they were over the last minute. */
   readonly usual?: number | undefined;
-  /** When what goes on now began. */
+  /** Start of the present burst. */
   readonly sinceS?: number | undefined;
-  /** The most of it, in requests a second. */
+  /** Peak of the present burst, in requests a second. */
   readonly peak: number;
-  /** Those that were over before two starts, oldest first. */
+  /** Bursts that were over within two starts, oldest first. */
   readonly past: readonly Surge[];
-  /** For what is waited now, as it was settled when the last of them was over. */
+  /** The present plan for the next burst, made when the last one was over. */
   readonly wait?: Wait | undefined;
 }
 
 interface Surge {
   readonly fromS: number;
   readonly toS: number;
-  /** Requests a second, the most of it. */
+  /** Peak in requests a second. */
   readonly rate: number;
 }
 
@@ -158,10 +164,12 @@ const NO_SURGES: SurgeState = { peak: 0, past: [] };
 
 const SURGES_KEPT = 8;
 const USUAL_S = 60;
-/** By which share gaps, lengths and heights may differ from those that were seen. */
+/** Share by which gaps, lengths and heights may differ from earlier ones. */
 const MARGIN = 0.1;
 
-/** What a tick tells of surges: requests a second over a window, seconds since the last look, what a request in time is worth. */
+/**
+ * Input of a tick: requests a second over a window, seconds since the last tick, and the worth of a request in time.
+ */
 interface SurgeTick {
   readonly nowS: number;
   readonly seconds: number;
@@ -170,7 +178,7 @@ interface SurgeTick {
   readonly worth: number;
 }
 
-/** Tells what comes and goes within two starts from what stays. */
+/** Follows the rate, and separates a surge that passes within two starts from a rate that stays. */
 function observeSurge(before: SurgeState, { nowS, seconds, rate, startSeconds, worth }: SurgeTick): SurgeState {
   const { usual = rate, sinceS, peak, past, wait } = before;
   if (sinceS === undefined) {
@@ -184,22 +192,28 @@ function observeSurge(before: SurgeState, { nowS, seconds, rate, startSeconds, w
   return { usual, peak: 0, past: known, wait: settled };
 }
 
-/** Requests a second that the next surge may bring, while it is worth having workers wait for it or it is there; else 0. */
+/**
+ * Returns the requests a second that the next surge may bring, while workers should wait for it or it is there;
+ * otherwise 0.
+ */
 function surgeRate(surges: SurgeState, nowS: number, startSeconds: number, config: PlannerConfig): number {
   const { past, sinceS, wait } = surges;
   const last = past.at(-1);
   if (last === undefined) return 0;
   const cameS = sinceS ?? nowS;
   if (past.length === 1) return cameS < last.toS + config.rateSurgeHoldSeconds ? last.rate : 0;
-  // A state that was kept by an earlier release has bursts and no plan.
+  // A state that an earlier release stored has bursts and no plan.
   const { rate, fromS, toS } = wait ?? bestWait(past, surges.usual ?? 0, startSeconds, config.rateSurgeWorth);
   const gapS = cameS - last.fromS;
-  // Workers that began to wait too late for the surge that has come are not awaited any more.
+  // A worker that started too late for the present surge is no longer useful.
   const lateS = sinceS === undefined ? 0 : fromS + startSeconds - gapS;
   return gapS >= fromS && gapS < toS && lateS < lengthOf(past) ? rate : 0;
 }
 
-/** How many requests a second are waited for, and when after the start of the last surge; `gain` is what it is worth. */
+/**
+ * Plan for the next surge: its height in requests a second, and the wait after the start of the last one; `gain` is its
+ * worth.
+ */
 interface Wait {
   readonly gain: number;
   readonly rate: number;
@@ -208,8 +222,9 @@ interface Wait {
 }
 
 /**
- * The height to wait for, and from which gap to which, that is worth most: `worth` for each request in time, less the requests that
- * the workers could have served while they waited. Any height may follow any gap.
+ * Returns the plan with the most worth: a height, and the gaps at which the wait begins and ends. Its worth is `worth`
+ * for each request in time, less the requests that the workers could have served while they waited. Any height may
+ * follow any gap.
  */
 function bestWait(past: SurgeState['past'], usual: number, startSeconds: number, worth: number): Wait {
   const gaps = nextOf(past.slice(1).map(({ fromS }, at) => fromS - past[at]!.fromS));
@@ -227,25 +242,32 @@ function bestWait(past: SurgeState['past'], usual: number, startSeconds: number,
   );
   let best: Wait = { gain: 0, rate: 0, fromS: 0, toS: 0 };
   for (const rate of [...heights.seen, heights.high]) {
-    // A surge that finds too few makes late what comes with it, and what comes until others have started.
+    // If a surge finds too few workers, its own requests are late, and so are all others until more workers have
+    // started.
     const served = shareBelow(heights, (1 + MARGIN) * rate);
     const inTime = meanBelow(heights, (1 + MARGIN) * rate) * lengthS + served * usual * startSeconds;
     for (const { fromS, toS, met, waitS } of waits) {
       const gain = worth * met * inTime - waitS * (rate - usual);
-      if (gain > 0 && gain >= best.gain) best = { gain, rate, fromS, toS }; // of two that are worth the same the longer one
+      if (gain > 0 && gain >= best.gain) best = { gain, rate, fromS, toS }; // of two equal plans, the longer one
     }
   }
   return best;
 }
 
-/** What comes next: each that was seen is as likely as something new, which may be anything from the lowest to the highest. */
+/**
+ * Distribution of the next value: each earlier value is as likely as a new one, which may lie anywhere from `low` to
+ * `high`.
+ */
 interface Next {
   readonly seen: readonly number[];
   readonly low: number;
   readonly high: number;
 }
 
-/** What is new is as far from those that were seen, at most, as they lie apart on average. */
+/**
+ * Returns the distribution of the next value. A new value lies at most as far outside the earlier ones as they lie
+ * apart on average.
+ */
 function nextOf(seen: readonly number[]): Next {
   const [least, most] = [Math.min(...seen), Math.max(...seen)];
   const apart = seen.length > 1 ? (most - least) / (seen.length - 1) : 0;
@@ -253,8 +275,9 @@ function nextOf(seen: readonly number[]): Next {
 }
 
 /**
- * Where a wait may begin and end: at each that was seen, or at the lowest and the highest. Few gaps that happen to be alike say little
- * of how long one may be, and to wait on costs nothing where the surge comes: the last end is later the fewer there were.
+ * Returns the gaps at which a wait may begin and end: each earlier one, or the lowest and the highest. A few similar
+ * gaps are weak evidence, and a longer wait costs nothing if the surge comes: the fewer gaps are known, the later the
+ * last end is.
  */
 function edgesOf({ seen, low, high }: Next): readonly (readonly [number, number])[] {
   const latest = seen.length > 1 ? Math.max(high, (1 + 1 / (seen.length + 1)) * Math.max(...seen)) : high;
@@ -263,19 +286,19 @@ function edgesOf({ seen, low, high }: Next): readonly (readonly [number, number]
   );
 }
 
-/** How likely what is new is at most the bound. */
+/** Returns how likely a new value is at most the bound. */
 function newBelow({ low, high }: Next, bound: number): number {
   if (bound >= high) return 1;
   return bound <= low ? 0 : (bound - low) / (high - low);
 }
 
-/** How likely what comes next is at most the bound. */
+/** Returns how likely the next value is at most the bound. */
 function shareBelow(next: Next, bound: number): number {
   const { seen } = next;
   return (seen.filter((each) => each <= bound).length + newBelow(next, bound)) / (seen.length + 1);
 }
 
-/** The mean of what comes next, where all that is above the bound counts as the bound. */
+/** Returns the mean of the next value, with values above the bound cut to it. */
 function meanUpTo(next: Next, bound: number): number {
   const { seen, low, high } = next;
   const below = newBelow(next, bound);
@@ -283,7 +306,7 @@ function meanUpTo(next: Next, bound: number): number {
   return (sumOf(seen.map((each) => Math.min(each, bound))) + meanOfNew) / (seen.length + 1);
 }
 
-/** The part of the mean that comes of what is at most the bound. */
+/** Returns the part of the mean that values of at most the bound contribute. */
 function meanBelow(next: Next, bound: number): number {
   return meanUpTo(next, bound) - bound * (1 - shareBelow(next, bound));
 }
@@ -296,14 +319,14 @@ function sumOf(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }
 
-/** Whether what goes on will be over, as others were, before a new worker serves. */
+/** Returns whether the present surge will be over before a new worker serves, as earlier ones were. */
 function isPassing({ sinceS, past }: SurgeState, nowS: number, startSeconds: number): boolean {
   if (sinceS === undefined || past.length === 0) return false;
   const longestS = Math.max(...past.map(({ fromS, toS }) => toS - fromS));
   return longestS < startSeconds && nowS - sinceS <= longestS * (1 + MARGIN);
 }
 
-/** A stretch of a day that is remembered as one rate. */
+/** Part of a day that is remembered as one rate. */
 const SLOT_S = 600;
 const DAY_S = 86_400;
 const SLOTS = DAY_S / SLOT_S;
@@ -340,7 +363,10 @@ function kept({ days, slot, count, seconds }: SeasonalState): SeasonalState['day
   return [...days.filter((each) => each.day !== day), { day, rates }].slice(-DAYS_KEPT);
 }
 
-/** Requests a second that three days of four had at most at this time of the day; 0 before three days know it. */
+/**
+ * Returns the requests a second that three days of four did not exceed at this time of the day; 0 before three days are
+ * known.
+ */
 function seasonalRate({ days }: SeasonalState, atS: number): number {
   const today = Math.floor(atS / DAY_S);
   const slot = Math.floor(atS / SLOT_S) % SLOTS;

@@ -3,19 +3,19 @@ import { clampPair, clampSingle, fitsBudget } from '../gpu-budget.ts';
 import type { EngineCapabilities, PerPool, PoolCounts, Targets } from '../types.ts';
 import { isScaling, pairLimits, poolsOf } from './pools.ts';
 
-/** What a fleet was outside of. */
+/** Bound that a fleet had left. */
 export type Invariant = 'minimum' | 'budget';
 
 interface Kept {
   readonly targets?: Targets | undefined;
-  /** Of every pool, where something was kept: each may have to give way to other bounds. */
+  /** Counts of every pool if a bound was kept: each may have to yield to other bounds. */
   readonly asked?: Targets | undefined;
   readonly kept?: Invariant | undefined;
 }
 
 /**
- * What holds even where the loops have nothing to say, as when all workers are lost and nobody reports passes any more: a pool
- * below its minimum and a fleet outside its GPU budget are brought back, as soon as nothing is under way.
+ * Brings back a pool below its minimum and a fleet outside its GPU budget, once nothing is under way. This holds even
+ * if the loops decide nothing, as when all workers are lost and none reports passes any more.
  */
 export function keepInvariants(
   targets: Targets | undefined,
@@ -42,7 +42,7 @@ export function keepInvariants(
   if (pools.every((pool) => fitted[pool] === ready[pool])) return {};
   const asked = Object.fromEntries(pools.map((pool) => [pool, fitted[pool]]));
   if (short.length === 0) return { targets: asked, asked, kept: 'budget' };
-  // A pool that nobody moves is not named: it is not what is short.
+  // A pool that does not move is not named: it is not the one that is short.
   const told = pools.filter((pool) => fitted[pool] !== ready[pool] || targets?.[pool] !== undefined);
   return { targets: Object.fromEntries(told.map((pool) => [pool, fitted[pool]])), asked, kept: 'minimum' };
 }

@@ -14,7 +14,7 @@ import {
 import { byItl, byThresholds, byTtft, type LatencyView, type PoolWish } from './pool-wishes.ts';
 import { callOff, eachPool, endpointsMinOf, isScaling, limitsOf, modelOptions, pairLimits, poolsOf } from './pools.ts';
 
-/** What the load loop knows at a tick. */
+/** Input of the load loop at a tick. */
 export interface LoadView {
   readonly config: PlannerConfig;
   readonly engines: PerPool<EngineCapabilities>;
@@ -23,22 +23,22 @@ export interface LoadView {
   readonly models: PerPool<PassModelState>;
   readonly kvHitRate: number | undefined;
   readonly acceptLength: number;
-  /** What the throughput loop found necessary. */
+  /** Least workers, as the throughput loop found. */
   readonly floors: PerPool<number>;
 }
 
 export interface LoadOutcome {
   readonly targets?: Targets | undefined;
-  /** The same where it is what serves already: a loop has looked, and asks for that. */
+  /** The same targets even if they equal the serving workers: a loop has run, and asks for them. */
   readonly proposed?: Targets | undefined;
   readonly reason: LoadReason | undefined;
-  /** Of two pools, each its own. */
+  /** Reasons of two pools, each its own. */
   readonly reasons: PerPool<LoadReason>;
   readonly estimatedTtftMs?: number | undefined;
   readonly estimatedItlMs?: number | undefined;
 }
 
-/** Looks at what the engines do now and moves each pool by at most one worker, floors aside. */
+/** Moves each pool by at most one worker, according to the present load of its engines; a floor may move it further. */
 export function runLoadLoop(view: LoadView): LoadOutcome {
   const pools = poolsOf(view.config);
   const closed = gateOf(view, pools);
@@ -47,7 +47,8 @@ export function runLoadLoop(view: LoadView): LoadOutcome {
     return { reason: closed, reasons };
   }
   if (view.config.mode === 'agg' && view.config.law === 'sla' && modelOf('decode', view) === undefined) {
-    return { reason: 'insufficient_data', reasons: {} }; // of one pool that does both, not even the floor is looked at
+    // Without a model, not even the floor counts for an aggregated pool.
+    return { reason: 'insufficient_data', reasons: {} };
   }
   const found = new Map(pools.map((pool) => [pool, wishOf(pool, view)]));
   const estimates = {
@@ -61,7 +62,7 @@ export function runLoadLoop(view: LoadView): LoadOutcome {
   return { ...outcome, ...estimates };
 }
 
-/** Why nothing can be said of any pool now. */
+/** Returns why no pool can be judged now; undefined if it can. */
 function gateOf(view: LoadView, pools: readonly Pool[]): LoadReason | undefined {
   const hasPasses = pools.some((pool) => (view.passes[pool]?.length ?? 0) > 0);
   const isBusy = !isStarting(view) && pools.some((pool) => isScaling(view.counts[pool]));
@@ -80,7 +81,7 @@ function gateOf(view: LoadView, pools: readonly Pool[]): LoadReason | undefined 
   return reason;
 }
 
-/** Other workers report than are ready, or with different numbers of ranks. */
+/** Returns whether the reporting workers are not the ready ones, or have different numbers of ranks. */
 function disagrees(passes: readonly ForwardPass[], counts: PoolCounts | undefined): boolean {
   if (passes.length === 0) return false;
   const ranks = new Map<string, number>();
@@ -131,10 +132,10 @@ function bothSides(view: LatencyView): Found {
   const [prefill, decode] = [byTtft(view), byItl(view)];
   const estimates = { ttftMs: prefill.estimatedMs, itlMs: decode.estimatedMs };
   const isRefused = [prefill, decode].some(({ wish }) => wish.reason === REFUSED);
-  // A side that refuses speaks; one that says nothing leaves it to the other.
+  // A side that refuses counts as wishing no change; one without a wish leaves the choice to the other.
   const [p, d] = [prefill, decode].map(({ wish }) => (wish.reason === REFUSED ? workers : wish.count));
   const down = (count: number | undefined): count is number => count !== undefined && count < workers;
-  // While workers start, two sides that need no more than serve are a wish, too: what starts can be called off.
+  // While workers start, two sides that need at most the serving workers are a wish too: starts can be called off.
   const isWish = view.pending > 0 && p !== undefined && d !== undefined && p <= workers && d <= workers;
   let count = workers;
   if (p !== undefined && p > workers) count = p;
@@ -146,7 +147,7 @@ function bothSides(view: LatencyView): Found {
 
 const REFUSED = 'scale_down_refused_consolidation';
 
-/** What the throughput loop asks for at least, where it runs. */
+/** Returns the floor of the throughput loop; 0 if it does not run. */
 function floorOf(pool: Pool, { floors, config }: LoadView): number {
   return runsThroughputLoop(config) ? (floors[pool] ?? 1) : 0;
 }
@@ -161,7 +162,7 @@ function decideSingle(view: LoadView, pool: Pool, wish: PoolWish): LoadOutcome {
   const { gpus, bounds, endpointsMin } = pairLimits(view);
   const wanted = Math.max(least, floorOf(pool, view));
   const { count, reason: budget } = guardSingle(ready, wanted, gpus[pool], bounds, endpointsMin[pool]);
-  // A pool that does both counts what its minimum adds as a floor, too.
+  // For an aggregated pool, workers that its minimum adds count as a floor too.
   const isLifted = count > (isAggregated ? asked : least);
   const isQuiet = count === ready && wish.reason !== undefined; // it has said why it stays
   if (isQuiet) {
@@ -208,7 +209,7 @@ function decidePair(view: LoadView, prefill: PoolWish, decode: PoolWish): LoadOu
   if (counts.prefill !== ready.prefill || counts.decode !== ready.decode) {
     return { targets: counts, proposed: counts, reason: budget ?? strongest(reasons), reasons };
   }
-  // Nothing moves: what a pool has to say of that is worth more than that it stays.
+  // Nothing moves: a pool's own reason says more than that it stays.
   const told = (pool: Pool): LoadReason | undefined =>
     wishes[pool].reason === 'no_change' ? undefined : wishes[pool].reason;
   return {
@@ -219,7 +220,7 @@ function decidePair(view: LoadView, prefill: PoolWish, decode: PoolWish): LoadOu
 
 const STRENGTHS: readonly LoadReason[] = ['scale_up', CAPPED, 'scale_down'];
 
-/** Of two pools that which moved most. */
+/** Returns the reason of the pool that moved most. */
 function strongest({ prefill, decode }: Readonly<Record<Pool, LoadReason>>): LoadReason {
   return STRENGTHS.find((reason) => reason === prefill || reason === decode) ?? 'no_change';
 }

@@ -4,7 +4,7 @@ import type { ForwardPass } from '../forward-pass/metrics.ts';
 import type { PassModel } from '../forward-pass/model.ts';
 import type { EngineCapabilities, LoadReason, Pool } from '../types.ts';
 
-/** What the estimates of a pool go by. */
+/** Input of the estimates of a pool. */
 export interface LatencyView {
   readonly workers: number;
   /** Workers that are being started, and may still be cancelled. */
@@ -18,13 +18,16 @@ export interface LatencyView {
   readonly endpointsMin: number;
 }
 
-/** What is wanted of a pool and the worst estimate of its engines, in milliseconds. */
+/** Wish for a pool, and the worst estimate of its engines in milliseconds. */
 interface LatencyWish {
   readonly wish: PoolWish;
   readonly estimatedMs: number | undefined;
 }
 
-/** One more worker when every engine is above the target; one less when each of the rest would stay well below it. */
+/**
+ * Asks for one worker more if every engine is above the target, for one less if each of the rest would stay well below
+ * it.
+ */
 export function byTtft(view: LatencyView): LatencyWish {
   const { passes, model, limits, config, kvHitRate } = view;
   const estimates = passes.map((pass) => estimateTtftMs(model, limits, pass, { kvHitRate }));
@@ -41,7 +44,7 @@ export function byTtft(view: LatencyView): LatencyWish {
   return decide(view, estimates, config.ttftMs, fits);
 }
 
-/** The same for the time between tokens. */
+/** Does the same for the time between tokens. */
 export function byItl(view: LatencyView): LatencyWish {
   const { passes, model, limits, config, acceptLength } = view;
   const isAggregated = config.mode === 'agg';
@@ -65,13 +68,13 @@ function decide(
   { workers, pending, passes, endpointsMin }: LatencyView,
   estimates: readonly (number | undefined)[],
   targetMs: number,
-  /** Whether an engine holds its target with this many times its load; undefined where the model does not say. */
+  /** Returns whether an engine holds its target at a multiple of its load; undefined if the model has no answer. */
   fits: (pass: ForwardPass, share: number) => boolean | undefined,
 ): LatencyWish {
   const known = estimates.filter((estimate) => estimate !== undefined);
   const estimatedMs = known.length === 0 ? undefined : Math.max(...known);
   const share = workers > 1 ? workers / (workers - 1) : 1;
-  // The first engine that would not hold, or of which that is not known, decides.
+  // The first engine that would not hold its target, or for which that is unknown, decides.
   const isAsked = workers > 1 || pending > 0;
   const obstacle = isAsked ? passes.map((pass) => fits(pass, share)).find((isFit) => isFit !== true) : undefined;
   const isRoomy = isAsked && passes.every((pass) => fits(pass, share) === true);
@@ -85,7 +88,7 @@ function decide(
   return stay('no_change');
 }
 
-/** What a loop wants of a pool: a number of workers, or none, and then why. */
+/** Wish of a loop for a pool: a number of workers, or the reason for none. */
 export interface PoolWish {
   readonly count?: number | undefined;
   readonly reason?: LoadReason | undefined;
@@ -99,8 +102,8 @@ interface Threshold {
 }
 
 /**
- * One more worker when any engine is above a threshold, one less when all are below the lower one and would stay below the
- * upper with one worker less.
+ * Asks for one worker more if any engine is above the upper threshold. Asks for one less if all are below the lower one
+ * and would stay below the upper one.
  */
 export function byThresholds(
   pool: Pool,

@@ -67,15 +67,15 @@ export function pairLimits({ config, engines }: PoolView): PairLimits {
   };
 }
 
-/** Whether what was decided is still to come, as far as the environment says. */
+/** Returns whether an earlier decision is still being carried out, as far as the environment says. */
 export function isScaling(counts: PoolCounts | undefined): boolean {
   if (counts === undefined || (counts.pending ?? 0) > 0) return false;
   return counts.isScaling === true || (counts.expected !== undefined && counts.expected !== counts.ready);
 }
 
 /**
- * What of a wish may call off workers that start: no more than serve, and fewer than there will be. A pool without such a wish
- * keeps all that it has and awaits, and the GPU floor holds without any tolerance.
+ * Returns the part of a wish that may call off starting workers: at most the serving workers, and fewer than there will
+ * be. A pool without such a wish keeps its serving and starting workers. The GPU floor holds without tolerance.
  */
 export function callOff(
   least: PerPool<number>,

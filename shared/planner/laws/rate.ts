@@ -6,19 +6,19 @@ import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets } from '../
 import { type Demand, type DemandState, observeDemand, startDemand } from './demand.ts';
 import { endpointsMinOf, gpusOfEngine, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './pools.ts';
 
-/** What the rate law is told at a tick; counts are of all edges and workers together. */
+/** Input of the rate law at a tick. Counts are totals of all edges and workers. */
 export interface RateInput {
   readonly nowS: number;
   readonly counts: PerPool<PoolCounts & { readonly starting?: number }>;
   /**
-   * Requests that began since the last tick, those that a retry began again left out; undefined where nobody who counts them
-   * has been heard: then demand is unknown, and nothing shrinks.
+   * Requests that began since the last tick, without retries. Undefined if nothing was heard of those that count them:
+   * then demand is unknown, and nothing shrinks.
    */
   readonly started: number | undefined;
   /** Requests that wait for a worker. */
   readonly held: number;
   readonly running: number;
-  /** Of each pool the workers at which more requests wait than run, and the requests that wait at workers. */
+  /** Workers of each pool at which more requests wait than run, and the requests that wait at workers. */
   readonly backlog?: PerPool<{ readonly workers: number; readonly requests: number }>;
   /** Means of the requests that began, in tokens. */
   readonly isl?: number | undefined;
@@ -42,14 +42,17 @@ export interface RateState extends DemandState {
 
 interface RatePool {
   readonly target: number;
-  /** What was needed, over the window in which nothing shrinks: only what nothing later exceeds, so the first is the most. */
+  /**
+   * Needs over the window in which nothing shrinks. A need that a later one exceeds is dropped, so the first is the
+   * largest.
+   */
   readonly needs: readonly { readonly atS: number; readonly count: number }[];
-  /** How much of its stated capacity an engine has shown. */
+  /** Share of its stated capacity that an engine has shown. */
   readonly correction: number;
   readonly correctedAtS: number;
 }
 
-/** What a pool is to have, and the numbers behind it. Rates in requests a second. */
+/** Target of a pool, and the numbers behind it. Rates in requests a second. */
 export interface RateDecision extends Demand {
   readonly target: number;
   readonly need: number;
@@ -57,13 +60,16 @@ export interface RateDecision extends Demand {
   readonly held: number;
   /** Workers that will not have caught up when a new one serves, and do not count. */
   readonly behind: number;
-  /** The need is that of a burst that may come. */
+  /** The need follows from a burst that may come. */
   readonly isForSurge: boolean;
   readonly limitedBy?: 'budget' | 'step' | 'down window' | 'minimum' | undefined;
 }
 
 export interface RateOutcome {
-  /** Every pool, always: workers that are lost are replaced by it. Undefined while nothing is known of demand or, unless a held request needs the first worker, capacity. */
+  /**
+   * Targets of every pool, always, so that lost workers are replaced. Undefined while demand is unknown, or while
+   * capacity is unknown unless a held request needs the first worker.
+   */
   readonly targets?: Targets | undefined;
   readonly pools: PerPool<RateDecision>;
   readonly unknown?: 'demand' | 'capacity' | undefined;
@@ -80,10 +86,10 @@ export function startRate(nowS: number): RateState {
 }
 
 /**
- * Sizes each pool for the requests that begin: those of the last seconds and those that a short trend expects by the time a
- * new worker serves, divided by what an engine serves within its targets. It grows at once, also while workers start, and
- * shrinks to the most that was needed over a window. Work that waits at engines does not count: new workers cannot take it.
- * Bursts that come again are awaited.
+ * Sizes each pool for the requests that begin: those of the last seconds, or those that a short trend expects by the
+ * time a new worker serves. It divides them by the capacity of an engine within its targets. A pool grows at once, even
+ * while workers start, and shrinks to the largest need of a window. Work that waits at engines does not count, because
+ * new workers cannot take it. Workers await bursts that come again.
  */
 export function tickRate(
   before: RateState,
@@ -119,11 +125,11 @@ export function tickRate(
 
 function firstPool(counts: (PoolCounts & { readonly starting?: number }) | undefined, nowS: number): RatePool {
   const target = (counts?.ready ?? 0) + (counts?.starting ?? 0);
-  // What was needed before is not known: what is there is kept as if it had been.
+  // The earlier need is unknown: the present workers are kept as if they had been needed.
   return { target, needs: [{ atS: nowS, count: target }], correction: 1, correctedAtS: nowS };
 }
 
-/** What does not depend on how many began. */
+/** Learns the inputs that do not depend on the number of requests. */
 function learn(before: RateState, input: RateInput): Partial<RateState> {
   const isIdle = (input.started ?? 0) === 0 && input.held === 0 && input.running === 0;
   return {
@@ -160,7 +166,7 @@ function capacityOfPool(
   })?.requestsPerSecond;
 }
 
-/** What engines show against what was computed for them: judged while the pool is steady. */
+/** Compares engines with their computed capacity, while the pool is steady. */
 function correct(known: RatePool, pool: Pool, { nowS, observed, counts }: RateInput, config: PlannerConfig): RatePool {
   const seen = observed?.[pool];
   const isSteady = (counts[pool]?.starting ?? 0) === 0 && (counts[pool]?.ready ?? 0) === known.target;
@@ -206,7 +212,7 @@ function decidePool(
   };
 }
 
-/** @param isAsleep nothing was asked for so long that an old trend is no reason to start anew */
+/** @param isAsleep an old trend is no reason to start a worker, because the last request is long ago */
 function needOf(
   pool: Pool,
   { rate, arrivals, surge, perEngine }: Demand & { readonly perEngine: number },
@@ -218,7 +224,7 @@ function needOf(
   const load = config.rateTargetLoad;
   const forRate = isAsleep ? 0 : workersFor(rate, load * perEngine);
   const forHeld = held === 0 ? 0 : Math.max(1, workersFor(Math.min(rate, arrivals) + held / HELD_DRAIN_S, perEngine));
-  // What may not come, and what goes on beside workers that come back, is planned without a reserve.
+  // A burst that may not come, and the load beside workers that recover, are planned without a reserve.
   const full = Math.max(1, load) * perEngine;
   const forNow = Math.max(forRate, forHeld);
   const behind = behindOf(pool, forNow * perEngine - rate, input, config);
@@ -233,10 +239,10 @@ function workersFor(rate: number, perEngine: number): number {
 }
 
 /**
- * Workers that are so far behind that they will not have caught up when a new one serves: what begins meanwhile needs others. New
- * workers cannot take what waits at them, so that is all it counts for.
+ * Returns the workers that will not have caught up when a new one serves: requests that begin meanwhile need other
+ * workers. New workers cannot take the requests that wait there, so these requests count for nothing else.
  *
- * @param sparePerSecond requests by which those that are needed anyway catch up each second
+ * @param sparePerSecond requests by which the workers that are needed anyway catch up each second
  */
 function behindOf(
   pool: Pool,
@@ -249,7 +255,7 @@ function behindOf(
   return isLost ? Math.min(workers, counts[pool]?.ready ?? 0) : 0;
 }
 
-/** At least one while there is any work; none once nothing was asked for long enough that starting anew costs less. */
+/** Returns at least one while there is work; 0 once a new start costs less than the wait since the last request. */
 function floorOf(
   pool: Pool,
   { idleSinceS }: RateState,
@@ -293,7 +299,7 @@ function withinBudget(
   const pools = poolsOf(config);
   const limits = pairLimits({ config, engines });
   const wanted = Object.fromEntries(pools.map((pool) => [pool, decisions[pool]!.target])) as PerPool<number>;
-  // A floor of GPUs is kept only where there is work at all: zero means zero.
+  // The floor of GPUs holds only while there is work: zero means zero.
   const isAsleep = pools.every((pool) => wanted[pool] === 0);
   const only = pools[0]!;
   const fitted: PerPool<number> = isAsleep

@@ -12,7 +12,7 @@ import {
 import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets, ThroughputReason } from '../types.ts';
 import { callOff, endpointsMinOf, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './pools.ts';
 
-/** Demand that is expected of the next window. */
+/** Demand expected in the next window. */
 export interface ExpectedDemand {
   readonly requests: number;
   readonly isl: number;
@@ -28,13 +28,13 @@ export interface ThroughputView {
   readonly windowSeconds: number;
   readonly kvHitRate: number | undefined;
   readonly acceptLength: number;
-  /** The load loop decides, and this one only says how many it must leave. */
+  /** The load loop decides; this one only sets how many workers it must leave. */
   readonly setsFloors: boolean;
 }
 
 export interface ThroughputOutcome {
   readonly targets?: Targets | undefined;
-  /** The same where it is what serves already. */
+  /** The same targets even if they equal the serving workers. */
   readonly proposed?: Targets | undefined;
   readonly floors?: PerPool<number> | undefined;
   readonly reason: ThroughputReason | undefined;
@@ -44,8 +44,8 @@ export interface ThroughputOutcome {
 }
 
 /**
- * Divides the expected demand by what one engine serves. Where nothing is known of that, of two pools of either, what serves is
- * what is needed: no loop takes a worker away without knowing what it served.
+ * Divides the expected demand by the capacity of one engine. If the capacity of any pool is unknown, the serving
+ * workers are the need: no loop takes a worker away without knowing what it serves.
  */
 export function runThroughputLoop(view: ThroughputView): ThroughputOutcome {
   const { config, counts } = view;
@@ -76,7 +76,10 @@ export function runThroughputLoop(view: ThroughputView): ThroughputOutcome {
   return { ...found, reason: why, reasons: ofEach(pools, () => why), capacities };
 }
 
-/** Only what needs no more than serve is a wish then, and what nobody knows is none. */
+/**
+ * Returns the wish while workers start: it may only ask for at most the serving workers, and an unknown capacity asks
+ * for nothing.
+ */
 function whileStarting(
   view: ThroughputView,
   pools: readonly Pool[],
@@ -99,7 +102,7 @@ function whileStarting(
   return { proposed, reason: proposed === undefined ? undefined : 'scale', reasons: {} };
 }
 
-/** Of two pools, each its own reason; one has that of the loop. */
+/** Returns the reason of each of two pools; a single pool has that of the loop. */
 function ofEach(pools: readonly Pool[], reasonOf: (pool: Pool) => ThroughputReason): PerPool<ThroughputReason> {
   return pools.length > 1 ? Object.fromEntries(pools.map((pool) => [pool, reasonOf(pool)])) : {};
 }
@@ -120,7 +123,7 @@ function capacityOfPool(pool: Pool, view: ThroughputView): number | undefined {
   })?.requestsPerSecond;
 }
 
-/** At most so many workers away from those that serve, and never below the minimum. */
+/** Returns the need within one step of the serving workers, and never below the minimum. */
 function neededOf(pool: Pool, engines: number, { config, counts }: ThroughputView): number {
   const ready = counts[pool]?.ready ?? 0;
   const step = config.maxThroughputScalingReplicas;
@@ -131,11 +134,11 @@ function neededOf(pool: Pool, engines: number, { config, counts }: ThroughputVie
 
 interface Fitted {
   readonly counts: PerPool<number>;
-  /** Why it is not what was wanted; where something moves all the same, that is reason enough. */
+  /** Why the counts differ from the wish; undefined if a pool moves, because that is reason enough. */
   readonly reason?: BudgetReason | undefined;
 }
 
-/** Under the ceiling; and within the whole budget where it is to be carried out, not to be needed at least. */
+/** Fits one pool under the ceiling. Targets, unlike floors, must also fit the whole budget. */
 function fitSingle(view: ThroughputView, pool: Pool, wanted: PerPool<number>): Fitted {
   const { gpus, bounds, endpointsMin } = pairLimits(view);
   const ready = view.counts[pool]?.ready ?? 0;

@@ -6,26 +6,26 @@ export interface ActOptions {
   readonly store: PlannerStore;
   readonly connector: Connector;
   readonly group: string;
-  /** Who acts: another one waits until its claim is over. */
+  /** Process that acts; others wait until its claim is over. */
   readonly holder: string;
   nowMs(): number;
-  /** GPUs that all models together may have; undefined = no bound. */
+  /** GPUs of all models together; undefined = no bound. */
   readonly gpusMax?: number | undefined;
   readonly engines: PerPool<EngineCapabilities>;
 }
 
-/** Longer than one round of acting takes. */
+/** Milliseconds that one round of acting never takes. */
 const CLAIM_MS = 60_000;
-/** A fleet that has not become what was decided by then will not. */
+/** Milliseconds after which a fleet that does not match a decision never will. */
 const TIMED_OUT_MS = 1_800_000;
-/** Decisions that are checked for being left behind. */
+/** Older decisions that a round checks. */
 const BEHIND_MAX = 20;
-/** Newer decisions that are taken up within one call. */
+/** Newer decisions that one call takes up. */
 const ROUNDS_MAX = 8;
 
 /**
- * Brings the newest decision nearer to its end, whatever was done of it before: decides nothing, and may be called as often as one
- * likes, by several at once, and after a crash at any point. Returns the newest decision as it is afterwards.
+ * Brings the newest decision nearer to its end, from whatever point it has reached, and returns it as it is afterwards.
+ * It decides nothing. Several processes may call it at once, at any time, also after a crash at any point.
  */
 export async function actOnNewest(options: ActOptions, signal: AbortSignal): Promise<DecisionRecord | undefined> {
   const { store, group } = options;
@@ -58,7 +58,7 @@ async function actOn(decision: DecisionRecord, options: ActOptions, signal: Abor
   const appliedAtMs = decision.appliedAtMs ?? nowMs();
   const taken = { status: 'APPLYING', appliedAtMs, claim: { holder, untilMs: nowMs() + CLAIM_MS } } as const;
   const mine = await store.move(group, decision, taken, signal);
-  if (mine === undefined) return decision; // somebody else is at it
+  if (mine === undefined) return decision; // another process acts on it
   const handed = await connector.scale(mine.targets, signal);
   if (handed === 'accepted' && (await connector.isSettled(signal))) {
     await store.acknowledge(group, mine.decisionId, signal);

@@ -6,20 +6,20 @@ import type { Targets } from '../types.ts';
 
 /** Workers as an environment knows them. */
 interface Observed {
-  /** Undefined: what is heard of workers counts. */
+  /** Undefined: the workers that were heard count. */
   readonly counted?: CountedWorkers | undefined;
   /** Seconds from a decision to a worker that serves: the 90th percentile, where it is known. */
   readonly startSeconds?: number | undefined;
 }
 
-/** What has become of targets that were handed over. */
+/** Outcome of targets that were handed over. */
 type Handed =
-  /** They are what the environment is to make true; the same as before, or new ones. */
+  /** The environment will bring the fleet to these targets; they may be the same as before. */
   | 'accepted'
-  /** Earlier ones are not carried out yet: to be handed over again later. */
+  /** Earlier targets are not carried out yet: hand these over again later. */
   | 'waiting';
 
-/** Makes what was decided true. What is handed over are absolute numbers, so that doing it twice does no harm. */
+/** Carries out decisions. Targets are absolute numbers, so that handing them over twice does no harm. */
 export interface Connector {
   readonly name: string;
   observe(signal: AbortSignal): Promise<Observed>;
@@ -29,23 +29,26 @@ export interface Connector {
   close(): Promise<void>;
 }
 
-/** Where targets lie for an environment that scales by itself: texts by name, as Dynamo has them in etcd. */
+/** Place of targets for an environment that scales by itself: texts by name, as Dynamo has them in etcd. */
 export interface VirtualKeys {
-  /** What is there of `num_prefill_workers`, `num_decode_workers`, `decision_id` and `scaled_decision_id`. */
+  /** Reads whichever of `num_prefill_workers`, `num_decode_workers`, `decision_id` and `scaled_decision_id` exist. */
   read(signal: AbortSignal): Promise<Readonly<Record<string, string>>>;
-  /** Writes all of them; whoever reads the new `decision_id` reads the new numbers. */
+  /** Writes all of them. A process that reads the new `decision_id` also reads the new numbers. */
   write(values: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void>;
 }
 
 interface VirtualConnectorOptions {
   readonly keys: VirtualKeys;
   readonly clock: Clock;
-  /** An environment that has not carried out a decision for so long gets the next one all the same. @default 1,800,000 */
+  /**
+   * Milliseconds after which an environment gets the next decision although it has not carried out the last one.
+   * @default 1,800,000
+   */
   readonly waitMsMax?: number;
 }
 
 interface VirtualState {
-  /** -1 = nothing was decided yet. */
+  /** -1 = no decision yet. */
   readonly prefill: number;
   readonly decode: number;
   readonly decisionId: number;
@@ -55,8 +58,8 @@ interface VirtualState {
 const WAIT_MS_MAX = 1_800_000;
 
 /**
- * Leaves targets for an external system, with Dynamo's keys and rules: all three values with each change, a number that grows with
- * it, and none before the last one is acknowledged by `scaled_decision_id`, or has been waited for long enough.
+ * Leaves targets for an external system, with Dynamo's keys and rules. Each change writes all three values, under a
+ * number that grows. It waits until `scaled_decision_id` acknowledges the last change, or until `waitMsMax` is over.
  */
 export class VirtualConnector implements Connector {
   readonly name = 'virtual';
@@ -109,7 +112,7 @@ export class VirtualConnector implements Connector {
   async close(): Promise<void> {}
 }
 
-/** -1 where there is no whole number: nothing was said. */
+/** Returns a whole number; -1 if there is none. */
 function wholeOf(text: string | undefined): number {
   const value = Number(text?.trim() || 'none');
   return Number.isSafeInteger(value) && value >= -1 ? value : -1;
@@ -118,8 +121,8 @@ function wholeOf(text: string | undefined): number {
 const NAMES = ['num_prefill_workers', 'num_decode_workers', 'decision_id', 'scaled_decision_id'] as const;
 
 /**
- * Keys as files of a folder, `v1/<namespace>/planner/<key>` as they are called in etcd: a script reads the numbers once it sees
- * another `decision_id`, which is written last, and acknowledges by writing `scaled_decision_id`.
+ * Keys as files of a folder, named as in etcd: `v1/<namespace>/planner/<key>`. A script reads the numbers once it sees
+ * another `decision_id`, which is written last. It acknowledges by writing `scaled_decision_id`.
  */
 export class FolderKeys implements VirtualKeys {
   readonly folder: string;
@@ -158,17 +161,19 @@ function absent(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error;
 }
 
-/** Workers of this machine that may become more or fewer. */
+/** Workers of this machine, whose number can change. */
 export interface ScalableWorkers {
   readonly ready: number;
   readonly starting: number;
-  /** Seconds from a start to a worker that serves, of the last starts: the 90th percentile; undefined before the first. */
+  /**
+   * Seconds from a start to a worker that serves, of the last starts: the 90th percentile; undefined before the first.
+   */
   readonly startSeconds: number | undefined;
-  /** Starts what is missing; what is too many takes nothing new and ends with its last request. */
+  /** Starts missing workers; surplus ones take no new requests and end with their last one. */
   scaleTo(count: number): void;
 }
 
-/** Processes of this machine: one pool, which counts as decode. */
+/** Scales processes of this machine: one pool, which counts as decode. */
 export class LocalConnector implements Connector {
   readonly name = 'local';
   readonly #workers: ScalableWorkers;

@@ -39,34 +39,34 @@ export interface FleetPlannerOptions {
   readonly random: Random;
   readonly logger: Logger;
   readonly namespace: string;
-  /** Discovery is of this process alone: no other process can be heard. @default false */
+  /** Discovery is of this process only: no other process can be heard. @default false */
   readonly isAlone?: boolean;
-  /** Where it listens, for the log. @default the namespace */
+  /** Place where it listens, for the log. @default the namespace */
   readonly where?: Readonly<Record<string, string>>;
-  /** Compared in lower case. @default that of the first worker or request that is heard */
+  /** Model to plan for, compared in lower case. @default that of the first worker or request that is heard */
   readonly model?: string | undefined;
-  /** Namespace that its decisions are kept under. @default the fleet's */
+  /** Namespace under which its decisions are stored. @default the fleet's */
   readonly group?: string;
-  /** Passes that were measured before: what is known of engines before they have said anything. */
+  /** Passes that were measured before: knowledge of engines before they have reported any. */
   readonly profile?: PerPool<readonly (readonly ForwardPass[])[]> | undefined;
   readonly metrics?: PlannerMetrics | undefined;
   /**
-   * Where the traffic is counted instead of at the workers: sums since some time. While it cannot be read the demand is unknown.
-   * @default at the workers
+   * Reads the traffic from elsewhere than the workers, as sums since some time. While that fails, the demand is
+   * unknown. @default at the workers
    */
   readonly readTraffic?:
     | ((model: string | undefined, signal: AbortSignal) => Promise<TrafficTotals | undefined>)
     | undefined;
-  /** One line for people: decisions, and workers that come and go. */
+  /** Shows one line to people: decisions, and workers that come and go. */
   tell(line: string): void;
 }
 
-/** A law that cannot work with what is heard: said once, and nothing is decided. */
+/** The law cannot work with the engines that are heard. Thrown once, and nothing is decided. */
 export class PlannerRefusal extends Error {
   override readonly name = 'PlannerRefusal';
 }
 
-/** Why a law can do nothing with an engine that does not tell of its passes; undefined where it can. */
+/** Returns why a law cannot work with an engine that does not report its passes; undefined if it can. */
 function refusalOf({ config }: Planner, workerId: string): string | undefined {
   const what = `the engine of worker ${workerId} does not say how long its passes take`;
   if (config.law === 'sla') {
@@ -76,13 +76,13 @@ function refusalOf({ config }: Planner, workerId: string): string | undefined {
   return `${what}: --planner-config '{"rate_requests_per_second": N}' says what one serves (stator profile measures it)`;
 }
 
-/** Signals between two ticks; the oldest go first beyond that, as newer ones have what they counted. */
+/** Signals between two ticks. Beyond that the oldest go, because newer ones include their counts. */
 const PENDING_MAX = 10_000;
 const CALL_MS_MAX = 10_000;
 
 /**
- * Plans for one model of a namespace: hears its workers and edges on the event plane, ticks at its interval, and at once when a request
- * waits, keeps what it knows and decided in a store, and has its decisions carried out.
+ * Plans for one model of a namespace. It hears workers and edges on the event plane, and ticks at its interval, or at
+ * once when a request waits. It keeps its state and decisions in a store, and a connector carries the decisions out.
  */
 export class FleetPlanner {
   readonly #options: FleetPlannerOptions;
@@ -128,7 +128,7 @@ export class FleetPlanner {
     ];
   }
 
-  /** The model that is planned for; undefined before any was heard of. */
+  /** Model of this planner; undefined before it has heard of any. */
   get model(): string | undefined {
     return this.#model;
   }
@@ -139,12 +139,14 @@ export class FleetPlanner {
     return this.#model === undefined ? undefined : groupOf({ namespace: group, model: this.#model });
   }
 
-  /** What it goes by now. */
+  /** Current configuration. */
   get config(): PlannerConfig {
     return this.#planner.config;
   }
 
-  /** Goes by other bounds from the next tick on. @throws Error for those that cannot be kept; then nothing is changed */
+  /**
+   * Uses other bounds from the next tick on. @throws Error for bounds that cannot hold; then nothing changes
+   */
   setBounds(bounds: PlannerBounds): void {
     this.#planner = withBounds(this.#planner, bounds);
   }
@@ -154,7 +156,7 @@ export class FleetPlanner {
     this.#onTick = listener;
   }
 
-  /** Runs until `close`. Rejects with `PlannerRefusal` where the law cannot work with what is heard. */
+  /** Runs until `close`. Rejects with `PlannerRefusal` if the law cannot work with the engines that are heard. */
   async run(): Promise<void> {
     const { logger, clock, metrics } = this.#options;
     const { signal } = this.#ended;
@@ -183,7 +185,7 @@ export class FleetPlanner {
     await Promise.all(this.#followers.map((follower) => follower.close()));
   }
 
-  /** An event of whoever sent it. */
+  /** Takes an event from any sender. */
   hear(payload: unknown): void {
     const { namespace, logger, metrics, clock } = this.#options;
     const read = readPlannerEvent(payload);
@@ -206,7 +208,7 @@ export class FleetPlanner {
     metrics?.heard(event.type, clock.wallMs());
   }
 
-  /** Something is not to wait for the next tick. */
+  /** Makes the next tick come at once. */
   wake(): void {
     this.#isWoken = true;
     this.#wake();
@@ -232,7 +234,7 @@ export class FleetPlanner {
     this.#options.metrics?.worker(event);
   }
 
-  /** Discovery says that workers have left. */
+  /** Forgets workers that discovery no longer names. */
   #dropLost(workers: ReadonlySet<string>): void {
     let isLess = false;
     for (const id of this.#known) {
@@ -260,7 +262,7 @@ export class FleetPlanner {
     const folded = await this.#countedElsewhere(this.#aggregator?.aggregate(clock.nowMs(), clock.wallMs()), signal);
     if (folded !== undefined) this.#take(folded);
     const { group } = this;
-    if (group === undefined) return; // nobody was heard yet
+    if (group === undefined) return; // no worker or frontend was heard yet
     this.#take(this.#tickSignal());
     const signals = this.#pending;
     this.#pending = [];
@@ -269,7 +271,7 @@ export class FleetPlanner {
     try {
       outcome = await handleSignals(signals, { store, group, planner: this.#planner, profile, ...observed }, signal);
     } catch (thrown) {
-      this.#pending.unshift(...signals); // said again with the next tick: nothing counts twice
+      this.#pending.unshift(...signals); // the next tick takes them again: nothing counts twice
       throw thrown;
     }
     metrics?.ticked(outcome, (clock.nowMs() - startedMs) / 1000);
@@ -281,7 +283,10 @@ export class FleetPlanner {
     await this.#act(group, signal);
   }
 
-  /** The message with what was counted elsewhere, where it is; undefined while that cannot be read. */
+  /**
+   * Returns the message with the traffic that was counted elsewhere, if there is such a count; undefined while it
+   * cannot be read.
+   */
   async #countedElsewhere(
     folded: PlannerEventOf<'model.rollup'> | undefined,
     signal: AbortSignal,
@@ -304,7 +309,7 @@ export class FleetPlanner {
     if (this.#latest === undefined) return;
     const { decisionId: decision_id, status, decidedAtMs, problem } = this.#latest;
     if (before?.decisionId === decision_id && before.status === status) return;
-    // What the one before it left is not this one's to count.
+    // Decisions that an earlier process left do not count here.
     if (before !== undefined || decidedAtMs >= this.#beganMs) metrics?.acted(this.#latest, nowMs());
     if (problem !== undefined) logger.warn('a decision was not carried out', { decision_id, problem });
   }

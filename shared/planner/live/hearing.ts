@@ -6,26 +6,27 @@ interface HearingOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics?: Pick<PlannerMetrics, 'unheard'> | undefined;
-  /** Discovery is of this process alone: no other process can ever be heard. */
+  /** Discovery is of this process only: no other process can ever be heard. */
   readonly isAlone: boolean;
-  /** Where it listens, for whoever reads the log. */
+  /** Place where it listens, for readers of the log. */
   readonly where: Readonly<Record<string, string>>;
 }
 
-/** Workers that serve tell it every five seconds: one that is there is heard sooner than this. */
+/** Serving workers report every five seconds: a present worker is heard sooner than this. */
 const FIRST_MS = 30_000;
-/** Longer than any interval at which workers can be told to speak. */
+/** Longer than any interval that can be set for the reports of workers. */
 const SILENT_MS = 90_000;
-/** Models that are named in the log, and characters of each: what is in them is a peer's to choose. */
+/** Models that the log names, and characters of each: peers choose these names. */
 const OTHERS_MAX = 8;
 const NAME_CHARS_MAX = 120;
 
 const ALONE =
-  'nobody can be heard: --discovery-backend mem is of this process alone; allowed: file (this machine) or dynamodb (many)';
+  'no worker or frontend can be heard: --discovery-backend mem is of this process only; allowed: file (this machine) or dynamodb (many)';
 
 /**
- * Whether a planner hears anybody, for people: a planner that nobody speaks to changes nothing, as one of a fleet that needs no
- * change does. It warns at every tick (a logger that counts repeats tells it once), and says when it hears somebody.
+ * Tells people whether a planner hears any worker or frontend. A planner that hears none changes nothing, and neither
+ * does one whose fleet needs no change. It warns at every tick (a logger that counts repeats shows one line), and says
+ * when it hears one.
  */
 export class Hearing {
   readonly #options: HearingOptions;
@@ -40,29 +41,30 @@ export class Hearing {
     this.#sinceMs = options.clock.nowMs();
   }
 
-  /** Somebody has spoken of the model that is planned for. */
+  /** Notes a message about the model of this planner. */
   heard(model: string): void {
     const { clock, logger } = this.#options;
     const isFirst = this.#heardAtMs === undefined;
     this.#heardAtMs = clock.nowMs();
     if (isFirst) logger.info('the first worker or frontend is heard', { model });
-    else if (this.#isDeaf) logger.info('somebody is heard again', { model, silent_seconds: this.#silentSeconds() });
+    else if (this.#isDeaf)
+      logger.info('a worker or frontend is heard again', { model, silent_seconds: this.#silentSeconds() });
     this.#isDeaf = false;
     this.#sinceMs = this.#heardAtMs;
   }
 
-  /** Somebody has spoken of another model. */
+  /** Notes a message about another model. */
   heardOther(model: string): void {
     if (this.#others.size < OTHERS_MAX) this.#others.add(model.slice(0, NAME_CHARS_MAX));
   }
 
-  /** How many workers discovery names. */
+  /** Notes how many workers discovery names. */
   knows(workers: number): void {
-    if (this.#known === 0) this.#sinceMs = this.#options.clock.nowMs(); // one that has just come was never silent
+    if (this.#known === 0) this.#sinceMs = this.#options.clock.nowMs(); // a worker that has just come was never silent
     this.#known = workers;
   }
 
-  /** A tick begins. `isStarting`: workers are on their way, and none serves. */
+  /** Warns at the beginning of a tick if nothing is heard. `isStarting`: workers are on their way, and none serves. */
   begins(model: string | undefined, isStarting: boolean): void {
     const { clock, logger, metrics, isAlone, where } = this.#options;
     if (isStarting) this.#sinceMs = clock.nowMs();
@@ -79,11 +81,11 @@ export class Hearing {
   }
 
   #message(): string {
-    if (this.#heardAtMs !== undefined) return `nobody has been heard for ${SILENT_MS / 1000} s`;
+    if (this.#heardAtMs !== undefined) return `no worker or frontend has been heard for ${SILENT_MS / 1000} s`;
     return `no worker or frontend has been heard for ${FIRST_MS / 1000} s: nothing is decided by what they serve`;
   }
 
-  /** A fleet without workers has nothing to say once it was heard. */
+  /** Returns whether the fleet is silent. A fleet that was heard and has no workers has nothing to say. */
   #isSilent(): boolean {
     const silentMs = this.#options.clock.nowMs() - this.#sinceMs;
     if (this.#heardAtMs === undefined) return silentMs >= FIRST_MS;

@@ -6,21 +6,21 @@ import type { DecisionRecord } from '../store/types.ts';
 import type { Pool } from '../types.ts';
 import { decisionGauges, tickGauges } from './tick-gauges.ts';
 
-/** What a planner shows of itself, under Dynamo's names. Nothing here throws or waits. */
+/** Metrics of a planner, under Dynamo's names. Nothing here throws or waits. */
 export interface PlannerMetrics {
   heard(type: string, wallMs: number): void;
-  /** An event that nobody can read. */
+  /** Counts an event that the planner cannot read. */
   refused(): void;
-  /** A tick begins while nobody is heard. */
+  /** Counts a tick while no worker or frontend is heard. */
   unheard(): void;
-  /** A tick begins, so many seconds after it was due. */
+  /** Notes that a tick begins `lagSeconds` after it was due. */
   begins(lagSeconds: number, wallMs: number): void;
   ticked(outcome: BatchOutcome, seconds: number): void;
-  /** A tick that came to nothing; `isLate`: as it took too long. */
+  /** Counts a failed tick. `isLate`: it took too long. */
   failed(isLate: boolean): void;
-  /** What has become of a decision. */
+  /** Notes the outcome of a decision. */
   acted(decision: DecisionRecord, wallMs: number): void;
-  /** What the ranks of a worker do now, as it says. */
+  /** Shows the present work of a worker's ranks, as the worker reports it. */
   worker(rollup: PlannerEventOf<'worker.rollup'>): void;
   /** It has left. */
   gone(workerId: string): void;
@@ -29,7 +29,7 @@ export interface PlannerMetrics {
 const EVENT_TYPES = ['worker.rollup', 'model.rollup', 'request.held'] as const;
 /** As Dynamo has them. */
 const TICK_SECONDS = [0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30];
-/** Up to the time after which a decision is given up. */
+/** Bounds of the histogram, up to the time after which a decision is given up. */
 const APPLY_SECONDS = [1, 5, 15, 30, 60, 120, 300, 600, 1800];
 
 export function createPlannerMetrics(
@@ -44,9 +44,9 @@ export function createPlannerMetrics(
   const counter = (name: string, help: string) => registry.counter(`stator_planner_${name}_total`, help).with();
   const held = registry.gauge('stator_planner_held_requests', 'Requests that wait for a worker.').with();
   const decisions = counter('decisions', 'Decisions.');
-  const refused = counter('refused_events', 'Events that nobody can read.');
+  const refused = counter('refused_events', 'Events that the planner cannot read.');
   const late = counter('late_events', 'Roll-ups that came too late.');
-  const conflicts = counter('conflicts', 'Writes that another planner forestalled.');
+  const conflicts = counter('conflicts', 'Writes for which another planner was faster.');
   const events = registry.counter('stator_planner_events_total', 'Events that were heard.', 'type');
   for (const type of EVENT_TYPES) events.with(type);
   return {
@@ -74,7 +74,7 @@ export function createPlannerMetrics(
   };
 }
 
-/** Whether it ticks and decides in time, and whether what it decides comes about. */
+/** Creates the metrics that say whether it ticks in time, and whether its decisions are carried out. */
 function timeliness(registry: MetricRegistry) {
   const duration = registry
     .histogram('dynamo_planner_tick_duration_seconds', 'How long ticks took.', TICK_SECONDS)
@@ -87,7 +87,11 @@ function timeliness(registry: MetricRegistry) {
   const unheard = counter('stator_planner_unheard_looks_total', 'Ticks while no worker or frontend was heard.');
   const timeouts = counter('dynamo_planner_tick_timeout_total', 'Ticks that failed because they took too long.');
   const applied = registry
-    .histogram('stator_planner_decision_applied_seconds', 'From decisions until the fleet was so.', APPLY_SECONDS)
+    .histogram(
+      'stator_planner_decision_applied_seconds',
+      'Seconds from a decision until the fleet matches it.',
+      APPLY_SECONDS,
+    )
     .with();
   const lost = registry.counter(
     'stator_planner_unapplied_decisions_total',
@@ -117,7 +121,7 @@ function timeliness(registry: MetricRegistry) {
   };
 }
 
-/** Workers whose ranks are shown one by one. */
+/** Workers whose ranks have series of their own. */
 const WORKERS_MAX = 256;
 
 function engineGauges(registry: MetricRegistry): Pick<PlannerMetrics, 'worker' | 'gone'> {

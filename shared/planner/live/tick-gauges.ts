@@ -24,8 +24,8 @@ export function tickGauges(registry: MetricRegistry, config: PlannerConfig): Sho
 /** Returns what shows the targets, what they cost, and what the loops of a tick decided. */
 export function decisionGauges(registry: MetricRegistry, config: PlannerConfig, gpusOf: (pool: Pool) => number): Show {
   const gauge = gaugesOf(registry);
-  gauge('sla_target_ttft_ms', 'What requests are to hold.').set(config.ttftMs);
-  gauge('sla_target_itl_ms', 'What requests are to hold.').set(config.itlMs);
+  gauge('sla_target_ttft_ms', 'Target of requests.').set(config.ttftMs);
+  gauge('sla_target_itl_ms', 'Target of requests.').set(config.itlMs);
   return all(gpuHours(gauge, gpusOf), loopGauges(registry));
 }
 
@@ -45,7 +45,7 @@ function poolGauges(gauge: NewGauge): Show {
   const pools = POOLS.map((pool) => ({
     pool,
     now: gauge(`num_${pool}_replicas`, `Workers of the ${pool} pool that serve.`),
-    wanted: gauge(`predicted_num_${pool}_replicas`, `Workers that the ${pool} pool is to have.`),
+    wanted: gauge(`predicted_num_${pool}_replicas`, `Workers wanted in the ${pool} pool.`),
     capacity: gauge(`engine_${pool}_capacity_requests_per_second`, `What a worker of the ${pool} pool serves.`),
   }));
   return ({ counts, effect: { targets, rate, loops } }) => {
@@ -94,8 +94,8 @@ function expectedGauges(gauge: NewGauge, config: PlannerConfig): Show {
   const requests = gauge('predicted_requests_per_second', 'Requests that are expected to begin.');
   const isl = gauge('predicted_input_sequence_tokens', 'Expected length of prompts.');
   const osl = gauge('predicted_output_sequence_tokens', 'Expected length of answers.');
-  const ttft = gauge('estimated_ttft_ms', 'Time to the first token that is expected of the slowest engine.');
-  const itl = gauge('estimated_itl_ms', 'Time between two tokens that is expected of the slowest engine.');
+  const ttft = gauge('estimated_ttft_ms', 'Expected time to the first token at the slowest engine.');
+  const itl = gauge('estimated_itl_ms', 'Expected time between two tokens at the slowest engine.');
   const intervalS = config.throughputAdjustmentIntervalSeconds;
   return ({ effect: { rate, loops } }) => {
     const forecast = rate?.pools.decode?.forecast ?? rate?.pools.prefill?.forecast;
@@ -124,15 +124,15 @@ function loopGauges(registry: MetricRegistry): Show {
   };
 }
 
-/** Only where power counts, and somebody says what a worker draws. */
+/** Creates the gauges of power, if power counts and the watts of a worker are known. */
 function powerGauges(registry: MetricRegistry, config: PlannerConfig): (tick: LawTick) => void {
   const { enablePowerAwareness: isOn, totalGpuPowerLimit: wattsMax } = config;
   const watts = { prefill: wattsOf('prefill', config, {}), decode: wattsOf('decode', config, {}) };
   if (!isOn || wattsMax == null || poolsOf(config).some((pool) => watts[pool] === undefined)) return () => {};
   const gauge = (name: string, help: string) => registry.gauge(`dynamo_planner_power_${name}`, help).with();
   gauge('budget_total_watts', 'Watts that all workers together may draw.').set(wattsMax);
-  const projected = gauge('projected_watts', 'Watts of the workers that are decided.');
-  const share = gauge('budget_utilization', 'Share of the budget that those are.');
+  const projected = gauge('projected_watts', 'Watts of the decided workers.');
+  const share = gauge('budget_utilization', 'Share of the budget that they draw.');
   return ({ effect, counts }) => {
     const total = poolsOf(config).reduce((sum, pool) => {
       const { ready, starting } = counts[pool] ?? { ready: 0, starting: 0 };

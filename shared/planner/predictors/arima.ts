@@ -1,4 +1,4 @@
-/** Orders that are tried: what a window of a few dozen points can tell apart. */
+/** Orders to try: those that a window of a few dozen points can tell apart. */
 const AR_MAX = 2;
 const MA_MAX = 2;
 const STEPS_MAX = 400;
@@ -12,17 +12,17 @@ interface Model {
 
 interface Fit {
   readonly model: Model;
-  /** Mean (where it has one), then the AR, then the MA coefficients. */
+  /** Mean (if the model has one), then the AR, then the MA coefficients. */
   /** Akaike's criterion, corrected for short series. */
   readonly aicc: number;
-  /** Of the differenced series. */
+  /** Variance of the differenced series. */
   readonly next: number;
 }
 
 /**
- * One step ahead of a series by an ARIMA model: orders p and q up to 2 and d up to 1, each fitted by the least conditional
- * sum of squares, the best of them by Akaike's criterion. Differences are taken where they vary less than the series.
- * Undefined where nothing can be fitted, or where the best model is no more than a mean of the raw series.
+ * Returns the next value of a series by an ARIMA model of orders p and q up to 2 and d up to 1. It fits each by the
+ * least conditional sum of squares, and takes the best by Akaike's criterion. It takes differences if they vary less
+ * than the series. Returns undefined if nothing can be fitted, or if the best model is only a mean of the raw series.
  */
 export function forecastArima(
   series: readonly number[],
@@ -47,14 +47,14 @@ export function forecastArima(
   return Number.isFinite(value) ? { value, isOnlyMean: best.model.ar === 0 && best.model.ma === 0 } : undefined;
 }
 
-/** As the KPSS test would for series that wander: their steps vary much less than they do. */
+/** Agrees with the KPSS test for series that wander: their steps vary much less than the series. */
 function wantsDifference(series: readonly number[]): boolean {
   return kpss(series) > KPSS_5_PERCENT;
 }
 
 const KPSS_5_PERCENT = 0.463;
 
-/** Statistic of Kwiatkowski, Phillips, Schmidt and Shin for a level, with the usual short lag. */
+/** Returns the statistic of Kwiatkowski, Phillips, Schmidt and Shin for a level, with the usual short lag. */
 function kpss(series: readonly number[]): number {
   const count = series.length;
   const mean = meanOf(series);
@@ -100,7 +100,7 @@ function fitModel(values: readonly number[], model: Model): Fit | undefined {
   return { model, aicc: aic + (2 * free * (free + 1)) / (count - free - 1), next };
 }
 
-/** Sum of the squared one-step errors, what comes before the series taken as its mean; and the next value. */
+/** Returns the sum of the squared one-step errors, and the next value. Values before the series count as its mean. */
 function residuals(values: readonly number[], { ar, ma, hasMean }: Model, parameters: readonly number[]) {
   const mean = hasMean ? parameters[0]! : 0;
   const first = hasMean ? 1 : 0;
@@ -120,7 +120,7 @@ function residuals(values: readonly number[], { ar, ma, hasMean }: Model, parame
   return { squares, next: expected(values.length) };
 }
 
-/** Roots outside the unit circle, for AR and MA alike: the triangle of order two. */
+/** Returns whether the roots lie outside the unit circle, for AR and MA alike: the triangle of order two. */
 function isStable(parameters: readonly number[], { ar, ma, hasMean }: Model): boolean {
   const first = hasMean ? 1 : 0;
   const isInside = (one = 0, two = 0): boolean => Math.abs(two) < 1 && two + one < 1 && two - one < 1;
@@ -129,7 +129,7 @@ function isStable(parameters: readonly number[], { ar, ma, hasMean }: Model): bo
   return isInside(ar1, ar2) && isInside(ma1, ma2);
 }
 
-/** The simplex of Nelder and Mead, with at most `STEPS_MAX` steps. */
+/** Minimises by the simplex of Nelder and Mead, in at most `STEPS_MAX` steps. */
 function descend(
   errorOf: (point: readonly number[]) => number,
   start: readonly number[],

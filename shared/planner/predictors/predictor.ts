@@ -8,36 +8,38 @@ export interface PredictorOptions {
   /** Works on ln(1 + value): for demand that multiplies. @default false */
   readonly log1p?: boolean;
   readonly kalman?: KalmanOptions;
-  /** Points that a moving average is taken over. @default 5 */
+  /** Points of a moving average. @default 5 */
   readonly movingPoints?: number;
   /** Points of a season. @default 480, a day of three-minute windows */
   readonly seasonPoints?: number;
 }
 
-/** What a predictor remembers between windows: plain values. */
+/** Memory of a predictor between windows: plain values. */
 export interface PredictorState {
   /** The last points, oldest first: at most `POINTS_KEPT`, or a season and a few more. */
   readonly points: readonly number[];
-  /** How many there have been. */
+  /** Number of points so far. */
   readonly count: number;
-  /** No point has been but zeros, which do not count. */
+  /** All points so far were zeros, which do not count. */
   readonly isIdle: boolean;
   readonly kalman?: KalmanState;
 }
 
 export const NO_POINTS: PredictorState = { points: [], count: 0, isIdle: true };
 
-/** Twelve hours of three-minute windows would be 240: what models of these orders can use is less. */
+/** Twelve hours of three-minute windows would be 240; models of these orders cannot use as many. */
 const POINTS_KEPT = 128;
 const ARIMA_POINTS_MIN = 5;
 const MOVING_POINTS = 5;
 const SEASON_POINTS = 480;
 /** A day of windows of a minute. */
 export const SEASON_POINTS_MAX = 1440;
-/** Points that tell the level of now from that of a season ago. */
+/** Points that compare the present level with that of a season ago. */
 const LEVEL_POINTS = 5;
 
-/** Adds the value of a window. What is no number counts as 0; zeros before the first other value are dropped. */
+/**
+ * Adds the value of a window. A value that is not a number counts as 0; zeros before the first other value are dropped.
+ */
 export function observe(state: PredictorState, value: number, options: PredictorOptions): PredictorState {
   const point = Number.isFinite(value) ? value : 0;
   if (state.isIdle && point === 0) return state;
@@ -54,14 +56,14 @@ export function observe(state: PredictorState, value: number, options: Predictor
   return { points, count: state.count + 1, isIdle: false, ...(kalman && { kalman }) };
 }
 
-/** After a warm-up: what follows may begin with zeros again, and they do not count. */
+/** Ends a warm-up. The values that follow may begin with zeros again, which do not count. */
 export function rearmIdleSkip(state: PredictorState): PredictorState {
   return { ...state, isIdle: true };
 }
 
 /**
- * The value of the next window, never below 0; 0 where nothing was observed. A filter takes its step when it is asked, once
- * a window however often: keep the state that comes back.
+ * Returns the value of the next window, never below 0; 0 if nothing was observed. A filter takes its step when it is
+ * asked, once a window however often that is: keep the returned state.
  */
 export function forecast(
   state: PredictorState,
@@ -102,7 +104,7 @@ function arima(points: readonly number[], isLog: boolean): number | undefined {
   if (isLog) return inLogs();
   const fitted = forecastArima(points);
   if (fitted === undefined) return undefined;
-  // A mean tells nothing of a series that multiplies.
+  // A mean says nothing about a series that multiplies.
   const value = fitted.isOnlyMean ? (inLogs() ?? fitted.value) : fitted.value;
   return Math.max(0, value);
 }
@@ -111,7 +113,7 @@ function seasonOf({ seasonPoints = SEASON_POINTS }: PredictorOptions): number {
   return Math.min(SEASON_POINTS_MAX, Math.max(2, Math.round(seasonPoints)));
 }
 
-/** What followed a season ago, as much larger or smaller as the last points are than those that went before it. */
+/** Returns the value that followed a season ago, scaled as the last points are against those before it. */
 function seasonal(points: readonly number[], season: number): number | undefined {
   const at = points.length - season;
   if (at < 1) return undefined; // less than a season is known
@@ -125,11 +127,11 @@ function meanOf(points: readonly number[]): number {
   return points.length === 0 ? 0 : points.reduce((total, point) => total + point, 0) / points.length;
 }
 
-/** Noise of the filter, and how many points it wants before it says anything of its own. */
+/** Noise of the filter, and the points that it needs before it gives a forecast of its own. */
 interface KalmanOptions {
-  /** How far the level wanders in a step, as a variance. @default 1 */
+  /** Variance by which the level wanders in a step. @default 1 */
   readonly qLevel: number;
-  /** How far the trend does. @default 0.1 */
+  /** Variance by which the trend wanders in a step. @default 0.1 */
   readonly qTrend: number;
   /** Variance of a measurement. @default 10 */
   readonly r: number;
@@ -159,7 +161,7 @@ function startKalman(value: number): KalmanState {
   return { level: value, trend: 0, p00: P_START, p01: 0, p11: P_START, isAhead: false };
 }
 
-/** Takes the step to the next point; does nothing where it is taken. */
+/** Takes the step to the next point; does nothing if it is taken already. */
 function stepAhead(state: KalmanState, { qLevel, qTrend }: KalmanOptions): KalmanState {
   if (state.isAhead) return state;
   const { level, trend, p00, p01, p11 } = state;
@@ -173,7 +175,7 @@ function stepAhead(state: KalmanState, { qLevel, qTrend }: KalmanOptions): Kalma
   };
 }
 
-/** Corrects the filter by what was measured. */
+/** Corrects the filter by a measurement. */
 function observeKalman(before: KalmanState, value: number, options: KalmanOptions): KalmanState {
   const { level, trend, p00, p01, p11 } = stepAhead(before, options);
   const spread = p00 + Math.max(options.r, R_MIN);

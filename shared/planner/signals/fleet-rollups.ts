@@ -26,20 +26,22 @@ export interface FleetRollupsOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;
-  /** Between two messages of a model. @default 5000 */
+  /** Milliseconds between two messages of a model. @default 5000 */
   readonly intervalMs?: number;
-  /** Takes what is to be sent. */
+  /** Takes the messages to send. */
   readonly outbox: Pick<PlannerOutbox, 'put' | 'withdraw'>;
 }
 
 const INTERVAL_MS = 5000;
-/** By then every worker has spoken once: sent sooner, a message would say that half the fleet is gone. */
+/** Intervals after which every worker has reported once. An earlier message would say that half the fleet is gone. */
 const SETTLE_INTERVALS = 1.5;
 const NAMESPACES_MAX = 64;
 const MODELS_MAX = 1000;
-/** Workers of a model whose coming and going is told by itself between two messages; the next message has all. */
+/**
+ * Workers of a model whose coming and going has a message of its own between two roll-ups; the next roll-up has all.
+ */
 const CHANGES_MAX = 16;
-/** A model without workers is forgotten. */
+/** Milliseconds after which a model without workers is forgotten. */
 const FORGOTTEN_MS = 600_000;
 
 interface HeardNamespace {
@@ -56,9 +58,9 @@ interface HeardModel {
 }
 
 /**
- * Folds what the workers of a fleet tell planners into one message a model every five seconds, and hands on at once what cannot wait,
- * while this process leads. One that stands by hears the same and sends nothing, so that it knows the fleet when it has to lead:
- * it counts from there on.
+ * Aggregates what the workers of a fleet report to planners into one message a model every five seconds, and passes on
+ * at once what cannot wait. It sends only while this process leads. A process that stands by hears the same and sends
+ * nothing, so that it knows the fleet when it has to lead; it counts from then on.
  */
 export class FleetRollups {
   readonly #options: FleetRollupsOptions;
@@ -67,7 +69,7 @@ export class FleetRollups {
   readonly #namespaces = new Map<string, HeardNamespace>();
   readonly #models = new Map<string, HeardModel>();
   readonly #timer: Timer;
-  /** Epoch of what is counted while this process leads. */
+  /** Epoch of the counts while this process leads. */
   #term: string | undefined;
   #isClosed = false;
 
@@ -78,7 +80,7 @@ export class FleetRollups {
     this.#timer = options.clock.every(this.#intervalMs, () => this.#round());
   }
 
-  /** Hears these namespaces, too, from now on. */
+  /** Hears these namespaces too, from now on. */
   follow(namespaces: Iterable<string>): void {
     for (const namespace of namespaces) {
       if (this.#isClosed || this.#namespaces.has(namespace)) continue;
@@ -90,20 +92,20 @@ export class FleetRollups {
     }
   }
 
-  /** This process is the one that sends. */
+  /** Begins to send. */
   lead(): void {
     if (this.#term !== undefined || this.#isClosed) return;
     this.#term = this.#options.random.instanceId();
     for (const { aggregator } of this.#models.values()) aggregator.beginAnew(this.#term);
   }
 
-  /** Another one sends now, or nobody does. */
+  /** Stops sending: another process sends now, or none does. */
   standBy(): void {
     if (this.#term !== undefined) this.#options.outbox.withdraw('model.rollup');
     this.#term = undefined;
   }
 
-  /** What was heard and not sent yet is sent, if this process leads. */
+  /** Sends what was heard and not sent yet, if this process leads, and closes. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#round();
@@ -130,7 +132,7 @@ export class FleetRollups {
   #hear(namespace: string, payload: unknown): void {
     const read = readPlannerEvent(payload);
     if (read.kind === 'refused') {
-      this.#options.logger.warn('what planners are told was refused', { problem: read.problem });
+      this.#options.logger.warn('an event for planners was refused', { problem: read.problem });
       return;
     }
     const { event } = read;
@@ -164,7 +166,7 @@ export class FleetRollups {
     return heard;
   }
 
-  /** Discovery says that workers have left. */
+  /** Forgets workers that discovery no longer names. */
   #dropLost(namespace: string, workers: ReadonlySet<string>): void {
     const heard = this.#namespaces.get(namespace);
     if (heard === undefined) return;
@@ -204,7 +206,7 @@ export class FleetRollups {
     }
   }
 
-  /** Whether every worker that discovery names has spoken, or would have. */
+  /** Returns whether every worker that discovery names has reported, or has had time to. */
   #isSettled(namespace: string): boolean {
     const heard = this.#namespaces.get(namespace);
     if (heard === undefined) return false;
@@ -215,7 +217,10 @@ export class FleetRollups {
   }
 }
 
-/** Where there is no room, workers are told by their keys; then the passes of single engines go: the sums of the pool say the rest. */
+/**
+ * Shortens a message that has no room. First it names workers by their keys, then it drops the passes of single
+ * engines: the sums of the pool say the rest.
+ */
 function fitted(rollup: ModelRollup): ModelRollup {
   if (fits(rollup)) return rollup;
   const byKey = ofPools(rollup, ({ workers = [], ...pool }) => ({

@@ -21,7 +21,7 @@ const WORKERS_MAX = 20_000;
 export interface RollupAggregatorOptions {
   readonly namespace: string;
   readonly model: string;
-  /** Of the process that folds. */
+  /** Source of the aggregated messages: this process. */
   readonly source: string;
   readonly epoch: string;
 }
@@ -33,13 +33,14 @@ interface HeardWorker {
 
 interface PoolSamples {
   rows: PassRow[];
-  /** Of which `rows` are an even draw. */
+  /** Samples so far, of which `rows` are an even draw. */
   seen: number;
 }
 
 /**
- * Folds what the workers of a model say of themselves into one message. What it counts are sums since it began: of a worker that
- * begins, everything; of one that it meets later, what is served from then on. Times are those of the caller's clock.
+ * Aggregates the roll-ups of the workers of a model into one message. Its counts are sums since it began: all traffic
+ * of a worker that begins, and the later traffic of a worker that it meets later. Times are those of the caller's
+ * clock.
  */
 export class RollupAggregator {
   readonly #options: RollupAggregatorOptions;
@@ -56,17 +57,17 @@ export class RollupAggregator {
     this.#epoch = options.epoch;
   }
 
-  /** Workers that are heard of. */
+  /** Number of known workers. */
   get size(): number {
     return this.#workers.size;
   }
 
-  /** What a worker said last; undefined for one that is not known. */
+  /** Returns the last roll-up of a worker; undefined for an unknown worker. */
   latestOf(workerId: string): WorkerRollup | undefined {
     return this.#workers.get(workerId)?.rollup;
   }
 
-  /** Counts from nothing under another epoch: of workers that are known, what they serve from now on. */
+  /** Counts from zero under another epoch. Known workers count with their traffic from now on. */
   beginAnew(epoch: string): void {
     this.#epoch = epoch;
     this.#sequence = 0;
@@ -75,12 +76,12 @@ export class RollupAggregator {
     this.#hasNews = this.#workers.size > 0;
   }
 
-  /** Workers that spoke since the last message and for which there was no room, as far as they are counted. */
+  /** Workers that reported since the last message and had no room, up to the bound of this count. */
   get leftOut(): number {
     return this.#leftOut.size;
   }
 
-  /** False for a message that was seen before, or is older than what its worker has said since. */
+  /** Takes a roll-up. @returns false for one that was seen before, or is older than the last one of its worker */
   add(rollup: WorkerRollup, nowMs: number): boolean {
     const { worker_id: id, component, epoch, seq, totals } = rollup;
     const known = this.#workers.get(id)?.rollup;
@@ -98,14 +99,14 @@ export class RollupAggregator {
     return true;
   }
 
-  /** It has left. Returns what it said last. */
+  /** Forgets a worker that has left, and returns its last roll-up. */
   remove(workerId: string): WorkerRollup | undefined {
     const known = this.#workers.get(workerId);
     if (this.#workers.delete(workerId)) this.#hasNews = true;
     return known?.rollup;
   }
 
-  /** What all of them say; undefined where nobody has said anything since the last one. */
+  /** Returns the aggregate of all workers; undefined if none has reported since the last one. */
   aggregate(nowMs: number, wallMs: number): PlannerEventOf<'model.rollup'> | undefined {
     this.#dropSilent(nowMs);
     this.#leftOut.clear();
@@ -150,7 +151,10 @@ export class RollupAggregator {
     };
   }
 
-  /** An even draw over the workers and the time: where there is no room, a later one takes the place of another by a hash of its number. */
+  /**
+   * Keeps an even draw over workers and time. If there is no room, a hash of a later sample's number decides whether it
+   * replaces an earlier one.
+   */
   #sample(name: PoolName, row: PassRow): void {
     const kept = this.#samples.get(name) ?? { rows: [], seen: 0 };
     this.#samples.set(name, kept);
@@ -162,7 +166,7 @@ export class RollupAggregator {
 
   #dropSilent(nowMs: number): void {
     const latestMs = Math.max(...[...this.#workers.values()].map(({ heardAtMs }) => heardAtMs));
-    if (nowMs - latestMs > SILENT_MS) return; // nobody is heard: who is there cannot be known
+    if (nowMs - latestMs > SILENT_MS) return; // no worker is heard: the present ones cannot be known
     for (const [id, { heardAtMs }] of this.#workers) if (nowMs - heardAtMs > SILENT_MS) this.remove(id);
   }
 }

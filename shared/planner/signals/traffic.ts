@@ -11,7 +11,8 @@ export function addTraffic(one: TrafficTotals, other: TrafficTotals): TrafficTot
 /**
  * Returns the traffic that a source has counted since `before`; a total that has shrunk counts as unchanged.
  * @param before totals when the source was heard last; undefined for a source that is heard for the first time
- * @param isFirst this is the first message of the source: all of its totals count. Of a source that is met later only what
+ * @param isFirst this is the first message of the source: all of its totals count. Of a source that is met later only
+ * what
  *   follows counts, because another process may have counted the rest.
  */
 export function trafficSince(before: TrafficTotals | undefined, now: TrafficTotals, isFirst: boolean): TrafficTotals {

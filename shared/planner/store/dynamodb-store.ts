@@ -33,7 +33,7 @@ export interface DynamoDbPlannerStoreOptions extends TableOptions {
 
 const OPERATION_TIMEOUT_MS = 5000;
 const REQUEST_TIMEOUT_MS = 2000;
-/** Changes of the budget that others make meanwhile, before it is given up. */
+/** Times that a change of the budget is tried while others change it too. */
 const RESERVE_TRIES = 16;
 
 /**
@@ -174,7 +174,7 @@ export class DynamoDbPlannerStore implements PlannerStore {
     this.#known.add(group);
   }
 
-  /** A commit that was made, and whose answer was lost, is repeated. */
+  /** Returns whether this commit was made before, and only its answer was lost. */
   async #isOwn(group: string, { version, state, decision }: Commit, signal: AbortSignal): Promise<boolean> {
     const stored = await this.readState(group, signal);
     if (stored?.version !== version + 1 || stored.state !== state) return false;
@@ -239,7 +239,7 @@ function parse<T>({ entry }: Item): T {
   try {
     return JSON.parse(entry?.S ?? '') as T;
   } catch (thrown) {
-    throw new PlannerStoreError('misconfigured', 'the planner table has an item that nobody here wrote', thrown);
+    throw new PlannerStoreError('misconfigured', 'the planner table has an item that Stator did not write', thrown);
   }
 }
 
@@ -247,7 +247,7 @@ function readPools(item: Item | undefined): Reservations {
   return item === undefined ? {} : (JSON.parse(item.pools?.S ?? '{}') as Reservations);
 }
 
-/** The table of planners as its messages name it. */
+/** Returns the table of planners, as its error messages name it. */
 function plannerTablePlace({ tableName, endpoint, region }: TableOptions): TablePlace {
   return {
     tableName,

@@ -9,18 +9,18 @@ import { type Commit, type PlannerStore, PlannerStoreError } from './types.ts';
 
 const FILE = 'planner.jsonl';
 const MODE = 0o600;
-/** The log is written anew, without what is forgotten, when it has grown to this. */
+/** Bytes at which the log is written anew without forgotten entries. */
 const LOG_BYTES_MAX = 8 * 1024 * 1024;
-/** A log that is longer was not written here. */
+/** Longest log in bytes; a longer one was not written by this store. */
 const READ_BYTES_MAX = 64 * 1024 * 1024;
 
-/** What a line of the log is: a call that changed something, or everything as it was. */
+/** Line of the log: a call that changed something, or everything as it was. */
 type Line = readonly ['all', unknown] | readonly [Change, ...unknown[]];
 type Change = 'commit' | 'move' | 'acknowledge' | 'reserve';
 
 /**
- * A store in a folder of one machine, for several processes: `planner.jsonl`, a line a change. Each process plays the lines into a
- * store in memory; who writes holds a lock. A line that a crash has cut short is as if it had not been.
+ * Store in a folder of one machine, for several processes: `planner.jsonl`, a line a change. Each process replays the
+ * lines into a store in memory. A writer holds a lock. A line that a crash has cut short does not count.
  */
 export class FilePlannerStore implements PlannerStore {
   readonly name = 'file';
@@ -75,7 +75,7 @@ export class FilePlannerStore implements PlannerStore {
     return read(this.#played);
   }
 
-  /** Under the lock: what others wrote first, then the change, and its line where it changed something. */
+  /** Reads under the lock what others wrote, makes the change, and appends its line if it changed something. */
   async #change<T>(signal: AbortSignal, line: Line, change: (store: MemoryPlannerStore) => Promise<T>): Promise<T> {
     signal.throwIfAborted();
     return this.#lock.hold(signal, async (stillHeld) => {
@@ -85,7 +85,7 @@ export class FilePlannerStore implements PlannerStore {
         if (outcome !== false && outcome !== undefined) await this.#append(line, stillHeld);
         return outcome;
       } catch (thrown) {
-        this.#forget(); // what was played and not written is not so
+        this.#forget(); // a change that was replayed but not written does not hold
         throw thrown;
       }
     });
@@ -127,7 +127,7 @@ export class FilePlannerStore implements PlannerStore {
     try {
       line = JSON.parse(text) as Line;
     } catch {
-      return; // cut short by a crash, and written on behind
+      return; // a crash cut this line short, and another line follows it
     }
     const store = this.#played;
     if (line[0] === 'all') return store.restore(line[1]);
@@ -148,7 +148,7 @@ export class FilePlannerStore implements PlannerStore {
     if (file === undefined) throw this.#failure('unavailable', 'cannot be written');
     try {
       const { ino, size } = await file.stat();
-      const torn = size > this.#offset ? '\n' : ''; // ends what a crash has cut short
+      const torn = size > this.#offset ? '\n' : ''; // ends a line that a crash has cut short
       const text = `${torn}${JSON.stringify(line)}\n`;
       await stillHeld();
       await file.appendFile(text);

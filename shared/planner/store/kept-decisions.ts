@@ -7,9 +7,9 @@ import type { DecisionRecord, PlannerStore } from './types.ts';
 const TRIES = 8;
 
 /**
- * Store of a planner that begins anew with each run. It lies in memory, and writes its decisions to `kept` too, where they stay after
- * the run. Several runs share `kept` and number their decisions together. A decision that cannot be written there is logged; the run
- * goes on.
+ * Store of a planner that begins anew with each run. It lies in memory, and writes its decisions to `kept` too, where
+ * they stay after the run. Several runs share `kept` and number their decisions together. A decision that cannot be
+ * written there is logged; the run goes on.
  */
 export class KeptDecisions implements PlannerStore {
   readonly name = 'memory';

@@ -33,10 +33,10 @@ interface Dumped {
   readonly reserved: Readonly<Record<string, number>>;
 }
 
-/** Decisions and ticks of a model that are kept at most. */
+/** Most decisions and ticks that are kept of a model. */
 const RECORDS_MAX = 2000;
 
-/** A store of one process; what it holds at the end is gone. */
+/** Store of one process; its contents end with the process. */
 export class MemoryPlannerStore implements PlannerStore {
   readonly name = 'memory';
   readonly #clock: Pick<Clock, 'wallMs'>;
@@ -120,7 +120,7 @@ export class MemoryPlannerStore implements PlannerStore {
 
   async close(): Promise<void> {}
 
-  /** Everything, as plain values that `restore` takes. */
+  /** Returns everything, as plain values that `restore` takes. */
   dump(): unknown {
     const models = [...this.#models].map(([group, { stored, decisions, ticks, acknowledged }]) => {
       return { group, stored, decisions: [...decisions.values()], looks: ticks, acknowledged };
@@ -128,7 +128,7 @@ export class MemoryPlannerStore implements PlannerStore {
     return { models, reserved: { ...this.#reserved } };
   }
 
-  /** Becomes what another one was when it was dumped. */
+  /** Takes over the contents of a dump. */
   restore(dumped: unknown): void {
     const { models, reserved } = dumped as Dumped;
     this.#models.clear();
@@ -160,7 +160,7 @@ export class MemoryPlannerStore implements PlannerStore {
   }
 }
 
-/** A commit that was made, and whose answer was lost, is repeated. */
+/** Returns whether this commit was made before, and only its answer was lost. */
 function isOwn(
   { stored, decisions }: Model,
   version: number,

@@ -1,7 +1,7 @@
 import { StoreError } from '../../discovery/index.ts';
 import type { Targets } from '../types.ts';
 
-/** A decision as it is kept, for a week. Times are Unix milliseconds. */
+/** Decision as a store keeps it, for a week. Times are Unix milliseconds. */
 export interface DecisionRecord {
   readonly decisionId: number;
   readonly status: DecisionStatus;
@@ -14,11 +14,11 @@ export interface DecisionRecord {
   readonly decidedAtMs: number;
   /** The numbers behind it, by name. */
   readonly figures: Readonly<Record<string, number | string>>;
-  /** Who applies it, and until when nobody else may. */
+  /** Process that applies it, and the time until which no other may. */
   readonly claim?: { readonly holder: string; readonly untilMs: number } | undefined;
-  /** When it began to be applied. */
+  /** Time at which applying began. */
   readonly appliedAtMs?: number | undefined;
-  /** Why it is what it is, where that is a failure. */
+  /** Reason of a failure. */
   readonly problem?: string | undefined;
 }
 
@@ -31,7 +31,7 @@ export interface TickRecord {
 
 export interface StoredState {
   readonly version: number;
-  /** As it was packed. */
+  /** State as `packState` returned it. */
   readonly state: string;
 }
 
@@ -43,7 +43,7 @@ export interface Commit {
   readonly tick?: TickRecord | undefined;
 }
 
-/** What a decision becomes; fields that are left out stay. */
+/** Change of a decision; fields that are left out stay. */
 export interface DecisionChange {
   readonly status: DecisionStatus;
   readonly claim?: DecisionRecord['claim'];
@@ -54,7 +54,7 @@ export interface DecisionChange {
 /** GPUs that pools have reserved, by pool of a model. */
 export type Reservations = Readonly<Record<string, number>>;
 
-/** What went wrong: `unavailable` may pass, `misconfigured` will not by itself. */
+/** Kind of a failure: `unavailable` may pass, `misconfigured` will not by itself. */
 type PlannerStoreErrorCode = 'unavailable' | 'misconfigured';
 
 /** A failure of a planner's store, in one line that says what to do. */
@@ -63,25 +63,25 @@ export class PlannerStoreError extends StoreError<PlannerStoreErrorCode> {
 }
 
 /**
- * Where planners keep what they know and what they decided. `group` names a model, as its events do. Calls reject with
+ * Store of the states and decisions of planners. `group` names a model, as its events do. Calls reject with
  * `PlannerStoreError`, or with the signal's reason.
  */
 export interface PlannerStore {
   readonly name: 'memory' | 'file' | 'dynamodb';
   readState(group: string, signal: AbortSignal): Promise<StoredState | undefined>;
   /**
-   * Writes state, decision and tick as one: all of them, or nothing. False when the state has another version, or the decision's
-   * number is taken: somebody else was faster. A call whose answer was lost may be repeated.
+   * Writes state, decision and tick as one: all of them, or nothing. Returns false if the state has another version, or
+   * the decision's number is taken: another planner was faster. A call whose answer was lost may be repeated.
    */
   commit(group: string, commit: Commit, signal: AbortSignal): Promise<boolean>;
-  /** The decisions since `sinceMs`, newest first, at most `countMax`. */
+  /** Returns the decisions since `sinceMs`, newest first, at most `countMax`. */
   decisions(group: string, range: DecisionRange, signal: AbortSignal): Promise<readonly DecisionRecord[]>;
   decision(group: string, decisionId: number, signal: AbortSignal): Promise<DecisionRecord | undefined>;
-  /** Ticks since `sinceMs`, newest first, at most `countMax`. */
+  /** Returns the ticks since `sinceMs`, newest first, at most `countMax`. */
   ticks(group: string, range: DecisionRange, signal: AbortSignal): Promise<readonly TickRecord[]>;
   /**
-   * Moves a decision on from the status that it was seen with, and while its claim is the one that was seen. Undefined when it is
-   * not as it was seen any more, or may not become that.
+   * Changes a decision if its status and claim are still those in `seen`. Returns undefined if they are not, or if it
+   * may not become that.
    */
   move(
     group: string,
@@ -89,17 +89,20 @@ export interface PlannerStore {
     change: DecisionChange,
     signal: AbortSignal,
   ): Promise<DecisionRecord | undefined>;
-  /** `scaled_decision_id`: the newest decision that the environment has carried out. A lower one than is known changes nothing. */
+  /**
+   * Notes `scaled_decision_id`, the newest decision that the environment has carried out. A lower number than the known
+   * one changes nothing.
+   */
   acknowledge(group: string, decisionId: number, signal: AbortSignal): Promise<void>;
   /** -1 = none. */
   acknowledged(group: string, signal: AbortSignal): Promise<number>;
   /**
-   * Sets what a pool has reserved of a budget that all groups share, unless all together would then have more than `gpusMax`;
-   * lowering what one has is always granted. @returns whether it was
+   * Sets the reservation of a pool in a budget that all groups share, unless all together would then exceed `gpusMax`.
+   * Lowering a reservation always succeeds. @returns whether it was set
    */
   reserve(pool: string, gpus: number, gpusMax: number, signal: AbortSignal): Promise<boolean>;
   reservations(signal: AbortSignal): Promise<Reservations>;
-  /** Names of the models that decisions are known of. */
+  /** Returns the names of the models with decisions. */
   groups(signal: AbortSignal): Promise<readonly string[]>;
   close(): Promise<void>;
 }
@@ -110,11 +113,11 @@ export interface DecisionRange {
   readonly countMax?: number;
 }
 
-/** How long decisions and ticks are kept. */
+/** Milliseconds for which decisions and ticks are kept. */
 export const KEPT_MS = 7 * 86_400_000;
 export const COUNT_MAX = 1000;
 
-/** A decision moved on, as every store does it; undefined where it may not. */
+/** Returns a changed decision, as every store changes it; undefined if the change is not allowed. */
 export function moved(
   now: DecisionRecord | undefined,
   seen: DecisionRecord,
@@ -126,7 +129,7 @@ export function moved(
   return { ...now, ...change };
 }
 
-/** Whether a pool may have `gpus`, given what all have. */
+/** Returns whether a pool may reserve `gpus` beside the other reservations. */
 export function fitsBudget(all: Reservations, pool: string, gpus: number, gpusMax: number): boolean {
   if (gpus <= (all[pool] ?? 0)) return true;
   const others = Object.entries(all).reduce((total, [name, each]) => total + (name === pool ? 0 : each), 0);
@@ -134,7 +137,7 @@ export function fitsBudget(all: Reservations, pool: string, gpus: number, gpusMa
 }
 
 /**
- * What becomes of a decision.
+ * States of a decision.
  *
  *     PENDING -> APPLYING -> APPLIED
  *     PENDING -> SUPERSEDED                  a newer one is there before it is applied
@@ -164,12 +167,14 @@ const NEXT: Readonly<Record<DecisionStatus, readonly DecisionStatus[]>> = {
   ADVISORY: [],
 };
 
-/** Whether a decision may go from one status to another; one that is being applied may be taken up anew. */
+/**
+ * Returns whether a decision may go from one status to another. A decision that is being applied may be taken up anew.
+ */
 export function mayBecome(from: DecisionStatus, to: DecisionStatus): boolean {
   return NEXT[from].includes(to);
 }
 
-/** Whether nothing is left to do for it. */
+/** Returns whether nothing is left to do for a decision. */
 export function isSettled(status: DecisionStatus): boolean {
   return status !== 'PENDING' && status !== 'APPLYING';
 }

@@ -11,23 +11,23 @@ const rankNumber = z.number().int().min(0).max(4095);
 const poolName = z.enum(['prefill', 'decode', 'agg']);
 
 /**
- * One pass of a rank: seconds it took (0 = the heartbeat of an idle engine), requests that prefilled, tokens computed
- * for them, their tokens read from the cache, requests that decoded, their context; what waits: requests to prefill and
+ * One pass of a rank. Its work: seconds (0 = the heartbeat of an idle engine), prefilling requests, tokens computed for
+ * them, their tokens read from the cache, decoding requests, their context. Its waiting work: requests to prefill and
  * their tokens, preempted requests and their context.
  */
 const passRow = z.tuple([z.number().min(0).max(3600), count, count, count, count, count, count, count, count, count]);
 
 /**
- * Sums since the source began (its epoch), so that a lost message is made up by the next. Times in seconds, lengths in
- * tokens.
+ * Sums since the source began (its epoch), so that the next message makes up for a lost one. Times in seconds, lengths
+ * in tokens.
  */
 const totals = z.object({
-  /** Requests that came for the first time: a retry or a move from another worker is none. */
+  /** Requests that came for the first time; retries and moves from another worker do not count. */
   started: count,
   completed: count,
   ttft_sum_s: amount,
   ttft_count: count,
-  /** Time between tokens, all of it, and the number of gaps. */
+  /** Total time between tokens, and the number of gaps. */
   itl_sum_s: amount,
   itl_count: count,
   isl_sum: count,
@@ -36,7 +36,7 @@ const totals = z.object({
   osl_count: count,
   dur_sum_s: amount,
   dur_count: count,
-  /** Prompt tokens that lay in the cache; of those in `isl_sum` whose share is known. */
+  /** Prompt tokens found in the cache, and the prompt tokens for which that is known. */
   kv_hit_sum: count,
   kv_hit_count: count,
 });
@@ -47,7 +47,7 @@ const engine = z.object({
   max_num_seqs: count.optional(),
   max_num_batched_tokens: count.optional(),
   context_length: count.optional(),
-  /** Of one rank. */
+  /** KV tokens of one rank. */
   max_kv_tokens: count.optional(),
 });
 
@@ -65,7 +65,7 @@ const rank = z.object({
 const common = { v: z.literal(PLANNER_EVENT_VERSION), namespace: name, model: name, epoch: id, seq: count };
 const ofWorker = { ...common, component: poolName, worker_id: id };
 
-/** A worker of its own traffic and load, every five seconds: all ranks in one. */
+/** Report of a worker on its own traffic and load, every five seconds: all ranks in one. */
 const workerRollup = z.object({
   type: z.literal('worker.rollup'),
   ...ofWorker,
@@ -73,7 +73,7 @@ const workerRollup = z.object({
   totals,
   ranks: z.array(rank).min(1).max(1024),
   engine,
-  /** Whether `last` and `samples` are what the engine measured, not made up from its load. */
+  /** Whether the engine measured `last` and `samples`; otherwise they are derived from its load. */
   has_passes: z.boolean(),
   draining: z.boolean().optional(),
 });
@@ -85,7 +85,7 @@ const aggregatedPool = z
   .object({
     /** Ids of the workers that serve. Absent = `worker_keys`. */
     workers: z.array(id).max(100_000).optional(),
-    /** Of fleets whose ids have no room in an event: the keys of the workers that serve (`packWorkerKeys`). */
+    /** Keys of the workers that serve (`packWorkerKeys`), for fleets whose ids have no room in an event. */
     worker_keys: z.base64().max(256_000).optional(),
     running: count,
     waiting: count,
@@ -107,7 +107,10 @@ const aggregatedPool = z
     message: 'expected either workers or worker_keys',
   });
 
-/** All workers of a model, folded by one process: one message every five seconds, whatever the size of the fleet. */
+/**
+ * Report on all workers of a model, aggregated by one process: one message every five seconds, whatever the size of the
+ * fleet.
+ */
 const modelRollup = z.object({
   type: z.literal('model.rollup'),
   ...common,
@@ -124,7 +127,7 @@ const workerChange = z.object({
   engine: engine.optional(),
 });
 
-/** Requests wait for a worker: the first, then every five seconds while any waits. */
+/** Requests wait for a worker. Sent for the first one, then every five seconds while any waits. */
 const requestHeld = z.object({
   type: z.literal('request.held'),
   ...common,
@@ -151,19 +154,19 @@ const capacityInterrupt = z.object({
   source: id,
   component: poolName,
   instance_id: id,
-  /** The worker on it, where it is known. */
+  /** The worker on it, if known. */
   worker_id: id.optional(),
   kind: z.enum(['spot-warning', 'rebalance']),
   deadline_at: at.optional(),
   at,
 });
 
-/** Time goes on, also where nothing happens. */
+/** Time goes on, even if nothing happens. */
 const tick = z.object({ type: z.literal('tick'), ...common, source: id, at });
 
 const targets = z.object({ prefill: count.max(1e6).optional(), decode: count.max(1e6).optional() });
 
-/** What was decided; `decision_id` grows by one with each of a model. */
+/** A decision; `decision_id` grows by one with each decision of a model. */
 const scaleDecision = z.object({
   type: z.literal('scale.decision'),
   v: z.literal(PLANNER_EVENT_VERSION),
@@ -204,7 +207,7 @@ export const PLANNER_EVENT = z.discriminatedUnion('type', [
 export type PlannerEvent = z.output<typeof PLANNER_EVENT>;
 export type PlannerEventType = PlannerEvent['type'];
 export type PlannerEventOf<T extends PlannerEventType> = Extract<PlannerEvent, { readonly type: T }>;
-/** What a planner is told; a decision is what it says. */
+/** Event that a planner takes in. A decision is an event that it sends. */
 export type PlannerSignal = Exclude<PlannerEvent, { readonly type: 'scale.decision' }>;
 export type PassRow = z.output<typeof passRow>;
 export type TrafficTotals = z.output<typeof totals>;

@@ -3,15 +3,15 @@ import { isRecord } from '../../records/index.ts';
 import { PLANNER_EVENT, type PlannerEvent, type PlannerSignal } from './events.ts';
 import { PLANNER_EVENT_VERSION } from './topics.ts';
 
-/** Longest event in bytes of JSON: what every queue takes. */
+/** Longest event in bytes of JSON: every queue takes as many. */
 export const PLANNER_EVENT_BYTES_MAX = 256 * 1024;
 
 export type ReadEvent =
   | { readonly kind: 'event'; readonly event: PlannerEvent }
-  /** Not to be retried: it will never be anything else. */
+  /** Must not be retried: it will never be readable. */
   | { readonly kind: 'refused'; readonly problem: string };
 
-/** Reads an event of whoever sent it; what is refused is named with its field. */
+/** Reads an event of any sender. A refusal names the field. */
 export function readPlannerEvent(raw: unknown): ReadEvent {
   if (!isRecord(raw)) return refused('it is no record');
   const { v, type } = raw;
@@ -25,7 +25,7 @@ export function readPlannerEvent(raw: unknown): ReadEvent {
   return refused(`${shown(type)}: ${field}: ${issue?.message ?? 'not as expected'}`);
 }
 
-/** As `readPlannerEvent`, from the text of a message. */
+/** Does the same as `readPlannerEvent` with the text of a message. */
 export function readPlannerText(text: string): ReadEvent {
   if (Buffer.byteLength(text) > PLANNER_EVENT_BYTES_MAX) {
     return refused(`it has more than ${PLANNER_EVENT_BYTES_MAX} bytes`);
@@ -37,14 +37,15 @@ export function readPlannerText(text: string): ReadEvent {
   }
 }
 
-/** Who sent an event; its numbers grow for each of these. */
+/** Returns the sender of an event; the numbers of each sender grow. */
 export function sourceOf(event: PlannerSignal): string {
   return 'worker_id' in event && !('source' in event) ? event.worker_id : (event as { source: string }).source;
 }
 
 /**
- * The name of a model's events and state, `namespace#model`: visible ASCII, 128 characters at most, so that every queue
- * takes it. Other characters are percent-encoded; of longer names the beginning stays, and a digest of the whole.
+ * Returns the name of a model's events and state, `namespace#model`: visible ASCII, at most 128 characters, so that
+ * every queue takes it. Other characters are percent-encoded. A longer name becomes its beginning and a digest of the
+ * whole.
  */
 export function groupOf({ namespace, model }: Pick<PlannerEvent, 'namespace' | 'model'>): string {
   const group = [namespace, model].map((part) => encodeURIComponent(part).replaceAll('%2F', '/')).join('#');
@@ -55,7 +56,7 @@ export function groupOf({ namespace, model }: Pick<PlannerEvent, 'namespace' | '
 
 const GROUP_MAX = 128;
 
-/** Two events of the same name are the same event, sent twice. SHA-256 in hex. */
+/** Returns the SHA-256 of an event's name in hex. Two events of the same name are the same event, sent twice. */
 export function deduplicationIdOf(event: PlannerSignal): string {
   const parts = [event.type, event.namespace, event.model, sourceOf(event), event.epoch, event.seq];
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex');

@@ -1,21 +1,21 @@
 /**
- * What those who tell a planner of the fleet have to know. The events are described apart: their schemas would cost
- * every start.
+ * Constants for processes that report to a planner. The schemas of the events are in a file of their own, because they
+ * would slow every start.
  */
 
-/** The version of every event here. Another one is refused: what it means is not known. */
+/** Version of every event here. Other versions are refused, because their meaning is unknown. */
 export const PLANNER_EVENT_VERSION = 1;
 
 /** Topic of the roll-ups of workers and of requests that wait, each on the event plane of a namespace. */
 export const ROLLUP_TOPIC = 'planner_rollups';
 export const HELD_TOPIC = 'request_held';
 
-/** Header of a request that was at another worker before: it does not begin here. */
+/** Header of a request that was at another worker before, so that it does not begin here. */
 export const RETRY_HEADER = 'x-stator-retry';
 
 /** Samples of passes that one roll-up carries for a rank. */
 export const PASS_SAMPLES_MAX = 16;
-/** Engines' ranks that one folded message names; the numbers of all beyond are in its sums. */
+/** Ranks of engines that one aggregated message names; its sums include all others. */
 export const AGGREGATED_RANKS_MAX = 1024;
 
 /** Every total at its beginning. */

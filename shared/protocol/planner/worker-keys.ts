@@ -2,7 +2,10 @@ import { fnv1a } from '../../records/index.ts';
 
 const KEY_BYTES = 4;
 
-/** What is said of a worker among thousands, in place of its id: 32 bits, which hardly two of them share. */
+/**
+ * Returns a key of 32 bits that stands for a worker among thousands in place of its id. Two workers hardly ever share
+ * one.
+ */
 export function workerKey(id: string): number {
   return fnv1a(id);
 }

@@ -63,7 +63,10 @@ function modeOf({ loadAware, mode, routerRole }: Settings<'simulate'>): RoutingM
   throw new ConfigError([`--router-role stateless decides for --mode kv, not for ${mode}`]);
 }
 
-/** @throws ConfigError where a request does not say which worker is to take it, and in two pools, where it would have to name two */
+/**
+ * @throws ConfigError where a request does not say which worker is to take it, and in two pools, where it would have to
+ * name two
+ */
 function checkNamedWorkers({ worker }: Workload, { prefill }: Pick<SimulationOptions, 'prefill'>): void {
   if (prefill !== undefined)
     throw new ConfigError(['--mode direct is for one pool of workers, not for prefill and decode']);

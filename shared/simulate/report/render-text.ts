@@ -139,8 +139,8 @@ const NAME_MAX = 40;
 const GAP = '  ';
 
 /**
- * Rows with a name each in aligned columns, the first row being the heads. What does not fit into the width follows below,
- * under the names once more.
+ * Rows with a name each in aligned columns, the first row being the heads. What does not fit into the width follows
+ * below, under the names once more.
  */
 function fitTable(rows: readonly (readonly string[])[], width = COLUMNS_MAX): string {
   const names = rows.map(([name = '']) => name);

@@ -105,7 +105,10 @@ function scaleOf(values: readonly number[], from: number, to: number, isLog: boo
   return { at: (value) => from + (Math.log10(Math.max(low, value) / low) / decades) * (to - from), ticks };
 }
 
-/** The vertical axis: its highest line is not below the highest value. `isWhole`: all are counts, which have no fractions. */
+/**
+ * The vertical axis: its highest line is not below the highest value. `isWhole`: all are counts, which have no
+ * fractions.
+ */
 function roundScale(highest: number, isWhole: boolean): Scale {
   const high = highest > 0 ? highest : 1;
   const step = isWhole ? Math.max(1, niceStep(high / 5)) : niceStep(high / 5);

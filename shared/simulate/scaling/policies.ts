@@ -156,7 +156,9 @@ const PROMPTS = [256, 512, 1024, 2048, 4096];
 const BATCHES = [1, 4, 16, 48, 128, 256];
 const CONTEXTS = [600, 1600];
 
-/** Passes of a mock engine over a grid of loads, as they would be measured: at most what a planner keeps of each kind. */
+/**
+ * Passes of a mock engine over a grid of loads, as they would be measured: at most what a planner keeps of each kind.
+ */
 export function profilePasses(
   engine: SchedulerOptions,
   kind: 'prefill' | 'decode' | 'aggregated',

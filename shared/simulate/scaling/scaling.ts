@@ -77,8 +77,8 @@ const NOTICE_MS = 120_000;
 const MS_PER_HOUR = 3_600_000;
 
 /**
- * Starts, drains and loses workers of a fleet as its policy wants. A start takes its time and is paid from the first moment;
- * it can be called off. A worker that drains takes nothing new and is gone when its last request has ended.
+ * Starts, drains and loses workers of a fleet as its policy wants. A start takes its time and is paid from the first
+ * moment; it can be called off. A worker that drains takes nothing new and is gone when its last request has ended.
  */
 export class Scaling {
   readonly points: ScalingPoint[] = [];

@@ -76,7 +76,7 @@ describe('why a planner decides as it does', () => {
     [
       'nobody counts',
       { signals: [...steady(30, 2, 20), ...Array.from({ length: 8 }, (_, at) => tickAt(30 + 15 * at, at))] },
-      /^no change: nobody who counts requests was heard/,
+      /^no change: nothing that counts requests was heard/,
     ],
     ['a worker is lost', { signals: [...steady(30, 4), changeAt('worker.gone', 61, 2, 99)] }, /^decode 3 -> 4: /],
     ['thresholds', { signals: steady(30, 2), config: { law: 'throughput' } }, /^no change: \w/],

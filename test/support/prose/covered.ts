@@ -45,6 +45,7 @@ export const COVERED: readonly string[] = [
   'shared/errors',
   'shared/parsers',
   'shared/planes',
+  'shared/planner',
   'shared/protocol/anthropic',
   'shared/protocol/generation',
   'shared/protocol/index.ts',

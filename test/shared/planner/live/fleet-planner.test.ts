@@ -100,7 +100,7 @@ describe('a planner that hears nobody', () => {
     void planner.run();
     await pass();
     expect(told()).toEqual([
-      expect.stringMatching(/^warn: nobody can be heard: --discovery-backend mem .*allowed: file/),
+      expect.stringMatching(/^warn: no worker or frontend can be heard: --discovery-backend mem .*allowed: file/),
     ]);
     expect(unheard()).toBe(1);
   });
@@ -145,11 +145,11 @@ describe('a planner that hears nobody', () => {
     await seconds(85);
     expect(told()).toEqual(['info: the first worker or frontend is heard']);
     await seconds(20);
-    expect(told().at(-1)).toBe('warn: nobody has been heard for 90 s');
+    expect(told().at(-1)).toBe('warn: no worker or frontend has been heard for 90 s');
     planner.hear(rollupOf(0, 1, NO_TRAFFIC, BEGIN_MS + 105_000));
-    expect(told().at(-1)).toBe('info: somebody is heard again');
+    expect(told().at(-1)).toBe('info: a worker or frontend is heard again');
     await discovery.remove(channel);
     await seconds(300);
-    expect(told().at(-1)).toBe('info: somebody is heard again');
+    expect(told().at(-1)).toBe('info: a worker or frontend is heard again');
   });
 });
