@@ -2,11 +2,11 @@ import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { CallHost, Http2Call } from './http2-call.ts';
 
-/** What was said last has so long to leave a connection that is to close. */
+/** Time for the last bytes to leave a connection that closes, in milliseconds. */
 const LAST_WORDS_MS = 2000;
 
 interface ConnectionOptions {
-  /** What a client may send on a stream once one of its calls was let in; undefined where it may from the start. */
+  /** Bytes that a client may send on a stream once one of its calls was let in; undefined = from the start. */
   readonly windowBytes: number | undefined;
   /** Hears when the first call is let in, and when the last of those is over. */
   readonly onQuiet: (isQuiet: boolean) => void;

@@ -15,7 +15,7 @@ const MEBIBYTE = 1024 * 1024;
 export interface ConnectionLimits {
   /** How long a client may take to a call, from its first byte on, and to a message. @default 30,000 */
   readonly patienceMs?: number | undefined;
-  /** Hears of limits that clients went beyond. @default nobody */
+  /** Hears of limits that clients went beyond. @default they are not counted */
   readonly onLimit?: ((limit: LimitName) => void) | undefined;
   /** Bytes that a client may send on a stream before any was read. @default 1 MiB */
   readonly streamWindowBytes?: number | undefined;

@@ -46,7 +46,7 @@ export class Http2Call implements GrpcCall {
   readonly #intake: MessageIntake;
   readonly #host: CallHost;
   readonly #isOpenToAll: boolean;
-  /** Made when somebody first asks. */
+  /** Made when first needed. */
   #closing: AbortController | undefined;
   readonly #timer: Timer | undefined;
   #onMessage: ((message: Buffer | undefined) => void) | undefined;
@@ -327,7 +327,7 @@ export class Http2Call implements GrpcCall {
     if (!wasOver) this.#gone();
   }
 
-  /** Nobody waits for what is still done of the call. */
+  /** Tells its listeners that no client waits for the call any more. */
   #gone(): void {
     this.#isGone = true;
     this.#closing?.abort();

@@ -1,7 +1,7 @@
 import { framed } from './message-frames.ts';
 import { GrpcStatus, STATUS, statusOf } from './status.ts';
 
-/** Hears that nobody waits for what is still done of a call. */
+/** Hears that no client waits for a call any more. */
 export interface CallListener {
   /** The client is gone. */
   left(): void;
@@ -17,7 +17,7 @@ export interface GrpcCall {
   header(name: string): string | undefined;
   /** Lower-case names of metadata entries, each once, without those of HTTP/2. */
   headerNames(): readonly string[];
-  /** Aborts when the client is gone, or its time is over: nobody waits for what is still done of the call. */
+  /** Aborts when the client is gone or its time is over: no client waits for the call any more. */
   readonly closed: AbortSignal;
   /** Tells `listener`, at once where that has happened already. Returns what ends that. Cheaper than a signal, of which each call needs two. */
   watch(listener: CallListener): () => void;

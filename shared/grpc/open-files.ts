@@ -6,7 +6,7 @@ const CONNECTIONS_MAX = 8192;
 /** Without any the server would be useless. */
 const CONNECTIONS_MIN = 16;
 
-/** How many connections a listener takes where nobody has said: half of the files that the process may open are left to others. */
+/** Default limit of a listener's connections: half of the files that the process may open stay for other uses. */
 export async function defaultConnectionsMax(): Promise<number> {
   const files = openFilesIn(await readFile(LIMITS_FILE, 'latin1').catch(() => '')); // other systems have no such file
   return Math.max(CONNECTIONS_MIN, Math.min(CONNECTIONS_MAX, Math.floor((files ?? Number.POSITIVE_INFINITY) / 2)));

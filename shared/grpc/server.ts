@@ -58,13 +58,13 @@ export interface GrpcServer {
 export const FIRST_WINDOW_BYTES = 65_535;
 
 const MEBIBYTE = 1024 * 1024;
-/** What Dynamo's servers announce. */
+/** Bytes of a header list, as Dynamo's servers announce. */
 const HEADER_LIST_BYTES_MAX = 16 * 1024;
 /** Megabytes that Node keeps of one connection for what the client has not read, before new streams are refused. */
 const SESSION_MEGABYTES_MAX = 256;
 /** A client that has vanished without a word is found out by its system's silence, some minutes after this much of it. */
 const SILENCE_MS = 60_000;
-/** A message of a call that anybody may make. */
+/** Longest message of a call that any client may make. */
 const OPEN_MESSAGE_BYTES_MAX = 64 * 1024;
 const ROOM_BYTES = 64 * MEBIBYTE;
 /** Turns of the event loop within which what was written before has left. */

@@ -1,6 +1,6 @@
 import { codeRow, ServeError, toServeError } from '../errors/index.ts';
 
-/** Numbers of gRPC's statuses that are told here. */
+/** Numbers of the gRPC statuses in use. */
 export const STATUS = {
   OK: 0,
   CANCELLED: 1,
@@ -45,7 +45,7 @@ export function statusOf(thrown: unknown): GrpcStatus {
   return new GrpcStatus(codeRow(error.code).grpc, error.message, retryTrailers(error));
 }
 
-/** What clients' libraries read of a failure that time may mend. */
+/** Returns the trailers by which client libraries know when to retry. */
 export function retryTrailers({ retryAfterMs }: Pick<ServeError, 'retryAfterMs'>): Trailers {
   return retryAfterMs === undefined ? {} : { 'grpc-retry-pushback-ms': String(Math.ceil(retryAfterMs)) };
 }
@@ -73,7 +73,7 @@ function encodeLetter(letter: string): string {
 
 const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1000, m: 1, u: 1e-3, n: 1e-6 };
 
-/** Milliseconds of a `grpc-timeout`; undefined for one that is none. */
+/** Returns the milliseconds of a `grpc-timeout`; undefined if it is malformed. */
 export function timeoutMsOf(header: string): number | undefined {
   const [, digits, unit] = /^(\d{1,8})([HMSmun])$/.exec(header) ?? [];
   return digits === undefined || unit === undefined ? undefined : Number(digits) * UNIT_MS[unit]!; // every unit of the pattern

@@ -7,7 +7,7 @@ import { logSpans, Tracer } from './tracing.ts';
 
 /** The traces of a process, and its log lines on their way to a collector. */
 export interface Telemetry {
-  /** Undefined when nobody wants spans: none are made. */
+  /** Undefined when spans are off. */
   readonly tracer: Tracer | undefined;
   /** Sends what waits, in bounded time; for hosts that are frozen afterwards. */
   flush(): Promise<void>;

@@ -11,9 +11,9 @@ export interface TraceHeaders {
 export interface TraceContext extends SpanContext {
   /** The caller's span, when the trace is not ours. */
   readonly parentSpanId: string | undefined;
-  /** Header for whoever we call. */
+  /** Header for calls to other processes. */
   readonly traceparent: string;
-  /** Header for whoever we call: the caller's, at most 512 characters of it. */
+  /** Header for calls to other processes: the caller's, at most 512 characters of it. */
   readonly tracestate: string | undefined;
 }
 

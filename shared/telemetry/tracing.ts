@@ -4,7 +4,7 @@ import { isClientCancel, toServeError } from '../errors/index.ts';
 import type { Logger } from './log/types.ts';
 import { childOf, continueTrace, type TraceContext, type TraceHeaders } from './trace-context.ts';
 
-/** What is known of a span; names as operators see them. */
+/** Facts of a span, with the names that operators see. */
 export type SpanAttributes = Readonly<Record<string, SpanValue | undefined>>;
 
 export type SpanValue = string | number | boolean | readonly string[];
@@ -21,7 +21,7 @@ interface SpanOptions {
   readonly links?: readonly TraceContext[];
 }
 
-/** Whether the work was asked for from outside, is asked of somebody else, or stays here. */
+/** Kind of work: asked for by another process, asked of another process, or neither. */
 type SpanKind = 'server' | 'client' | 'internal';
 
 /** Hears of spans. Never throws and never waits. */
@@ -30,7 +30,7 @@ export interface SpanSink {
   ended(span: Span): void;
 }
 
-/** What all spans of a process share. */
+/** Parts that all spans of a process share. */
 interface SpanDeps {
   readonly sink: SpanSink;
   /** Monotonic. */
@@ -90,7 +90,7 @@ export class Span {
     return new Span(this.#deps, name, this.#deps.childOf(this.context), this.#epochMs, options);
   }
 
-  /** What is undefined is not known, and nothing is said of it. */
+  /** Sets attributes, except undefined ones. */
   set(attributes: SpanAttributes): void {
     if (this.#durationMs === undefined) this.#note(attributes);
   }

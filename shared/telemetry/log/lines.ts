@@ -81,7 +81,7 @@ function unpainted(text: string): string {
   return text;
 }
 
-/** Of an ISO time: hours to milliseconds. */
+/** Returns the hours to milliseconds of an ISO time. */
 function timeOfDay(time: string): string {
   return time.slice('2023-11-14T'.length, '2023-11-14T22:13:20.000'.length);
 }
@@ -143,7 +143,7 @@ function covers(parent: string, target: string): boolean {
   return target === parent || (target.startsWith(parent) && '.:/'.includes(target.charAt(parent.length)));
 }
 
-/** What a line says beside its message. Any value; secrets are hidden and long ones cut before they are written. */
+/** Fields of a line beside its message, of any value. The logger hides secrets and cuts long values before it writes. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
 const HIDDEN = '***';

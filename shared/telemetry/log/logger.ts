@@ -194,7 +194,7 @@ export function openStandardError(): LogDestination {
   };
 }
 
-/** False when nobody reads any more. */
+/** False when no process reads any more. */
 function writeWhole(line: Buffer): boolean {
   let left = line;
   let waitedMs = 0;

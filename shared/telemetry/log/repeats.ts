@@ -24,21 +24,21 @@ interface Repeating {
 
 type Level = 'warn' | 'error';
 
-/** What tells each line that was left out and waits for its time. A process may end before. */
+/** A function for each line that was left out and waits for its time: a process may end before. */
 const waiting = new Set<() => void>();
 
 /**
- * Tells now how often lines were left out that wait for their time: of every logger of this process. For when it is told to
- * stop, as whoever did so may not wait for long; at its end it happens by itself.
+ * Writes now how often each waiting line was left out, for every logger of this process. A process calls this when it is
+ * asked to stop, because it may be killed soon after; at a normal end it happens by itself.
  */
 export function tellUntold(): void {
   for (const tell of [...waiting]) tell();
 }
 
-/** Lines of an engine: whoever reads a traceback needs each of them, in order. */
+/** Targets whose lines are never left out: a reader of an engine's traceback needs each line, in order. */
 const UNCOUNTED: ReadonlySet<string> = new Set(['engine']);
 
-/** The logger of a process, with `countRepeats` for each of its targets but for what an engine writes itself. */
+/** Returns the logger of a process with `countRepeats` for each target, except for the lines that an engine writes. */
 export function countAllRepeats(logger: ProcessLogger, clock: Clock): ProcessLogger {
   const root = countRepeats(logger, clock);
   const targets = new Map<string, Logger>(); // targets are a closed list
@@ -62,10 +62,10 @@ export function countAllRepeats(logger: ProcessLogger, clock: Clock): ProcessLog
 }
 
 /**
- * `logger`, whose warnings and errors are told when they first happen and then counted: the same line comes again after 10 s with
- * `untold`, how many were left out, after 20 s more, and so on up to an hour. After a pause in which nothing happened it is new.
- * A count that waits for its time is told when the process ends. Other levels pass. Of a message, 8 lines with different fields are
- * told apart.
+ * Returns `logger` with warnings and errors written when they first happen and counted afterwards. The same line comes
+ * again after 10 s with `untold`, the number of lines left out, then after 20 s more, and so on up to an hour. After a
+ * pause without such a line, the next one counts as new. A waiting count is written when the process ends. Other levels
+ * pass. Up to 8 lines of one message that differ in their fields are counted apart.
  *
  * @example
  * const log = countRepeats(logger.for('discovery'), clock);

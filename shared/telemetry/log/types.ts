@@ -1,6 +1,6 @@
 import type { LineWriter, LogFields } from './lines.ts';
 
-/** What code that logs takes as an argument. A line that its target's level forbids costs one comparison. */
+/** The logger that code takes as an argument. A line that its target's level forbids costs one comparison. */
 export interface Logger {
   /** Lines of level `info` are dropped: their fields need not be made. */
   readonly isQuiet?: boolean;

@@ -45,13 +45,13 @@ export class ActiveRequest {
   #decode: WorkerLabels | undefined;
   #promptTokens = 0;
   #promptEstimate = 0;
-  /** Of the last output of the present worker. */
+  /** Inter-token latency of the present worker's last output. */
   #itlMs: number | undefined;
   #lastOutputMs = 0;
   #ttftMs: number | undefined;
   #outputTokens = 0;
   #pieces = 0;
-  /** Tokens that the pieces hold; undefined = nobody said. */
+  /** Tokens that the pieces hold; undefined = the worker did not say. */
   #toldTokens: number | undefined;
   #moves = 0;
   #hasPromptTokens = false;
@@ -81,13 +81,13 @@ export class ActiveRequest {
     return this.#ttftMs;
   }
 
-  /** Of its prompt and of its answer, so far. */
+  /** Tokens of its prompt and of its answer so far. */
   get tokens(): number {
     const prompt = this.#hasPromptTokens ? this.#promptTokens : this.#promptEstimate;
     return prompt + this.#outputTokens + (this.#toldTokens ?? this.#pieces);
   }
 
-  /** Who answers it, or did last; undefined before it went to anybody. */
+  /** Worker that answers it, or answered last; undefined before it went to a worker. */
   get workerId(): string | undefined {
     return this.#decode?.workerId;
   }
@@ -105,7 +105,7 @@ export class ActiveRequest {
     this.#model.inputTokens.observe(count);
   }
 
-  /** What a prompt has, about, that only its worker can count: until it does. Adds up over prompts. */
+  /** Adds the estimated tokens of a prompt that only its worker can count. The worker's count replaces the estimate. */
   promptEstimate(count: number): void {
     this.#promptEstimate += count;
   }

@@ -4,7 +4,7 @@ import { type MetricRegistry, OVERFLOW_LABEL } from './registry.ts';
 /** Seconds; a start of a worker takes from seconds to a quarter of an hour. */
 const WAIT_SECONDS = [0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 300, 600, 900];
 
-/** What operators see of requests that wait for a worker to be started. */
+/** Returns the metrics of requests that wait for a worker to be started. */
 export function createHoldMetrics(registry: MetricRegistry) {
   const { counter, gauge, histogram } = registry.under('stator_frontend_');
   const waiting = gauge('held_requests', 'Requests that wait for a worker of the model.', 'model');
@@ -12,9 +12,9 @@ export function createHoldMetrics(registry: MetricRegistry) {
   const timeouts = counter('hold_timeouts_total', 'Requests that waited for a worker in vain.', 'model');
   const refused = counter('hold_refused_total', 'Requests that found no room to wait for a worker.', 'model');
   return {
-    /** So many requests of the model wait now. */
+    /** Sets how many requests of the model wait now. */
     holding: (model: string, count: number) => waiting.with(model).set(count),
-    /** A request waits no more. */
+    /** Counts a request that waits no more. */
     held: (model: string, outcome: 'served' | 'timeout' | 'cancelled' | 'refused', waitedMs: number): void => {
       if (outcome === 'refused') refused.with(model).add();
       else seconds.with(model, outcome).observe(waitedMs / 1000);
@@ -23,7 +23,7 @@ export function createHoldMetrics(registry: MetricRegistry) {
   };
 }
 
-/** What operators see of files of models that are read from elsewhere. */
+/** Returns the metrics of model files that are read from other places. */
 export function createArtifactMetrics(registry: MetricRegistry) {
   const { counter } = registry.under('stator_artifact_');
   const reads = counter('reads_total', 'Files of models read from elsewhere.', 'source', 'outcome');
@@ -37,18 +37,18 @@ export function createArtifactMetrics(registry: MetricRegistry) {
   };
 }
 
-/** What operators see of a frontend that was told to stop. */
+/** Returns the metrics of a frontend that was asked to stop. */
 export function createDrainMetrics(registry: MetricRegistry) {
   const cut = registry
     .counter('stator_frontend_drain_cut_total', 'Answers that the end of the process cut off.')
     .with();
   return {
-    /** So many answers had not reached their clients when the grace was over. */
+    /** Counts the answers that had not reached their clients when the grace was over. */
     cut: (answers: number) => cut.add(answers),
   };
 }
 
-/** What operators see of the bytes that are held of requests under way; each is told how many there are now. */
+/** Returns the metrics of the bytes held for requests under way. Each function sets how many there are now. */
 export function createHeldBytesMetrics(registry: MetricRegistry) {
   const { gauge } = registry.under('stator_frontend_');
   const bodies = gauge('body_bytes', 'Bytes of request bodies that are being read.').with();
@@ -56,7 +56,7 @@ export function createHeldBytesMetrics(registry: MetricRegistry) {
   return { bodies: (bytes: number) => bodies.set(bytes), answers: (bytes: number) => answers.set(bytes) };
 }
 
-/** What operators see of workers that fall silent. */
+/** Returns the metrics of workers that fall silent. */
 export function createStallMetrics(registry: MetricRegistry) {
   const { counter, gauge } = registry.under('stator_frontend_');
   const stalled = gauge('stalled_workers', 'Workers that get no request until a canary passes.', 'model');
@@ -72,7 +72,7 @@ export function createStallMetrics(registry: MetricRegistry) {
   };
 }
 
-/** What operators see of prompts that are computed ahead of their turns. */
+/** Returns the metrics of prompts that are computed ahead of their turns. */
 export function createSpeculationMetrics(registry: MetricRegistry) {
   const prefills = registry.counter(
     'stator_frontend_speculative_prefills_total',
@@ -85,7 +85,7 @@ export function createSpeculationMetrics(registry: MetricRegistry) {
 
 const STATES = ['pending', 'active', 'unavailable'] as const;
 
-/** What operators see of prompts that are computed apart. */
+/** Returns the metrics of prompts that are computed apart from their answers. */
 export function createDisaggregationMetrics(registry: MetricRegistry) {
   const alone = registry.counter(
     'dynamo_frontend_decode_only_fallback_total',
@@ -107,7 +107,7 @@ export function createDisaggregationMetrics(registry: MetricRegistry) {
   };
 }
 
-/** What a process counts of its request plane: the observer that the plane reports to. */
+/** Returns the metrics of a request plane: the observer that the plane reports to. */
 export interface RequestPlaneMetrics {
   bytesSent(count: number): void;
   bytesReceived(count: number): void;
@@ -159,7 +159,7 @@ export function createRequestPlaneMetrics(registry: MetricRegistry): RequestPlan
 /** Owners with series of their own; the others share one. */
 const OWNERS_MAX = 100;
 
-/** What operators see of API keys. */
+/** Returns the metrics of API keys. */
 export function createAccessMetrics(registry: MetricRegistry) {
   const { counter } = registry.under('stator_frontend_');
   const refused = counter('access_refused_total', 'Requests that were not let in.', 'reason');
@@ -185,7 +185,7 @@ export function createAccessMetrics(registry: MetricRegistry) {
   };
 }
 
-/** What operators see of how a process knows the fleet, where discovery keeps a view of it. */
+/** Returns the metrics of the fleet view, for processes that read one. */
 export function createDiscoveryMetrics(registry: MetricRegistry) {
   const { counter, gauge } = registry.under('stator_discovery_');
   const age = gauge('view_age_seconds', 'Age of the fleet view when it was read last.').with();
@@ -206,12 +206,12 @@ export function createDiscoveryMetrics(registry: MetricRegistry) {
   };
 }
 
-/** What routers share and what can be away: the label `part`. */
+/** Parts that routers share and that can be away: the label `part`. */
 export type SharedPart = (typeof PARTS)[number];
 
 const PARTS = ['table', 'log', 'snapshots', 'replicas'] as const;
 
-/** What a process counts of the state that it shares with other routers. Nothing here throws or waits. */
+/** Returns the metrics of the state that a process shares with other routers. Nothing here throws or waits. */
 export type RouterStateMetrics = ReturnType<typeof createRouterStateMetrics>;
 
 export function createRouterStateMetrics(registry: MetricRegistry) {
@@ -243,10 +243,10 @@ export function createRouterStateMetrics(registry: MetricRegistry) {
   };
 }
 
-/** What became of an event for the planner's queue; of `superseded` ones a newer one has all that they counted. */
+/** Outcome of an event for the planner's queue. A newer event includes everything that a `superseded` one counted. */
 const OUTCOMES = ['sent', 'superseded', 'expired', 'no_room', 'no_time', 'handed_over', 'too_long'] as const;
 
-/** What operators see of events on their way to a planner. */
+/** Returns the metrics of events on their way to a planner. */
 export type PlannerQueueMetrics = ReturnType<typeof createPlannerQueueMetrics>;
 
 export function createPlannerQueueMetrics(registry: MetricRegistry) {
@@ -256,7 +256,7 @@ export function createPlannerQueueMetrics(registry: MetricRegistry) {
   const failures = counter('failures_total', 'Times that the planner queue took no events.').with();
   for (const outcome of OUTCOMES) events.with(outcome);
   return {
-    /** So many wait to be sent now. */
+    /** Sets how many wait to be sent now. */
     waiting: (count: number) => waiting.set(count),
     ended: (outcome: (typeof OUTCOMES)[number], count: number) => events.with(outcome).add(count),
     /** The queue did not take what it was sent. */

@@ -86,10 +86,10 @@ export function exposeUptime(registry: MetricRegistry, clock: Clock, gauge: Gaug
   registry.beforeScrape(() => gauge.set((clock.nowMs() - startedMs) / 1000));
 }
 
-/** What a collector did not get: no room was left to keep it, or it was not taken. */
+/** Hears what a collector did not get: there was no room to keep it, or the collector refused it. */
 export type TelemetryDropped = (kind: 'spans' | 'lines', count: number) => void;
 
-/** What names of a frontend's own metrics begin with, unless `--metrics-prefix` says otherwise. */
+/** Beginning of the names of a frontend's own metrics, unless `--metrics-prefix` says otherwise. */
 const FRONTEND_PREFIX = 'dynamo_frontend';
 
 /** Turns what an operator wrote into a legal metric prefix: `my-pre.fix` becomes `my_pre_fix`; nothing usable, the default. */
@@ -108,7 +108,7 @@ interface FamilyOptions<S> {
   readonly name: string;
   readonly help: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
-  /** What the labels are called that its series differ in. */
+  /** Names of the labels in which its series differ. */
   readonly labelNames: readonly string[];
   /** Labels that all of its series have, before those. */
   readonly shared: Labels;
@@ -184,7 +184,7 @@ export interface MetricScope {
 }
 
 export interface MetricRegistryOptions {
-  /** What the names of a frontend's own metrics begin with in place of `dynamo_frontend`. @default they keep it */
+  /** Beginning of the names of a frontend's own metrics in place of `dynamo_frontend`. @default they keep it */
   readonly frontendPrefix?: string | undefined;
   /** Series a family keeps. Default 10,000; beyond it everything counts on one series whose labels are `__other__`. */
   readonly seriesMax?: number;

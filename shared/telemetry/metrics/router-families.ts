@@ -13,7 +13,7 @@ function powersOfTwo(count: number): number[] {
   return Array.from({ length: count }, (_, power) => 2 ** power);
 }
 
-/** Of whom the series are. */
+/** Router that the series belong to. */
 export interface RouterIdentity {
   readonly namespace: string;
   /** Hex: the label `router_id`, and `worker_id` too. */

@@ -7,12 +7,12 @@ export type RouterWorkerType = 'prefill' | 'decode';
 /** Label `phase`. */
 export type RouterPhase = 'prefill' | 'decode' | 'aggregated';
 
-/** What one decision was made on. */
+/** Figures that one decision was made on. */
 export interface DecisionFigures {
   readonly promptTokens: number;
-  /** Of the chosen worker, as the router knows. */
+  /** Cached tokens of the chosen worker, as far as the router knows. */
   readonly cachedTokens: number;
-  /** Of the worker with the most. */
+  /** Cached tokens of the worker that has the most. */
   readonly bestCachedTokens: number;
   /** Cached blocks that another worker has more than the chosen one. */
   readonly blocksLost: number;
@@ -41,7 +41,7 @@ const STATUSES = [
   'unsupported_residency_domain',
 ];
 
-/** What the router's part of a frontend counts. Nothing here throws or waits. */
+/** Metrics of the router in a frontend. Nothing here throws or waits. */
 export type RouterMetrics = ReturnType<typeof createRouterMetrics>;
 
 /** Makes the router's metrics. Those of requests are there at zero in every mode and count in mode `kv` alone. */
@@ -140,7 +140,7 @@ function poolMetrics(
       families.backpressure.with(model, workerType, policyClass, reason).add();
       families.admissionRejected.with(model, workerType, policyClass, reason).add();
     },
-    /** What waits in a class now. */
+    /** Sets what waits in a class now. */
     pending(policyClass: string, requests: number, promptTokens: number, cachedTokens: number): void {
       let series = pending.get(policyClass);
       if (series === undefined) {
@@ -169,7 +169,7 @@ function poolMetrics(
     indexBlocks: (blocks: number) => families.indexBlocks.with(model).set(blocks),
     /** Memory taken for them. */
     indexBytes: (bytes: number) => families.indexBytes.with(model).set(bytes),
-    /** What may be taken at most, as long as the other indexes of the process take what they do. */
+    /** Sets the memory that it may take while the other indexes of the process keep theirs. */
     indexBytesAllowed: (bytes: number) => families.indexBytesAllowed.with(model).set(bytes),
     indexEvicted: (blocks: number) => families.evictedBlocks.with(model).add(blocks),
   };

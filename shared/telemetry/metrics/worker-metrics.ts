@@ -93,13 +93,13 @@ export function createWorkerMetrics(options: WorkerMetricsOptions) {
     requestPlane: createRequestPlaneMetrics(registry),
     /** A request of `requestBytes` bytes, 0 when unknown, was taken on. */
     requestStarted: (requestBytes = 0) => startRequest(series, clock, requestBytes),
-    /** So many requests more, or less, are at the engine. */
+    /** Counts one request more, or one less, at the engine. */
     atEngine: (change: 1 | -1) => running.add(change),
-    /** So many requests more, or less, wait for a place at the engine. */
+    /** Counts one request more, or one less, that waits for a place at the engine. */
     queued: (change: 1 | -1) => waiting.add(change),
     /** A request found no place at the engine and none to wait. */
     refused: () => refused.add(),
-    /** What became of the requests that were under way when the worker began to drain. */
+    /** Counts the outcomes of the requests that were under way when the worker began to drain. */
     drained(counts: Readonly<Record<DrainOutcome, number>>): void {
       for (const outcome of DRAIN_OUTCOMES) drained.with(outcome).add(counts[outcome]);
     },

@@ -38,7 +38,7 @@ const SEVERITY = { error: 17, warn: 13, info: 9, debug: 5 } as const satisfies R
 export interface OtlpOptions {
   readonly traces: OtlpTarget;
   readonly logs: OtlpTarget;
-  /** What all of it says of this process: `service.name`, and what operators add. */
+  /** Attributes of this process on everything that is sent: `service.name`, and what operators add. */
   readonly attributes: Readonly<Record<string, string>>;
   /** A collector that answers later than this has not got the batch. @default 5 s */
   readonly exportMsMax?: number;
@@ -49,7 +49,7 @@ export interface OtlpOptions {
   readonly clock: Clock;
   /** Hears of outages. */
   readonly logger: Logger;
-  /** Told of what no collector gets. @default nobody is */
+  /** Hears of what no collector gets. @default it is not counted */
   readonly onDropped?: TelemetryDropped | undefined;
 }
 
@@ -68,7 +68,7 @@ export interface OtlpExport {
 const QUEUE_MAX = 2048;
 const FLUSH_MS_MAX = 1000;
 const CLOSE_MS_MAX = 3000;
-/** Of a batch, behind the exporter's own time, which ends only a collector that says nothing at all. */
+/** Time for a batch beyond the exporter's own limit, which ends only a collector that says nothing at all. */
 const GRACE_MS = 1000;
 
 /** Loads the exporters of the protocols that are asked for, and no other. */
@@ -209,7 +209,7 @@ export function otlpTargets(settings: OtlpSettings): { readonly traces: OtlpTarg
   };
 }
 
-/** What batches are handed to; what it says of them. */
+/** Takes batches, and says what became of them. */
 interface Exporter<Item> {
   export(items: Item[], done: (result: ExportResult) => void): void;
   forceFlush?(): Promise<void>;

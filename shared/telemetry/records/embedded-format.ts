@@ -4,20 +4,20 @@ export const EMBEDDED_NAMESPACE = 'Stator';
 interface Described {
   readonly unit: string;
   readonly by: readonly (readonly string[])[];
-  /** Told by containers all the time, by a function never; others are told of requests alone. */
+  /** Whether it is a gauge: containers report it all the time, functions never. The others are reported with requests. */
   readonly isGauge: boolean;
 }
 
 /**
- * Every metric that is told, with its unit and the dimensions that it is found by beside the one that says who tells it (`FunctionName` or
- * `Service`). Each name with each of its sets of dimensions is a metric that is paid for while it is told: one for each model, and for a
- * while one for each release of a function.
+ * Every metric with its unit and its dimensions, beside the dimension that names its source (`FunctionName` or
+ * `Service`). CloudWatch bills each name with each of its sets of dimensions as a metric while values arrive: one for
+ * each model, and for a while one for each release of a function.
  */
 export const EMBEDDED_METRICS = {
   /** From the entry of a request to its first token. */
   TimeToFirstToken: { unit: 'Milliseconds', by: [[], ['Model']], isGauge: false },
   OutputTokens: { unit: 'Count', by: [[], ['Model']], isGauge: false },
-  /** Requests that were refused because nobody serves their model. */
+  /** Requests that were refused because no worker serves their model. */
   Unserved: { unit: 'Count', by: [[], ['Model']], isGauge: false },
   /** For each request 1 where a fault of the frontend's own ended it, else 0, so that the average is a rate. */
   InternalErrors: { unit: 'Count', by: [[], ['FunctionVersion']], isGauge: false },
@@ -36,10 +36,10 @@ export const EMBEDDED_METRICS = {
 /** Name of one of `EMBEDDED_METRICS`. */
 export type EmbeddedMetric = keyof typeof EMBEDDED_METRICS;
 
-/** What one line tells: a value, or those of several requests. */
+/** Content of one line: a value, or the values of several requests. */
 export type EmbeddedFigures = Partial<Record<EmbeddedMetric, number | readonly number[]>>;
 
-/** Who tells: a function, or a service of containers that are one to whoever looks. */
+/** Source of the values: a function, or a service whose containers count as one. */
 export type EmbeddedSource =
   | { readonly dimension: 'FunctionName'; readonly name: string; readonly version?: string | undefined }
   | { readonly dimension: 'Service'; readonly name: string };
@@ -50,7 +50,7 @@ interface Told {
   readonly model: string | undefined;
   /** Unix ms. */
   readonly timeMs: number;
-  /** What stands in the line and is no metric. */
+  /** Fields of the line that are not metrics. */
   readonly beside: object;
 }
 
@@ -76,7 +76,7 @@ function single(value: number | readonly number[]): number | readonly number[] {
   return typeof value !== 'number' && value.length === 1 ? value[0]! : value;
 }
 
-/** What tells CloudWatch which parts of a line are metrics: those of the same dimensions in one entry. */
+/** Returns what tells CloudWatch which parts of a line are metrics, with one entry for each set of dimensions. */
 function directivesOf(
   names: readonly EmbeddedMetric[],
   who: string,

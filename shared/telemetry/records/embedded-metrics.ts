@@ -8,7 +8,7 @@ const VALUES_MAX = 100;
 const DAY_MS = 24 * 60 * 60 * 1000;
 const OTHER_MODELS = '__other__';
 
-/** What is measured when it is told. What is left out is not told. */
+/** Values that are measured when they are written. An absent one is not written. */
 export interface EmbeddedGauges {
   readonly activeStreams?: number;
   readonly viewAgeMs?: number;
@@ -28,7 +28,7 @@ export interface EmbeddedMetricsOptions {
   readonly write: (text: string) => void;
 }
 
-/** What has come of a model since the last time. */
+/** Counts of a model since the last time. */
 interface ModelFigures {
   readonly ttftMs: number[];
   outputTokens: number | undefined;
@@ -43,7 +43,7 @@ interface ModelFigures {
 export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   readonly #options: EmbeddedMetricsOptions;
   readonly #models = new Set<string>();
-  /** Models that had workers at some time: none any more is told as 0. */
+  /** Models that had workers at some time: they are reported with 0 once they have none. */
   readonly #served = new Set<string>();
   readonly #fallbacks: Growth;
   readonly #requests: Growth;
@@ -102,7 +102,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
     for (const values of more) this.#write({ InternalErrors: values }, undefined);
   }
 
-  /** Of the requests since the last time, in as many lines as they take. */
+  /** Writes the requests since the last time, in as many lines as they take. */
   #internalErrors(): readonly (readonly number[])[] {
     const requests = this.#requests.take();
     const outside = this.#failed + sumOf(this.#handlerFailures.take());
@@ -133,7 +133,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   }
 }
 
-/** What has been added to a counter, by a label, since it was last asked. */
+/** Returns what was added to a counter since the last call, by a label. */
 class Growth {
   readonly #read: () => Readonly<Record<string, number>>;
   #before: Readonly<Record<string, number>>;

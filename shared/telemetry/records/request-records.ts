@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { Clock, Timer } from '../../clock/index.ts';
 
-/** What is known of one request when it is over. Durations in milliseconds. */
+/** Record of one request when it is over. Durations are in milliseconds. */
 export interface RequestEnd {
   readonly requestId: string;
   /** The client's own `x-request-id`. */
@@ -13,7 +13,7 @@ export interface RequestEnd {
   readonly model: string;
   /** `chat_completions`, `completions`, ... */
   readonly endpoint: string;
-  /** What the client got: 200 when a failure came inside of a stream, 499 when it had left. */
+  /** Status that the client got: 200 if a failure came inside of a stream, 499 if the client had left. */
   readonly status: number;
   /** `error_type` of the metrics; undefined when the request succeeded. */
   readonly errorType: string | undefined;
@@ -76,7 +76,7 @@ export interface QueuedRecorderOptions {
   readonly clock: Clock;
   /** Records that wait to be written; later ones are dropped. */
   readonly capacity: number;
-  /** Told of records that nobody will read: there was no room, or a sink failed. */
+  /** Hears of records that were lost: there was no room, or a sink failed. */
   readonly onDropped: (count: number, reason: 'queue_full' | 'sink_failed') => void;
   readonly onFailure: (sink: string, error: unknown) => void;
 }
@@ -179,7 +179,7 @@ function plainFile(path: string): Append {
   return (text) => appendFile(path, text);
 }
 
-/** Writes to a segment until it is full, then to the next that nobody has begun. */
+/** Writes to a segment until it is full, then to the next one that no process has begun. */
 function segments({ path, rollBytes = ROLL_BYTES_DEFAULT }: FileSinkOptions): Append {
   let segment: string | undefined;
   let next = 0;
