@@ -18,7 +18,7 @@ const GRPC: TransportNames = {
 
 const UUID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$/i;
 
-/** One request of a call, of which a stream has many. */
+/** Exchange of one request of a call; a stream has many requests. */
 export class GrpcExchange implements TrackedExchange {
   readonly transport = GRPC;
   readonly sink: GrpcCall;
@@ -28,7 +28,7 @@ export class GrpcExchange implements TrackedExchange {
   readonly #call: GrpcCall;
   readonly #deps: KserveDeps;
 
-  /** @param id of the message: the request's own where it is a UUID that no other request has */
+  /** @param id that of the message, which becomes the request's if it is a UUID that no other request has */
   constructor(deps: KserveDeps, call: GrpcCall, grant: Grant, id: string) {
     this.#deps = deps;
     this.#call = call;
@@ -43,7 +43,7 @@ export class GrpcExchange implements TrackedExchange {
     return this.#call.watch(listener);
   }
 
-  /** An `x-request-id` that is none counts as absent. */
+  /** As the call's metadata; an invalid `x-request-id` counts as absent. */
   header(name: string): string | undefined {
     const value = this.#call.header(name);
     return name === 'x-request-id' ? clientRequestId(value) : value;
@@ -77,7 +77,7 @@ export class GrpcExchange implements TrackedExchange {
   }
 }
 
-/** Statuses that say that the server has failed; by the others it refuses what it is asked for. */
+/** Statuses of failures of the server; the others refuse what the client asks for. */
 const SERVER_FAULTS: ReadonlySet<number> = new Set([
   STATUS.UNKNOWN,
   STATUS.DEADLINE_EXCEEDED,
@@ -92,15 +92,16 @@ function dashed(id: string): string {
 }
 
 /**
- * As whom a call is let in, before its message is read: keys travel as `authorization: Bearer` or `x-api-key`.
+ * Returns the rights that a call is let in with, before its message is read. Keys come as `authorization: Bearer` or
+ * `x-api-key`.
  * @throws ServeError, or rejects with one: see `Gate.admit`
  */
 export function admit({ gate }: KserveDeps, call: GrpcCall, need: Need): Grant | Promise<Grant> {
   return gate === undefined ? ANYBODY : gate.admit(call, need, call.path);
 }
 
-/** What the KServe service works with. */
+/** Dependencies of the KServe service. */
 export interface KserveDeps extends InferenceDeps {
-  /** Of the product, for `ServerMetadata`. */
+  /** Version of the product, for `ServerMetadata`. */
   readonly version: string;
 }

@@ -26,9 +26,9 @@ import { RequestTracker } from '../inference/request-tracker.ts';
 import { admit, GrpcExchange, type KserveDeps } from './grpc-exchange.ts';
 import type { InferStatistics } from './models.ts';
 import { modelNotFound, modelUnavailable, parseFailure, type Responses, StreamResponses } from './responses.ts';
-import { TensorSink, TextFold, TextStream } from './sinks.ts';
+import { TensorSink, TextStream, WholeText } from './sinks.ts';
 
-/** One request, and where its responses go. */
+/** One request, and the destination of its responses. */
 interface InferRun {
   readonly deps: KserveDeps;
   readonly statistics: InferStatistics;
@@ -39,8 +39,8 @@ interface InferRun {
 }
 
 /**
- * Serves one request: a tensor model's as tensors, a completions model's as text. What is wrong before a worker was asked ends
- * the call. A request for a model that nobody knows leaves no trace in metrics.
+ * Serves one request: a tensor model's as tensors, a completions model's as text. A failure before a worker was asked
+ * ends the call. A request for an unknown model is not counted in metrics.
  */
 export function infer(run: InferRun): void {
   const { deps, grant, request, responses } = run;
@@ -90,12 +90,15 @@ function inferText(run: InferRun): void {
     const late = timeoutMs === undefined ? undefined : deps.clock.after(timeoutMs, () => tracker.breakOff(tooLate()));
     tracker.onOver = noteOf(statistics, primaryName, tracker, late);
     const parts = { responses, model: primaryName, id: request.id, isRaw: request.rawInputContents.length > 0 };
-    const sink = generation.stream ? new TextStream(tracker, parts) : new TextFold(tracker, parts);
+    const sink = generation.stream ? new TextStream(tracker, parts) : new WholeText(tracker, parts);
     generate(tracker, generation, sink, { meter });
   });
 }
 
-/** Workers that read bodies themselves are asked for a stream, whatever the client wants. */
+/**
+ * Returns the generation request of a text. Workers that read bodies themselves get a request for a stream, whatever
+ * the client wants.
+ */
 function textRequest(
   model: string,
   fields: Readonly<Record<string, unknown>> & { readonly prompt: string },
@@ -105,9 +108,9 @@ function textRequest(
   const value = { model, ...fields, prompt: prompt === '' ? NO_PROMPT : prompt };
   const body = parseCompletionsBody({ value });
   const { requests } = decodeCompletions(body, decodeContext(tracker));
-  const generation = requests[0]!; // of one prompt
+  const generation = requests[0]!; // the body has one prompt
   const forWorker = { ...body, prompt, stream: true };
-  const bodyChoicesMax = LIMITS.choices.max; // KServe has no field that would ask for a number of them
+  const bodyChoicesMax = LIMITS.choices.max; // KServe has no field for their number
   return {
     ...generation,
     bodyChoicesMax,
@@ -116,7 +119,7 @@ function textRequest(
   };
 }
 
-/** Stands for an empty prompt, which KServe allows, while a body is checked that does not. */
+/** Stands for an empty prompt, which KServe allows and the check of a body does not. */
 const NO_PROMPT = ' ';
 
 function tooLate(): ServeError {
@@ -146,8 +149,9 @@ function inferTensors(run: InferRun): void {
 }
 
 /**
- * Notes how a request went, and ends its timer. Made here, and not where the request is served: there it would hold all that is known of
- * the request, which then outlives its turn by a collection of garbage or two, at a tenth of the CPU of a request.
+ * Returns a function that notes how a request went, and ends its timer. A closure inside the function that serves the
+ * request would hold all its variables. They would outlive their turn by a garbage collection or two, at a tenth of the
+ * CPU of a request.
  */
 function noteOf(statistics: InferStatistics, model: string, tracker: RequestTracker, timer?: Timer): () => void {
   return () => {
@@ -157,10 +161,10 @@ function noteOf(statistics: InferStatistics, model: string, tracker: RequestTrac
   };
 }
 
-/** Requests that may be done within one turn before others have theirs. */
+/** Requests of a stream that may be served in one turn before other streams get theirs. */
 const PER_TURN_MAX = 32;
 
-/** The streams of which nothing is under way. Bounded by those of their connections. */
+/** Streams without a request in flight. The limit of streams per connection bounds them. */
 export class IdleStreams {
   readonly #idle = new Set<() => void>();
   #isShuttingDown = false;
@@ -168,7 +172,7 @@ export class IdleStreams {
   /** @param end ends the stream */
   add(end: () => void): void {
     this.#idle.add(end);
-    // Not before what has come already was looked at: it may be that the client has said all.
+    // Only after the messages that have come were read, because the client may have ended the stream.
     if (this.#isShuttingDown) queueMicrotask(() => this.#end(end));
   }
 
@@ -176,7 +180,7 @@ export class IdleStreams {
     this.#idle.delete(end);
   }
 
-  /** Ends them, and from here on whoever becomes one. */
+  /** Ends these streams, and from here on every stream that becomes idle. */
   shutDown(): void {
     this.#isShuttingDown = true;
     for (const end of [...this.#idle]) this.#end(end);
@@ -188,15 +192,15 @@ export class IdleStreams {
 }
 
 /**
- * `ModelStreamInfer`: requests are served one after the other, and the next is read when the last response to the one before was
- * written. Each counts against its key's budgets.
+ * `ModelStreamInfer`: serves requests one after the other, and reads the next when the last response to the one before
+ * was written. Each request counts against its key's budgets.
  */
 export async function serveStreamInfer(parts: StreamParts, call: GrpcCall): Promise<void> {
   await admit(parts.deps, call, 'inference');
   new StreamInfer(parts, call).next();
 }
 
-/** What streams are served with. */
+/** Dependencies of serving streams. */
 interface StreamParts {
   readonly deps: KserveDeps;
   readonly statistics: InferStatistics;
@@ -211,7 +215,7 @@ class StreamInfer {
   constructor(parts: StreamParts, call: GrpcCall) {
     this.#parts = parts;
     this.#call = call;
-    call.watch({ left: () => parts.idle.delete(this.#shutDown), late() {} }); // who is late is left, too
+    call.watch({ left: () => parts.idle.delete(this.#shutDown), late() {} }); // a late stream has left, too
   }
 
   /** Serves the next request, once the responses before it have room. */
@@ -236,7 +240,7 @@ class StreamInfer {
     });
   }
 
-  /** Its client is asked to go elsewhere with what it would still say. */
+  /** Ends the stream with a status that asks the client to send its further requests elsewhere. */
   readonly #shutDown = (): void => this.#call.end(new GrpcStatus(STATUS.UNAVAILABLE, 'Service is shutting down'));
 
   #serve(message: Buffer): void {
@@ -258,7 +262,7 @@ class StreamInfer {
     const grant = await admit(deps, call, 'generate');
     const held = deps.lifecycle.hold(call);
     if (held !== undefined) await held;
-    if (call.isOver) return; // its client has gone meanwhile
+    if (call.isOver) return; // the client has left meanwhile
     const responses = new StreamResponses(call, request, () => this.next());
     infer({ deps, statistics, call, grant, request, responses });
   }

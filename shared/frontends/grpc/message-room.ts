@@ -3,8 +3,8 @@ import type { MessageRoom } from '../../grpc/index.ts';
 import type { ByteBudget } from '../inference/deps.ts';
 
 /**
- * Room for messages, of the room that the process has for bodies.
- * @param onLimit hears of each message for which there is none
+ * Returns the room for messages, which is a part of the process's room for bodies.
+ * @param onLimit called for each message that finds no room
  */
 export function messageRoom(bodies: ByteBudget, onLimit: (limit: LimitName) => void): MessageRoom {
   return {

@@ -14,21 +14,21 @@ import {
 import { recordTypeOf, wireNameOf } from '../../protocol/index.ts';
 import { BoundedMap } from '../../records/index.ts';
 
-/* What is told of a model: a completions model is described here, a tensor model by its worker. */
+/* Descriptions of models: this file describes a completions model, and its worker a tensor model. */
 
 const PLATFORM = 'dynamo';
 const VERSIONS = ['1'];
 
-/** A tensor that a model takes or gives. */
+/** Description of a tensor that a model takes or gives. */
 interface DescribedTensor {
   readonly name: string;
-  /** Undefined for one that is not known here. */
+  /** Data type; undefined if it is not known here. */
   readonly type: { readonly wire: string; readonly config: number } | undefined;
   readonly dims: bigint[];
   readonly optional?: boolean;
 }
 
-/** What is known of a model: its tensors, or Triton's own description, where the worker has one. */
+/** Description of a model: its tensors, or Triton's own description if the worker has one. */
 type Description =
   | {
       readonly kind: 'tensors';
@@ -52,12 +52,15 @@ const COMPLETIONS = {
   ],
 } as const satisfies Omit<Extract<Description, { kind: 'tensors' }>, 'name'>;
 
-/** Whether a model takes requests of KServe. */
+/** Returns whether a model takes requests of KServe. */
 export function isForKserve({ model_type: types }: Pick<ModelCard, 'model_type'>): boolean {
   return types.includes('TensorBased') || types.includes('Completions');
 }
 
-/** @param card of a model for KServe @throws GrpcStatus for a model whose worker describes it badly */
+/**
+ * Returns the metadata of a model. @param card that of a model for KServe @throws GrpcStatus if the worker's
+ * description is invalid
+ */
 export function metadataOf(asked: string, card: ModelCard): Uint8Array {
   const described = descriptionOf(asked, card);
   if (described.kind === 'triton')
@@ -87,7 +90,7 @@ function metadataOfTriton({ name, platform, input, output, maxBatchSize }: Model
   return { name, versions: VERSIONS, platform, inputs: input.map(tensor), outputs: output.map(tensor) };
 }
 
-/** @throws GrpcStatus as `metadataOf` does */
+/** Returns the configuration of a model. @throws GrpcStatus as `metadataOf` does */
 export function configOf(asked: string, card: ModelCard): Uint8Array {
   const described = descriptionOf(asked, card);
   if (described.kind === 'triton') return asField1(described.raw);
@@ -129,7 +132,7 @@ function badConfig(name: string, reason: string): GrpcStatus {
   return new GrpcStatus(STATUS.INVALID_ARGUMENT, `Model '${name}' has type Tensor but: ${reason}`);
 }
 
-/** The bytes as a worker registered them, so that fields of a later Triton stay. */
+/** Returns the bytes as a worker registered them, so that fields of a later Triton stay. */
 function asField1(raw: Uint8Array): Uint8Array {
   const length: number[] = [];
   for (let rest = raw.length; ; rest >>>= 7) {
@@ -139,10 +142,10 @@ function asField1(raw: Uint8Array): Uint8Array {
   return Buffer.concat([Uint8Array.of(0x0a, ...length), raw]);
 }
 
-/** How one request went. */
+/** Outcome of one request. */
 interface NotedRequest {
   readonly hasSucceeded: boolean;
-  /** From its coming to its end. */
+  /** Milliseconds from the arrival of the request to its end. */
   readonly ms: number;
   /** Unix time. */
   readonly wallMs: number;
@@ -157,12 +160,12 @@ interface Counts {
 }
 
 const NS_PER_MS = 1e6;
-/** Models that are remembered, the latest ones. */
+/** Number of models that are remembered: the latest ones. */
 const MODELS_MAX = 1024;
 
 /**
- * What this process has served of each model by gRPC, as `ModelStatistics` tells it. One request is one inference and one
- * execution; what happens inside of workers is theirs to tell.
+ * Counts the requests of each model that this process has served by gRPC, for `ModelStatistics`. One request counts as
+ * one inference and one execution; the times inside workers are not included.
  */
 export class InferStatistics {
   readonly #models = new BoundedMap<string, Counts>(MODELS_MAX);
@@ -180,7 +183,7 @@ export class InferStatistics {
     }
   }
 
-  /** Of the models of those names; zeros of one that was never asked. */
+  /** Returns the statistics of the named models, with zeros for a model without requests. */
   of(names: readonly string[]): MessageInitShape<typeof ModelStatisticsResponseSchema> {
     return { modelStats: names.map((name) => statisticsOf(name, this.#models.get(name))) };
   }

@@ -11,24 +11,24 @@ import {
 } from '../../protocol/index.ts';
 import { isForKserve } from './models.ts';
 
-/** Opts in to the flag on every response of a stream, and to a last one of its own. */
+/** Parameter that asks for the flag on every response of a stream, and for a last response of its own. */
 const WANTS_FINAL = 'triton_enable_empty_final_response';
 const FINAL = 'triton_final_response';
 
-/** Where the responses to one request go. */
+/** Destination of the responses to one request. */
 export interface Responses {
-  /** The rpc takes any number of them, rather than one. */
+  /** Whether the rpc takes any number of responses, rather than one. */
   readonly isStream: boolean;
   write(response: ModelInferResponse): void;
-  /** A response failed, inside a stream that goes on. @param isLast nothing more comes of the request */
+  /** Sends a failure inside a stream that goes on. @param isLast whether nothing more comes of the request */
   fault(text: string, isLast: boolean): void;
-  /** All was told of the request. */
+  /** Ends the responses to the request. */
   end(): void;
-  /** The call is over. */
+  /** Ends the call. */
   abort(status: GrpcStatus): void;
 }
 
-/** Of `ModelInfer`. */
+/** Responses of `ModelInfer`. */
 export class UnaryResponses implements Responses {
   readonly isStream = false;
   readonly #call: GrpcCall;
@@ -54,18 +54,18 @@ export class UnaryResponses implements Responses {
   }
 }
 
-/** Of one message of `ModelStreamInfer`. */
+/** Responses to one message of `ModelStreamInfer`. */
 export class StreamResponses implements Responses {
   readonly isStream = true;
   readonly #call: GrpcCall;
   readonly #request: Pick<ModelInferRequest, 'id' | 'modelName'>;
   readonly #tellsFinal: boolean;
   readonly #onEnd: () => void;
-  /** The worker has its own flag. */
+  /** Whether the worker sends a flag of its own. */
   #hasFlag = false;
 
   /**
-   * @param onEnd runs when nothing more comes of the request, and the call goes on
+   * @param onEnd called when nothing more comes of the request, and the call goes on
    * @throws GrpcStatus for a parameter of the wrong kind
    */
   constructor(call: GrpcCall, request: ModelInferRequest, onEnd: () => void) {
@@ -81,7 +81,7 @@ export class StreamResponses implements Responses {
     this.#call.write(encodeModelStreamInferResponse({ errorMessage: '', inferResponse }));
   }
 
-  /** Tells whose fault it is, so that clients of many requests can find it. */
+  /** Sends a failure with the id of its request, so that clients of many requests can find it. */
   fault(text: string, isLast: boolean): void {
     const parameters = this.#tellsFinal ? { [FINAL]: { bool: isLast } } : NO_PARAMETERS;
     const inferResponse = this.#empty(parameters);
@@ -104,7 +104,7 @@ export class StreamResponses implements Responses {
   }
 }
 
-/** Others follow, unless the flag is there already. */
+/** Adds the flag that says that more responses follow, unless it is there already. */
 function flagged(response: ModelInferResponse): ModelInferResponse {
   return { ...response, parameters: { [FINAL]: { bool: false }, ...response.parameters } };
 }
@@ -122,18 +122,21 @@ function wantsFinal(parameters: InferParameters): boolean {
 
 /* Failures of requests in Dynamo's words, which clients of it look for. */
 
-/** @param models those that may be named to whoever asks; of them the ones that take requests of KServe are */
+/**
+ * Returns the failure for an unknown model, which names the models that take requests of KServe. @param models those
+ * that the client may see
+ */
 export function modelNotFound(name: string, models: readonly ServedModel[]): GrpcStatus {
   const shown = models.filter(({ card }) => isForKserve(card));
   return new GrpcStatus(STATUS.NOT_FOUND, `Model '${name}' not found. ${missingModelHint(shown, { name })}`);
 }
 
-/** The model is known, and nobody can serve it now. */
+/** Returns the failure for a known model that no worker can serve now. */
 export function modelUnavailable(retryAfterMs: number | undefined): GrpcStatus {
   return new GrpcStatus(STATUS.UNAVAILABLE, 'model temporarily unavailable', retryTrailers({ retryAfterMs }));
 }
 
-/** A request that makes no sense; failures of another kind stay as they are. */
+/** Returns the status of an invalid request; failures of another kind stay as they are. */
 export function parseFailure(thrown: unknown): GrpcStatus {
   const status = statusOf(thrown);
   const isOfBody = thrown instanceof ServeError && thrown.code !== 'headers_too_large';
@@ -141,25 +144,30 @@ export function parseFailure(thrown: unknown): GrpcStatus {
   return new GrpcStatus(status.code, `Failed to parse request: ${status.message}`);
 }
 
-/** The part of a failure that its request's own stream tells: what a worker made of it, with the class of that. */
+/**
+ * Returns the text of a failure for the stream of its request: the text of the worker, with the class of the failure.
+ */
 export function failureText(error: ServeError): string {
   const words = reasonOf(error.cause ?? error);
   return error.worker === undefined ? words : `${error.worker}: ${words}`;
 }
 
-/** A worker failed while it worked, and said so: not the way to it, nor whoever asked. */
+/**
+ * Returns whether a worker failed while it worked and reported that: neither the connection to it nor the client is at
+ * fault.
+ */
 export function isEngineFailure(error: ServeError): boolean {
   return error.worker !== undefined && codeRow(error.code).grpc !== STATUS.UNAVAILABLE && !isOwnWord(error);
 }
 
-/** A code that a worker's own code chose, or that says all there is to say. */
+/** Returns whether the code comes from the worker's own code, or needs no further text. */
 function isOwnWord({ code, cause }: ServeError): boolean {
   const isRaised = cause === undefined && code !== 'internal_error';
   return isRaised || code === 'server_overloaded' || code === 'deadline_exceeded' || code === 'client_closed_request';
 }
 
-/** How a call ends whose request failed. */
-export function foldFailure(thrown: unknown): GrpcStatus {
+/** Returns the status that ends a call whose request failed. */
+export function wholeFailure(thrown: unknown): GrpcStatus {
   const error = toServeError(thrown);
   if (isEngineFailure(error)) {
     return new GrpcStatus(STATUS.INTERNAL, `Failed to fold completions stream: ${failureText(error)}`);
@@ -167,7 +175,7 @@ export function foldFailure(thrown: unknown): GrpcStatus {
   return dispatchFailure(error);
 }
 
-/** How a call ends whose request found no worker, or was not let to one. */
+/** Returns the status that ends a call whose request found no worker, or was refused before. */
 export function dispatchFailure(error: ServeError): GrpcStatus {
   const status = statusOf(error);
   if (error.code === 'server_overloaded') {

@@ -31,19 +31,19 @@ import { IdleStreams, infer, serveStreamInfer } from './infer.ts';
 import { configOf, InferStatistics, isForKserve, metadataOf } from './models.ts';
 import { modelNotFound, UnaryResponses } from './responses.ts';
 
-/** The service of KServe v2, as Triton names it. */
+/** Name of the service of KServe v2, as in Triton. */
 export const KSERVE = 'inference.GRPCInferenceService';
 
-/** What a gRPC server of models serves. */
+/** The services of a gRPC server of models. */
 export interface KserveService {
   readonly methods: readonly GrpcMethod[];
-  /** Follows readiness; to be told when models change. */
+  /** Updates the readiness of models; the owner calls it when models change. */
   readonly health: HealthService;
-  /** Says NOT_SERVING to who watches, and ends streams of which nothing is under way. */
+  /** Sends NOT_SERVING to clients that watch, and ends streams without a request in flight. */
   shutDown(): void;
 }
 
-/** KServe v2 with the health service and reflection. */
+/** Creates the services: KServe v2, health and reflection. */
 export function createKserveService(deps: KserveDeps): KserveService {
   const isReady = (): boolean =>
     deps.lifecycle.isTakingRequests && deps.pipeline.requestable.list().some(({ readiness }) => readiness.isReady);
@@ -74,7 +74,7 @@ export function createKserveService(deps: KserveDeps): KserveService {
       withKey(deps, 'ModelReady', (message, grant) => {
         const { name } = decodeMessage(ModelReadyRequestSchema, message);
         const model = deps.pipeline.requestable.find(name);
-        const isShown = model !== undefined && grant.allowsModel(name, model.primaryName); // another is as good as none
+        const isShown = model !== undefined && grant.allowsModel(name, model.primaryName); // a model that the key may not use counts as unknown
         return encodeMessage(ModelReadyResponseSchema, { ready: isShown && model.readiness.isReady });
       }),
       withKey(deps, 'ModelMetadata', (message, grant) => {
@@ -111,7 +111,7 @@ function path(method: string): string {
   return `/${KSERVE}/${method}`;
 }
 
-/** A method about models, for whoever has a key. */
+/** Returns a method about models, for clients that have a key. */
 function withKey(deps: KserveDeps, name: string, answer: (message: Buffer, grant: Grant) => Uint8Array): GrpcMethod {
   return method(deps, name, 'key', (call, message, grant) => {
     call.write(framed(answer(message, grant)));
@@ -119,7 +119,7 @@ function withKey(deps: KserveDeps, name: string, answer: (message: Buffer, grant
   });
 }
 
-/** A method of one message, for whoever may call it. */
+/** Returns a method of one message, for clients that may call it. */
 function method(
   deps: KserveDeps,
   name: string,
@@ -132,13 +132,16 @@ function method(
       const grant = await admit(deps, call, need);
       const held = deps.lifecycle.hold(call);
       if (held !== undefined) await held;
-      if (call.isOver) return; // its client has gone meanwhile
+      if (call.isOver) return; // the client has left meanwhile
       receiveOne(call, (message) => serve(call, message, grant));
     },
   };
 }
 
-/** @throws ServeError `insufficient_permissions`, `service_unavailable`; GrpcStatus where there is no such model */
+/**
+ * Returns a model for a client. @throws ServeError `insufficient_permissions`, `service_unavailable`; GrpcStatus if
+ * there is no such model
+ */
 function found(
   deps: KserveDeps,
   grant: Grant,

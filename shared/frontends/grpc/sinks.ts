@@ -13,26 +13,26 @@ import {
 import { asRecord } from '../../records/index.ts';
 import { DialectSink } from '../inference/dialect.ts';
 import type { RequestTracker } from '../inference/request-tracker.ts';
-import { dispatchFailure, failureText, foldFailure, isEngineFailure, type Responses } from './responses.ts';
+import { dispatchFailure, failureText, isEngineFailure, type Responses, wholeFailure } from './responses.ts';
 
-/** How the responses to one request look. */
+/** Form of the responses to one request. */
 interface ResponseOptions {
   readonly id: string;
-  /** The request's contents were raw, so that those of its responses are. */
+  /** Whether the request's contents were raw, so that those of its responses are raw, too. */
   readonly isRaw: boolean;
 }
 
-/** What the responses to a request are made with. */
+/** Dependencies of the responses to a request. */
 interface ResponseParts extends ResponseOptions {
   readonly responses: Responses;
 }
 
 interface TextParts extends ResponseParts {
-  /** As the worker registered it. */
+  /** Name that the worker registered. */
   readonly model: string;
 }
 
-/** Writes the responses to one request, and ends with them. */
+/** Writes the responses to one request, and its end. */
 abstract class KserveSink<Parts extends ResponseParts> extends DialectSink {
   protected readonly parts: Parts;
 
@@ -41,19 +41,19 @@ abstract class KserveSink<Parts extends ResponseParts> extends DialectSink {
     this.parts = parts;
   }
 
-  /** All was written. */
+  /** Ends the request as a success, once all is written. */
   protected succeed(usage: Usage): void {
     this.parts.responses.end();
     this.inference.succeed(usage);
   }
 
-  /** Tells of a failure by the call's own end. */
+  /** Sends a failure as the status that ends the call. */
   protected abort(error: ServeError, status: GrpcStatus): void {
     this.parts.responses.abort(status);
     this.inference.fail(error, status.code);
   }
 
-  /** Tells of a failure inside a stream that goes on. @param code the status that the log line and the metrics get */
+  /** Sends a failure inside a stream that goes on. @param code the status that the log line and the metrics get */
   protected fault(error: ServeError, code: number): void {
     this.parts.responses.fault(failureText(error), true);
     this.inference.fail(error, code);
@@ -72,7 +72,7 @@ export class TextStream extends KserveSink<TextParts> {
     this.#write(this.parts.model, [{ text, finish: finishText(reason) }]);
   }
 
-  /** A chunk without choices says what was used, and is told with none. */
+  /** Writes a chunk. One without choices carries usage, and becomes a response without texts. */
   override body(body: unknown): void {
     const { model, choices } = readBody(body);
     this.#write(model ?? this.parts.model, choices);
@@ -96,8 +96,8 @@ export class TextStream extends KserveSink<TextParts> {
   }
 }
 
-/** Folds all text into one response. */
-export class TextFold extends KserveSink<TextParts> {
+/** Collects all text in one response. */
+export class WholeText extends KserveSink<TextParts> {
   readonly #choices = new Map<number, { text: string; finish: string }>();
   #model = '';
 
@@ -128,7 +128,7 @@ export class TextFold extends KserveSink<TextParts> {
     this.succeed(usage);
   }
 
-  /** Kept until it is whole: its reader cannot be slow. */
+  /** Returns false: the answer is kept until it is whole, so its client cannot be slow. */
   override isBlocked(): boolean {
     return false;
   }
@@ -138,7 +138,7 @@ export class TextFold extends KserveSink<TextParts> {
   }
 
   protected tell(error: ServeError): void {
-    this.abort(error, foldFailure(error));
+    this.abort(error, wholeFailure(error));
   }
 
   #at(choice: number, model = this.parts.model): { text: string; finish: string } {
@@ -154,9 +154,9 @@ export class TextFold extends KserveSink<TextParts> {
 
 const FOLD = 'Failed to fold completions stream';
 
-/** Writes the responses of a tensor model: each as it comes, or the only one. */
+/** Writes the responses of a tensor model: each as it comes, or only one. */
 export class TensorSink extends KserveSink<ResponseParts> {
-  /** Of the rpc that takes one. */
+  /** The response for the rpc that takes one. */
   #whole: ModelInferResponse | undefined;
   #hasBegun = false;
 
@@ -191,18 +191,18 @@ export class TensorSink extends KserveSink<ResponseParts> {
     this.succeed(usage);
   }
 
-  /** The only response is small next to what is written of it, and its worker need not wait. */
+  /** Returns whether the client of a stream is slow. For the rpc of one response the worker need not wait. */
   override isBlocked(): boolean {
     return this.parts.responses.isStream && super.isBlocked();
   }
 
   protected tell(error: ServeError): void {
-    if (!this.parts.responses.isStream) this.abort(error, foldFailure(error));
+    if (!this.parts.responses.isStream) this.abort(error, wholeFailure(error));
     else if (this.#hasBegun || isEngineFailure(error)) this.fault(error, STATUS.OK);
     else this.abort(error, dispatchFailure(error));
   }
 
-  /** A record of the worker that is no response. */
+  /** Ends the request because of a record of the worker that is not a response. */
   #refuse(thrown: unknown): void {
     if (!(thrown instanceof BadTensorResponse)) throw thrown;
     const { responses } = this.parts;
@@ -216,7 +216,7 @@ export class TensorSink extends KserveSink<ResponseParts> {
     else this.#breakOff(new GrpcStatus(STATUS.INVALID_ARGUMENT, `Failed to parse response: ${message}`));
   }
 
-  /** Ends work and call through a fault of the worker's answer. */
+  /** Ends the work and the call, because of a fault in the worker's answer. */
   #breakOff(status: GrpcStatus): void {
     if (this.close()) this.abort(workerError('BackendProtocol', status.message), status);
   }
@@ -227,7 +227,7 @@ interface ReadBody {
   readonly choices: readonly (SaidText & { readonly index: number })[];
 }
 
-/** A completions chunk or object of a worker that took the body untouched. */
+/** Reads a completions chunk or object of a worker that took the body untouched. */
 function readBody(body: unknown): ReadBody {
   const { model, choices } = asRecord(body) ?? {};
   const listed: readonly unknown[] = Array.isArray(choices) ? choices : [];
@@ -244,14 +244,14 @@ function readBody(body: unknown): ReadBody {
   };
 }
 
-/** What is told of one choice at a time. */
+/** Part of one choice in a response. */
 interface SaidText {
   readonly text: string;
-  /** `stop`, `length`, `content_filter`; empty until it ends. */
+  /** `stop`, `length` or `content_filter`; empty until the choice ends. */
   readonly finish: string;
 }
 
-/** A response with the text of each choice, and why it ended. */
+/** Returns a response with the text of each choice, and the reason of its end. */
 function textResponse(
   modelName: string,
   choices: readonly SaidText[],
@@ -277,7 +277,7 @@ function textResponse(
   };
 }
 
-/** Finish reasons of completions; others end as a stop does. */
+/** Returns the finish reason of completions; other reasons become `stop`. */
 function finishText(reason: unknown): string {
   if (reason === null || reason === undefined) return '';
   return reason === 'length' || reason === 'content_filter' ? reason : 'stop';

@@ -33,13 +33,13 @@ const TEXT_BLOCK = '{"type":"text","text":""}';
 
 const THINKING_BLOCK = '{"type":"thinking","thinking":"","signature":""}';
 
-/** Clients expect a signature with every thought; ours cannot be checked. */
+/** Signature event of a thought. Clients expect one with every thought, but cannot verify this one. */
 const SIGNATURE_DELTA = '{"type":"signature_delta","signature":"erased"}';
 
 const PING_FRAME = eventFrame('ping', '{"type":"ping"}');
 const STOP_FRAME = eventFrame('message_stop', '{"type":"message_stop"}');
 
-/** Encodes one request as a Messages stream. A message has no place for what workers and engines tell of themselves. */
+/** Encodes one request as a Messages stream. A message has no place for the data of workers and engines. */
 export class MessageStream extends StreamSink {
   readonly #blocks: BlockEvents;
   readonly #names: WireNames;
@@ -130,20 +130,20 @@ export class MessageStream extends StreamSink {
   }
 }
 
-/** One server-sent event of a Messages stream; `json` is the text of its data. */
+/** Returns one server-sent event of a Messages stream. @param json text of its data */
 function eventFrame(type: string, json: string): string {
   return `event: ${type}\ndata: ${json}\n\n`;
 }
 
 /**
- * The content blocks of one Messages stream in the order of generation, one open at a time. A
- * delta is three strings put together; the first is built when its block opens.
+ * Writes the content blocks of one Messages stream in the order of generation, with one open at a time. A delta is
+ * three strings put together; the first is built when its block opens.
  */
 class BlockEvents {
   readonly #out: SseStream;
   #index = -1;
   #kind: BlockKind | undefined;
-  /** Which of the engine's calls the open tool block is. */
+  /** The engine's number of the call in the open tool block. */
   #toolIndex = -1;
   #deltaStart = '';
 
@@ -162,14 +162,14 @@ class BlockEvents {
     this.#delta(text);
   }
 
-  /** @param index the engine's number of the call */
+  /** Opens the block of a tool call. @param index the engine's number of the call */
   toolUse(index: number, id: string, name: string): void {
     const block = `{"type":"tool_use","id":${JSON.stringify(id)},"name":${JSON.stringify(name)},"input":{}}`;
     this.#open('tool_use', block);
     this.#toolIndex = index;
   }
 
-  /** False when that call is not the one whose block is open: a closed block cannot grow. */
+  /** Writes arguments of a call. Returns false if its block is not the open one, because a closed block cannot grow. */
   toolInput(index: number, text: string): boolean {
     if (this.#kind !== 'tool_use' || this.#toolIndex !== index) return false;
     if (text !== '') this.#delta(text);

@@ -76,8 +76,7 @@ export const messages: BodyRoute = {
 };
 
 /**
- * `POST /v1/messages/count_tokens`: the prompt's true length where a tokenizer
- * is known, a guess elsewhere.
+ * `POST /v1/messages/count_tokens`: the exact length of the prompt if its tokenizer is known, otherwise an estimate.
  */
 async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   requireService(deps);
@@ -106,7 +105,7 @@ function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): Mess
   return { stripsPreamble: settings.anthropic.stripsPreamble, hasReasoningParser: parser !== undefined };
 }
 
-/** The name is registered for chat; checked after the body. @throws ServeError 404 */
+/** Checks, after the body, that the name is registered for chat. @throws ServeError 404 */
 function requireChatModel({ deps, exchange }: Inference, name: string): void {
   if (deps.pipeline.requestable.find(name)?.card.model_type.includes('Chat') === true) return;
   const hint = missingModelHint(modelsShown(deps, exchange), { name, type: 'Chat' });
@@ -119,7 +118,7 @@ type Block =
   | { readonly kind: 'thinking'; text: string }
   | { readonly kind: 'tool_use'; text: string; readonly index: number; readonly id: string; readonly name: string };
 
-/** Folds one request into a message object: the blocks of the stream, put together. */
+/** Collects the answer to one request in a message object, which has the blocks of the stream. */
 class Message extends WholeSink {
   readonly #names: WireNames;
   readonly #requestId: string;
@@ -200,7 +199,9 @@ function blockBody(block: Block): object {
 }
 
 /**
- * `input` is an object on this wire. Arguments that are none, because the text ended inside of them, are not repaired: they stand whole under the name that Anthropic's documents use for invalid JSON.
+ * Returns the arguments of a call as `input`, which is an object in this dialect. Arguments that are not an object,
+ * because the text ended inside of them, are not repaired. They are kept whole under the name that Anthropic's
+ * documents use for invalid JSON.
  */
 function toolInput(text: string): object {
   if (text.trim() === '') return {};
@@ -208,7 +209,7 @@ function toolInput(text: string): object {
     const value: unknown = JSON.parse(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   } catch {
-    // told below, as any other text that is no object
+    // handled below, as any other text that is not an object
   }
   return { INVALID_JSON: text };
 }

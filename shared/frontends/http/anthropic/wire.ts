@@ -6,14 +6,14 @@ import type { Inference } from '../serve-inference.ts';
 import type { WireNames } from '../sinks/response-names.ts';
 import { sendFailure, statusOf } from '../sinks/send.ts';
 
-/** Why a message ended, in Anthropic's terms. */
+/** Reason for which a message ended, in Anthropic's terms. */
 export interface MessageStop {
   readonly stop_reason: 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'refusal';
-  /** The client's stop sequence that was found. */
+  /** Stop sequence of the client that was found. */
   readonly stop_sequence: string | null;
 }
 
-/** How a message ends of which nobody said why. */
+/** End of a message whose worker gave no reason. */
 export const END_OF_TURN: MessageStop = Object.freeze({ stop_reason: 'end_turn', stop_sequence: null });
 
 const STOP_REASONS = {
@@ -23,7 +23,10 @@ const STOP_REASONS = {
   content_filter: 'refusal',
 } as const satisfies Record<FinishReason, MessageStop['stop_reason']>;
 
-/** @param stopSequences those the client asked for: an engine may name other things that stopped it */
+/**
+ * Returns the reason in Anthropic's terms. @param stopSequences those of the client; an engine may name others that
+ * stopped it
+ */
 export function messageStop({ reason, stopReason }: TextFinish, stopSequences: readonly string[]): MessageStop {
   if (reason === null) return END_OF_TURN;
   if (reason === 'stop' && typeof stopReason === 'string' && stopSequences.includes(stopReason)) {
@@ -32,7 +35,7 @@ export function messageStop({ reason, stopReason }: TextFinish, stopSequences: r
   return { stop_reason: STOP_REASONS[reason], stop_sequence: null };
 }
 
-/** `usage` of a message. */
+/** Returns the `usage` of a message. */
 export function messageUsage(usage: Usage): object {
   const cached = usage.hidesCache === true ? 0 : (usage.cachedTokens ?? 0);
   return {
@@ -43,7 +46,7 @@ export function messageUsage(usage: Usage): object {
   };
 }
 
-/** The message object; in a stream's first event it is empty and has not stopped. */
+/** Returns the message object. In a stream's first event it is empty and has not stopped. */
 export function messageBody(
   { id, model }: WireNames,
   content: readonly object[],
@@ -62,20 +65,20 @@ export function messageBody(
   };
 }
 
-/** A tool use has an id of our own: what workers call it stays between them and us. */
+/** Returns the id of a tool use, which is generated here: clients do not get the ids of workers. */
 export function toolUseId(uuid: string): string {
   return `toolu_${uuid.replaceAll('-', '')}`;
 }
 
-/** A worker goes on with a tool call whose block is closed, and cannot grow. */
+/** Returns the failure of a worker that goes on with a tool call whose block is closed. */
 export function notUnderWay(index: number): ServeError {
   return workerError('BackendProtocol', `arguments of tool call ${index}, which is not the one under way`);
 }
 
-/** What Anthropic's clients know as overload; no setting moves it. */
+/** Status that Anthropic's clients know as overload; no setting moves it. */
 export const OVERLOAD_STATUS = 529;
 
-/** The id by which clients name a response in a report; Anthropic's header and error body carry it. */
+/** Returns the id by which clients name a response in a report. Anthropic's header and error body carry it. */
 export function anthropicRequestId(uuid: string): string {
   return `req_${uuid.replaceAll('-', '')}`;
 }
@@ -84,7 +87,7 @@ export function newRequestId(random: Random): string {
   return anthropicRequestId(random.uuid());
 }
 
-/** The header that tells a client the response's id. */
+/** Returns the header with the response's id. */
 export function requestIdHeader(requestId: string): { readonly 'request-id': string } {
   return { 'request-id': requestId };
 }
@@ -103,7 +106,7 @@ export function sendMessagesError(
   });
 }
 
-/** An inference request failed; see `Inference.refuse`. */
+/** Ends a failed inference request in Anthropic's envelope; see `Inference.refuse`. */
 export function refuseMessages(inference: Inference, error: ServeError, requestId: string): void {
   inference.refuse(error, ({ exchange }) => sendMessagesError(exchange, error, requestId));
 }

@@ -2,21 +2,21 @@ import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { overLimit, reasonOf, ServeError } from '../../../errors/index.ts';
 import type { ByteBudget } from '../../inference/deps.ts';
 
-/** A chunk from here on is kept as it came; copying it would cost more than its own overhead. */
+/** Bytes of a chunk from which it is kept as it came: copying it would cost more than its own overhead. */
 const LARGE_CHUNK_BYTES = 16 * 1024;
-/** Small chunks are copied together into blocks of at most so many bytes. */
+/** Largest size in bytes of the blocks into which small chunks are copied. */
 const BLOCK_BYTES_MAX = 1024 * 1024;
 const BLOCK_BYTES_MIN = 4 * 1024;
 
 const NOTHING = new Uint8Array(0);
 
 /**
- * The bytes of a body as they come. Small chunks are put together: kept one by one, a body in chunks of a byte would take
- * 200 times its size.
+ * Collects the bytes of a body. Small chunks are put together: a body in chunks of a byte would otherwise take 200
+ * times its size.
  */
 export class BodyBytes {
   #parts: Uint8Array[] = [];
-  /** Being filled; its first `#filled` bytes belong to the body. */
+  /** Block that is being filled; its first `#filled` bytes belong to the body. */
   #block = NOTHING;
   #filled = 0;
   #sizeBytes = 0;
@@ -41,7 +41,7 @@ export class BodyBytes {
     this.#filled += chunk.length;
   }
 
-  /** Everything in one piece; what came in one chunk is not copied. Empties this. */
+  /** Returns the body in one piece, and empties this. A body of one chunk is not copied. */
   take(): Uint8Array {
     this.#closeBlock();
     const parts = this.#parts;
@@ -71,15 +71,15 @@ const DECODERS = {
   br: () => createBrotliDecompress({ chunkSize: DECODED_CHUNK_BYTES }),
 } as const;
 
-/** A way in which clients may compress bodies. */
+/** Compression that clients may use for bodies. */
 type ContentEncoding = keyof typeof DECODERS;
 
 const MEBIBYTE = 1024 * 1024;
 
 /**
- * Takes in one body, whatever host reads it: within the body limit, within the room of the process, and unpacked if it is
- * compressed. A host calls `expect` once, `add` with each chunk, and `finish`; each of them throws when the body is not
- * wanted, and what came before is let go of then.
+ * Takes in one body, from any host: within the body limit, within the room of the process, and unpacked if it is
+ * compressed. A host calls `expect` once, `add` with each chunk, and `finish`. Each of them throws if the body is
+ * refused, and drops what came before.
  */
 export class BodyIntake {
   readonly #limit: BodyLimit;
@@ -89,8 +89,8 @@ export class BodyIntake {
   #takenBytes = 0;
 
   /**
-   * @param bodyLimitBytes the largest body, unpacked
-   * @throws ServeError `unsupported_media_type` for an encoding that nobody here can unpack.
+   * @param bodyLimitBytes size of the largest body, unpacked.
+   * @throws ServeError `unsupported_media_type` for an encoding that is not supported
    */
   constructor(bodyLimitBytes: number, budget: ByteBudget, contentEncoding: string | undefined) {
     this.#limit =
@@ -102,14 +102,14 @@ export class BodyIntake {
   }
 
   /**
-   * So many bytes are announced. They take no room yet: an announcement costs a client nothing.
+   * Checks the announced length. It takes no room yet, because an announcement costs a client nothing.
    * @throws ServeError `request_too_large`
    */
   expect(bytes: number): void {
     this.#requireWithin(bytes);
   }
 
-  /** @throws ServeError `request_too_large`, `server_overloaded`. */
+  /** Takes a chunk. @throws ServeError `request_too_large`, `server_overloaded` */
   add(chunk: Uint8Array): void {
     try {
       this.#requireWithin(this.#bytes.sizeBytes + chunk.length);
@@ -121,7 +121,10 @@ export class BodyIntake {
     this.#bytes.add(chunk);
   }
 
-  /** The whole body, unpacked. Its room is taken until `release`. Rejects as `add` throws, and with `invalid_value`. */
+  /**
+   * Resolves with the whole body, unpacked, whose room is taken until `release`. Rejects as `add` throws, and with
+   * `invalid_value`.
+   */
   async finish(): Promise<Uint8Array> {
     if (this.#encoding === undefined) return this.#bytes.take();
     const packedBytes = this.#bytes.sizeBytes;
@@ -131,7 +134,7 @@ export class BodyIntake {
     return this.#bytes.take();
   }
 
-  /** The body was decoded, or is not wanted any more. Later calls change nothing. */
+  /** Releases the room, once the body is decoded or refused. Later calls do nothing. */
   release(): void {
     this.#bytes.clear();
     this.#give(this.#takenBytes);
@@ -154,7 +157,7 @@ export class BodyIntake {
 
 interface BodyLimit {
   readonly bytes: number;
-  /** The setting to change. */
+  /** Setting that moves the limit. */
   readonly setBy: string;
 }
 
@@ -163,14 +166,14 @@ function bodyTooLarge({ bytes, setBy }: BodyLimit): ServeError {
   return overLimit('body_bytes', `Request body exceeds the limit of ${limitMb} MB set by ${setBy}`);
 }
 
-/** The client stopped in the middle of its body, or the host could not read it. */
+/** Returns the failure of a body that its client did not finish, or that the host could not read. */
 export function bodyUnreadable(cause: unknown): ServeError {
   return new ServeError('invalid_json', 'Failed to read request body', { cause });
 }
 
 /**
- * How a body is compressed; undefined = not at all.
- * @throws ServeError `unsupported_media_type` for any other encoding, and for several.
+ * Returns the compression of a body; undefined if it is not compressed.
+ * @throws ServeError `unsupported_media_type` for any other encoding, and for several
  */
 function contentEncodingOf(header: string | undefined): ContentEncoding | undefined {
   const name = header?.trim().toLowerCase() ?? '';
@@ -183,8 +186,8 @@ function contentEncodingOf(header: string | undefined): ContentEncoding | undefi
 }
 
 /**
- * Unpacks `bytes` chunk by chunk, off the event loop. `take` gets each chunk and ends the work by throwing: that is how a
- * body that unpacks to more than is allowed stops at the limit.
+ * Unpacks `bytes` chunk by chunk, off the event loop. `take` gets each chunk and ends the work by throwing. So a body
+ * that unpacks to more than is allowed stops at the limit.
  * Rejects with what `take` threw, or with a ServeError `invalid_value` for bytes that are not of that encoding.
  */
 function decodeContent(encoding: ContentEncoding, bytes: Uint8Array, take: (chunk: Uint8Array) => void): Promise<void> {

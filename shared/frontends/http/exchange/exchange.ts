@@ -3,65 +3,69 @@ import type { TrackedExchange } from '../../inference/deps.ts';
 import type { BodyIntake } from './body-intake.ts';
 
 /**
- * One HTTP request together with the place for its response. A host (Node server, Lambda stream) makes one per request and
- * hands it to the app; over a fetch `Request` the app makes its own, whose `Response` has a web stream for a body.
+ * One HTTP request together with the place for its response. A host (Node server, Lambda stream) makes one per request
+ * and hands it to the app; over a fetch `Request` the app makes its own, whose `Response` has a web stream for a body.
  */
 export interface HostExchange {
-  /** Upper case. */
+  /** Method in upper case. */
   readonly method: string;
-  /** Path as the client sent it: not decoded, without the query. The app writes over it where a route has another spelling. */
+  /**
+   * Path as the client sent it: not decoded, without the query. The app replaces it if a route has another spelling.
+   */
   path: string;
-  /** Text after the `?`, without it; empty when there is none. */
+  /** Text after the `?`, without it; empty if there is none. */
   readonly query: string;
-  /** How the client came, as it names that itself, where the host knows it. */
+  /** Scheme of the client's address for the server, if the host knows it. */
   readonly scheme?: 'http' | 'https' | 'ws' | 'wss' | undefined;
-  /** Of HTTP, such as `1.1`, where the host knows it. */
+  /** Version of HTTP, such as `1.1`, if the host knows it. */
   readonly httpVersion?: string | undefined;
-  /** Address at the other end of the socket; undefined on hosts without one, whose callers count as of another machine. */
+  /**
+   * Address at the other end of the socket; undefined on hosts without one, whose clients count as on another machine.
+   */
   readonly peer?: string | undefined;
-  /** Header lines of the request; more than 100 are refused with 431. */
+  /** Number of header lines of the request; more than 100 are refused with 431. */
   readonly headerLines: number;
-  /** Lower-case names, each once. */
+  /** Returns the lower-case names of headers, each once. */
   headerNames(): readonly string[];
-  /** Value of the first line with that lower-case name. */
+  /** Returns the value of the first line with that lower-case name. */
   header(name: string): string | undefined;
   /**
-   * Hands the body to `intake`, chunk by chunk as it comes; called at most once. Rejects with what `intake` throws, from where
-   * on nothing of the body is kept, and with `invalid_json` when the client stops in the middle.
+   * Hands the body to `intake`, chunk by chunk as it comes; called at most once. Rejects with what `intake` throws, and
+   * keeps nothing of the body from then on. Rejects with `invalid_json` if the client stops in the middle.
    */
   readBody(intake: BodyIntake): Promise<void>;
-  /** Where the response goes. */
+  /** Destination of the response. */
   readonly sink: FrameSink;
   /**
-   * Aborts with a `ServeError` (`deadline_exceeded`) when the host is about to stop the request, on hosts that limit its
-   * time: the handler cancels the work and ends the response with that error, as its dialect writes it.
+   * Aborts with a `ServeError` (`deadline_exceeded`) when a host that limits the time of requests is about to stop this
+   * one. The handler then cancels the work and ends the response with that error, in its dialect.
    */
   readonly deadline?: AbortSignal;
-  /** Set where a `response.create` event of a WebSocket asks, whose connection this remembers for. */
+  /** Memory of the connection, for requests that are `response.create` events of a WebSocket. */
   readonly memory?: ResponseMemory;
 }
 
-/** The most recent response of a connection that was not stored: what comes next there may follow it. */
+/** Memory of a connection for its latest response that was not stored, which the next request there may continue. */
 export interface ResponseMemory {
-  /** Undefined when it is another one, or has been forgotten. */
+  /** Resolves with the response of that id; undefined if it is not the latest, or was forgotten. */
   get(id: string): Promise<StoredResponse | undefined>;
-  /** Remembers a response in place of the one before; one that is too large is forgotten. */
+  /** Remembers a response in place of the one before. A response that is too large is forgotten. */
   put(response: StoredResponse): Promise<void>;
 }
 
-/** An exchange as handlers get it: all that they know of their host. */
+/** An exchange as handlers get it, which hides the host. */
 export interface HttpExchange extends Omit<HostExchange, 'headerLines'>, TrackedExchange {
   readonly sink: FrameSink;
   readonly deadline?: AbortSignal;
-  /** Headers of the response, whatever becomes of it. */
+  /** Adds headers to the response, whether it succeeds or fails. */
   announce(headers: Readonly<Record<string, string>>): void;
-  /** As `sink.head`, with the headers that every response carries. */
+  /** Does what `sink.head` does, with the headers that every response carries. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
 }
 
 /**
- * Where the bytes of one HTTP response go. One implementation per host (Node response, Lambda stream, web stream), one
- * contract suite, so that hosts differ in nothing else.
+ * Destination of the bytes of one HTTP response. There is one implementation per host (Node response, Lambda stream,
+ * web stream), and one contract suite, so that hosts differ in nothing else.
  *
  * | State | `head` | `write` | `end` | `breakOff` |
  * |---|---|---|---|---|
@@ -70,7 +74,7 @@ export interface HttpExchange extends Omit<HostExchange, 'headerLines'>, Tracked
  * | ended, or client gone | ignored | ignored | ignored | ignored |
  */
 export interface FrameSink {
-  /** No head was set: the status of the response is still open. */
+  /** Whether no head was set, so that the status of the response is still open. */
   readonly isNew: boolean;
   /** Sets status and headers; they leave together with the first bytes. Names in lower case. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
@@ -81,11 +85,11 @@ export interface FrameSink {
   write(frame: string | Uint8Array, isKnownAscii?: boolean): void;
   /** Ends the response after what was queued. Always called exactly once by the app, also after a failure. */
   end(): void;
-  /** Cuts the response off where it is, so that no client takes it for whole: for a failure that it has no words for. */
+  /** Cuts the response off, so that no client takes it for whole. For failures that the dialect cannot express. */
   breakOff(reason: Error): void;
   /** Sends the head and queued bytes now, without waiting for more. */
   flush(): void;
-  /** True while the client reads too slowly: more than the host's high-water mark is waiting. */
+  /** Returns whether the client reads too slowly: more than the host's high-water mark is waiting. */
   isBlocked(): boolean;
   /** Runs `callback` once when the client has caught up or has left. */
   onUnblocked(callback: () => void): void;
