@@ -210,7 +210,7 @@ describe('stator keys', () => {
 describe('a frontend without a store of keys', () => {
   const fleet = useFleet();
 
-  it('does not start where keys are to be asked for', async () => {
+  it('does not start if its settings require keys', async () => {
     const { code, stderr } = await runStator(['frontend', '--auth=on'], { PATH: process.env.PATH ?? '' });
     expect(code).toBe(2);
     expect(stderr.trim().split('\n')).toEqual([expect.stringContaining('--auth on needs a store of API keys')]);
@@ -231,7 +231,7 @@ describe('a frontend without a store of keys', () => {
     expect(wanted.stderr() + wanted.stdout()).not.toMatch(/API keys/);
   });
 
-  it('asks for keys as soon as it has a store, on loopback too, unless it is told not to', async () => {
+  it('requires keys as soon as it has a store, on loopback too, unless its settings say otherwise', async () => {
     const args = ['frontend', '--http-port=0', '--discovery-backend=mem', '--keys-file', join(folder, 'auto.json')];
     const start = async (host: string, ...more: readonly string[]) => {
       const child = fleet.spawn([...args, `--http-host=${host}`, ...more]);

@@ -477,7 +477,7 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     await untilServed(false);
   });
 
-  it('rotates secrets that Secrets Manager keeps, and whoever reads them has the one before as well', async () => {
+  it('rotates secrets that Secrets Manager keeps, and readers get the previous one as well', async () => {
     const env = { AWS_ACCESS_KEY_ID: 'rotator', AWS_SECRET_ACCESS_KEY: 'rotator', AWS_REGION: 'us-east-1' };
     const client = new SecretsManagerClient({
       endpoint: account.url,

@@ -108,7 +108,7 @@ describe('a request that cannot be served', () => {
     });
   });
 
-  it('leaves no error in the log: a mistake of a client is none of ours', () => {
+  it('leaves no error in the log, because the mistake is the client’s', () => {
     expect(local.stderr()).not.toMatch(/ (WARN|ERROR) /);
   });
 });

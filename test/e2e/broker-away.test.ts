@@ -23,7 +23,7 @@ describe.runIf(hasNatsServer())('processes whose broker is not there', () => {
   let nats: NatsServer | undefined;
   afterAll(() => nats?.stop());
 
-  it('name it in log and /health, without who is to be let in, and serve once it is there', async () => {
+  it('name it in log and /health, without its credentials, and serve once it is there', async () => {
     nats = await startNatsServer({ isStarted: false });
     const shown = nats.url;
     const secret = shown.replace('//', '//ann:open-sesame@');

@@ -72,7 +72,7 @@ describe('the official clients and a model made from code', () => {
     expect(error).toMatchObject({ status: 429, error: { error: { type: 'rate_limit_error' } } });
   });
 
-  it('are told the same usage in every dialect, streamed and whole, as its bodies tell it', async () => {
+  it('get the usage of its bodies in every dialect, streamed and whole', async () => {
     const messages = [{ role: 'user' as const, content: 'in a body' }];
     const whole = await openai.chat.completions.create({ model: MODEL, messages });
     expect(whole).toMatchObject({
@@ -98,7 +98,7 @@ describe('the official clients and a model made from code', () => {
     expect(message.usage).toMatchObject({ input_tokens: 7, output_tokens: 20 });
   });
 
-  it('get as many choices as they ask for, and one number for a prompt that nobody counts', async () => {
+  it('get as many choices as they ask for, and one number for a prompt without a count', async () => {
     const messages = [{ role: 'user' as const, content: 'hi' }];
     const { choices, usage } = await openai.chat.completions.create({ model: MODEL, messages, n: 2 });
     expect(choices.map(({ index, message, finish_reason }) => [index, message.content, finish_reason])).toEqual([
@@ -113,7 +113,7 @@ describe('the official clients and a model made from code', () => {
     expect(message.stop_reason).toBe('end_turn'); // an estimate above the limit cuts nothing
   });
 
-  it('are told how many tokens its text stands for, and nothing of its context', async () => {
+  it('learn how many tokens its text stands for, and nothing about its context', async () => {
     const messages = [{ role: 'user' as const, content: 'hi' }];
     const { usage, choices } = await openai.chat.completions.create({ model: MODEL, messages });
     expect(choices[0]?.message.content).toBe('six bytes ...');
@@ -121,7 +121,7 @@ describe('the official clients and a model made from code', () => {
     expect(await openai.models.retrieve(MODEL)).not.toHaveProperty('context_window');
   });
 
-  it('are told of a model that there is not in the words of their own API', async () => {
+  it('learn in the words of their own API that a model does not exist', async () => {
     const error = await failureOf(anthropic.models.retrieve('nope'));
     expect(error).toBeInstanceOf(Anthropic.NotFoundError);
     expect(error).toMatchObject({ error: { type: 'error', error: { type: 'not_found_error' } } });

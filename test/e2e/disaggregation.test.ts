@@ -313,7 +313,7 @@ describe('prefill workers that are lost', () => {
     expect(await plain.metric('stator_frontend_prefill_state', 'state="active"')).toBe(1);
   });
 
-  it('finish what they have begun when they are told to leave', async () => {
+  it('finish what they have begun when a signal stops them', async () => {
     const expected = await ask(alone, 'leaves', {}, LONG);
     for (const worker of prefills) worker.signal('SIGTERM');
     prefills = [await fleet.worker([...SLOW, own, PREFILL])];

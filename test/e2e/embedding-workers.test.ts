@@ -68,7 +68,7 @@ describe.each(['vllm', 'sglang'])('an embedding worker that starts %s', (engine)
     expect(await waitUntil(async () => (await counted()) === 2 + 3 + 4 + 5)).toBe(true);
   });
 
-  it('tells its refusal, and clients of other routes that the model is none of theirs', async () => {
+  it('passes on a refusal, and tells clients of other routes that the model does not serve them', async () => {
     await expect(create({ input: 'a', dimensions: 9 })).rejects.toMatchObject({ status: 400, param: 'dimensions' });
     const body = { model: 'org/vectors', messages: [{ role: 'user', content: 'hi' }] };
     const refused = await postJson(`${frontend.url}/v1/chat/completions`, body);
@@ -97,7 +97,7 @@ describe('an embedding worker', () => {
   const spawnServer = (port: number, args: readonly string[]) =>
     spawnNode([FAKE, 'serve', 'x', '--served-model-name', 'vectors', '--port', `${port}`, ...args]);
 
-  it('attaches an engine, for which frontends tokenize where they are told to', async () => {
+  it('attaches an engine, for which frontends tokenize if its flags say so', async () => {
     const url = await serve('--runner', 'pooling');
     const flags = ['--engine=vllm', `--engine-url=${url}`, '--embedding-worker', `--model-path=${MODEL_FOLDER}`];
     const [frontend] = await Promise.all([

@@ -87,7 +87,7 @@ describe('a worker that starts its engine', () => {
     ['DYN_SYSTEM_PORT', { DYN_SYSTEM_HOST: '127.0.0.1' }],
     ['STATOR_CONTROL_PORT', {}],
     ['DYN_TCP_RPC_PORT', {}],
-  ])('is not started at the port of %s that somebody listens on', async (setting, env) => {
+  ])('does not start it at the port of %s if another process listens there', async (setting, env) => {
     const port = await freePort();
     const server = createServer().listen(port, '127.0.0.1');
     await once(server, 'listening');

@@ -140,7 +140,7 @@ describe('a worker that dies', () => {
     }
   });
 
-  it('and a discovery record that is half written stop nobody', async () => {
+  it('and a discovery record that is half written stop no other worker', async () => {
     const bucket = join(fleet.fileKv, 'v1/instances');
     const [name = ''] = readdirSync(bucket).filter((file) => file.includes('%2Fgenerate%2F'));
     const text = readFileSync(join(bucket, name), 'utf8');
@@ -231,7 +231,7 @@ describe('a client', () => {
     expect(await frontend.metric('dynamo_frontend_output_tokens_total', 'model="fast"')).toBe(8000);
   });
 
-  it('whose stream runs when the frontend is told to stop reads its end, while new requests get 503', async () => {
+  it('whose stream runs when the frontend stops reads its end, while new requests get 503', async () => {
     const last = await fleet.frontend();
     await fleet.untilWorkers(last, 1);
     const whole = await readChat(last.url, LONG);

@@ -140,7 +140,7 @@ describe('the documentation page of stator local', () => {
 });
 
 describe('stator local whose workers take their time', () => {
-  it('says what it waits for, and prints nothing to try before there is somebody to ask', async () => {
+  it('says what it waits for, and prints nothing to try before a worker is up', async () => {
     const local = await fleet.local(['--startup-time=4', '--num-workers=1', '--speedup-ratio=100']);
     expect(local.stderr()).toMatch(/stator: waiting for workers: 0 of 1 ready after \d+ s/);
     expect(textOf(await paste(printedUnder(local, /Try it:/)))).toMatch(/mock worker/);

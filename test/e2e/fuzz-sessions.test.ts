@@ -54,7 +54,7 @@ describe('hostile input', () => {
     });
   });
 
-  it('leaves every listener of a fleet that answers whoever is honest, and holds no connection', {
+  it('leaves every listener of a fleet answering honest clients, and holds no connection', {
     timeout: 120_000,
   }, async () => {
     const fleet = await startListenerFleet();

@@ -61,7 +61,7 @@ describe('hostile clients of gRPC', () => {
     },
   );
 
-  it('that say nothing keep nobody out, however many connections they open', async () => {
+  it('that say nothing keep no other client out, however many connections they open', async () => {
     const silent: Socket[] = [];
     for (let at = 0; at < 4 * CONNECTIONS_MAX; at++) {
       const socket = connect({ port, host: '127.0.0.1' });

@@ -9,7 +9,7 @@ describe('--router-min-initial-workers', () => {
   const fleet = useFleet({ DYN_DISCOVERY_BACKEND: 'file' });
   const shared = () => ({ ...LOOPBACK, DYN_FILE_KV: fleet.fileKv });
 
-  it('keeps a frontend alive, not ready and refusing until so many workers exist', async () => {
+  it('keeps a frontend alive, not ready and refusing until that many workers exist', async () => {
     const flags = ['--http-host=127.0.0.1', '--http-port=0', '--router-mode=kv', '--router-min-initial-workers=2'];
     const child = fleet.spawn(['frontend', ...flags], shared());
     const [, url = ''] = await child.waitForOutput(/serving url=(\S+)/, START_MS_MAX);

@@ -126,19 +126,15 @@ describe('stator local with an input that has ended', () => {
     },
   );
 
-  it.each([[['--planner']], [[]]])(
-    'ends a chat that nobody has left on one SIGTERM: %j',
-    { timeout: 60_000 },
-    async (flags) => {
-      const chat = fleet.spawn(['local', '--interactive', ...SLOW, ...flags]);
-      chat.write('What are you?\n');
-      await waitUntil(() => chat.stdout().length > 5, { timeoutMs: 20_000, what: 'the beginning of an answer' });
-      const workers = childPids(chat.pid);
-      chat.signal('SIGTERM');
-      expect(await chat.exited).toBe(0);
-      expect(workers.filter(isRunning)).toEqual([]);
-    },
-  );
+  it.each([[['--planner']], [[]]])('ends an open chat on one SIGTERM: %j', { timeout: 60_000 }, async (flags) => {
+    const chat = fleet.spawn(['local', '--interactive', ...SLOW, ...flags]);
+    chat.write('What are you?\n');
+    await waitUntil(() => chat.stdout().length > 5, { timeoutMs: 20_000, what: 'the beginning of an answer' });
+    const workers = childPids(chat.pid);
+    chat.signal('SIGTERM');
+    expect(await chat.exited).toBe(0);
+    expect(workers.filter(isRunning)).toEqual([]);
+  });
 });
 
 describe('stator local --interactive, left while its workers start', () => {

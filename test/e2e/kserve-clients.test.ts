@@ -197,7 +197,7 @@ describe.runIf(GO !== '')('a client in Go with stubs of the published files', ()
     expect(report['metadata without a key']).toEqual(['Unauthenticated', expect.stringContaining('API key')]);
   });
 
-  it('is told of its deadline and of a message that is too large', () => {
+  it('reads of its deadline and of a message that is too large', () => {
     expect(report.late).toEqual(['DeadlineExceeded', expect.any(String)]);
     expect(report.large).toEqual(['ResourceExhausted', expect.stringContaining('4194304')]);
   });

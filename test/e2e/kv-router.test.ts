@@ -69,7 +69,7 @@ describe('stator frontend --router-mode kv', () => {
     expect(await frontend.metric('dynamo_component_router_worker_registered')).toBe(2);
   });
 
-  it('spreads prompts that nobody has cached', async () => {
+  it('spreads prompts that no worker has cached', async () => {
     expect((await takers(frontend, 'topic')).size).toBe(2);
   });
 

@@ -74,7 +74,7 @@ describe.runIf(hasFunctionBed())('the function of a large fleet', () => {
     expect([ready.status, await ready.json()]).toMatchObject([200, { ready: true }]);
   });
 
-  it('says of a name that nobody has where the names are', async () => {
+  it('says where the names are if a request has an unknown one', async () => {
     for (const model of ['nobody', 'other', 'other-20']) {
       const response = await post('/v1/chat/completions', { model, messages });
       const { error } = (await response.json()) as { readonly error: { readonly message: string } };

@@ -92,7 +92,7 @@ describe.runIf(hasFunctionBed())('the deployed function in router mode kv', () =
     ['tcp', 'DYN_TCP_RPC_PORT'],
     ['grpc', 'STATOR_ROUTER_GRPC_PORT'],
   ])(
-    'asks at the address that it is given, and nobody else (%s)',
+    'asks at the given address, and nowhere else (%s)',
     async (scheme, portName) => {
       const port = String(await freePort());
       await runtime.stop();

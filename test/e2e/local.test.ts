@@ -139,7 +139,7 @@ describe('stator local', () => {
     expect(await getJson(`${local.url}/live`)).toMatchObject({ status: 'live' });
   });
 
-  it('answers whoever asks as soon as it listens, before its workers are there', async () => {
+  it('answers as soon as it listens, before its workers are there', async () => {
     const port = await freePort();
     const starting = fleet.spawn(['local', `--http-port=${port}`]);
     const url = `http://127.0.0.1:${port}`;

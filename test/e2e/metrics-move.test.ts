@@ -215,7 +215,7 @@ describe('what moves metrics', () => {
     await untilMoved('dynamo_frontend_model_rejection_total');
   });
 
-  it('is an indexer that is told of a worker', async () => {
+  it('is an indexer with a registered worker', async () => {
     const indexer = { url: heads.get('router') ?? '' } as StatorProcess;
     const worker = { instance_id: 1, endpoint: 'tcp://127.0.0.1:5557', model_name: 'm', block_size: 16 };
     expect(await post('/register', worker, indexer)).toBe(201);
@@ -256,7 +256,7 @@ describe('what moves metrics', () => {
     await look();
   });
 
-  it('moves all that are registered, but for those of other suites, which look', () => {
+  it('moves all that are registered, except those of other suites, which look', () => {
     const elsewhere = new Set([...Object.values(MOVED_BY).flat(), ...Object.keys(NEVER_MOVED)]);
     expect(metrics.unmoved.filter((name) => !elsewhere.has(name))).toEqual([]);
     expect(metrics.count).toBeGreaterThan(170);

@@ -43,7 +43,7 @@ function upstreamIn(body: string): OddUpstream {
 
 const READERS: readonly StrictReader[] = [CHAT, COMPLETIONS, RESPONSES, MESSAGES];
 
-describe('an upstream that answers as nobody publishes', () => {
+describe('an upstream whose answers follow no published API', () => {
   it.each(ODD_UPSTREAMS.map((upstream, at) => [upstream.name, at] as const))('%s', async (_, at) => {
     const { said, fails, isLate } = ODD_UPSTREAMS[at]!;
     const usages = new Set<string>();

@@ -118,7 +118,7 @@ describe('the errors of the official Node client', () => {
     expect(error).toMatchObject({ code: 'context_length_exceeded' });
   });
 
-  it('are NotFoundError for a model that nobody serves', async () => {
+  it('are NotFoundError for a model that no worker serves', async () => {
     for (const stream of [false, true]) {
       const error = await failureOf(client.chat.completions.create({ ...QUESTION, stream, model: 'gpt-17' }));
       expect(error).toBeInstanceOf(NotFoundError);

@@ -76,7 +76,7 @@ describe('the package', () => {
     expect(dangling).toEqual([]);
   });
 
-  it('has types whose comments send nobody to documents that are elsewhere', () => {
+  it('has types whose comments cite no document outside the package', () => {
     for (const path of files.filter((each) => each.endsWith('.d.ts'))) {
       const cited = readFileSync(join(installed, path), 'utf8').match(
         /.*(\w+\.md, section|\(sections? \d|ruling \d).*/g,

@@ -189,7 +189,7 @@ describe('an external system that scales by the keys of stator planner', () => {
   const decided = (after: number) =>
     waitUntil(async () => (await key('decision_id')) > after, { what: `a decision after ${after}`, timeoutMs: 60_000 });
 
-  it('is told of the first worker, which serves', { timeout: 90_000 }, async () => {
+  it('reads of the first worker, which serves', { timeout: 90_000 }, async () => {
     await decided(-1);
     expect(await key('decision_id')).toBe(0);
     expect(await key('num_decode_workers')).toBe(1);
@@ -215,7 +215,7 @@ describe('an external system that scales by the keys of stator planner', () => {
     await Promise.all(pressed);
   });
 
-  it('is told to let all of them go when nothing is asked for any more', { timeout: 120_000 }, async () => {
+  it('reads that it should stop all of them when requests end', { timeout: 120_000 }, async () => {
     const isIdle = async (): Promise<boolean> => {
       if ((await key('scaled_decision_id')) < (await key('decision_id'))) await carryOut();
       return workers.length === 0;

@@ -23,7 +23,7 @@ describe('stator profile', () => {
     runStator(['profile', `--url=${local.url}/v1`, `--output=${output}`, ...QUICK, ...more]);
   const read = (name: string) => JSON.parse(readFileSync(join(output, name), 'utf8'));
 
-  it('writes the tables, and says what the worker serves and how the planner is told', async () => {
+  it('writes the tables, and says what the worker serves and which flag passes them to the planner', async () => {
     const { code, stdout } = await profile('--itl-ms=1000', '--ttft-ms=5000');
     expect(code).toBe(0);
     expect(stdout).toMatch(/--planner-config '\{"rate_requests_per_second": [\d.]+\}'/);

@@ -81,7 +81,7 @@ describe.each([false, true])('what the official OpenAI client gives back to a ch
     expect(prompt()).toContain('"Par');
   });
 
-  it('is beside a hosted tool that nobody runs', async () => {
+  it('is beside a hosted tool that no part of Stator runs', async () => {
     const hosted = { type: 'web_search' } as unknown as OpenAI.ChatCompletionTool; // of OpenAI's own servers
     const first = await ask([user('call')], { tools: [...tools, hosted] });
     expect([first.finish, first.warning]).toEqual(['tool_calls', dropped('web_search')]);

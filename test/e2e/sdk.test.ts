@@ -141,7 +141,7 @@ describe('two workers of a model from code that tells of its cache', () => {
 describe('one worker on a CPU and one on a GPU', () => {
   const fleet = useFleet();
 
-  it('are told apart where devices are weighed: the CPU is given a request when the GPU has eight', async () => {
+  it('differ if devices are weighed: the CPU gets a request when the GPU has eight', async () => {
     const flags = ['--engine=mocker', '--speedup-ratio=0.2'];
     const [frontend, cpu, gpu] = await Promise.all([
       fleet.frontend(['--router-mode=device-aware-weighted']),
@@ -175,7 +175,7 @@ describe('a mistake in the code of a model', () => {
     const worker = defineWorker({ model: 'mistaken', input: 'text', kinds: ['chat'], generate: misspell });
     process.exitCode = await worker.run({ flags: ['--discovery-backend', 'file'] });`;
 
-  it('is told in the log with the place where it happened, and not to the client', async () => {
+  it('is in the log with its place in the code, and not in the client’s answer', async () => {
     const args = ['--input-type=module', '--eval', PROGRAM];
     const worker = spawnNode(args, { cwd: ROOT, env: { DYN_FILE_KV: fleet.fileKv } });
     const frontend = await fleet.frontend();

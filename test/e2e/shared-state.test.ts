@@ -164,7 +164,7 @@ describe.runIf(isRunnable)('frontends that share a table and NATS', () => {
     await second.exited;
   });
 
-  it('makes its index anew without the snapshot when it is told to reset it', async () => {
+  it('builds its index again without the snapshot if a flag resets it', async () => {
     const known = await ask(first, 'from before the reset');
     const reset = await fleet.frontend([...KV, '--router-reset-states']);
     await fleet.untilWorkers(reset, 2);

@@ -90,7 +90,7 @@ describe('npm start', () => {
 });
 
 describe('the README', () => {
-  it('shows a request that works, but for the port', async () => {
+  it('shows a request that works, except for the port', async () => {
     const command = readmeCommands().find((line) => line.startsWith('curl ')) ?? '';
     expect(command).toContain('http://127.0.0.1:8000/');
     await expectStreamedAnswer(await curl(command.replace('http://127.0.0.1:8000', local.url)));

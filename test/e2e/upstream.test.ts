@@ -77,7 +77,7 @@ describe('usage of streams of another server', () => {
     ]);
   });
 
-  it('is told by Messages and Responses', async () => {
+  it('is passed on by Messages and Responses', async () => {
     const message = await anthropic.messages
       .stream({ model: MODEL, max_tokens: 50, messages: messages('hi') })
       .finalMessage();

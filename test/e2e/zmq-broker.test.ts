@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all(brokers.map((broker) => broker.stop())));
 
-it('a router learns of caches through the brokers, which it is told by setting', async () => {
+it('a router learns of caches through the brokers that its settings name', async () => {
   const side = (name: 'xsub' | 'xpub'): string => `${name}=${brokers.map((broker) => broker[name]).join(';')}`;
   const env = { DYN_ZMQ_BROKER_URL: `${side('xsub')} , ${side('xpub')}` };
   await fleet.worker([], env);

@@ -99,7 +99,7 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
     for (const [, alarm] of alarms) expect(statsOf(alarm).length).toBeLessThanOrEqual(10);
   });
 
-  it('wake somebody by one alarm alone, which waits for others that are there', () => {
+  it('page a person with only one alarm, which waits for the others that exist', () => {
     for (const [, { Properties }] of of('AWS::CloudWatch::CompositeAlarm')) {
       const page = Properties as unknown as Alarm & { readonly AlarmRule: unknown };
       expect(page.AlarmName).toBe('Stator-Edge-Customer-Impact');
@@ -138,7 +138,7 @@ function expectTold(stat: Stat, resources: readonly (readonly [string, Resource]
 
 const isWho = (name: string): boolean => name === 'FunctionName' || name === 'Service';
 
-describe('what nobody would hear of', () => {
+describe('failures that no client would report', () => {
   it('is warned of where production has no topic', () => {
     const edge = (alarms: object) => {
       const { children } = productionStacks(openApp(), { alarms }).node;
@@ -157,7 +157,7 @@ describe('what stops a release', () => {
       AutoRollbackConfiguration?: { Enabled: boolean; Events: string[] };
     };
 
-  it('is told by the new release alone: errors of its invocations, and faults of its own, which refusals are not', () => {
+  it('comes only from the new release: errors of its invocations, and its own faults, which refusals are not', () => {
     const template = productionTemplates().Edge!;
     const resources = (template.toJSON() as { Resources: Record<string, Resource> }).Resources;
     const watched = (rolloutOf(template).AlarmConfiguration.Alarms ?? []).map(

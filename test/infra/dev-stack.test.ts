@@ -192,7 +192,7 @@ describe('the dev stack', () => {
     template.resourceCountIs('Custom::S3AutoDeleteObjects', 1);
   });
 
-  it('encrypts the bucket, and lets nobody read it in clear or from outside', () => {
+  it('encrypts the bucket, and refuses reads in clear or from outside', () => {
     template.hasResourceProperties('AWS::S3::Bucket', {
       BucketEncryption: Match.anyValue(),
       PublicAccessBlockConfiguration: { BlockPublicAcls: true, RestrictPublicBuckets: true },

@@ -115,7 +115,7 @@ describe.each(ROLES)('the environment that stator.config.ts gives to: $role', ({
     }
   });
 
-  it('refuses names that nobody knows, with the nearest one', () => {
+  it('refuses unknown names, with the nearest known one', () => {
     expect(problemOf(config({ DYN_LOGG: 'debug' }))).toBe(
       `file: ${path}.DYN_LOGG: unknown variable; did you mean DYN_LOG?`,
     );

@@ -26,7 +26,7 @@ const everything = () =>
 const dollarsOf = (parts: Estimate['idle']) => Object.fromEntries(parts.map(({ name, dollars }) => [name, dollars]));
 const countsOf = (parts: Estimate['idle']) => Object.fromEntries(parts.map(({ name, count }) => [name, count]));
 
-describe('the price of a deployment that nobody asks anything', () => {
+describe('the price of an idle deployment', () => {
   it('is at most 40 dollars a month for dev', () => {
     const { idle, load } = estimateDeployment(DEV, IDLE);
     expect(sum(load)).toBe(0);
@@ -86,7 +86,7 @@ describe('the price of a deployment that nobody asks anything', () => {
     expect(cores?.needed).toBe(2 * 2 + 3 * 0.5 + 2 * (0.25 + 3 * 2));
   });
 
-  it('counts what is told of each model', () => {
+  it('counts the metrics of each model', () => {
     const models = { a: {}, b: {}, c: {} };
     const fleets = Object.fromEntries(Object.keys(models).map((model) => [model, { kind: 'mock' as const, model }]));
     const { idle, load } = estimateDeployment(production({ models, fleets }), MILLION);

@@ -41,13 +41,13 @@ describe('the health command of a container', () => {
     expect(await exitCode(liveProbe(await serving(status)))).toBe(code);
   });
 
-  it('fails where nobody listens', async () => {
+  it('fails if no process listens', async () => {
     const port = await serving(200);
     servers[0]?.close();
     expect(await exitCode(liveProbe(port))).toBe(1);
   });
 
-  it('fails where somebody listens and says nothing', async () => {
+  it('fails if a process listens and says nothing', async () => {
     const server = createServer(() => {}); // takes the request
     servers.push(server);
     await once(server.listen(0, '127.0.0.1'), 'listening');

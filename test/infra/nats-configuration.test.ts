@@ -81,7 +81,7 @@ describe.runIf(hasNatsServer())('the NATS servers of a deployment', () => {
     await expect(connectAs('router', own, 'wrong')).rejects.toThrow(/authorization/i);
   });
 
-  it('know the user before a rotation, too, and nobody by a name alone', async () => {
+  it('accept the user before a rotation, too, and no user without a password', async () => {
     const own = await ports();
     start('nats', own, undefined, {
       ...PASSWORDS,

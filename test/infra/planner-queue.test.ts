@@ -11,7 +11,7 @@ const vpc = {
 };
 
 describe('the queue of a planner elsewhere', () => {
-  it.each(['dev', 'production'])('is told by the resident router, which may send and nothing else: %s', (name) => {
+  it.each(['dev', 'production'])('gets events from the resident router, which may only send: %s', (name) => {
     const planner = { queueArn };
     const template = name === 'dev' ? devTemplate({ planner }) : productionTemplates({ planner }).Edge!;
     const text = JSON.stringify(template.toJSON());
@@ -49,7 +49,7 @@ describe('the queue of a planner elsewhere', () => {
     });
   });
 
-  it('is named to nobody without the setting', () => {
+  it('is named to no process without the setting', () => {
     const text = JSON.stringify(Object.values(productionTemplates()).map((template) => template.toJSON()));
     expect(text).not.toMatch(/PLANNER_QUEUE|sqs:/);
   });

@@ -111,7 +111,7 @@ describe('the stacks of production', () => {
     edge.resourceCountIs('AWS::ElasticLoadBalancingV2::LoadBalancer', 0);
   });
 
-  it('lets only functions reach Choose, and nobody outside anything', () => {
+  it('lets only functions reach Choose, and no outside address reach anything', () => {
     expect([...openings(stacks)].sort()).toMatchInlineSnapshot(`
       [
         "Edge -> Nats 4222",
@@ -143,7 +143,7 @@ describe('the stacks of production', () => {
     expect(open.map(({ FromPort }) => FromPort)).toEqual([443]);
   });
 
-  it('makes both names where it is told of their zone', () => {
+  it('makes both names if the configuration names their zone', () => {
     const hostedZone = { id: 'Z1', name: 'example.com' };
     const template = productionTemplates({
       edges: { container: { listener: 'public' } },
@@ -258,7 +258,7 @@ describe('the stacks of production', () => {
     expect([...new Set(zones)]).toEqual(chosen);
   });
 
-  it('uses a VPC of yours where it is told of one', () => {
+  it('uses a VPC of yours if the configuration names one', () => {
     const network = {
       vpc: {
         id: 'vpc-0123456789abcdef0',

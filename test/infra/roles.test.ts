@@ -33,7 +33,7 @@ describe.each(['dev', 'production'] as const)('the roles of %s', (name) => {
     expect(policy.Properties.Roles).toEqual([{ Ref: expect.stringMatching(/^FrontHttpRole/) }]);
   });
 
-  it('are for tasks of the own account and region, whoever asks ECS to use them', () => {
+  it('are only for tasks of their account and region', () => {
     const ofTasks = resources.filter(([id, { Type }]) => Type === 'AWS::IAM::Role' && /TaskRole[0-9A-F]{8}$/.test(id));
     expect(ofTasks).toHaveLength(name === 'dev' ? 1 : 5); // edge, three NATS servers, mock workers
     for (const [, { Properties }] of ofTasks) {

@@ -58,7 +58,7 @@ describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
     }
   });
 
-  it('names its API after its stack: metrics of APIs are told apart by name alone', () => {
+  it('names its API after its stack, because metrics of APIs differ only by name', () => {
     const names = of('AWS::ApiGateway::RestApi').map(([, { Properties }]) => Properties.Name);
     expect(names).toEqual([name === 'dev' ? 'Stator-Api' : 'Stator-Edge-Api']);
     const watched = of('AWS::CloudWatch::Alarm').flatMap(([, { Properties }]) =>
@@ -117,7 +117,7 @@ describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
     expect(balanced.map(([id]) => id.replace(/[0-9A-F]{8}$/, ''))).toEqual(name === 'dev' ? [] : ['EdgeService']);
   });
 
-  it('has no stream of a table that nobody reads', () => {
+  it('has no stream of a table without a reader', () => {
     const streams = of('AWS::DynamoDB::Table').filter(
       ([, { Properties }]) => Properties.StreamSpecification !== undefined,
     );
@@ -131,7 +131,7 @@ describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
     expect(apis).toEqual([name === 'everything']);
   });
 
-  it('lets nobody in its network reach tables of another account', () => {
+  it('lets no process in its network reach tables of another account', () => {
     const policies = of('AWS::EC2::VPCEndpoint')
       .filter(([, { Properties }]) => JSON.stringify(Properties.ServiceName).includes('.dynamodb'))
       .map(([, { Properties }]) => JSON.stringify(Properties.PolicyDocument));

@@ -132,7 +132,7 @@ describe.each(DEPLOYMENTS)('the secrets of %s', (name) => {
     expect(JSON.stringify(ofFunction)).not.toContain('secretsmanager');
   });
 
-  it('are made as JSON with the one before, which is none', () => {
+  it('are made as JSON with an empty previous one', () => {
     const made = of('AWS::SecretsManager::Secret').flatMap(([id, { Properties }]) => {
       const { SecretStringTemplate: fields, GenerateStringKey } = Properties.GenerateSecretString as Record<
         string,
@@ -177,7 +177,7 @@ describe.each(DEPLOYMENTS)('the secrets of %s', (name) => {
     expect(new Set(keys)).toEqual(new Set([name === 'everything' ? KEY : undefined]));
   });
 
-  it('come with the rights on that key to whoever has rights on what it encrypts: services use it as their callers', () => {
+  it('give rights on that key to each role with rights on what it encrypts, because services use it as their callers', () => {
     const users = templates.flatMap((template) =>
       Object.values({ ...template.findResources('AWS::IAM::Policy'), ...template.findResources(MANAGED) }).map(
         ({ Properties }) => statementsIn(Properties.PolicyDocument),

@@ -33,7 +33,7 @@ describe('the ceiling on what a deployment costs', () => {
     expect(edgeOf(0)).toBeNull();
   });
 
-  it('is told before it is deployed to an account that is too small', () => {
+  it('is printed before a deployment to an account that is too small', () => {
     const templates = Object.values(productionTemplates()).map((template) => template.toJSON());
     expect(quotasNeeded(templates).find(({ service }) => service === 'lambda')).toMatchObject({ needed: 300 });
   });
@@ -70,7 +70,7 @@ describe('the ceiling on what a deployment costs', () => {
   });
 });
 
-describe('what nobody would hear of: the cost of production', () => {
+describe('costs that no client would report: production', () => {
   const edgeOf = (alarms: object) => productionStacks(openApp(), { alarms }).node.findChild('Edge') as Stack;
 
   it.each([{}, { topicArn }])('is warned of where no budget is set: %j', (alarms) => {
@@ -108,7 +108,7 @@ describe('the tags of a deployment', () => {
     }
   });
 
-  it('are on tasks as on their services, or their cost would be of nobody', () => {
+  it('are on tasks as on their services, so that their cost has an owner', () => {
     for (const template of [devTemplate(), ...Object.values(productionTemplates())]) {
       for (const { Properties } of Object.values(template.findResources('AWS::ECS::Service'))) {
         expect(Properties.PropagateTags).toBe('SERVICE');

@@ -473,7 +473,7 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
         ['frontend', HOUR_MS],
         ['frontend', -HOUR_MS],
       ])(
-        'lose nobody and keep nobody if that of a %s is %d ms wrong, and set right while it runs',
+        'lose no live process and keep no dead one if that of a %s is %d ms wrong and corrected while it runs',
         async (whose, offMs) => {
           const offOf = (who: string): number => (who === whose ? offMs : 0);
           const frontend = await harness.open(SHORT_TTL_MS, offOf('frontend'));
@@ -496,7 +496,7 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
       );
 
       it.each([HOUR_MS, -HOUR_MS])(
-        'show a dead process to nobody who comes later, if its clock was %d ms wrong',
+        'show a dead process to no later reader, if its clock was %d ms wrong',
         async (offMs) => {
           const [dying, staying] = [await harness.open(SHORT_TTL_MS, offMs), await harness.open(SHORT_TTL_MS)];
           const witness = new Witness();

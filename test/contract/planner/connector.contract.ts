@@ -46,7 +46,7 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
       await Promise.all(opened.splice(0).map((fleet) => fleet.close()));
     });
 
-    it('does nothing before it is told, and has nothing left to do', async () => {
+    it('does nothing before the first decision, and has nothing left to do', async () => {
       const fleet = await fleetOf();
       const connector = fleet.connect();
       await connector.observe(NEVER);

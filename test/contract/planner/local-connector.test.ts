@@ -96,7 +96,7 @@ describe('the local connector', () => {
     });
   });
 
-  it('is not settled while more serve or start than it is to have', async () => {
+  it('is not settled while more workers serve or start than it should have', async () => {
     const workers = new ToldWorkers();
     const connector = new LocalConnector(workers);
     await connector.scale({ decode: 2 }, NEVER);

@@ -57,7 +57,7 @@ export function describePlannerStore(name: string, open: () => Promise<readonly 
       expect(await other.groups(NEVER)).toContain(group);
     });
 
-    it('refuses a state that was read before somebody else wrote, and writes nothing of it', async () => {
+    it('refuses a state that was read before another process wrote, and writes nothing of it', async () => {
       const group = newGroup();
       expect(await commit(group, 0, someDecision(0))).toBe(true);
       const late = someDecision(1, { reason: 'too late' });
@@ -146,7 +146,7 @@ export function describePlannerStore(name: string, open: () => Promise<readonly 
       expect(await one.acknowledged(group, NEVER)).toBe(4);
     });
 
-    it('gives no more GPUs than the budget has, whoever asks at once; what is given back is free', async () => {
+    it('gives no more GPUs than the budget has, however many ask at once; returned ones are free', async () => {
       const pools = Array.from({ length: 6 }, (_, at) => `${newGroup()}/${at}`);
       const before = Object.values(await one.reservations(NEVER)).reduce((total, each) => total + each, 0);
       const granted = await Promise.all(

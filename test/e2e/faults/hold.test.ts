@@ -74,7 +74,7 @@ describe('a model whose last worker has left', () => {
     expect(await frontend.metric('stator_frontend_hold_seconds_count', 'outcome="cancelled"')).toBe(2);
   });
 
-  it('is still unknown to those who ask what there is, and a name that nobody ever served is not held', async () => {
+  it('is absent from the list of models, and a name that no worker ever served is not held', async () => {
     expect(await (await fetch(`${frontend.url}/v1/models`)).json()).toEqual({ object: 'list', data: [] });
     const unknown = await postJson(`${frontend.url}/v1/chat/completions`, { ...SHORT, model: 'nobody' });
     expect(unknown.status).toBe(404);

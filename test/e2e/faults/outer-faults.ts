@@ -132,7 +132,7 @@ function describeKilledFrontend(pools: readonly Role[], cells: readonly Cell[]):
     afterEach(() => bed.mend());
 
     it.each(cells)(
-      '$stage ($form): its workers drop what nobody waits for, and the next frontend answers',
+      '$stage ($form): its workers drop what no client waits for, and the next frontend answers',
       async ({ stage, form }) => {
         const run = await bed.reach(stage, form, { isLong: true });
         await bed.frontend.kill();

@@ -54,7 +54,7 @@ describe('a fleet whose every worker is above a busy threshold', () => {
 describe('workers with a limit of requests', () => {
   const fleet = useFleet({ DYN_ENGINE_REQUEST_LIMIT: '1', DYN_DYNAMO_REQUEST_QUEUE_LIMIT: '2' });
 
-  it('pass on what they cannot take, and the client is told of an overload only when all are full', async () => {
+  it('pass on what they cannot take, and the client reads of an overload only if all are full', async () => {
     const [frontend, first] = await Promise.all([fleet.frontend(['--router-mode=round-robin']), fleet.worker()]);
     await fleet.untilWorkers(frontend, 1);
     const long = { ...SHORT, max_tokens: 8000 }; // until its client leaves

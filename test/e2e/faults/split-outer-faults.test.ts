@@ -20,7 +20,7 @@ describe('a client that leaves', () => {
   afterEach(() => bed.mend());
 
   it.each(cellsAt('in prefill', ['queued', 'before the first token', 'in prefill']))(
-    '$stage ($form): its prefill worker is told once, and nobody decodes',
+    '$stage ($form): its prefill worker gets one message to stop, and no worker decodes',
     async (cell) => {
       const before = await countsOf(bed);
       await expectLeft(bed, cell);
@@ -33,7 +33,7 @@ describe('a client that leaves', () => {
   );
 
   it.each(cellsAt('in mid-stream', ['in mid-stream', 'at the last token']))(
-    '$stage ($form): its decode worker is told once, and no prefill worker is',
+    '$stage ($form): its decode worker gets one message to stop, and no prefill worker does',
     async (cell) => {
       const before = await countsOf(bed);
       await expectLeft(bed, cell);

@@ -65,7 +65,7 @@ function write(name: string, text: string): string {
 }
 
 describe('stator simulate', () => {
-  it('replays a trace, zipped or not, and repeats itself but for the time it took', async () => {
+  it('replays a trace, zipped or not, and prints the same again except for the time it took', async () => {
     const flags = ['--workers=4', '--router-mode=kv', '--seed=7'];
     const { wallMs, ...first } = await figures('--trace', ZIPPED_TRACE, ...flags);
     const { wallMs: _, ...again } = await figures('--trace', ZIPPED_TRACE, ...flags);

@@ -75,7 +75,7 @@ describe('nvext.cache_control', () => {
   });
 });
 
-describe('what is told of a body that is refused', () => {
+describe('the error of a body that is refused', () => {
   it.each([
     [{ messages: [] }, 'invalid_value', 'messages'],
     [{ messages: undefined }, 'missing_required_parameter', 'messages'],
@@ -367,7 +367,7 @@ describe('the session of a request', () => {
     expect(sessionOf({}, { nvext })).toEqual({ routed: 'n', context: nvext.agent_context });
   });
 
-  it.each(['', '   ', 'x'.repeat(257)])('is nothing for an id that is none', (id) => {
+  it.each(['', '   ', 'x'.repeat(257)])('is nothing for an invalid id', (id) => {
     expect(sessionOf({ 'x-dynamo-session-id': id })).toEqual({ context: undefined, routed: undefined });
   });
 

@@ -96,7 +96,7 @@ describe('ids that several calls of a turn have', () => {
     [['a', 'a_1', 'a', 'a_2', 'a', 'a']],
     [['a_3', 'a_2', 'a', 'a']],
     [['a', 'a', 'a_1_2', 'a_1']],
-  ])('are told apart, and those given once stay: %j', (given) => {
+  ])('get distinct names, and those given once stay: %j', (given) => {
     const told = idsOf(given);
     expect(new Set(told).size).toBe(given.length);
     const once = given.filter((id) => given.filter((other) => other === id).length === 1);
@@ -104,7 +104,7 @@ describe('ids that several calls of a turn have', () => {
     for (const [at, id] of told.entries()) if (once.includes(given[at]!)) expect(id).toBe(given[at]);
   });
 
-  it('are told apart in steps that grow with their number', () => {
+  it('get distinct names in steps that grow with their number', () => {
     const ids = Array.from({ length: 6000 }, (_, at) => (at % 2 === 0 ? 'a' : `a_${at}`));
     expect(new Set(idsOf(ids)).size).toBe(ids.length);
   });
@@ -269,7 +269,7 @@ describe.each(Object.entries(ODD))('a history with %s', (_, messages) => {
   });
 });
 
-describe('what is told of a history', () => {
+describe('the rendering of a history', () => {
   const textOf = (messages: readonly unknown[]): string => JSON.stringify(decode(messages).rendered);
 
   it.each([

@@ -58,7 +58,7 @@ describe('JSON in pieces', () => {
 });
 
 describe('the length of a JSON text', () => {
-  it('is told without a look at all of it', () => {
+  it('is found without reading all of it', () => {
     let looks = 0;
     const list = Array.from({ length: 1000 }, () => ({
       get text() {

@@ -48,7 +48,7 @@ describe('an array of wrong elements', () => {
 });
 
 describe('a length limit', () => {
-  it('is told without a look at an element', () => {
+  it('is reported without reading an element', () => {
     const length = LIMITS.names.max + 1;
     const elements = counted(Array(length).fill(1));
     const fault = findFault(z.object({ ids: atMost(z.array(z.int()), 'names') }), { ids: elements.array });

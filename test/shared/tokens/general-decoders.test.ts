@@ -93,7 +93,7 @@ describe('decoders of any kind', () => {
     expect((await createGeneralTokenizer({ ...json, decoder: null })).decode([0, 1])).toBe('a a</w>');
   });
 
-  it('are refused by name where nobody knows them', () => {
+  it('are refused by name if they are unknown', () => {
     expect(() => createDecoder({ type: 'Rot13' }, () => false)).toThrow('Unknown Decoder type: Rot13');
   });
 });

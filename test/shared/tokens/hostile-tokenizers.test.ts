@@ -167,7 +167,7 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
   ['a long text in front', normalizer({ type: 'Prepend', prepend: 'x'.repeat(1e6) }), /normalizers\[0\]\.prepend/],
 ];
 
-describe('a tokenizer.json that nobody vouches for', () => {
+describe('a tokenizer.json of unknown origin', () => {
   const folder = mkdtempSync(join(tmpdir(), 'stator-hostile-'));
 
   beforeAll(() => cpSync(BUILTIN, folder, { recursive: true }));

@@ -23,5 +23,5 @@ describe('a large configuration file of a model', () => {
     expect(() => read(many(200_000, () => 1))).toThrow('more than 524288 characters');
   });
 
-  it('is none where it holds no object', () => expect(read([1])).toBeUndefined());
+  it('is invalid if it holds no object', () => expect(read([1])).toBeUndefined());
 });

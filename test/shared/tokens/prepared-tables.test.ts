@@ -59,7 +59,7 @@ describe('a file of prepared tables', () => {
     expect(readdirSync(folder)).toEqual(['a.bpe']);
   });
 
-  it('is none when a byte of it differs, wherever that is', async () => {
+  it('is invalid when any byte of it differs', async () => {
     writePrepared(prepared, scannedOf(FIRST));
     const whole = readFileSync(prepared.path);
     for (let at = 0; at < whole.length; at += at < 200 ? 1 : 997) {
@@ -72,7 +72,7 @@ describe('a file of prepared tables', () => {
     expect(await readPrepared(prepared)).toBeDefined();
   });
 
-  it('is none when it is cut, empty, absent, a link, or made from another tokenizer', async () => {
+  it('is invalid when it is cut, empty, absent, a link, or made from another tokenizer', async () => {
     expect(await readPrepared(prepared)).toBeUndefined();
     writePrepared(prepared, scannedOf(FIRST));
     const whole = readFileSync(prepared.path);
@@ -95,7 +95,7 @@ describe('a file of prepared tables', () => {
     ['tokens that are not there', { tokenSlots: new Int32Array([5_000_000, -1]) }],
     ['bytes that are not there', { blob: new Uint8Array(3) }],
     ['lengths of fewer tokens', { lengths: new Uint16Array(1) }],
-  ])('is none when it holds %s', async (_, change) => {
+  ])('is invalid when it holds %s', async (_, change) => {
     const { rest, tables } = scannedOf(FIRST);
     writeFileSync(prepared.path, packTokenizer({ rest, tables: { ...tables!, ...change } }, SOURCE));
     expect(await readPrepared(prepared)).toBeUndefined();
@@ -106,7 +106,7 @@ describe('a file of prepared tables', () => {
     ['it does not say how long they are', /"counts":\[\d+/, '"counts":[null'],
     ['it is of another version', /"version":"\d/, '"version":"7'],
     ['what it says is no JSON', /^\{"version"/, '["version"'],
-  ])('is none when %s, its checksum right', async (_, pattern, wrong) => {
+  ])('is invalid when %s, its checksum right', async (_, pattern, wrong) => {
     writePrepared(prepared, scannedOf(FIRST));
     const whole = readFileSync(prepared.path);
     const json = whole.toString('latin1', SUM_BYTES + 4);

@@ -20,7 +20,7 @@ const CUT_OFF: ReadonlySet<string> = new Set(['T20', 'T29', 'T44']);
 const SHOWN: ReadonlySet<string> = new Set(['N011']);
 
 describe.each(rows.map((row) => [row.id, row.parser ?? '', row] as const))('%s %s', (_id, _name, row) => {
-  it('is read as recorded, but for a call that is cut off, in the usual cuts', () => {
+  it('is read as recorded, except for a call that is cut off, in the usual cuts', () => {
     const { failures, applied } = playParserRow(row);
     expect(failures).toEqual([]);
     expect(applied).toEqual([

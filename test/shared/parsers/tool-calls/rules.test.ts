@@ -434,7 +434,7 @@ describe('tool_choice', () => {
     expect(forced('[{"nom":"a"}]', { ...required, finish: 'length' })).toEqual(['[{"nom":"a"}]', 'length']);
   });
 
-  it('required: reads what stands behind reasoning that nobody took out', () => {
+  it('required: reads what stands behind reasoning that no parser took out', () => {
     const thought = '<think>a {b}</think>';
     expect(forced(`${thought}[{"name":"a","parameters":{}}]`, required)).toEqual(['', 'a({})', 'tool_calls']);
     const plan = 'plan</think>';

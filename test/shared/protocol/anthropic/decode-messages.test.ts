@@ -205,7 +205,7 @@ describe('the system prompt', () => {
 });
 
 describe('tools of a Messages body', () => {
-  it('are functions, and an empty list is none', () => {
+  it('are functions, and an empty list means no tools', () => {
     expect(chat({ tools: [{ ...TOOL, type: 'custom', cache_control: {} }] }).tools).toEqual([
       { type: 'function', function: { name: 'get_time', description: 'd', parameters: TOOL.input_schema } },
     ]);

@@ -146,7 +146,7 @@ describe('the codec of inference', () => {
     PATIENCE_MS,
   );
 
-  it('reads lists that are not packed, fields that nobody knows, and messages in several parts', () => {
+  it('reads lists that are not packed, unknown fields, and messages in several parts', () => {
     const writer = protobuf.Writer.create();
     writer.uint32(10).string('m');
     writer.uint32((1023 << 3) | 2).string('abc'); // nobody knows it

@@ -165,7 +165,7 @@ describe('input items', () => {
 describe('tools', () => {
   const FUNCTION = { type: 'function', name: 'f', description: 'd', parameters: { type: 'object' } };
 
-  it('are told to the model as functions, a custom one as a function of one text', () => {
+  it('reach the model as functions, a custom one as a function of one text', () => {
     const format = { type: 'grammar', syntax: 'lark', definition: 'start: "a"' };
     const decoded = decode({
       tools: [FUNCTION, { type: 'custom', name: 'c', description: 'e', format }, { type: 'mcp' }],
@@ -212,7 +212,7 @@ describe('tools', () => {
     expect(refusalOf(fields).param).toBe(param);
   });
 
-  it('are told by name where only hosted ones could be called', () => {
+  it('are reported by name if only hosted ones could be called', () => {
     for (const choice of ['required', { type: 'allowed_tools', mode: 'required', tools: [{ type: 'web_search' }] }]) {
       const { message } = refusalOf({ tools: [{ type: 'web_search' }], tool_choice: choice });
       expect(message).toContain('hosted tool "web_search"');

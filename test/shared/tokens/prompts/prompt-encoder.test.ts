@@ -62,7 +62,7 @@ describe('a prompt encoder', () => {
   const words = (count: number, seed = 0) =>
     Array.from({ length: count }, (_, at) => ` word${(at * 7919 + seed) % 9973}`).join('');
 
-  it('takes a follow-up turn from the cache but for its new part', async () => {
+  it('takes a follow-up turn from the cache except for its new part', async () => {
     const encoder = new PromptEncoder({ clock: systemClock, cacheBytesMax: 1 << 24 });
     const first = chat([words(3000), words(3000, 5)]);
     expect((await encode(encoder, qwen, first)).cachedTokens).toBe(0);
@@ -119,7 +119,7 @@ describe('a prompt encoder', () => {
     expect((await encode(encoder, qwen, text)).ids).toEqual(qwen.encode(text));
   });
 
-  it('stops between slices when nobody waits any more', async () => {
+  it('stops between slices when no caller waits any more', async () => {
     let encoded = 0;
     const clock = { ...systemClock, nowMs: () => encoded * 6 };
     const slow: Tokenizer = {

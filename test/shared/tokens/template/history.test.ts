@@ -84,7 +84,7 @@ describe('a template that is too narrow for a history', () => {
   const ONE_CALL = `{% for m in messages %}{% if m.tool_calls and m.tool_calls | length != 1 %}{{ raise_exception('This model only supports single tool-calls at once!') }}{% endif %}[{{ m.role }}:{{ m.content }}]{% endfor %}`;
   const USER_FIRST = `{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}[{{ m.role }}:{{ m.content }}]{% endfor %}`;
 
-  it('is told calls and results as text', () => {
+  it('gets calls and results as text', () => {
     expect(render(NO_TOOLS, [user('a'), calls('{"x": 1}'), result('sunny'), user('b')])).toBe(
       '[user:a][assistant:Called weather with {"x": 1}][user:Result of weather:\nsunny\n\nb]',
     );
