@@ -68,10 +68,10 @@ async function recover(
   for (const url of peers.list()) {
     try {
       indexer.restore(parseExactJson(await dumpOf(url, settings)));
-      logger.info('index taken over from a peer', { url });
+      logger.info('loaded the index of a peer', { url });
       return;
     } catch (error) {
-      logger.warn('peer gave no dump', { url, reason: reasonOf(error) });
+      logger.warn('a peer returned no dump', { url, reason: reasonOf(error) });
     }
   }
 }

@@ -79,7 +79,7 @@ export class StandaloneIndexer {
     if (blockSizeTokens < 1) throw new ServiceError(400, 'block_size must be at least 1');
     const tree = this.#openTree(model, group, blockSizeTokens);
     if (tree.listeners.has(workerId, dpRank)) {
-      throw new ServiceError(409, `instance ${u64OfHex(workerId)} rank ${dpRank} is registered already`);
+      throw new ServiceError(409, `instance ${u64OfHex(workerId)} rank ${dpRank} is already registered`);
     }
     if (tree.listeners.workerCount >= WORKERS_MAX) throw new ServiceError(503, `more than ${WORKERS_MAX} workers`);
     tree.addRank(workerId, dpRank, registration);

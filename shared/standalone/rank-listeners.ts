@@ -124,7 +124,7 @@ export class RankListeners {
       (problem: unknown) => {
         if (listening.open === opening) listening.status = 'failed';
         const { endpoint } = listening.source;
-        this.#logger.warn('KV events cannot be listened to', { endpoint, reason: reasonOf(problem) });
+        this.#logger.warn('cannot subscribe to KV events', { endpoint, reason: reasonOf(problem) });
         return undefined;
       },
     );

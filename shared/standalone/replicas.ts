@@ -158,7 +158,7 @@ export async function openReplicas(
       .replace(/^0+(?=.)/, ''),
     clock,
   );
-  if (link.endpoint !== undefined) logger.info('telling replicas', { endpoint: link.endpoint });
+  if (link.endpoint !== undefined) logger.info('publishing to replicas', { endpoint: link.endpoint });
   return { pools, close: link.close };
 }
 
@@ -197,7 +197,7 @@ export async function openReplicaLink(
       const bytes = pack(message);
       sending = sending
         .then(() => publisher.send(bytes)) // one send at a time
-        .catch((error: unknown) => logger.warn('replicas were not told', { reason: reasonOf(error) }));
+        .catch((error: unknown) => logger.warn('a change was not published to replicas', { reason: reasonOf(error) }));
     },
     connect: (endpoint) => subscriber.connect(endpoint),
     disconnect: (endpoint) => subscriber.disconnect(endpoint),

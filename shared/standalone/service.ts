@@ -205,7 +205,7 @@ async function bodyText(request: Request): Promise<string> {
   const pieces = announced === null ? (request.body ?? []) : inOnePiece(request);
   const bounds = { bytesMax: BODY_BYTES_MAX, timeoutMs: REQUEST_MS_MAX };
   const { kind, text } = await readText(pieces as AsyncIterable<Uint8Array>, bounds).catch((thrown: unknown) => {
-    throw new ServiceError(499, `the body did not come: ${reasonOf(thrown)}`);
+    throw new ServiceError(499, `the body was not received: ${reasonOf(thrown)}`);
   });
   if (kind === 'too-large') throw tooLarge();
   if (kind === 'text') return text;
@@ -332,7 +332,7 @@ class BodiesUnderWay {
     if (this.#bytes + bytes > BODIES_BYTES_MAX) {
       return {
         status: 503,
-        message: `request bodies under way fill the ${BODIES_BYTES_MAX} bytes for them; try again`,
+        message: `request bodies in progress fill the limit of ${BODIES_BYTES_MAX} bytes; try again`,
       };
     }
     this.#bytes += bytes;

@@ -67,7 +67,7 @@ class SlotPool implements Pool {
   /** @throws ServiceError 409 for a known worker, 503 at the bound */
   register(worker: SlotWorker): void {
     const { id, dpStart, dpSize } = worker;
-    if (this.workers.has(id)) throw new ServiceError(409, `worker ${u64OfHex(id)} is registered already`);
+    if (this.workers.has(id)) throw new ServiceError(409, `worker ${u64OfHex(id)} is already registered`);
     if (this.#ranks.capacity + dpSize > RANKS_MAX) throw new ServiceError(503, `more than ${RANKS_MAX} ranks`);
     this.workers.set(id, worker);
     for (let rank = dpStart; rank < dpStart + dpSize; rank++) this.#ranks.intern(id, rank);
@@ -96,7 +96,7 @@ class SlotPool implements Pool {
     }
     if (this.#load.size >= REQUESTS_MAX) throw new ServiceError(503, `more than ${REQUESTS_MAX} requests`);
     if (!this.#book(requestId, rank, sequence, newTokens)) {
-      throw new ServiceError(409, `request ${requestId} is under way already`);
+      throw new ServiceError(409, `request ${requestId} is already in progress`);
     }
     this.#tell(requestId, rank, {
       kind: 'added',
@@ -111,7 +111,7 @@ class SlotPool implements Pool {
   /** Idempotent. @throws ServiceError 404 for an unknown request */
   prefillComplete(requestId: string): void {
     const rank = this.#load.rankOf(requestId);
-    if (rank === undefined) throw new ServiceError(404, `request ${requestId} is not under way`);
+    if (rank === undefined) throw new ServiceError(404, `request ${requestId} is not in progress`);
     this.#load.prefillDone(requestId, this.#clock.nowMs());
     this.#tell(requestId, rank, { kind: 'prefill_done' });
   }

@@ -52,7 +52,7 @@ export async function startStandaloneRouter(
   await workers.start(discovery, AbortSignal.timeout(START_MS_MAX));
   if (initial.pending !== undefined) logger.for('router').info('waiting for workers', { workers: initial.workersMin });
   if ((await initial.awaited) === 'late') {
-    logger.for('router').warn('serving with fewer workers than asked for', { workers: initial.workersMin });
+    logger.for('router').warn('serving with fewer workers than configured', { workers: initial.workersMin });
   }
   const service = new PlaneRouter({ router, pool, plane, tracer });
   const { namespace } = name;
@@ -118,7 +118,7 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
     if (other !== undefined && !hasWarned) {
       hasWarned = true;
       const sizes = { router: pool.blockSizeTokens, worker: other.blockSizeTokens };
-      logger.for('router').warn('nothing cached will be found: --router-block-size is not that of a worker', sizes);
+      logger.for('router').warn('no cached blocks will be found: --router-block-size is not that of a worker', sizes);
     }
     const { ranks } = router.setWorkers(pool, workers);
     const sink = index && indexSink(index, ranks, (kind, status) => metrics.applied(kind, status));

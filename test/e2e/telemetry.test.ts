@@ -88,7 +88,7 @@ describe('what a start that fails has logged', () => {
     [
       'a router',
       ['router', '--service=indexer', '--service-peers=http://127.0.0.1:1', '--service-port=PORT'],
-      'peer gave no dump',
+      'a peer returned no dump',
     ],
   ] as const)('arrives at the collector: %s', async (_, args, message) => {
     const collector = await startOtlpCollector('http/protobuf');

@@ -22,7 +22,7 @@ export function decodedBody(response: IncomingMessage): Readable {
   if (coding === '' || coding === 'identity') return response;
   if (!Object.hasOwn(DECODERS, coding)) {
     response.resume();
-    throw workerError('BackendProtocol', `the engine's answer is coded as ${coding.slice(0, 100)}`);
+    throw workerError('BackendProtocol', `the engine's answer has the content encoding ${coding.slice(0, 100)}`);
   }
   const decoder = DECODERS[coding as keyof typeof DECODERS](); // the key was checked
   response.once('error', (error) => decoder.destroy(error));

@@ -230,7 +230,7 @@ class EngineExchange {
     }
     const lines = linesOfJson(text);
     if (lines.length === 0) {
-      const said = text.trim() === '' ? 'nothing' : `no JSON: ${readFault(text, '').message.slice(0, 200)}`;
+      const said = text.trim() === '' ? 'an empty body' : `text that is not JSON: ${readFault(text, '').message.slice(0, 200)}`;
       throw workerError('BackendProtocol', `engine answered ${status} with ${said}`);
     }
     for (const line of lines) this.#event(line, '');
@@ -315,7 +315,7 @@ class EngineExchange {
       const limitMs = this.#isEnding ? AFTER_FINISH_MS : idleTimeoutMs;
       if (silentMs < limitMs) this.#watchSilence(limitMs - silentMs);
       else if (this.#isEnding) this.#endSilent();
-      else this.fail(workerError('ResponseTimeout', `the engine said nothing for ${idleTimeoutMs} ms`));
+      else this.fail(workerError('ResponseTimeout', `the engine sent nothing for ${idleTimeoutMs} ms`));
     });
   }
 
@@ -344,7 +344,7 @@ export function readEvent(data: string, name: string): UnknownRecord | undefined
     return body;
   }
   if (data.trim() === '' || KEEP_ALIVES.has(name)) return undefined;
-  throw workerError('BackendProtocol', `an event of the engine is no JSON: ${data.slice(0, 200)}`);
+  throw workerError('BackendProtocol', `an event of the engine is not JSON: ${data.slice(0, 200)}`);
 }
 
 /**

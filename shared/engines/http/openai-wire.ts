@@ -136,7 +136,7 @@ export class EmbeddingReader implements AnswerReader {
 function base64Vector(vector: unknown): string {
   if (typeof vector === 'string') return vector;
   if (!Array.isArray(vector) || !vector.every((value) => typeof value === 'number')) {
-    throw workerError('BackendProtocol', 'an embedding of the engine is no list of numbers');
+    throw workerError('BackendProtocol', 'an embedding of the engine is not a list of numbers');
   }
   const bytes = Buffer.alloc(4 * vector.length);
   vector.forEach((value, at) => {

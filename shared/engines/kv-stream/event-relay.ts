@@ -74,14 +74,14 @@ export class EventRelay {
       replayTimeoutMs,
       onBatch: (batch) => this.#batch(normaliser, batch),
       onRestart: () => this.#outlet.emit([normaliser.clear()]),
-      onLost: (batches) => this.#outlet.drop(batches, 'lost on the way, and the engine has forgotten them'),
+      onLost: (batches) => this.#outlet.drop(batches, 'lost in transit, and no longer kept by the engine'),
       onProblem: (problem) => this.#outlet.warn(reasonOf(problem)),
     });
     return { normaliser, stream };
   }
 
   #batch(normaliser: EventNormaliser, batch: EventBatch): void {
-    if (batch.unreadable > 0) this.#outlet.drop(batch.unreadable, 'of a kind or shape that is not known');
+    if (batch.unreadable > 0) this.#outlet.drop(batch.unreadable, 'of an unknown kind or form');
     this.#outlet.emit(
       batch.events.map((event) => {
         try {

@@ -54,7 +54,7 @@ export class EventWatch {
   answered(blocks: number): void {
     if (this.#isProven || this.#timer !== undefined || blocks < BLOCKS_MIN) return;
     const { clock, waitMs = WAIT_MS } = this.#options;
-    const why = `none that can be used came within ${waitMs} ms of the answer to a prompt of ${blocks} blocks`;
+    const why = `no usable event arrived within ${waitMs} ms of the answer to a prompt of ${blocks} blocks`;
     const doubtMs = waitMs * DOUBT_SHARE;
     this.#timer = clock.after(doubtMs, () => {
       this.#options.onDoubt?.();
@@ -69,7 +69,7 @@ export class EventWatch {
     this.#timer?.cancel();
     if (this.#fault === undefined) return;
     this.#fault = undefined;
-    this.#options.logger.info('KV events of the engine come again');
+    this.#options.logger.info('KV events of the engine arrive again');
     this.#listener?.(undefined);
   }
 
@@ -82,7 +82,7 @@ export class EventWatch {
   #report(why: string): void {
     if (this.#isProven) return;
     this.#fault = why;
-    this.#options.logger.warn('KV events of the engine do not come: requests are routed as if its cache were empty', {
+    this.#options.logger.warn('no KV events arrive from the engine: requests are routed as if its cache were empty', {
       reason: why,
     });
     this.#listener?.(why);

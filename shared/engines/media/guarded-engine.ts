@@ -115,12 +115,12 @@ async function readMedia(media: readonly NamedMedium[], options: ReadOptions): P
 function takeInline({ media, sounds }: RebuiltBody, { policy: { dataUrlBytesMax }, budget }: ReadOptions): void {
   const named = media.length + sounds.length;
   if (named > MEDIA_MAX) {
-    throw workerError('InvalidArgument', `a request may name ${MEDIA_MAX} media, not ${named}`, { param: 'messages' });
+    throw workerError('InvalidArgument', `a request may have ${MEDIA_MAX} media, not ${named}`, { param: 'messages' });
   }
   for (const { path, data } of sounds) {
     const bytes = Math.floor(data.length * 0.75);
     if (bytes > dataUrlBytesMax) {
-      const says = `input_audio.data holds about ${bytes} bytes; at most ${dataUrlBytesMax} are allowed`;
+      const says = `input_audio.data has about ${bytes} bytes; at most ${dataUrlBytesMax} are allowed`;
       throw workerError('InvalidArgument', says, { param: path });
     }
     budget.take(bytes);

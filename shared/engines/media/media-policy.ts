@@ -51,7 +51,7 @@ export function checkMediaUrl(text: string, policy: MediaPolicy): string | undef
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
     return `has the scheme ${url.protocol}; allowed: https:, http:, data:`;
   }
-  if (url.username !== '' || url.password !== '') return 'holds a user name or password';
+  if (url.username !== '' || url.password !== '') return 'contains a user name or password';
   return checkHost(hostOf(url), policy);
 }
 
@@ -78,7 +78,7 @@ function checkDataUrl(text: string, { dataUrlBytesMax }: MediaPolicy): string | 
   const isBase64 = /;base64$/i.test(text.slice(0, comma));
   const bytes = (text.length - comma - 1) * (isBase64 ? 0.75 : 1);
   return bytes > dataUrlBytesMax
-    ? `holds about ${Math.round(bytes)} bytes inline; at most ${dataUrlBytesMax} are allowed`
+    ? `has about ${Math.round(bytes)} bytes inline; at most ${dataUrlBytesMax} are allowed`
     : undefined;
 }
 

@@ -76,7 +76,7 @@ function withReferences(fields: Body, media: NamedMedium[]): Body {
     const list: unknown[] = Array.isArray(value) ? [...value] : [value];
     for (const [index, url] of list.entries()) {
       const path = `${name}${Array.isArray(value) ? `[${index}]` : ''}`;
-      if (typeof url !== 'string') throw workerError('InvalidArgument', `${name} is no URL`, { param: path });
+      if (typeof url !== 'string') throw workerError('InvalidArgument', `${name} is not a URL`, { param: path });
       const replaceWith = (inline: string): void => {
         list[index] = inline;
         copy[name] = Array.isArray(value) ? list : inline;

@@ -44,7 +44,7 @@ export async function fetchMedia(url: string, options: MediaFetchOptions): Promi
   await forAtMost({ clock, timeoutMs, signal }, async (limited) => {
     media = await follow(url, options, limited);
   });
-  if (media === undefined) throw refused(`was not read in ${timeoutMs} ms`);
+  if (media === undefined) throw refused(`was not read within ${timeoutMs} ms`);
   return media;
 }
 
@@ -80,7 +80,7 @@ function get(url: URL, options: MediaFetchOptions, signal: AbortSignal): Promise
       headers: { accept: '*/*', 'user-agent': 'stator' },
     });
     const timer = clock.after(policy.connectTimeoutMs, () => {
-      request.destroy(refused(`did not answer in ${policy.connectTimeoutMs} ms`));
+      request.destroy(refused(`did not answer within ${policy.connectTimeoutMs} ms`));
     });
     request.once('response', (response) => {
       timer.cancel();
@@ -133,7 +133,7 @@ async function readWhole(
     response.destroy();
     throw refused(`answered ${statusCode}`);
   }
-  const tooLarge = refused(`holds more than ${fileBytesMax} bytes`);
+  const tooLarge = refused(`has more than ${fileBytesMax} bytes`);
   if (Number(headers['content-length']) > fileBytesMax) {
     response.destroy();
     throw tooLarge;
@@ -194,8 +194,8 @@ export async function readLocalMedia(
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK).catch(unreadable);
   try {
     const stats = await file.stat();
-    if (!stats.isFile()) throw refused('is no file');
-    if (stats.size > fileBytesMax) throw refused(`holds more than ${fileBytesMax} bytes`);
+    if (!stats.isFile()) throw refused('is not a file');
+    if (stats.size > fileBytesMax) throw refused(`has more than ${fileBytesMax} bytes`);
     budget?.take(stats.size);
     const bytes = Buffer.alloc(stats.size); // the size at that time: a file that grows is cut off there
     const { bytesRead } = await file.read(bytes, 0, stats.size, 0);
@@ -226,7 +226,7 @@ function pathOf(url: string): string {
   } catch {
     // another host, or an escaped separator: reported below
   }
-  throw refused('is no file:///path of this host');
+  throw refused('is not a file:///path of this host');
 }
 
 function isBelow(path: string, folder: string): boolean {
@@ -288,7 +288,7 @@ export class MediaBudget {
   take(bytes: number): void {
     this.#taken += bytes;
     if (this.#taken > this.#bytesMax) {
-      const message = `the media of a request may hold ${this.#bytesMax} bytes together`;
+      const message = `the media of a request may have ${this.#bytesMax} bytes in total`;
       throw overLimit('media_bytes', message, { param: 'messages', worker: 'InvalidArgument' });
     }
   }

@@ -105,7 +105,7 @@ async function timingOf(
     return await readTimingProfile(path);
   } catch (thrown) {
     if (logger === undefined) throw thrown;
-    logger.error('no measured times: the built-in ones are used', { reason: reasonOf(thrown) });
+    logger.error('the measured times cannot be read: using the built-in ones', { reason: reasonOf(thrown) });
     return undefined;
   }
 }

@@ -126,7 +126,7 @@ class MockEngine implements Engine {
       go();
     };
     return this.#transfers?.fetch(source, tokens, moved, (reason) =>
-      live.fail(workerError('BackendProtocol', `the blocks of the prompt cannot be had: ${reason}`)),
+      live.fail(workerError('BackendProtocol', `the blocks of the prompt were not received: ${reason}`)),
     );
   }
 

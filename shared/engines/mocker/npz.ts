@@ -37,7 +37,7 @@ function findDirectory(bytes: Buffer): number {
   for (let at = bytes.length - END_BYTES; at >= earliest; at--) {
     if (bytes.readUInt32LE(at) === END_OF_DIRECTORY) return at;
   }
-  throw new Error('it is no NPZ archive');
+  throw new Error('it is not an NPZ archive');
 }
 
 /** Returns the content of a directory entry. Its own head has the lengths of its name and of its extra field. */
@@ -63,13 +63,13 @@ const READERS: Readonly<Record<string, (view: DataView, at: number) => number>> 
 
 /** Reads `\x93NUMPY`, version, length of the header, a header that is a Python literal, and the numbers. */
 function readNpy(bytes: Buffer, name: string): NumpyArray {
-  if (bytes.length < 12 || bytes.toString('latin1', 1, 6) !== 'NUMPY') throw new Error(`${name} is no NumPy array`);
+  if (bytes.length < 12 || bytes.toString('latin1', 1, 6) !== 'NUMPY') throw new Error(`${name} is not a NumPy array`);
   const isFirstVersion = bytes[6] === 1;
   const start = isFirstVersion ? 10 + bytes.readUInt16LE(8) : 12 + bytes.readUInt32LE(8);
   const header = bytes.toString('latin1', isFirstVersion ? 10 : 12, start);
   const type = /'descr':\s*'<([fiu]\d)'/.exec(header)?.[1] ?? '';
   const read = READERS[type];
-  if (read === undefined) throw new Error(`${name} does not hold little-endian numbers`);
+  if (read === undefined) throw new Error(`${name} does not contain little-endian numbers`);
   if (/'fortran_order':\s*True/.test(header)) throw new Error(`${name} is in Fortran order`);
   const shape = (/'shape':\s*\(([\d, ]*)\)/.exec(header)?.[1] ?? '').split(',').flatMap((part) => {
     return part.trim() === '' ? [] : [Number(part)];

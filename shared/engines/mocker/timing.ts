@@ -168,9 +168,9 @@ async function readColumns(path: string): Promise<Columns> {
 function column(columns: Columns, name: string, length?: number): readonly number[] {
   const values = columns[name];
   if (values === undefined || values.length === 0) throw new Error(`${name} is missing`);
-  if (!values.every((value) => Number.isFinite(value))) throw new Error(`${name} must hold numbers`);
+  if (!values.every((value) => Number.isFinite(value))) throw new Error(`${name} must contain numbers`);
   if (length !== undefined && values.length !== length) {
-    throw new Error(`${name} must hold ${length} numbers, got ${values.length}`);
+    throw new Error(`${name} must contain ${length} numbers, got ${values.length}`);
   }
   return values;
 }

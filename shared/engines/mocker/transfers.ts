@@ -55,7 +55,7 @@ class HeldBlocks implements HandoffDesk {
       held.caller = caller;
       caller.ready();
     } else if (held === undefined && mayWait && !this.#waiting.has(key)) {
-      const expiry = this.#clock.after(this.#timeoutMs, () => this.refuse(key, 'no prefill came'));
+      const expiry = this.#clock.after(this.#timeoutMs, () => this.refuse(key, 'the prefill did not arrive'));
       this.#waiting.set(key, { caller, expiry });
     } else {
       caller.refuse('no such blocks');
@@ -220,7 +220,7 @@ export class Transfers {
       end();
       failed(reason);
     };
-    let timer = clock.after(timeoutMs, () => fail('the blocks did not come in time'));
+    let timer = clock.after(timeoutMs, () => fail('the blocks did not arrive in time'));
     const arrived = (): void => {
       timer.cancel();
       timer = clock.after(transferMs(tokens(), this.#options), () => {

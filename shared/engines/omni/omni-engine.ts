@@ -203,7 +203,7 @@ class PicturesReader extends BodyReader {
     const { data } = body as { readonly data?: unknown };
     let bytes = 0;
     for (const each of Array.isArray(data) ? data : []) bytes += asText(asRecord(each)?.b64_json)?.length ?? 0;
-    checkSize(bytes, 'what was drawn', this.#bytesMax);
+    checkSize(bytes, 'the image', this.#bytesMax);
     super.whole(body);
   }
 }

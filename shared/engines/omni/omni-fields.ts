@@ -45,7 +45,7 @@ export function fieldsOf(
   const fields: Record<string, string | number | boolean> = {};
   const put = (name: string, value: unknown): void => {
     if (value === null || value === undefined) return;
-    if (typeof value === 'object') throw refused(name, 'a text, a number, true or false');
+    if (typeof value === 'object') throw refused(name, 'a string, a number, true or false');
     fields[name] = value as string | number | boolean; // JSON has no other types
   };
   for (const [name, value] of Object.entries(body)) {
@@ -59,7 +59,7 @@ export function fieldsOf(
   }
   if (fields.size === 'auto') delete fields.size;
   if (fields.response_format === 'url' || (kind === 'video' && body.response_format === 'url')) {
-    const says = 'response_format must be b64_json: nothing here keeps what was made';
+    const says = 'response_format must be b64_json: the server keeps no files';
     throw workerError('InvalidArgument', says, { param: 'response_format' });
   }
   return fields;
@@ -88,7 +88,7 @@ const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)?(?:;[\w.+=-]+)*;base64,/i;
 function fileOf(name: string, url: unknown, fileName: string): FormPart {
   const [head, type = 'application/octet-stream'] = (typeof url === 'string' && DATA_URL.exec(url.slice(0, 256))) || [];
   if (typeof url !== 'string' || head === undefined) {
-    throw workerError('InvalidArgument', 'a picture to start from is no data: URL in base64', {
+    throw workerError('InvalidArgument', 'an input picture is not a data: URL in base64', {
       param: 'input_reference',
     });
   }

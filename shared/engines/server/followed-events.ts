@@ -50,7 +50,7 @@ function faultOf(
   if (count === 0) return 'none of its ranks runs on this machine';
   if (endpoint.startsWith('inproc:')) return `${endpoint} does not leave its process`;
   if (isChosenLater(endpoint) && !isListed) {
-    return `${endpoint} leaves the port to the system, and this release does not say which: name one in --kv-events-config`;
+    return `${endpoint} lets the system choose the port, and this release does not report it: name one in --kv-events-config`;
   }
   return undefined;
 }

@@ -51,7 +51,7 @@ export class HeldPorts {
       reason = fault;
     }
     if (isNamed) throw new Error(`${setting}: ${reason}; name a free port`);
-    const what = offsets.length === 1 ? 'no port' : `no ${offsets.length} ports beside each other`;
+    const what = offsets.length === 1 ? 'no port' : `no ${offsets.length} adjacent ports`;
     throw new Error(
       `${setting}: ${what} of ${first}-${last} free${reason === '' ? '' : ` (${reason})`}; name other ports`,
     );
@@ -87,7 +87,7 @@ async function lockPort(port: number): Promise<Socket | string> {
     await listening;
   } catch (thrown) {
     socket.close();
-    return isTaken(thrown) ? `port ${port} is kept for another engine of this machine` : refusal(port, thrown);
+    return isTaken(thrown) ? `port ${port} is reserved for another engine of this machine` : refusal(port, thrown);
   }
   return socket.on('error', () => {}).unref(); // messages to it are not read
 }
@@ -116,5 +116,5 @@ function isTaken(thrown: unknown): boolean {
 }
 
 function refusal(port: number, thrown: unknown): string {
-  return `port ${port} cannot be had (${reasonOf(thrown)})`;
+  return `port ${port} cannot be reserved (${reasonOf(thrown)})`;
 }

@@ -67,5 +67,5 @@ export function keyIn({ engine, engineArguments: args }: Settings<'worker'>): st
 export function logPassed({ settings }: WorkerConfig, logger: Logger): void {
   const { engine, engineArguments } = settings;
   if (engineArguments.length === 0) return;
-  logger.info('passed on to the engine', { engine, flags: hideSecrets(engineArguments).join(' ') });
+  logger.info('arguments passed on to the engine', { engine, flags: hideSecrets(engineArguments).join(' ') });
 }

@@ -40,11 +40,11 @@ export function patientServer(
           signal.throwIfAborted();
           const reason = reasonOf(thrown);
           if (clock.nowMs() + pauseMs > untilMs) {
-            const late = `no answer within ${startTimeoutMs} ms (${reason}, asked ${tries} times)`;
+            const late = `no answer within ${startTimeoutMs} ms (${reason}, ${tries} requests)`;
             const paths = [...unanswered].join(', ');
-            throw new Error(`the engine is up and does not say what it is: ${paths}: ${late}`, { cause: thrown });
+            throw new Error(`the engine is up but does not describe itself: ${paths}: ${late}`, { cause: thrown });
           }
-          if (tries === 1) logger.warn('the engine has not answered: asking again', { path, reason });
+          if (tries === 1) logger.warn('the engine did not answer: trying again', { path, reason });
           await clock.sleep(pauseMs, signal);
         }
       }

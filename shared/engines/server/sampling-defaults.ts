@@ -70,7 +70,7 @@ async function samplingIn(name: string): Promise<DefaultSampling> {
   const folder = await findLocalModel(name);
   if (folder !== undefined) return readFolderSampling(folder);
   throw new Error(
-    `the folder of ${CONFIG_FLAG} ${name} is not on this machine, and frontends have to fill in what it says: download it ` +
+    `the folder of ${CONFIG_FLAG} ${name} is not on this machine, and frontends need its values: download it ` +
       'first (hf download), or name its folder',
   );
 }

@@ -321,7 +321,7 @@ export class ServerEngine implements Engine {
     const message = this.#dialect.abort?.(request);
     if (message === undefined || this.#stopping.signal.aborted) return;
     this.#host.ask(message, ABORT_TIMEOUT_MS).catch((reason: unknown) => {
-      this.#deps.logger.debug('the engine was not told of an abort', { reason: reasonOf(reason) });
+      this.#deps.logger.debug('an abort did not reach the engine', { reason: reasonOf(reason) });
     });
   }
 

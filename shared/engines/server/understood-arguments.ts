@@ -56,7 +56,7 @@ export async function learnArguments(plan: LaunchPlan, deps: LearnDeps): Promise
   const listed = help === undefined ? new Set<string>() : flagsIn(help.text);
   if (listed.has('--port')) return { version, optional: optional.filter(({ words: [flag] }) => listed.has(flag)) };
   const from = releases.oldest;
-  deps.logger.info('the engine does not say what it understands: it is started as the oldest release', {
+  deps.logger.info('the engine did not list its arguments: starting it as the oldest release', {
     version,
     oldest: from,
   });

@@ -108,7 +108,7 @@ export class SglangDialect implements EngineDialect {
     const { promptEmbeds, tokenIds } = request.input;
     if (request.multiModalData !== undefined || promptEmbeds !== undefined) {
       const what =
-        promptEmbeds === undefined ? 'media need a model that takes text' : 'prompt embeddings are not taken';
+        promptEmbeds === undefined ? 'media need a model that takes text' : 'prompt embeddings are not supported';
       throw workerError('NotImplemented', `${what} (SGLang)`);
     }
     const headers = tracingHeaders(request);
@@ -206,6 +206,6 @@ function configuredSource(text: string): EventSource | undefined {
 /** Adds the room. It is a u64, which a JSON number cannot hold, so its digits are written directly. */
 function withRoom(body: string, room: string | undefined): string {
   if (room === undefined) return body;
-  if (!/^\d{1,20}$/.test(room)) throw workerError('InvalidArgument', 'bootstrap_room is no number');
+  if (!/^\d{1,20}$/.test(room)) throw workerError('InvalidArgument', 'bootstrap_room is not a number');
   return `${body.slice(0, -1)},"bootstrap_room":${room}}`;
 }

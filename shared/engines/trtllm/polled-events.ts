@@ -126,7 +126,7 @@ export class PolledEvents implements EventFeed {
     this.#lastIds.set(key, id);
     if (last === undefined || id === last + 1) return false;
     this.#partial.clear();
-    this.#outlet.drop(Math.max(1, id - last - 1), 'forgotten by the engine: its event_buffer_max_size is too small');
+    this.#outlet.drop(Math.max(1, id - last - 1), 'dropped by the engine: its event_buffer_max_size is too small');
     return true;
   }
 
@@ -153,7 +153,7 @@ export class PolledEvents implements EventFeed {
       const block = asRecord(each) ?? {};
       const [hash, ids] = [hashOf(block.block_hash), idsOf(block.tokens)];
       if (hash === undefined || ids === undefined) {
-        this.#outlet.drop(1, 'of a shape that is not known');
+        this.#outlet.drop(1, 'of an unknown form');
         break; // the later blocks depend on it
       }
       if (ids.length > size) {

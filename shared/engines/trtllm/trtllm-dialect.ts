@@ -110,7 +110,7 @@ export class TrtllmDialect implements EngineDialect {
     const { tokenIds } = request.input;
     if (request.multiModalData !== undefined || request.embedding !== undefined) {
       const what = request.embedding === undefined ? 'media without --enable-multimodal' : 'embeddings';
-      throw workerError('NotImplemented', `this engine (TensorRT-LLM) is given no ${what}`);
+      throw workerError('NotImplemented', `this engine (TensorRT-LLM) takes no ${what}`);
     }
     const isPrefill = this.#options.isPrefill === true && request.isHealthCheck !== true;
     const isStream = !isPrefill;

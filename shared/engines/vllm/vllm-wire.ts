@@ -128,7 +128,7 @@ function alternative(tokenId: number, logprob: unknown, rank: unknown, at: numbe
 
 function idOf(token: unknown): number {
   const [, digits] = /^token_id:(\d+)$/.exec(String(token)) ?? [];
-  if (digits === undefined) throw workerError('BackendProtocol', 'the engine names tokens by their text');
+  if (digits === undefined) throw workerError('BackendProtocol', 'the engine returned tokens as text, not as ids');
   return Number(digits);
 }
 

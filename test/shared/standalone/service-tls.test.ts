@@ -121,10 +121,10 @@ describe('an indexer that takes over from a peer', () => {
     const { url } = await open(env);
     const peers = `--service-peers=${url.replace('127.0.0.1', 'localhost')}`;
     const trusting = await open({ STATOR_PLANE_TOKEN: TOKEN, DYN_TCP_TLS_CA_CERT_PATH: cert }, [peers]);
-    expect(trusting.lines.map(({ message }) => message)).toContain('index taken over from a peer');
+    expect(trusting.lines.map(({ message }) => message)).toContain('loaded the index of a peer');
     const other = certificates('second');
     const doubting = await open({ STATOR_PLANE_TOKEN: TOKEN, DYN_TCP_TLS_CA_CERT_PATH: other.cert }, [peers]);
-    expect(doubting.lines).toContainEqual(expect.objectContaining({ message: 'peer gave no dump' }));
+    expect(doubting.lines).toContainEqual(expect.objectContaining({ message: 'a peer returned no dump' }));
   });
 
   it('does not even call a peer to which it would go in clear', async () => {
@@ -141,6 +141,6 @@ describe('an indexer that takes over from a peer', () => {
     const { lines } = await open(env, [`--service-peers=http://127.0.0.1:${port}`]);
     expect(calls).toBe(0);
     const reason = expect.stringMatching(/^it would be shown STATOR_PLANE_TOKEN in clear .*use https:/);
-    expect(lines).toContainEqual(expect.objectContaining({ message: 'peer gave no dump', reason }));
+    expect(lines).toContainEqual(expect.objectContaining({ message: 'a peer returned no dump', reason }));
   });
 });

@@ -108,7 +108,7 @@ describe('a tokenizer that is no byte-level BPE', () => {
     expect(decoder).toMatchObject({
       message: expect.stringMatching(/tokenizer\.json: unsupported tokenizer: .*Rot13/),
     });
-    expect(noMerges).toMatchObject({ message: expect.stringContaining('model.merges is no list') });
+    expect(noMerges).toMatchObject({ message: expect.stringContaining('model.merges is not a list') });
     expect(other).toMatchObject({ message: expect.stringContaining('model type "Other"; use a model with') });
   });
 });

@@ -152,7 +152,7 @@ describe('relay of KV events', () => {
     await waitUntil(() => seen.includes('+3'));
     expect(seen).toEqual(['+3']);
     expect(dropped).toBe(2);
-    expect(warnings().join()).toContain('forgotten');
+    expect(warnings().join()).toContain('no longer kept by the engine');
   });
 
   it.each(['no answer', 'no replay endpoint'])('goes on after a gap that nobody fills: %s', async (why) => {

@@ -25,7 +25,7 @@ describe('watching for KV events that were asked for', () => {
     await clock.advance(1);
     watch.answered(8);
     await clock.advance(5000);
-    expect(faults).toEqual(['none that can be used came within 1000 ms of the answer to a prompt of 8 blocks']);
+    expect(faults).toEqual(['no usable event arrived within 1000 ms of the answer to a prompt of 8 blocks']);
     expect(warnings()).toBe(1);
     watch.came();
     watch.answered(8);

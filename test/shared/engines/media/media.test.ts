@@ -135,15 +135,15 @@ describe('fetching a medium', () => {
       more();
     });
     for (const url of [announced, endless]) {
-      await expect(fetchMedia(url, options({ fileBytesMax: 99 }))).rejects.toThrow('holds more than 99 bytes');
+      await expect(fetchMedia(url, options({ fileBytesMax: 99 }))).rejects.toThrow('has more than 99 bytes');
     }
   });
 
   it('gives up on servers that are silent, before and within the answer', async () => {
     const mute = await serve(() => {});
-    await expect(fetchMedia(mute, options({ connectTimeoutMs: 50 }))).rejects.toThrow('did not answer in 50 ms');
+    await expect(fetchMedia(mute, options({ connectTimeoutMs: 50 }))).rejects.toThrow('did not answer within 50 ms');
     const slow = await serve((_, response) => response.write('a'));
-    await expect(fetchMedia(slow, options({ timeoutMs: 80 }))).rejects.toThrow('was not read in 80 ms');
+    await expect(fetchMedia(slow, options({ timeoutMs: 80 }))).rejects.toThrow('was not read within 80 ms');
   });
 
   it('says what the server answered, and when nobody is there', async () => {
@@ -306,7 +306,7 @@ describe('an engine behind the guard', () => {
     const refused = {
       code: 'invalid_value',
       param: 'messages',
-      message: expect.stringContaining('100 bytes together'),
+      message: expect.stringContaining('100 bytes in total'),
     };
     expect(await ask([each('/a'), each('/b'), each('/c')], undefined, engine)).toMatchObject(refused);
     expect(await ask([each('/a'), each('/a'), each('/a')], undefined, engine)).toMatchObject(refused);

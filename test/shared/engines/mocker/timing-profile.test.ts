@@ -137,7 +137,7 @@ describe.each(SOURCES)('timing tables of %s', (_, source) => {
 
 describe('timing tables that cannot be read', () => {
   it.each([
-    ['no archive', () => write('bad.npz', 'text'), 'it is no NPZ archive'],
+    ['no archive', () => write('bad.npz', 'text'), 'it is not an NPZ archive'],
     ['a missing column', () => write('short.npz', npz(MOCK_COLUMNS.slice(1), false)), 'prefill_isl is missing'],
     [
       'columns of different lengths',
@@ -146,7 +146,7 @@ describe('timing tables that cannot be read', () => {
           'odd.npz',
           npz([...MOCK_COLUMNS.slice(0, 4), { ...MOCK_COLUMNS[4]!, shape: [3], values: [1, 2, 3] }], false),
         ),
-      'decode_itl must hold 4 numbers, got 3',
+      'decode_itl must contain 4 numbers, got 3',
     ],
     ['an empty folder', () => join(write('empty/x', ''), '..'), 'prefill_raw_data.json'],
   ])('are refused with one line: %s', async (_, source, message) => {

@@ -324,7 +324,7 @@ describe('an engine that is started with flags of its own', () => {
       `${port}`,
       ...flags.slice(1),
     ]);
-    const passed = lines.filter(({ message }) => message === 'passed on to the engine');
+    const passed = lines.filter(({ message }) => message === 'arguments passed on to the engine');
     expect(passed).toHaveLength(1);
     const text = String(passed[0]?.fields?.flags);
     expect(text).toContain(`--port ${port} --api-key ***`);

@@ -225,7 +225,7 @@ describe('an engine that the worker starts', () => {
     expect(starts()[0]).toContain('--shutdown-timeout');
     expect(lines).toContainEqual(
       expect.objectContaining({
-        message: 'the engine does not say what it understands: it is started as the oldest release',
+        message: 'the engine did not list its arguments: starting it as the oldest release',
       }),
     );
   });
@@ -292,7 +292,7 @@ describe('an engine that the worker starts', () => {
     expect(lines).toContainEqual(
       expect.objectContaining({
         level: 'warn',
-        message: 'the engine has not answered: asking again',
+        message: 'the engine did not answer: trying again',
         fields: { path: '/openapi.json', reason: 'socket hang up' },
       }),
     );
@@ -301,7 +301,7 @@ describe('an engine that the worker starts', () => {
   it('names what was not answered when the time of a start is over', async () => {
     const engine = await create({ FAKE_DROPS: '/openapi.json:999,/metrics:999' }, ['--engine-start-timeout=3']);
     await expect(engine.start(never)).rejects.toThrow(
-      /^the engine is up and does not say what it is: \/openapi.json, \/metrics: no answer within 3000 ms \(socket hang up, asked \d+ times\)$/,
+      /^the engine is up but does not describe itself: \/openapi.json, \/metrics: no answer within 3000 ms \(socket hang up, \d+ requests\)$/,
     );
   });
 
@@ -309,7 +309,7 @@ describe('an engine that the worker starts', () => {
     const engine = await create({ FAKE_DROPS: '/openapi.json:99999' });
     const starting = engine.start(never);
     starting.catch(() => undefined); // looked at below
-    await waitUntil(() => lines.some(({ message }) => message.includes('asking again')));
+    await waitUntil(() => lines.some(({ message }) => message.includes('trying again')));
     const port = /--port (\d+)/.exec(starts().at(-1) ?? '')?.[1];
     await fetch(`http://127.0.0.1:${port}/die`).catch(() => undefined); // dies instead of answering
     await expect(starting).rejects.toThrow('ended with 3');

@@ -42,7 +42,7 @@ describe('ports for an engine', () => {
     for (const port of taken) expect(port).toBeGreaterThanOrEqual(31_901);
     await one.take(FIVE);
     await expect(one.take(FIVE)).rejects.toThrow(
-      'RANGE: no port of 31901-31905 free (port 31905 is kept for another engine of this machine); name other ports',
+      'RANGE: no port of 31901-31905 free (port 31905 is reserved for another engine of this machine); name other ports',
     );
     other.release();
     await one.take(FIVE);
@@ -59,7 +59,7 @@ describe('ports for an engine', () => {
     const ports = hold();
     expect(await ports.take({ ...FIVE, offsets: [0, 1] })).toBe(31_903);
     await expect(ports.take({ ...FIVE, offsets: [0, 1] })).rejects.toThrow(
-      'no 2 ports beside each other of 31901-31905',
+      'no 2 adjacent ports of 31901-31905',
     );
     expect(await ports.take(FIVE)).toBe(31_901); // what was tried in between is let go
   });

@@ -352,7 +352,7 @@ describe('an engine behind its own server', () => {
       const events = await following(false);
       await ask(events.engine, prompt);
       await waitUntil(() => events.faults.length === 1);
-      expect(events.faults).toEqual(['none that can be used came within 200 ms of the answer to a prompt of 4 blocks']);
+      expect(events.faults).toEqual(['no usable event arrived within 200 ms of the answer to a prompt of 4 blocks']);
       await waitUntil(async () => {
         await events.publish([stored(1)]); // a subscriber joins late
         return events.kinds.length > 0;

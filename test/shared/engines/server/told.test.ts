@@ -111,7 +111,7 @@ describe('which KV events are followed', () => {
     const sources = plan.followed && sourcesOfRanks(plan.followed.source, plan.followed.ranks, 'h');
     expect(sources).toMatchObject([{ endpoint: 'tcp://10.0.0.5:41000', binds: false }]);
     expect(planEvents({ ...nothing, told: told({ events }) }).fault).toContain(
-      'tcp://*:0 leaves the port to the system',
+      'tcp://*:0 lets the system choose the port',
     );
   });
 

@@ -105,7 +105,7 @@ describe('the KV events of TensorRT-LLM', () => {
 
   it.each([
     ['blocks of another size', block('1', [1, 2, 3, 4, 5]), 'block size 5, not 4: give --block-size'],
-    ['tokens of media', block('1', [1, 2, 3, 4], 9), 'of a shape that is not known'],
+    ['tokens of media', block('1', [1, 2, 3, 4], 9), 'of an unknown form'],
   ])('that cannot be used are counted and said once: %s', async (_, odd, says) => {
     const { told, dropped, problems } = await follow(
       answer(event(0, stored('null', odd)), event(1, stored('null', odd))),

@@ -118,7 +118,7 @@ describe('a worker process', () => {
       const [statusPort, port] = [await freePort(), await freePort()];
       const flags = ['--engine=vllm', ...ENGINE, '--headless', '--engine-ports=30000-30001', '--', '--port', `${port}`];
       const env = { DYN_SYSTEM_PORT: `${statusPort}`, DYN_SYSTEM_HOST: '127.0.0.1' };
-      await expect(start(flags, env)).rejects.toThrow('no 16 ports beside each other of 30000-30001');
+      await expect(start(flags, env)).rejects.toThrow('no 16 adjacent ports of 30000-30001');
       const others = new HeldPorts();
       for (const each of [statusPort, port]) {
         expect(await others.take({ setting: 'a port', ports: { first: each, last: each } })).toBe(each);
