@@ -153,7 +153,7 @@ describe('an engine made of an async generator', () => {
     expect(reader.said).toHaveLength(5);
   });
 
-  it('ends the generator when nobody waits any more, and leaves the sink alone', async () => {
+  it('ends the generator when no reader waits any more, and writes nothing to the sink', async () => {
     const aborter = new AbortController();
     const reader = new Reader();
     const ended = new Promise<void>((resolve) => {

@@ -111,7 +111,7 @@ describe.each(RELEASES.map((row) => [nameOf(row), row] as const))('%s', (_, row)
     expect(faults).toEqual([]);
   });
 
-  it('drops a request that nobody waits for, and shows its load meanwhile', async () => {
+  it('aborts a request that no client waits for, and shows its load until then', async () => {
     const leaving = new AbortController();
     engine.generate(tokenRequest(prompt(1), { stop: { max_tokens: 100_000 } }), new RecordingSink(), leaving.signal);
     await waitUntil(() => engine.load()[0]?.runningRequests === 1);

@@ -171,7 +171,7 @@ const ODD: Readonly<Record<string, readonly unknown[]>> = {
     result('r'),
     LAST,
   ],
-  'a call that is none': [USER, { role: 'assistant', content: 'x', tool_calls: ['f()', null, 3] }, LAST],
+  'calls that are not objects': [USER, { role: 'assistant', content: 'x', tool_calls: ['f()', null, 3] }, LAST],
   'calls that are no list': [USER, { role: 'assistant', content: 'x', tool_calls: 'f()' }, LAST],
   'no calls, in a list': [USER, { role: 'assistant', content: 'x', tool_calls: [] }, LAST],
   'a call of a custom tool': [
@@ -180,7 +180,7 @@ const ODD: Readonly<Record<string, readonly unknown[]>> = {
     result('r'),
     LAST,
   ],
-  'a result that nobody asked for': [USER, result('r'), LAST],
+  'a result without a call': [USER, result('r'), LAST],
   'a result of another call': [USER, called('{}'), result('r', { tool_call_id: 'zz' }), LAST],
   'a result that comes twice': [USER, called('{}'), result('r'), result('r'), LAST],
   'a call without a result': [USER, called('{}'), LAST],
@@ -292,7 +292,7 @@ describe('the rendering of a history', () => {
     expect(decode([USER, message, LAST]).leftOut).toEqual([name]);
   });
 
-  it('is the thought of the model, whatever its server called it', () => {
+  it('is the reasoning of the model, under any field name of its server', () => {
     const thoughts = [
       { reasoning_content: 'so' },
       { reasoning: 'so' },
@@ -379,7 +379,7 @@ describe('the rendering of a history', () => {
   });
 });
 
-describe('what is said anew', () => {
+describe('repeated history', () => {
   const FILE = {
     type: 'file',
     file: { filename: 'a.txt', file_data: `data:text/plain;base64,${Buffer.from('tea').toString('base64')}` },

@@ -194,7 +194,7 @@ describe('JsonReader', () => {
     ['objects', '{},', 'prompt[0]'],
     ['short texts', '"ab",', 'prompt'],
     ['ids of one digit', '1,', 'prompt'],
-    ['ids that are none', '-1,', 'prompt[0]'],
+    ['ids that are not token ids', '-1,', 'prompt[0]'],
   ])('gives up on megabytes of %s, and names the first fault or the field', async (_what, element, param) => {
     const json = `{"model":"m","prompt":[${element.repeat(6_000_000 / element.length)}1]}`;
     let turns = 0;
@@ -232,7 +232,7 @@ describe('repairs', () => {
 });
 
 describe('scanRoot', () => {
-  it('agrees with JSON.parse on which keys the root has, whatever the strings hold', () => {
+  it('agrees with JSON.parse on the keys of the root, with any strings', () => {
     const value = fc.dictionary(fc.string({ unit: 'binary' }), fc.jsonValue(), { noNullPrototype: true });
     fc.assert(
       fc.property(value, fc.constantFrom(undefined, 1, 2), (object, indent) => {

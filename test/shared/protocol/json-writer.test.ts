@@ -26,7 +26,7 @@ describe('JSON in pieces', () => {
     expect(Math.max(...pieces.map(({ length }) => length))).toBeLessThan(PIECE_CHARS_MAX);
   });
 
-  it('has the text of JSON.stringify for whatever is in an object', () => {
+  it('has the text of JSON.stringify for any value in an object', () => {
     const object = fc.dictionary(fc.string({ unit: 'binary' }), fc.jsonValue(), { noNullPrototype: true });
     fc.assert(
       fc.property(object, fc.integer({ min: 1, max: 3000 }), (value, times) => {

@@ -18,7 +18,7 @@ describe('JSON with 64-bit integers', () => {
     expect(parseExactJson(text)).toEqual(value);
   });
 
-  it('refuses what is no JSON', () => {
+  it('refuses text that is not JSON', () => {
     for (const text of ['', '{', '01', '[9007199254740993,]']) expect(() => parseExactJson(text)).toThrow(SyntaxError);
   });
 

@@ -96,10 +96,10 @@ describe('standalone indexer', () => {
 
   it.each([
     ['a good one', registration(1), 201],
-    ['an endpoint that is none', registration(1, { endpoint: 'localhost:5557' }), 400],
-    ['a port that is none', registration(1, { endpoint: 'tcp://host:70000' }), 400],
+    ['an invalid endpoint', registration(1, { endpoint: 'localhost:5557' }), 400],
+    ['an invalid port', registration(1, { endpoint: 'tcp://host:70000' }), 400],
     ['a wildcard', registration(1, { endpoint: 'tcp://*:5557' }), 400],
-    ['a replay endpoint that is none', registration(1, { replay_endpoint: 'x' }), 400],
+    ['an invalid replay endpoint', registration(1, { replay_endpoint: 'x' }), 400],
     ['a block size of 0', registration(1, { block_size: 0 }), 400],
     ['a missing field', { instance_id: 1, endpoint: 'tcp://h:1', model_name: 'm' }, 422],
     ['an id beyond 64 bits', registration(2n ** 64n), 422],

@@ -56,7 +56,7 @@ describe('a service', () => {
     expect((await fetch(`${url}/dump`)).status).toBe(401);
   });
 
-  it('takes the token from before a rotation, from whoever has not heard of it, or shows both', async () => {
+  it('accepts the token from before a rotation, or sends both', async () => {
     const before = 'o'.repeat(40);
     const url = await serve({ STATOR_PLANE_TOKEN: TOKEN, STATOR_PLANE_TOKEN_PREVIOUS: before });
     expect(await statusOf(`${url}/register`, { authorization: `Bearer ${before}` })).toBe(200);
@@ -83,7 +83,7 @@ describe('a service', () => {
     await once(socket, 'close');
   });
 
-  it('has room for so many connections at once', async () => {
+  it('limits the connections at one time', async () => {
     const { settings } = resolveConfig('router', ['--service-port=0'], {});
     const server = await serveService({ app: APP, port: 8090 }, settings, systemClock, { connectionsMax: 2 });
     cleanups.push(() => server.close(0));
@@ -103,7 +103,7 @@ describe('a service', () => {
     expect(await statusOf(server.url)).toBe(200);
   });
 
-  it('has room for so many bodies at once', async () => {
+  it('limits the bodies at one time', async () => {
     const url = await serve();
     const open = Array.from({ length: 33 }, () => {
       const asking = request(`${url}/register`, { method: 'POST' });

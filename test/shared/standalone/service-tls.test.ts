@@ -91,7 +91,7 @@ describe('a service that takes the plane token', () => {
     await expect(fetch(url.replace('https', 'http'))).rejects.toThrow();
   });
 
-  it('knows its callers by their certificates where there is no token', async () => {
+  it('identifies its callers by their certificates if there is no token', async () => {
     const { server } = certificates('first');
     const callers = certificates('client');
     const env = { ...server, DYN_TCP_TLS_CLIENT_CA_CERT_PATH: callers.cert };

@@ -118,7 +118,7 @@ describe('slot tracker', () => {
     expect((await client.get('/workers')).json).toEqual([{ ...WORKER, worker_id: 2 }, WORKER]);
   });
 
-  it('frees requests that nobody freed, once they are 300 s old', async () => {
+  it('frees requests that were never freed, once they are 300 s old', async () => {
     const { client, clock, load, tracker } = openTracker();
     await client.post('/register', WORKER);
     await client.post('/add', REQUEST);
@@ -137,7 +137,7 @@ describe('slot tracker', () => {
     expect(await load(9_999)).toEqual([0, 2]);
   }, 30_000);
 
-  it('shows the same loads in replicas that hear of each other', async () => {
+  it('shows the same loads in connected replicas', async () => {
     const clock = new VirtualClock();
     const heard: ReplicaPools[] = [];
     const link = (own: number) => ({

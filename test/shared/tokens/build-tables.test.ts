@@ -41,7 +41,7 @@ describe('scanTokenizerJson', () => {
   it.each([
     ['a negative id', '{"model": {"vocab": {"a": -1}, "merges": []}}', 'token id'],
     ['a huge id', '{"model": {"vocab": {"a": 4000000001}, "merges": []}}', 'token id'],
-    ['an id that is no number', '{"model": {"vocab": {"a": "1"}, "merges": []}}', 'token id'],
+    ['an id that is not a number', '{"model": {"vocab": {"a": "1"}, "merges": []}}', 'token id'],
     ['a bad escape', '{"model": {"vocab": {"\\q": 1}, "merges": []}}', 'bad escape'],
     ['an end inside a string', '{"model": {"vocab": {"abc', 'unterminated'],
     ['an end inside a list', '{"added_tokens": [1, 2', 'unexpected end'],

@@ -77,7 +77,7 @@ describe('decoders of any kind', () => {
     );
   });
 
-  it('put blanks between tokens where there is none', () => {
+  it('put blanks between tokens if the decoder is missing', () => {
     expect(createDecoder(null, () => false)(['a', 'b'])).toBe('a b');
   });
 

@@ -56,7 +56,7 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
     ),
   ),
   [
-    'steps that are no list',
+    'steps that are not a list',
     withParts({ decoder: { type: 'Sequence', decoders: 5 } }),
     /decoder\.decoders is not a list/,
   ],
@@ -79,7 +79,7 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
     withParts({ added_tokens: added(50, (at) => ({ content: 'a'.repeat(16_000) + at })) }),
     /added_tokens\[0\] has 16001 characters/,
   ],
-  ['added tokens that are no list', withParts({ added_tokens: { a: 1 } }), /added_tokens is not a list/],
+  ['added tokens that are not a list', withParts({ added_tokens: { a: 1 } }), /added_tokens is not a list/],
   ['an added token of id -1', withParts({ added_tokens: [{ id: -1, content: '<a>' }] }), /added_tokens\[0\]/],
   ...[3_999_999, 1_048_576].map(
     (id) =>
@@ -121,7 +121,7 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
   ),
   ['an unknown model type', withModel({ type: '__proto__' }), /model type "__proto__"/],
   [
-    'a score that is none',
+    'a score that is not a number',
     unigram([
       ['<unk>', 0],
       ['a', null],
@@ -136,7 +136,7 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
     ]).replace('"@"', '1e999'),
     /model\.vocab\[1\] has no score/,
   ],
-  ['entries that are none', unigram([5, null]), /model\.vocab\[0\] has no token/],
+  ['entries that are not pairs', unigram([5, null]), /model\.vocab\[0\] has no token/],
   [
     'a token of a million characters',
     unigram([
@@ -163,7 +163,7 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
   ),
   ['a text that doubles 40 times', normalizer(...Array(40).fill(doubled)), /normalizers\[6\] makes texts more than 64/],
   ['a text that is put everywhere', normalizer({ ...doubled, pattern: { String: '' } }), /normalizers\[0\]\.pattern/],
-  ['a text that is no text', normalizer({ ...doubled, content: 5 }), /normalizers\[0\]\.content/],
+  ['a text that is not a string', normalizer({ ...doubled, content: 5 }), /normalizers\[0\]\.content/],
   ['a long text in front', normalizer({ type: 'Prepend', prepend: 'x'.repeat(1e6) }), /normalizers\[0\]\.prepend/],
 ];
 

@@ -49,7 +49,7 @@ describe('loadModelFolder', () => {
     });
   });
 
-  it('gives the tokenizer alone, with the same errors, whatever the chat template', async () => {
+  it('loads only the tokenizer, with the same errors, for any chat template', async () => {
     await write('chat_template.jinja', '{% no such thing %}');
     const tokenizer = await loadFolderTokenizer(folder);
     expect(tokenizer.encode('Hi').length).toBeGreaterThan(0);
@@ -80,7 +80,7 @@ describe('loadModelFolder', () => {
     expect(tokenizer.decode(ids)).toBe('hello world');
   });
 
-  it.each(['tiktoken.model', 'kimi.tiktoken'])('loads %s where there is no tokenizer.json', async (name) => {
+  it.each(['tiktoken.model', 'kimi.tiktoken'])('loads %s if there is no tokenizer.json', async (name) => {
     await remove('tokenizer.json');
     const lines = Array.from({ length: 256 }, (_, byte) => `${Buffer.of(byte).toString('base64')} ${byte}`);
     await write(name, [...lines, `${Buffer.from('hi').toString('base64')} 256`].join('\n'));

@@ -123,7 +123,7 @@ describe('tiktoken files', () => {
   it.each([
     ['no rank', 'YQ==\n', 'line 1: not a token in base64'],
     ['an empty rank', 'YQ== \n', 'line 1: not a token in base64'],
-    ['a rank that is no number', 'YQ== 1\nYg== x', 'line 2: not a token in base64'],
+    ['a rank that is not a number', 'YQ== 1\nYg== x', 'line 2: not a token in base64'],
     ['a negative rank', 'YQ== -1', 'line 1: not a token in base64'],
     ['a huge rank', 'YQ== 99999999999', 'line 1: a rank above'],
     ['no token', ' 3', 'line 1: not a token'],
@@ -139,7 +139,7 @@ describe('tiktoken files', () => {
     expect(() => scanTiktoken(Buffer.from(text))).toThrow(message);
   });
 
-  it('never crash the reader, whatever the bytes', () => {
+  it('never crash the reader, with any bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
         expect(() => scanTiktoken(bytes)).toThrow(SyntaxError);

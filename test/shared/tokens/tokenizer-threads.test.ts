@@ -71,7 +71,7 @@ async function load(...folders: readonly string[]): Promise<readonly Record<stri
   return JSON.parse(stdout) as Record<string, unknown>[];
 }
 
-describe('a tokenizer that is no byte-level BPE', () => {
+describe('a tokenizer that is not byte-level BPE', () => {
   beforeAll(bundle);
   afterAll(() => rmSync(FOLDER, { recursive: true }));
 
@@ -96,7 +96,7 @@ describe('a tokenizer that is no byte-level BPE', () => {
     expect(result?.encoded).toEqual(TEXTS.map((text) => [...tokenizer.encode(text, { addSpecialTokens: true })]));
   });
 
-  it('is refused by file and reason where it is of no use', async () => {
+  it('is refused with file and reason if it cannot be used', async () => {
     const [make] = Object.values(GENERAL_TOKENIZERS);
     const json = make!();
     const model = json.model as object;

@@ -71,7 +71,7 @@ describe('batches of KV events', () => {
     expect(batch).toMatchObject({ events: [{ kind: 'removed' }], unreadable: 5 });
   });
 
-  it('refuses what is no batch, whatever the bytes', () => {
+  it('refuses any bytes that are not a batch', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
         try {

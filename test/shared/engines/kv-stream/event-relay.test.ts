@@ -133,7 +133,7 @@ describe('relay of KV events', () => {
     expect(dropped).toBe(0);
   });
 
-  it('learns all that a new engine holds also when it hears of it in the middle of an answer', async () => {
+  it('gets all blocks of a new engine, also when its first batch comes during a replay', async () => {
     const answer = await askedForFirst();
     relay.restart();
     answer();
@@ -143,7 +143,7 @@ describe('relay of KV events', () => {
     expect([...new Set(seen.slice(3))]).toEqual(['+1000', '+1001', '+1', '+2']);
   });
 
-  it('goes on without what the engine has forgotten, and counts it', async () => {
+  it('continues without batches that the engine no longer has, and counts them', async () => {
     await follow();
     await engine.publish([store(1)], { lost: true });
     await engine.publish([store(2)], { lost: true });
@@ -155,7 +155,7 @@ describe('relay of KV events', () => {
     expect(warnings().join()).toContain('no longer kept by the engine');
   });
 
-  it.each(['no answer', 'no replay endpoint'])('goes on after a gap that nobody fills: %s', async (why) => {
+  it.each(['no answer', 'no replay endpoint'])('continues after a gap that no replay fills: %s', async (why) => {
     await follow({ replay: why !== 'no replay endpoint', replayTimeoutMs: 200 });
     engine.answers = false;
     await engine.publish([store(1)], { lost: true });
@@ -166,7 +166,7 @@ describe('relay of KV events', () => {
     expect(dropped).toBe(1);
   });
 
-  it('forgets all blocks when the engine starts anew, and follows the new one from its first batch', async () => {
+  it('removes all blocks when the engine restarts, and follows the new process from its first batch', async () => {
     await follow();
     await engine.publish([store(1)]);
     await waitUntil(() => seen.includes('+1'));
@@ -186,7 +186,7 @@ describe('relay of KV events', () => {
     expect(seen.slice(0, 3)).toEqual(['cleared', '+1', '+2<1']);
   });
 
-  it('lives on after messages that are none', async () => {
+  it('continues after messages that are not batches', async () => {
     await follow();
     await engine.send(['kv-events', 'x']);
     await engine.send(['kv-events', Buffer.alloc(8, 1), Buffer.from('nonsense')]);

@@ -125,7 +125,7 @@ describe('fetching a medium', () => {
     await expect(fetchMedia(url, options())).rejects.toThrow('redirects more than 5 times');
   });
 
-  it('reads no more than allowed, whatever the server announces', async () => {
+  it('reads no more than allowed, for any length that the server announces', async () => {
     const announced = await serve((_, response) => response.end(Buffer.alloc(100)));
     const endless = await serve((_, response) => {
       const more = (): void => {
@@ -146,7 +146,7 @@ describe('fetching a medium', () => {
     await expect(fetchMedia(slow, options({ timeoutMs: 80 }))).rejects.toThrow('was not read within 80 ms');
   });
 
-  it('says what the server answered, and when nobody is there', async () => {
+  it('names the status of the server, and reports when no server listens', async () => {
     const url = await serve((_, response) => response.writeHead(404).end());
     await expect(fetchMedia(url, options())).rejects.toMatchObject({
       code: 'invalid_value',
@@ -261,7 +261,7 @@ describe('an engine behind the guard', () => {
     });
   });
 
-  it('gets only what was looked at of a part, whatever else the part holds', async () => {
+  it('passes only the checked fields of a part to the engine', async () => {
     const secret = 'http://169.254.169.254/latest/meta-data/';
     const smuggled = await ask([
       { type: 'text', text: 'look', image_url: { url: secret } },
@@ -282,7 +282,7 @@ describe('an engine behind the guard', () => {
       { type: 'video_url', image_url: { url: 'data:,i' }, video_url: { url: 'file:///etc/passwd' } },
       '[0].video_url.url',
     ],
-    ['a part of a type nobody checks', { type: 'image', image: 'file:///etc/passwd' }, '[0]'],
+    ['a part of a type that is not checked', { type: 'image', image: 'file:///etc/passwd' }, '[0]'],
     ['a part without a type', { image_url: { url: 'file:///etc/passwd' } }, '[0]'],
     [
       'sound that is a URL',

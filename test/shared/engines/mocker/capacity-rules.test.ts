@@ -69,7 +69,7 @@ describe('admission and preemption', () => {
     expect(answers[0]?.preemptions).toBe(0);
   });
 
-  it('trtllm lets in whose longest answers fit together, and sends nobody back', () => {
+  it('trtllm admits requests whose longest answers fit together, and preempts none', () => {
     const scheduler = schedulerOf('trtllm');
     const answers = crowd(scheduler);
     pass(scheduler);

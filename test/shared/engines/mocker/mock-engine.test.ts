@@ -45,7 +45,7 @@ describe('mock engine', () => {
     await engine.health(new AbortController().signal);
   });
 
-  it('stops loading when told to', async () => {
+  it('stops loading when it is stopped', async () => {
     const engine = createMockEngine({ startupTimeMs: 5000 }, { clock: new VirtualClock() });
     await expect(engine.start(AbortSignal.abort(new Error('enough')))).rejects.toThrow('enough');
   });
@@ -222,7 +222,7 @@ describe('mock engine', () => {
     expect(late.sink.finish).toMatchObject({ finish_reason: 'stop', stop_reason: 1010 });
   });
 
-  it('continues on another worker exactly, whatever the request is called', async () => {
+  it('continues exactly on another worker, with any request id', async () => {
     for (const options of [{ readableTokenIds: TEXT }, {}]) {
       const whole = await answer(options, range(10), 30);
       for (const cut of [1, 7, 19, 29]) {

@@ -127,7 +127,7 @@ describe('scheduler', () => {
     expect(pass().emitted).toEqual([1]);
   });
 
-  it('lets nobody overtake a request that does not fit', () => {
+  it('lets no request overtake one that does not fit', () => {
     const { submit, pass } = bed({ numGpuBlocks: 6 });
     submit(range(12), 4); // 3 blocks, 4 when it grows
     submit(range(16, 200), 1); // 4 blocks

@@ -68,7 +68,7 @@ describe.each([
 });
 
 describe('readable text', () => {
-  it('is one whole passage after a prompt that is none of it', () => {
+  it('is one whole passage after a prompt without a part of it', () => {
     for (let seed = 0; seed < 30; seed++) {
       const answer = generate(readable(seed), [7, 8, 7], 100, true);
       expect(TEXT?.openings.map((opening) => Array.from(opening))).toContainEqual(answer);
@@ -88,7 +88,7 @@ describe('readable text', () => {
     expect(generate(readable(3), [7, 8, 7, ...answer], 40, true)).toEqual([]);
   });
 
-  it('answers the question that has an answer of its own with that one, whatever was said before and the seed', () => {
+  it('answers the introduction question with its own answer, after any text and with any seed', () => {
     for (let seed = 0; seed < 20; seed++) {
       const prompt = [9, seed, 9, 4, 3, 8, 7, 8]; // a template writes some tokens between question and answer
       expect(generate(readable(seed, INTRODUCED), prompt, 100, true)).toEqual([2, 1, 0, 2, 5]);
@@ -115,7 +115,7 @@ describe('random ids', () => {
     expect(new Set(generate(cursor, [1], 200, true))).toEqual(new Set([10, 12, 14]));
   });
 
-  it('use the whole range when all of it is to be avoided', () => {
+  it('use the whole range when every id of it is avoided', () => {
     const cursor = new RandomCursor(1, { first: 10, count: 2 }, [10, 11]);
     expect(new Set(generate(cursor, [1], 50, true))).toEqual(new Set([10, 11]));
   });

@@ -83,7 +83,7 @@ describe('a mock prefill engine and a mock decode engine', () => {
     expect(firstMs).toBeLessThan(112); // moving, and one decode step
   });
 
-  it('move only what is missing when told so', async () => {
+  it('move only missing blocks if the option is set', async () => {
     const slow = { kvBytesPerToken: 1e6, kvTransferBandwidthGbps: 1, kvTransferTiming: 'destination_missing' } as const;
     const { clock, decode, ask, prefilled } = await startPair(slow);
     ask(decode); // leaves the prompt in the cache of the decode engine
@@ -95,7 +95,7 @@ describe('a mock prefill engine and a mock decode engine', () => {
     expect((sink.turns[0] ?? 0) - startMs).toBeLessThan(20); // 4 of 100 tokens
   });
 
-  it('free blocks that nobody fetches when told so, or after a while', async () => {
+  it('free blocks that are not fetched, when released or after the time limit', async () => {
     const { clock, prefill, prefilled } = await startPair({ handoffTimeoutMs: 5000 });
     const handed = await prefilled();
     prefill.releasePrefill?.(engineRequest('r1', PROMPT, handed));
@@ -307,7 +307,7 @@ describe('handoffs over TCP', () => {
     expect(asked).toEqual(['wait here']);
   });
 
-  it('tell the caller that there is nothing, and that nobody is there', async () => {
+  it('fail when the blocks do not exist, and when no engine listens', async () => {
     const { fetched, listener } = await open();
     expect(await fetched('elsewhere')).toContain('no such blocks');
     await listener.close();

@@ -92,13 +92,13 @@ describe('engine behind an OpenAI-compatible server', () => {
     expect(lines).toHaveLength(1);
   });
 
-  it('serves a model that it is told when the server lists none', async () => {
+  it('serves the configured model when the server lists none', async () => {
     server.modelsStatus = 404;
     expect(await create({ modelName: 'm' }).start(never)).toMatchObject({ modelName: 'm', contextLength: undefined });
     await expect(create().start(never)).rejects.toThrow('lists no model: name it');
   });
 
-  it('says which models there are when the one it is told is not among them', async () => {
+  it('names the listed models when the configured one is not among them', async () => {
     await expect(create({ modelName: 'm' }).start(never)).rejects.toThrow(
       'does not serve `m` (it lists: upstream-model)',
     );
@@ -113,7 +113,7 @@ describe('engine behind an OpenAI-compatible server', () => {
     await expect(engine.start(never)).rejects.toThrow('within 300 ms');
   });
 
-  it('says what to check when nobody listens, the key is refused or the URL is none', async () => {
+  it('names what to check when no server listens, the key is refused or the URL is invalid', async () => {
     const url = `http://127.0.0.1:${await freePort()}`;
     await expect(create({ url, startTimeoutMs: 300 }).start(never)).rejects.toThrow(
       /no engine at .* within 300 ms.*check the URL/,
@@ -266,7 +266,7 @@ describe('engine behind an OpenAI-compatible server', () => {
       false,
     ],
     [
-      'an event that is no JSON',
+      'an event that is not JSON',
       ({ response }) => sendEvents(response, [], 'data: {"a\n\n'),
       'BackendProtocol',
       502,
@@ -333,7 +333,7 @@ describe('engine behind an OpenAI-compatible server', () => {
     expect((await ask(await started())).error?.worker).toBe('EngineShutdown');
   });
 
-  it('calls the engine gone when nobody listens any more', async () => {
+  it('reports the engine as gone when no server listens any more', async () => {
     const engine = await started();
     await server.stop();
     expect((await ask(engine)).error?.worker).toBe('EngineShutdown');

@@ -171,7 +171,7 @@ describe('flags of an engine', () => {
     expect(started('vllm', flags).slice(-flags.length)).toEqual(flags);
   });
 
-  it('are passed on whoever names the engine', () => {
+  it('are passed on, from whichever setting the engine is named', () => {
     const args = started('sglang', ['--mem-fraction-static', '0.7'], { STATOR_ENGINE: 'sglang' });
     expect(args.slice(-2)).toEqual(['--mem-fraction-static', '0.7']);
   });
@@ -243,7 +243,7 @@ describe('flags of an engine', () => {
     ]);
   });
 
-  it('are named as such where an engine takes none of them', () => {
+  it('are named when the engine takes none of them', () => {
     const mocker = (...flags: readonly string[]) => {
       try {
         resolveConfig('worker', ['--engine=mocker', ...flags], {});

@@ -35,7 +35,7 @@ describe('ports for an engine', () => {
     await once(server, 'listening');
   }
 
-  it('are of a range, and no two of them the same, whoever asks', async () => {
+  it('come from a range, and are different for every engine', async () => {
     const [one, other] = [hold(), hold()];
     const taken = await Promise.all([one.take(FIVE), other.take(FIVE), one.take(FIVE), other.take(FIVE)]);
     expect(new Set(taken).size).toBe(4);
@@ -48,7 +48,7 @@ describe('ports for an engine', () => {
     await one.take(FIVE);
   });
 
-  it('are none that somebody listens on', async () => {
+  it('exclude ports that another process listens on', async () => {
     await listen(31_901);
     await listen(31_902, '0.0.0.0');
     expect(await hold().take(FIVE)).toBe(31_903);
@@ -58,13 +58,11 @@ describe('ports for an engine', () => {
     await listen(31_902);
     const ports = hold();
     expect(await ports.take({ ...FIVE, offsets: [0, 1] })).toBe(31_903);
-    await expect(ports.take({ ...FIVE, offsets: [0, 1] })).rejects.toThrow(
-      'no 2 adjacent ports of 31901-31905',
-    );
+    await expect(ports.take({ ...FIVE, offsets: [0, 1] })).rejects.toThrow('no 2 adjacent ports of 31901-31905');
     expect(await ports.take(FIVE)).toBe(31_901); // what was tried in between is let go
   });
 
-  it('are refused by the name of what asks for them when somebody has named one that is taken', async () => {
+  it('are refused by the name of their setting when a named port is taken', async () => {
     const port = await freePort();
     await listen(port);
     const named: PortWish = { setting: 'DYN_VLLM_KV_EVENT_PORT', ports: { first: port, last: port } };
@@ -114,7 +112,7 @@ describe('what the engines listen on', () => {
     }
   });
 
-  it('is told to vLLM by its arguments and variables, and is the user’s where that names it', async () => {
+  it('is passed to vLLM by arguments and variables, and the user’s own value wins', async () => {
     const ports = { http: 1, events: 2, replay: 3, sideChannel: 4, own: 5 };
     expect((await vllm()).command(ports).env).toMatchObject({
       VLLM_NIXL_SIDE_CHANNEL_PORT: '4',
@@ -175,7 +173,7 @@ describe('what the engines listen on', () => {
     expect(env).toMatchObject({ VLLM_EC_SIDE_CHANNEL_PORT: '4' });
   });
 
-  it('is told to SGLang by its arguments, and is the user’s where that names it', async () => {
+  it('is passed to SGLang by arguments, and the user’s own value wins', async () => {
     const ports = { http: 1, events: 2, replay: 3, own: 5, bootstrap: 6 };
     const { args } = (await sglang(['--disaggregation-mode=prefill'])).command(ports);
     expect(args.join(' ')).toContain('--nccl-port 5 --disaggregation-bootstrap-port 6 --disaggregation-mode prefill');

@@ -61,7 +61,7 @@ describe('how engines are started', () => {
     expect(env).toMatchObject({ ...environment, VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' });
   });
 
-  it('gives vLLM its interval of statistics, when somebody has set one', async () => {
+  it('passes a configured interval of statistics to vLLM', async () => {
     expect((await started('vllm', [], { VLLM_LOG_STATS_INTERVAL: '2.5' })).env).toMatchObject({
       VLLM_LOG_STATS_INTERVAL: '2.5',
     });

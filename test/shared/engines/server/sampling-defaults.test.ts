@@ -89,7 +89,7 @@ describe('what is filled in for an engine', () => {
     expect(await samplingDefaultsOf(OF_MODEL, silent, { fillsInSampling: true })).toEqual({ max_tokens: 64 });
   });
 
-  it('is what the command line says, whatever the server does', async () => {
+  it("is taken from the command line, before the server's answer", async () => {
     const said = { config: 'none', override: {}, own: {} } as const;
     expect(await samplingDefaultsOf(OF_MODEL, samplingSourceOf([], 'vllm', { samplingSource: said }))).toEqual(
       OF_MODEL,

@@ -10,7 +10,7 @@ function scan(text: string): number[] | undefined {
 }
 
 describe('ids read where they stand', () => {
-  it('reads the same as JSON, whatever else the event holds', () => {
+  it('reads the same as JSON.parse, with any other fields in the event', () => {
     const ids = fc.array(fc.integer({ min: 0, max: 0xffff_ffff }), { maxLength: 3000, size: 'max' });
     fc.assert(
       fc.property(ids, fc.string(), (token_ids, text) => {

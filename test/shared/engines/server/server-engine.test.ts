@@ -104,13 +104,13 @@ describe('an engine behind its own server', () => {
       true,
     ],
     [
-      'sends what is no JSON',
+      'sends text that is not JSON',
       ({ response }) => writeEvent(startEvents(response), '{"choices":[{'),
       'BackendProtocol',
       false,
     ],
     [
-      'sends ids that are none',
+      'sends ids that are not token ids',
       ({ response }) => writeEvent(startEvents(response), chunk([1, -4])),
       'BackendProtocol',
       false,
@@ -122,7 +122,7 @@ describe('an engine behind its own server', () => {
       false,
     ],
     [
-      'answers for a choice that nobody asked for',
+      'answers for a choice that was not requested',
       ({ response }) => writeEvent(startEvents(response), { choices: [{ index: 4, token_ids: [1] }] }),
       'BackendProtocol',
       false,
@@ -167,7 +167,7 @@ describe('an engine behind its own server', () => {
     expect(error !== undefined && isMigratable(error)).toBe(canMove);
   });
 
-  it('is dead when nobody listens any more: requests move on and its health says so', async () => {
+  it('is dead when no server listens any more: requests move on and its health check fails', async () => {
     const engine = await started();
     await server.stop();
     const { error } = await ask(engine);
@@ -309,7 +309,7 @@ describe('an engine behind its own server', () => {
     expect(kinds).toEqual(['stored', 'cleared', 'stored']);
   });
 
-  describe('told where its KV events are', () => {
+  describe('with a configured endpoint of KV events', () => {
     const stored = (hash: number) => ({ type: 'BlockStored', block_hashes: [hash], token_ids: [hash], block_size: 1 });
     const prompt = { input: { kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 3, 4) } } as const;
 

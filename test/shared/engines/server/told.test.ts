@@ -7,7 +7,7 @@ const CONFIG = { enable_kv_cache_events: true, endpoint: 'tcp://*:7000', replay_
 const JSON_CONFIG = JSON.stringify(CONFIG);
 const EVENTS = { endpoint: 'tcp://*:7000', replayEndpoint: 'tcp://*:8000', topic: 't' };
 
-describe('what the command line of an engine says', () => {
+describe('facts in the command line of an engine', () => {
   it.each<readonly [string, readonly string[], Partial<Told>]>([
     ['nothing', [], { ranks: 1, local: 1, firstRank: 0, events: undefined }],
     ['a configuration as the next word', ['--kv-events-config', JSON_CONFIG], { events: EVENTS }],
@@ -54,7 +54,7 @@ describe('what the command line of an engine says', () => {
     expect(toldBy(args, 'sglang')).toMatchObject(told);
   });
 
-  it('binds where the engine connects, by the rule of each engine and what SGLang is told of it', () => {
+  it("binds if the engine connects, by the rule of each engine and SGLang's option", () => {
     const binds = (kind: 'vllm' | 'sglang', config: object): boolean | undefined => {
       const all = { enable_kv_cache_events: true, publisher: 'zmq', ...config };
       const { events } = toldBy([`--kv-events-config=${JSON.stringify(all)}`], kind);
@@ -81,7 +81,7 @@ describe('which KV events are followed', () => {
     );
   };
 
-  it('follows what the engine was told, whatever its server says or does not say', () => {
+  it('follows the publisher of the command line, not that of the server', () => {
     const said = { endpoint: 'tcp://*:1', replayEndpoint: undefined, topic: '' };
     const first = '0 tcp://h:7000 tcp://h:8000';
     expect(endpointsOf({ told: told() })).toEqual([first]);
@@ -92,7 +92,7 @@ describe('which KV events are followed', () => {
     expect(endpointsOf({ told: told({ ranks: 1, firstRank: 5 }) })).toEqual(['0 tcp://h:7005 tcp://h:8005']);
   });
 
-  it('follows what a server lists where nobody knows what it was told', () => {
+  it('follows the publisher that a server lists when its command line is unknown', () => {
     const listed = new Map([
       [0, { endpoint: 'tcp://*:7000', replayEndpoint: 'tcp://*:8000' }],
       [1, { endpoint: 'tcp://*:7100', replayEndpoint: undefined }],
@@ -104,7 +104,7 @@ describe('which KV events are followed', () => {
     expect(planEvents({ ...nothing })).toEqual({ ranks: 1, followed: undefined });
   });
 
-  it('learns from the server which ports the system has chosen', () => {
+  it('reads from the server which ports the system has chosen', () => {
     const events = { endpoint: 'tcp://*:0', replayEndpoint: undefined, topic: '' };
     const listed = new Map([[0, { endpoint: 'tcp://10.0.0.5:41000', replayEndpoint: undefined }]]);
     const plan = planEvents({ ...nothing, told: told({ events }), described: events, listed });
@@ -115,7 +115,7 @@ describe('which KV events are followed', () => {
     );
   });
 
-  it('says why none are followed that were asked for', () => {
+  it('reports why requested events are not followed', () => {
     expect(planEvents({ ...nothing, told: told(), hasCache: false }).fault).toBe('its prefix cache is off');
     expect(planEvents({ ...nothing, told: told({ ranks: 4, local: 0 }) }).fault).toMatch('on this machine');
     const inproc = { ...EVENTS, endpoint: 'inproc://x' };

@@ -32,7 +32,7 @@ async function ask(
 }
 
 describe('a vLLM whose media have identities', () => {
-  it('is told what each inline medium holds, in place of what a client says', async () => {
+  it("gets an identity for each inline medium, in place of the client's", async () => {
     const named = { ...IMAGE, uuid: 'of another picture' };
     const { body } = await ask(chatOf(TEXT, named, SOUND));
     expect(body).toEqual(chatOf(TEXT, { ...IMAGE, uuid: mediaIdentity(CAT) }, SOUND));

@@ -36,7 +36,7 @@ describe('the oldest vLLM that is served, as it was recorded', () => {
     return sink;
   }
 
-  it('is known, and follows no events where nobody says where they are', async () => {
+  it('is detected, and follows no events without a configured endpoint', async () => {
     const info = await engine.start(never);
     expect(info).toMatchObject({ contextLength: 4096, kvBlockSizeTokens: 32, totalKvBlocks: 512, dataParallelSize: 1 });
     expect(info.publishesKvEvents).toBe(false);

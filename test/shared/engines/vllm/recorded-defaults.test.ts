@@ -27,14 +27,14 @@ function idsOf(name: string): readonly number[] {
 }
 
 describe('generation_config.json at a real vLLM 0.32', () => {
-  it('is not filled in for tokens in and out, but for the number of tokens', () => {
+  it('is not filled in for tokens in and out, except the number of tokens', () => {
     expect(idsOf('generate defaults nothing')).toHaveLength(TOKENS_IN_FILE);
     // With the likeliest token alone they would be the same.
     expect(idsOf('generate defaults nothing')).not.toEqual(idsOf('generate defaults nothing again'));
     expect(idsOf('generate defaults max 12')).not.toEqual(idsOf('generate defaults max 12 b'));
   });
 
-  it('is filled in for /v1/completions, but for the number of tokens', () => {
+  it('is filled in for /v1/completions, except the number of tokens', () => {
     expect(idsOf('completions defaults nothing')).toEqual(idsOf('completions defaults nothing again'));
     expect(idsOf('completions defaults nothing')).not.toHaveLength(TOKENS_IN_FILE);
   });

@@ -27,7 +27,7 @@ const CASES: readonly (readonly [string, AnswerConstraint, string, string])[] = 
 ];
 
 describe.each(CASES)('%j where %j is wanted and the prompt began to reason', (text, constraint, reasoning, content) => {
-  it('is told apart, however it is cut', () => {
+  it('is recognised at every cut', () => {
     for (const pieces of [[text], [...text], [text.slice(0, 2), text.slice(2)]]) {
       for (const name of ['qwen3', 'glm45', 'step3', 'nemotron_nano']) {
         expect(runParser(name, pieces, { promptText: INSIDE, constraint })).toEqual({ reasoning, content });

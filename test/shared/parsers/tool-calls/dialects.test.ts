@@ -31,7 +31,7 @@ const CASES: readonly Case[] = [
   ],
   ['mistral', 'a marker without a call', 'Say [TOOL_CALLS] here', 'Say [TOOL_CALLS] here'],
   ['mistral', 'a name alone', '[TOOL_CALLS]f', '[TOOL_CALLS]f'],
-  ['mistral', 'arguments that are none', '[TOOL_CALLS]f[ARGS]oops', '[TOOL_CALLS]f[ARGS]oops'],
+  ['mistral', 'arguments that are not JSON', '[TOOL_CALLS]f[ARGS]oops', '[TOOL_CALLS]f[ARGS]oops'],
   ['mistral', 'a list of objects', '[TOOL_CALLS] [{"name": "f", "arguments": {"n": 1}}]', '', 'f({"n": 1})'],
   ['mistral', 'JSON of another kind', '[TOOL_CALLS]{"x":1}', '[TOOL_CALLS]{"x":1}'],
   // Hermes and Qwen
@@ -273,7 +273,7 @@ const CASES: readonly Case[] = [
   ['harmony', 'a tool of the model', '<|channel|>analysis to=python code<|message|>print(1)<|call|>', 'print(1)'],
   [
     'harmony',
-    'arguments that are no JSON',
+    'arguments that are not JSON',
     '<|channel|>commentary to=functions.f<|message|>{"n":<|call|>',
     '',
     'f({"n":)',
@@ -299,7 +299,7 @@ describe('ids that a model gives', () => {
     expect(readCalls('mistral', [text]).calls.map((call) => call.id)).toEqual(['abc123XYZ', 'def456UVW']);
   });
 
-  it('are unique, whatever it gives', () => {
+  it('are unique for every output of the random source', () => {
     const call = '<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>';
     const ids = readCalls('kimi_k2', [call.repeat(3)]).calls.map((one) => one.id);
     expect(ids.slice(0, 2)).toEqual(['functions.f:0', 'functions.f:1']);

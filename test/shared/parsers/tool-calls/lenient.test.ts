@@ -83,7 +83,7 @@ describe.each(CASES)('%s: %s', (parser, _what, text, content, ...calls) => {
 
 const N = ']<]minimax[>[';
 
-describe('text that is no call beside one', () => {
+describe('text beside a call', () => {
   it.each([
     ['qwen25', '<tool_call>{"name":"f","arguments":{}}<function=f>and words', '<function=f>and words', 'f({})'],
     [

@@ -136,7 +136,7 @@ const CASES: readonly Case[] = [
   ],
   [
     'deepseek_v3_1',
-    'arguments that are no JSON make it text',
+    'arguments that are not JSON make it text',
     'A <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{bad}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
     'A <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{bad}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
   ],
@@ -246,14 +246,14 @@ const CASES: readonly Case[] = [
   ],
   [
     'kimi_k2',
-    'arguments that are no JSON pass when the call is closed',
+    'arguments that are not JSON pass when the call is closed',
     '<|tool_call_begin|>f:0<|tool_call_argument_begin|>oops<|tool_call_end|>',
     '',
     'f(oops)',
   ],
   [
     'kimi_k2',
-    'an id of another shape is no call',
+    'an id of another form is not a call',
     '<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>x',
     '<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>x',
   ],
@@ -296,7 +296,7 @@ const CASES: readonly Case[] = [
     '<|channel|>commentary to=functions.f <|message|>{"a": 1',
     '<|channel|>commentary to=functions.f <|message|>{"a": 1',
   ],
-  ['harmony', 'commentary to nobody is content', '<|channel|>commentary<|message|>Hi<|end|>', 'Hi'],
+  ['harmony', 'commentary without a recipient is content', '<|channel|>commentary<|message|>Hi<|end|>', 'Hi'],
   [
     'qwen3_coder',
     'white space behind an entity that opens a value belongs to it',
@@ -306,7 +306,7 @@ const CASES: readonly Case[] = [
   ],
   [
     'qwen3_coder',
-    'null behind an entity is no null',
+    'null behind an entity is not null',
     '<tool_call><function=get_weather><parameter=city>&amp;null</parameter></function></tool_call>',
     '',
     'get_weather({"city":"&null"})',

@@ -190,7 +190,7 @@ describe('the system prompt', () => {
     expect(chat({ system }).messages).toEqual([USER]);
   });
 
-  it('keeps the preamble when told to, and may stand among the turns', () => {
+  it('keeps the preamble if the option is set, and may come between the turns', () => {
     const system = 'x-anthropic-billing-header: cc=1\nReal';
     expect(chat({ system }, { stripsPreamble: false }).messages[0]).toEqual({ role: 'system', content: system });
     const late = {

@@ -70,7 +70,7 @@ describe('JSON with its source', () => {
     }
   });
 
-  it('keeps the order in copies, what is new behind it, and no number that was replaced', () => {
+  it('keeps the order in copies, appends new keys, and keeps no replaced number', () => {
     const read = readJson('{"b":1.0,"3":2.0,"a":1}') as Record<string, unknown>;
     expect(writeJson({ ...read, c: 5, 3: 7 })).toBe('{"b":1.0,"3":7,"a":1,"c":5}');
   });
@@ -80,7 +80,7 @@ describe('JSON with its source', () => {
     expect(writeJson(readJson('{"__proto__":{"2":1.0},"1":0}'))).toBe('{"__proto__":{"2":1.0},"1":0}');
   });
 
-  it.each(['{"a":1.0', '', 'nul', '{"1":}'])('refuses what is no JSON: %s', (text) => {
+  it.each(['{"a":1.0', '', 'nul', '{"1":}'])('refuses text that is not JSON: %s', (text) => {
     expect(() => readJson(text)).toThrow(SyntaxError);
   });
 

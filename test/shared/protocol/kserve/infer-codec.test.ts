@@ -108,7 +108,7 @@ function canonical(schema: Parameters<typeof fromJson>[0], json: unknown): unkno
 
 describe('the codec of inference', () => {
   it(
-    'reads every request as the generated code does, in whatever form it is written',
+    'reads every request as the generated code does, in any form in which it is written',
     () => {
       fc.assert(
         fc.property(inferRequests, draws, (json, draw) => {

@@ -66,7 +66,7 @@ describe('tensors in the code of a model', () => {
       ['Int32', [2, 2], [1, 2, 3]],
       'tensor x (Int32): shape [2, 2] stands for 4 elements, got 3',
     ],
-    ['a dimension that is none', ['Int32', [-1], [1]], 'tensor x (Int32): Shape contains negative dimension: -1'],
+    ['a negative dimension', ['Int32', [-1], [1]], 'tensor x (Int32): Shape contains negative dimension: -1'],
     ['a fraction', ['Int32', [1], [1.5]], 'tensor x (Int32): an element must be a whole number, got 1.5'],
     ['a number out of range', ['Uint8', [1], [300]], /tensor x \(Uint8\): .*300/],
     ['a number beyond 64 bits', ['Int64', [1], [2n ** 63n]], /tensor x \(Int64\): .*9223372036854775808/],

@@ -308,7 +308,7 @@ describe('what codex says in items', () => {
     expect(decoded.echo.tools).toEqual([{ type: 'function', name: 'f', parameters: null, strict: true }]);
   });
 
-  it('calls tools of a namespace by the name that the model was told', () => {
+  it('calls tools of a namespace by the name that the model got', () => {
     const input = [
       { type: 'function_call', call_id: 'a', namespace: 'space', name: 'g', arguments: '{}' },
       { type: 'custom_tool_call', call_id: 'b', namespace: 'space', name: 'c', input: 'x' },

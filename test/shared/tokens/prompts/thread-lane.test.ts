@@ -86,7 +86,7 @@ describe('the thread that encodes', () => {
     });
   });
 
-  it('keeps as many tokenizers as it may, and is given the others anew', async () => {
+  it('keeps at most its number of tokenizers, and receives the others again', async () => {
     await using(encodeThread, async (lane) => {
       const tokenizers = Array.from({ length: 10 }, () => ({ ...bpe, recipe: { ...bpe.recipe } }) as Tokenizer);
       for (const tokenizer of [...tokenizers, ...tokenizers]) {

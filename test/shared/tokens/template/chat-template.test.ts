@@ -28,7 +28,7 @@ function refusal(action: () => unknown): ServeError {
 }
 
 describe('chat template, variables', () => {
-  it('asks for an answer unless told otherwise', () => {
+  it('adds the generation prompt by default', () => {
     const source = '{% if add_generation_prompt %}ask{% else %}-{% endif %}';
     expect(render(source, [user('x')])).toBe('ask');
     expect(render(source, [user('x')], { addGenerationPrompt: false })).toBe('-');
@@ -183,7 +183,7 @@ describe('chat template, tool calls and reasoning', () => {
   const ARGUMENTS =
     '{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments }}{% endfor %}{% endfor %}';
 
-  it('parses arguments, leaving what is no JSON', () => {
+  it('parses arguments, and leaves text that is not JSON', () => {
     expect(render(ARGUMENTS, [user('x'), assistant(null, call('{"a": 1}'))])).toBe("{'a': 1}");
     expect(render(ARGUMENTS, [user('x'), assistant(null, call('{"a": '))])).toBe('{"a": ');
     expect(render(ARGUMENTS, [user('x'), assistant(null, call({ b: 2 }))])).toBe("{'b': 2}");

@@ -97,7 +97,7 @@ describe('a template that is too narrow for a history', () => {
       'of which turns were lost',
       [user('a'), { role: 'assistant', content: 'x' }, { role: 'assistant', content: 'y' }, user('b')],
     ],
-    ['with a result that nobody asked for', [user('a'), result('r'), user('b')]],
+    ['with a result without a call', [user('a'), result('r'), user('b')]],
     ['with a call that has no result', [user('a'), calls('{}'), user('b')]],
   ])('takes one %s', (_, messages) => {
     expect(render(USER_FIRST, messages)).toMatch(/b\]$/);
