@@ -1,4 +1,4 @@
-/** What one NATS server of a deployment is to be. */
+/** Settings of one NATS server of a deployment. */
 export interface NatsConfiguration {
   /** Its name among its peers, the same after every restart. */
   readonly name: string;
@@ -22,13 +22,13 @@ interface Placement {
 /** Ports of a server; `monitor` listens on loopback alone. */
 export const NATS_PORTS = { clients: 4222, cluster: 6222, webSocket: 8080, monitor: 8222 } as const;
 
-/** What a role may send and hear, beside its own inboxes. */
+/** Subjects that a role may send and hear, beside its own inboxes. */
 interface Permissions {
   readonly publish: readonly string[];
   readonly subscribe: readonly string[];
 }
 
-/** The API of streams that whoever first needs the event log calls. */
+/** Subjects of the stream API that the first process that needs the event log calls. */
 const MAKE_STREAMS = ['$JS.API.INFO', '$JS.API.STREAM.INFO.>', '$JS.API.STREAM.CREATE.>', '$JS.API.STREAM.UPDATE.>'];
 
 /**
@@ -70,7 +70,7 @@ export function renderNatsConfiguration(given: NatsConfiguration & Placement): s
   ].join('\n');
 }
 
-/** What variables of a role's users begin with: the current one, and the one before it was rotated. */
+/** Prefixes of the variables of a role's users: the current one, and the one before the last rotation. */
 function usersOf(role: string): readonly [current: string, previous: string] {
   return [`NATS_${role.toUpperCase()}`, `NATS_${role.toUpperCase()}_PREVIOUS`];
 }
@@ -121,7 +121,7 @@ function quoted(name: string): string {
   return `export ${name}="\\"$${name}\\""`;
 }
 
-/** Names and passwords of a role. A user before there was any rotation has a password that nobody knows. */
+/** Names and passwords of a role. Before the first rotation, the previous user has a password that no process knows. */
 function startUsers(role: string): readonly string[] {
   const [current, previous] = usersOf(role);
   const given = (name: string, otherwise: string): string => `${name}="\${${name}:-${otherwise}}"`;

@@ -8,7 +8,7 @@ interface AccessLogsProps {
   readonly balancer: ApplicationLoadBalancer;
   /** Days for which they are kept. */
   readonly retentionDays: number;
-  /** What happens to them when the stack is deleted. */
+  /** Fate of the logs when the stack is deleted. */
   readonly removalPolicy: RemovalPolicy;
 }
 
@@ -29,7 +29,7 @@ export class AccessLogs extends Construct {
     );
     balancer.setAttribute('access_logs.s3.enabled', 'true');
     balancer.setAttribute('access_logs.s3.bucket', bucket.bucketName);
-    // It tries to write when it is told to.
+    // It tries to write as soon as it is configured.
     if (bucket.policy !== undefined) balancer.node.addDependency(bucket.policy);
   }
 }

@@ -6,7 +6,7 @@ import { Construct } from 'constructs';
 import { createBucket } from './private-bucket.ts';
 
 interface ArtifactsBucketProps {
-  /** What happens to it when the stack is deleted. @default RemovalPolicy.DESTROY: what is in it comes from `stator artifacts push` */
+  /** Fate of the bucket when the stack is deleted. @default RemovalPolicy.DESTROY: `stator artifacts push` fills it again */
   readonly removalPolicy?: RemovalPolicy;
   /** Key that encrypts it. @default one of S3's own */
   readonly encryptionKey?: IKey | undefined;
@@ -25,7 +25,7 @@ export class ArtifactsBucket extends Construct {
     this.#bucket = createBucket(this, {
       removalPolicy,
       encryptionKey,
-      // Uploads that were begun and never finished are paid for, and are seen by nobody.
+      // Uploads that were begun and never finished cost money, and no listing shows them.
       lifecycle: { abortIncompleteMultipartUploadAfter: Duration.days(1) },
     });
     this.bucketName = this.#bucket.bucketName;
@@ -37,7 +37,7 @@ export class ArtifactsBucket extends Construct {
     return this.#grantOnFiles(grantee, ['s3:GetObject']);
   }
 
-  /** Allows whoever runs `stator artifacts` to put files and to list them. */
+  /** Allows the operator who runs `stator artifacts` to put files and to list them. */
   grantPush(grantee: IGrantable): Grant {
     this.#key?.grantEncryptDecrypt(grantee);
     const listing = { grantee, actions: ['s3:ListBucket'], resourceArns: [this.#bucket.bucketArn] };

@@ -50,7 +50,7 @@ export function createTask(scope: Construct, props: FargateTaskDefinitionProps):
   return task;
 }
 
-/** Lets ECS use a role for tasks of this account and region alone, whoever asks it to. */
+/** Lets ECS use a role only for tasks of this account and region, whichever caller asks. */
 function assumeForOwnTasks({ node: { defaultChild } }: IRole): void {
   if (!(defaultChild instanceof CfnRole)) throw new Error('the role of a task is none of this app');
   defaultChild.addPropertyOverride('AssumeRolePolicyDocument.Statement.0.Condition', {
@@ -97,7 +97,7 @@ export function addStatorContainer(task: FargateTaskDefinition, props: StatorCon
   return container;
 }
 
-/** What the Dockerfiles under `infra/images` copy: the image is built anew when one of these has changed. */
+/** Paths that the Dockerfiles under `infra/images` copy: the image is built anew when one of them has changed. */
 export const IMAGE_SOURCES = [
   'package.json',
   'package-lock.json',

@@ -17,9 +17,9 @@ export interface DevTaskProps {
   readonly secrets: FleetSecrets;
   /** Image whose entry point is `stator`. */
   readonly image: ContainerImage;
-  /** What edge and workers share: where the fleet's tables and files are. */
+  /** Environment that edge and workers share: where the fleet's tables and files are. */
   readonly environment: Readonly<Record<string, string>>;
-  /** What the edge has beside it. */
+  /** Environment of the edge beside that. */
   readonly edgeEnvironment: Readonly<Record<string, string>>;
   /** Further settings of the edge, of `edges.container.environment`. */
   readonly edgeGiven: Readonly<Record<string, string>>;

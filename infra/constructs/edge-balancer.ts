@@ -17,7 +17,7 @@ import type { Construct } from 'constructs';
 import { AccessLogs } from './access-logs.ts';
 import type { Network } from './network.ts';
 
-/** Who reaches the HTTP server of the edge: nobody, the VPC, or the internet by TLS. */
+/** Clients that reach the HTTP server of the edge: none, those in the VPC, or the internet by TLS. */
 export type EdgeListener =
   | { readonly kind: 'none' }
   | { readonly kind: 'internal' }
@@ -28,7 +28,7 @@ export type EdgeListener =
       readonly hasGrpc?: boolean;
     };
 
-/** What stands in front of the tasks where they serve clients. */
+/** Load balancer in front of tasks that serve clients. */
 export interface EdgeBalancer {
   readonly balancer: ApplicationLoadBalancer;
   /** By what they are called. */
@@ -39,12 +39,12 @@ export interface EdgeBalancer {
 interface EdgeBalancerProps {
   readonly network: Network;
   readonly listener: Exclude<EdgeListener, { kind: 'none' }>;
-  /** What it sends requests to. */
+  /** Service that it sends requests to. */
   readonly service: FargateService;
   /** Group of the tasks. */
   readonly group: SecurityGroup;
   readonly logRetentionDays: number;
-  /** Nobody deletes it by mistake, and its access logs outlast the stack. */
+  /** Whether it is protected against deletion, and its access logs outlast the stack. */
   readonly isRetained: boolean;
 }
 
@@ -55,7 +55,7 @@ export const GRPC_PORT = 8001;
 const GRPC_PATHS = ['/inference.GRPCInferenceService/*', '/grpc.health.v1.Health/*', '/grpc.reflection.*'];
 /** Between two bytes of a connection; the longest that a load balancer waits. */
 const BALANCER_IDLE = Duration.seconds(4000);
-/** Of the tasks' own servers. They must wait longer than the load balancer, or it sends requests into connections that they have closed. */
+/** Idle time of the tasks' servers. It must exceed the load balancer's, or that sends requests into closed connections. */
 export const KEEP_ALIVE = Duration.seconds(4060);
 /** A stream may last as long as a function's. */
 const DRAIN = Duration.seconds(900);

@@ -46,7 +46,7 @@ interface EdgeServiceProps {
   /** Tasks that always run: one answers the functions, the others follow and take over. */
   readonly tasks: number;
   readonly tasksMax: number;
-  /** Streams that a task is to have; more tasks start above it. */
+  /** Streams that a task should have; above it, more tasks start. */
   readonly streamsPerTask: number;
   /** CPU units; the router is one thread. */
   readonly cpu: number;
@@ -54,9 +54,9 @@ interface EdgeServiceProps {
   readonly memoryMiB: number;
   /** Days for which logs are kept. */
   readonly logRetentionDays: number;
-  /** Nobody deletes the load balancer by mistake, and its access logs outlast the stack. */
+  /** Whether the load balancer is protected against deletion, and its access logs outlast the stack. */
   readonly isRetained: boolean;
-  /** Of a public listener, all callers together and each address; more are refused with 429. */
+  /** Request rates of a public listener, for all callers together and for each address; more are refused with 429. */
   readonly limits: { readonly requestsPerSecond: number; readonly requestsPerAddress?: number | undefined };
 }
 
@@ -73,10 +73,10 @@ const PLANE_PORT = 8700;
  * `Choose` is on 8700, which the load balancer does not know: only functions reach it.
  */
 export class EdgeService extends Construct implements IGrantable {
-  /** Of the tasks. */
+  /** Role of the tasks. */
   readonly grantPrincipal: IPrincipal;
   readonly service: FargateService;
-  /** Undefined where nobody reaches its HTTP server. */
+  /** Undefined if no client reaches its HTTP server. */
   readonly behind: EdgeBalancer | undefined;
   /** `STATOR_EMF_SERVICE` of the tasks. */
   readonly emfService: string;
@@ -128,7 +128,7 @@ export class EdgeService extends Construct implements IGrantable {
     });
   }
 
-  /** What the tasks say of requests, streams and the fleet, by lines of their log; an average is that of a task. */
+  /** Returns a metric of requests, streams or the fleet from the tasks' log lines. An average is that of a task. */
   metric(name: EmbeddedMetric, options: MetricOptions = {}): Metric {
     return embeddedMetric(name, { Service: this.emfService }, options);
   }

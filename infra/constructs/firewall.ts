@@ -3,7 +3,7 @@ import { Construct } from 'constructs';
 import { codeRow, openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
 
 interface FirewallProps {
-  /** What it stands in front of: a stage of an API, or a load balancer. */
+  /** Protected resource: a stage of an API, or a load balancer. */
   readonly resourceArn: string;
   /** Requests of one address in five minutes. @default any number */
   readonly requestsPerAddress?: number | undefined;
@@ -27,7 +27,7 @@ const ANY_REQUEST: CfnWebACL.StatementProperty = {
   },
 };
 
-/** Blocks whoever asks too often, and nothing else: prompts look like any attack that a rule of thumb knows. */
+/** Blocks only clients that ask too often: prompts look like any attack that a rule of thumb knows. */
 export class Firewall extends Construct {
   constructor(scope: Construct, id: string, props: FirewallProps) {
     super(scope, id);
@@ -59,7 +59,7 @@ export class Firewall extends Construct {
   }
 }
 
-/** What a client of OpenAI's reads, and its SDK heeds. */
+/** Response that clients of OpenAI read, and that its SDK heeds. */
 function tooMany() {
   const code = 'rate_limit_exceeded';
   const body = openAiErrorBody(new ServeError(code, 'too many requests: this endpoint is at its rate limit'));

@@ -16,7 +16,7 @@ interface FleetSecretsProps {
   readonly encryptionKey?: IKey | undefined;
 }
 
-/** What stands for the secret before, until there was one. */
+/** Stands for the previous secret until there was one. */
 const NONE = 'none';
 
 /**

@@ -22,7 +22,7 @@ class DiscoveryTable extends KeyedTable {
   }
 }
 
-/** What routers share: leases and snapshot pointers (docs/router-state.md). */
+/** Table that routers share: leases and snapshot pointers (docs/router-state.md). */
 class RouterStateTable extends KeyedTable {
   /** Allows a router to hold the leases under which it writes for others, and to move and drop snapshot pointers. */
   grantRoute(grantee: IGrantable): Grant {
@@ -44,7 +44,7 @@ export function keyOf(scope: Construct, { encryption: { keyArn } }: Pick<Setting
 }
 
 interface FleetStoreProps {
-  /** What happens to it all when the stack is deleted. @default RemovalPolicy.DESTROY */
+  /** Fate of the tables and buckets when the stack is deleted. @default RemovalPolicy.DESTROY */
   readonly removalPolicy?: RemovalPolicy;
   /** Key that encrypts it all. @default the account's own */
   readonly encryptionKey?: IKey | undefined;
@@ -59,7 +59,7 @@ export class FleetStore extends Construct {
   readonly artifacts: ArtifactsBucket;
   readonly passedSecrets: SecretsTable;
   readonly secrets: FleetSecrets;
-  /** What every process of the fleet is told: where it finds the others. */
+  /** Environment of every process of the fleet: where it finds the others. */
   readonly environment: Readonly<Record<'DYN_DISCOVERY_BACKEND' | 'STATOR_DISCOVERY_TABLE', string>>;
 
   constructor(scope: Construct, id: string, props: FleetStoreProps = {}) {
@@ -77,7 +77,7 @@ export class FleetStore extends Construct {
     };
   }
 
-  /** What a frontend is told beside it, be it a function or a container. */
+  /** Environment of a frontend beside that, in a function or a container. */
   frontendEnvironment() {
     return {
       STATOR_SECRETS_TABLE: this.passedSecrets.tableName,
@@ -88,7 +88,7 @@ export class FleetStore extends Construct {
     };
   }
 
-  /** What a container edge is told: it routes, too, and keeps files of models. */
+  /** Environment of a container edge, which also routes and keeps files of models. */
   edgeEnvironment() {
     return {
       ...this.frontendEnvironment(),

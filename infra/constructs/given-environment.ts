@@ -9,9 +9,9 @@ interface Told {
   readonly process: Process;
   /** Arguments of the process. @default none */
   readonly argv?: readonly string[];
-  /** What the deployment says by itself. */
+  /** Variables that the deployment sets by itself. */
   readonly own: Variables;
-  /** What `stator.config.ts` says: each is right for itself. */
+  /** Variables of `stator.config.ts`: each was checked by itself. */
   readonly given: Variables;
   /** Variables that are filled with secrets when the process starts. */
   readonly secrets: readonly string[];

@@ -162,7 +162,7 @@ export class HttpFunction extends Construct implements IGrantable {
     return this.function.metricThrottles({ period: MINUTE });
   }
 
-  /** What its code says of requests, by lines of its log. */
+  /** Returns a metric of its requests, from the lines of its log. */
   metricOfRequests(name: EmbeddedMetric, options: MetricOptions = {}): Metric {
     return embeddedMetric(name, { FunctionName: this.function.functionName }, options);
   }
@@ -185,7 +185,7 @@ function createRole(scope: Construct, logGroup: ILogGroup): IRole {
   return role;
 }
 
-/** What Lambda does with network interfaces on behalf of a function, by the policy that AWS has for that. */
+/** Rights that Lambda needs over network interfaces for a function, as the managed policy of AWS lists them. */
 const INTERFACES = [
   'CreateNetworkInterface',
   'DescribeNetworkInterfaces',

@@ -4,13 +4,13 @@ import type { Grant, IGrantable, PolicyDocument } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Construct } from 'constructs';
 
-/** Rights of whoever reads a table. */
+/** Rights to read a table. */
 export const READ = ['dynamodb:GetItem', 'dynamodb:BatchGetItem', 'dynamodb:Query'] as const;
 
-/** Rights on a key that whoever uses a table needs where the key is not the account's own. */
+/** Rights on a key that users of a table need if the key is not the account's own. */
 export const KEY_RIGHTS = ['kms:Decrypt', 'kms:DescribeKey', 'kms:Encrypt', 'kms:GenerateDataKey'] as const;
 
-/** What the tables of this product can be given from outside. */
+/** Properties of a table that the deployment chooses. */
 export interface KeyedTableProps {
   /**
    * What happens to the table when the stack is deleted. What stays is also protected against deletion by hand.
@@ -21,9 +21,9 @@ export interface KeyedTableProps {
   readonly encryptionKey?: IKey | undefined;
 }
 
-/** What a kind of table has beside its shape. */
+/** Properties of a kind of table beside its shape. */
 interface TableKind {
-  /** What is refused or allowed whatever the roles of callers say. */
+  /** Policy of the table itself, which counts beside the roles of callers. */
   readonly resourcePolicy?: PolicyDocument;
 }
 

@@ -2,7 +2,7 @@ import { Duration } from 'aws-cdk-lib';
 import { Metric, type MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import { EMBEDDED_METRICS, EMBEDDED_NAMESPACE, type EmbeddedMetric } from '../../shared/telemetry/index.ts';
 
-/** Period of all metrics that are told more often. */
+/** Period of all metrics whose values come more often. */
 export const MINUTE = Duration.minutes(1);
 
 /**
@@ -29,7 +29,7 @@ export function embeddedMetric(
   });
 }
 
-/** What container insights tell of a service. */
+/** Returns a metric of container insights about a service. */
 export function serviceMetric(
   metricName: string,
   { cluster, serviceName }: { readonly cluster: { readonly clusterName: string }; readonly serviceName: string },

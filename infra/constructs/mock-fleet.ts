@@ -8,7 +8,7 @@ import { createLogGroup } from './log-groups.ts';
 import type { Network } from './network.ts';
 import { createService } from './services.ts';
 
-/** What `stator.config.ts` says of the workers of a fleet. */
+/** Settings of `stator.config.ts` for the workers of a fleet. */
 export interface GivenSettings {
   readonly fleet: string;
   readonly environment: Readonly<Record<string, string>>;
@@ -29,7 +29,7 @@ export interface MockFleetProps {
   /** Name of the model that it serves. */
   readonly model: string;
   readonly workers: number;
-  /** What its workers do of a request; `agg` is all of it. */
+  /** Part of a request that its workers do; `agg` is all of it. */
   readonly pool: 'agg' | 'prefill' | 'decode';
   /** Suffix of its namespace: a second generation beside the first. @default none */
   readonly generation?: string | undefined;
@@ -85,12 +85,12 @@ interface MockWorkerProps {
   readonly model: string;
   readonly pool?: MockFleetProps['pool'];
   readonly secrets: Readonly<Record<string, EcsSecret>>;
-  /** What the deployment says by itself. */
+  /** Variables that the deployment sets by itself. */
   readonly own: Readonly<Record<string, string>>;
   readonly given?: GivenSettings | undefined;
 }
 
-/** What a container needs to run one worker without an engine. */
+/** Resources of a container that runs one worker without an engine. */
 export function mockWorker(scope: Construct, { model, pool = 'agg', secrets, own, given }: MockWorkerProps) {
   const mode = pool === 'agg' ? [] : [`--disaggregation-mode=${pool}`];
   const argv = ['--engine=mocker', `--model-name=${model}`, ...mode, ...(given?.arguments ?? [])];

@@ -69,7 +69,7 @@ export function addNatsContainer(task: FargateTaskDefinition, props: NatsContain
   return container;
 }
 
-/** Opens the disk to the server and ends: Fargate gives a new volume to root, and the server is somebody else. */
+/** Gives the disk to the server's user and ends: Fargate gives a new volume to root, and the server is another user. */
 function addDiskContainer(task: FargateTaskDefinition, { logGroup }: NatsContainerProps) {
   return task.addContainer('nats-disk', {
     image: ContainerImage.fromRegistry(IMAGE),

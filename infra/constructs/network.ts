@@ -35,7 +35,7 @@ export interface NetworkProps {
   readonly natGateways?: number;
   /** Workers reach each other on every port. @default false: nothing goes between them */
   readonly workerTransfers?: boolean;
-  /** Days for which it is kept who connected to whom. @default none: nobody writes it down */
+  /** Days for which the log of connections is kept. @default none: there is no such log */
   readonly flowLogDays?: number | undefined;
   /** Instead of a VPC of this stack's own. @default one is made */
   readonly vpc?: ExistingVpc | undefined;
@@ -59,9 +59,9 @@ export class Network extends Construct {
   readonly functionSubnets: SubnetSelection;
   /** Subnets of tasks and workers. */
   readonly taskSubnets: SubnetSelection;
-  /** Tasks need an address of their own to reach the internet; nobody can connect to it. */
+  /** Whether tasks need an address of their own to reach the internet. No client can connect to it. */
   readonly hasPublicTasks: boolean;
-  /** Group of the functions: may reach workers and AWS endpoints, is reached by nobody. */
+  /** Security group of the functions: it may reach workers and AWS endpoints, and nothing reaches it. */
   readonly functionSecurityGroup: ISecurityGroup;
   /** Group of the workers: reached by functions on the request plane's ports. */
   readonly workerSecurityGroup: ISecurityGroup;

@@ -11,9 +11,9 @@ import { Queue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import type { Network } from './network.ts';
 
-/** The queue in which a planner elsewhere is told what the fleet does. */
+/** Queue that tells a planner outside of the deployment what the fleet does. */
 export class PlannerQueue extends Construct {
-  /** What whoever tells it is told. */
+  /** Environment of the processes that write to it. */
   readonly environment: Readonly<Record<string, string>>;
   readonly #arn: string;
 

@@ -4,11 +4,11 @@ import { BlockPublicAccess, Bucket, BucketEncryption, ObjectOwnership } from 'aw
 import type { Construct } from 'constructs';
 
 interface PrivateBucketProps {
-  /** What happens to it when the stack is deleted. With `DESTROY` it is emptied first, by a function that may do that and nothing else. */
+  /** Fate of the bucket when the stack is deleted. With `DESTROY`, a function with only that right empties it first. */
   readonly removalPolicy: RemovalPolicy;
   /** Key that encrypts it. @default one of S3's own */
   readonly encryptionKey?: IKey | undefined;
-  /** What goes by itself. */
+  /** Rules by which objects expire. */
   readonly lifecycle: { readonly expiration: Duration } | { readonly abortIncompleteMultipartUploadAfter: Duration };
 }
 

@@ -1,9 +1,9 @@
 import { namespacesOf, type Settings } from '../settings/index.ts';
 
-/** What every process of a deployment is told, whatever it does. */
+/** Environment of every process of a deployment. */
 export const EVERY_PROCESS = { DYN_REQUEST_PLANE: 'tcp', DYN_LOG: 'info', DYN_LOGGING_JSONL: 'true' } as const;
 
-/** What the settings say to whoever serves clients, be it a function or a container. */
+/** Returns the environment of a process that serves clients, in a function or a container. */
 export function frontendEnvironment({ keys, ...settings }: Settings) {
   return {
     STATOR_KEY_CACHE_SECS: String(keys.cacheSecs),

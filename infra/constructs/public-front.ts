@@ -25,7 +25,7 @@ interface PublicNameProps {
 
 /** A name of your own for the API, without the stage in its path. */
 class PublicName extends Construct {
-  /** What the name stands for: a CNAME or alias goes there. */
+  /** Target of the name, for a CNAME or an alias. */
   readonly target: string;
 
   constructor(scope: Construct, id: string, { name, certificateArn, api, hostedZone }: PublicNameProps) {
@@ -51,7 +51,7 @@ interface PublicFrontProps {
   readonly settings: Settings;
 }
 
-/** What clients reach: the streaming API and the function behind it, with a firewall and a name where they are asked for. */
+/** Front that clients reach: the streaming API and its function, with a firewall and a name if the settings ask for them. */
 export class PublicFront extends Construct {
   readonly function: HttpFunction;
   readonly api: StreamingApi;

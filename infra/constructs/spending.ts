@@ -6,15 +6,15 @@ import type { Settings } from '../settings/index.ts';
 import { DEPLOYMENT_TAG } from './tags.ts';
 
 interface SpendingProps {
-  /** Name of the deployment, by whose tag its cost is told from others. */
+  /** Name of the deployment: its tag tells its cost from others. */
   readonly deployment: string;
   readonly budgetUsd: number;
   readonly topicArn: string;
 }
 
-/** Parts of the month's budget at which somebody is told, per cent. */
+/** Shares of the month's budget at which the topic hears, in per cent. */
 const STEPS = [50, 80, 100] as const;
-/** A day that costs this much more than Cost Anomaly Detection expects is told, US$. */
+/** US dollars above what Cost Anomaly Detection expects of a day, at which the topic hears. */
 const ANOMALY_USD_MIN = 20;
 
 /**
@@ -67,7 +67,7 @@ export function addSpending(scope: Construct, { name, alarms: { budgetUsd, topic
   new Spending(scope, 'Spending', { deployment: name, budgetUsd, topicArn });
 }
 
-/** Warns where nobody would hear that a deployment which clients depend on costs more than it should. */
+/** Warns if no one would hear that a deployment on which clients depend costs too much. */
 export function warnOfSpending(scope: Construct, { alarms: { budgetUsd } }: Settings): void {
   if (budgetUsd !== undefined) return;
   const why =

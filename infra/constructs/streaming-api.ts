@@ -23,7 +23,7 @@ interface StreamingApiProps {
   readonly hasOwnName: boolean;
 }
 
-/** What the gateway says by itself, with the code whose status and type a client of OpenAI's knows. */
+/** Answers of the gateway itself, with the code whose status and type clients of OpenAI know. */
 const GATEWAY_ERRORS: readonly (readonly [type: ResponseType, code: ErrorCode, message: string])[] = [
   [ResponseType.REQUEST_TOO_LARGE, 'request_too_large', 'the body is larger than the 6 MB that this endpoint takes'],
   [ResponseType.THROTTLED, 'rate_limit_exceeded', 'too many requests: this endpoint is at its rate limit'],

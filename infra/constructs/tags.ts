@@ -1,6 +1,6 @@
 import { type Stack, Tags } from 'aws-cdk-lib';
 
-/** Tag by which the cost of a deployment is told from others: its name. */
+/** Tag that tells the cost of a deployment from others: its name. */
 export const DEPLOYMENT_TAG = 'stator:deployment';
 
 /** Puts on everything in `stack` which deployment, which stack of it and which shape of one it is of. */

@@ -5,7 +5,7 @@ interface ZoneRecordProps {
   readonly name: string;
   /** Hosted zone of Route 53 in which the name is made. */
   readonly hostedZone: { readonly id: string; readonly name: string };
-  /** What the name stands for. */
+  /** Target of the name. */
   readonly target: IAliasRecordTarget;
 }
 

@@ -1,12 +1,12 @@
 import * as z from 'zod';
 import { Arn } from './names.ts';
 
-/** What somebody is told, and where. */
+/** Alarms, and the topics that hear them. */
 export const Alarms = z
   .strictObject({
     /** Topic that alarms go to. @default none: they are seen in the console */
     topicArn: Arn.optional(),
-    /** Topic of the one alarm that somebody is woken for: customers are affected. @default `topicArn` */
+    /** Topic of the one alarm that wakes someone: customers are affected. @default `topicArn` */
     pageTopicArn: Arn.optional(),
     /** What a month may cost, US$: the topic is told at 50, 80 and 100 %, and of days that are unlike others. @default none */
     budgetUsd: z.number().positive().max(1e9).optional(),

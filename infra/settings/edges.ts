@@ -26,7 +26,7 @@ const ContainerEdge = z.strictObject({
   /** Tasks that always run, in as many zones as there are. */
   tasks: z.int().min(1).max(64).default(2),
   tasksMax: z.int().min(1).max(256).default(8),
-  /** Streams that one task is to have; more tasks start above it. Needs `listener`. */
+  /** Streams that one task should have; above it, more tasks start. Needs `listener`. */
   streamsPerTask: z.int().min(1).max(100_000).default(400),
   /**
    * Who reaches the HTTP server of these tasks: nobody (they are routers alone), the VPC, or the internet, which needs
@@ -39,7 +39,7 @@ const ContainerEdge = z.strictObject({
   environment: Environment,
 });
 
-/** What clients reach. */
+/** Edges that clients reach. */
 export const Edges = z
   .strictObject({ function: FunctionEdge.prefault({}), container: ContainerEdge.prefault({}) })
   .prefault({});

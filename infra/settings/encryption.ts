@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** What things are encrypted with. */
+/** Keys of the encryption. */
 export const Encryption = z
   .strictObject({
     /**

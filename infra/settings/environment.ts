@@ -73,7 +73,7 @@ function problemOfPath({ type: { target } }: Row, text: string, { role, hasOwnIm
 /** Arguments of `stator worker` beside those that the deployment gives: for settings that have a flag alone. */
 export const Arguments = z.array(z.string().min(1)).default([]);
 
-/** What is wrong with arguments that workers with this `environment`, which is right, are to be given. */
+/** Returns what is wrong with arguments of workers that have this `environment`, which is valid. */
 export function problemsOfArguments(
   argv: readonly string[],
   environment: z.infer<typeof Environment>,

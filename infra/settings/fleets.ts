@@ -5,18 +5,18 @@ import { ModelName, Name } from './names.ts';
 import { size } from './sizes.ts';
 
 const Model = z.strictObject({
-  /** Somebody should always serve it: an alarm tells when nobody does. */
+  /** Whether a worker must always serve it: an alarm fires when none does. */
   wanted: z.boolean().default(true),
 });
 
 const MockFleet = z.strictObject({
-  /** Workers without an engine: they answer in readable text that nobody thought of. */
+  /** Workers without an engine: they answer in readable random text. */
   kind: z.literal('mock'),
   /** Name of a model in `models`. */
   model: ModelName,
   workers: z.int().min(0).max(64).default(2),
   size: size(256, 512),
-  /** What its workers do of a request: all of it, or one of its halves, for which the model has a fleet of each. */
+  /** Part of a request that its workers do: all of it, or one half, for which the model has a fleet of each. */
   pool: z.enum(['agg', 'prefill', 'decode']).default('agg'),
   /**
    * Lets two generations of the fleet run side by side: each is a stack of its own, whose workers register in a namespace with
@@ -55,7 +55,7 @@ interface Served {
   readonly images: { readonly edge?: string | undefined };
 }
 
-/** Refuses a fleet whose model nobody named, one whose answers nobody decodes, and settings that workers do not take. */
+/** Refuses a fleet without a named model, one without decode workers, and settings that workers do not take. */
 export function checkFleets(given: Served, context: z.RefinementCtx): void {
   for (const [name, fleet] of Object.entries(given.fleets)) {
     const refuse = (path: string, message: string) =>

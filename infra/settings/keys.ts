@@ -7,7 +7,7 @@ export const Keys = z
     cacheSecs: z.int().min(0).max(300).default(60),
     /** Serves /metrics only to operators and to keys with the scope metrics. */
     metrics: z.boolean().default(true),
-    /** Keeps /docs for whoever has a key. */
+    /** Whether /docs needs a key. */
     docs: z.boolean().default(false),
   })
   .prefault({});

@@ -12,7 +12,7 @@ const MAX_TOKENS_ALLOWED = {
     `${JSON.stringify(input)}: allowed are whole numbers from 0 to ${MAX_TOKENS_MAX}`,
 };
 
-/** What a caller gets at most. */
+/** Limits of a caller. */
 export const Limits = z
   .strictObject({
     /** Sustained requests a second of the API, all callers together; more are refused with 429. */

@@ -15,7 +15,7 @@ const Vpc = z.strictObject({
 export const Network = z
   .strictObject({
     zones: z.int().min(2).max(3).default(3),
-    /** Names of the zones, as many as there are to be. @default the first ones of the account */
+    /** Names of the zones, one for each. @default the first ones of the account */
     availabilityZones: z
       .array(
         z
@@ -46,7 +46,7 @@ export const Network = z
   })
   .prefault({});
 
-/** What lies in zones. */
+/** Parts that lie in zones. */
 interface Zoned {
   readonly network: {
     readonly zones: number;

@@ -20,7 +20,7 @@ interface Told {
   readonly network: { readonly vpc?: unknown };
 }
 
-/** Refuses an endpoint that nobody needs. */
+/** Refuses an endpoint that nothing needs. */
 export function checkPlanner({ planner, network }: Told, context: z.RefinementCtx): void {
   if (!planner.endpoint) return;
   const path = ['planner', 'endpoint'];

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { nearestName } from '../../shared/errors/index.ts';
 
-/** A mistake in what somebody wrote for a deployment; one line that says what to change. */
+/** A mistake in the settings of a deployment; one line says what to change. */
 export class SettingsError extends Error {}
 
 type RawIssue = z.core.$ZodRawIssue;
@@ -84,7 +84,7 @@ function show(value: unknown): string {
   return text.length <= CHARS_MAX ? text : `${text.slice(0, CHARS_MAX)}...`;
 }
 
-/** What the object at `path` may hold. */
+/** Returns the names that the object at `path` may hold. */
 function keysAt(schema: z.ZodType, path: readonly string[]): readonly string[] {
   return Object.keys(shapeOf(path.reduce<unknown>(stepInto, schema)) ?? {});
 }

@@ -3,7 +3,7 @@ import type { Process } from '../../shared/config/index.ts';
 /** A process of a deployment: the function, the container edge (a router, and an HTTP server if somebody listens), a worker. */
 export type Role = 'function' | 'edge' | 'worker';
 
-/** What runs in each role, and what messages call it. */
+/** Process of each role, and its name in messages. */
 export const ROLES: Readonly<Record<Role, { readonly process: Process; readonly beside: string }>> = {
   function: { process: 'function', beside: 'the function' },
   edge: { process: 'frontend', beside: 'the container edge' },
@@ -25,7 +25,7 @@ const BY_SETTING = (path: string) => `is ${path} of this file`;
 /** Names of older spellings go with the newer one. */
 type Refusals = Readonly<Record<string, string>>;
 
-/** Of every process. */
+/** Refused for every process. */
 const EVERYWHERE: Refusals = {
   DYN_DISCOVERY_BACKEND: ONE_FLEET,
   STATOR_DISCOVERY_TABLE: MADE,
@@ -56,7 +56,7 @@ const EVERYWHERE: Refusals = {
 
 const NO_NATS = 'is of NATS, which nothing lets the function reach: it asks the resident router';
 
-/** Of the function. */
+/** Refused for the function. */
 const FUNCTION: Refusals = {
   DYN_HTTP_BODY_LIMIT_MB: 'is 6, the largest body that Lambda takes',
   STATOR_DEADLINE_MARGIN_SECS: 'belongs to the time that the function is given',
@@ -73,7 +73,7 @@ const FUNCTION: Refusals = {
   NATS_TLS_CLIENT_KEY_PATH: NO_NATS,
 };
 
-/** Of every container. */
+/** Refused for every container. */
 const CONTAINER: Refusals = {
   DYN_EVENT_PLANE: ONE_FLEET,
   DYN_ZMQ_BROKER_URL: NO_ZMQ,
@@ -92,7 +92,7 @@ const CONTAINER: Refusals = {
 
 const TLS_OF_HTTP = 'is of a server that speaks TLS itself: the load balancer does, and health checks speak HTTP';
 
-/** Of the container edge. */
+/** Refused for the container edge. */
 const EDGE: Refusals = {
   ...CONTAINER,
   DYN_HTTP_HOST: PORTS,
@@ -116,7 +116,7 @@ const EDGE: Refusals = {
   DYN_TLS_CLIENT_CA_CERT_PATH: TLS_OF_HTTP,
 };
 
-/** Of a worker. */
+/** Refused for a worker. */
 const WORKER: Refusals = {
   ...CONTAINER,
   STATOR_ENGINE: BY_SETTING('kind of the fleet'),

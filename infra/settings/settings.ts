@@ -18,7 +18,7 @@ import { checkStackNames } from './stack-names.ts';
 /** Which of the two shapes is deployed: `-c env=NAME`. */
 export const ENVIRONMENTS = ['dev', 'production'] as const;
 
-/** What a deployment may choose. Every part has a default; `infra/stator.config.ts` is the file that is read. */
+/** Choices of a deployment. Every part has a default; they are read from `infra/stator.config.ts`. */
 export const Settings = z
   .strictObject({
     /** Name of the dev stack, and what the names of production's stacks begin with. */
@@ -55,7 +55,7 @@ export const Settings = z
 /** The settings as they count, defaults filled in. */
 export type Settings = z.infer<typeof Settings>;
 
-/** What `stator.config.ts` exports. */
+/** Export of `stator.config.ts`. */
 export type StatorConfig = z.input<typeof Settings>;
 
 /**

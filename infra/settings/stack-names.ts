@@ -1,10 +1,10 @@
 import type * as z from 'zod';
 import { stackOf } from './fleets.ts';
 
-/** Of CloudFormation. */
+/** Limit of CloudFormation. */
 const STACK_NAME_MAX = 128;
 
-/** What stacks are named after. */
+/** Parts that name the stacks. */
 interface Named {
   readonly name: string;
   readonly fleets: Readonly<Record<string, { readonly generation?: string | undefined }>>;

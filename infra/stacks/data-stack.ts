@@ -10,7 +10,7 @@ interface DataStackProps extends StackProps {
   readonly settings: Settings;
 }
 
-/** What lasts longer than any release: the network, tables, files and secrets of a fleet. */
+/** Parts that outlast any release: the network, tables, files and secrets of a fleet. */
 export class DataStack extends Stack {
   readonly network: Network;
   readonly store: FleetStore;

@@ -38,7 +38,7 @@ interface EdgeStackProps extends StackProps, Releasing {
 /** Everything between a client and the workers, which a release replaces: API, function, container edge and NATS. */
 export class EdgeStack extends Stack {
   readonly cluster: ICluster;
-  /** What workers are told. */
+  /** Environment of workers. */
   readonly workerEnvironment: Readonly<Record<string, string>>;
 
   constructor(scope: Construct, id: string, props: EdgeStackProps) {

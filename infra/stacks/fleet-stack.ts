@@ -13,7 +13,7 @@ interface FleetStackProps extends StackProps {
   readonly edge: EdgeStack;
   readonly settings: Settings;
   readonly fleet: Settings['fleets'][string];
-  /** Of the fleet in the file. */
+  /** Name of the fleet in the file. */
   readonly fleetName: string;
 }
 

@@ -14,14 +14,14 @@ import { Topic } from 'aws-cdk-lib/aws-sns';
 import type { Construct } from 'constructs';
 import type { Settings } from '../../settings/index.ts';
 
-/** What an alarm watches, and what it says. */
+/** Metric that an alarm watches, and the alarm's text. */
 export interface Watch {
   readonly id: string;
   readonly metric: IMetric;
   readonly threshold: number;
   /** @default at least the threshold */
   readonly isBelow?: boolean;
-  /** What it says, in a few words. */
+  /** Text of the alarm, in a few words. */
   readonly about: string;
   /** Heading of docs/operations.md, as its link has it. */
   readonly paragraph: string;
@@ -30,7 +30,7 @@ export interface Watch {
    * new (`asBefore`).
    */
   readonly missing: 'quiet' | 'broken' | 'asBefore';
-  /** Periods of the metric that must be bad, of the last so many. @default 3 of 5 */
+  /** Bad periods of the metric that raise the alarm, and the last periods that are looked at. @default 3 of 5 */
   readonly periods?: readonly [bad: number, of: number];
 }
 
@@ -70,7 +70,7 @@ export class Alarms {
     return alarm;
   }
 
-  /** One that somebody is woken for: any of `causes` is the case. */
+  /** Adds an alarm that wakes someone: any of `causes` is the case. */
   page(name: string, causes: readonly IAlarm[], about: string, paragraph: string): void {
     const alarm = new CompositeAlarm(this.#scope, name.replaceAll('-', ''), {
       compositeAlarmName: `${Stack.of(this.#scope).stackName}-${name}`,

@@ -11,7 +11,7 @@ interface DashboardProps {
   readonly edge?: EdgeService;
 }
 
-/** What somebody looks at who was told of an alarm. */
+/** Adds the dashboard for the person who hears an alarm. */
 export function addDashboard(scope: Construct, { front, edge }: DashboardProps): void {
   const { api, function: http } = front;
   const ttft = http.metricOfRequests('TimeToFirstToken');

@@ -14,10 +14,10 @@ const VIEW_AGE_SECS_MAX = 5;
 const SECRET_AGE_DAYS_MAX = 180;
 const BALANCER_ERRORS_MAX = 5;
 const SERVER_ERRORS_PERCENT = 5;
-/** Of the internet's noise, a minute. */
+/** Handshakes that are refused a minute because of the internet's noise. */
 const REFUSED_HANDSHAKES_MAX = 100;
 
-/** A model that somebody should always serve, as the service that is told of workers knows it: before a request is refused. */
+/** Returns watches of models that must always have a worker. They fire before a request is refused. */
 export function noWorkerWatches(service: string, models: Settings['models']): readonly Watch[] {
   const wanted = Object.entries(models).flatMap(([model, settings]) => (settings.wanted ? [model] : []));
   return wanted.map((model, at) => ({
@@ -31,7 +31,7 @@ export function noWorkerWatches(service: string, models: Settings['models']): re
   }));
 }
 
-/** Of the tasks of the edge and what they know of the fleet. */
+/** Returns watches of the edge's tasks and of what they know of the fleet. */
 export function edgeWatches(edge: EdgeService, tasks: number): readonly Watch[] {
   return [
     {
@@ -62,7 +62,7 @@ export function edgeWatches(edge: EdgeService, tasks: number): readonly Watch[] 
   ];
 }
 
-/** Of what clients of the edge get, as its tasks tell it. */
+/** Returns watches of what clients of the edge get, from the logs of its tasks. */
 export function edgeClientWatches(edge: EdgeService, { ttftP99Secs }: Settings['alarms']) {
   return {
     internal: {
@@ -84,7 +84,7 @@ export function edgeClientWatches(edge: EdgeService, { ttftP99Secs }: Settings['
   } as const satisfies Record<string, Watch>;
 }
 
-/** Of the load balancer: what it answers itself, what tasks answer, and whether it reaches them. */
+/** Returns watches of the load balancer: its own answers, those of the tasks, and whether it reaches them. */
 export function balancerWatches({ balancer, targets, isPublic }: EdgeBalancer) {
   const { metrics } = balancer;
   const sum = { period: MINUTE, statistic: 'Sum' };
@@ -131,7 +131,7 @@ export function balancerWatches({ balancer, targets, isPublic }: EdgeBalancer) {
   return { serverErrors, own, others: isPublic ? [...others, refused] : others };
 }
 
-/** Of the NATS servers. */
+/** Returns watches of the NATS servers. */
 export function natsWatches({ services }: NatsService): readonly Watch[] {
   const named = (prefix: string, metricName: string, statistic: string) =>
     Object.fromEntries(

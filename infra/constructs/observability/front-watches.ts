@@ -40,7 +40,7 @@ export function releaseWatches({ function: http }: PublicFront): readonly Watch[
   ];
 }
 
-/** Of the API: how many of its answers are 5xx, whoever is to blame. */
+/** Returns the watch of the API: the share of its answers that are 5xx, whatever the cause. */
 export function apiWatch({ api }: PublicFront): Watch {
   return {
     id: 'ServerErrors',
@@ -63,7 +63,7 @@ export function ttftWatch({ function: http }: PublicFront, { ttftP99Secs }: Sett
   };
 }
 
-/** Of the function, in every stage. */
+/** Returns watches of the function, in every stage. */
 export function functionWatches({ function: http }: PublicFront): readonly Watch[] {
   return [
     {
@@ -101,7 +101,7 @@ export function functionWatches({ function: http }: PublicFront): readonly Watch
   ];
 }
 
-/** Of the function, before clients notice. */
+/** Returns watches of the function that fire before clients notice. */
 export function functionLimitWatches({ function: http }: PublicFront, concurrencyMax?: number): readonly Watch[] {
   return [
     {
