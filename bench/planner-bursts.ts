@@ -51,13 +51,13 @@ export function burstWorkload({ seed, baseRate, rate, everyS, lastS }: BurstShap
   const tokens = (median: number, low: number, high: number): number =>
     Math.min(high, Math.max(low, Math.round(median * Math.exp(0.3 * normal()))));
   const requests: WorkloadRequest[] = [];
-  let stretches = 0;
+  let segments = 0;
   for (let atS = 0; ; ) {
     atS -= Math.log(1 - random.next()) / peak;
     if (atS >= HORIZON_S) return toWorkload(requests, STRETCH_TOKENS);
     if (random.next() * peak >= rateAt(atS)) continue;
     const inputTokens = tokens(1024, 128, 4096);
-    const stretchIds = Array.from({ length: Math.ceil(inputTokens / STRETCH_TOKENS) }, () => stretches++);
-    requests.push({ arrivalMs: 1000 * atS, inputTokens, outputTokens: tokens(128, 16, 512), stretchIds });
+    const segmentIds = Array.from({ length: Math.ceil(inputTokens / STRETCH_TOKENS) }, () => segments++);
+    requests.push({ arrivalMs: 1000 * atS, inputTokens, outputTokens: tokens(128, 16, 512), segmentIds });
   }
 }

@@ -1,10 +1,10 @@
 const ROOM_INITIAL = 64;
-/** Events of one instant are taken by kind, then in the order they were put in. */
+/** Orders events of one instant by kind, then as they were added. */
 const ORDERS_PER_KIND = 2 ** 45;
 
 /**
- * What happens next, in virtual time: a binary heap over three typed arrays, so that an event allocates nothing.
- * An event is an instant, a kind (a small whole number) and a payload (an i32).
+ * Queue of events in virtual time: a binary heap over three typed arrays, so that an event allocates nothing. An event
+ * is an instant, a kind (a small whole number) and a payload (an i32).
  */
 export class EventQueue {
   #times = new Float64Array(ROOM_INITIAL);

@@ -2,7 +2,7 @@ import type { GapHistogram } from './percentiles.ts';
 import type { PoolOptions, PoolView, RouterBench } from './routers.ts';
 import { SimulatedRank, type SimulatedRequest } from './simulated-rank.ts';
 
-/** A worker of a pool. Its GPUs are paid from its start until it is gone. */
+/** A worker of a pool. Its GPUs are paid for from its start until it is gone. */
 export interface SimulatedWorker {
   readonly number: number;
   readonly ranks: readonly SimulatedRank[];
@@ -11,9 +11,9 @@ export interface SimulatedWorker {
   goneMs: number | undefined;
 }
 
-/** What a pool needs of its fleet. */
+/** Functions of its fleet that a pool needs. */
 interface PoolFleet extends Pick<PoolView, 'nowMs' | 'after' | 'hintsOf' | 'firstTurnOf' | 'workerNamedBy' | 'refuse'> {
-  /** Of all pools. */
+  /** Ranks of all pools. */
   readonly ranks: SimulatedRank[];
   readonly gaps: GapHistogram;
   /** Requests that a pool without workers holds at most. */
@@ -66,7 +66,7 @@ export class FleetPool implements PoolView {
     return worker;
   }
 
-  /** Changes what a worker does: it serves, or takes nothing new, or is no more. */
+  /** Changes the state of a worker: it serves, drains, or is gone. */
   become(worker: SimulatedWorker, state: 'ready' | 'draining' | 'gone'): void {
     const wasReady = worker.state === 'ready';
     worker.state = state;
@@ -78,7 +78,7 @@ export class FleetPool implements PoolView {
     if (this.#readyCount > 0) for (const request of this.held.splice(0)) this.routers.submit(request);
   }
 
-  /** A worker is no more, whatever ran on it; that begins again elsewhere. Returns how many requests did. */
+  /** Removes a worker. Its requests begin again elsewhere. Returns how many did. */
   lose(worker: SimulatedWorker): number {
     const cut = worker.ranks.flatMap((rank) => rank.evacuate());
     for (const request of cut) this.routers.finished?.(request);
@@ -87,7 +87,7 @@ export class FleetPool implements PoolView {
     return cut.length;
   }
 
-  /** Hands a request to the routers; without a worker it waits, as long as there is room. */
+  /** Hands a request to the routers; without a worker it waits, if there is room. */
   submit(request: SimulatedRequest): void {
     if (this.#readyCount > 0) this.routers.submit(request);
     else if (this.held.length < this.#fleet.heldMax) this.held.push(request);

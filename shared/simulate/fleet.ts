@@ -9,7 +9,7 @@ import { Scaling, type ScalingOptions } from './scaling/scaling.ts';
 import { type SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 import { type Workload, WorkloadNames } from './workload.ts';
 
-/** Kinds of events, in the order in which they are taken within one instant. */
+/** Kinds of events, in their order within one instant. */
 const PASS_END = 0;
 const KV_EVENTS = 1;
 const TRANSFER_END = 2;
@@ -18,7 +18,7 @@ const ARRIVAL = 4;
 
 /** Timers may run on for this long while nothing else happens and requests wait. */
 const STALLED_MS = 3_600_000;
-/** As a frontend holds. */
+/** Requests that a frontend holds at most. */
 const HELD_MAX = 256;
 /** Delivered batches that are kept before the list is cut. */
 const LAGGING_SLACK = 1024;
@@ -30,17 +30,17 @@ export interface FleetOptions {
   readonly transfer: TransferModel | undefined;
   /** Longest prompt with its answer; longer requests are refused. Undefined = what a rank can hold. */
   readonly contextTokensMax: number | undefined;
-  /** Requests under way at most, each replaced when it ends; undefined = the workload's own arrival times. */
+  /** Most requests at once, each replaced when it ends; undefined = the workload's own arrival times. */
   readonly concurrency: number | undefined;
-  /** From the end of a pass until the routers know what it cached. */
+  /** Milliseconds from the end of a pass until the routers know what it cached. */
   readonly kvEventLagMs: number;
   /** Workers come and go. @default those that there are stay */
   readonly scaling?: ScalingOptions | undefined;
-  /** Of starts that fail and workers that are lost. */
+  /** Chance of failing starts and lost workers. */
   readonly random?: Random | undefined;
 }
 
-/** What the fleet tells about each request that has ended. */
+/** Receives each request that has ended. */
 export type RequestEnd = (request: SimulatedRequest, nowMs: number) => void;
 
 /**
@@ -56,12 +56,12 @@ export type RequestEnd = (request: SimulatedRequest, nowMs: number) => void;
  *
  *     PASS_END ──> handOver ──> routers.submit ──> dispatch ──> TRANSFER_END ──> prefill.letGo, decode.take
  *
- * Within an instant everything that ends is told before anything that arrives, and passes start when the instant is
- * over: what arrives together is batched together.
+ * Within an instant, ends come before arrivals, and passes start when the instant is over: requests that arrive
+ * together share a batch.
  */
 export class Fleet {
   readonly pools: readonly FleetPool[];
-  /** Those of all pools, one after the other. */
+  /** Ranks of all pools, one pool after the other. */
   readonly ranks: SimulatedRank[] = [];
   readonly gaps = new GapHistogram();
   readonly scaling: Scaling | undefined;
@@ -118,13 +118,15 @@ export class Fleet {
     this.#events.push(this.#nowMs + delayMs, TIMER, timer);
   }
 
-  /** What the workload asks of the routers' queue. */
+  /** Returns the request's wishes for the routers' queue. */
   hintsOf(request: number): { readonly priorityJump: number; readonly strictPriority: number } {
     const { priorityJump, strictPriority } = this.#workload;
     return { priorityJump: priorityJump[request]!, strictPriority: strictPriority[request]! };
   }
 
-  /** The first turn of the conversation of `request`; undefined where it has one turn, as far as the workload says. */
+  /**
+   * Returns the first turn of a request's conversation; undefined for a single turn, or if the workload has no turns.
+   */
   firstTurnOf(request: number): number | undefined {
     const { nextTurn, previousTurn } = this.#workload;
     if (nextTurn[request]! < 0 && previousTurn[request]! < 0) return undefined;
@@ -133,7 +135,7 @@ export class Fleet {
     return first;
   }
 
-  /** Number of the worker that the client named; undefined where it named none. */
+  /** Returns the number of the worker that the client named; undefined if it named none. */
   workerNamedBy(request: number): number | undefined {
     const worker = this.#workload.worker[request]!;
     return worker < 0 ? undefined : worker;
@@ -146,7 +148,7 @@ export class Fleet {
     this.#end(request);
   }
 
-  /** A request whose worker was lost: it goes on elsewhere, or through both pools anew. */
+  /** Continues a request whose worker was lost: elsewhere, or through both pools again. */
   moveOn(request: SimulatedRequest): void {
     const [pool, second] = this.pools as readonly [FleetPool, FleetPool | undefined];
     if (second === undefined) {
@@ -159,7 +161,7 @@ export class Fleet {
     pool.submit(again);
   }
 
-  /** Requests that wait at most while nobody serves. */
+  /** Most requests that wait while no worker serves. */
   get heldMax(): number {
     return this.#options.scaling?.heldMax ?? HELD_MAX;
   }
@@ -207,7 +209,7 @@ export class Fleet {
     callback?.();
   }
 
-  /** Lets in the first request, or as many as may be under way at once. */
+  /** Admits the first request, or as many as may run at once. */
   #openGates(): void {
     for (let open = this.#options.concurrency ?? 1; open > 0; open--) this.#admitNext();
   }
@@ -265,7 +267,7 @@ export class Fleet {
     return second !== undefined && role === 'decode' ? second : first;
   }
 
-  /** The prompt is computed: somebody has to be found who makes the answer. */
+  /** Looks for a decode worker, now that the prompt is computed. */
   #handOver(prefill: SimulatedRequest): void {
     const { index, promptLength, names, router } = prefill;
     const outputTokens = this.#workload.outputTokens[index]!;

@@ -1,8 +1,9 @@
 /**
  * @module simulate
- * A fleet in virtual time: requests of a trace or a made-up workload go through the product's own routers to the mock
- * engine's own scheduler. Nothing waits, so an hour of traffic takes a second; the same options give the same result.
- * With it, what `stator simulate` replays as its settings say, and what its user reads: text, JSON, a page with charts.
+ * Simulates a fleet in virtual time: requests of a trace or a synthetic workload go through the product's own routers
+ * to the mock engine's own scheduler. Nothing waits, so an hour of traffic takes a second; the same options give the
+ * same result. The room also reads the settings of `stator simulate`, and renders reports as text, JSON and a page with
+ * charts.
  */
 export {
   describeRun,

@@ -19,13 +19,13 @@ import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 interface AskedWorkersOptions {
   readonly dataParallelSize: number;
   readonly blockSizeTokens: number;
-  /** A question and its answer on their ways. */
+  /** Milliseconds that a question and its answer take together. */
   readonly delayMs: number;
 }
 
 /**
- * Workers that are asked what a prompt would cost, and for a place, as `WorkerAsker` asks them: the way there and the
- * way back take time, in which others ask.
+ * Asks workers what a prompt would cost, and for a place, as `WorkerAsker` does. The way there and the way back take
+ * time, during which other routers ask.
  */
 class AskedWorkers {
   readonly #pool: PoolView;
@@ -38,7 +38,7 @@ class AskedWorkers {
   }
 
   /**
-   * Asks workers by number, the one that hashing names first; `decided` is told of the rank, by its place in the pool.
+   * Asks workers by number, the one that hashing names first. `decided` receives the rank, by its place in the pool.
    */
   ask(
     request: SimulatedRequest,
@@ -151,7 +151,7 @@ function numbered(
   };
 }
 
-/** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
+/** Returns the worker's own choice, as in the mock engine: its rank with the fewest requests. */
 function leastLoadedRank({ ranks }: PoolView, worker: number, dataParallelSize: number): number {
   const first = worker * dataParallelSize;
   let chosen = first;
@@ -160,7 +160,7 @@ function leastLoadedRank({ ranks }: PoolView, worker: number, dataParallelSize: 
   return chosen;
 }
 
-/** Routers that look at their own requests in flight only: each counts for itself, as separate processes do. */
+/** Routers that know only their own requests in flight. Each counts for itself, as separate processes do. */
 export class SimpleRouters implements RouterBench {
   readonly count: number;
   readonly pending = 0;
@@ -223,25 +223,25 @@ export class DirectRouters implements RouterBench {
   }
 }
 
-/** Chance of one router: its own stream for each seed. */
+/** Returns the chance of one router: its own stream for each seed. */
 export function routerRandom(seed: number, router: number): Random {
   return seededRandom((Math.imul(seed, 0x9e37_79b1) + Math.imul(router + 1, 0x85eb_ca77)) >>> 0);
 }
 
-/** What the workers carried at one time. */
+/** Load of the workers at one time. */
 interface Reading {
   readonly atMs: number;
   readonly loads: FleetLoads;
 }
 
-/** Readings while the newest that may be seen ages by as much as its age. */
+/** Readings within one `loadAgeMs`. */
 const READINGS_AN_AGE = 4;
 const READING_MS_MIN = 10;
 const NO_LOADS: FleetLoads = new Map();
 
 /**
- * Routers that hash, as functions do: each sees its own requests, and what the workers said of themselves some time
- * ago. None hears of another.
+ * Routers that hash, as functions do. Each sees its own requests, and loads that the workers reported some time ago.
+ * None hears of another.
  */
 export class StatelessRouters implements RouterBench {
   readonly count: number;
@@ -253,7 +253,7 @@ export class StatelessRouters implements RouterBench {
   readonly #asked: AskedWorkers;
   readonly #deciders: readonly StatelessDecider<NumberedWorker>[];
   #workers: readonly NumberedWorker[] = [];
-  /** The oldest one is what can be seen, once it is old enough. */
+  /** Readings, of which routers see the oldest once it is old enough. */
   readonly #readings: Reading[] = [];
   #isReading = false;
 

@@ -9,7 +9,7 @@ import type { SimulatedRequest } from './simulated-rank.ts';
 
 /**
  * Routers of mode `kv`: the product's own scheduler and block index. All follow one log of KV events with the same lag,
- * so they share one index; each has its own load, queue, chance and predictions, and learns of the others' requests
+ * so they share one index. Each has its own load, queue, chance and predictions. It learns of the others' requests
  * after a delay, or never.
  */
 export class KvRouters implements RouterBench {
@@ -23,7 +23,7 @@ export class KvRouters implements RouterBench {
   readonly #schedulers: readonly Scheduler[];
   readonly #ranks: RankTable;
   readonly #options: RoutedPool;
-  /** When each router's next tick is due; infinity = none. */
+  /** Time of each router's next tick; infinity = none. */
   readonly #tickMs: Float64Array;
 
   constructor(pool: PoolView, { kv: config, ...given }: RoutedPool) {
@@ -136,7 +136,7 @@ export class KvRouters implements RouterBench {
     return share;
   }
 
-  /** What one router knows of caches: the events of all workers, its own decisions, or both. */
+  /** Returns one router's knowledge of caches: the events of all workers, its own decisions, or both. */
   #indexOfRouter(): PrefixIndex | undefined {
     const { useKvEvents, overlapScoreCredit, approximateCachePolicy: policy, ttlMs, predictedTtlMs } = this.#options.kv;
     if (this.#options.role === 'decode' || overlapScoreCredit === 0) return undefined;

@@ -1,4 +1,4 @@
-/** A set of times in milliseconds, summed up. */
+/** Summary of a set of times in milliseconds. */
 export interface Spread {
   readonly mean: number;
   readonly p50: number;
@@ -41,7 +41,7 @@ export class GapHistogram {
     this.#sumMs += gapMs;
   }
 
-  /** The gap that the share `quantile` (0 to 1) of all does not exceed, by nearest rank. 0 without any. */
+  /** Returns the gap that the share `quantile` (0 to 1) of all does not exceed, by nearest rank; 0 without any. */
   quantileMs(quantile: number): number {
     const wanted = Math.max(1, Math.ceil(quantile * this.#count));
     let seen = 0;
@@ -66,7 +66,7 @@ export function spreadOf(values: Float64Array): Spread {
   return { mean: sum / sorted.length, p50: at(0.5), p90: at(0.9), p99: at(0.99) };
 }
 
-/** Largest value over the mean; 1 when nobody did anything. */
+/** Returns the largest value over the mean; 1 if all are 0. */
 export function peakToMean(values: readonly number[]): number {
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   return mean > 0 ? Math.max(...values) / mean : 1;

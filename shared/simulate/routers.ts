@@ -4,8 +4,7 @@ import type { KvRouterConfig, PolicyProfile, PrefillDurationModel } from '../sch
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 
 /**
- * How requests find a worker. `load-aware` is `kv` without knowledge of the caches, `stateless` without that of
- * anything but old loads.
+ * How requests find a worker. `load-aware` is `kv` without knowledge of the caches; `stateless` knows only old loads.
  */
 export type RoutingMode =
   | 'round-robin'
@@ -21,7 +20,7 @@ export type RoutingMode =
 export interface AskingOptions {
   /** Workers that one request asks. */
   readonly workersMax: number;
-  /** Until a router has an answer. */
+  /** Milliseconds until a router has an answer. */
   readonly delayMs: number;
 }
 
@@ -29,11 +28,11 @@ export interface RoutingOptions {
   readonly mode: RoutingMode;
   /** Routers that share the work: arrivals are dealt to them in turn. */
   readonly routers: number;
-  /** Until a router knows of another's decisions, first tokens and ends; undefined = it never does. */
+  /** Milliseconds until a router knows of another's decisions, first tokens and ends; undefined = never. */
   readonly replicaSyncDelayMs: number | undefined;
-  /** How old the loads are that routers of mode `stateless` see. */
+  /** Age in milliseconds of the loads that routers of mode `stateless` see. */
   readonly loadAgeMs: number;
-  /** Whether those ask workers what a request would cost there. @default they hash alone */
+  /** How these ask workers what a request would cost there. @default they only hash */
   readonly asking?: AskingOptions | undefined;
   /** Throughput of an accelerator against a CPU, for `device-aware-weighted`. @default 8 */
   readonly cudaToCpuRatio?: number | undefined;
@@ -41,9 +40,9 @@ export interface RoutingOptions {
   readonly kv: KvRouterConfig;
   /** Memory of a pool's block index. @default unbounded */
   readonly indexBytesMax?: number | undefined;
-  /** Queue classes of those. @default one, as `kv` says */
+  /** Queue classes of these modes. @default one, as `kv` says */
   readonly policies?: PolicyProfile | undefined;
-  /** What they take prefills to last; the engines keep their own time. @default they do not predict */
+  /** Their predictions of prefill times; the engines keep their own time. @default none */
   readonly prefillDuration?: PrefillDurationModel | undefined;
 }
 
@@ -60,11 +59,11 @@ export interface PoolOptions {
 
 export interface CpuWorkers {
   readonly count: number;
-  /** How often as long as an accelerator's their passes take. */
+  /** Factor by which their passes take longer than an accelerator's. */
   readonly slowdown: number;
 }
 
-/** What routers are made for. */
+/** Pool for which routers are made, and their options. */
 export interface RoutedPool extends RoutingOptions, PoolOptions {
   readonly seed: number;
 }
@@ -73,14 +72,14 @@ export interface RoutedPool extends RoutingOptions, PoolOptions {
 export interface PoolView {
   readonly nowMs: number;
   readonly ranks: readonly SimulatedRank[];
-  /** Number of the worker that the client named; undefined where it named none. */
+  /** Returns the number of the worker that the client named; undefined if it named none. */
   workerNamedBy(request: number): number | undefined;
   after(delayMs: number, callback: () => void): void;
-  /** What the workload asks of the routers' queue. */
+  /** Returns the request's wishes for the routers' queue. */
   hintsOf(request: number): { readonly priorityJump: number; readonly strictPriority: number };
   /**
-   * The first turn of the conversation that a request belongs to, by its place in the workload; undefined where nothing
-   * is said of turns.
+   * Returns the first turn of the request's conversation, by its place in the workload; undefined if the workload has
+   * no turns.
    */
   firstTurnOf(request: number): number | undefined;
   /** Sends a request to the rank a router chose. */
@@ -95,9 +94,9 @@ export interface RouterBench {
   readonly count: number;
   /** Requests that wait in routers' queues. */
   readonly pending: number;
-  /** Whether `kvEvents` is listened to. @default false */
+  /** Whether the routers need `kvEvents`. @default false */
   readonly wantsKvEvents?: boolean;
-  /** Whether `grown` is listened to. @default false */
+  /** Whether the routers need `grown`. @default false */
   readonly wantsGrowth?: boolean;
   /** The workers that take requests from now on, by number. */
   setWorkers(numbers: readonly number[]): void;

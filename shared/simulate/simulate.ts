@@ -24,7 +24,7 @@ interface PrefillPoolOptions {
 
 export interface SimulationOptions {
   readonly workload: Workload;
-  /** Workers that compute prompts apart; the others make answers alone. @default every worker does both */
+  /** Workers that only compute prompts; the others only make answers. @default every worker does both */
   readonly prefill?: PrefillPoolOptions | undefined;
   readonly workers: number;
   /** Ranks of a worker. */
@@ -42,12 +42,12 @@ export interface SimulationOptions {
   readonly kvEventLagMs: number;
   /** Workers come and go; made for one run. @default those that there are stay */
   readonly scaling?: ScalingOptions | undefined;
-  /** Of all chance: ties, sampling, random modes. */
+  /** Seed of all chance: ties, sampling, random modes. */
   readonly seed: number;
 }
 
-/** What became of requests on their way through two pools, request by request. NaN where they were refused. */
-interface Legs {
+/** Times of requests in two pools, request by request; NaN for refused ones. */
+interface Stages {
   /** From the arrival at a router to the end of the prefill. */
   readonly prefillMs: Float64Array;
   /** Time in the router's queue for a decode worker. */
@@ -56,7 +56,7 @@ interface Legs {
   readonly transferMs: Float64Array;
 }
 
-/** What happened, request by request in the order of the workload. Times of a refused request are NaN. */
+/** Result of a simulation, request by request in the order of the workload. Times of a refused request are NaN. */
 export interface Simulation {
   readonly options: SimulationOptions;
   readonly arrivedMs: Float64Array;
@@ -64,14 +64,14 @@ export interface Simulation {
   readonly e2eMs: Float64Array;
   /** Time in routers' queues. */
   readonly queuedMs: Float64Array;
-  /** The legs of requests whose prompts are computed apart; undefined in other fleets. */
-  readonly legs: Legs | undefined;
+  /** The stages of requests whose prompts are computed apart; undefined in other fleets. */
+  readonly stages: Stages | undefined;
   /** Prompt tokens found in the cache at the first admission. */
   readonly cachedTokens: Uint32Array;
   /** The same over all admissions: a preempted request finds its own blocks again. */
   readonly reusedTokens: Float64Array;
   readonly preemptions: Uint32Array;
-  /** Place among `ranks` of the one that made the answer; -1 where the request was refused. */
+  /** Place among `ranks` of the one that made the answer; -1 for a refused request. */
   readonly answeredBy: Int32Array;
   readonly gaps: GapHistogram;
   readonly ranks: readonly SimulatedRank[];
@@ -182,7 +182,7 @@ type Records = Pick<
   | 'reusedTokens'
   | 'preemptions'
   | 'answeredBy'
-  | 'legs'
+  | 'stages'
 >;
 
 function openRecords(size: number, isApart: boolean): Records {
@@ -192,7 +192,7 @@ function openRecords(size: number, isApart: boolean): Records {
     ttftMs: times(),
     e2eMs: times(),
     queuedMs: times(),
-    legs: isApart ? { prefillMs: times(), decodeQueuedMs: times(), transferMs: times() } : undefined,
+    stages: isApart ? { prefillMs: times(), decodeQueuedMs: times(), transferMs: times() } : undefined,
     cachedTokens: new Uint32Array(size),
     reusedTokens: new Float64Array(size),
     preemptions: new Uint32Array(size),
@@ -200,7 +200,7 @@ function openRecords(size: number, isApart: boolean): Records {
   };
 }
 
-/** @param request its last leg */
+/** @param request its last stage */
 function record(records: Records, request: SimulatedRequest, nowMs: number): void {
   const { index, prefill, firstTokenMs } = request;
   const first = prefill ?? request;
@@ -213,53 +213,54 @@ function record(records: Records, request: SimulatedRequest, nowMs: number): voi
   records.reusedTokens[index] = first.reusedTokens;
   records.preemptions[index] = first.preemptions;
   records.answeredBy[index] = request.rank?.at ?? -1;
-  const { legs } = records;
-  if (prefill === undefined || legs === undefined) return;
+  const { stages } = records;
+  if (prefill === undefined || stages === undefined) return;
   const decodeQueuedMs = request.dispatchedMs - request.arrivedMs;
   records.queuedMs[index]! += decodeQueuedMs;
   records.preemptions[index]! += request.preemptions;
-  legs.prefillMs[index] = prefill.firstTokenMs - prefill.arrivedMs;
-  legs.decodeQueuedMs[index] = decodeQueuedMs;
-  legs.transferMs[index] = request.transferMs;
+  stages.prefillMs[index] = prefill.firstTokenMs - prefill.arrivedMs;
+  stages.decodeQueuedMs[index] = decodeQueuedMs;
+  stages.transferMs[index] = request.transferMs;
 }
 
 /**
- * Share of prompt tokens that one cache of `capacityBlocks` would have held, had all requests gone to it in their
- * order: what no router over caches of that size in all can exceed for long. Answers take room too. Least recently used
- * stretches leave first, the tail of a prompt before its head; at least one token of each prompt is computed.
+ * Returns the share of prompt tokens that one cache of `capacityBlocks` would have held if all requests had gone to it
+ * in their order. No router over caches of that total size can exceed it for long. Answers take room too. The least
+ * recently used segments leave first, the tail of a prompt before its head. At least one token of each prompt is
+ * computed.
  */
 function hitCeiling(workload: Workload, capacityBlocks: number, blockSizeTokens: number): number {
-  const { stretchTokens, stretchIds, stretchesFrom } = workload;
-  const cache = new StretchCache(workload, capacityBlocks);
+  const { segmentTokens, segmentIds, segmentsFrom } = workload;
+  const cache = new SegmentCache(workload, capacityBlocks);
   let hitTokens = 0;
   let promptTokens = 0;
   for (let request = 0; request < workload.size; request++) {
     const inputTokens = workload.inputTokens[request]!;
-    const from = stretchesFrom[request]!;
-    const to = stretchesFrom[request + 1]!;
+    const from = segmentsFrom[request]!;
+    const to = segmentsFrom[request + 1]!;
     let at = from;
-    while (at < to && cache.has(stretchIds[at]!)) at++;
+    while (at < to && cache.has(segmentIds[at]!)) at++;
     const wholeBlocksTokens = Math.floor((inputTokens - 1) / blockSizeTokens) * blockSizeTokens;
-    hitTokens += Math.min((at - from) * stretchTokens, wholeBlocksTokens);
+    hitTokens += Math.min((at - from) * segmentTokens, wholeBlocksTokens);
     promptTokens += inputTokens;
     const answeredBlocks = Math.floor((inputTokens + workload.outputTokens[request]!) / blockSizeTokens);
     cache.touch(cache.answerOf(request), answeredBlocks - Math.floor(inputTokens / blockSizeTokens));
     for (at = to - 1; at >= from; at--) {
-      const tokens = Math.min(stretchTokens, inputTokens - (at - from) * stretchTokens);
-      cache.touch(stretchIds[at]!, Math.floor(tokens / blockSizeTokens));
+      const tokens = Math.min(segmentTokens, inputTokens - (at - from) * segmentTokens);
+      cache.touch(segmentIds[at]!, Math.floor(tokens / blockSizeTokens));
     }
   }
   return promptTokens === 0 ? 0 : hitTokens / promptTokens;
 }
 
 /**
- * Stretches in the order of their last use: a linked list over the dense ids of the workload, and one more a request.
+ * Segments in the order of their last use: a linked list over the dense ids of the workload, and one more per request.
  */
-class StretchCache {
+class SegmentCache {
   readonly #capacityBlocks: number;
   readonly #newer: Int32Array;
   readonly #older: Int32Array;
-  /** Whole blocks of each held stretch. */
+  /** Whole blocks of each held segment. */
   readonly #blocks: Uint32Array;
   readonly #prompts: number;
   readonly #end: number; // stands before the oldest and after the newest
@@ -267,7 +268,7 @@ class StretchCache {
 
   constructor(workload: Workload, capacityBlocks: number) {
     let ids = 0;
-    for (const id of workload.stretchIds) ids = Math.max(ids, id + 1);
+    for (const id of workload.segmentIds) ids = Math.max(ids, id + 1);
     this.#capacityBlocks = capacityBlocks;
     this.#prompts = ids;
     this.#end = ids + workload.size;
@@ -276,7 +277,7 @@ class StretchCache {
     this.#blocks = new Uint32Array(this.#end);
   }
 
-  /** The stretch that the answer to `request` fills. */
+  /** The segment that the answer to `request` fills. */
   answerOf(request: number): number {
     return this.#prompts + request;
   }

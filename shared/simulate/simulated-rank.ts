@@ -11,7 +11,7 @@ import type { PoolRole } from '../router/index.ts';
 import type { GapHistogram } from './percentiles.ts';
 import type { WorkloadNames } from './workload.ts';
 
-/** What is looked at besides first tokens and ends. */
+/** Observations besides first tokens and ends. */
 interface RankNotes {
   readonly gaps: GapHistogram;
   /** Keep the changes of the cache as events. */
@@ -20,7 +20,7 @@ interface RankNotes {
   readonly notesGrowth: boolean;
 }
 
-/** One data-parallel rank of a worker: the mock engine's scheduler, and what its last pass brought to light. */
+/** One data-parallel rank of a worker: the mock engine's scheduler, and the results of its last pass. */
 export class SimulatedRank {
   readonly role: PoolRole;
   /** Its place among the ranks of the fleet. */
@@ -33,9 +33,9 @@ export class SimulatedRank {
   readonly gaps: GapHistogram;
   /** Requests that got their first token in the pass that ended last. */
   readonly firstTokens: SimulatedRequest[] = [];
-  /** Requests whose output reached another block in it; only with `notesGrowth`. */
+  /** Requests whose output reached another block in that pass; only with `notesGrowth`. */
   readonly grown: SimulatedRequest[] = [];
-  /** Block size where growth is noted, else 0. */
+  /** Block size if growth is noted, otherwise 0. */
   readonly growthBlockTokens: number;
   /** Requests that ended in it. */
   readonly finished: SimulatedRequest[] = [];
@@ -47,7 +47,7 @@ export class SimulatedRank {
   busyMs = 0;
   requests = 0;
   promptTokens = 0;
-  /** Of requests that ended here. */
+  /** Preemptions of requests that ended here. */
   outputTokens = 0;
   preemptions = 0;
   /** Blocks in use, summed over time. */
@@ -128,7 +128,7 @@ export class SimulatedRank {
     this.#scheduler.submit(request);
   }
 
-  /** Drops everything: the worker is lost. Returns what ran or waited, in the order in which it came. */
+  /** Drops everything, because the worker is lost. Returns the requests that ran or waited, in order of arrival. */
   evacuate(): readonly SimulatedRequest[] {
     const cut = [...this.#underWay];
     this.#underWay.clear();
@@ -136,17 +136,19 @@ export class SimulatedRank {
     return cut;
   }
 
-  /** Leading tokens of a request's prompt that lie in the cache now. */
+  /** Returns how many leading tokens of a request's prompt are in the cache now. */
   cachedTokens(request: SimulatedRequest): number {
     return this.#scheduler.cachedTokens(request);
   }
 
-  /** The blocks of a finished prompt were fetched. */
+  /** Releases the blocks of a finished prompt, which were fetched. */
   letGo(request: SimulatedRequest): void {
     this.#scheduler.letGo(request);
   }
 
-  /** Starts the next pass, which ends at `passEndMs`. False when finished prompts leave no room for anybody. */
+  /**
+   * Starts the next pass, which ends at `passEndMs`. Returns false if finished prompts leave no room for any request.
+   */
   startPass(nowMs: number): boolean {
     const durationMs = this.#scheduler.startPass();
     if (this.#scheduler.runningCount === 0) {
@@ -183,8 +185,8 @@ export class SimulatedRank {
 const NO_EVENTS: readonly KvEvent[] = [];
 
 /**
- * A request on its way through a pool: what its engine computes on, and when its tokens came. One whose prompt is
- * computed apart goes through two pools, as two of these.
+ * A request on its way through a pool: the work of its engine, and the times of its tokens. A request with a separate
+ * prefill goes through two pools, as two of these.
  */
 export class SimulatedRequest extends Sequence {
   override readonly names: WorkloadNames;
@@ -201,7 +203,7 @@ export class SimulatedRequest extends Sequence {
   dispatchedMs = Number.NaN;
   firstTokenMs = Number.NaN;
   lastTokenMs = Number.NaN;
-  /** What computed its prompt; undefined = it does so itself. */
+  /** Request that computed its prompt; undefined = it does so itself. */
   readonly prefill: SimulatedRequest | undefined;
   /** Time that the blocks of its prompt took to get here. */
   transferMs = 0;
@@ -225,7 +227,10 @@ export class SimulatedRequest extends Sequence {
     this.isTransferred = prefill !== undefined;
   }
 
-  /** The same request for another worker: its prompt is computed again, and the answer goes on where it was cut. */
+  /**
+   * Returns the same request for another worker, which computes its prompt again and continues the answer where it was
+   * cut.
+   */
   resumed(): SimulatedRequest {
     const { index, promptLength, outputTokens, names, arrivedMs: nowMs, router } = this;
     const next = new SimulatedRequest(index, promptLength, outputTokens - this.generated, names, { nowMs, router });

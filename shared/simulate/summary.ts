@@ -19,8 +19,7 @@ export interface Summary {
   /** In the routers' queues. */
   readonly queueMs: Spread;
   /**
-   * Prompt tokens found in the caches, preempted requests' second admissions counted as the reference replays count
-   * them.
+   * Prompt tokens found in the caches. Second admissions of preempted requests count, as in the reference replays.
    */
   readonly hitRate: number;
   /** The same at first admissions only. */
@@ -33,15 +32,15 @@ export interface Summary {
   readonly preemptions: number;
   /** Workers and ranks over the whole duration, one GPU each. */
   readonly gpuHours: number;
-  /** Of two pools, the figures of the less even one. */
+  /** Balance of the ranks; of two pools, that of the less even one. */
   readonly loadBalance: LoadBalance;
-  /** Only where prompts are computed apart. */
+  /** Only with separate prefill workers. */
   readonly disaggregation?: DisaggregationSummary;
-  /** Only where workers come and go. */
+  /** Only if workers come and go. */
   readonly scaling?: ScalingSummary;
 }
 
-/** What a planner made of the workload. */
+/** Results of scaling. */
 export interface ScalingSummary {
   /** Requests whose first token and mean gap between tokens met their targets, of all that arrived. */
   readonly attainment: number;
@@ -54,7 +53,7 @@ export interface ScalingSummary {
   readonly moved: number;
   /** Most workers that served at once. */
   readonly readyMax: number;
-  /** Requests that waited while nobody served, at most at once. */
+  /** Most requests that waited at once while no worker served. */
   readonly heldMax: number;
   readonly dollars: number;
 }
@@ -77,12 +76,12 @@ export interface DisaggregationSummary {
   readonly decode: PoolSummary;
 }
 
-/** What the workers of one role did. */
+/** Work of the workers of one role. */
 export interface PoolSummary {
   readonly ranks: number;
   readonly requests: number;
   readonly promptTokens: number;
-  /** A prefill worker makes one token of each request, which is made again where it is decoded. */
+  /** A prefill worker makes one token of each request, which the decode worker makes again. */
   readonly outputTokens: number;
   readonly preemptions: number;
   /** Share of the time that its ranks spent in passes. */
@@ -147,7 +146,7 @@ function summarizeScaling(simulation: Simulation): Pick<Summary, 'scaling'> {
   };
 }
 
-/** Whether a request had its first token in time, and the others on average. */
+/** Returns whether a request had its first token in time, and the others on average. */
 export function meetsTargets({ ttftMs, e2eMs, options }: Simulation, request: number): boolean {
   const { ttftTargetMs = Number.POSITIVE_INFINITY, itlTargetMs = Number.POSITIVE_INFINITY } = options.scaling ?? {};
   const gaps = Math.max(1, options.workload.outputTokens[request]! - 1);
@@ -156,11 +155,11 @@ export function meetsTargets({ ttftMs, e2eMs, options }: Simulation, request: nu
 }
 
 function summarizeLegs({
-  legs,
+  stages,
   ranks,
   durationMs,
 }: Simulation): Partial<Pick<Summary, 'disaggregation' | 'loadBalance'>> {
-  if (legs === undefined) return {};
+  if (stages === undefined) return {};
   const isAnswered = (value: number): boolean => !Number.isNaN(value);
   const prefill = poolSummary(
     ranks.filter(({ role }) => role === 'prefill'),
@@ -178,9 +177,9 @@ function summarizeLegs({
       activeBlocks: Math.max(one.activeBlocks, other.activeBlocks),
     },
     disaggregation: {
-      prefillMs: spreadOf(legs.prefillMs.filter(isAnswered)),
-      decodeQueueMs: spreadOf(legs.decodeQueuedMs.filter(isAnswered)),
-      transferMs: spreadOf(legs.transferMs.filter(isAnswered)),
+      prefillMs: spreadOf(stages.prefillMs.filter(isAnswered)),
+      decodeQueueMs: spreadOf(stages.decodeQueuedMs.filter(isAnswered)),
+      transferMs: spreadOf(stages.transferMs.filter(isAnswered)),
       prefill,
       decode,
     },

@@ -2,7 +2,8 @@ import { type Random, seededRandom } from '../clock/index.ts';
 import { toWorkload, type Workload, type WorkloadRequest } from './workload.ts';
 
 /**
- * When requests come: at even intervals, at random, several at once, or as turns of conversations that start at random.
+ * Arrivals of requests: at even intervals, at random, several at once, or as turns of conversations that start at
+ * random.
  */
 export type WorkloadShape = 'steady' | 'poisson' | 'bursts' | 'sessions';
 
@@ -27,15 +28,15 @@ export interface SyntheticOptions {
   /** Different shared prefixes; each session takes one at random. */
   readonly prefixGroups: number;
   /** Granularity of prefixes: the engine's block. */
-  readonly stretchTokens: number;
+  readonly segmentTokens: number;
   readonly seed: number;
-  /** Each session names one of so many workers, any. @default no request names one */
+  /** Workers of which each session names one at random. @default no request names one */
   readonly namedWorkers?: number;
 }
 
 /**
- * Makes a workload. The same options make the same one. A later turn's prompt is the one before, its answer, and new
- * tokens; the answer counts as new to the caches, as in a trace.
+ * Makes a workload. The same options make the same workload. The prompt of a later turn is the previous one, its
+ * answer, and new tokens; the answer counts as new to the caches, as in a trace.
  */
 export function makeWorkload(options: SyntheticOptions): Workload {
   const random = seededRandom(options.seed);
@@ -46,7 +47,7 @@ export function makeWorkload(options: SyntheticOptions): Workload {
     requests.push(...writer.write(session, arrivalMs));
     arrivalMs += pauseMs(options, session, random);
   }
-  return toWorkload(requests, options.stretchTokens);
+  return toWorkload(requests, options.segmentTokens);
 }
 
 function pauseMs({ shape, arrivalIntervalMs, burstSize }: SyntheticOptions, session: number, random: Random): number {
@@ -65,18 +66,18 @@ const NAMING = 0x6e61_6d65;
 class SessionWriter {
   readonly #options: SyntheticOptions;
   readonly #random: Random;
-  /** Of the workers that sessions name, so that prompts are the same with and without them. */
+  /** Chance of the workers that sessions name, so that prompts are the same with and without them. */
   readonly #naming: Random;
-  readonly #prefixStretches: number;
+  readonly #prefixSegments: number;
   #nextId: number;
 
   constructor(options: SyntheticOptions, random: Random) {
     this.#options = options;
     this.#random = random;
     this.#naming = seededRandom(options.seed ^ NAMING);
-    // Prefixes have the first ids: stretch k of group g is g * stretches + k.
-    this.#prefixStretches = Math.floor((options.inputTokens * options.sharedPrefixRatio) / options.stretchTokens);
-    this.#nextId = options.prefixGroups * this.#prefixStretches;
+    // Prefixes have the first ids: segment k of group g is g * segments + k.
+    this.#prefixSegments = Math.floor((options.inputTokens * options.sharedPrefixRatio) / options.segmentTokens);
+    this.#nextId = options.prefixGroups * this.#prefixSegments;
   }
 
   write(session: number, arrivalMs: number): readonly WorkloadRequest[] {
@@ -87,31 +88,31 @@ class SessionWriter {
     let inputTokens = 0;
     for (let turn = 0; turn < turnsPerSession; turn++) {
       inputTokens += this.#length(this.#options.inputTokens);
-      const stretchIds = this.#fill(known, inputTokens);
+      const segmentIds = this.#fill(known, inputTokens);
       const answerTokens = this.#length(outputTokens);
       turns.push({
         arrivalMs,
         inputTokens,
         outputTokens: answerTokens,
-        stretchIds,
+        segmentIds,
         sessionId: turnsPerSession > 1 ? String(session) : undefined,
         delayMs: turn === 0 ? 0 : interTurnDelayMs,
         worker,
       });
-      known = stretchIds.slice(0, Math.floor(inputTokens / this.#options.stretchTokens));
+      known = segmentIds.slice(0, Math.floor(inputTokens / this.#options.segmentTokens));
       inputTokens += answerTokens;
     }
     return turns;
   }
 
   #prefix(): readonly number[] {
-    const first = this.#random.below(this.#options.prefixGroups) * this.#prefixStretches;
-    return Array.from({ length: this.#prefixStretches }, (_, at) => first + at);
+    const first = this.#random.below(this.#options.prefixGroups) * this.#prefixSegments;
+    return Array.from({ length: this.#prefixSegments }, (_, at) => first + at);
   }
 
   /** The ids of a prompt: those known of its beginning, new ones after that. */
   #fill(known: readonly number[], inputTokens: number): readonly number[] {
-    const count = Math.ceil(inputTokens / this.#options.stretchTokens);
+    const count = Math.ceil(inputTokens / this.#options.segmentTokens);
     const ids = known.slice(0, count);
     while (ids.length < count) ids.push(this.#nextId++);
     return ids;

@@ -24,14 +24,14 @@ const PRIORITY_MAX = 2 ** 31;
  * |---|---|
  * | `timestamp` or `created_time` | ms; the first line's is the start. A later turn of a session may go without |
  * | `input_length`, `output_length` | tokens |
- * | `hash_ids` | one id per started stretch of `stretchTokens` prompt tokens; equal ids are equal prefixes |
+ * | `hash_ids` | one id per started segment of `segmentTokens` prompt tokens; equal ids are equal prefixes |
  * | `session_id`, `delay` or `delay_ms` | optional: the request waits for the session's one before, then `delay` ms |
  * | `priority`, `strict_priority` | optional: seconds ahead in the router's queue, and its tier |
  * | `worker` | optional: number of the worker that the client names, from 0; for the mode `direct` |
  *
  * @throws TraceError that names the line and the field
  */
-export function parseTrace(text: string, stretchTokens: number): Workload {
+export function parseTrace(text: string, segmentTokens: number): Workload {
   const requests: WorkloadRequest[] = [];
   const sessions = new Set<string>();
   let line = 0;
@@ -52,10 +52,10 @@ export function parseTrace(text: string, stretchTokens: number): Workload {
     const arrivalMs = timestamp === undefined ? earlierMs : timestamp - (startMs ?? 0);
     if (!isLaterTurn && arrivalMs < earlierMs)
       throw reader.fault('timestamp', 'is earlier than that of the line before');
-    requests.push({ ...reader.lengths(stretchTokens), arrivalMs, sessionId, ...reader.hints() });
+    requests.push({ ...reader.lengths(segmentTokens), arrivalMs, sessionId, ...reader.hints() });
   }
   if (requests.length === 0) throw new TraceError(Math.max(1, line), undefined, 'the trace holds no request');
-  return toWorkload(requests, stretchTokens);
+  return toWorkload(requests, segmentTokens);
 }
 
 class RecordReader {
@@ -87,20 +87,20 @@ class RecordReader {
     return this.#number(field, 0, Number.MAX_SAFE_INTEGER);
   }
 
-  lengths(stretchTokens: number): Pick<WorkloadRequest, 'inputTokens' | 'outputTokens' | 'stretchIds'> {
+  lengths(segmentTokens: number): Pick<WorkloadRequest, 'inputTokens' | 'outputTokens' | 'segmentIds'> {
     const inputTokens = this.#whole('input_length', 1, TOKENS_MAX);
     // An answer of no tokens is over with its prefill, which takes one.
     const outputTokens = Math.max(1, this.#whole('output_length', 0, TOKENS_MAX));
     const ids = this.#fields.hash_ids;
     if (!Array.isArray(ids)) throw this.fault('hash_ids', `must be a list, got ${shorten(JSON.stringify(ids))}`);
-    const count = Math.ceil(inputTokens / stretchTokens);
+    const count = Math.ceil(inputTokens / segmentTokens);
     if (ids.length !== count) {
-      const wanted = `must hold ${count} ids, one per ${stretchTokens} tokens of the prompt, got ${ids.length}`;
+      const wanted = `must hold ${count} ids, one per ${segmentTokens} tokens of the prompt, got ${ids.length}`;
       throw this.fault('hash_ids', `${wanted}; --trace-block-size says how many tokens an id stands for`);
     }
     const bad = ids.findIndex((id) => !Number.isSafeInteger(id));
     if (bad >= 0) throw this.fault('hash_ids', `must hold whole numbers, got ${shorten(JSON.stringify(ids[bad]))}`);
-    return { inputTokens, outputTokens, stretchIds: ids };
+    return { inputTokens, outputTokens, segmentIds: ids };
   }
 
   hints(): Pick<WorkloadRequest, 'delayMs' | 'priorityJump' | 'strictPriority' | 'worker'> {

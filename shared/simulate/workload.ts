@@ -2,20 +2,20 @@ import type { BlockNames } from '../engines/index.ts';
 import { type BlockHashes, chainHashes } from '../tokens/index.ts';
 
 /**
- * The requests of a simulation as columns: request `i` has entry `i` of each. A prompt is named in stretches of
- * `stretchTokens`; two prompts with the same id at the same place are the same up to the end of that stretch.
+ * Requests of a simulation as columns: request `i` has entry `i` of each. A prompt is named in segments of
+ * `segmentTokens`. Two prompts with the same id at the same place are equal up to the end of that segment.
  */
 export interface Workload {
   readonly size: number;
-  readonly stretchTokens: number;
+  readonly segmentTokens: number;
   /** Earliest arrival from the start. Does not fall, except where a turn of a session waits for another. */
   readonly arrivalMs: Float64Array;
   readonly inputTokens: Uint32Array;
   /** At least 1. */
   readonly outputTokens: Uint32Array;
-  /** Stretches of request `i`: `stretchIds[stretchesFrom[i]]` up to `stretchesFrom[i + 1]`, numbered densely from 0. */
-  readonly stretchesFrom: Uint32Array;
-  readonly stretchIds: Uint32Array;
+  /** Segments of request `i`: `segmentIds[segmentsFrom[i]]` up to `segmentsFrom[i + 1]`, numbered densely from 0. */
+  readonly segmentsFrom: Uint32Array;
+  readonly segmentIds: Uint32Array;
   /** The request that waits for the end of this one, or -1. */
   readonly nextTurn: Int32Array;
   /** The request that this one waits for, or -1. */
@@ -34,8 +34,8 @@ export interface WorkloadRequest {
   readonly arrivalMs: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
-  /** Any safe integers; one for every started stretch of the prompt. */
-  readonly stretchIds: readonly number[];
+  /** Any safe integers; one for every started segment of the prompt. */
+  readonly segmentIds: readonly number[];
   readonly sessionId?: string | undefined;
   readonly delayMs?: number | undefined;
   readonly priorityJump?: number | undefined;
@@ -44,20 +44,20 @@ export interface WorkloadRequest {
 }
 
 /** Puts requests into columns. Ids are numbered densely in the order of their first use. */
-export function toWorkload(requests: readonly WorkloadRequest[], stretchTokens: number): Workload {
+export function toWorkload(requests: readonly WorkloadRequest[], segmentTokens: number): Workload {
   const size = requests.length;
-  const stretchesFrom = new Uint32Array(size + 1);
-  requests.forEach(({ stretchIds }, at) => {
-    stretchesFrom[at + 1] = stretchesFrom[at]! + stretchIds.length;
+  const segmentsFrom = new Uint32Array(size + 1);
+  requests.forEach(({ segmentIds }, at) => {
+    segmentsFrom[at + 1] = segmentsFrom[at]! + segmentIds.length;
   });
   return {
     size,
-    stretchTokens,
+    segmentTokens,
     arrivalMs: Float64Array.from(requests, ({ arrivalMs }) => arrivalMs),
     inputTokens: Uint32Array.from(requests, ({ inputTokens }) => inputTokens),
     outputTokens: Uint32Array.from(requests, ({ outputTokens }) => outputTokens),
-    stretchesFrom,
-    stretchIds: numberIds(requests, stretchesFrom[size]!),
+    segmentsFrom,
+    segmentIds: numberIds(requests, segmentsFrom[size]!),
     ...linkTurns(requests),
     delayMs: Float64Array.from(requests, ({ delayMs = 0 }) => delayMs),
     priorityJump: Float64Array.from(requests, ({ priorityJump = 0 }) => priorityJump),
@@ -70,8 +70,8 @@ function numberIds(requests: readonly WorkloadRequest[], count: number): Uint32A
   const numbers = new Map<number, number>(); // bounded by the ids of the workload
   const ids = new Uint32Array(count);
   let at = 0;
-  for (const { stretchIds } of requests) {
-    for (const id of stretchIds) {
+  for (const { segmentIds } of requests) {
+    for (const id of segmentIds) {
       let number = numbers.get(id);
       if (number === undefined) {
         number = numbers.size;
@@ -103,13 +103,12 @@ function linkTurns(requests: readonly WorkloadRequest[]): Pick<Workload, 'nextTu
 const GENERATED = 0x5bd1_e995;
 
 /**
- * Names of the full blocks of one request, made from the ids of its prompt instead of from token ids: a stretch of 512
- * tokens is one number of the trace, and hashing the 145 million tokens of a trace would take longer than simulating
- * them.
+ * Names of the full blocks of one request, made from the ids of its prompt instead of from token ids. A segment of 512
+ * tokens is one number of the trace: to hash the 145 million tokens of a trace would take longer than to simulate them.
  *
- *     stretch ids      |       a       |       b       |  (512 tokens each)
- *     blocks of 128    |a.0|a.1|a.2|a.3|b.0|b.1|b.2|     own name = mix(id, place in the stretch)
- *     whole prefixes     chained with the router's own hash, so index and engine are given what a live fleet gives them
+ *     segment ids      |       a       |       b       |  (512 tokens each)
+ *     blocks of 128    |a.0|a.1|a.2|a.3|b.0|b.1|b.2|     own name = mix(id, place in the segment)
+ *     whole prefixes     chained with the router's own hash, as in a live fleet
  *
  * Blocks that hold generated tokens are named after the request: no other request ever has them.
  */
@@ -129,10 +128,10 @@ export class WorkloadNames implements BlockNames {
     this.hashes = new Uint32Array(2 * blocks);
     this.#request = request;
     this.#named = this.promptBlocks;
-    this.#namePrompt(workload, workload.stretchTokens / blockSizeTokens);
+    this.#namePrompt(workload, workload.segmentTokens / blockSizeTokens);
   }
 
-  /** What a router looks up: the complete blocks of the prompt. */
+  /** Names that a router looks up: the complete blocks of the prompt. */
   get prompt(): BlockHashes {
     const end = 2 * this.promptBlocks;
     return { local: this.tokensHashes.subarray(0, end), sequence: this.hashes.subarray(0, end) };
@@ -145,12 +144,12 @@ export class WorkloadNames implements BlockNames {
     }
   }
 
-  #namePrompt(workload: Workload, blocksPerStretch: number): void {
-    const from = workload.stretchesFrom[this.#request]!;
+  #namePrompt(workload: Workload, blocksPerSegment: number): void {
+    const from = workload.segmentsFrom[this.#request]!;
     let block = 0;
-    for (let stretch = from; block < this.promptBlocks; stretch++) {
-      const id = workload.stretchIds[stretch]!;
-      for (let part = 0; part < blocksPerStretch && block < this.promptBlocks; part++)
+    for (let segment = from; block < this.promptBlocks; segment++) {
+      const id = workload.segmentIds[segment]!;
+      for (let part = 0; part < blocksPerSegment && block < this.promptBlocks; part++)
         writeName(this.tokensHashes, block++, id, part);
     }
     this.hashes.set(chainHashes(this.tokensHashes.subarray(0, 2 * this.promptBlocks)));

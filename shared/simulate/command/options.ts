@@ -19,8 +19,8 @@ import { parseTrace, TraceError } from '../trace.ts';
 import type { Workload } from '../workload.ts';
 
 /**
- * What to simulate, from the settings of one run.
- * @throws ConfigError for settings of the router that exclude each other, and for a bad policy file
+ * Returns what to simulate, from the settings of one run. @throws ConfigError for settings of the router that exclude
+ * each other, and for a bad policy file
  */
 export async function simulationOptions(
   config: ResolvedConfig<'simulate'>,
@@ -64,8 +64,8 @@ function modeOf({ loadAware, mode, routerRole }: Settings<'simulate'>): RoutingM
 }
 
 /**
- * @throws ConfigError where a request does not say which worker is to take it, and in two pools, where it would have to
- * name two
+ * @throws ConfigError if a request does not name its worker, or if there are two pools, in which it would have to name
+ * two
  */
 function checkNamedWorkers({ worker }: Workload, { prefill }: Pick<SimulationOptions, 'prefill'>): void {
   if (prefill !== undefined)
@@ -104,7 +104,7 @@ async function explainRefusal<T>(read: () => T | Promise<T>): Promise<T> {
   }
 }
 
-/** What was simulated, for the head of a report. */
+/** Describes a simulation for the head of a report. */
 export function describeRun(
   settings: Settings<'simulate'>,
   options: SimulationOptions,
@@ -131,12 +131,14 @@ type Config = ResolvedConfig<'simulate'>;
 type SimulatedWorkers = Pick<SimulationOptions, 'workers' | 'dataParallelSize' | 'engine'>;
 type SimulatedFleet = SimulatedWorkers & Pick<SimulationOptions, 'prefill'>;
 
-/** KV bytes of a token where nobody says them: of Llama 3.1 8B, 32 layers x 2 x 8 heads x 128 numbers x 2 bytes. */
+/**
+ * KV bytes of a token if they are not given, those of Llama 3.1 8B: 32 layers x 2 x 8 heads x 128 numbers x 2 bytes.
+ */
 const KV_BYTES_PER_TOKEN = 131_072;
 
 /**
- * The configuration, in which `--extra-engine-args` has had its say.
- * @throws ConfigError for a file that cannot be used
+ * Returns the configuration with the values of `--extra-engine-args`. @throws ConfigError for a file that cannot be
+ * used
  */
 export async function withExtraEngineArgs(config: Config): Promise<Config> {
   const path = config.settings.extraEngineArgs;
@@ -147,7 +149,7 @@ export async function withExtraEngineArgs(config: Config): Promise<Config> {
 }
 
 /**
- * The workers of one run, in one pool or in two.
+ * Returns the workers of one run, in one pool or in two.
  * @param warn takes one line for each setting that gives way to another or has no effect
  * @throws ConfigError for pools that cannot work together, and for tables of times that cannot be read
  */
@@ -236,7 +238,7 @@ export class WorkloadSource {
       lengthSpread: settings.lengthSpread,
       sharedPrefixRatio: settings.sharedPrefixRatio,
       prefixGroups: settings.numPrefixGroups,
-      stretchTokens: settings.blockSize,
+      segmentTokens: settings.blockSize,
       seed: settings.seed,
       ...(settings.mode === 'direct' && { namedWorkers: settings.workers }),
     });

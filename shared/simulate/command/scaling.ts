@@ -8,12 +8,15 @@ import type { Workload } from '../workload.ts';
 
 type Fleet = Pick<SimulationOptions, 'workers' | 'dataParallelSize' | 'engine' | 'prefill' | 'contextTokensMax'>;
 
-/** Requests a second of an engine, where foresight is not told: what holds its targets in the reference workloads. */
+/**
+ * Default rate of an engine for foresight, in requests a second: the rate that holds its targets in the reference
+ * workloads.
+ */
 const FORESIGHT_RATE = 14;
 
 /**
- * Who scales the fleet, as `--planner` and its settings say; undefined without it.
- * @throws ConfigError for a configuration that cannot be used
+ * Returns how the fleet is scaled, as `--planner` and its settings say; undefined without it. @throws ConfigError for a
+ * configuration that cannot be used
  */
 export async function scalingOf(
   settings: Settings<'simulate'>,
@@ -60,7 +63,7 @@ function capabilitiesOf(engine: SchedulerOptions, ranks: number, { contextTokens
   };
 }
 
-/** What a profile of these engines would have taught the planner. */
+/** Returns the passes that a profile of these engines would have. */
 function profilesOf({ engine, prefill }: Fleet): Partial<Record<Pool, ReturnType<typeof profilePasses>>> {
   if (prefill === undefined) return { decode: profilePasses(engine, 'aggregated') };
   return { prefill: profilePasses(prefill.engine, 'prefill'), decode: profilePasses(engine, 'decode') };

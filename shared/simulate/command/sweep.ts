@@ -1,7 +1,7 @@
 import { ConfigError, forwardSettings, type ResolvedConfig, type SettingName, TABLE } from '../../config/index.ts';
 import { nearestName } from '../../errors/index.ts';
 
-/** One run of a sweep: its command line, and what sets it apart. */
+/** One run of a sweep: its command line, and the values that distinguish it. */
 export interface SweptRun {
   readonly argv: readonly string[];
   /** Values by flag without dashes. */
@@ -19,8 +19,8 @@ const RUNS_MAX = 256;
 const NOT_SWEPT: ReadonlySet<SettingName> = new Set(['sweep', 'json', 'report']);
 
 /**
- * The runs that `--sweep name=v1,v2` asks for: every combination where several are given, one run where none is.
- * @throws ConfigError that names the part of the sweep that is wrong
+ * Returns the runs of `--sweep name=v1,v2`: every combination of several sweeps, one run without any. @throws
+ * ConfigError that names the part of the sweep that is wrong
  */
 export function sweepRuns(config: ResolvedConfig<'simulate'>): readonly SweptRun[] {
   const axes = config.settings.sweep.map(readAxis);

@@ -35,11 +35,11 @@ export interface PageParts {
   readonly title: string;
   /** Markup. */
   readonly body: string;
-  /** The page loads itself again after so many seconds. @default never */
+  /** Seconds after which the page reloads. @default never */
   readonly refreshS?: number | undefined;
 }
 
-/** A page that stands alone: no script, no font, nothing to load. */
+/** Renders a self-contained page: no script, no font, nothing to load. */
 export function renderPage({ title, body, refreshS }: PageParts): string {
   const refresh = refreshS === undefined ? '' : `<meta http-equiv="refresh" content="${refreshS}">`;
   return `<!doctype html>

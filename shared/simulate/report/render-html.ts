@@ -3,12 +3,12 @@ import { columnsOf } from './render-text.ts';
 import { labelOf, type RunReport, verdictOf } from './run-report.ts';
 import { type Bar, barChart, colourOf, escapeMarkup, type Line, lineChart } from './svg.ts';
 
-/** Lines of one chart at most; a larger sweep is drawn in its bars and told in its table. */
+/** Most lines of one chart; bars and table show a larger sweep. */
 const LINES_MAX = 8;
 
 /**
- * A page that stands alone: no script, no font, nothing to load.
- * @param commandLine what made it, to repeat it
+ * Renders a self-contained page: no script, no font, nothing to load.
+ * @param commandLine command that made the report, to repeat it
  */
 export function renderHtml(runs: readonly RunReport[], commandLine: string): string {
   const about = Object.entries(runs[0]?.about ?? {})
@@ -103,7 +103,7 @@ function charts(runs: readonly RunReport[]): readonly string[] {
   ];
 }
 
-/** Demand, workers and what became of the requests over time, where workers come and go. */
+/** Draws demand, workers and the outcome of requests over time, if workers come and go. */
 function scalingCharts(runs: readonly RunReport[], isSweep: boolean): readonly string[] {
   const scaled = runs.filter(({ curves }) => curves.scaling !== undefined);
   const [first] = scaled;

@@ -23,7 +23,7 @@ function renderRun({ about, summary, wallMs }: RunReport): string {
     spreadLine('ITL ms', summary.itlMs, 1),
     spreadLine('E2E ms', summary.e2eMs, 0),
     spreadLine('router queue ms', summary.queueMs, 0),
-    ...legLines(summary.disaggregation),
+    ...stageLines(summary.disaggregation),
     '',
     line('hit rate', `${percent(summary.hitRate)} of prompt tokens; one cache for all: ${percent(summary.hitCeiling)}`),
     line('output', `${summary.outputTokensPerS.toFixed(0)} tokens/s`),
@@ -40,9 +40,9 @@ function renderRun({ about, summary, wallMs }: RunReport): string {
   return `${lines.join('\n')}\n`;
 }
 
-function legLines(legs: DisaggregationSummary | undefined): readonly string[] {
-  if (legs === undefined) return [];
-  return [spreadLine('prefill ms', legs.prefillMs, 0), spreadLine('transfer ms', legs.transferMs, 1)];
+function stageLines(stages: DisaggregationSummary | undefined): readonly string[] {
+  if (stages === undefined) return [];
+  return [spreadLine('prefill ms', stages.prefillMs, 0), spreadLine('transfer ms', stages.transferMs, 1)];
 }
 
 function scalingLines(scaling: ScalingSummary | undefined): readonly string[] {
@@ -60,14 +60,14 @@ function scalingLines(scaling: ScalingSummary | undefined): readonly string[] {
   ];
 }
 
-function poolLines(legs: DisaggregationSummary | undefined): readonly string[] {
-  if (legs === undefined) return [];
+function poolLines(stages: DisaggregationSummary | undefined): readonly string[] {
+  if (stages === undefined) return [];
   const poolLine = (name: string, { ranks, busyShare, loadBalance, preemptions }: PoolSummary): string =>
     line(
       name,
       `${ranks} ranks, ${percent(busyShare)} busy, busiest to mean ${loadBalance.busyTime.toFixed(2)}, ${preemptions} preemptions`,
     );
-  return [poolLine('prefill pool', legs.prefill), poolLine('decode pool', legs.decode)];
+  return [poolLine('prefill pool', stages.prefill), poolLine('decode pool', stages.decode)];
 }
 
 function line(name: string, text: string): string {
@@ -98,7 +98,7 @@ const COLUMNS: readonly { readonly head: string; readonly of: (run: RunReport) =
   { head: 'GPU h', of: ({ summary }) => summary.gpuHours.toFixed(2) },
 ];
 
-/** And those of runs whose workers come and go. */
+/** Further columns of runs whose workers come and go. */
 const SCALING_COLUMNS: typeof COLUMNS = [
   { head: 'met %', of: ({ summary }) => (100 * (summary.scaling?.attainment ?? 0)).toFixed(1) },
   { head: 'ups/downs', of: ({ summary }) => `${summary.scaling?.ups ?? 0}/${summary.scaling?.downs ?? 0}` },
@@ -121,7 +121,7 @@ function renderTable(runs: readonly RunReport[]): string {
 /** Widest line of a report on a terminal. */
 const COLUMNS_MAX = 100;
 
-/** `text` in lines of at most `width`, broken at blanks; a longer word has a line of its own. */
+/** Breaks `text` at blanks into lines of at most `width`; a longer word has a line of its own. */
 function wrapText(text: string, width = COLUMNS_MAX): string {
   const lines: string[] = [];
   let line = '';

@@ -4,13 +4,13 @@ import { meetsTargets, type Summary, summarize } from '../summary.ts';
 
 /** One run of a report. */
 export interface RunReport {
-  /** What sets the run apart: the values of the sweep, by flag without dashes; empty without a sweep. */
+  /** Values of the sweep that distinguish the run, by flag without dashes; empty without a sweep. */
   readonly swept: Readonly<Record<string, string>>;
-  /** What was simulated, for a reader: workload, fleet, routing. */
+  /** Description of the simulation for a reader: workload, fleet, routing. */
   readonly about: Readonly<Record<string, string | number>>;
   readonly summary: Summary;
   readonly curves: Curves;
-  /** How long the simulation took on this machine; all else in a report repeats with its seed. */
+  /** Milliseconds that the simulation took on this machine; everything else in a report repeats with its seed. */
   readonly wallMs: number;
 }
 
@@ -19,7 +19,7 @@ export function reportRun(simulation: Simulation, facts: Pick<RunReport, 'swept'
   return { ...facts, summary: summarize(simulation), curves: curvesOf(simulation) };
 }
 
-/** Name of a run among the others of its report: words stand for themselves, numbers need their flag. */
+/** Returns the name of a run among the others of its report: words stand for themselves, numbers need their flag. */
 export function labelOf({ swept }: Pick<RunReport, 'swept'>): string {
   const parts = Object.entries(swept).map(([flag, value]) =>
     /^[\d.]+$|^(true|false)$/.test(value) ? `${flag} ${value}` : value,
@@ -45,7 +45,7 @@ export function renderJson(runs: readonly RunReport[], withCurves = false): stri
 /** A run whose first tokens come within this share of the soonest ones is as good a choice. */
 const CLOSE_SHARE = 0.5;
 
-/** What a report comes to, in a sentence or two. */
+/** Returns the verdict of a report in a sentence or two. */
 export function verdictOf(runs: readonly RunReport[]): string {
   const [first] = runs;
   if (first === undefined) return '';
@@ -82,7 +82,7 @@ function against(best: RunReport, worst: RunReport): string {
   return `${times.toFixed(1)} times as soon as ${named(worst)} (${ms(ttftOf(worst))}).`;
 }
 
-/** What the soonest run costs, and which one is nearly as good for less. */
+/** Returns the cost of the soonest run, and the run that is nearly as good for less. */
 function costOf(best: RunReport, runs: readonly RunReport[]): string {
   const hours = hoursOf(best);
   const near = runs.filter(
@@ -133,26 +133,26 @@ interface Curves {
   /** Share of the prompt tokens that arrived in each bin that was found cached; null where none arrived. */
   readonly hitRate: readonly (number | null)[];
   readonly ranks: readonly RankUse[];
-  /** Only where workers come and go. */
+  /** Only if workers come and go. */
   readonly scaling?: readonly ScalingMoment[];
 }
 
-/** A stretch of time of a fleet whose workers come and go. */
+/** Part of the time of a fleet whose workers come and go. */
 interface ScalingMoment {
   /** Its end. */
   readonly atMs: number;
   /** Requests a second. */
   readonly arrivals: number;
   readonly ready: number;
-  /** Serving, starting and draining ones. */
+  /** Workers that serve, start and drain. */
   readonly paid: number;
-  /** Share of its requests that met their targets; null where none arrived. */
+  /** Share of its requests that met their targets; null if none arrived. */
   readonly met: number | null;
 }
 
 interface RankUse {
   readonly role: PoolRole;
-  /** Its number among those of its role. */
+  /** Number among the ranks of its role. */
   readonly worker: number;
   readonly dpRank: number;
   readonly requests: number;

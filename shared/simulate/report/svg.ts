@@ -1,4 +1,4 @@
-/** Colours of lines and bars, told apart also by readers who see few hues. */
+/** Colours of lines and bars that readers who see few hues can tell apart too. */
 const COLOURS = ['#2f6fde', '#e07a1f', '#1f9d76', '#b5419b', '#8a6d1f', '#d43f52', '#4aa3c7', '#6b5fd3'];
 
 export function colourOf(series: number): string {

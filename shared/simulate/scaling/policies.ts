@@ -23,7 +23,7 @@ interface Past {
   readonly outputTokens: number;
 }
 
-/** The product's planner, told what a fleet would tell it. */
+/** Scales by the product's planner, with the input that a fleet would give it. */
 export class PlannerPolicy implements ScalingPolicy {
   readonly tickMs: number;
   readonly #planner: Planner;
@@ -54,7 +54,7 @@ export class PlannerPolicy implements ScalingPolicy {
       counts: each(({ ready, starting }) => ({
         ready,
         starting,
-        expected: ready + starting, // what was lost, or failed to start, is not on its way any more
+        expected: ready + starting, // workers that were lost or failed to start are no longer on their way
       })),
       passes: each(({ pool }) => passesOf(pool)),
       traffic: this.#window(nowMs),
@@ -95,7 +95,7 @@ function passesOf(pool: ScaledPool['pool']): readonly ForwardPass[] {
     .flatMap(({ ranks }) => ranks.flatMap(({ lastPass }) => lastPass ?? []));
 }
 
-/** Workers at which more waits than runs, and what waits at workers. */
+/** Returns the workers at which more requests wait than run, and the requests that wait at workers. */
 function backlogOf({ workers }: ScaledPool['pool']): { readonly workers: number; readonly requests: number } {
   let behind = 0;
   let requests = 0;
@@ -109,7 +109,10 @@ function backlogOf({ workers }: ScaledPool['pool']): { readonly workers: number;
   return { workers: behind, requests };
 }
 
-/** Knows the workload: has what every moment needs by the time that it comes. The best that a planner could do. */
+/**
+ * Knows the workload, and has the workers that every moment needs by the time that it comes: the best that a planner
+ * could do.
+ */
 export class ForesightPolicy implements ScalingPolicy {
   readonly tickMs = 5000;
   readonly #workload: Workload;
@@ -129,7 +132,7 @@ export class ForesightPolicy implements ScalingPolicy {
     return { decode: Math.max(1, soon, during) };
   }
 
-  /** The most that any stretch of 15 s within a time needs. */
+  /** Returns the largest need of any 15 s within a time. */
   #needAt(fromMs: number, lengthMs: number): number {
     const { arrivalMs } = this.#workload;
     let most = 0;
@@ -157,7 +160,8 @@ const BATCHES = [1, 4, 16, 48, 128, 256];
 const CONTEXTS = [600, 1600];
 
 /**
- * Passes of a mock engine over a grid of loads, as they would be measured: at most what a planner keeps of each kind.
+ * Returns passes of a mock engine over a grid of loads, as a profile would measure them: at most as many as a planner
+ * keeps of each kind.
  */
 export function profilePasses(
   engine: SchedulerOptions,

@@ -2,7 +2,7 @@ import type { Random } from '../../clock/index.ts';
 import type { Pool, Targets } from '../../planner/index.ts';
 import type { FleetPool, SimulatedWorker } from '../fleet-pool.ts';
 
-/** How workers come and go. Times in virtual milliseconds. */
+/** Options of how workers come and go. Times in virtual milliseconds. */
 export interface ScalingOptions {
   /** Decides at every tick. */
   readonly policy: ScalingPolicy;
@@ -10,21 +10,21 @@ export interface ScalingOptions {
   readonly startMs: number;
   /** Share of the starts that come to nothing, known when they should have served. @default 0 */
   readonly startFailures?: number | undefined;
-  /** Workers that are kept ready to start sooner, and how soon; they are paid as long as they wait. @default none */
+  /** Spare workers that start sooner, and how soon. They are paid for while they wait. @default none */
   readonly warmWorkers?: number | undefined;
   readonly warmStartMs?: number | undefined;
   /** Notices to leave within two minutes, for each worker and hour. @default 0 */
   readonly interruptionsPerHour?: number | undefined;
-  /** Requests that wait at most while nobody serves. @default 256 */
+  /** Most requests that wait while no worker serves. @default 256 */
   readonly heldMax?: number | undefined;
-  /** What requests are judged by. @default not at all */
+  /** Targets of requests. @default none */
   readonly ttftTargetMs?: number | undefined;
   readonly itlTargetMs?: number | undefined;
   /** US dollars an hour. @default 0 */
   readonly gpuPrice?: number | undefined;
 }
 
-/** What a policy is told, of each pool. */
+/** Input of a policy about one pool. */
 export interface ScaledPool {
   readonly ready: number;
   readonly starting: number;
@@ -39,7 +39,7 @@ export interface ScalingView {
   readonly pools: Readonly<Partial<Record<Pool, ScaledPool>>>;
   /** Requests that arrived since the last tick. */
   readonly started: number;
-  /** Requests that were answered since then: how long an answer gets is known when it has ended. */
+  /** Requests that were answered since then: the length of an answer is known when it has ended. */
   readonly ended: number;
   /** Means over those, in tokens. */
   readonly isl: number | undefined;
@@ -47,7 +47,7 @@ export interface ScalingView {
   readonly running: number;
 }
 
-/** Says how many workers each pool is to have. */
+/** Decides how many workers each pool gets. */
 export interface ScalingPolicy {
   readonly tickMs: number;
   decide(view: ScalingView): Targets | undefined;
@@ -64,7 +64,7 @@ export interface ScalingPoint {
   readonly held: number;
 }
 
-/** What the fleet offers to those who scale it. */
+/** Functions of a fleet for scaling it. */
 interface ScaledFleet {
   readonly nowMs: number;
   readonly pools: readonly FleetPool[];
@@ -129,7 +129,7 @@ export class Scaling {
     this.#outputTokens += outputTokens;
   }
 
-  /** The paid time of the spares goes on until now. */
+  /** Adds the paid time of the spares until now. */
   settle(): void {
     const { nowMs } = this.#fleet;
     this.warmMs += this.#warm * (nowMs - this.#warmSinceMs);
@@ -198,7 +198,7 @@ export class Scaling {
       pool.become(worker, fails ? 'gone' : 'ready');
       if (!fails) this.#expectInterruption(pool, worker);
     };
-    // After what else happens in its instant: a tick of that moment has not heard of it.
+    // After everything else of its instant: a tick of that moment does not see it yet.
     this.#fleet.after(isWarm ? warmStartMs : startMs, () => this.#fleet.after(0, settle));
   }
 
@@ -219,7 +219,10 @@ export class Scaling {
     else this.#fleet.after(DRAIN_POLL_MS, () => this.#leaveWhenIdle(pool, worker));
   }
 
-  /** The worker takes nothing new from the notice on; what has not ended two minutes later moves to others. */
+  /**
+   * Plans an interruption. The worker takes no new requests from the notice on; two minutes later its unfinished
+   * requests move to others.
+   */
   #expectInterruption(pool: FleetPool, worker: SimulatedWorker): void {
     const { interruptionsPerHour = 0 } = this.#options;
     if (interruptionsPerHour === 0) return;
@@ -251,7 +254,10 @@ function viewOf(pool: FleetPool): ScaledPool {
   };
 }
 
-/** Workers in the order in which they may go: those that start, the newest first, then the least loaded. */
+/**
+ * Returns workers in the order in which they may go: starting ones first, the newest before the others, then the least
+ * loaded.
+ */
 function leastWorth({ workers }: FleetPool): readonly SimulatedWorker[] {
   const starting = workers.filter(({ state }) => state === 'starting').toReversed();
   const loadOf = ({ ranks }: SimulatedWorker): number => ranks.reduce((total, { load }) => total + load, 0);

@@ -17,7 +17,7 @@ describe('WorkloadNames', () => {
         const prefixIds = (path: readonly number[]): number[] =>
           path.map((_, at) => Number(`1${path.slice(0, at + 1).join('')}`));
         const workload = workloadOf(
-          [left, right].map((path) => ({ inputTokens: 512 * path.length, stretchIds: prefixIds(path) })),
+          [left, right].map((path) => ({ inputTokens: 512 * path.length, segmentIds: prefixIds(path) })),
         );
         const first = new WorkloadNames(workload, 0, blockSizeTokens).prompt;
         const second = new WorkloadNames(workload, 1, blockSizeTokens).prompt;
@@ -35,7 +35,7 @@ describe('WorkloadNames', () => {
     );
   });
 
-  it('names the whole blocks of a prompt whose last stretch is only begun', () => {
+  it('names the whole blocks of a prompt whose last segment is only begun', () => {
     const workload = workloadOf([{ inputTokens: 700, outputTokens: 100 }]);
     const names = new WorkloadNames(workload, 0, 64);
     expect(names.promptBlocks).toBe(10);
@@ -45,8 +45,8 @@ describe('WorkloadNames', () => {
 
   it('names generated blocks after their request', () => {
     const workload = workloadOf([
-      { inputTokens: 512, outputTokens: 1024, stretchIds: [1] },
-      { inputTokens: 512, outputTokens: 1024, stretchIds: [1] },
+      { inputTokens: 512, outputTokens: 1024, segmentIds: [1] },
+      { inputTokens: 512, outputTokens: 1024, segmentIds: [1] },
     ]);
     const [first, second] = [0, 1].map((request) => new WorkloadNames(workload, request, 512));
     first!.ensure(3);

@@ -19,8 +19,8 @@ function apart(
 }
 
 function figures(simulation: Simulation): unknown {
-  const { legs, ttftMs, e2eMs, durationMs } = simulation;
-  return { durationMs, ttftMs: [...ttftMs], e2eMs: [...e2eMs], transferMs: [...(legs?.transferMs ?? [])] };
+  const { stages, ttftMs, e2eMs, durationMs } = simulation;
+  return { durationMs, ttftMs: [...ttftMs], e2eMs: [...e2eMs], transferMs: [...(stages?.transferMs ?? [])] };
 }
 
 function sum(values: Iterable<number>): number {
@@ -31,20 +31,22 @@ function sum(values: Iterable<number>): number {
 
 describe('one request in a fleet of two pools', () => {
   it('waits for its prefill, its blocks, and a decode step', () => {
-    const { ttftMs, e2eMs, legs } = simulate(apart({ workload: workloadOf([{ inputTokens: 1000, outputTokens: 3 }]) }));
-    expect(legs?.prefillMs[0]).toBeCloseTo(32.1059, 4);
-    expect(legs?.transferMs[0]).toBeCloseTo(1, 9);
+    const { ttftMs, e2eMs, stages } = simulate(
+      apart({ workload: workloadOf([{ inputTokens: 1000, outputTokens: 3 }]) }),
+    );
+    expect(stages?.prefillMs[0]).toBeCloseTo(32.1059, 4);
+    expect(stages?.transferMs[0]).toBeCloseTo(1, 9);
     const stepMs = ttftMs[0]! - 33.1059;
     expect(stepMs).toBeCloseTo(5.79, 2);
     expect(e2eMs[0]! - ttftMs[0]!).toBeCloseTo(2 * stepMs, 1);
   });
 
   it('moves only what the decode worker does not have, where it is told so', () => {
-    const prompt = { inputTokens: 2048, stretchIds: [1, 2, 3, 4] };
+    const prompt = { inputTokens: 2048, segmentIds: [1, 2, 3, 4] };
     const workload = workloadOf([prompt, { ...prompt, arrivalMs: 10_000 }]);
     const prefill = { workers: 1, dataParallelSize: 1, engine: REFERENCE_ENGINE };
     const transferOf = (movesMissingOnly: boolean) => [
-      ...simulate(apart({ workload, prefill: { ...prefill, transfer: { ...LINK, movesMissingOnly } } })).legs!
+      ...simulate(apart({ workload, prefill: { ...prefill, transfer: { ...LINK, movesMissingOnly } } })).stages!
         .transferMs,
     ];
     expect(transferOf(false)).toEqual([2.048, 2.048]);
@@ -58,12 +60,12 @@ describe('one request in a fleet of two pools', () => {
       engine: REFERENCE_ENGINE,
       transfer: { ...LINK, bandwidthGbps: 0 },
     };
-    const { legs } = simulate(apart({ workload: workloadOf([{ inputTokens: 1000 }]), prefill }));
-    expect(legs?.transferMs[0]).toBe(0);
+    const { stages } = simulate(apart({ workload: workloadOf([{ inputTokens: 1000 }]), prefill }));
+    expect(stages?.transferMs[0]).toBe(0);
   });
 
   it('finds its prompt where it was computed before', () => {
-    const prompt = { inputTokens: 4096, stretchIds: [1, 2, 3, 4, 5, 6, 7, 8] };
+    const prompt = { inputTokens: 4096, segmentIds: [1, 2, 3, 4, 5, 6, 7, 8] };
     const workload = workloadOf([0, 1, 2, 3].map((at) => ({ ...prompt, arrivalMs: 10_000 * at })));
     const { cachedTokens, ranks } = simulate(apart({ workload, workers: 2, routing: routing('kv') }, 2));
     expect([...cachedTokens]).toEqual([0, 3584, 3584, 3584]);
@@ -80,8 +82,8 @@ describe('one request in a fleet of two pools', () => {
     const transfer = { ...LINK, bandwidthGbps: 0.001 }; // 1 ms a token
     const prefill = { workers: 1, dataParallelSize: 1, engine, transfer };
     const workload = workloadOf([{ inputTokens: 1600 }, { inputTokens: 1600 }]);
-    const { legs } = simulate(apart({ workload, prefill }));
-    expect(legs?.prefillMs[1]).toBeGreaterThan(1600); // the first one's blocks leave no room for it
+    const { stages } = simulate(apart({ workload, prefill }));
+    expect(stages?.prefillMs[1]).toBeGreaterThan(1600); // the first one's blocks leave no room for it
   });
 
   it('is refused where one of the pools cannot hold it', () => {
@@ -137,8 +139,8 @@ describe('a fleet of two pools', () => {
         let arrivalMs = 0;
         const requests = made.requests.map(({ inputTokens, outputTokens, group, gapMs }) => {
           arrivalMs += gapMs;
-          const stretchIds = Array.from({ length: Math.ceil(inputTokens / 512) }, (_, at) => 100 * group + at);
-          return { arrivalMs, inputTokens, outputTokens, stretchIds };
+          const segmentIds = Array.from({ length: Math.ceil(inputTokens / 512) }, (_, at) => 100 * group + at);
+          return { arrivalMs, inputTokens, outputTokens, segmentIds };
         });
         const engine = { ...REFERENCE_ENGINE, numGpuBlocks: made.blocks, engineType: made.engineType } as const;
         const prefill = {
@@ -168,7 +170,7 @@ function expectTotals(
   simulation: Simulation,
   requests: readonly { readonly inputTokens: number; readonly outputTokens: number }[],
 ): void {
-  const { ttftMs, e2eMs, legs, ranks, gaps, durationMs, refused } = simulation;
+  const { ttftMs, e2eMs, stages, ranks, gaps, durationMs, refused } = simulation;
   const { requests: count, disaggregation, queueMs, preemptions } = summarize(simulation);
   const answered = requests.filter((_, at) => !Number.isNaN(ttftMs[at]!));
   const inputTokens = sum(answered.map((request) => request.inputTokens));
@@ -181,7 +183,7 @@ function expectTotals(
   expect(gaps.count).toBe(outputTokens - count);
   requests.forEach((_, at) => {
     if (Number.isNaN(ttftMs[at]!)) return;
-    const partsMs = legs!.prefillMs[at]! + legs!.decodeQueuedMs[at]! + legs!.transferMs[at]!;
+    const partsMs = stages!.prefillMs[at]! + stages!.decodeQueuedMs[at]! + stages!.transferMs[at]!;
     expect(ttftMs[at]).toBeGreaterThan(partsMs); // and at least one decode step
     expect(e2eMs[at]).toBeGreaterThanOrEqual(ttftMs[at]!);
   });

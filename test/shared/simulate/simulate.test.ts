@@ -47,9 +47,9 @@ describe('the engine model in virtual time', () => {
   it('skips the cached blocks of a prompt, but computes its last token', () => {
     const ids = [1, 2, 3, 4];
     const workload = workloadOf([
-      { inputTokens: 2048, stretchIds: ids },
-      { inputTokens: 2048, stretchIds: ids, arrivalMs: 5000 },
-      { inputTokens: 1800, stretchIds: [1, 2, 3, 9], arrivalMs: 9000 },
+      { inputTokens: 2048, segmentIds: ids },
+      { inputTokens: 2048, segmentIds: ids, arrivalMs: 5000 },
+      { inputTokens: 1800, segmentIds: [1, 2, 3, 9], arrivalMs: 9000 },
     ]);
     const result = simulate(options({ workload }));
     expect([...result.cachedTokens]).toEqual([0, 1536, 1536]);
@@ -62,8 +62,8 @@ describe('the engine model in virtual time', () => {
 
   it('finds more of a prompt cached in smaller blocks, not because they are more', () => {
     const workload = workloadOf([
-      { inputTokens: 2048, stretchIds: [1, 2, 3, 4] },
-      { inputTokens: 2048, stretchIds: [1, 2, 3, 4], arrivalMs: 5000 },
+      { inputTokens: 2048, segmentIds: [1, 2, 3, 4] },
+      { inputTokens: 2048, segmentIds: [1, 2, 3, 4], arrivalMs: 5000 },
     ]);
     const engine = { ...REFERENCE_ENGINE, blockSizeTokens: 64, numGpuBlocks: 16_384 };
     expect(simulate(options({ workload, engine })).cachedTokens[1]).toBe(2048 - 64);
@@ -144,7 +144,7 @@ describe('the fleet', () => {
   it('measures the hit rate of one cache for all against workers that each see a part', () => {
     const ids = [1, 2];
     const workload = workloadOf(
-      [0, 1, 2, 3].map((at) => ({ inputTokens: 1030, stretchIds: [...ids, 10 + at], arrivalMs: at * 1000 })),
+      [0, 1, 2, 3].map((at) => ({ inputTokens: 1030, segmentIds: [...ids, 10 + at], arrivalMs: at * 1000 })),
     );
     const summary = summarize(simulate(options({ workload, workers: 2 })));
     expect(summary.hitRate).toBeCloseTo((2 * 1024) / (4 * 1030));
@@ -204,8 +204,8 @@ describe('routing in the simulation', () => {
     const ids = [1, 2, 3, 4];
     const again = (kvEventLagMs: number, arrivalMs: number): number => {
       const workload = workloadOf([
-        { inputTokens: 2048, stretchIds: ids },
-        { inputTokens: 2048, stretchIds: ids, arrivalMs },
+        { inputTokens: 2048, segmentIds: ids },
+        { inputTokens: 2048, segmentIds: ids, arrivalMs },
       ]);
       return [1, 2, 3, 4, 5, 6, 7, 8].filter((seed) => {
         const run = options({ workload, workers: 4, routing: routing('kv'), kvEventLagMs, seed });

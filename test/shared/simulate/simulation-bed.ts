@@ -47,7 +47,7 @@ export const SHARED_SESSIONS: SyntheticOptions = {
   lengthSpread: 0.5,
   sharedPrefixRatio: 0.9,
   prefixGroups: 8,
-  stretchTokens: 16,
+  segmentTokens: 16,
   seed: 1,
 };
 
@@ -86,15 +86,15 @@ export function options(given: Partial<SimulationOptions> & { readonly workload:
   };
 }
 
-/** A workload of prompts that share nothing, unless ids are given. Stretches of 512 tokens. */
+/** A workload of prompts that share nothing, unless ids are given. Segments of 512 tokens. */
 export function workloadOf(
   requests: readonly (Partial<WorkloadRequest> & { readonly inputTokens: number })[],
 ): Workload {
   let nextId = 1_000_000;
-  const whole = requests.map(({ inputTokens, stretchIds, ...rest }): WorkloadRequest => {
+  const whole = requests.map(({ inputTokens, segmentIds, ...rest }): WorkloadRequest => {
     const count = Math.ceil(inputTokens / 512);
-    const ids = stretchIds ?? Array.from({ length: count }, () => nextId++);
-    return { arrivalMs: 0, outputTokens: 1, ...rest, inputTokens, stretchIds: ids };
+    const ids = segmentIds ?? Array.from({ length: count }, () => nextId++);
+    return { arrivalMs: 0, outputTokens: 1, ...rest, inputTokens, segmentIds: ids };
   });
   return toWorkload(whole, 512);
 }

@@ -13,7 +13,7 @@ const BASE: SyntheticOptions = {
   lengthSpread: 0,
   sharedPrefixRatio: 0,
   prefixGroups: 4,
-  stretchTokens: 64,
+  segmentTokens: 64,
   seed: 5,
 };
 
@@ -57,13 +57,13 @@ describe('makeWorkload', () => {
     const workload = makeWorkload({ ...BASE, sharedPrefixRatio: 0.5 });
     const firsts = new Set<number>();
     for (let request = 0; request < workload.size; request++) {
-      const ids = workload.stretchIds.subarray(workload.stretchesFrom[request], workload.stretchesFrom[request + 1]);
+      const ids = workload.segmentIds.subarray(workload.segmentsFrom[request], workload.segmentsFrom[request + 1]);
       expect(ids.length).toBe(16);
       firsts.add(ids[0]!);
     }
     expect(firsts.size).toBe(4);
-    const unique = new Set(workload.stretchIds).size;
-    expect(unique).toBe(4 * 7 + 2000 * 9); // 7 of 16 stretches are shared: half of 1,000 tokens in whole blocks
+    const unique = new Set(workload.segmentIds).size;
+    expect(unique).toBe(4 * 7 + 2000 * 9); // 7 of 16 segments are shared: half of 1,000 tokens in whole blocks
   });
 
   it('lets the prompt of a turn go on where the one before and its answer ended', () => {
@@ -72,8 +72,8 @@ describe('makeWorkload', () => {
     expect([...workload.nextTurn.subarray(0, 3)]).toEqual([1, 2, -1]);
     expect([...workload.delayMs.subarray(0, 3)]).toEqual([0, 1000, 1000]);
     const idsOf = (request: number): Uint32Array =>
-      workload.stretchIds.subarray(workload.stretchesFrom[request], workload.stretchesFrom[request + 1]);
-    expect(idsOf(1).subarray(0, 15)).toEqual(idsOf(0).subarray(0, 15)); // the whole stretches of 1,000 tokens
+      workload.segmentIds.subarray(workload.segmentsFrom[request], workload.segmentsFrom[request + 1]);
+    expect(idsOf(1).subarray(0, 15)).toEqual(idsOf(0).subarray(0, 15)); // the whole segments of 1,000 tokens
     expect(idsOf(1)[15]).not.toBe(idsOf(0)[15]);
   });
 

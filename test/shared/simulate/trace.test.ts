@@ -27,8 +27,8 @@ describe('parseTrace', () => {
     expect([...workload.arrivalMs]).toEqual([0, 250]);
     expect([...workload.inputTokens]).toEqual([1000, 1537]);
     expect([...workload.outputTokens]).toEqual([20, 3]);
-    expect([...workload.stretchesFrom]).toEqual([0, 2, 6]);
-    expect([...workload.stretchIds]).toEqual([0, 1, 0, 2, 1, 3]);
+    expect([...workload.segmentsFrom]).toEqual([0, 2, 6]);
+    expect([...workload.segmentIds]).toEqual([0, 1, 0, 2, 1, 3]);
   });
 
   it('starts at the first arrival, whatever its timestamp, and takes created_time for timestamp', () => {
