@@ -16,12 +16,15 @@ const BUCKET_MS = 100;
 /** List of the blocks that go by time. Ranks with a known capacity have lists of their own. */
 const BY_TIME = 0;
 /**
- * Lists of blocks whose clients expect them to be of use for longer, by how long: rounded up, so that what comes later on a list
- * ends later.
+ * Lists of blocks whose clients expect them to be of use for longer, by how long: rounded up, so that what comes later
+ * on a list ends later.
  */
 const HELD_MS: readonly number[] = [300_000, 3_600_000, 86_400_000];
 const LISTS_BY_TIME = 1 + HELD_MS.length;
-/** Share of the room that such blocks have before others: what one client asks for must not push out everybody else's prompts. */
+/**
+ * Share of the room that such blocks have before others: what one client asks for must not push out everybody else's
+ * prompts.
+ */
 const HELD_SHARE = 0.5;
 
 export interface ApproximateIndexOptions {

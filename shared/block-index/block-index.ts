@@ -49,8 +49,8 @@ export interface BlockIndexOptions {
  * `blockHashes` are the engine's own, in whatever way it makes them; `tokensHashes` are ours. Ranks are numbers of a
  * `RankTable`. Applying an event twice equals applying it once.
  *
- * What a rank holds always reaches back to the start of its prompts: a block is held in a tier only while the block before
- * it is held in that tier or a faster one. A removal that breaks this takes along what it cuts off.
+ * What a rank holds always reaches back to the start of its prompts: a block is held in a tier only while the block
+ * before it is held in that tier or a faster one. A removal that breaks this takes along what it cuts off.
  */
 export class BlockIndex {
   readonly ranks: RankTable;
@@ -292,7 +292,9 @@ export class BlockIndex {
     return this.residency.blocks.count;
   }
 
-  /** Distinct blocks that `rank` holds in any tier, and those that a removal has cut off and that wait for `housekeep`. */
+  /**
+   * Distinct blocks that `rank` holds in any tier, and those that a removal has cut off and that wait for `housekeep`.
+   */
   blocksOf(rank: number): number {
     const { incarnations } = this.residency;
     return incarnations.blocks[incarnations.find(rank)] ?? 0;
@@ -322,24 +324,28 @@ export class BlockIndex {
   }
 
   /**
-   * The index as of the first chunk, in chunks to be written one after another; events may go on between the chunks. Their
-   * lengths are multiples of 4. Take a chunk a turn: each costs less than 1 ms. A snapshot begun later ends this one; one that is
-   * left before its end is to be ended (`return`, which `for` does), as it keeps copies of what changes meanwhile.
+   * The index as of the first chunk, in chunks to be written one after another; events may go on between the chunks.
+   * Their lengths are multiples of 4. Take a chunk a turn: each costs less than 1 ms. A snapshot begun later ends this
+   * one; one that is left before its end is to be ended (`return`, which `for` does), as it keeps copies of what
+   * changes meanwhile.
    */
   snapshot(): Generator<Uint8Array, void, void> {
     return writeSnapshot(this.residency, this.ranks);
   }
 
   /**
-   * Reads a snapshot in slices of less than 1 ms, and changes nothing yet, so that the index answers meanwhile: `replaceBy`
-   * puts it in place. The bytes belong to what was read from now on.
+   * Reads a snapshot in slices of less than 1 ms, and changes nothing yet, so that the index answers meanwhile:
+   * `replaceBy` puts it in place. The bytes belong to what was read from now on.
    * @throws RangeError when it is cut off, its parts do not fit together, or it is of another version
    */
   read(snapshot: Uint8Array): Generator<void, LoadedBlockIndex> {
     return loadSnapshot(snapshot, this.#emptyResidency());
   }
 
-  /** Puts what `read` gave, or nothing, in place of all that is held now. Ranks that the table does not know are forgotten. */
+  /**
+   * Puts what `read` gave, or nothing, in place of all that is held now. Ranks that the table does not know are
+   * forgotten.
+   */
   replaceBy(loaded?: LoadedBlockIndex): void {
     this.residency = loaded?.residency ?? this.#emptyResidency();
     this.#allowance = new BlockAllowance(this.#blocksMax, this.#bytesMax);

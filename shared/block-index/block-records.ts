@@ -27,16 +27,16 @@ const UNLISTED = -1;
 const IS_HEAD = 1 << 31;
 
 /**
- * The tree of blocks, one record of 32 bytes each, two of which fill a line of the processor's cache, and apart from them
- * what only dumps want, the local hashes:
+ * The tree of blocks, one record of 32 bytes each, two of which fill a line of the processor's cache, and apart from
+ * them what only dumps want, the local hashes:
  *
  *     sequence hash 64 | holders 32 | back 32 | next 32 | child 32 | skip 32 | depth 32          local hash 64
  *
  *     parent --child--> first --next--> second --next--> ...
  *            <--back--        <--back--        <--back--
  *
- * `skip` leads far up: to the first block of the chain that had the same holders when the block was made, and from there
- * to its parent. It saves steps where this still holds, and is an ancestor in any case.
+ * `skip` leads far up: to the first block of the chain that had the same holders when the block was made, and from
+ * there to its parent. It saves steps where this still holds, and is an ancestor in any case.
  */
 export class BlockRecords {
   readonly #words: PagedWords;

@@ -7,9 +7,9 @@ import type { Residency } from './residency.ts';
 import type { HashPair } from './types.ts';
 
 /**
- * Longest held prefixes of a chain of sequence hashes. A block is found by the hash of its whole prefix, and its holders
- * are among those of every block before it. So the end of the chain is found by halving; from there the way leads up by
- * skips, over stretches with equal holders, and most blocks are never looked at:
+ * Longest held prefixes of a chain of sequence hashes. A block is found by the hash of its whole prefix, and its
+ * holders are among those of every block before it. So the end of the chain is found by halving; from there the way
+ * leads up by skips, over stretches with equal holders, and most blocks are never looked at:
  *
  *     block     0 . . . . . 63 64 . . . . 200 | 201 . .     not in the index from 201 on
  *     holders   { a b c d }    { b }          |

@@ -36,17 +36,17 @@ interface Cut {
 }
 
 /**
- * What removals have yet to take along. A block that goes cuts off all below it, perhaps a million blocks, and even to see
- * that there is nothing may take a look at every conversation that goes on from a system prompt. So the block alone
+ * What removals have yet to take along. A block that goes cuts off all below it, perhaps a million blocks, and even to
+ * see that there is nothing may take a look at every conversation that goes on from a system prompt. So the block alone
  * goes at once, and a cut stands for what lies below:
  *
  *     A --> B      <-- the incarnation lost B: a cut at B, what it held of C, D, E counts no more
  *           |--> C --> E
  *           '--> D
  *
- * `step` moves it down, child by child, until nothing is left of it. Whoever wants to know what the incarnation holds of a
- * block before that has the cuts above it moved down to it first (`settle`), so that nobody ever sees what was cut off.
- * There is at most one cut for each holding and tier.
+ * `step` moves it down, child by child, until nothing is left of it. Whoever wants to know what the incarnation holds
+ * of a block before that has the cuts above it moved down to it first (`settle`), so that nobody ever sees what was cut
+ * off. There is at most one cut for each holding and tier.
  */
 export class Cuts {
   /** What engines call the blocks that the present event has cut off. */
@@ -140,8 +140,8 @@ export class Cuts {
   }
 
   /**
-   * The incarnation is about to hold the child, and perhaps holds it already: what it held of it before is put right, and
-   * cuts at its parent pass it over from now on.
+   * The incarnation is about to hold the child, and perhaps holds it already: what it held of it before is put right,
+   * and cuts at its parent pass it over from now on.
    */
   enter(parent: number, child: number, incarnation: number): void {
     this.#settleChild(parent, child, incarnation);
@@ -233,7 +233,9 @@ export class Cuts {
     }
   }
 
-  /** The child loses what the cut takes, with the hashes that go to `hashes`, and hands the cut on to its own children. */
+  /**
+   * The child loses what the cut takes, with the hashes that go to `hashes`, and hands the cut on to its own children.
+   */
   #apply({ incarnation, tier, event }: Cut, child: number, hashes: U64Set | undefined): void {
     const residency = this.#residency;
     const before = residency.tiersOf(child, incarnation);

@@ -11,7 +11,10 @@ export const SWEPT_PER_EVENT = 8;
 /** Blocks that give way to an event at most, beyond those that it adds: less than 1 ms. */
 export const EVICTED_AHEAD = 1024;
 
-/** Blocks below a removed one that an event looks at in any case; less than 0.1 ms. `BlockIndexOptions.looksMax` replaces it. */
+/**
+ * Blocks below a removed one that an event looks at in any case; less than 0.1 ms. `BlockIndexOptions.looksMax`
+ * replaces it.
+ */
 export const LOOKS_MAX = 512;
 /** Blocks below a removed one that an event looks at for each of its hashes, beyond `LOOKS_MAX`. */
 export const LOOKED_AT_PER_HASH = 4;

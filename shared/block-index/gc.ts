@@ -23,7 +23,9 @@ export class Gc {
   #sweepIncarnations = 0;
   /** Records from here on are to go. */
   #keptTop = Number.POSITIVE_INFINITY;
-  /** On the way between the last of them and the end of a chain below it, with its hash, lest its number serve another. */
+  /**
+   * On the way between the last of them and the end of a chain below it, with its hash, lest its number serve another.
+   */
   #trimAt = ROOT;
   #trimLast = ROOT;
   #trimLow = 0;

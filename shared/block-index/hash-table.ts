@@ -41,9 +41,9 @@ interface Segment {
 }
 
 /**
- * Record numbers by 64-bit key, four kinds in one table. The table grows a segment at a time (extendible hashing), so no
- * growth takes longer than one split, some 30 us; within a segment it probes linearly. Keys stay in the records, but the
- * hash stands beside the entry, so that probing, splitting and closing gaps look at no record:
+ * Record numbers by 64-bit key, four kinds in one table. The table grows a segment at a time (extendible hashing), so
+ * no growth takes longer than one split, some 30 us; within a segment it probes linearly. Keys stay in the records, but
+ * the hash stands beside the entry, so that probing, splitting and closing gaps look at no record:
  *
  *     hash     directory .. | .. home 12         of both halves of the key
  *     slot     hash 32 | kind 2 : number 28      entry 0 = free
@@ -106,8 +106,8 @@ export class HashTable {
   }
 
   /**
-   * Lays out an empty table for about so many entries, in slices: they are `note`d after that, and put in their places by
-   * `fill`.
+   * Lays out an empty table for about so many entries, in slices: they are `note`d after that, and put in their places
+   * by `fill`.
    */
   *expect(entries: number): Generator<void, void> {
     let depth = 1;
@@ -209,8 +209,8 @@ export class HashTable {
   }
 
   /**
-   * Looks at one segment, and gives the memory of another one back if both have room in one. Takes no longer than a split.
-   * Not between `seek` and `next`.
+   * Looks at one segment, and gives the memory of another one back if both have room in one. Takes no longer than a
+   * split. Not between `seek` and `next`.
    */
   merge(): void {
     const at = this.#mergeAt % this.#directory.length;

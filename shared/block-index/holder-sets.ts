@@ -32,8 +32,8 @@ export function hasTier(tiers: number, tier: number): boolean {
  *     1 : recent 1 : incarnation 18 : tiers 12    one holder
  *     0 : recent 1 : - : set 25              several; the number of a set
  *
- * Tiers are four bits for each way in which the engine may have named the block: by our hash, by the name that its holders
- * share, by a name of its own. `recent` belongs to the block, not to its holders.
+ * Tiers are four bits for each way in which the engine may have named the block: by our hash, by the name that its
+ * holders share, by a name of its own. `recent` belongs to the block, not to its holders.
  */
 export const ALONE = 1 << 31;
 export const RECENT = 1 << 30;
@@ -61,8 +61,8 @@ export const HOLDERS_MAX = PAGE_WORDS - HEADER;
  *
  *     size class 12 : length 20 | references | hash 64 | holders, ascending by incarnation
  *
- * The hash is the exclusive or of the holders' own, so that a change need not look at the others. A free record has length
- * 0 and the number of the next free one in place of its references.
+ * The hash is the exclusive or of the holders' own, so that a change need not look at the others. A free record has
+ * length 0 and the number of the next free one in place of its references.
  */
 export class HolderSets {
   readonly #words: PagedWords;
@@ -119,8 +119,8 @@ export class HolderSets {
   }
 
   /**
-   * The word for a block whose holders were `holders` and of which `incarnation` now holds `tiers`, none if 0. The block's
-   * reference moves from the one to the other. Flags other than `ALONE` are left out.
+   * The word for a block whose holders were `holders` and of which `incarnation` now holds `tiers`, none if 0. The
+   * block's reference moves from the one to the other. Flags other than `ALONE` are left out.
    */
   replace(holders: number, incarnation: number, tiers: number): number {
     const member = (incarnation << INCARNATION_SHIFT) | tiers;

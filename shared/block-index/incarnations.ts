@@ -17,7 +17,9 @@ export class Incarnations {
   blocks: Int32Array = new Int32Array(64);
   /** 1 = some of its blocks have another hash with the engine than with us. */
   hasOwnHashes: Uint8Array = new Uint8Array(64);
-  /** Number of the block that was stored last, which most often is the parent of the next; it may be gone. 0 = unknown. */
+  /**
+   * Number of the block that was stored last, which most often is the parent of the next; it may be gone. 0 = unknown.
+   */
   last: Int32Array = new Int32Array(64);
   #ofRank = new Int32Array(64);
   #count = 1;

@@ -1,7 +1,6 @@
 /**
- * @module block-index
- * What each worker has cached: `BlockIndex` by what workers say, `ApproximateIndex` by what was decided. A `PrefixIndex` fills
- * `Overlaps` for a prompt; a `RankTable` numbers the ranks that both address.
+ * @module block-index What each worker has cached: `BlockIndex` by what workers say, `ApproximateIndex` by what was
+ * decided. A `PrefixIndex` fills `Overlaps` for a prompt; a `RankTable` numbers the ranks that both address.
  */
 export { ApproximateIndex, type ApproximateIndexOptions, predictingIndex } from './approximate-index.ts';
 export { BlockIndex } from './block-index.ts';

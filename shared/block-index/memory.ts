@@ -7,8 +7,8 @@ export const PAGE_MASK = PAGE_WORDS - 1;
 export type FrozenPages = (Int32Array | undefined)[];
 
 /**
- * 32-bit words in pages: growth copies nothing, and a page's memory is taken when it is first written. While a snapshot is
- * being written, a page that it has not reached is copied before its first change:
+ * 32-bit words in pages: growth copies nothing, and a page's memory is taken when it is first written. While a snapshot
+ * is being written, a page that it has not reached is copied before its first change:
  *
  *     pages    0'  1   2'  3      what the index reads and changes
  *     frozen   -   1   2   3      what the snapshot has yet to write: 0 is done, 2 was changed meanwhile
@@ -96,8 +96,8 @@ const BYTES_A_BLOCK = 40;
 const BLOCKS_MIN = 4096;
 
 /**
- * How many blocks an index may have, so that its memory stays within bounds: as many as it has when it reaches them, and
- * fewer for everything that grows after that.
+ * How many blocks an index may have, so that its memory stays within bounds: as many as it has when it reaches them,
+ * and fewer for everything that grows after that.
  */
 export class BlockAllowance {
   readonly #blocksMax: number;

@@ -1,8 +1,8 @@
 import type { BlockHashes } from '../tokens/index.ts';
 
 /**
- * How many leading blocks of one prompt each rank holds. Addressed by rank number (`RankTable`), reused from query to query:
- * `reset` costs as much as the ranks that were touched. Blocks, not tokens.
+ * How many leading blocks of one prompt each rank holds. Addressed by rank number (`RankTable`), reused from query to
+ * query: `reset` costs as much as the ranks that were touched. Blocks, not tokens.
  */
 export class Overlaps {
   /** Ranks that hold at least one block in any tier, in no order; the first `count` entries are valid. */
@@ -89,7 +89,8 @@ export function restoreOverlaps({ ranks, blocks }: FoundOverlaps, overlaps: Over
 }
 
 /**
- * What the scheduler asks the block index of its pool; `BlockIndex` is one. Ranks are numbers of the pool's `RankTable`.
+ * What the scheduler asks the block index of its pool; `BlockIndex` is one. Ranks are numbers of the pool's
+ * `RankTable`.
  */
 export interface PrefixIndex {
   /** Fills `overlaps`, which is empty and has room for every rank, with what each rank holds of the prompt. */

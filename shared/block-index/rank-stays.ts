@@ -1,7 +1,7 @@
 /**
- * Numbers the stays of ranks among the touched blocks. A stay begins with the first block of a rank and ends when the rank is
- * removed: a pair that gets the same rank number later has a stay of its own. A number is used again once a sweep has found it
- * nowhere.
+ * Numbers the stays of ranks among the touched blocks. A stay begins with the first block of a rank and ends when the
+ * rank is removed: a pair that gets the same rank number later has a stay of its own. A number is used again once a
+ * sweep has found it nowhere.
  */
 export class RankStays {
   readonly #ofRank: (number | undefined)[] = [];

@@ -1,6 +1,6 @@
 /**
- * Numbers the (worker, data-parallel rank) pairs that a router knows, densely from 0, so that index, load and cost address
- * them in typed arrays. A number stays with its pair until the pair is dropped; a dropped number is given to
+ * Numbers the (worker, data-parallel rank) pairs that a router knows, densely from 0, so that index, load and cost
+ * address them in typed arrays. A number stays with its pair until the pair is dropped; a dropped number is given to
  * another pair only after `recycle`, which the index calls once no holding of the old pair is left.
  */
 export class RankTable {

@@ -21,8 +21,8 @@ import { type MemoryUse, PagedWords } from './memory.ts';
 type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
 
 /**
- * Blocks, their holders and what engines call them, kept in step. What an incarnation holds is closed towards the start of
- * its prompts: a block is held in a tier only while its parent is held in that tier or a faster one.
+ * Blocks, their holders and what engines call them, kept in step. What an incarnation holds is closed towards the start
+ * of its prompts: a block is held in a tier only while its parent is held in that tier or a faster one.
  */
 export class Residency {
   /** By kind of entry; at the end, what no entry of the table stands for. */
@@ -145,8 +145,8 @@ export class Residency {
   }
 
   /**
-   * The incarnation loses a block hashed as we hash it that nobody else holds, nor this one in tiers other than those of
-   * `lost`, and on which nothing hangs: most of what engines give up, as they do so from the ends of chains.
+   * The incarnation loses a block hashed as we hash it that nobody else holds, nor this one in tiers other than those
+   * of `lost`, and on which nothing hangs: most of what engines give up, as they do so from the ends of chains.
    * @returns false when it is anything else; nothing was changed then
    */
   dropLeaf(incarnation: number, low: number, high: number, lost: number): boolean {

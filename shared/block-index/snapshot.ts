@@ -15,7 +15,8 @@ import type { Residency } from './residency.ts';
  *     PAGES     one of some kind of record each, as it stands in memory
  *     END       bytes of the whole, two words
  *
- * Hash tables are not written: filling them anew takes less time than reading them. Damage is for whoever keeps the bytes to find.
+ * Hash tables are not written: filling them anew takes less time than reading them. Damage is for whoever keeps the
+ * bytes to find.
  */
 const VERSION = 2;
 const MAGIC = 0x4e53_4253; // SBSN
@@ -137,8 +138,8 @@ const MIN_WORDS = SECTION_HEAD_WORDS + 8 + END_WORDS;
 export interface LoadedBlockIndex {
   readonly residency: Residency;
   /**
-   * Numbers the snapshot's ranks in `table`, once, in the turn in which the index is put in place: who they are is as of that moment.
-   * Nothing is held by anybody before.
+   * Numbers the snapshot's ranks in `table`, once, in the turn in which the index is put in place: who they are is as
+   * of that moment. Nothing is held by anybody before.
    * @returns the numbers of those that the table did not know
    */
   numberRanks(table: RankTable): readonly number[];

@@ -34,8 +34,8 @@ const NEVER = new AbortController().signal;
 const WAITING_MAX = 65_536;
 
 /**
- * The core of the resident router: decisions for requests of other processes, with reservations that outlive neither their
- * request nor, by more than two seconds, the process that asked.
+ * The core of the resident router: decisions for requests of other processes, with reservations that outlive neither
+ * their request nor, by more than two seconds, the process that asked.
  */
 export class ResidentService implements ChooseService {
   readonly #options: ResidentServiceOptions;

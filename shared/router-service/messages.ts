@@ -162,7 +162,10 @@ export interface ChooseQuery {
   /** Workers to pass over while another is left. */
   readonly avoided: ReadonlySet<string>;
   readonly policyClass: string | undefined;
-  /** Header that names the caller's span. It crosses beside the record, and is then its caller's. @default the caller makes none */
+  /**
+   * Header that names the caller's span. It crosses beside the record, and is then its caller's. @default the caller
+   * makes none
+   */
   readonly traceparent?: string | undefined;
 }
 
@@ -221,8 +224,8 @@ export interface ChooseService {
   /** Whether this process answers `choose`; for health checks of the router by name. */
   readonly isLeader: boolean;
   /**
-   * Asks for a worker. Rejects with a `ServeError`, also where the caller has left before the decision, and then nothing is
-   * reserved.
+   * Asks for a worker. Rejects with a `ServeError`, also where the caller has left before the decision, and then
+   * nothing is reserved.
    */
   choose(query: ChooseQuery, caller: ChooseCaller): Promise<ChosenWorker>;
   /** A reservation goes on or ends. Idempotent; one that is not known is ignored. */

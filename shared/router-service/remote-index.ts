@@ -203,9 +203,9 @@ const WRITE_MS_MAX = 2000;
 const WRITES_MAX = 1024;
 
 /**
- * The index of a worker set that another process keeps. It is asked before the request is routed
- * (`look`), and the scheduler finds what was said in its own turn (`match`). Without an answer nothing counts as cached,
- * and load alone decides: a request never fails for want of the index.
+ * The index of a worker set that another process keeps. It is asked before the request is routed (`look`), and the
+ * scheduler finds what was said in its own turn (`match`). Without an answer nothing counts as cached, and load alone
+ * decides: a request never fails for want of the index.
  */
 export class RemoteIndex implements PrefixIndex {
   readonly #options: RemoteIndexOptions;
@@ -327,7 +327,9 @@ export async function askIndex(
   return { ...request, prompt };
 }
 
-/** Follows who serves the block index of a component, in the order of their ids: every router asks the same one first. */
+/**
+ * Follows who serves the block index of a component, in the order of their ids: every router asks the same one first.
+ */
 export function watchIndexers(
   discovery: Discovery,
   component: ComponentScope,

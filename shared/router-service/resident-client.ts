@@ -5,8 +5,8 @@ import type { ChooseQuery, ChosenWorker } from './messages.ts';
 import { PlaneLine, type PlaneLineOptions, type ResidentAddress, type ResidentLine } from './residents.ts';
 
 /**
- * Why a resident router did not decide. `standby`: it leaves that to another one. `lost`: it could not be reached, or went
- * away. `silent`: its first message did not come in time.
+ * Why a resident router did not decide. `standby`: it leaves that to another one. `lost`: it could not be reached, or
+ * went away. `silent`: its first message did not come in time.
  */
 export type UnansweredReason = 'standby' | 'lost' | 'silent';
 
@@ -118,8 +118,8 @@ const LATE_MS_MAX = 2000;
 const RETRY_MS = 250;
 
 /**
- * The way to one resident router. Requests use it only while it is open, so that none of them waits for a connection; opening
- * happens beside them.
+ * The way to one resident router. Requests use it only while it is open, so that none of them waits for a connection;
+ * opening happens beside them.
  *
  * | State | probe answered | probe fails | router lost, or silent | router refuses |
  * |---|---|---|---|---|

@@ -43,8 +43,8 @@ interface ListedPool<Worker> {
  *
  *   resident --silent, lost, standby--> embedded index, if fresh --> stateless hashing
  *
- * each request anew, so that the first one after an outage is the resident's again. A request that the resident turns down
- * fails; one that it does not answer never does for that.
+ * each request anew, so that the first one after an outage is the resident's again. A request that the resident turns
+ * down fails; one that it does not answer never does for that.
  */
 export class ResidentRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
   readonly mode = 'kv';

@@ -182,7 +182,10 @@ function instancesOf(records: Iterable<EndpointRecord>): readonly ServingInstanc
   return instances.sort((a, b) => (a.instanceId < b.instanceId ? -1 : 1));
 }
 
-/** Follows the resident routers of a namespace: the instances whose endpoints are all there. Rejects as `watchInstances`. */
+/**
+ * Follows the resident routers of a namespace: the instances whose endpoints are all there. Rejects as
+ * `watchInstances`.
+ */
 export function watchResidents(
   discovery: Discovery,
   namespace: string,
@@ -200,7 +203,10 @@ export function watchResidents(
   return watchInstances(discovery, { namespace, component: ROUTER_COMPONENT }, onInstances, signal);
 }
 
-/** Where resident routers listen, for callers that do not look them up in discovery: `tcp://host:port`, `grpc://host:port`. */
+/**
+ * Where resident routers listen, for callers that do not look them up in discovery: `tcp://host:port`,
+ * `grpc://host:port`.
+ */
 interface ResidentUrlOptions {
   readonly urls: readonly string[];
   readonly namespace: string;

@@ -16,21 +16,21 @@ import {
 } from './router-state.ts';
 
 export interface FileRouterStateOptions {
-  /** Made when it is missing; of this user alone. */
+  /** Folder of this user only. It is made if it is missing. */
   readonly folder: string;
   readonly clock: Clock;
 }
 
-/** How long somebody else is waited for over a row. */
+/** Longest wait for another process that changes a row. */
 const WAIT_MS_MAX = 3000;
-/** Whoever is seen to hold a row for longer has died over it: what is done in it takes a few milliseconds. */
+/** Time after which the holder of a row's lock counts as dead: a change takes a few milliseconds. */
 const LEFT_MS = 2000;
 
 type Row = Readonly<Record<string, unknown>>;
 
 /**
- * Router state in a folder that the processes of one machine share: a file a row, and beside it, while somebody changes it, a
- * file that only one can make.
+ * Router state in a folder that the processes of one machine share: a file for each row. While a process changes a row,
+ * a lock file lies beside it, which only one process can make.
  *
  *   {folder}/lease%2Fns%2Findex.json    {folder}/lease%2Fns%2Findex.lock
  */
@@ -127,7 +127,7 @@ export class FileRouterState implements RouterState {
     });
   }
 
-  /** Does `work` while nobody else changes the row. */
+  /** Runs `work` while no other process changes the row. */
   #locked<T>(file: string, signal: AbortSignal, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
     const lock = this.#locks.get(file) ?? this.#newLock(file);
     this.#locks.set(file, lock);
@@ -146,7 +146,7 @@ export class FileRouterState implements RouterState {
       const value: unknown = JSON.parse(await readFile(join(this.#folder, `${file}.json`), 'utf8'));
       return isRecord(value) ? value : undefined;
     } catch (error) {
-      if (codeOf(error) === 'ENOENT' || error instanceof SyntaxError) return undefined; // nobody else writes there
+      if (codeOf(error) === 'ENOENT' || error instanceof SyntaxError) return undefined; // no other program writes there
       throw error;
     }
   }

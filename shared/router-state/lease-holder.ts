@@ -9,9 +9,9 @@ export interface LeaseHolderOptions {
   readonly random: Random;
   /** @default 10_000 */
   readonly ttlMs?: number;
-  /** Told once for each time that the lease is held. */
+  /** Called once each time that this process takes the lease. */
   onAcquired?(fence: number): void;
-  /** The lease ran out, or somebody else holds it. */
+  /** Called when the lease has run out, or another process holds it. */
   onLost?(): void;
   /** Hears of renewals and looks that failed. */
   onProblem(problem: unknown): void;
@@ -23,13 +23,13 @@ const RENEWALS_PER_TTL = 3;
 const EXPIRED_TTLS = 2;
 
 /**
- * Holds one lease whenever nobody else does, and stops holding it on its own clock before anybody may take it.
+ * Holds one lease whenever no other process does. It stops holding it, by its own clock, before another may take it.
  *
  *   waiting --taken or found to be ours--> held --own deadline passes, or another holder seen--> waiting
  *
  * A lease of another holder is taken only when table time says that it has expired, and either this process has seen it
- * unchanged for one time to live on its own clock, or it has been expired for two: a wrong clock alone takes nothing. In a state
- * without table time it must have been seen unchanged.
+ * unchanged for one time to live on its own clock, or it has been expired for two: a wrong clock alone takes nothing.
+ * In a state without table time it must have been seen unchanged.
  */
 export class LeaseHolder {
   readonly #options: LeaseHolderOptions;
@@ -74,7 +74,10 @@ export class LeaseHolder {
     return this.fence === undefined ? undefined : this.#options.clock.nowMs() - this.#heldSinceMs;
   }
 
-  /** Renews now and resolves with the new fence, undefined when the lease is not ours. For work that needs a fence of its own. */
+  /**
+   * Renews now and resolves with the new fence, undefined when the lease is not ours. For work that needs a fence of
+   * its own.
+   */
   async renew(signal: AbortSignal): Promise<number | undefined> {
     if (this.fence === undefined) return undefined;
     await this.#renew(signal);

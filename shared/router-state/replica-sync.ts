@@ -4,7 +4,7 @@ import { RecordReader, type UnknownRecord, u64OfHex } from '../records/index.ts'
 import type { RankId } from '../router/index.ts';
 import type { Scheduler } from '../scheduler/index.ts';
 
-/** What another router did with a request. */
+/** Change that another router made to a request. */
 export interface ActiveSequenceEvent extends RankId {
   readonly requestId: string;
   /** Of the router that says so; hex. */
@@ -36,7 +36,8 @@ const MS_PER_SECOND = 1000;
 const NANOS_PER_MS = 1e6;
 
 /**
- * The record of one event in our own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each, little-endian.
+ * The record of one event in our own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each,
+ * little-endian.
  */
 export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
   return {
@@ -49,9 +50,9 @@ export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
 }
 
 /**
- * The events of one message: our own form, or Dynamo's with 64-bit values as text, bigints or numbers, alone or as a list.
- * What cannot be read is left out and told to `onMalformed`; never throws. A number that JSON has rounded cannot be read:
- * pass the text through `parseExactJson`.
+ * The events of one message: our own form, or Dynamo's with 64-bit values as text, bigints or numbers, alone or as a
+ * list. What cannot be read is left out and told to `onMalformed`; never throws. A number that JSON has rounded cannot
+ * be read: pass the text through `parseExactJson`.
  */
 export function decodeActiveSequences(payload: unknown, onMalformed: () => void): readonly ActiveSequenceEvent[] {
   const records = Array.isArray(payload) ? payload.slice(0, EVENTS_MAX) : [payload];
@@ -144,7 +145,7 @@ function millisecondsOf(value: unknown): number {
   return read.wholeNumber(secs, 'secs') * MS_PER_SECOND + read.wholeNumber(nanos, 'nanos') / NANOS_PER_MS;
 }
 
-/** What both absence and null leave out. */
+/** Returns the count of that name; undefined if it is absent or null. */
 function optionalCount(fields: UnknownRecord, name: string): number | undefined {
   const value = fields[name] ?? undefined;
   return value === undefined ? undefined : read.wholeNumber(value, name);
@@ -158,7 +159,10 @@ export interface ReplicaSyncOptions {
   /** Of this router, hex; its own events are passed over when they come back. */
   readonly routerId: string;
   readonly clock: Clock;
-  /** Another router did something: books, releases, or lets its prefill tokens go. Unknown ids and workers are its to judge. */
+  /**
+   * Another router did something: books, releases, or lets its prefill tokens go. Unknown ids and workers are its to
+   * judge.
+   */
   apply(event: ActiveSequenceEvent): void;
   /** Hears of records that could not be read. */
   onMalformed?(): void;
@@ -174,8 +178,8 @@ const PEER_REQUESTS_MAX = 262_144;
 const BATCH_MS = 1;
 
 /**
- * Tells the other routers of a pool what this one books and frees, and hears the same from them.
- * Nothing is replayed and nothing is confirmed: what gets lost is put right by what the workers say, see `UnattributedLoad`.
+ * Tells the other routers of a pool what this one books and frees, and hears the same from them. Nothing is replayed
+ * and nothing is confirmed: what gets lost is put right by what the workers say, see `UnattributedLoad`.
  */
 export class ReplicaSync {
   readonly #options: ReplicaSyncOptions;
@@ -208,8 +212,8 @@ export class ReplicaSync {
   }
 
   /**
-   * Frees what other routers booked and may never free: all of them when the event plane is away, or one that is gone. What
-   * really runs is still seen through `UnattributedLoad`.
+   * Frees what other routers booked and may never free: all of them when the event plane is away, or one that is gone.
+   * What really runs is still seen through `UnattributedLoad`.
    */
   forgetPeers(routerId?: string): void {
     for (const [booking, event] of this.#peerRequests) {

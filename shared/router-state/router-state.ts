@@ -19,7 +19,7 @@ export interface LeaseRow {
 
 /** A snapshot that a pointer names. */
 export interface SnapshotPlace {
-  /** Which log it was folded from (`EventLogState.createdAt`). */
+  /** Log that it was made from (`EventLogState.createdAt`). */
   readonly createdAt: string;
   /** The last sequence that it holds. */
   readonly sequence: number;
@@ -38,22 +38,23 @@ export interface SnapshotPointer extends SnapshotPlace {
 }
 
 /**
- * What routers share without a server: leases with fences, and where the newest snapshot is. No request reads or writes it.
+ * What routers share without a server: leases with fences, and where the newest snapshot is. No request reads or writes
+ * it.
  *
- * Every call can be repeated when its outcome is unknown. It ends within the deadline that the state was opened with, and
- * rejects with a `RouterStateError` or the signal's reason.
+ * Every call can be repeated when its outcome is unknown. It ends within the deadline that the state was opened with,
+ * and rejects with a `RouterStateError` or the signal's reason.
  */
 export interface RouterState {
   /**
-   * Table time: Unix milliseconds on which all processes agree, whatever their own clocks say. Undefined if the state has no time
-   * but that of its readers.
+   * Table time: Unix milliseconds on which all processes agree, whatever their own clocks say. Undefined if the state
+   * has no time but that of its readers.
    */
   nowMs(): number | undefined;
 
   readLease(lease: StateName, signal: AbortSignal): Promise<LeaseRow | undefined>;
   /**
-   * Makes `holder` the holder until `ttlMs` from now, if the lease still has the fence that was seen (undefined = there was
-   * none). Undefined when somebody was faster. Who may try is decided by `LeaseHolder`.
+   * Makes `holder` the holder until `ttlMs` from now, if the lease still has the fence that was seen (undefined = there
+   * was none). Undefined when somebody was faster. Who may try is decided by `LeaseHolder`.
    */
   takeLease(
     lease: StateName,
@@ -72,7 +73,10 @@ export interface RouterState {
     move: { readonly to: SnapshotPlace; readonly fence: number; readonly seen: SnapshotPointer | undefined },
     signal: AbortSignal,
   ): Promise<boolean>;
-  /** There is no snapshot any more; its object is nobody's then, and removed with the second snapshot from now. Idempotent. */
+  /**
+   * There is no snapshot any more; its object is nobody's then, and removed with the second snapshot from now.
+   * Idempotent.
+   */
   dropPointer(pointer: StateName, signal: AbortSignal): Promise<void>;
 
   close(): void;

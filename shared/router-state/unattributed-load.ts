@@ -4,7 +4,7 @@ import type { RankWeight, Scheduler } from '../scheduler/index.ts';
 /** A report is as old as that when it is read, at most: a second each at the worker, on the way, and at the reader. */
 export const REPORT_AGE_S = 3;
 
-/** What is known of one rank of the pool. */
+/** Facts of one rank of the pool. */
 interface RankView {
   /** The most that this router knew of in each of the last seconds, the present one first. */
   readonly most: RankWeight[];
@@ -14,14 +14,14 @@ interface RankView {
 const NO_LOAD: RankWeight = { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
 
 /**
- * Makes what workers say of themselves part of a router's own load model, so that routers agree also where they do not hear
- * of each other. What a worker has beyond what the router knows was sent by others:
+ * Makes what workers say of themselves part of a router's own load model, so that routers agree also where they do not
+ * hear of each other. What a worker has beyond what the router knows was sent by others:
  *
  *     said by the worker, up to 3 s ago     |===== its own and its peers' =====|=== of others ===|
  *     the most that was known since then    |===== its own and its peers' ========|                 the rest is unattributed
  *
- * The most, as a request that ended just now is still in the report, and one that came just now is not in it yet. So load of
- * others is never made up, and rather seen too small for those seconds.
+ * The most, as a request that ended just now is still in the report, and one that came just now is not in it yet. So
+ * load of others is never made up, and rather seen too small for those seconds.
  */
 export class UnattributedLoad {
   readonly #scheduler: Pick<Scheduler, 'loads' | 'bookedLoad' | 'setUnattributedLoad'>;

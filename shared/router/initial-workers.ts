@@ -14,7 +14,7 @@ export interface InitialWorkersOptions {
 /** How a wait for the first workers ended. */
 export type InitialWorkersOutcome = 'enough' | 'late' | 'aborted';
 
-/** A start that goes on only when so many workers exist, for half an hour at most (`--router-min-initial-workers`). */
+/** Wait at the start until enough workers exist, for half an hour at most (`--router-min-initial-workers`). */
 export class InitialWorkers {
   /** Never rejects. */
   readonly awaited: Promise<InitialWorkersOutcome>;
@@ -40,14 +40,14 @@ export class InitialWorkers {
     else this.seen(0);
   }
 
-  /** So many exist now. */
+  /** Notes how many workers exist now. */
   seen(workers: number): void {
     if (this.#isOver) return;
     this.#present = workers;
     if (workers >= this.workersMin) this.#end('enough');
   }
 
-  /** What is waited for, for people; undefined when the wait is over. */
+  /** Text for people that says what the start waits for; undefined after the wait. */
   get pending(): string | undefined {
     return this.#isOver ? undefined : `Waiting for workers: ${this.#present} of ${this.workersMin} exist`;
   }

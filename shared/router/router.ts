@@ -3,7 +3,7 @@ import type { ChatMessage, RouterConfigOverride, RoutingHints } from '../protoco
 import type { BlockHashes } from '../tokens/index.ts';
 import type { RendezvousKey } from './rendezvous.ts';
 
-/** What the router knows of a worker from its discovery records. */
+/** Facts that a router knows of a worker from its discovery records. */
 export interface RoutableWorker {
   /** Instance id, lower-case hex. */
   readonly id: string;
@@ -21,7 +21,7 @@ export interface RoutableWorker {
   readonly stableId?: string | undefined;
 }
 
-/** @param rank undefined = any will do */
+/** Returns whether the worker has the data-parallel rank. @param rank undefined = any rank */
 export function hasRank(
   {
     dataParallelStartRank: start,
@@ -45,35 +45,36 @@ export interface WorkerPool {
   readonly key: string;
   /** Name of the model, for its queue classes and for metrics. @default the key */
   readonly model?: string | undefined;
-  /** What its workers do. One key can have a pool of prefill workers beside its pool of decode workers. */
+  /** Work of its workers. One key can have a pool of prefill workers beside its pool of decode workers. */
   readonly role: PoolRole;
   /** Tokens in one block of the engines' KV cache; 0 = unknown, nothing is known of their caches. */
   readonly blockSizeTokens: number;
   /** The engines speculate: a block also covers the first token after it. @default false */
   readonly isEagle?: boolean | undefined;
   /**
-   * The pool of the base model, for an adapter's: its workers are among those, whose caches and loads are the same. Blocks of
-   * adapters have names of their own, so that one index holds them all. @default its workers serve nobody else
+   * Pool of the base model, if this is the pool of an adapter. The adapter's workers are among those of the base, so
+   * their caches and loads are the same. Blocks of adapters have names of their own, so one index holds them all.
+   * @default its workers serve no other pool
    */
   readonly base?: WorkerPool | undefined;
 }
 
 export type PoolRole = 'aggregated' | 'prefill' | 'decode';
 
-/** One request, as far as routing it goes. */
+/** One request, with everything that routing needs. */
 export interface RouteRequest {
   readonly id: string;
-  /** Whose workers may take it: those that `Router.setWorkers` was told of last. */
+  /** Pool whose workers may take the request: those of the last `Router.setWorkers`. */
   readonly pool: WorkerPool;
   readonly routing: RoutingHints;
   readonly override: RouterConfigOverride | undefined;
   /** Prompt token ids, for prefix overlap; absent for models that take text or tensors. */
   readonly tokenIds: Uint32Array | undefined;
-  /** What the prompt was rendered from, where it was: tells a conversation at all its turns. */
+  /** Messages that the prompt was rendered from, if it was. They identify a conversation at all its turns. */
   readonly messages?: readonly ChatMessage[] | undefined;
-  /** The prompt with its blocks named already, where somebody did that before; `tokenIds` is not read then. */
+  /** The prompt with the hashes of its blocks, if they are known already. The router does not read `tokenIds` then. */
   readonly prompt?: HashedPrompt | undefined;
-  /** Where the request goes if it costs about the same elsewhere. @default nowhere in particular */
+  /** Place where the request goes if it costs about the same elsewhere. @default none */
   readonly home?: PromptHome | undefined;
   /** Workers that this request must not go to again: they failed it. */
   readonly excluded: ReadonlySet<string>;
@@ -81,23 +82,26 @@ export interface RouteRequest {
   readonly avoided?: ReadonlySet<string> | undefined;
   /** Workers above their busy thresholds. @default none */
   readonly busy?: ReadonlySet<string> | undefined;
-  /** Header that names the span of the decision, for a router elsewhere that makes it. @default none is made */
+  /** Header that names the span of the decision, for a router in another process. @default no span */
   readonly traceparent?: string | undefined;
   /** Family or name of the queue class (header `x-dynamo-meta-policy-class`). */
   readonly policyClass?: string | undefined;
-  /** Told once when the request has to wait: so many are ahead of it. May give a signal by which it leaves the queue, in place of `choose`'s. */
+  /**
+   * Called once if the request has to wait, with the number of requests ahead of it. May return a signal by which the
+   * request leaves the queue, in place of `choose`'s.
+   */
   readonly onQueued?: ((position: number) => AbortSignal | undefined) | undefined;
 }
 
-/** A part of a prompt that nobody is known to have cached, though one may well have: who had the last one like it. */
+/** A part of a prompt that no worker is known to have cached, though the worker of the last prompt like it may. */
 export interface PromptHome {
-  /** Everybody who knows the workers finds the same one by it. */
+  /** Key by which every router that knows the workers finds the same one. */
   readonly key: RendezvousKey;
   /** Tokens that it may save. */
   readonly tokens: number;
 }
 
-/** A prompt as far as routing it goes. */
+/** A prompt with everything that routing needs. */
 export interface HashedPrompt {
   readonly tokens: number;
   readonly hashes: BlockHashes;
@@ -106,13 +110,13 @@ export interface HashedPrompt {
 /** A decision that holds a place at the worker until it is released. */
 export interface Reservation<Worker extends RoutableWorker = RoutableWorker> {
   readonly worker: Worker;
-  /** Absent = the worker's own choice. */
+  /** Absent = the worker chooses. */
   readonly dpRank: number | undefined;
   /** Leading prompt blocks that the worker is believed to hold. */
   readonly overlapBlocks: number;
-  /** The same in prompt tokens, caches below the device counted with their weight. */
+  /** Prompt tokens that the worker is believed to hold. Caches below the device count with their weight. */
   readonly cachedTokens: number;
-  /** What the worker is to be told of the place, beside the request. @default nothing */
+  /** Headers that tell the worker of the place, sent with the request. @default none */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** The first token came: the prompt is no longer load. Idempotent. */
   prefillDone(): void;
@@ -122,7 +126,7 @@ export interface Reservation<Worker extends RoutableWorker = RoutableWorker> {
   release(): void;
 }
 
-/** Modes that need no knowledge of what workers have cached. */
+/** Modes that do not need to know the workers' caches. */
 export type SimpleRouterMode =
   | 'round-robin'
   | 'random'
@@ -137,21 +141,21 @@ export type RouterMode = SimpleRouterMode | 'kv';
 export interface Router<Worker extends RoutableWorker = RoutableWorker> {
   readonly mode: RouterMode;
   /**
-   * The workers of a pool as they are now; makes the pool when it is new. Nothing else says who is in a pool: a list that
-   * rode along with a request would be stale after the first wait. Cheap for a list seen before.
+   * Sets the workers of a pool as they are now, and makes the pool if it is new. Only this call says who is in a pool:
+   * a list that came with a request would be stale after the first wait. Cheap for a list seen before.
    */
   setWorkers(pool: WorkerPool, workers: readonly Worker[]): void;
-  /** The pool is gone: requests that wait for it fail. Idempotent. */
+  /** Removes the pool: requests that wait for it fail. Idempotent. */
   removePool(pool: WorkerPool): void;
   /**
-   * Picks a worker of the request's pool and reserves a place there. May wait in a queue until `signal` aborts.
-   * Fails with `ServeError`: `service_unavailable` without a routable worker, `invalid_value` for a pin that cannot be met,
+   * Picks a worker of the request's pool and reserves a place there. May wait in a queue until `signal` aborts. Fails
+   * with `ServeError`: `service_unavailable` without a routable worker, `invalid_value` for a pin that cannot be met,
    * `server_overloaded` when all that may take it are busy or the queue is full.
    */
   choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>>;
 }
 
-/** `router`, which chooses by `choose`. */
+/** Returns `router` with another `choose`. */
 export function withChoose<Worker extends RoutableWorker>(
   router: Router<Worker>,
   choose: Router<Worker>['choose'],
@@ -188,16 +192,16 @@ export type RoutingFailure =
   | { readonly kind: 'SubscriberShutdown' }
   | { readonly kind: 'BookingFailed'; readonly requestId: string };
 
-/** What of the request no worker can ever meet. */
+/** Part of a request that no worker can ever meet. */
 export interface RequestFault {
   readonly param: string;
   readonly says: string;
 }
 
-/** What a full queue is full of; also the label of its metric. */
+/** Limit that a full queue has reached; also the label of its metric. */
 export type QueueLimit = 'request_limit' | 'raw_isl_token_limit' | 'cached_token_limit';
 
-/** Code and text for the client. A full fleet is `server_overloaded`, a missing one `service_unavailable`. */
+/** Code and text for the client: `server_overloaded` for a full fleet, `service_unavailable` for a missing one. */
 const SHOWN: Readonly<Record<RoutingFailure['kind'], readonly [ErrorCode, string]>> = {
   NoEndpoints: ['service_unavailable', 'Service temporarily unavailable'],
   PinnedWorkerNotAllowed: ['invalid_value', 'Invalid request'],
@@ -259,14 +263,14 @@ export function describeFailure(failure: RoutingFailure): string {
   }
 }
 
-/** The pool whose caches and loads those of `pool` are. */
+/** Returns the pool whose caches and loads `pool` shares: the base model's for an adapter. */
 export function rootOf(pool: WorkerPool): WorkerPool {
   return pool.base ?? pool;
 }
 
 const names = new WeakMap<Pick<WorkerPool, 'role' | 'key'>, string>(); // every request asks, of few pools
 
-/** One name for each pool: a key may have a pool in several roles. */
+/** Returns the name of a pool, which has its role because a key may have a pool in several roles. */
 export function poolName(pool: Pick<WorkerPool, 'role' | 'key'>): string {
   const known = names.get(pool);
   if (known !== undefined) return known;

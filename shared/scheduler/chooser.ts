@@ -52,8 +52,8 @@ export interface Choice {
 
 const NO_HASHES = new Uint32Array(0);
 /**
- * Works out who should take a request, in three steps that share scratch arrays: `look` asks the index, `narrow` filters,
- * `choose` weighs. Books nothing.
+ * Works out who should take a request, in three steps that share scratch arrays: `look` asks the index, `narrow`
+ * filters, `choose` weighs. Books nothing.
  */
 export class Chooser {
   /** What each rank has cached of the prompt last looked at. */
@@ -175,7 +175,9 @@ export class Chooser {
     for (let at = 0; at < count; at++) costs[at]! *= this.factorOf(ranks[at] as number, request);
   }
 
-  /** Takes off the cost of the prompt's home what it may save there: much for another to have cached, or to be free of. */
+  /**
+   * Takes off the cost of the prompt's home what it may save there: much for another to have cached, or to be free of.
+   */
   #favourHome({ request: { home }, weights, costModel }: WeighedRequest): void {
     if (home === undefined) return;
     const { ranks: table, blockSizeTokens } = this.#options;
@@ -221,8 +223,8 @@ export interface Selected {
 }
 
 /**
- * The lowest cost; of several exactly as low the one with the fewest blocks in its cache when `blocksOf` is given, else any,
- * each with the same chance. Needs at least one candidate.
+ * The lowest cost; of several exactly as low the one with the fewest blocks in its cache when `blocksOf` is given, else
+ * any, each with the same chance. Needs at least one candidate.
  */
 export function selectLowest(candidates: Candidates, random: Random, blocksOf?: (rank: number) => number): Selected {
   const { costs, count } = candidates;

@@ -185,24 +185,27 @@ function leastOf(values: Float64Array, count: number): number {
 }
 
 /**
- * Weight of a token that this request leaves to compute, against one that waits already, where nobody prefills. Cache hits
- * spare time for whoever comes later, the more so the busier the pool is: there they count twice as much.
+ * Weight of a token that this request leaves to compute, against one that waits already, where nobody prefills. Cache
+ * hits spare time for whoever comes later, the more so the busier the pool is: there they count twice as much.
  */
 export const UNCACHED_WEIGHT = 2;
 const UNCACHED_WEIGHT_BUSY = 4;
 /** Weight of a token that is decoded over, against one that waits to be prefilled. */
 const DECODE_WEIGHT = 0.003;
 /**
- * A request that joins a rank in the middle of a prefill waits for the end of that pass and shares the next one: two times
- * the fixed cost of a pass, in tokens.
+ * A request that joins a rank in the middle of a prefill waits for the end of that pass and shares the next one: two
+ * times the fixed cost of a pass, in tokens.
  */
 const SHARED_PASS_TOKENS = 2000;
 /**
- * What a rank outside of this router's own share costs more (`ReplicaShare`): as much as 750 tokens to compute in a busy
- * pool. Less than a good cache hit, more than the small differences that would send every router to the same rank.
+ * What a rank outside of this router's own share costs more (`ReplicaShare`): as much as 750 tokens to compute in a
+ * busy pool. Less than a good cache hit, more than the small differences that would send every router to the same rank.
  */
 const OTHERS_SHARE_COST = 3000;
-/** The same for a short prompt: at most this share of what computing all of it would cost, so that a full hit outweighs it. */
+/**
+ * The same for a short prompt: at most this share of what computing all of it would cost, so that a full hit outweighs
+ * it.
+ */
 const OTHERS_SHARE_MAX = 0.5;
 
 /** Tells which ranks this router prefers among equals, where several routers place requests in one pool. */
@@ -212,9 +215,9 @@ export interface ReplicaShare {
 }
 
 /**
- * Parts of one cost, in prompt tokens; lower is better. Dynamo's formula, and three things more: the
- * weight of uncached tokens follows how busy the pool is, a rank that prefills costs the pass that is shared, and routers
- * that place requests in the same instant, and so cannot know of each other's, each prefer a share of the ranks.
+ * Parts of one cost, in prompt tokens; lower is better. Dynamo's formula, and three things more: the weight of uncached
+ * tokens follows how busy the pool is, a rank that prefills costs the pass that is shared, and routers that place
+ * requests in the same instant, and so cannot know of each other's, each prefer a share of the ranks.
  */
 export interface StatorTerms {
   readonly backlog: number;
@@ -234,8 +237,8 @@ export function othersShareCost(promptTokens: number, weight: number): number {
 }
 
 /**
- * A request goes to a rank that prefills already where the backlog, with what the request adds, stays below this: about the
- * fixed cost of two passes. So short prompts share passes instead of waiting for each other.
+ * A request goes to a rank that prefills already where the backlog, with what the request adds, stays below this: about
+ * the fixed cost of two passes. So short prompts share passes instead of waiting for each other.
  */
 export const SHORT_BACKLOG_TOKENS = 2000;
 

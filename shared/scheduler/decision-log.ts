@@ -67,13 +67,15 @@ const CANDIDATES_MAX = 131_072;
 const SLAB_NUMBERS = 4096;
 
 /**
- * The last decisions, bounded in number and in candidates. Every request writes one and hardly any is asked for: a ring that
- * is searched, whose records are used again, since what lives as long as they do is dear to collect.
+ * The last decisions, bounded in number and in candidates. Every request writes one and hardly any is asked for: a ring
+ * that is searched, whose records are used again, since what lives as long as they do is dear to collect.
  */
 export class DecisionLog {
   readonly #records: (WritableRecord | undefined)[] = [];
   readonly #decisionsMax: number;
-  /** Decisions ever added, and the first of them that is kept; each stands at its number modulo the length of the ring. */
+  /**
+   * Decisions ever added, and the first of them that is kept; each stands at its number modulo the length of the ring.
+   */
   #added = 0;
   #first = 0;
   #candidates = 0;

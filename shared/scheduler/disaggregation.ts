@@ -12,8 +12,8 @@ export function prefillStop(stop: StopConditions): StopConditions {
 }
 
 /**
- * Router settings of the decode leg (step 6): its prompt is computed elsewhere, so neither its prefill nor what is shared of
- * its blocks counts there.
+ * Router settings of the decode leg (step 6): its prompt is computed elsewhere, so neither its prefill nor what is
+ * shared of its blocks counts there.
  * @param isConditional conditional disaggregation is on: overlap keeps its credit
  */
 export function decodeOverride(
@@ -53,7 +53,9 @@ export function bootstrapRoom(random: Random, dp?: { readonly rank: number; read
 
 const ROOM_MAX = 0x7fff_ffff_ffff_ffffn;
 
-/** Marks a request that its decode worker prefills too. Only the router may set it: copies from clients are taken out. */
+/**
+ * Marks a request that its decode worker prefills too. Only the router may set it: copies from clients are taken out.
+ */
 export const BYPASS_ANNOTATION = 'x-bypass-remote-prefill';
 
 /** A client's annotations without the router's own mark. */
@@ -65,13 +67,17 @@ export function clientAnnotations(annotations: readonly string[]): readonly stri
 
 /** When a prompt is prefilled where it is decoded. */
 export interface ConditionalDisaggregation {
-  /** `isl_bounding`: little of it is left to compute. `prefill_load`: its prefill worker is full. `isl_or_load`: either. */
+  /**
+   * `isl_bounding`: little of it is left to compute. `prefill_load`: its prefill worker is full. `isl_or_load`: either.
+   */
   readonly policy: 'isl_bounding' | 'prefill_load' | 'isl_or_load';
   /** Little is left: fewer uncached tokens than that, */
   readonly uncachedTokensMax: number;
   /** and a smaller share of the prompt than that. */
   readonly uncachedShareMax: number;
-  /** A prefill worker is full above this multiple of its batched tokens. @default the queue threshold; undefined = never */
+  /**
+   * A prefill worker is full above this multiple of its batched tokens. @default the queue threshold; undefined = never
+   */
   readonly prefillBusyThreshold: number | undefined;
   /** A decode worker with a larger share of its KV blocks in use prefills nothing. @default undefined: no such bound */
   readonly decodeBusyThreshold: number | undefined;
@@ -185,8 +191,9 @@ export function topologyTaint(domain: string, value: string): string {
 }
 
 /**
- * What is wrong with the fields, in words for the operator; undefined = nothing. Names and values of domains are neither
- * empty nor padded, and hold no `=`; the transfer domain is one of them; a weight goes with `preferred` and with nothing else.
+ * What is wrong with the fields, in words for the operator; undefined = nothing. Names and values of domains are
+ * neither empty nor padded, and hold no `=`; the transfer domain is one of them; a weight goes with `preferred` and
+ * with nothing else.
  */
 export function topologyFault(fields: TopologyFields): string | undefined {
   const { topology_domains: domains = {}, kv_transfer_domain: domain, kv_transfer_preferred_weight: weight } = fields;

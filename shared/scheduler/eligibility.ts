@@ -133,8 +133,8 @@ function fillPinned(
 }
 
 /**
- * The workers that may take `request`, in the modes without an index. Inhibited workers are passed over while another is
- * left. Never returns an empty list.
+ * The workers that may take `request`, in the modes without an index. Inhibited workers are passed over while another
+ * is left. Never returns an empty list.
  */
 export function eligibleWorkers<Worker extends RoutableWorker>(
   request: RouteRequest,
@@ -203,7 +203,10 @@ export function taintFactor(preferred: Readonly<Record<string, number>>, taints:
   return sum === 0 ? 1 : Math.exp(-Math.tanh(sum));
 }
 
-/** Workers that failed lately and are passed over until their time is up, by all that send them requests of this process. */
+/**
+ * Workers that failed lately and are passed over until their time is up, by all that send them requests of this
+ * process.
+ */
 export class Inhibition {
   readonly #untilMs = new Map<string, number>(); // bounded: entries whose time is up leave when they are read or swept
   readonly #clock: Clock;

@@ -31,7 +31,9 @@ export function readGivenConfig(object: Readonly<Record<string, unknown>>): Part
   return Object.assign(given, legacyWeight(object.overlap_score_weight)) as Partial<KvRouterConfig>;
 }
 
-/** The older single weight: scales prefill, and 0 means that overlap counts for nothing. It wins over both newer fields. */
+/**
+ * The older single weight: scales prefill, and 0 means that overlap counts for nothing. It wins over both newer fields.
+ */
 function legacyWeight(weight: unknown): Partial<KvRouterConfig> {
   if (typeof weight !== 'number') return {};
   return weight === 0 ? { prefillLoadScale: 0, overlapScoreCredit: 0 } : { prefillLoadScale: weight };
@@ -148,7 +150,8 @@ export function kvRouterConfigOf(settings: RouterSettings, policyFile: Partial<K
   const tracksPrefill = policyFile.trackPrefillTokens ?? settings.routerTrackPrefillTokens;
   const prefillLoadModel = policyFile.prefillLoadModel ?? settings.routerPrefillLoadModel; // stator has a pace of its own
   const isDynamoAsked = isWeightSet || !tracksPrefill || prefillLoadModel !== 'none';
-  // Our replay tables (docs/simulate.md) show `stator` within 2 % of the best Dynamo setting or better on every row, and no worse
+  // Our replay tables (docs/simulate.md) show `stator` within 2 % of the best Dynamo setting or better on every row,
+  // and no worse
   // than `dynamo` with late events and with two routers. Whoever set what only Dynamo's formula has gets that one.
   const { routerCostModel = 'auto' } = settings;
   const autoModel = isDynamoAsked ? 'dynamo' : 'stator';

@@ -33,8 +33,8 @@ export interface KvRouterConfig {
   readonly trackPrefillTokens: boolean;
   readonly prefillLoadModel: 'none' | 'aic';
   /**
-   * Multiple of a worker's batched tokens above which requests wait; undefined = nobody ever waits; `auto` = as the cost
-   * model has it: 16 with `dynamo`, a gate of its own with `stator`.
+   * Multiple of a worker's batched tokens above which requests wait; undefined = nobody ever waits; `auto` = as the
+   * cost model has it: 16 with `dynamo`, a gate of its own with `stator`.
    */
   readonly queueThreshold: number | 'auto' | undefined;
   /** `auto` = as the cost model has it: `fcfs` with `dynamo`, an order of its own with `stator`. */

@@ -173,7 +173,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     });
   }
 
-  /** What would be decided now and why, without booking. @throws ServeError for an override out of range, or no such pool */
+  /** Explains what would be decided now, without booking. @throws ServeError for a wrong override or an unknown pool */
   explain(request: RouteRequest): ExplanationRecord {
     const { pool, member } = this.#placeOf(request);
     return pool.scheduler.explain(this.#ask(request, pool, member));

@@ -73,7 +73,10 @@ export class PoolMembers<Worker extends RoutableWorker> {
     return facts.base === undefined && ids.size === this.#all.length ? undefined : ids;
   }
 
-  /** Whether the list of everybody depends on the set. Hardly an adapter's does, and each of hundreds is told at every change. */
+  /**
+   * Whether the list of everybody depends on the set. Hardly an adapter's does, and each of hundreds is told at every
+   * change.
+   */
   #isSource(member: PoolMember<Worker>): boolean {
     if (member.facts.base === undefined || this.#sources.has(member)) return true;
     return member.workers.some(({ id }) => !this.#ids.has(id));

@@ -8,8 +8,8 @@ interface PlacingRouter {
 }
 
 /**
- * Deals the ranks of a pool among the routers that live, without a word between them: each rank goes to one of the routers
- * by rendezvous hashing, so when a router comes or goes only its own ranks move.
+ * Deals the ranks of a pool among the routers that live, without a word between them: each rank goes to one of the
+ * routers by rendezvous hashing, so when a router comes or goes only its own ranks move.
  */
 export class RendezvousShare implements ReplicaShare {
   readonly #ranks: Pick<RankTable, 'workerIdOf' | 'dpRankOf'>;

@@ -40,7 +40,10 @@ export interface SchedulerOptions {
   /** Queue classes. @default one, as the configuration says */
   readonly policies?: PolicyProfile | undefined;
   readonly prefillDuration?: PrefillDurationModel | undefined;
-  /** Where other routers place requests in the same pool; counts in the cost model `stator`. @default this is the only one */
+  /**
+   * Where other routers place requests in the same pool; counts in the cost model `stator`. @default this is the only
+   * one
+   */
   readonly share?: ReplicaShare | undefined;
   /** Decisions kept for `explained`, 0 = none. @default 1000 */
   readonly explainedMax?: number;
@@ -55,8 +58,8 @@ const DECAY_RECHECK_MS = 100;
 const DONE: SchedulingTicket = { isWaiting: false, position: undefined, cancel: () => {} };
 
 /**
- * The router's core without sockets and timers: index, load, cost and queue of one pool of workers. Everything happens in
- * the caller's turn; time comes from the clock it was made with.
+ * The router's core without sockets and timers: index, load, cost and queue of one pool of workers. Everything happens
+ * in the caller's turn; time comes from the clock it was made with.
  */
 export class Scheduler {
   readonly recheckMs: number;
@@ -150,8 +153,8 @@ export class Scheduler {
   }
 
   /**
-   * One more block of output, counted by the caller, tracked in any case; `fraction` is the weight from now on of the blocks
-   * that only this request runs on. False for unknown ids.
+   * One more block of output, counted by the caller, tracked in any case; `fraction` is the weight from now on of the
+   * blocks that only this request runs on. False for unknown ids.
    */
   addOutputBlock(requestId: string, fraction?: number): boolean {
     return this.#load.addOutputBlock(requestId, fraction);

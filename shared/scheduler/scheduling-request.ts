@@ -10,8 +10,8 @@ import type { SchedulingRequest } from './types.ts';
 const NO_HASHES: BlockHashes = { local: new Uint32Array(0), sequence: new Uint32Array(0) };
 
 /**
- * The prompt of a request, its blocks named where nobody has done that before; they have no names where it has no tokens or
- * the block size is not known.
+ * The prompt of a request, its blocks named where nobody has done that before; they have no names where it has no
+ * tokens or the block size is not known.
  */
 export function hashedPrompt({ tokenIds, prompt, routing, pool }: RouteRequest): HashedPrompt {
   if (prompt !== undefined) return prompt;
@@ -103,8 +103,8 @@ function sessionTarget(
 }
 
 /**
- * Ids of the workers that have loaded an adapter, and of `pinnedId`, which is always kept; undefined when no worker says it
- * has, and then any may take the request.
+ * Ids of the workers that have loaded an adapter, and of `pinnedId`, which is always kept; undefined when no worker
+ * says it has, and then any may take the request.
  */
 export function adapterHolders(
   workers: readonly RoutableWorker[],

@@ -21,10 +21,11 @@ const ROUTING_GROUP = 'default';
 const WORDS_PER_HASH = 2;
 
 /**
- * Names that depend on a key, `keyed-xxh3-v1`: XXH3 of each block and along the chain, under two seeds that the keyed BLAKE3 of
- * the scope (model, block size, cache salt, adapter) gives, bit for bit as Dynamo 1.6.1 does. Without the key nobody can tell
- * by the names what a prompt says; it is no protection against who can choose prompts and watch the names. Where another process
- * has hashed the prompt and its tokens are not here, its public hashes are named in their place.
+ * Names that depend on a key, `keyed-xxh3-v1`: XXH3 of each block and along the chain, under two seeds that the keyed
+ * BLAKE3 of the scope (model, block size, cache salt, adapter) gives, bit for bit as Dynamo 1.6.1 does. Without the key
+ * nobody can tell by the names what a prompt says; it is no protection against who can choose prompts and watch the
+ * names. Where another process has hashed the prompt and its tokens are not here, its public hashes are named in their
+ * place.
  */
 export function createKeyedTracking({ key, keyId }: TrackingKey): TrackingHash {
   return {

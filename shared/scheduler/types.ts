@@ -4,7 +4,10 @@ import type { PromptHome, RankId, RoutableWorker, WorkerPool } from '../router/i
 import type { RouterMetrics, RouterPoolMetrics } from '../telemetry/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
 
-/** What the scheduler knows of a worker; one that does not say what its engine takes in one pass counts as 10,000,000 tokens. */
+/**
+ * What the scheduler knows of a worker; one that does not say what its engine takes in one pass counts as 10,000,000
+ * tokens.
+ */
 export type SchedulableWorker = Pick<
   RoutableWorker,
   'id' | 'dataParallelStartRank' | 'dataParallelSize' | 'taints' | 'totalKvBlocks' | 'maxNumBatchedTokens'
@@ -13,9 +16,9 @@ export type SchedulableWorker = Pick<
 /** Predicts how long a worker will prefill. */
 export interface PrefillDurationModel {
   /**
-   * Milliseconds, 0 or more, for one prompt of `uncachedTokens` after `cachedTokens` that are there already; undefined when
-   * the model cannot say, and then the prefill counts in full until its first token. Asked once for each request, at its
-   * decision. Never throws.
+   * Milliseconds, 0 or more, for one prompt of `uncachedTokens` after `cachedTokens` that are there already; undefined
+   * when the model cannot say, and then the prefill counts in full until its first token. Asked once for each request,
+   * at its decision. Never throws.
    */
   durationMs(uncachedTokens: number, cachedTokens: number): number | undefined;
 }

@@ -11,8 +11,8 @@ export interface PooledWorker extends SchedulableWorker {
 const BATCHED_TOKENS_UNKNOWN = 10_000_000;
 
 /**
- * The workers of a pool, in an order that depends on nothing but their ids, so that a seeded router decides alike however
- * its pool came together.
+ * The workers of a pool, in an order that depends on nothing but their ids, so that a seeded router decides alike
+ * however its pool came together.
  */
 export class WorkerSet {
   readonly #ranks: RankTable;

@@ -37,14 +37,16 @@ const LOAD_FACTOR = 1.25;
 const DRAWN = 2;
 
 /**
- * Chooses among the workers `open` of a fleet, without knowing what they have cached: rendezvous hashing with
- * bounded loads. A key that many prompts have names as many workers as their share of the traffic takes; a deeper key
- * narrows those down, until one is the conversation's own and names one worker of them, the same at every turn. Where no key is, the request is drawn.
+ * Chooses among the workers `open` of a fleet, without knowing what they have cached: rendezvous hashing with bounded
+ * loads. A key that many prompts have names as many workers as their share of the traffic takes; a deeper key narrows
+ * those down, until one is the conversation's own and names one worker of them, the same at every turn. Where no key
+ * is, the request is drawn.
  *
  *     all workers  --system prompt, half of the traffic-->  5 of 8  --tenant-->  4 of those  --conversation-->  1 of those
  *
- * A worker that has more to do than 1.25 times the mean is passed over. A pure function of its arguments whatever the order of
- * `open`: processes with the same view decide alike, and when a worker comes or goes only what it gains or loses moves.
+ * A worker that has more to do than 1.25 times the mean is passed over. A pure function of its arguments whatever the
+ * order of `open`: processes with the same view decide alike, and when a worker comes or goes only what it gains or
+ * loses moves.
  *
  * @param open numbers of the workers that may take the request; at least one
  * @returns the number of one of them
@@ -63,8 +65,9 @@ export function chooseStateless(
 }
 
 /**
- * The workers that are worth being asked what the request would cost there: those that its conversation's key would fall to one
- * after the other, else that many drawn among those that its beginnings name; the rest of `open` where these are fewer.
+ * The workers that are worth being asked what the request would cost there: those that its conversation's key would
+ * fall to one after the other, else that many drawn among those that its beginnings name; the rest of `open` where
+ * these are fewer.
  *
  * @param count at most so many are named, and at least one
  */

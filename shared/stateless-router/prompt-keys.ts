@@ -49,8 +49,8 @@ const DEPTH_MAX = 4;
 const MESSAGES_MAX = 8;
 
 /**
- * Key of a conversation by how it began: all up to the user's first message, which every later turn repeats. Undefined where no
- * user has said anything. It takes the same time for messages of any length.
+ * Key of a conversation by how it began: all up to the user's first message, which every later turn repeats. Undefined
+ * where no user has said anything. It takes the same time for messages of any length.
  */
 export function conversationKey(messages: readonly ChatMessage[]): RendezvousKey | undefined {
   const user = messages.findIndex(({ role }) => role === 'user');
@@ -103,9 +103,9 @@ const HALVED_AFTER = 256;
 const FORGOTTEN_BELOW = 0.5;
 
 /**
- * What part of the traffic has which key, as far as one process sees: its requests are a sample of all. Conversations are
- * counted and not their turns, for one has a request under way at a time; a prompt that goes on from one seen before is the
- * same conversation.
+ * What part of the traffic has which key, as far as one process sees: its requests are a sample of all. Conversations
+ * are counted and not their turns, for one has a request under way at a time; a prompt that goes on from one seen
+ * before is the same conversation.
  */
 export class PrefixDemand {
   readonly #seen = new BoundedMap<number, Seen>(KEYS_MAX); // the one used longest ago first

@@ -21,7 +21,10 @@ import type { AskedPlace, WorkerAsker } from './quotes/ask-workers.ts';
 export interface StatelessRequest {
   readonly id: string;
   readonly prompt: HashedPrompt;
-  /** The same at all turns of a conversation, by the client's word or by how it began; undefined = not known. Others may have it, too. */
+  /**
+   * The same at all turns of a conversation, by the client's word or by how it began; undefined = not known. Others may
+   * have it, too.
+   */
   readonly conversation: RendezvousKey | undefined;
 }
 
@@ -33,7 +36,10 @@ const SLACK_TOKENS = 8 * REQUEST_TOKENS;
 const VIEW_AGE_MS = 1000;
 /** A worker computes about so much of what waits there until it is known that it waits. */
 const DRAINED_TOKENS = 50_000;
-/** Requests after which a process takes a beginning that it has not seen for a conversation's own, and prompts to be as long as those seen. */
+/**
+ * Requests after which a process takes a beginning that it has not seen for a conversation's own, and prompts to be as
+ * long as those seen.
+ */
 const REQUESTS_TO_TRUST = 4;
 /** How fast that grows: after n requests a key is taken for 1 / (1 + 16 n) of the traffic more than was seen. */
 const TRUST_A_REQUEST = 16;
@@ -48,8 +54,8 @@ interface Sent {
 }
 
 /**
- * Prompts that take less time than questions do ask nobody: so many tokens are computed in 15 ms. Short ones among long ones do, as
- * they would wait behind those.
+ * Prompts that take less time than questions do ask nobody: so many tokens are computed in 15 ms. Short ones among long
+ * ones do, as they would wait behind those.
  */
 const ASKED_TOKENS_MIN = 1000;
 /** Prompts seen lately, for their mean length. */
@@ -61,11 +67,17 @@ const NOTHING_SAID: FleetLoads = new Map();
 interface StatelessLook<Worker> {
   /** The worker that takes it. */
   chosen(): Worker;
-  /** Workers that are worth being asked, at most `count`: the one that takes it comes first; none where asking costs more than it may save. */
+  /**
+   * Workers that are worth being asked, at most `count`: the one that takes it comes first; none where asking costs
+   * more than it may save.
+   */
   candidates(count: number): readonly Worker[];
 }
 
-/** Decides for one pool of workers by hashing. What it needs it sees by itself: its own requests, and loads about a second old. */
+/**
+ * Decides for one pool of workers by hashing. What it needs it sees by itself: its own requests, and loads about a
+ * second old.
+ */
 export class StatelessDecider<Worker extends RoutableWorker> {
   readonly #demand = new PrefixDemand();
   readonly #blockSizeTokens: number;
@@ -209,7 +221,10 @@ function loadOf(said: WorkerLoad | undefined, ranks: number): number {
 export interface StatelessRouterOptions<Worker extends RoutableWorker = RoutableWorker> {
   readonly clock: Clock;
   readonly inhibition: Inhibition;
-  /** What workers say of themselves, about a second old. @default nothing: what this process has sent is the only known load */
+  /**
+   * What workers say of themselves, about a second old. @default nothing: what this process has sent is the only known
+   * load
+   */
   loads?(): FleetLoads;
   /** Asks workers what a prompt would cost there. @default nobody is asked */
   readonly asker?: AskOptions<Worker> | undefined;
@@ -222,8 +237,9 @@ export interface AskOptions<Worker extends RoutableWorker> {
 }
 
 /**
- * What is left when no router answers and no index is fresh: hashing (`chooseStateless`). Every process decides alike, so that
- * conversations return to their worker. Where workers can be asked, hashing names a few and their answers decide.
+ * What is left when no router answers and no index is fresh: hashing (`chooseStateless`). Every process decides alike,
+ * so that conversations return to their worker. Where workers can be asked, hashing names a few and their answers
+ * decide.
  */
 export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
   readonly mode = 'kv';

@@ -1,7 +1,6 @@
 /**
- * @module worker-events
- * What workers say of their caches and of their load: records and topics, and who follows them. `WorkerFeeds` brings KV events
- * into a block index, `WorkerLoads` keeps the last load report of each rank.
+ * @module worker-events What workers say of their caches and of their load: records and topics, and who follows them.
+ * `WorkerFeeds` brings KV events into a block index, `WorkerLoads` keeps the last load report of each rank.
  */
 export {
   type ComponentScope,
@@ -12,6 +11,7 @@ export {
 export {
   type ActiveLoadRecord,
   type BlockChange,
+  type BlockChangeSink,
   decodeRouterEvents,
   EVENTS_PER_MESSAGE_MAX,
   KV_EVENTS_TOPIC,
@@ -22,7 +22,7 @@ export {
   type RouterEventRecord,
   recoveryEndpoint,
 } from './kv-events.ts';
-export { type BlockChangeSink, RECOVERIES_AT_ONCE_MAX } from './rank-follower.ts';
+export { RECOVERIES_AT_ONCE_MAX } from './rank-follower.ts';
 export { RecoveryClient } from './recovery.ts';
 export { TopicFollower } from './topic-follower.ts';
 export { applyChange, indexSink, type OnApplied, type PlacedWorker, WorkerFeeds } from './worker-feeds.ts';

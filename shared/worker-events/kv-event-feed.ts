@@ -5,12 +5,18 @@ import { reasonOf, workerError } from '../errors/index.ts';
 import type { EventEnvelope, EventPlane, Transport } from '../planes/index.ts';
 import type { RankId } from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import { decodeRouterEvents, KV_EVENTS_TOPIC, rankOfRecoveryEndpoint, type SkipReason } from './kv-events.ts';
-import { type BlockChangeSink, type FollowerObserver, RankFollower } from './rank-follower.ts';
+import {
+  type BlockChangeSink,
+  decodeRouterEvents,
+  KV_EVENTS_TOPIC,
+  rankOfRecoveryEndpoint,
+  type SkipReason,
+} from './kv-events.ts';
+import { type FollowerObserver, RankFollower } from './rank-follower.ts';
 import type { RecoveryClient } from './recovery.ts';
 import { TopicFollower } from './topic-follower.ts';
 
-/** A worker whose blocks are to be known. */
+/** A worker whose blocks a feed follows. */
 export interface FollowedWorker {
   /** Hex. */
   readonly id: string;
@@ -20,7 +26,7 @@ export interface FollowedWorker {
   readonly hasLocalIndexer: boolean;
 }
 
-/** What a feed counts. */
+/** Counters of a feed. */
 export interface FeedObserver extends FollowerObserver {
   /** An event could not be used. */
   skipped(reason: SkipReason): void;
@@ -29,20 +35,20 @@ export interface FeedObserver extends FollowerObserver {
 /** How far the events of one rank are in a snapshot of the index. */
 export interface RankPlace extends RankId {
   readonly eventId: number;
-  /** Hex; undefined = the worker does not say. */
+  /** Publisher, hex; undefined = the worker does not say. */
   readonly publisherId: string | undefined;
 }
 
 /**
- * Where the events of a component come from, when it is not the event plane's own subscription: a log, whose reader tells
- * the feed of every message, and which places it goes on from.
+ * Where the events of a component come from, when it is not the event plane's own subscription: a log, whose reader
+ * tells the feed of every message, and which places it goes on from.
  */
 export interface EventSource {
   start(feed: KvEventFeed): void;
   stop(): Promise<void>;
 }
 
-/** What every feed of a process shares. */
+/** Dependencies that all feeds of a process share. */
 export interface FeedSurroundings {
   readonly eventPlane: EventPlane;
   readonly discovery: Discovery;
@@ -54,7 +60,10 @@ export interface FeedSurroundings {
   readonly observer: FeedObserver;
   /** Gives way to other work. @default the end of the turn of the event loop */
   readonly defer?: () => Promise<void>;
-  /** The log of a component's events. @default none: the topic is subscribed to, and every rank is restored by its worker */
+  /**
+   * The log of a component's events. @default none: the topic is subscribed to, and every rank is restored by its
+   * worker
+   */
   readonly sourceOf?: ((scope: ComponentScope) => EventSource | undefined) | undefined;
 }
 
@@ -74,8 +83,8 @@ const OPEN_MS_MAX = 15_000;
 const RETRY_MS = 1000;
 
 /**
- * The cache changes of the workers of one component, brought to the indexes of their models: one subscription, and one
- * `RankFollower` for each rank that is followed. Everything else on the topic is passed over.
+ * Brings the cache changes of one component's workers to the indexes of their models: one subscription, and one
+ * `RankFollower` for each followed rank. It ignores all other events on the topic.
  */
 export class KvEventFeed {
   readonly #surroundings: FeedSurroundings;
@@ -90,7 +99,7 @@ export class KvEventFeed {
   readonly #opened: Promise<void>;
   #watch: Watch | undefined;
   #isOpen = false;
-  /** Whether ranks that appear are restored by their workers at once; a source says when. */
+  /** Whether the feed restores ranks that appear from their workers at once. With a source, the source says when. */
   #restoresRanks: boolean;
 
   constructor(scope: ComponentScope, surroundings: FeedSurroundings) {
@@ -102,7 +111,9 @@ export class KvEventFeed {
     this.#opened = this.#open();
   }
 
-  /** Keeps the worker's blocks in `sink` from now on. One that is followed already goes on unless its ranks changed. */
+  /**
+   * Brings the worker's changes to `sink` from now on. Goes on with a worker that it follows, unless its ranks changed.
+   */
   follow(worker: FollowedWorker, sink: BlockChangeSink): void {
     const known = this.#workers.get(worker.id);
     if (known !== undefined && known.sink === sink && hasSameRanks(known.worker, worker)) return;
@@ -116,7 +127,7 @@ export class KvEventFeed {
     if (this.#isOpen && this.#restoresRanks) for (const rank of followed.ranks.values()) rank.start();
   }
 
-  /** Stops at once; what the sink holds is left to its owner. */
+  /** Stops to follow the worker at once. The sink keeps what it holds. */
   unfollow(workerId: string): void {
     const followed = this.#workers.get(workerId);
     if (followed === undefined) return;
@@ -131,7 +142,7 @@ export class KvEventFeed {
     }
   }
 
-  /** Ranks whose blocks are all there, with their places. */
+  /** Returns the ranks whose blocks are all known, with their places. */
   places(): readonly RankPlace[] {
     const places: RankPlace[] = [];
     for (const { worker, ranks } of this.#workers.values()) {
@@ -142,14 +153,14 @@ export class KvEventFeed {
     return places;
   }
 
-  /** Every rank that is followed. */
+  /** Returns every followed rank. */
   ranks(): readonly RankId[] {
     return [...this.#workers.values()].flatMap(({ worker, ranks }) =>
       Array.from(ranks.keys(), (dpRank) => ({ workerId: worker.id, dpRank })),
     );
   }
 
-  /** The indexes were replaced and hold the events up to these places, and nothing of other ranks. */
+  /** Goes on from these places: the indexes were replaced, and hold no blocks of other ranks. */
   resume(places: readonly RankPlace[]): void {
     const byRank = new Map(places.map((place) => [`${place.workerId}/${place.dpRank}`, place]));
     for (const { worker, ranks } of this.#workers.values()) {
@@ -163,20 +174,20 @@ export class KvEventFeed {
     await this.#workers.get(workerId)?.ranks.get(dpRank)?.recover(signal);
   }
 
-  /** Asks the workers for every rank of which nothing is known: the source does not tell. */
+  /** Asks the workers for every unknown rank, because the source does not know them. */
   restoreAll(): void {
     this.#restoresRanks = true;
     if (!this.#isOpen) return;
     for (const { ranks } of this.#workers.values()) for (const rank of ranks.values()) rank.start();
   }
 
-  /** The worker's own report says which event was its last. While a source still fills the indexes, nothing is late yet. */
+  /** Notes the worker's last event, by its own report. While a source still fills the indexes, no event is late yet. */
   announced(workerId: string, dpRank: number, eventId: number): void {
     if (!this.#restoresRanks) return;
     this.#workers.get(workerId)?.ranks.get(dpRank)?.announced(eventId);
   }
 
-  /** True when every followed rank has been restored and misses nothing that is known of. */
+  /** Whether every followed rank has been restored and misses no event that is known of. */
   get isSettled(): boolean {
     for (const { ranks } of this.#workers.values()) {
       for (const rank of ranks.values()) if (rank.cursor === undefined || rank.isRecovering) return false;
@@ -204,7 +215,7 @@ export class KvEventFeed {
     });
   }
 
-  /** Restores begin once events are heard and endpoints known, so that no event falls between the two. */
+  /** Begins to restore ranks once events arrive and endpoints are known, so that no event is lost between the two. */
   async #open(): Promise<void> {
     const { clock, logger } = this.#surroundings;
     const { signal } = this.#stopping;

@@ -8,6 +8,12 @@ export type BlockChange =
   | { readonly kind: 'removed'; readonly tier: StorageTier; readonly blockHashes: Uint32Array }
   | { readonly kind: 'cleared' };
 
+/** Receiver of the changes of a worker's ranks: the index of its model. */
+export interface BlockChangeSink {
+  /** Takes one change of one rank, and ignores a rank that it does not know. */
+  changed(workerId: string, dpRank: number, change: BlockChange): void;
+}
+
 /** A change with its place in the events of one rank. */
 export interface RankEvent extends RankId {
   readonly eventId: number;
@@ -22,8 +28,8 @@ const BLOCKS_MAX = 262_144;
 const BYTES_A_HASH = 8;
 
 /**
- * The events of one message in either form: compact, or Dynamo's with 64-bit values as text, numbers or bigints. What cannot be read is told to `onSkip` and left out; never throws. A number that JSON has
- * rounded counts as malformed.
+ * The events of one message in either form: compact, or Dynamo's with 64-bit values as text, numbers or bigints. What
+ * cannot be read is told to `onSkip` and left out; never throws. A number that JSON has rounded counts as malformed.
  */
 export function decodeRouterEvents(payload: unknown, onSkip: (reason: SkipReason) => void): RankEvent[] {
   const records = Array.isArray(payload) ? payload : [payload];
@@ -259,7 +265,7 @@ export function rankOfRecoveryEndpoint(endpoint: string): number | undefined {
   return /^\d{1,9}$/.test(rank) ? Number(rank) : undefined;
 }
 
-/** What a router asks; both ids are inclusive. */
+/** Question of a router for events; both ids are inclusive. */
 export interface RecoveryRequest {
   /** u64 as decimal text. */
   readonly worker_id: string;
@@ -273,8 +279,8 @@ export interface RecoveryRequest {
 }
 
 /**
- * What a worker answers. Events come in several answers of the same kind, one after the other; the end of the stream says
- * that they are complete.
+ * What a worker answers. Events come in several answers of the same kind, one after the other; the end of the stream
+ * says that they are complete.
  */
 export type RecoveryResponse = RecoveryVariant & {
   /** Hex. Events are counted anew by every publisher. */

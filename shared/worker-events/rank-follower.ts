@@ -2,19 +2,13 @@ import type { Clock, Random, Timer } from '../clock/index.ts';
 import type { Semaphore } from '../concurrency/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { RankId } from '../router/index.ts';
-import type { BlockChange, RankEvent } from './kv-events.ts';
+import type { BlockChange, BlockChangeSink, RankEvent } from './kv-events.ts';
 import { EventBuffer, type LiveEvent, type RecoveryAnswer } from './recovery.ts';
 
 /** Recoveries of one router that run at once. */
 export const RECOVERIES_AT_ONCE_MAX = 16;
 
-/** Where the changes of a worker's ranks go: the index of its model. */
-export interface BlockChangeSink {
-  /** Takes one change of one rank. Ranks that the sink does not know are its own to ignore. */
-  changed(workerId: string, dpRank: number, change: BlockChange): void;
-}
-
-/** What the followers of a router count. */
+/** Counters of a router's followers. */
 export interface FollowerObserver {
   /** An event came a second time, or late. */
   stale(): void;
@@ -24,20 +18,19 @@ export interface FollowerObserver {
   recovered(kind: RecoveryKind, outcome: 'ok' | 'failed'): void;
 }
 
-/** Everything that the rank holds, or the events that were missed. */
+/** Recovery of all blocks of the rank, or of the events that were missed. */
 export type RecoveryKind = 'restore' | 'gap';
 
 export interface RankFollowerOptions {
-  /** The rank that is followed. */
   readonly rank: RankId;
   readonly sink: BlockChangeSink;
   readonly clock: Clock;
   readonly random: Random;
   readonly slots: Semaphore;
   readonly observer: FollowerObserver;
-  /** Gives way to other work between two slices of a large answer. */
+  /** Lets other work run between two slices of a large answer. */
   readonly defer: () => Promise<void>;
-  /** False when the worker keeps no index of its own: nothing that was missed can be had back. */
+  /** Whether the worker keeps an index of its own. If not, missed events stay lost. */
   readonly canRecover: boolean;
   /** Asks the worker for the events from `startEventId` on, or for all its blocks. */
   query(startEventId: number | undefined, signal: AbortSignal): Promise<RecoveryAnswer>;
@@ -47,18 +40,18 @@ export interface RankFollowerOptions {
 
 const ATTEMPTS_MAX = 8;
 const BACKOFF_MS = 200;
-/** Part of a pause by which it may be shorter or longer, so that those who failed together do not come back together. */
+/** Share by which a pause varies, so that followers that failed together do not ask again together. */
 const BACKOFF_JITTER = 0.5;
-/** Within so long the restores of a whole fleet begin: a worker is asked by every router that starts with this one. */
+/** Time within which the restores of a fleet begin: routers that start together ask the same workers. */
 const RESTORE_SPREAD_MS = 100;
-/** An announced event may still be on its way for so long. */
+/** Time for which an announced event may still be on its way. */
 const ANNOUNCED_GRACE_MS = 250;
 /** Blocks of an answer that are applied in one go; about 1 ms of work. */
 const SLICE_BLOCKS = 4096;
-/** Publishers of a rank that were replaced and whose late events are known as such. */
+/** Replaced publishers of a rank whose late events the follower still recognizes. */
 const RETIRED_KEPT_MAX = 4;
 
-/** How one attempt ended; `progress`: something was learned, but events are missing still. */
+/** End of one attempt; `progress`: the attempt brought events, but some are still missing. */
 type AttemptResult = 'complete' | 'progress' | 'failed';
 
 /**
@@ -70,8 +63,8 @@ type AttemptResult = 'complete' | 'progress' | 'failed';
  * | following | ignore | apply | buffer, -> recovering (gap) | forget all, cursor := id | - | - |
  * | recovering | ignore | buffer | buffer | with a cursor: forget all, cursor := id, answer void; else buffer | apply, then the buffer; whole: -> following, hole: again | drop the buffer; next event or announcement tries again |
  *
- * A new publisher, or a new endpoint of the worker, forgets all and goes to recovering (all) from every state. `resume` goes
- * on from a snapshot: its owner has replaced what the index holds.
+ * A new publisher, or a new endpoint of the worker, forgets all and goes to recovering (all) from every state. `resume`
+ * goes on from a snapshot: its owner has replaced what the index holds.
  */
 export class RankFollower {
   readonly #options: RankFollowerOptions;
@@ -85,7 +78,7 @@ export class RankFollower {
   #announceTimer: Timer | undefined;
   /** The recovery under way. Aborted = its answer is void. */
   #recovery: AbortController | undefined;
-  /** Told once when nothing is missing any more, or why that cannot be. */
+  /** Called once when no event is missing any more, or with the reason why that cannot be. */
   readonly #waits = new Set<(failure: Error | undefined) => void>();
   #isClosed = false;
 
@@ -98,7 +91,7 @@ export class RankFollower {
     return this.#cursor;
   }
 
-  /** Who publishes the rank's events, hex; undefined = nobody has said so yet. */
+  /** Publisher of the rank's events, hex; undefined = not known yet. */
   get publisherId(): string | undefined {
     return this.#publisherId;
   }
@@ -114,8 +107,8 @@ export class RankFollower {
   }
 
   /**
-   * The index was replaced, by one that holds the events up to `place`, or nothing of this rank. Without a place, the next
-   * event, `start` or `recover` asks for everything. A recovery under way is void.
+   * The index was replaced, by one that holds the events up to `place`, or nothing of this rank. Without a place, the
+   * next event, `start` or `recover` asks for everything. A recovery under way is void.
    */
   resume(place: { readonly eventId: number; readonly publisherId: string | undefined } | undefined): void {
     if (this.#isClosed) return;
@@ -129,8 +122,8 @@ export class RankFollower {
   }
 
   /**
-   * Asks the worker for everything that is missing, unless that is under way. Resolves when it is there, and rejects when
-   * the last attempt failed, the index was replaced meanwhile, or the signal aborted.
+   * Asks the worker for everything that is missing, unless that is under way. Resolves when it is there, and rejects
+   * when the last attempt failed, the index was replaced meanwhile, or the signal aborted.
    */
   recover(signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -156,7 +149,7 @@ export class RankFollower {
     });
   }
 
-  /** An event from the event plane. */
+  /** Takes an event from the event plane. */
   live(live: LiveEvent): void {
     if (this.#isClosed) return;
     const { event, publisherId } = live;
@@ -178,7 +171,7 @@ export class RankFollower {
     }
   }
 
-  /** The worker says that it has published events up to `eventId`: the last ones before a silence can be lost, too. */
+  /** Notes that the worker has published events up to `eventId`: the last ones before a silence can be lost, too. */
   announced(eventId: number): void {
     this.#announced = eventId;
     if (this.#isClosed || !this.#options.canRecover) return;
@@ -189,13 +182,13 @@ export class RankFollower {
     });
   }
 
-  /** Messages of the worker were lost; whether this rank's were among them shows only when it is asked. */
+  /** Asks the worker, because messages of it were lost. Only the answer shows whether this rank's were among them. */
   suspect(): void {
     if (this.#isClosed || this.#recovery !== undefined || !this.#options.canRecover) return;
     this.#recover();
   }
 
-  /** Another process answers under the worker's id: what the old one held is gone. */
+  /** Forgets all blocks and asks anew, because another process has the worker's id now. */
   replaced(): void {
     if (this.#isClosed) return;
     this.#reset();
@@ -213,7 +206,7 @@ export class RankFollower {
     this.#buffer.clear();
   }
 
-  /** Follows this publisher from now on. If another one was followed before, its blocks are forgotten and all are asked for. */
+  /** Follows this publisher from now on. Forgets the blocks of the one before, and asks for all. */
   #adopt(publisherId: string): void {
     if (this.#publisherId !== undefined) this.replaced();
     this.#publisherId = publisherId;
@@ -237,7 +230,7 @@ export class RankFollower {
     sink.changed(rank.workerId, rank.dpRank, change);
   }
 
-  /** Whatever came before does not matter any more. */
+  /** Clears the rank: earlier events do not matter any more. */
   #clear(eventId: number): void {
     this.#cancelRecovery();
     this.#changeBlocks({ kind: 'cleared' });
@@ -267,13 +260,13 @@ export class RankFollower {
     }
   }
 
-  /** After a recovery, or what made one needless: live events that came meanwhile, and another recovery if some are missing. */
+  /** Applies the live events that came during a recovery, and begins another one if some are missing. */
   #goOn(): void {
     this.#drainBuffer();
     if (this.#hasHole() && this.#options.canRecover) this.#recover();
   }
 
-  /** The answer will tell more than an event can: it names the publisher that counts. */
+  /** Whether the follower waits for all blocks. That answer also names the publisher that counts. */
   get #isRestoring(): boolean {
     return this.#recovery !== undefined && this.#cursor === undefined;
   }
@@ -377,7 +370,7 @@ export class RankFollower {
     return publisherId !== undefined && this.#publisherId !== undefined && publisherId !== this.#publisherId;
   }
 
-  /** Makes room for the blocks of a publisher, perhaps another one. */
+  /** Clears the rank for the blocks of a publisher, perhaps another one. */
   #forget(publisherId: string | undefined): void {
     this.#changeBlocks({ kind: 'cleared' });
     this.#cursor = undefined;

@@ -4,7 +4,7 @@ import { askOnce, type RequestPlane, type Transport } from '../planes/index.ts';
 import { RecordReader, u64OfHex } from '../records/index.ts';
 import { decodeRouterEvent, type RankEvent, type RecoveryRequest, type SkipReason } from './kv-events.ts';
 
-/** What a worker answered, decoded. */
+/** Decoded answer of a worker. */
 export type RecoveryAnswer = {
   /** Hex; undefined when the worker does not say. */
   readonly publisherId: string | undefined;
@@ -40,8 +40,8 @@ export class RecoveryClient {
   }
 
   /**
-   * Events from `startEventId` on, or all that the rank holds when it is undefined. Rejects with a `ServeError` when the
-   * worker cannot be reached, takes more than 30 s or answers nonsense, and with the signal's reason.
+   * Events from `startEventId` on, or all that the rank holds when it is undefined. Rejects with a `ServeError` when
+   * the worker cannot be reached, takes more than 30 s or answers nonsense, and with the signal's reason.
    *
    * @param workerId hex
    */
@@ -86,7 +86,7 @@ class AnswerReader {
     return this.#answer;
   }
 
-  /** @throws ServeError for a part that is none */
+  /** @throws ServeError for a part that is not part of an answer */
   take(body: unknown): void {
     const {
       Events,

@@ -13,7 +13,7 @@ export interface TopicFollowerOptions {
   readonly scope: EventScope;
   readonly topic: string;
   readonly listener: EventListener;
-  /** Told after publishers have come or gone: whom discovery attributes those of now to. */
+  /** Called after publishers have come or gone, with the worker of each present one. */
   readonly onPublishers?: (workerIds: ReadonlySet<string>) => void;
 }
 
@@ -21,8 +21,8 @@ const RETRY_MS = 1000;
 const OPEN_MS_MAX = 15_000;
 
 /**
- * One topic of one scope, from every publisher that discovery names: planes without a broker connect to each, a plane with
- * one hears them all. Keeps trying to open while plane or discovery is away.
+ * One topic of one scope, from every publisher that discovery names: planes without a broker connect to each, a plane
+ * with one hears them all. Keeps trying to open while plane or discovery is away.
  */
 export class TopicFollower {
   readonly #options: TopicFollowerOptions;
@@ -54,7 +54,7 @@ export class TopicFollower {
     await this.#subscription?.close();
   }
 
-  /** Told once for all that came and went together: to tell of each of 10,000 would be 10,000 times as many names. */
+  /** One call for all that came and went together: a call for each of 10,000 would repeat 10,000 names each time. */
   #publishersChanged(): void {
     const { onPublishers } = this.#options;
     if (onPublishers === undefined || this.#isChangeTold) return;
@@ -75,7 +75,7 @@ export class TopicFollower {
       } catch (thrown) {
         if (signal.aborted) return;
         logger.warn('events cannot be followed; trying again', { ...scope, topic, reason: reasonOf(thrown) });
-        await clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early when nobody wants the events any more
+        await clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early if the follower is closed
       }
     }
   }

@@ -2,8 +2,7 @@ import type { BlockIndex, IndexStatus, RankTable } from '../block-index/index.ts
 import { reasonOf } from '../errors/index.ts';
 import type { EventEnvelope } from '../planes/index.ts';
 import { type ComponentScope, type FeedSurroundings, type FollowedWorker, KvEventFeed } from './kv-event-feed.ts';
-import { type BlockChange, LOAD_TOPIC } from './kv-events.ts';
-import type { BlockChangeSink } from './rank-follower.ts';
+import { type BlockChange, type BlockChangeSink, LOAD_TOPIC } from './kv-events.ts';
 import { TopicFollower } from './topic-follower.ts';
 import { decodeLoadReport, type LoadReport, type WorkerLoads } from './worker-loads.ts';
 
@@ -20,21 +19,21 @@ interface OpenScope {
 
 export interface WorkerFeedsOptions {
   readonly loads: WorkerLoads;
-  /** Whether cache changes are followed, or loads alone. */
+  /** Whether the feeds follow cache changes, or only loads. */
   readonly followsKvEvents: boolean;
-  /** Told of every report. */
+  /** Called for every report. */
   readonly onReport?: ((report: LoadReport) => void) | undefined;
 }
 
 /**
- * Events and loads of every worker that a process routes to: worker sets in, one subscription for each component and topic
- * that they publish on. A component nobody needs any more is left.
+ * Events and loads of every worker that a process routes to: worker sets in, one subscription for each component and
+ * topic that they publish on. It closes the subscriptions of a component without workers.
  */
 export class WorkerFeeds {
   readonly #surroundings: FeedSurroundings;
   readonly #options: WorkerFeedsOptions;
   readonly #scopes = new Map<string, OpenScope>();
-  /** By worker set: the scope of each of its workers. */
+  /** Scope of each worker, by worker set. */
   readonly #sets = new Map<string, Map<string, OpenScope>>();
   readonly #closing = new Set<Promise<void>>();
 
@@ -67,7 +66,7 @@ export class WorkerFeeds {
     return [...this.#sets.keys()];
   }
 
-  /** True when the blocks of every followed worker are known as far as it is told. */
+  /** Whether the blocks of every followed worker are known, as far as events and reports say. */
   get isSettled(): boolean {
     return [...this.#scopes.values()].every(({ events }) => events?.isSettled !== false);
   }
@@ -77,7 +76,7 @@ export class WorkerFeeds {
     await Promise.all(this.#closing);
   }
 
-  /** A worker may be in several sets: it has left when the last of them does without it. */
+  /** Takes a worker out of a set. It is forgotten when no other set has it. */
   #leave(set: Map<string, OpenScope>, workerId: string, open: OpenScope): void {
     set.delete(workerId);
     for (const other of this.#sets.values()) if (other.get(workerId) === open) return;
@@ -126,10 +125,10 @@ export class WorkerFeeds {
   }
 }
 
-/** Told of every change that was applied, and what came of it (`kv_cache_events_applied`). */
+/** Called for every change that was applied, with its result (`kv_cache_events_applied`). */
 export type OnApplied = (kind: BlockChange['kind'], status: IndexStatus) => void;
 
-/** The index of one worker set as the end of its workers' events. Ranks that left the table are passed over. */
+/** Returns a sink that applies the events of a worker set to its index. It ignores ranks that have left the table. */
 export function indexSink(
   index: Pick<BlockIndex, 'stored' | 'removed' | 'cleared'>,
   ranks: RankTable,
@@ -143,7 +142,7 @@ export function indexSink(
   };
 }
 
-/** Applies one change to one rank. */
+/** Applies one change of a rank to the index. */
 export function applyChange(
   index: Pick<BlockIndex, 'stored' | 'removed' | 'cleared'>,
   rank: number,

@@ -5,7 +5,7 @@ import { hasRank } from '../router/index.ts';
 import type { FollowedWorker } from './kv-event-feed.ts';
 import { workerIdOf } from './kv-events.ts';
 
-/** What a worker says of one of its ranks. Undefined = it does not say. */
+/** Load that a worker reports for one of its ranks. Undefined = it does not say. */
 export interface LoadReport extends RankId {
   readonly usedKvBlocks: number | undefined;
   readonly activePrefillTokens: number | undefined;

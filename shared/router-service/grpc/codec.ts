@@ -26,8 +26,8 @@ export const ERROR_PARAM_TRAILER = 'stator-error-param';
 const WIRE_TYPES = { string: 2, bytes: 2, uint32: 0, int32: 0, double: 1 } as const;
 
 /**
- * A field: its name here, what its value is, and `repeated`, or `explicit` where it is told apart from an absent one. Others are
- * left out when they are empty or 0. Messages within a message are their bytes.
+ * A field: its name here, what its value is, and `repeated`, or `explicit` where it is told apart from an absent one.
+ * Others are left out when they are empty or 0. Messages within a message are their bytes.
  */
 type Field = readonly [name: string, type: keyof typeof WIRE_TYPES, presence?: 'explicit' | 'repeated'];
 /** By number. */
@@ -187,7 +187,10 @@ export function encodeChooseRequest(query: ChooseQuery): Uint8Array {
   });
 }
 
-/** Pairs of u32 halves, low half first, as all machines that Node has builds for lay them out. Copied: they lie anywhere. */
+/**
+ * Pairs of u32 halves, low half first, as all machines that Node has builds for lay them out. Copied: they lie
+ * anywhere.
+ */
 function hashesOf(bytes: Uint8Array): Uint32Array {
   if (bytes.length % BYTES_PER_HASH !== 0) throw invalid('hashes have 8 bytes each');
   return new Uint32Array(Uint8Array.from(bytes).buffer);

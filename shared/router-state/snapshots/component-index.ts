@@ -15,19 +15,19 @@ export interface ComponentIndexOptions
   openLog(signal: AbortSignal): Promise<EventLog>;
   /** Worker sets with workers of this component. */
   pools(): readonly ComponentPool[];
-  /** The log cannot be followed: the workers are asked instead. Told once, until the log is there. */
+  /** Called if the log cannot be followed and the feed asks the workers instead. Once, until the log is back. */
   onWithoutLog(): void;
   onProblem(part: 'log' | 'snapshots', problem: unknown): void;
   /** Nothing is followed any more. */
   onStop?(): void;
 }
 
-/** Without a log for so long, the workers are asked for what they hold; a snapshot may take longer. */
+/** Time without a log after which the feed asks the workers for their blocks; a snapshot may take longer. */
 const PATIENCE_MS = 2000;
 
 /**
- * The indexes of one component's worker sets, kept at the head of its event log: hydrated from the newest snapshot, written
- * to a new one while the lease is held. Where the log cannot be had, the workers' own dumps do.
+ * The indexes of one component's worker sets, kept at the head of its event log: hydrated from the newest snapshot,
+ * written to a new one while the lease is held. Where the log cannot be had, the workers' own dumps do.
  */
 export class ComponentIndex implements EventSource {
   readonly #options: ComponentIndexOptions;
@@ -58,7 +58,9 @@ export class ComponentIndex implements EventSource {
     this.#snapshotter.start();
   }
 
-  /** A snapshot that is on its way is waited for, however long it takes: the store gives up one that has stopped coming. */
+  /**
+   * A snapshot that is on its way is waited for, however long it takes: the store gives up one that has stopped coming.
+   */
   #awaitLog(reader: IndexReader, restoreAll: () => void): void {
     const { clock, onWithoutLog } = this.#options;
     this.#patience = clock.after(PATIENCE_MS, () => {
@@ -109,7 +111,7 @@ export interface ComponentPool {
   readonly index: BlockIndex;
 }
 
-/** Whoever follows the event ids of each rank of the component (`KvEventFeed`). */
+/** Feed that follows the event ids of each rank of the component (`KvEventFeed`). */
 export type ComponentFeed = Pick<KvEventFeed, 'received' | 'places' | 'resume' | 'ranks' | 'recover'>;
 
 /** All worker sets whose events are in one log, as `IndexReader` and `Snapshotter` see them. */
@@ -129,7 +131,8 @@ export function foldComponent(feed: ComponentFeed, pools: () => readonly Compone
   return {
     received: (envelope) => feed.received(envelope),
     cursors: () => placesOf(feed, pools()),
-    // Each is as of its first chunk, none older than the cursors: events that are in it already change nothing when they come again.
+    // Each is as of its first chunk, none older than the cursors: events that are in it already change nothing when
+    // they come again.
     write: () => wholeOf(pools()).map(({ name, index }) => ({ name, chunks: index.snapshot() })),
     async load(indexes, cursors, signal) {
       signal.throwIfAborted();

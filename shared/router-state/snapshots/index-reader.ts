@@ -6,9 +6,14 @@ import type { SnapshotPlace, SnapshotPointer } from '../router-state.ts';
 import { type LogPosition, readSnapshot, type SnapshotParts } from './snapshot.ts';
 
 export interface IndexReaderOptions extends SnapshotParts {
-  /** Between two attempts to hydrate, while they fail; and between two looks whether the log is still the same one. @default 1000 */
+  /**
+   * Between two attempts to hydrate, while they fail; and between two looks whether the log is still the same one.
+   * @default 1000
+   */
   readonly checkMs?: number;
-  /** What is stored is not to be trusted: the pointer is dropped before anything is read. @default false */
+  /**
+   * Whether to drop the pointer before the first reading, because stored snapshots cannot be trusted. @default false
+   */
   readonly dropsPointer?: boolean;
   /** The index was made anew. */
   onHydrated(from: HydratedFrom): void;
@@ -26,8 +31,8 @@ export type HydratedFrom = 'snapshot' | 'dumps';
 const CHECK_MS = 1000;
 
 /**
- * Keeps an index at the head of the event log: loads the newest snapshot that can be used, follows the log from there, and
- * asks the workers where neither has what is missing.
+ * Keeps an index at the head of the event log: loads the newest snapshot that can be used, follows the log from there,
+ * and asks the workers where neither has what is missing.
  *
  *            pointer, snapshot                     every entry
  *   hydrating -----------------> following <---------------------
@@ -84,7 +89,7 @@ export class IndexReader {
     await this.#unfollow();
   }
 
-  /** A log that was made anew without a message in it tells nobody: the state is looked at now and then. */
+  /** Reads the log's state now and then: a log that was made anew and has no message yet sends no event. */
   async #round(signal: AbortSignal): Promise<void> {
     const before = this.#position; // the answer may be older than what arrives while we wait for it
     const state = await this.#options.log.state(signal);
@@ -158,7 +163,9 @@ export class IndexReader {
     return true;
   }
 
-  /** Ranks that the snapshot does not have, or only in part. One that cannot be recovered does not hold up the others. */
+  /**
+   * Ranks that the snapshot does not have, or only in part. One that cannot be recovered does not hold up the others.
+   */
   async #recoverMissing(signal: AbortSignal): Promise<void> {
     const { index } = this.#options;
     const complete = new Set(index.cursors().map(nameOf));
@@ -174,7 +181,7 @@ export class IndexReader {
     );
   }
 
-  /** What an earlier hydration still delivers is dropped. */
+  /** Returns a listener that drops the messages of an earlier hydration. */
   #listenerOf(hydration: AbortController): EventLogListener {
     return {
       entry: ({ sequence, envelope }) => {

@@ -13,8 +13,8 @@ export interface NatsSnapshotStoreOptions {
 }
 
 /**
- * Keeps snapshots in NATS' object store, which the `nats` command can read, too. The bucket is made by the first `put`; a
- * digest is checked by every `get`.
+ * Keeps snapshots in NATS' object store, which the `nats` command can read, too. The bucket is made by the first `put`;
+ * a digest is checked by every `get`.
  */
 export function createNatsSnapshotStore({ client, bucket, replicas = 1 }: NatsSnapshotStoreOptions): SnapshotStore {
   const objects = client.bucket({ name: bucket, replicas });

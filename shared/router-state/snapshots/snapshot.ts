@@ -5,7 +5,7 @@ import type { RankId } from '../../router/index.ts';
 import type { RankPlace } from '../../worker-events/index.ts';
 import type { RouterState, StateName } from '../router-state.ts';
 
-/** What a snapshot says of itself. */
+/** Header of a snapshot. */
 interface SnapshotHead extends LogPosition {
   /** Ranks that were complete. Others may be in it, in part: they are asked for a dump. */
   readonly cursors: readonly RankPlace[];
@@ -67,7 +67,10 @@ function lineOf({ workerId, dpRank, eventId, publisherId = '' }: RankPlace): str
   return `\n${workerId} ${dpRank} ${eventId} ${publisherId}`;
 }
 
-/** Reads a snapshot; its indexes are views of the bytes. @throws RangeError when it is none, cut short, or of another version */
+/**
+ * Reads a snapshot; its indexes are views of the bytes. @throws RangeError when it is none, cut short, or of another
+ * version
+ */
 export function readSnapshot(bytes: Uint8Array): {
   readonly head: SnapshotHead;
   readonly indexes: ReadonlyMap<string, Uint8Array>;
@@ -122,23 +125,23 @@ function parseFacts(text: string): SnapshotFacts {
 }
 
 /**
- * The index as the log and the snapshots see it: what `IndexReader` fills and `Snapshotter` writes. Behind it stand the block
- * index and whoever follows the event ids of each rank.
+ * The index as the log and the snapshots see it: what `IndexReader` fills and `Snapshotter` writes. Behind it stand the
+ * block index and whoever follows the event ids of each rank.
  */
 export interface FoldedIndex {
   /**
-   * Applies the events of one message. Those of a rank that is being recovered wait until its dump is there; those that were
-   * applied before are passed over; a gap in the ids of a rank makes the index recover that rank by itself.
+   * Applies the events of one message. Those of a rank that is being recovered wait until its dump is there; those that
+   * were applied before are passed over; a gap in the ids of a rank makes the index recover that rank by itself.
    */
   received(envelope: EventEnvelope): void;
   /**
-   * What it is made of, in chunks. Events may be applied in between: an event applied twice equals once, so a reader that goes
-   * on from where the log stood at the first chunk ends up with the same.
+   * What it is made of, in chunks. Events may be applied in between: an event applied twice equals once, so a reader
+   * that goes on from where the log stood at the first chunk ends up with the same.
    */
   write(): readonly WrittenIndex[];
   /**
-   * Replaces everything by what `write` gave, by name, and the positions of all ranks by `cursors`. Recoveries under way are
-   * void. Rejects when it cannot read the bytes; it may then be left in any state.
+   * Replaces everything by what `write` gave, by name, and the positions of all ranks by `cursors`. Recoveries under
+   * way are void. Rejects when it cannot read the bytes; it may then be left in any state.
    */
   load(indexes: ReadonlyMap<string, Uint8Array>, cursors: readonly RankPlace[], signal: AbortSignal): Promise<void>;
   /** Forgets everything, cursors included. Recoveries under way are void. */
@@ -147,11 +150,14 @@ export interface FoldedIndex {
   cursors(): readonly RankPlace[];
   /** Every rank of the pool as discovery knows it. */
   ranks(): readonly RankId[];
-  /** Asks the worker for what the rank holds and replaces it by the answer. Bounds its own tries; rejects when they fail. */
+  /**
+   * Asks the worker for what the rank holds and replaces it by the answer. Bounds its own tries; rejects when they
+   * fail.
+   */
   recover(rank: RankId, signal: AbortSignal): Promise<void>;
 }
 
-/** What reading and writing snapshots of one index takes. */
+/** Dependencies of reading and writing the snapshots of one index. */
 export interface SnapshotParts {
   readonly state: RouterState;
   readonly pointer: StateName;
@@ -198,14 +204,14 @@ export function assertObjectName(name: string): void {
 }
 
 /**
- * The name of a snapshot: ordered as fence and sequence are, so that whoever holds a later lease writes later names. No two
- * snapshots have the same one: a fence is used for one snapshot only.
+ * The name of a snapshot: ordered as fence and sequence are, so that whoever holds a later lease writes later names. No
+ * two snapshots have the same one: a fence is used for one snapshot only.
  */
 export function objectName(pointer: StateName, fence: number, sequence: number): string {
   return `${objectPrefix(pointer)}${digits(fence)}-${digits(sequence)}`;
 }
 
-/** What the names of all snapshots of one pointer start with. */
+/** Returns the prefix that the names of one pointer's snapshots share. */
 export function objectPrefix({ namespace, name }: StateName): string {
   const plain = (text: string): string => Buffer.from(text).toString('base64url');
   return `index.${plain(namespace)}.${plain(name)}.`;

@@ -19,7 +19,7 @@ export interface SnapshotterOptions extends SnapshotParts {
   onProblem(problem: unknown): void;
 }
 
-/** What came of one attempt. */
+/** Result of one attempt. */
 export type SnapshotOutcome = 'written' | 'nothing_new' | 'not_ready' | 'lease_lost' | 'superseded';
 
 const INTERVAL_MS = 60_000;
@@ -33,10 +33,10 @@ const CHECK_MS = 1000;
  *   renew lease -> put object -> move pointer -> purge log -> remove old objects
  *    own fence    new name      version, fence  <= previous    < previous
  *
- * Each step leaves behind what readers can use, wherever the next one fails: an object that nothing points to is ignored and
- * later removed; the log is purged, and objects are removed, only where both remaining snapshots go without. A holder that
- * was robbed of its lease in between is refused by the pointer when its successor has moved it, and before that does no harm:
- * what it points to is whole and newer than what was there.
+ * Each step leaves behind what readers can use, wherever the next one fails: an object that nothing points to is
+ * ignored and later removed; the log is purged, and objects are removed, only where both remaining snapshots go
+ * without. A holder that was robbed of its lease in between is refused by the pointer when its successor has moved it,
+ * and before that does no harm: what it points to is whole and newer than what was there.
  */
 export class Snapshotter {
   readonly #options: SnapshotterOptions;
@@ -110,7 +110,7 @@ export class Snapshotter {
     return (await state.readPointer(pointer, signal))?.object === place.object;
   }
 
-  /** What neither the newest snapshot nor `previous` needs. */
+  /** Deletes objects that neither the newest snapshot nor `previous` needs. */
   async #clear(previous: SnapshotPointer, signal: AbortSignal): Promise<void> {
     const { log, store, pointer } = this.#options;
     const { createdAt } = await log.state(signal);

@@ -123,8 +123,8 @@ export class ActiveLoad {
   }
 
   /**
-   * `outputTokens` so far: a block more where they fill one, and less weight for the request's own blocks the nearer its
-   * expected end is.
+   * `outputTokens` so far: a block more where they fill one, and less weight for the request's own blocks the nearer
+   * its expected end is.
    */
   produced(id: string, outputTokens: number): void {
     const request = this.#byId.get(id);
@@ -137,8 +137,8 @@ export class ActiveLoad {
   }
 
   /**
-   * One more block of output, by the word of who counts them. `fraction` is the weight from now on of every block that only
-   * this request runs on. False when the request is unknown.
+   * One more block of output, by the word of who counts them. `fraction` is the weight from now on of every block that
+   * only this request runs on. False when the request is unknown.
    */
   addOutputBlock(id: string, fraction: number | undefined): boolean {
     const request = this.#byId.get(id);
@@ -349,8 +349,8 @@ export function anchoredRemainder(tokens: number, elapsedMs: number, expectedMs:
 }
 
 /**
- * Active prefill tokens of a rank whose prefills all have predicted lengths (newest release): what the oldest does beyond
- * its own tokens counts against those behind it.
+ * Active prefill tokens of a rank whose prefills all have predicted lengths (newest release): what the oldest does
+ * beyond its own tokens counts against those behind it.
  */
 export function spilledRemainder(sum: number, oldestTokens: number, elapsedMs: number, expectedMs: number): number {
   if (expectedMs <= 0) return Math.max(0, sum - oldestTokens);

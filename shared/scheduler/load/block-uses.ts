@@ -12,9 +12,9 @@ import { roomy } from '../../records/index.ts';
  *     run A-H  <- use(A-H, rank 0, 2 requests)  <-> use(A-H, rank 7, 1 request)
  *     run I-K  <- use(I-K, rank 0, 1 request)         parent: use(A-H, rank 0)
  *
- * A sequence hash names a whole prefix, so a rank that runs on a block runs on all before it. Hence a prompt is a path of few
- * runs, whatever its length: a run is cut in two where a prompt leaves it, and found by its first block and the run before. A
- * request needs to remember only its last use; when the run of that is cut, it is a use of the tail.
+ * A sequence hash names a whole prefix, so a rank that runs on a block runs on all before it. Hence a prompt is a path
+ * of few runs, whatever its length: a run is cut in two where a prompt leaves it, and found by its first block and the
+ * run before. A request needs to remember only its last use; when the run of that is cut, it is a use of the tail.
  */
 export class BlockUses {
   #depths = new Uint32Array(0);
@@ -76,8 +76,8 @@ export class BlockUses {
 
   /**
    * Starts a request on `rank`.
-   * @returns its last use, for `release`; -1 for a prompt without blocks. `added` tells how many blocks the rank did not run
-   * on before.
+   * @returns its last use, for `release`; -1 for a prompt without blocks. `added` tells how many blocks the rank did
+   * not run on before.
    */
   acquire(rank: number, hashes: Uint32Array): number {
     const count = hashes.length >> 1;
@@ -109,7 +109,10 @@ export class BlockUses {
   /** Discount of the blocks that left in the last `release`. */
   releasedDiscount = 0;
 
-  /** Ends a request. `releasedDiscount` tells by how much they were lightened. @returns blocks its rank no longer runs on */
+  /**
+   * Ends a request. `releasedDiscount` tells by how much they were lightened. @returns blocks its rank no longer runs
+   * on
+   */
   release(lastUse: number): number {
     let gone = 0;
     this.releasedDiscount = 0;
@@ -125,8 +128,8 @@ export class BlockUses {
   }
 
   /**
-   * Lightens each block that no other request of the rank runs on by `discount`, from the request's last block back to the
-   * first that is shared. @returns by how much more than before in all
+   * Lightens each block that no other request of the rank runs on by `discount`, from the request's last block back to
+   * the first that is shared. @returns by how much more than before in all
    */
   lightenTail(lastUse: number, discount: number): number {
     this.#makeDiscounts();
@@ -169,7 +172,9 @@ export class BlockUses {
     }
   }
 
-  /** Parts the first `blocks` blocks from a run; returns what they are now. The run keeps its number, and is the tail. */
+  /**
+   * Parts the first `blocks` blocks from a run; returns what they are now. The run keeps its number, and is the tail.
+   */
   #cut(run: number, blocks: number): number {
     const at = run * RUN_WORDS;
     const [place, length, before] = [this.#runs[at + PLACE]!, this.#runs[at + LENGTH]!, this.#runs[at + BEFORE]!];

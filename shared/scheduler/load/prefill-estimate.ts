@@ -46,19 +46,22 @@ export interface PrefillEstimateOptions {
   readonly tpSize: number;
   /** Ranks that each serve requests of their own and share the experts. @default 1 */
   readonly attentionDpSize?: number | undefined;
-  /** How each expert and all experts are split; the estimate only sees to it that they fit. @default what the others leave */
+  /**
+   * How each expert and all experts are split; the estimate only sees to it that they fit. @default what the others
+   * leave
+   */
   readonly moeTpSize?: number | undefined;
   /** @default what the others leave; 1 where only they are set */
   readonly moeEpSize?: number | undefined;
 }
 
 /**
- * Estimates how long one prompt takes to prefill, alone, from published peaks: each part of a layer takes as long as its
- * arithmetic or its memory traffic, whichever is longer, at a fixed share of the peak; between GPUs each layer exchanges its
- * activations twice. It is an estimate: NVIDIA's AIConfigurator, which the settings are named after, looks the same
- * question up in tables measured for each engine, version and GPU. Left out here: how engines differ, launches and
- * scheduling, other requests of the pass, sliding windows, feed-forward layers without a gate. So it tells how prompts
- * compare with each other, and milliseconds within a factor of about two.
+ * Estimates how long one prompt takes to prefill, alone, from published peaks: each part of a layer takes as long as
+ * its arithmetic or its memory traffic, whichever is longer, at a fixed share of the peak; between GPUs each layer
+ * exchanges its activations twice. It is an estimate: NVIDIA's AIConfigurator, which the settings are named after,
+ * looks the same question up in tables measured for each engine, version and GPU. Left out here: how engines differ,
+ * launches and scheduling, other requests of the pass, sliding windows, feed-forward layers without a gate. So it tells
+ * how prompts compare with each other, and milliseconds within a factor of about two.
  * @throws KvRouterConfigError for a name that is not known, and for sizes that do not fit together
  */
 export function createPrefillEstimate(options: PrefillEstimateOptions): PrefillDurationModel {
@@ -142,7 +145,10 @@ class PrefillEstimate implements PrefillDurationModel {
     return Math.max((2 * pairs * pairWidth) / this.#tp / this.#fp16Flops, bytes / this.#memoryBytes);
   }
 
-  /** The experts are spread over all GPUs, which compute for the requests of all ranks at once: each rank has as much to do. */
+  /**
+   * The experts are spread over all GPUs, which compute for the requests of all ranks at once: each rank has as much to
+   * do.
+   */
   #experts(tokens: number): number {
     const { experts, weightBytes } = this.#shape;
     if (experts === undefined) return 0;
@@ -211,8 +217,8 @@ const GATED = 3;
 const WEIGHT_BYTES: Readonly<Record<string, number>> = { fp8: 1, fbgemm_fp8: 1, awq: 0.5, gptq: 0.5, mxfp4: 0.5 };
 
 /**
- * The shape that a model folder's config.json (Hugging Face `transformers`) describes: decoders with grouped-query or latent
- * attention, dense or with experts; of a model with media, its text part.
+ * The shape that a model folder's config.json (Hugging Face `transformers`) describes: decoders with grouped-query or
+ * latent attention, dense or with experts; of a model with media, its text part.
  * @throws KvRouterConfigError naming the field that is missing
  */
 export function readModelShape(json: unknown): ModelShape {

@@ -129,15 +129,15 @@ function precedes(a: Waiting, b: Waiting): boolean {
 const ANYWHERE = '';
 
 /**
- * Lines of one class for requests that only some workers may take, pins aside: each is looked at whenever something may have
- * changed. Requests beyond them share one more line, and there wait for each other.
+ * Lines of one class for requests that only some workers may take, pins aside: each is looked at whenever something may
+ * have changed. Requests beyond them share one more line, and there wait for each other.
  */
 const FILTERED_LANES_MAX = 64;
 const CROWDED = 'crowded';
 
 /**
- * Waiting requests of one class: one line for those that any worker may take, one for each rank that requests are pinned to,
- * and one for each set of workers that requests are limited to, so that a full worker holds up only its own.
+ * Waiting requests of one class: one line for those that any worker may take, one for each rank that requests are
+ * pinned to, and one for each set of workers that requests are limited to, so that a full worker holds up only its own.
  */
 export class ClassQueue {
   readonly policyClass: PolicyClass;
@@ -231,8 +231,8 @@ function isFiltered({ pinned }: SchedulingRequest, lane: string): boolean {
 }
 
 /**
- * Names the line of a request among those that wait: requests that the same ranks may take stand in one. Sets of ids are
- * told apart by a checksum: where two have the same, which is one case in 2^32, their requests wait for each other.
+ * Names the line of a request among those that wait: requests that the same ranks may take stand in one. Sets of ids
+ * are told apart by a checksum: where two have the same, which is one case in 2^32, their requests wait for each other.
  */
 function laneName(request: SchedulingRequest): string {
   const { pinned, constraints, allowedWorkers, excludedWorkers, busyWorkers, avoidedWorkers } = request;

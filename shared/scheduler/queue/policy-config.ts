@@ -14,8 +14,8 @@ export interface PolicyClass {
   /** Share of the eligible ranks that must be full before requests wait. @default 1 */
   readonly busyShare: number;
   /**
-   * Somebody set the bounds above: they hold under every cost model. Otherwise they are Dynamo's, in whose place `stator` has
-   * a gate of its own.
+   * Somebody set the bounds above: they hold under every cost model. Otherwise they are Dynamo's, in whose place
+   * `stator` has a gate of its own.
    */
   readonly hasOwnBounds: boolean;
   readonly requestsPerWorkerMax: number | undefined;

@@ -31,9 +31,9 @@ const ROUNDING_MS = 0.01;
 const INVALID = Number.NEGATIVE_INFINITY;
 
 /**
- * The gate before a choice: who must wait, in what order they leave, and when. `dynamo` waits while every eligible rank has
- * more active prefill tokens than the class allows; `stator` while every one has any that should not be
- * done by now, and orders by what is left to compute. Bounds and an order that somebody set hold in either.
+ * The gate before a choice: who must wait, in what order they leave, and when. `dynamo` waits while every eligible rank
+ * has more active prefill tokens than the class allows; `stator` while every one has any that should not be done by
+ * now, and orders by what is left to compute. Bounds and an order that somebody set hold in either.
  */
 export class RequestQueue {
   readonly #options: RequestQueueOptions;
@@ -67,7 +67,9 @@ export class RequestQueue {
     return this.#lines.promptTokens;
   }
 
-  /** Whether the request that the chooser narrowed to must wait: nobody has room, or others of its class wait already. */
+  /**
+   * Whether the request that the chooser narrowed to must wait: nobody has room, or others of its class wait already.
+   */
   mustWait({ request }: WeighedRequest): boolean {
     const line = this.#lineFor(request);
     if (!canWait(line.policyClass)) return false;

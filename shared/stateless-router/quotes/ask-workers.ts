@@ -65,16 +65,17 @@ const SILENT_MS = 1000;
 const LATE_MAX = 4096;
 
 /**
- * Asks workers what a prompt would find there, and claims a place. First the one that hashing names, which promises a place with
- * its answer where it has little to do for the prompt: the most requests need no other. Else the others are asked, and the
- * cheapest of all is claimed: at the time of the claim a worker may have promised places to others, and then the claim is
- * refused and goes to whoever is cheapest now.
+ * Asks workers what a prompt would find there, and claims a place. First the one that hashing names, which promises a
+ * place with its answer where it has little to do for the prompt: the most requests need no other. Else the others are
+ * asked, and the cheapest of all is claimed: at the time of the claim a worker may have promised places to others, and
+ * then the claim is refused and goes to whoever is cheapest now.
  *
  *     hold? ──> the one that hashing names ──held──> go there
  *                    └──answer──> quote? ──> the others at once ──answers──> claim at the cheapest ──held──> go there
  *                                                                                 ^────refused, twice────┘
  *
- * Who does not answer in time, or nonsense, is not compared; where fewer than two answer the caller decides by what it knows.
+ * Who does not answer in time, or nonsense, is not compared; where fewer than two answer the caller decides by what it
+ * knows.
  */
 export class WorkerAsker<Worker extends RoutableWorker> {
   readonly #options: WorkerAskerOptions<Worker>;
@@ -149,8 +150,8 @@ export class WorkerAsker<Worker extends RoutableWorker> {
   }
 
   /**
-   * A worker is silent that has not answered for as long as a request may ask: once it may be too busy, or this process may have
-   * stood still.
+   * A worker is silent that has not answered for as long as a request may ask: once it may be too busy, or this process
+   * may have stood still.
    */
   #noteAnswers(asked: readonly Worker[], answered: ReadonlySet<string>): void {
     const nowMs = this.#options.clock.nowMs();
@@ -251,8 +252,9 @@ export class WorkerAsker<Worker extends RoutableWorker> {
 }
 
 /**
- * How a request that asked workers found its place. `home`: the first one that was asked promised it. `held`: the cheapest of
- * several did. `late`: by what they said, without a promise, as time was over. `unanswered`: fewer than two answered.
+ * How a request that asked workers found its place. `home`: the first one that was asked promised it. `held`: the
+ * cheapest of several did. `late`: by what they said, without a promise, as time was over. `unanswered`: fewer than two
+ * answered.
  */
 type AskOutcome = 'home' | 'held' | 'late' | 'unanswered';
 

@@ -7,7 +7,9 @@ import { RecordReader, type UnknownRecord } from '../../records/index.ts';
  * the OPEN frame, low half first.
  */
 
-/** Endpoint of a worker's component where it is asked; in no record of discovery, as its place follows from the model's. */
+/**
+ * Endpoint of a worker's component where it is asked; in no record of discovery, as its place follows from the model's.
+ */
 export const QUOTE_ENDPOINT = 'quote';
 
 /** Blocks of a prompt that are asked about: 32 KiB a question. Those beyond count as computed anew everywhere. */

@@ -24,22 +24,24 @@ export interface BestQuote {
   readonly quote: RankQuote;
   /** Prompt tokens that it would compute there. */
   readonly uncachedTokens: number;
-  /** With more prompt tokens than that before it another one would be clearly cheaper; infinite where there is no other. */
+  /**
+   * With more prompt tokens than that before it another one would be clearly cheaper; infinite where there is no other.
+   */
   readonly prefillTokensMax: number;
 }
 
 /**
- * What a place costs more that is not where hashing sends the request: as much as computing all of it, at most this many
- * tokens. So every turn of a conversation goes one way in all processes, but for those that find their worker busy, and
- * those that decide in one instant, on the same quotes, do not all decide alike.
+ * What a place costs more that is not where hashing sends the request: as much as computing all of it, at most this
+ * many tokens. So every turn of a conversation goes one way in all processes, but for those that find their worker
+ * busy, and those that decide in one instant, on the same quotes, do not all decide alike.
  */
 const AWAY_TOKENS = 3000;
 /** A claim is refused for no less: another question takes time, too. */
 const CLAIM_SLACK_TOKENS = 1000;
 
 /**
- * The terms on which the worker that hashing names takes a prompt without others being asked: it would compute so little that
- * nobody is clearly cheaper, and in a pass or two with what waits there.
+ * The terms on which the worker that hashing names takes a prompt without others being asked: it would compute so
+ * little that nobody is clearly cheaper, and in a pass or two with what waits there.
  */
 export function termsOf({ id, tokens }: Pick<PlacedPrompt, 'id' | 'tokens'>, dpRank?: number): HoldTerms {
   const weight = uncachedWeight(0, 1);
@@ -48,8 +50,8 @@ export function termsOf({ id, tokens }: Pick<PlacedPrompt, 'id' | 'tokens'>, dpR
 }
 
 /**
- * The place that a worker holds on the terms, undefined = none: at the rank with the least to do, the request's own tokens
- * among it, then with the fewest blocks in use.
+ * The place that a worker holds on the terms, undefined = none: at the rank with the least to do, the request's own
+ * tokens among it, then with the fewest blocks in use.
  */
 export function placeOn(terms: HoldTerms, ranks: readonly QuotedRank[]): HeldPlace | undefined {
   const { id, dpRank: wanted, uncachedTokensMax, backlogTokensMax } = terms;
@@ -65,7 +67,8 @@ export function placeOn(terms: HoldTerms, ranks: readonly QuotedRank[]): HeldPla
 }
 
 /**
- * The quote to take: the cheapest by the cost model `stator`, the one that hashing names preferred. A pure function of its arguments.
+ * The quote to take: the cheapest by the cost model `stator`, the one that hashing names preferred. A pure function of
+ * its arguments.
  * @param quotes at least one
  */
 export function bestQuote(prompt: PlacedPrompt, quotes: readonly RankQuote[]): BestQuote {
