@@ -1,5 +1,6 @@
 import { BlockIndex } from '../block-index/index.ts';
 import { seededRandom, type TimeAndChance } from '../clock/index.ts';
+import { Lifetime } from '../concurrency/index.ts';
 import type { Discovery, DiscoveryEvent, EndpointRecord, ModelRecord, Watch } from '../discovery/index.ts';
 import { callingPlane, eventPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
 import { type RequestPlane, silentObserver } from '../planes/index.ts';
@@ -28,7 +29,7 @@ export interface RunningRouter {
  */
 export async function startStandaloneRouter(
   settings: ServiceSettings,
-  { clock, random }: TimeAndChance,
+  timeAndChance: TimeAndChance,
   logger: ProcessLogger,
   signal: AbortSignal,
   tracer?: Tracer,
@@ -38,17 +39,36 @@ export async function startStandaloneRouter(
   const suffix = settings.namespaceWorkerSuffix; // the workers add it to their namespace
   const name = suffix === undefined ? asked : { ...asked, namespace: `${asked.namespace}-${suffix}` };
   const files = await openRouterFiles(settings);
-  const discovery = await openDiscovery(settings, logger.for('discovery'));
-  const plane = await callingPlane(settings, clock, silentObserver, {}, logger.for('requests'));
-  const serving = await servingPlane(settings, clock, silentObserver, logger.for('requests'));
+  return Lifetime.compose((lifetime) =>
+    openRouter(settings, { ...timeAndChance, name, logger, files, tracer, lifetime }, signal),
+  );
+}
+
+interface StandaloneDeps extends Omit<PoolParts, 'discovery' | 'plane'> {
+  readonly tracer: Tracer | undefined;
+}
+
+async function openRouter(
+  settings: ServiceSettings,
+  deps: StandaloneDeps,
+  signal: AbortSignal,
+): Promise<RunningRouter> {
+  const { clock, random, name, logger, tracer, lifetime } = deps;
+  const log = logger.for('requests');
+  const serving = await lifetime.use(servingPlane(settings, clock, silentObserver, log));
+  const plane = await lifetime.use(callingPlane(settings, clock, silentObserver, {}, log));
   const instanceId = random.instanceId();
-  const server = await serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
-  const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, files, clock, random });
+  const server = await lifetime.use(serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) }));
+  // After the listener, so that it closes before: no caller is sent to a listener that is gone.
+  const discovery = await lifetime.use(openDiscovery(settings, logger.for('discovery')));
+  const { router, pool, follow } = openPool(settings, { ...deps, discovery, plane });
   const initial = new InitialWorkers({ workersMin: settings.routerMinInitialWorkers, clock, signal });
-  const workers = new EndpointWorkers(name, (present) => {
-    follow(present);
-    initial.seen(present.length);
-  });
+  const workers = lifetime.use(
+    new EndpointWorkers(name, (present) => {
+      follow(present);
+      initial.seen(present.length);
+    }),
+  );
   await workers.start(discovery, AbortSignal.timeout(START_MS_MAX));
   if (initial.pending !== undefined) logger.for('router').info('waiting for workers', { workers: initial.workersMin });
   if ((await initial.awaited) === 'late') {
@@ -56,22 +76,14 @@ export async function startStandaloneRouter(
   }
   const service = new PlaneRouter({ router, pool, plane, tracer });
   const { namespace } = name;
+  lifetime.defer(() => server.drain()); // first: callers go elsewhere while the rest closes
   const endpoints = service.serve(server, instanceId, namespace);
   await server.reachable(AbortSignal.timeout(START_MS_MAX));
   for (const { endpoint, transport } of endpoints) {
     const address = { namespace, component: STANDALONE_COMPONENT, endpoint, instance_id: instanceId };
     await discovery.put({ type: 'Endpoint', ...address, transport }, AbortSignal.timeout(START_MS_MAX));
   }
-  return {
-    instanceId,
-    close: async () => {
-      server.drain();
-      workers.close();
-      await close();
-      await discovery.close();
-      await Promise.all([server.close(), plane.close(), serving.close()]);
-    },
-  };
+  return { instanceId, close: () => lifetime.close() };
 }
 
 interface PoolParts extends TimeAndChance {
@@ -80,11 +92,12 @@ interface PoolParts extends TimeAndChance {
   readonly plane: RequestPlane;
   readonly logger: ProcessLogger;
   readonly files: RouterFiles;
+  readonly lifetime: Lifetime;
 }
 
 /** Returns the workers' router, its index, and the connections that feed it. */
 function openPool(settings: ServiceSettings, parts: PoolParts) {
-  const { name, discovery, logger, files, clock, random } = parts;
+  const { name, discovery, logger, files, clock, random, lifetime } = parts;
   const config = kvRouterConfigOf(settings, files.policies?.settings);
   const key = `${name.namespace}.${name.component}.${name.endpoint}`;
   const pool: WorkerPool = { key, role: 'aggregated', blockSizeTokens: settings.routerBlockSize };
@@ -106,12 +119,11 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
       return index;
     },
   });
-  router.setWorkers(pool, []);
-  const { feeds, close: closeFeeds } = openFeeds(
-    { ...parts, routerMetrics: metrics },
-    eventPlane(settings, clock, logger.for('events'), discovery),
-    { loads: new WorkerLoads(), followsKvEvents },
+  const events = eventPlane(settings, clock, logger.for('events'), discovery);
+  const { feeds } = lifetime.use(
+    openFeeds({ ...parts, routerMetrics: metrics }, events, { loads: new WorkerLoads(), followsKvEvents }),
   );
+  lifetime.use(router).setWorkers(pool, []);
   let hasWarned = false;
   const follow = (workers: readonly EndpointWorker[]): void => {
     const other = workers.find(({ blockSizeTokens: size = pool.blockSizeTokens }) => size !== pool.blockSizeTokens);
@@ -124,13 +136,11 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
     const sink = index && indexSink(index, ranks, (kind, status) => metrics.applied(kind, status));
     feeds.setWorkers(key, workers, sink);
   };
-  const housekeeping = clock.every(HOUSEKEEPING_MS, () => index?.housekeep());
-  const close = async (): Promise<void> => {
-    housekeeping.cancel();
-    router.close();
-    await closeFeeds();
-  };
-  return { router, pool, follow, close };
+  lifetime.use(
+    clock.every(HOUSEKEEPING_MS, () => index?.housekeep()),
+    (housekeeping) => housekeeping.cancel(),
+  );
+  return { router, pool, follow };
 }
 
 /** The endpoint whose instances are routed to, `namespace.component.endpoint`. */
