@@ -4,7 +4,7 @@ import { machineWith } from './surroundings.ts';
 
 const surroundings = machineWith({ '/c.pem': '', '/k.pem': '', '/key': 'x'.repeat(32) });
 
-/** What names the timing model. */
+/** Flags that name the timing model. */
 const AIC = ['--aic-backend=vllm', '--aic-system=h200_sxm', '--aic-model-path=/m'] as const;
 
 function problemsOf(process: Process, ...argv: readonly string[]): readonly string[] {

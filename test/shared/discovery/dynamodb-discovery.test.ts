@@ -159,7 +159,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
     ])(
       'is not disturbed by the clock of a %s that is wrong by %d ms, and set right while it runs',
       async (whose, offMs) => {
-        const ttlMs = 1500; // the machine may stand still for a moment: of that alone nobody is to die
+        const ttlMs = 1500; // no worker may die because the machine stands still for a moment
         const wrong = new FreezableClock(undefined, offMs);
         const dying = new FreezableClock(undefined, whose === 'worker' ? offMs : 0);
         const [worker, other, frontend] = [
@@ -183,7 +183,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
         const second = Math.max(...(await renewals()));
         await waitUntil(async () => Math.min(...(await renewals())) > second + 1.2 * ttlMs);
         expect(hasLost).toBe(false);
-        expect(witness.events).toHaveLength(2); // nobody came or went
+        expect(witness.events).toHaveLength(2); // no worker came or went
         dying.freeze();
         await waitUntil(() => witness.present.size === 1);
         expect(witness.keys).toEqual([A]);
@@ -361,7 +361,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
 
     it('for longer than the lease, keeps all known workers and tells of none but those that stay away', async () => {
       const crashing = new FreezableClock();
-      const ttlMs = 1500; // the machine may stand still for a moment: of that alone nobody is to die
+      const ttlMs = 1500; // no worker may die because the machine stands still for a moment
       const [writer, dying, reader] = [await open({ ttlMs }), await open({ ttlMs, clock: crashing }), await open()];
       const witness = new Witness();
       let isFenced = false;
@@ -461,7 +461,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
       front.refuseWith(undefined);
       await waitUntil(() => log.length === 2 && witness.present.size === 1);
       expect(log).toEqual(['lost', 'regained']);
-      expect(await itemsUnder('v1/leases#')).toMatchObject([{ epoch: 1 }]); // nobody had to register anew
+      expect(await itemsUnder('v1/leases#')).toMatchObject([{ epoch: 1 }]); // no process had to register anew
     });
 
     it('for want of rights, says so at once', async () => {

@@ -172,7 +172,7 @@ describe('the folder that no setting names', () => {
       },
       'is a link or not a folder',
     ],
-  ])('is refused when somebody made one first %s', async (_how, make, says) => {
+  ])('is refused when another user made one first %s', async (_how, make, says) => {
     await make();
     const discovery = await openDefault();
     await expect(discovery.list(instances)).rejects.toThrow(says);
@@ -181,7 +181,7 @@ describe('the folder that no setting names', () => {
 
   it('is refused when it belongs to another user', async () => {
     await mkdir(own, { mode: 0o700, recursive: true });
-    const canGiveAway = process.getuid?.() === 0; // nobody else can; the system's own folder is then the stranger's
+    const canGiveAway = process.getuid?.() === 0; // no other user can; the system's own folder then stands for a foreign one
     if (canGiveAway) await chown(own, 12345, 12345);
     await expect(makeOwnFolder(canGiveAway ? own : '/usr')).rejects.toThrow('belongs to another user');
   });
@@ -227,7 +227,7 @@ describe('expiry', () => {
     await writer.put(endpointAt('ns/backend/generate/a'));
     const isGone = async (): Promise<boolean> => (await (await open(300)).list(instances)).length === 0;
     await waitUntil(isGone);
-    expect(await readdir(bucketPath)).toEqual([fileName('a')]); // nobody has watched it for long enough
+    expect(await readdir(bucketPath)).toEqual([fileName('a')]); // no process has watched it for long enough
     const witness = new Witness();
     await (await open(300)).watch(instances, witness);
     await waitUntil(async () => (await readdir(bucketPath)).length === 0);

@@ -19,7 +19,7 @@ setMaxListeners(0, signal); // for the parallel calls of many workers
 const LEASE_MS = 300_000;
 const instances = { bucket: 'v1/instances', prefix: '' } as const;
 
-/** What reading the fleet costs, counted before a real server. The page docs/router-state.md prices these counts. */
+/** Costs of reading the fleet, counted before a real server. The page docs/router-state.md prices these counts. */
 describe.runIf(hasDynamoDb())('what the fleet costs', { timeout: 60_000 }, () => {
   let server: DynamoDbServer;
   let table: TestTable;
@@ -150,7 +150,7 @@ describe.runIf(hasDynamoDb())('what the fleet costs', { timeout: 60_000 }, () =>
     },
   );
 
-  /** What is read at a cold start, for its first request, and for later ones, each a second after the one before. */
+  /** Reads at a cold start, for its first request, and for later ones, each a second after the one before. */
   it.each([
     [10, { start: [3, 7.5], first: [0, 0], later: [3, 2.5] }], // all of it, with ten cards: one comes and goes
     [1000, { start: [3, 7], first: [2, 3], later: [2, 5.5] }],

@@ -221,7 +221,7 @@ describe('when a reader is cut off from the table', () => {
 describe('when the table is away for 30 seconds', () => {
   it.each([
     ['among edges', 2],
-    ['among workers that nobody else reads for', 0],
+    ['among workers without other readers', 0],
   ])('%s, what was known stands, and only who died meanwhile is gone in the end', async (_, lastingEdges) => {
     const workers = await Promise.all([1, 2, 3].map(startWorker));
     const edges: BedProcess[] = [];
@@ -258,7 +258,7 @@ describe('when the gatherer dies while the table is away', () => {
     ['an edge', 2, 30_000],
     ['a worker that follows nothing', 0, 30_000],
     ['a worker that follows nothing', 0, 300_000],
-  ])('%s takes its place, and takes nobody for dead who could not renew', async (_, lastingEdges, awayMs) => {
+  ])('%s takes its place, and considers no process dead that could not renew', async (_, lastingEdges, awayMs) => {
     const workers = await Promise.all([1, 2, 3].map(startWorker));
     const edges: BedProcess[] = [];
     for (let at = 0; at < lastingEdges; at++) edges.push(await bed.follow());

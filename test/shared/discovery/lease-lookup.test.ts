@@ -39,7 +39,7 @@ describe('a worker that cannot be reached, while the gatherer of the view stands
   });
 
   const worker = (at: number): BedProcess => workers[at - 1] as BedProcess;
-  /** Of the worker, in order: addresses that were shown, and `removed`. */
+  /** Events of the worker, in order: addresses that were shown, and `removed`. */
   const told = (at: number): string[] =>
     edge.witness.events
       .filter(({ key }) => key === path(at))

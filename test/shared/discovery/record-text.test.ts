@@ -103,7 +103,7 @@ const others = [
 ];
 const VALUES: readonly unknown[] = [...texts, ...words, ...addresses, ...edges, ...lists, ...others];
 
-/** Every place in `value` as a list of names, and in each record one that nobody knows. */
+/** Every place in `value` as a list of names, and in each record an unknown one. */
 function placesIn(value: unknown, at: readonly string[] = []): readonly (readonly string[])[] {
   if (typeof value !== 'object' || value === null) return [at];
   const unknown = Array.isArray(value) ? [] : [[...at, 'unknown']];
@@ -131,7 +131,7 @@ function takes(value: unknown): boolean {
   return fromText(JSON.stringify(value), bucket, key) !== undefined;
 }
 
-/** What `make` gives, undefined where it throws: both the schema and the address do, of some that are no records. */
+/** Returns the result of `make`, or undefined if it throws: the schema and the address throw for some values that are not records. */
 function given<T>(make: () => T): T | undefined {
   try {
     return make();

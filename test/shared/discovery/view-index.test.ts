@@ -115,7 +115,7 @@ describe('an index of the view', () => {
   });
 });
 
-/** What becomes of the fleet between two readings. */
+/** Changes of the fleet between two readings. */
 type Step =
   | { readonly kind: 'comes'; readonly count: number; readonly models: readonly number[] }
   | { readonly kind: 'goes'; readonly share: number }

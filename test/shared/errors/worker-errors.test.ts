@@ -47,7 +47,7 @@ const KINDS: Record<WorkerErrorKind, readonly [code: string, status: number, mov
 const kinds = Object.keys(KINDS) as WorkerErrorKind[];
 const SHOWN: readonly WorkerErrorKind[] = ['InvalidArgument', 'InvalidRequest'];
 
-/** What a client and the router see of a failure. */
+/** View of a failure for a client and for the router. */
 function seen(error: ServeError) {
   const { code, message, status, param, retryAfterMs } = error;
   return { code, message, status, param, retryAfterMs, moves: isMigratable(error), inhibits: isInhibiting(error) };

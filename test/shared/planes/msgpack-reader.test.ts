@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { decodeRecord, encodeRecord } from '../../../shared/planes/record-codec.ts';
 import { MsgpackReader } from '../../../shared/planes/sliced-record.ts';
 
-/** Reads all of `bytes`, so many steps at a time. */
+/** Reads all of `bytes`, this many steps at a time. */
 function readAll(bytes: Uint8Array, stepsOf: () => number = () => 10): unknown {
   const reader = new MsgpackReader(Buffer.from(bytes));
   while (!reader.read(stepsOf()));

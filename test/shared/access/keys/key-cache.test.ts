@@ -24,7 +24,7 @@ function bed(records: readonly KeyRecord[] = []) {
       },
     },
   });
-  /** What comes of a look, with time for a read. */
+  /** Returns the outcome of a lookup, with time for a read. */
   const find = async (id: string): Promise<KeyRecord | string | undefined> => {
     const looking = Promise.resolve()
       .then(() => cache.find(id))

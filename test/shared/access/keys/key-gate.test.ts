@@ -26,7 +26,7 @@ function bed(options: Partial<KeyGateOptions> = {}) {
   });
   const make = (wanted: Partial<NewKey> = {}) =>
     issueKey(store, clock, { name: 'test', scopes: ['inference'], limits: {}, ...wanted });
-  /** What comes of showing headers. */
+  /** Returns the outcome of showing headers. */
   const admit = async (headers: Readonly<Record<string, string>>, need: Need = 'generate', path = CHAT) => {
     try {
       return await gate.admit({ header: (name) => headers[name] }, need, path);

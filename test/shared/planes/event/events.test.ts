@@ -160,7 +160,7 @@ describe('the watch on sequences', () => {
         for (const { publisher, sequence } of messages) {
           const publisherId = `p${publisher}`;
           watch.receive({ topic: 't', publisherId, sequence, publishedAtMs: 0, payload: null });
-          if (publisher === 2) continue; // nobody connected it to this plane
+          if (publisher === 2) continue; // it was not connected to this plane
           const before = last.get(publisherId) ?? -1;
           if (sequence <= before) continue;
           if (sequence > before + 1) expectedLog.push(`${publisherId} gap ${before + 1}-${sequence}`);

@@ -6,7 +6,7 @@ import { waitUntil } from '../../../support/index.ts';
 
 /** Takes several turns to read. */
 const LONG = new Array<number>(100_000).fill(1);
-/** Of many bytes, of which the last are missing: that shows when the others have been read. */
+/** A record of many bytes without the last ones, which shows only when the others have been read. */
 const CUT = encode(0, LONG).subarray(0, -100);
 
 function encode(sequence: number, payload: unknown): Uint8Array {

@@ -14,7 +14,7 @@ import {
 const never = new AbortController().signal;
 const utf8 = new TextEncoder();
 
-/** What a client told its observer. */
+/** Reports of a client to its observer. */
 class Sightings {
   readonly away: string[] = [];
   readonly problems: unknown[] = [];

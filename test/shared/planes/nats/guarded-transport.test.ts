@@ -3,7 +3,7 @@ import { StreamBounds } from '../../../../shared/planes/nats/guarded-transport.t
 
 const MIB = 1 << 20;
 
-/** What is told of a text of a server that comes in pieces. */
+/** Returns the report about a text of a server that comes in pieces. */
 function toldOf(text: string, width = text.length): string | undefined {
   const bounds = new StreamBounds();
   const bytes = Buffer.from(text);

@@ -26,7 +26,7 @@ const OUTPUT = frameBytes(FrameType.data, 1, encodeRecord({ data: { text: TEXT }
 const BURST = Buffer.concat(Array.from({ length: OUTPUTS }, () => OUTPUT));
 const END = frameBytes(FrameType.end, 1, encodeRecord({}));
 
-/** Of another thread, so that there is always more to read. */
+/** Writer in another thread, so that there is always more to read. */
 const WORKER = `
   const { createServer } = require('node:net');
   const { parentPort, workerData: { ack, burst, end, bursts, stage } } = require('node:worker_threads');

@@ -11,7 +11,7 @@ const ENDPOINT = '2a/dynamo/backend/generate';
 const OLDEST = 'o'.repeat(32);
 const OLD = 'a'.repeat(32);
 const NEW = 'b'.repeat(32);
-/** What a process knows before it has heard of a rotation, after it, and long after. */
+/** Tokens that a process knows before it has heard of a rotation, after it, and long after. */
 const BEFORE: Tokens = { token: OLD };
 const BEFORE_BUT_ONCE: Tokens = { token: OLD, previousToken: OLDEST };
 const AFTER: Tokens = { token: NEW, previousToken: OLD };
@@ -32,7 +32,7 @@ function open(options: Partial<TcpRequestPlaneOptions>) {
   return { plane, refusals };
 }
 
-/** What became of a call between two ends, and what either says of the other. */
+/** Outcome of a call between two ends, and the report of each about the other. */
 async function call(atWorker: Partial<TcpRequestPlaneOptions>, atCaller: Partial<TcpRequestPlaneOptions>) {
   const worker = open(atWorker);
   const caller = open(atCaller);
