@@ -74,7 +74,7 @@ export {
 } from './generation/generation-sink.ts';
 export { LeftOut } from './generation/left-out.ts';
 export { estimatePromptTokens } from './generation/prompt-estimate.ts';
-export { readUsage } from './generation/told-usage.ts';
+export { readUsage } from './generation/reported-usage.ts';
 export { decodeEngineRequest, encodeEngineRequest, healthCheckRequest } from './generation/wire.ts';
 export { type JsonBody, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json/json-body.ts';
 export { ExactNumber, exactMember, keysInOrder, readJson } from './json/json-source.ts';

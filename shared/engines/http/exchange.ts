@@ -230,7 +230,8 @@ class EngineExchange {
     }
     const lines = linesOfJson(text);
     if (lines.length === 0) {
-      const said = text.trim() === '' ? 'an empty body' : `text that is not JSON: ${readFault(text, '').message.slice(0, 200)}`;
+      const said =
+        text.trim() === '' ? 'an empty body' : `text that is not JSON: ${readFault(text, '').message.slice(0, 200)}`;
       throw workerError('BackendProtocol', `engine answered ${status} with ${said}`);
     }
     for (const line of lines) this.#event(line, '');

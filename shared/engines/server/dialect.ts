@@ -9,8 +9,8 @@ import type { EventOutletOptions } from '../kv-stream/event-outlet.ts';
 import type { EngineInfo, EngineSink, KvEvent } from '../types.ts';
 import type { LoadMetrics } from './engine-metrics.ts';
 import type { EventPlan } from './followed-events.ts';
+import type { LaunchFacts } from './launch-facts.ts';
 import { stopIds } from './token-reader.ts';
-import type { Told } from './told.ts';
 
 /** HTTP server of an engine, for requests that do not come from clients. */
 export interface EngineServer {
@@ -54,9 +54,9 @@ export interface EngineDialect {
   readonly latencyMetrics: readonly (readonly [sum: string, count: string])[];
   /**
    * Asks a healthy server for its information and abilities. Rejects with a message that says what to change.
-   * @param told facts from its command line; undefined if that is unknown
+   * @param launchFacts facts from its command line; undefined if that is unknown
    */
-  probe(server: StartingServer, told: Told | undefined): Promise<Probed>;
+  probe(server: StartingServer, launchFacts: LaunchFacts | undefined): Promise<Probed>;
   /** Plans a request. @throws ServeError when the engine cannot do it */
   plan(request: TokenRequest, sink: EngineSink): Plan;
   /** Aborts a request whose connection is already closed; undefined if closing is enough. */

@@ -17,8 +17,8 @@ const REMEDY = {
 /** Wraps `dialect` with the checks that the worker's own kind needs. */
 export function forKind({ embeddingWorker }: KindSettings, dialect: EngineDialect): EngineDialect {
   if (!embeddingWorker) return dialect;
-  return withProbe(dialect, async (server, told) => {
-    const probed = await dialect.probe(server, told);
+  return withProbe(dialect, async (server, launchFacts) => {
+    const probed = await dialect.probe(server, launchFacts);
     if (!probed.info.modelType.includes('Embedding')) {
       throw new Error(`the engine serves no embeddings: ${REMEDY[dialect.kind]}, or leave out --embedding-worker`);
     }

@@ -1,10 +1,10 @@
 import { type EventSource, type FollowedRanks, isChosenLater, type ListedRank } from '../kv-stream/event-sources.ts';
-import type { Told } from './told.ts';
+import type { LaunchFacts } from './launch-facts.ts';
 
 /** Facts about an engine's KV events, from its command line and from its server. */
 export interface KnownEvents {
   /** Facts from the command line; undefined for an attached server unless the settings give them. */
-  readonly told: Told | undefined;
+  readonly launchFacts: LaunchFacts | undefined;
   /** Publisher that the server itself describes; undefined = it cannot describe one, or has none. */
   readonly described: EventSource | undefined;
   /** Publishers of its ranks. @default none */
@@ -29,14 +29,14 @@ export interface EventPlan {
  * Plans which events to follow: those that the command line configures; the server's description adds what could not be
  * known before.
  */
-export function planEvents({ told, described, listed, hasCache, ranksSeen }: KnownEvents): EventPlan {
-  const ranks = Math.max(1, told?.ranks ?? 1, listed?.size ?? 0, ranksSeen);
-  const isPart = told !== undefined && (told.local < told.ranks || told.firstRank > 0);
-  const count = isPart ? told.local : ranks;
-  const first = told?.firstRank ?? Math.min(0, ...(listed?.keys() ?? []));
-  const source = told?.events ?? described;
+export function planEvents({ launchFacts, described, listed, hasCache, ranksSeen }: KnownEvents): EventPlan {
+  const ranks = Math.max(1, launchFacts?.ranks ?? 1, listed?.size ?? 0, ranksSeen);
+  const isPart = launchFacts !== undefined && (launchFacts.local < launchFacts.ranks || launchFacts.firstRank > 0);
+  const count = isPart ? launchFacts.local : ranks;
+  const first = launchFacts?.firstRank ?? Math.min(0, ...(listed?.keys() ?? []));
+  const source = launchFacts?.events ?? described;
   if (source === undefined) return { ranks, followed: undefined };
-  const needsList = told?.events === undefined || isChosenLater(source.endpoint);
+  const needsList = launchFacts?.events === undefined || isChosenLater(source.endpoint);
   const fault = faultOf(source, { hasCache, count, isListed: (listed?.size ?? 0) > 0 });
   if (fault !== undefined) return { ranks, followed: undefined, fault };
   return { ranks, followed: { source, ranks: { first, count, listed: needsList ? listed : undefined } } };

@@ -3,10 +3,10 @@ import type { ResolvedConfig, SettingName, Settings } from '../../config/index.t
 import { type DefaultSampling, readModelInfo } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
 import { embedsText } from './embedder.ts';
+import { configuredEvents, type LaunchFacts } from './launch-facts.ts';
 import { argumentValue, type LaunchPorts } from './launch-plan.ts';
 import { keyIn } from './passed-arguments.ts';
 import { samplingDefaultsOf, samplingSourceOf } from './sampling-defaults.ts';
-import { configuredEvents, type Told } from './told.ts';
 
 /** Returns the settings of an engine's server, for any engine. */
 export function serverSettings(config: ResolvedConfig<'worker'>) {
@@ -15,7 +15,7 @@ export function serverSettings(config: ResolvedConfig<'worker'>) {
   return {
     url,
     apiKey: apiKey ?? (url === undefined ? keyIn(settings) : undefined),
-    told: url === undefined ? undefined : toldByUser(config),
+    launchFacts: url === undefined ? undefined : launchFactsOfUser(config),
     // An encoder gets only chats, and gives no tokens.
     takesText: settings.useVllmTokenizer || encodesAlone(settings) || embedsText(settings),
     takesMedia: settings.enableMultimodal,
@@ -28,7 +28,7 @@ function encodesAlone({ enableMultimodal, disaggregationMode: role }: Settings<'
 }
 
 /** Returns the facts that the settings give about a running server, whose command line is unknown here. */
-function toldByUser(config: ResolvedConfig<'worker'>): Told | undefined {
+function launchFactsOfUser(config: ResolvedConfig<'worker'>): LaunchFacts | undefined {
   const { engine, kvEventsConfig: events } = config.settings;
   const ranks = givenValue(config, 'dataParallelSize');
   const publishes = events !== undefined && events.enable_kv_cache_events !== false && events.publisher !== 'null';

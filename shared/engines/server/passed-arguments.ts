@@ -26,7 +26,7 @@ export function leftOpen(
   optional: readonly OptionalArgument[],
   { engineArguments: args }: Settings<'worker'>,
 ): readonly OptionalArgument[] {
-  const told = new Set(
+  const given = new Set(
     args.map((argument) =>
       argument
         .replace(/=.*/s, '')
@@ -34,7 +34,9 @@ export function leftOpen(
         .replace(/^--no-/, '--'),
     ),
   );
-  return optional.filter(({ words: [flag] }) => !told.has(flag) && !told.has(flag.replace('--enable-', '--disable-')));
+  return optional.filter(
+    ({ words: [flag] }) => !given.has(flag) && !given.has(flag.replace('--enable-', '--disable-')),
+  );
 }
 
 /** Returns where the engine must listen, as far as the user did not set it. */

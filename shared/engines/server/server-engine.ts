@@ -22,8 +22,8 @@ import type { EngineDialect, EventFeed, TokenRequest } from './dialect.ts';
 import { EngineHost } from './engine-host.ts';
 import { type PartialLoad, readLatency, readLoads } from './engine-metrics.ts';
 import type { EventPlan } from './followed-events.ts';
+import { type LaunchFacts, launchFactsOf } from './launch-facts.ts';
 import type { LaunchPlan } from './launch-plan.ts';
-import { type Told, toldBy } from './told.ts';
 
 /** Options of engines that have a server of their own. */
 export interface ServerEngineOptions {
@@ -32,7 +32,7 @@ export interface ServerEngineOptions {
   /** ... or the plan for starting one. */
   readonly launch?: LaunchPlan | undefined;
   /** Facts about the command line of an attached server. @default none */
-  readonly told?: Told | undefined;
+  readonly launchFacts?: LaunchFacts | undefined;
   /** Key sent as `Authorization: Bearer`. */
   readonly apiKey?: string | undefined;
   /** Longest time to open a connection. @default 5000 */
@@ -114,9 +114,9 @@ export class ServerEngine implements Engine {
     await this.#host.start(signal);
     const { args } = this.#host;
     const { kind } = this;
-    const isTold = args !== undefined && kind !== 'trtllm'; // engines whose events the command line configures
-    const told = isTold ? toldBy(args, kind) : this.#options.told;
-    const { info, events, version, ways } = await this.#dialect.probe(this.#host.whileStarting(signal), told);
+    const hasLaunchFacts = args !== undefined && kind !== 'trtllm'; // engines whose events the command line configures
+    const launchFacts = hasLaunchFacts ? launchFactsOf(args, kind) : this.#options.launchFacts;
+    const { info, events, version, ways } = await this.#dialect.probe(this.#host.whileStarting(signal), launchFacts);
     this.#info = info;
     const { clock, logger } = this.#deps;
     logger.info('engine is up', { engine: this.kind, version, kv_events: events.followed?.source.endpoint, ...ways });

@@ -10,10 +10,10 @@ import {
   servedNameOf,
   serverSettings,
 } from '../server/launch.ts';
+import { launchFactsOf } from '../server/launch-facts.ts';
 import { type LaunchPlan, type LaunchPorts, NO_PORTS } from '../server/launch-plan.ts';
 import { addressLeft, leftOpen, logPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
-import { toldBy } from '../server/told.ts';
 import type { Engine, EngineKind } from '../types.ts';
 import { sglangPorts } from './ports.ts';
 import { OPTIONAL_ARGUMENTS, SGLANG_RELEASES } from './releases.ts';
@@ -66,7 +66,7 @@ export function sglangLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
     helpArguments: ['--help'],
     releases: SGLANG_RELEASES,
     optional: leftOpen(OPTIONAL_ARGUMENTS, settings),
-    ...sglangPorts(settings, toldBy(args, 'sglang'), args),
+    ...sglangPorts(settings, launchFactsOf(args, 'sglang'), args),
     command,
     missing: /No module named '?sglang/,
     install: "pip install 'sglang[all]'",

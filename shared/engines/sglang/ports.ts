@@ -1,7 +1,7 @@
 import type { Settings } from '../../config/index.ts';
+import type { LaunchFacts } from '../server/launch-facts.ts';
 import { argumentValue, givenPort, type LaunchPlan } from '../server/launch-plan.ts';
 import { neighbours, serverPorts } from '../server/server-ports.ts';
-import type { Told } from '../server/told.ts';
 
 /**
  * Distance from its HTTP port of the ports that SGLang takes for its ranks with data-parallel attention, and their
@@ -16,11 +16,11 @@ const BOOTSTRAP = '--disaggregation-bootstrap-port';
 /** Returns the ports on which an SGLang with these arguments listens. */
 export function sglangPorts(
   settings: Settings<'worker'>,
-  told: Told,
+  launchFacts: LaunchFacts,
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Pick<LaunchPlan, 'ports' | 'givenPorts'> {
-  const { ports, givenPorts } = serverPorts(settings, told, args);
+  const { ports, givenPorts } = serverPorts(settings, launchFacts, args);
   const free = { setting: 'STATOR_ENGINE_PORTS', ports: settings.enginePorts };
   const attendsTogether = args.some((arg) => /^--enable[-_]dp[-_]attention$/.test(arg));
   const offsets = attendsTogether ? [0, ...neighbours(DERIVED).map((at) => DERIVED_FROM + at)] : undefined;
@@ -34,7 +34,7 @@ export function sglangPorts(
       ...ports,
       http: offsets === undefined ? ports.http : { ...ports.http, offsets },
       // With several ranks each needs another one, and takes it itself.
-      ...(told.ranks === 1 && nccl === undefined ? { own: free } : {}),
+      ...(launchFacts.ranks === 1 && nccl === undefined ? { own: free } : {}),
       ...(meetsApart && bootstrap === undefined ? { bootstrap: free } : {}),
     },
     givenPorts: [...given.filter((wish) => wish !== undefined), ...givenPorts],

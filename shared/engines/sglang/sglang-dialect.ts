@@ -18,9 +18,9 @@ import {
   type TokenRequest,
 } from '../server/dialect.ts';
 import { planEvents } from '../server/followed-events.ts';
+import { type LaunchFacts, publisherOf } from '../server/launch-facts.ts';
 import { sglangSource } from '../server/sampling-defaults.ts';
 import { TokenReader } from '../server/token-reader.ts';
-import { publisherOf, type Told } from '../server/told.ts';
 import type { EngineSink } from '../types.ts';
 import { readSglangAnswer, requestFields, SAMPLING_FIELDS, type SglangAbilities } from './sglang-wire.ts';
 
@@ -57,7 +57,7 @@ export class SglangDialect implements EngineDialect {
     this.#options = options;
   }
 
-  async probe(server: EngineServer, told: Told | undefined): Promise<Probed> {
+  async probe(server: EngineServer, launchFacts: LaunchFacts | undefined): Promise<Probed> {
     const [models, modelInfo, serverInfo, openapi] = await Promise.all([
       server.ask({ path: '/v1/models' }),
       eitherRecord(server, '/model_info', '/get_model_info'),
@@ -72,7 +72,7 @@ export class SglangDialect implements EngineDialect {
     const capacity = asCount(serverInfo.max_total_num_tokens) ?? asCount(asRecord(states[0])?.max_total_num_tokens);
     const hasCache = serverInfo.disable_radix_cache !== true;
     const ranksSeen = asCount(serverInfo.dp_size) ?? 1;
-    const events = planEvents({ told, described: sourceOf(serverInfo), hasCache, ranksSeen });
+    const events = planEvents({ launchFacts, described: sourceOf(serverInfo), hasCache, ranksSeen });
     const { takesText } = this.#options;
     const embeds = modelInfo.is_generation === false;
     this.#modelName = name;
@@ -172,8 +172,8 @@ function abilitiesOf(serverInfo: UnknownRecord, openapi: UnknownRecord | undefin
 }
 
 /** Returns the preferred sampling parameters. The server reports the text that it was started with. */
-function preferredIn({ preferred_sampling_params: told }: UnknownRecord): unknown {
-  return typeof told === 'string' ? jsonOrText(told) : told;
+function preferredIn({ preferred_sampling_params: preferred }: UnknownRecord): unknown {
+  return typeof preferred === 'string' ? jsonOrText(preferred) : preferred;
 }
 
 /** Returns the publisher as newer servers describe it, otherwise as it was configured. */

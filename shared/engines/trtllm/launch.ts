@@ -37,7 +37,7 @@ async function openTrtllm(
 ): Promise<OpenedEngine> {
   const { settings } = config;
   const { disaggregationMode: role, maxModelLen, kvEventsConfig, enablePrefixCaching } = settings;
-  const { told: _, ...server } = serverSettings(config);
+  const { launchFacts: _, ...server } = serverSettings(config);
   logPassed(config, context.logger);
   const engine = createTrtllmEngine(
     {

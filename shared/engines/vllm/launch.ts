@@ -14,10 +14,10 @@ import {
   servedNameOf,
   serverSettings,
 } from '../server/launch.ts';
+import { launchFactsOf } from '../server/launch-facts.ts';
 import { argumentValue, type LaunchPlan, type LaunchPorts, NO_PORTS, takePorts } from '../server/launch-plan.ts';
 import { addressLeft, isOpen, leftOpen, logPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
-import { toldBy } from '../server/told.ts';
 import type { Engine, EngineContext, EngineKind, SecondaryNode } from '../types.ts';
 import { createIdentifyingEngine, keepsIdentities } from './media-identities.ts';
 import { handsOver, vllmPorts } from './ports.ts';
@@ -106,7 +106,7 @@ export function vllmLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
     helpArguments: ['serve', '--help=all'],
     releases: VLLM_RELEASES,
     optional: leftOpen(optionalArguments(shutdownSecs), settings),
-    ...vllmPorts(settings, toldBy(args, 'vllm'), args),
+    ...vllmPorts(settings, launchFactsOf(args, 'vllm'), args),
     command,
     missing: /No module named '?vllm/,
     install: 'pip install vllm',
@@ -119,7 +119,7 @@ export function vllmLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
  */
 function oneServer(args: readonly string[]): readonly string[] {
   const isGiven = args.some((arg) => /^(--api[-_]server[-_]count|-asc)(=|$)/.test(arg));
-  return isGiven || toldBy(args, 'vllm').ranks === 1 ? [] : ['--api-server-count', '1'];
+  return isGiven || launchFactsOf(args, 'vllm').ranks === 1 ? [] : ['--api-server-count', '1'];
 }
 
 function portVariables({ sideChannel, encoder, own }: LaunchPorts): Readonly<Record<string, string>> {

@@ -1,8 +1,8 @@
 import type { Settings } from '../../config/index.ts';
 import type { PortWish } from '../server/held-ports.ts';
+import { type LaunchFacts, portsOfRanks } from '../server/launch-facts.ts';
 import { argumentValue, givenPort, type LaunchPlan } from '../server/launch-plan.ts';
 import { neighbours, serverPorts } from '../server/server-ports.ts';
-import { portsOfRanks, type Told } from '../server/told.ts';
 
 /**
  * Number of ports that the processes of one engine take for their own connections (e.g. torch's rendezvous), from the
@@ -13,14 +13,14 @@ const OWN_PORTS = 16;
 /** Returns the ports on which a vLLM with these arguments listens. */
 export function vllmPorts(
   settings: Settings<'worker'>,
-  told: Told,
+  launchFacts: LaunchFacts,
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Pick<LaunchPlan, 'ports' | 'givenPorts'> {
-  const { ports, givenPorts } = serverPorts(settings, told, args);
+  const { ports, givenPorts } = serverPorts(settings, launchFacts, args);
   const { VLLM_PORT: named = '' } = env;
   // Kubernetes sets it to a URL beside a service called vllm.
-  const drawsOwn = told.ranks === 1 && (named === '' || named.includes('://'));
+  const drawsOwn = launchFacts.ranks === 1 && (named === '' || named.includes('://'));
   const own = {
     setting: 'STATOR_ENGINE_PORTS',
     ports: settings.enginePorts,
@@ -30,7 +30,7 @@ export function vllmPorts(
   return {
     ports: {
       ...ports,
-      ...(handsOver(args) ? { sideChannel: sideChannel(settings, portsOfRanks(told)) } : {}),
+      ...(handsOver(args) ? { sideChannel: sideChannel(settings, portsOfRanks(launchFacts)) } : {}),
       ...(encodes(args) ? { encoder: encoderChannel(settings, env.VLLM_EC_SIDE_CHANNEL_PORT) } : {}),
       ...(drawsOwn ? { own } : {}),
     },

@@ -20,9 +20,9 @@ import {
 } from '../server/dialect.ts';
 import { readSamples } from '../server/engine-metrics.ts';
 import { planEvents } from '../server/followed-events.ts';
+import { type LaunchFacts, publisherOf } from '../server/launch-facts.ts';
 import { sourceInServerInfo } from '../server/sampling-defaults.ts';
 import { type TokenAnswer, TokenReader } from '../server/token-reader.ts';
-import { publisherOf, type Told } from '../server/told.ts';
 import type { EngineInfo, EngineSink } from '../types.ts';
 import { REMOTE_DECODE, ROUTING_FIELDS, readVllmAnswer, routingHeaders, SAMPLING_FIELDS } from './vllm-wire.ts';
 
@@ -91,7 +91,7 @@ export class VllmDialect implements EngineDialect {
     this.#options = options;
   }
 
-  async probe(server: StartingServer, told: Told | undefined): Promise<Probed> {
+  async probe(server: StartingServer, launchFacts: LaunchFacts | undefined): Promise<Probed> {
     const [models, version, openapi, metrics, sources] = await Promise.all([
       server.ask({ path: '/v1/models' }),
       getRecord(server, '/version'),
@@ -103,9 +103,9 @@ export class VllmDialect implements EngineDialect {
     const routes = asRecord(openapi?.paths) ?? {};
     const cache = readSamples(metrics.text, new Set([CACHE_CONFIG]))[0]?.labels ?? {};
     const hasCache = cache.enable_prefix_caching !== 'False';
-    const events = planEvents({ told, ...describedIn(sources), hasCache, ranksSeen: ranksIn(metrics.text) });
+    const events = planEvents({ launchFacts, ...describedIn(sources), hasCache, ranksSeen: ranksIn(metrics.text) });
     this.#modelName = model.id;
-    this.#countsCached = told?.countsCached === true;
+    this.#countsCached = launchFacts?.countsCached === true;
     this.#contextLength = model.contextLength ?? 0;
     const embeds = EMBEDDINGS in routes && !(COMPLETIONS in routes);
     const takesRank = events.ranks === 1 || !/^0\.(20|21)\b/.test(asText(version?.version) ?? '');

@@ -3,8 +3,8 @@ import { createServer, type Server } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { HeldPorts, type PortWish } from '../../../../shared/engines/server/held-ports.ts';
+import { launchFactsOf } from '../../../../shared/engines/server/launch-facts.ts';
 import { takePorts } from '../../../../shared/engines/server/launch-plan.ts';
-import { toldBy } from '../../../../shared/engines/server/told.ts';
 import { sglangLaunch } from '../../../../shared/engines/sglang/launch.ts';
 import { vllmLaunch } from '../../../../shared/engines/vllm/launch.ts';
 import { vllmPorts } from '../../../../shared/engines/vllm/ports.ts';
@@ -161,8 +161,10 @@ describe('what the engines listen on', () => {
     const encoder = (role: string) => {
       const { settings: given } = settings('vllm');
       const args = ['serve', 'm', '--ec-transfer-config', `{"ec_connector":"ECCPUConnector","ec_role":"${role}"}`];
-      return vllmPorts(given, toldBy(args, 'vllm'), args, { VLLM_PORT: '1', ...(role === 'ec_both' ? NAMED : {}) })
-        .ports;
+      return vllmPorts(given, launchFactsOf(args, 'vllm'), args, {
+        VLLM_PORT: '1',
+        ...(role === 'ec_both' ? NAMED : {}),
+      }).ports;
     };
     const range = { setting: 'STATOR_ENGINE_PORTS', ports: { first: 31_910, last: 31_999 } };
     expect(encoder('ec_producer')).toEqual({ http: range, encoder: range });

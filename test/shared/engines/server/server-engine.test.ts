@@ -276,8 +276,8 @@ describe('an engine behind its own server', () => {
     const aborter = new AbortController();
     const engine = createVllmEngine({ url: server.url }, { clock: systemClock, logger: captureLogger().logger });
     const aborted = engine.start(aborter.signal);
-    aborter.abort(new Error('told to stop'));
-    await expect(aborted).rejects.toThrow('told to stop');
+    aborter.abort(new Error('stopped by the caller'));
+    await expect(aborted).rejects.toThrow('stopped by the caller');
   });
 
   it('tells the cache of an engine that it finds running, and forgets it when another one listens there', async () => {
@@ -323,10 +323,10 @@ describe('an engine behind its own server', () => {
         replayEndpoint: replays ? publisher.replayEndpoint.replace('127.0.0.1', '*') : undefined,
         topic: 'kv-events',
       };
-      const engine = await started({ told: { ranks: 1, local: 1, firstRank: 0, events }, eventWaitMs: 200 });
+      const engine = await started({ launchFacts: { ranks: 1, local: 1, firstRank: 0, events }, eventWaitMs: 200 });
       const kinds: string[] = [];
       const faults: unknown[] = [];
-      engine.onKvEvents((told: readonly KvEvent[]) => kinds.push(...told.map(({ kind }) => kind)));
+      engine.onKvEvents((batch: readonly KvEvent[]) => kinds.push(...batch.map(({ kind }) => kind)));
       engine.onKvEventFault?.((fault) => faults.push(fault));
       return Object.assign(publisher, { kinds, faults, engine });
     }

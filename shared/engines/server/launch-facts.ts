@@ -9,7 +9,7 @@ export type ServerKind = 'vllm' | 'sglang';
  * Facts about the ranks and the KV events of an engine from its command line, which is made of the settings, a file of
  * arguments and arguments that are passed on unchanged. They need no answer from the server, which few releases give.
  */
-export interface Told {
+export interface LaunchFacts {
   /** Data-parallel ranks that its server takes requests for. */
   readonly ranks: number;
   /** Number of those ranks that run on this machine, and so publish here. */
@@ -27,7 +27,7 @@ const EVENTS_FLAG = '--kv-events-config';
 const RANKS_FLAGS = { vllm: ['--data-parallel-size', '-dp'], sglang: ['--dp-size', '--data-parallel-size'] } as const;
 
 /** Reads the arguments of an engine as its own parser does. */
-export function toldBy(args: readonly string[], kind: ServerKind): Told {
+export function launchFactsOf(args: readonly string[], kind: ServerKind): LaunchFacts {
   const countsCached = args.some((arg) => split(arg)[0] === '--enable-prompt-tokens-details');
   return { ...ranksIn(args, kind), events: eventsIn(args, kind), countsCached };
 }
@@ -36,7 +36,7 @@ export function toldBy(args: readonly string[], kind: ServerKind): Told {
  * Reads the ranks. A server of vLLM may have all ranks, those of its machine (`-dpl`, with `-dpr` the first of them),
  * or a single one (`-dpn`).
  */
-function ranksIn(args: readonly string[], kind: ServerKind): Pick<Told, 'ranks' | 'local' | 'firstRank'> {
+function ranksIn(args: readonly string[], kind: ServerKind): Pick<LaunchFacts, 'ranks' | 'local' | 'firstRank'> {
   const ranks = countOf(args, RANKS_FLAGS[kind]) ?? 1;
   if (kind === 'sglang') return { ranks, local: ranks, firstRank: 0 };
   const only = countOf(args, ['--data-parallel-rank', '-dpn']);
@@ -48,7 +48,7 @@ function ranksIn(args: readonly string[], kind: ServerKind): Pick<Told, 'ranks' 
 }
 
 /** Returns how many ports of one kind the ranks of this machine take, counted from that of rank 0. */
-export function portsOfRanks({ firstRank, local }: Told): number {
+export function portsOfRanks({ firstRank, local }: LaunchFacts): number {
   return Math.max(1, firstRank + local);
 }
 

@@ -7,14 +7,14 @@ import type { CompletionUsage } from './engine-output.ts';
  */
 export function readUsage({ usage, x_groq: groq, choices }: UnknownRecord): CompletionUsage | undefined {
   const [first] = Array.isArray(choices) ? (choices as readonly unknown[]) : [];
-  const told = [usage, asRecord(groq)?.usage, asRecord(first)?.usage].find(isRecord);
-  if (told === undefined) return undefined;
-  const prompt = countOf(told.prompt_tokens ?? told.input_tokens);
-  const completion = countOf(told.completion_tokens ?? told.output_tokens);
+  const reported = [usage, asRecord(groq)?.usage, asRecord(first)?.usage].find(isRecord);
+  if (reported === undefined) return undefined;
+  const prompt = countOf(reported.prompt_tokens ?? reported.input_tokens);
+  const completion = countOf(reported.completion_tokens ?? reported.output_tokens);
   if (prompt === undefined && completion === undefined) return undefined;
-  const promptDetails = asRecord(told.prompt_tokens_details) ?? asRecord(told.input_tokens_details);
-  const details = asRecord(told.completion_tokens_details) ?? asRecord(told.output_tokens_details);
-  const cached = countOf(promptDetails?.cached_tokens ?? told.prompt_cache_hit_tokens ?? told.cached_tokens);
+  const promptDetails = asRecord(reported.prompt_tokens_details) ?? asRecord(reported.input_tokens_details);
+  const details = asRecord(reported.completion_tokens_details) ?? asRecord(reported.output_tokens_details);
+  const cached = countOf(promptDetails?.cached_tokens ?? reported.prompt_cache_hit_tokens ?? reported.cached_tokens);
   const reasoning = countOf(details?.reasoning_tokens);
   return {
     prompt_tokens: prompt ?? 0,
