@@ -227,7 +227,9 @@ export class SelectionService {
     if (worker.isDraining) reasons.push('draining');
     const pool = this.#pools.find(worker.model, worker.group);
     if (reasons.length === 0 && pool?.workers.has(worker.id) !== true) {
-      reasons.push(pool === undefined ? 'removed' : `block_size is not ${pool.blockSizeTokens}, that of the other workers`);
+      reasons.push(
+        pool === undefined ? 'removed' : `block_size is not ${pool.blockSizeTokens}, that of the other workers`,
+      );
     }
     return reasons;
   }
