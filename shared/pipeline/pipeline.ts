@@ -16,9 +16,12 @@ export interface ServedModel {
   readonly card: ModelCard;
   /** Tokens; 0 = unknown. */
   readonly contextLength: number;
-  /** Of an adapter: the model that it adapts. @default it is none, or that is not known */
+  /** For an adapter: the model that it adapts. @default the model is not an adapter, or that is unknown */
   readonly baseModel?: string;
-  /** Unix time in seconds at which the first worker that is known offered it: the same at every frontend that knows that worker. */
+  /**
+   * Unix time in seconds at which the first worker that is known offered it: the same at every frontend that knows that
+   * worker.
+   */
   readonly createdSecs: number;
   readonly readiness: ModelReadiness;
 }
@@ -44,14 +47,14 @@ export interface ModelDirectory {
   /** Every registered name, ready or not, sorted by name. */
   list(): readonly ServedModel[];
   find(name: string): ServedModel | undefined;
-  /** As `find`; and a model that nobody serves any more, for as long as it is remembered: then it is not ready. */
+  /** Finds also a model that no worker serves any more, for as long as it is remembered. Such a model is not ready. */
   known(name: string): ServedModel | undefined;
-  /** More models may be served than are known here: those alone are that were asked for. @default false */
+  /** Whether only the models that requests have named are known here, so that there may be more. @default false */
   readonly isPart?: boolean;
 }
 
 export interface GenerateOptions {
-  /** Aborts when nobody waits for the answer any more: client gone, cancelled, deadline. */
+  /** Aborts when no client waits for the answer any more: it left, cancelled the request, or its deadline is over. */
   readonly signal: AbortSignal;
   readonly meter: RequestMeter;
 }
@@ -60,34 +63,37 @@ export interface GenerateOptions {
 export interface Pipeline {
   readonly models: ModelDirectory;
   /**
-   * The models as a request finds them, those that are remembered included. Where requests wait for workers
-   * (`--hold-timeout`), one that has none now counts as ready.
+   * The models as a request finds them, with those that are remembered. If requests wait for workers
+   * (`--hold-timeout`), a model without workers counts as ready.
    */
   readonly requestable: ModelDirectory;
-  /** What operators set with `/busy_threshold`. */
+  /** Thresholds that operators set with `/busy_threshold`. */
   readonly thresholds: BusyThresholds;
   /**
-   * Serves `request` and writes what happens to `sink`, which is closed with exactly one `end` or `fail`, unless `signal`
-   * aborts first: then the sink is left alone. Never throws.
+   * Serves `request` and writes its events to `sink`, the last of which is exactly one `end` or `fail`. If `signal`
+   * aborts first, the sink gets no more events. Never throws.
    */
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void;
   /**
-   * Length of the request's prompt in tokens, from the model's own tokenizer and template, whether it can be served now or
-   * not. Undefined where only a worker could tell: unknown models, and models that take text.
-   * Rejects with a ServeError when the prompt cannot be made or the model cannot be loaded.
+   * Counts the tokens of the request's prompt with the model's own tokenizer and template, even if the model cannot be
+   * served now. Resolves with undefined if only a worker could count: for unknown models, and models that take text.
+   * Rejects with a ServeError if the prompt cannot be made or the model cannot be loaded.
    */
   countTokens(request: GenerationRequest): Promise<number | undefined>;
   /**
-   * The tokens of the request's prompt, from the model's own tokenizer and template, whether it can be served now or not.
-   * Rejects with a ServeError as `countTokens`, and where only a worker could tell.
-   * @param addsSpecialTokens with what the tokenizer itself puts around a text
+   * Returns the tokens of the request's prompt, made as for `countTokens`.
+   * Rejects with a ServeError as `countTokens` does, and if only a worker could make them.
+   * @param addsSpecialTokens whether the tokenizer adds its own tokens around a text
    */
   tokenize(request: GenerationRequest, addsSpecialTokens: boolean): Promise<PromptTokenIds>;
-  /** The tokenizer of a model. Rejects with a ServeError when the model is unknown, has none here or cannot be loaded. */
+  /**
+   * Returns the tokenizer of a model. Rejects with a ServeError if the model is unknown, has none here or cannot be
+   * loaded.
+   */
   vocabularyOf(model: string): Promise<{ readonly tokenizer: Tokenizer }>;
   /**
-   * The text that token ids of a model stand for; empty for models that take text, whose workers alone could tell.
-   * Rejects with a ServeError when the model is unknown or cannot be loaded.
+   * Returns the text of a model's token ids; empty for models that take text, whose tokens only workers know.
+   * Rejects with a ServeError if the model is unknown or cannot be loaded.
    */
   textOf(model: string, tokenIds: readonly number[]): Promise<string>;
 }
@@ -95,9 +101,9 @@ export interface Pipeline {
 /** A prompt in tokens. */
 export interface PromptTokenIds {
   readonly tokenIds: Uint32Array;
-  /** Of the model, in tokens; 0 = unknown. */
+  /** Context length of the model in tokens; 0 = unknown. */
   readonly contextLength: number;
-  /** A token as the vocabulary spells it. */
+  /** Returns a token as the vocabulary spells it. */
   readonly spelled: (id: number) => string | undefined;
 }
 
@@ -106,11 +112,11 @@ interface SentAttempt {
   readonly requestId: string;
   readonly model: string;
   readonly workerId: string;
-  /** Who computes its prompt, where that is another one. */
+  /** Worker that computes the prompt, if it is another one. */
   readonly prefillWorkerId: string | undefined;
   readonly dpRank: number | undefined;
   readonly promptTokens: number;
-  /** That the worker has cached, as far as the router knows. */
+  /** Prompt tokens that the worker has cached, as far as the router knows. */
   readonly cachedTokens: number;
   /** 1 for the first worker. */
   readonly attempt: number;
@@ -120,17 +126,17 @@ interface SentAttempt {
 export interface RequestMove {
   readonly requestId: string;
   readonly model: string;
-  /** The one that failed; undefined where none had been chosen. */
+  /** Worker that failed; undefined if none had been chosen. */
   readonly workerId: string | undefined;
   /** Class of its failure. */
   readonly reason: string;
-  /** That the client has been told already. */
+  /** Tokens that the client has already. */
   readonly outputTokens: number;
 }
 
 export type TimedStage = 'preprocess' | 'route' | 'transport_roundtrip' | 'postprocess';
 
-/** What a worker is chosen for, and asked to do: all of a request, or the part of it that its pool does. */
+/** Part of a request that a worker does: all of it, or the part of its pool. */
 export type StagePhase = 'prefill' | 'decode' | 'aggregated';
 
 export type MoveOutcome = 'success' | 'failure' | 'cancelled';
@@ -143,8 +149,8 @@ export interface StageObserver {
    */
   stage(stage: TimedStage, ms: number): void;
   /**
-   * A request is in `stage`, until `stageLeft` with the same arguments. In `dispatch` it was sent to a worker that has not said
-   * anything yet.
+   * A request is in `stage`, until `stageLeft` with the same arguments. In `dispatch` it was sent to a worker that has
+   * not said anything yet.
    */
   stageEntered(stage: 'preprocess' | 'route' | 'dispatch', phase?: StagePhase): void;
   stageLeft(stage: 'preprocess' | 'route' | 'dispatch', phase?: StagePhase): void;
@@ -177,7 +183,7 @@ export interface RequestObserver {
   decodedAlone(model: string, failure?: ServeError): void;
   /** Media are encoded where the prompt is computed because the encode worker failed, or because there is none. */
   encodedInline(model: string, failure?: ServeError): void;
-  /** Says what became of the prompt of a next turn that was to be computed ahead of it. */
+  /** Says what became of the prompt of a next turn, which a worker should compute ahead. */
   speculated(model: string, outcome: SpeculationOutcome): void;
 }
 
@@ -195,7 +201,7 @@ export interface WorkerObserver {
   canary(outcome: 'passed' | 'failed'): void;
 }
 
-/** What operators are told of the steps inside the pipeline. An observer has the methods that it wants to hear of. */
+/** Hears of the steps inside the pipeline, for operators. An observer has methods only for the events that it wants. */
 export interface PipelineObserver
   extends Partial<StageObserver>,
     Partial<PromptObserver>,
@@ -203,6 +209,10 @@ export interface PipelineObserver
     Partial<WorkerObserver> {}
 
 /**
+ * Outcomes of computing the prompt of a next turn ahead.
+ *
+ * | Outcome | Meaning |
+ * | --- | --- |
  * | done | a worker has computed it |
  * | nothing_new | no more is known of it than of the turn before |
  * | superseded | the turn itself came first |
@@ -223,10 +233,10 @@ export interface BusyThresholdValues {
   readonly prefillTokensFraction?: number | undefined;
 }
 
-/** More models than that with thresholds of their own are not kept; the one set longest ago leaves. */
+/** Models with thresholds of their own at most; the one that was set longest ago leaves. */
 const MODELS_MAX = 1024;
 
-/** The busy thresholds of every model: what the process was started with, and what was set since. */
+/** Busy thresholds of every model: those of the settings, and those that operators set since. */
 export class BusyThresholds {
   readonly #defaults: BusyThresholdValues;
   readonly #set = new BoundedMap<string, BusyThresholdValues>(MODELS_MAX);
@@ -235,7 +245,7 @@ export class BusyThresholds {
     this.#defaults = defaults;
   }
 
-  /** @param model primary name */
+  /** Returns the thresholds of a model. @param model primary name */
   of(model: string): BusyThresholdValues {
     return this.#set.get(model) ?? this.#defaults;
   }

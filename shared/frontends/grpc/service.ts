@@ -74,7 +74,8 @@ export function createKserveService(deps: KserveDeps): KserveService {
       withKey(deps, 'ModelReady', (message, grant) => {
         const { name } = decodeMessage(ModelReadyRequestSchema, message);
         const model = deps.pipeline.requestable.find(name);
-        const isShown = model !== undefined && grant.allowsModel(name, model.primaryName); // a model that the key may not use counts as unknown
+        // A model that the key may not use counts as unknown.
+        const isShown = model !== undefined && grant.allowsModel(name, model.primaryName);
         return encodeMessage(ModelReadyResponseSchema, { ready: isShown && model.readiness.isReady });
       }),
       withKey(deps, 'ModelMetadata', (message, grant) => {

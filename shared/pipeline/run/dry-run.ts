@@ -8,16 +8,16 @@ import type { PrefillStage } from './prefill-stage.ts';
 import type { RoutedRequest, RunContext } from './run-context.ts';
 import { WorkerEligibility } from './worker-choice.ts';
 
-/** What would be decided now; books nothing. */
+/** Answers what a router would decide now, without a reservation. */
 type Explain = (request: RouteRequest) => Promise<ExplanationRecord>;
 
-/** A worker and rank that would take a leg of a request. */
+/** A worker and rank that would take one stage of a request. */
 interface Place {
   readonly worker: Worker;
   readonly dpRank: number;
 }
 
-/** Says where a request would go now. Nothing is sent, no place is booked, and nobody waits in a queue. */
+/** Says where a request would go now. Nothing is sent or reserved, and the request waits in no queue. */
 export class DryRun {
   readonly #context: RunContext & { readonly prefill?: PrefillStage | undefined };
   readonly #explain: Explain;
@@ -51,7 +51,7 @@ export class DryRun {
     return this.#context.prefill;
   }
 
-  /** Undefined where the decode worker would compute the prompt. */
+  /** Chooses a prefill worker; undefined if the decode worker would compute the prompt. */
   async #prefillPlace(request: EngineRequest, routed: RoutedRequest): Promise<Place | undefined> {
     const { prefill } = this.#context;
     if (prefill === undefined || routed.model.pool.role !== 'decode') return undefined;

@@ -6,14 +6,14 @@ import { Attempt } from './attempt.ts';
 import type { RoutedRequest, RunContext } from './run-context.ts';
 import { avoidAfter, WorkerChoice, WorkerEligibility } from './worker-choice.ts';
 
-/** How long it may take until another worker has the stream. The one that wants to be rid of it asks again. */
+/** Longest time until another worker has the stream. After it the worker that drains asks again. */
 const HANDOVER_MS_MAX = 10_000;
 
-/** Whose stream it is. */
+/** Owner of the stream. */
 export interface HandoverHost extends CallSink {
-  /** Another worker has taken the stream, and what it says of it comes here from now on. */
+  /** Called when another worker has taken the stream. Its output comes here from now on. */
   handedOver(handover: Handover): void;
-  /** Nobody has taken it. */
+  /** Called if no worker has taken the stream. */
   handoverFailed(handover: Handover): void;
 }
 
@@ -25,11 +25,11 @@ interface HandoverOptions {
 }
 
 /**
- * Has another worker go on with a stream that its present one wants to be rid of, and keeps until then: the new one begins after the
- * last token that the client has, so what the present one says meanwhile is kept back. The client gets it where the handover
- * fails, and the new worker's own words where it does not.
+ * Moves a stream from a worker that wants to hand it over to another one. The present worker keeps the stream until
+ * then. The new one begins after the last token that the client has, so output of the present one is held back
+ * meanwhile. The client gets that output if the handover fails, and the output of the new worker if it succeeds.
  *
- * | State | sent | accepted | refused, nobody, late | present worker ends or fails, client gone |
+ * | State | sent | accepted | refused, no worker, late | present worker ends or fails, client gone |
  * |---|---|---|---|---|
  * | choosing | -> sent | - | -> over | -> over |
  * | sent | - | -> taken | -> over | -> over |
@@ -37,7 +37,7 @@ interface HandoverOptions {
  */
 export class Handover implements CallSink {
   readonly attempt: Attempt;
-  /** The request for as long as the handover is under way. */
+  /** The request, with a signal that also ends with the handover. */
   readonly routed: RoutedRequest;
   readonly choice: WorkerChoice;
   readonly prefillers: WorkerEligibility;
@@ -55,7 +55,8 @@ export class Handover implements CallSink {
     this.attempt = new Attempt(from);
     this.sinceMs = context.clock.nowMs();
     this.routed = { ...routed, signal: this.#aborter.signal };
-    this.choice = new WorkerChoice({ ...context, hold: undefined }, this.routed, this, true); // nobody waits for a worker that may come
+    // Without a hold: a handover does not wait for a worker to start.
+    this.choice = new WorkerChoice({ ...context, hold: undefined }, this.routed, this, true);
     this.prefillers = new WorkerEligibility(context, this.routed);
     if (from.reservation !== undefined) this.choice.eligibility.failedAt(from.reservation.worker.id);
     this.#timer = context.clock.after(HANDOVER_MS_MAX, () => host.handoverFailed(this));
@@ -65,22 +66,22 @@ export class Handover implements CallSink {
     return this.#state === 'over';
   }
 
-  /** Whether what the present worker says is kept back. */
+  /** Whether output of the present worker is held back. */
   get isHolding(): boolean {
     return this.#held !== undefined;
   }
 
-  /** From now on. */
+  /** Holds back output of the present worker from now on. */
   hold(): void {
     this.#held ??= [];
   }
 
-  /** Bounded by the credit of the present worker, whose call is paused. */
+  /** Keeps an output. The credit of the present worker, whose call is paused, bounds their number. */
   keep(say: () => void): void {
     this.#held?.push(say);
   }
 
-  /** Gives up; returns what was kept back. */
+  /** Gives up, and returns the output that was held back. */
   cancel(): readonly (() => void)[] {
     this.#state = 'over';
     this.#timer.cancel();

@@ -10,50 +10,53 @@ import type { MediaPrompt } from '../prompt/media-prompt.ts';
 import type { ColdStartQueue } from './cold-start-queue.ts';
 import type { StreamWatch } from './stalled-workers.ts';
 
-/** What every leg of every request of one pipeline shares. */
+/** Dependencies that all stages of all requests of one pipeline share. */
 export interface DispatchContext {
   readonly router: Router<Worker>;
   readonly plane: RequestPlane;
   readonly clock: Clock;
   readonly observer: PipelineObserver;
-  /** Undefined when silent workers are waited for without end. */
+  /** Watches streams for silent workers; undefined = requests wait for them without a limit. */
   readonly streamWatch: StreamWatch | undefined;
   /** Workers that get no new request. */
   readonly stalledWorkers: ReadonlySet<string>;
   /** Workers that failed a request, which the router passes over. */
   readonly failedWorkers: Inhibition;
-  /** Workers that turned a request away because they are full: passed over until their next report, while another is left. */
+  /**
+   * Workers that turned a request away because they are full: passed over until their next report, while another is
+   * left.
+   */
   readonly fullWorkers: Inhibition;
-  /** Told of a worker that no connection could be made to. @default nobody is */
+  /** Called with a worker to which no connection could be made. @default nothing is called */
   readonly onUnreachable?: ((workerId: string) => void) | undefined;
-  /** Those of `workers` that are above the busy thresholds of `model`; undefined where it has none. */
+  /** Returns those of `workers` that are above the busy thresholds of `model`; undefined if it has no thresholds. */
   busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
 }
 
-/** What every attempt of every run of one pipeline shares. */
+/** Dependencies that all attempts of all runs of one pipeline share. */
 export interface RunContext extends DispatchContext {
-  /** Times that one request may move to another worker. */
+  /** How often one request may move to another worker. */
   readonly migrationLimit: number;
-  /** Prompt plus output above this is no longer moved; undefined = no limit. */
+  /** Tokens of prompt and output above which a request no longer moves; undefined = no limit. */
   readonly migrationTokensMax: number | undefined;
-  /** Where requests wait while nobody can take them; undefined = they fail. */
+  /** Queue of requests that no worker can take; undefined = such requests fail. */
   readonly hold: ColdStartQueue | undefined;
-  /** The pool of `model` now, with those who may take its requests. */
+  /** Returns the pool of `model` now, with the workers that may take its requests. */
   poolOf(model: RoutableModel): WorkersOfPool;
 }
 
-/** What of a request is the same at every worker that it is sent to. */
+/** The parts of a request that are the same at every worker. */
 export interface RoutedRequest {
   readonly model: RoutableModel;
-  /** What travels beside it: trace context, the client's request id, its metadata. */
+  /** Headers of the request: trace context, the client's request id, its metadata. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Its queue class: the header `x-dynamo-meta-policy-class` without its prefix. */
+  /** Queue class of the request: the header `x-dynamo-meta-policy-class` without its prefix. */
   readonly policyClass: string | undefined;
-  /** Of a chat. */
+  /** Messages of a chat; undefined for other prompts. */
   readonly messages: readonly ChatMessage[] | undefined;
-  /** Of a chat with media that its worker renders. */
+  /** Media of a chat that its worker renders. */
   readonly media: MediaPrompt | undefined;
-  /** Of the request, where spans are made. */
+  /** Span of the request; undefined if no spans are made. */
   readonly span: Span | undefined;
   readonly signal: AbortSignal;
 }

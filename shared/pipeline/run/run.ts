@@ -22,33 +22,34 @@ import { type RoutedRequest, type RunContext, routedRequest } from './run-contex
 import type { WatchedStream } from './stalled-workers.ts';
 import { avoidAfter, phaseOf, WorkerChoice, WorkerEligibility } from './worker-choice.ts';
 
-/** It began at another worker. */
+/** Header that says that the request began at another worker. */
 const ANOTHER_ATTEMPT = { [RETRY_HEADER]: '1' };
-/** A worker that asks more often, for a stream that nobody takes, is not heard. */
+/** Shortest time between two tries to hand a stream over. A worker that asks more often is ignored. */
 const MOVES_EVERY_MS = 1000;
 
-/** What every run of one pipeline shares, with the stages before its attempts. */
+/** Dependencies that all runs of one pipeline share, with the stages before an attempt. */
 export interface RunParts extends RunContext {
-  /** Where media are encoded apart; undefined = nowhere. */
+  /** Encodes media on encode workers; undefined = media are encoded where the prompt is computed. */
   readonly encode?: EncodeStage | undefined;
-  /** Where prompts are computed apart; undefined = nowhere. */
+  /** Computes prompts on prefill workers; undefined = prompts are computed where they are decoded. */
   readonly prefill?: PrefillStage | undefined;
 }
 
 /**
- * One request at its worker, or on its way to the next one. A long file, since it is one state machine: every step of it reads
- * and changes the same few fields.
+ * One request at its worker, or on its way to the next one. The file is long because it is one state machine: every
+ * step reads and changes the same few fields. When a client leaves, `#onAbort` ends the call to the worker.
  *
- * With prefill workers, choosing begins with a prefill (`PrefillStage`), whose leg belongs to the attempt: it is abandoned
- * when the attempt ends before its decode worker has said anything.
+ * With prefill workers, choosing begins with a prefill (`PrefillStage`). Its call belongs to the attempt, and is
+ * abandoned if the attempt ends before its decode worker has sent anything.
  *
  * | State | worker chosen | first output | failure that may move | other failure | end | client gone | asked to move |
  * |---|---|---|---|---|---|---|---|
  * | choosing | sent | - | - | failed | - | closed | - |
- * | sent | - | streaming | choosing | failed | ended | killed | a `Handover` begins, where somebody else is left |
+ * | sent | - | streaming | choosing | failed | ended | killed | a `Handover` begins, if another worker is left |
  * | streaming | - | - | choosing, with the tokens so far | failed | ended | killed | the same |
  *
- * A handover changes nothing before another worker has taken the stream; whatever befalls the stream where it is ends it.
+ * A handover changes nothing before another worker has taken the stream. An end or a failure of the stream at its
+ * worker ends the handover.
  */
 export class RequestRun implements HandoverHost, WatchedStream {
   readonly #context: RunParts;
@@ -62,14 +63,14 @@ export class RequestRun implements HandoverHost, WatchedStream {
   readonly #choice: WorkerChoice;
   readonly #prefillers: WorkerEligibility;
   readonly #budget: MigrationBudget;
-  /** No more prefill workers for this request. */
+  /** Whether this request uses prefill workers no more. */
   #isWithoutPrefill = false;
   #encoded: Promise<EncoderResult | undefined> | undefined;
   #attempt = new Attempt();
   #handover: Handover | undefined;
   #movesFromMs = 0;
   #attempts = 0;
-  /** Of the last attempt that was sent. */
+  /** Worker of the last attempt that was sent. */
   #workerId: string | undefined;
   #hasOutput = false;
   #hasToldCached = false;
@@ -175,7 +176,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
 
   fail(error: ServeError): void {
     this.#stay();
-    if (this.#response.isComplete) this.end(); // everything was said; how the worker left does not matter
+    if (this.#response.isComplete) this.end(); // the answer is complete, so the worker's failure does not matter
     if (this.#isClosed) return;
     const worker = this.#attempt.reservation?.worker;
     const lost = this.#isHandoffLost(error) ? this.#attempt.leg : undefined;
@@ -193,7 +194,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.fail(workerError('ResponseTimeout'));
   }
 
-  /** Stays where it is while it cannot go on elsewhere: its worker may come back. */
+  /** Moves a silent stream if another worker can take it. Otherwise it stays, because its worker may come back. */
   stalled(): void {
     if (this.#budget.isOpen && this.#choice.hasOtherThan(this.#attempt.reservation?.worker.id)) this.timedOut();
   }
@@ -207,14 +208,14 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#movesFromMs = nowMs + MOVES_EVERY_MS;
     const handover = new Handover({ context: this.#context, routed: this.#routed, from: this.#attempt, host: this });
     this.#handover = handover;
-    reservation.release(); // the next place has the same name
-    this.#handOver(handover).catch(() => this.handoverFailed(handover)); // nobody takes it now: the worker asks again
+    reservation.release(); // the next reservation has the same id
+    this.#handOver(handover).catch(() => this.handoverFailed(handover)); // no worker takes it now: this one asks again
   }
 
   handedOver({ attempt, sinceMs }: Handover): void {
     const { call, reservation: left } = this.#attempt;
     const { reservation, leg } = attempt;
-    if (left === undefined || reservation === undefined) return; // a stream at a worker, and a place that was taken
+    if (left === undefined || reservation === undefined) return; // both exist: a stream at a worker, and a reservation
     this.#handover = undefined;
     this.#choice.eligibility.failedAt(left.worker.id);
     this.#budget.take(workerError('EngineShutdown'), left.worker.id, false, this.#hasOutput, sinceMs);
@@ -234,7 +235,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     if (this.#handover === handover) this.#stay();
   }
 
-  /** The stream goes on where it is, with what was kept back. */
+  /** Ends a handover: the stream goes on at its worker, with the output that was held back. */
   #stay(): void {
     const handover = this.#handover;
     if (handover === undefined) return;
@@ -252,7 +253,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
   async #handOver(handover: Handover): Promise<void> {
     const { attempt, routed, choice, prefillers } = handover;
     const isSplit = this.#isSplit;
-    if (isSplit) this.#hold(handover); // a prompt is computed for the tokens that there are now
+    if (isSplit) this.#hold(handover); // the prefill is for the tokens so far
     const request = this.#budget.continuation();
     if (request === undefined) throw workerError('Unavailable', 'no token is left to make');
     const ask = { routed, eligibility: prefillers, mayRetry: () => false, couldRetry: () => false };
@@ -278,14 +279,14 @@ export class RequestRun implements HandoverHost, WatchedStream {
     );
   }
 
-  /** Keeps back what the present worker says from now on; it may say at most one credit window more. */
+  /** Holds back the output of the present worker from now on: at most one more credit window. */
   #hold(handover: Handover): void {
     if (handover.isOver) return;
     handover.hold();
     this.#attempt.call?.pause();
   }
 
-  /** Tries again where that may help. @param lost prefill that failed */
+  /** Tries again if that may help, otherwise fails. @param lost prefill that failed */
   #goOn(error: ServeError, lost: PrefillLeg | undefined): void {
     if (lost !== undefined) this.#prefillers.failedAt(lost.worker.id);
     if (!this.#mayGoOn(error, lost !== undefined)) {
@@ -300,7 +301,10 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#send(cause).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
   }
 
-  /** @param cause failure at the worker before, which the client is told when no other worker takes the request */
+  /**
+   * Sends the request to a worker. @param cause failure at the last worker, which the client gets if no other takes the
+   * request
+   */
   async #send(cause: ServeError | undefined): Promise<void> {
     const request = this.#budget.continuation();
     if (request === undefined) {
@@ -347,7 +351,10 @@ export class RequestRun implements HandoverHost, WatchedStream {
     if (this.#isPaused) attempt.call.pause(); // the reader has not caught up since the last worker
   }
 
-  /** Has media encoded by an encode worker, where that is wanted: once, a result outlives the worker that was to use it. */
+  /**
+   * Has an encode worker encode media, if there is one. Once for all attempts: a result outlives the worker that used
+   * it.
+   */
   async #encode(request: EngineRequest): Promise<EngineRequest> {
     const { encode } = this.#context;
     if (encode === undefined || mediaParts(this.#request.prompt) === undefined) return request;
@@ -361,12 +368,14 @@ export class RequestRun implements HandoverHost, WatchedStream {
     return { ...own, ...attempt.beginSpan(reservation, span), ...reservation.headers };
   }
 
-  /** Whether prompts are computed apart. */
+  /** Whether a prefill worker computes the prompt. */
   get #isSplit(): boolean {
     return this.#context.prefill !== undefined && this.#model.pool.role === 'decode' && !this.#isWithoutPrefill;
   }
 
-  /** Has the prompt computed by a prefill worker, where there are any. @param attempt whose leg that is */
+  /**
+   * Has a prefill worker compute the prompt, if there is one. @param attempt the attempt that the prefill belongs to
+   */
   async #prefill(request: EngineRequest, attempt: Attempt, ask: Omit<PrefillAsk, 'request'>): Promise<Prefilled> {
     const { prefill } = this.#context;
     if (prefill === undefined || !this.#isSplit) return { kind: 'here', request };
@@ -379,15 +388,15 @@ export class RequestRun implements HandoverHost, WatchedStream {
     else
       leg.done.then(
         ({ usage }) => this.#notePrefilled(leg, usage),
-        () => undefined, // `lost` tells
+        () => undefined, // `lost` reports it
       );
     void leg.lost.then((error) => this.#attempt.leg === leg && attempt.call !== undefined && this.#loseLeg(error));
     return prefilled;
   }
 
   /**
-   * The blocks of the prompt wait to be fetched. The client is told what the prefill worker had cached: the decode worker has
-   * computed nothing of the prompt.
+   * Notes that the blocks of the prompt wait to be fetched. The client's usage shows the cached tokens of the prefill
+   * worker, because the decode worker computes nothing of the prompt.
    */
   #notePrefilled(leg: PrefillLeg, usage: CompletionUsage | undefined): void {
     if (this.#isClosed || this.#attempt.leg !== leg) return;
@@ -398,14 +407,14 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#response.output({ completion_usage: usage });
   }
 
-  /** The first token ended the answer. */
+  /** Ends an answer whose first token, made by the prefill worker, is also its last. */
   #endWith({ outputs, leg }: Extract<Prefilled, { kind: 'whole' }>): void {
     this.#tellWorkers(leg, leg);
     for (const output of outputs) this.output(output);
     this.end();
   }
 
-  /** The prefill failed while the decode worker waits for it: without a token nothing is lost but time. */
+  /** Starts again after a prefill failed while the decode worker waits for it. Without a token only time is lost. */
   #loseLeg(error: ServeError): void {
     const { leg, call, outputTokens } = this.#attempt;
     if (this.#isClosed || leg === undefined || outputTokens > 0) return;
@@ -414,7 +423,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#goOn(error, leg);
   }
 
-  /** The decode worker says that it cannot go on, and has not begun: the blocks of the prompt may be gone. */
+  /** Returns whether the decode worker failed before it began, so that the blocks of the prompt may be gone. */
   #isHandoffLost({ worker: kind }: ServeError): boolean {
     if (this.#attempt.leg === undefined || this.#attempt.outputTokens > 0) return false;
     return kind === 'Internal' || kind === 'Unknown' || kind === 'BackendProtocol';
@@ -465,21 +474,24 @@ export class RequestRun implements HandoverHost, WatchedStream {
     attempt.reservation?.produced(attempt.outputTokens);
   }
 
-  /** The first token comes from a worker that has the blocks of the prompt now. */
+  /** Notes at the first token that the decode worker has fetched the blocks of the prompt. */
   #noteFetched(leg: PrefillLeg | undefined): void {
     leg?.fetched();
     const endedAtMs = leg?.endedAtMs;
     if (endedAtMs !== undefined) this.#context.observer.kvTransferred?.(this.#context.clock.nowMs() - endedAtMs);
   }
 
-  /** Engines repeat their usage; the first one counts. */
+  /** Reports cached tokens once: engines repeat their usage. */
   #noteCached(tokens: number, pool: WorkerPool): void {
     if (this.#hasToldCached) return;
     this.#hasToldCached = true;
     this.#context.observer.reused?.(pool, tokens);
   }
 
-  /** Whether to try again. A request that may not move loses its prefill without a token: nothing was moved. */
+  /**
+   * Returns whether to try again. After a lost prefill even a request that may not move tries again, at its decode
+   * pool.
+   */
   #mayGoOn(error: ServeError, isPrefillLost: boolean): boolean {
     if (this.#mayMove(error, isPrefillLost)) return true;
     const { prefill, observer } = this.#context;
@@ -489,7 +501,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     return true;
   }
 
-  /** Counts the move when it may be made. */
+  /** Returns whether the request may move, and counts the move. */
   #mayMove(error: ServeError, isPrefillLost: boolean): boolean {
     return !this.#signal.aborted && this.#budget.take(error, this.#workerId, isPrefillLost, this.#hasOutput);
   }
@@ -505,7 +517,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     });
   }
 
-  /** The answer is complete although the worker is not: a stop string, or an engine that ran past its end. */
+  /** Ends an answer before its worker does: at a stop string, or if the engine runs past the end. */
   #endHere(): void {
     const call = this.#attempt.call;
     this.#close();
@@ -514,7 +526,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#response.end();
   }
 
-  /** The worker broke the contract or reported an error that no other worker can mend. */
+  /** Fails after the worker broke the contract, or reported an error that would occur at any worker. */
   #abandon(error: ServeError): void {
     this.#attempt.call?.kill();
     if (this.#isHandoffLost(error)) {
@@ -544,7 +556,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
 
   #close(error?: string): void {
     this.#isClosed = true;
-    this.#handover?.cancel(); // what it kept back is nobody's now
+    this.#handover?.cancel(); // no client gets what it held back
     this.#handover = undefined;
     if (this.#response.hasOverrun) this.#context.observer.overran?.(this.#model.primaryName, this.#workerId);
     this.#signal.removeEventListener('abort', this.#onAbort);
@@ -559,7 +571,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
   }
 }
 
-/** Words of the answer, not only what an engine tells beside them. Workers of text models say them in bodies. */
+/** Returns whether an output has a part of the answer. Workers of text models send it in bodies. */
 function saysSomething({ token_ids: ids, text, body }: EngineOutput): boolean {
   return (ids !== undefined && ids.length > 0) || (text ?? '') !== '' || body !== undefined;
 }

@@ -9,11 +9,11 @@ import type { DispatchContext, RoutedRequest, RunContext } from './run-context.t
 
 const NOBODY: ReadonlySet<string> = new Set();
 
-/** Which workers of a pool may still take one request, for each of its legs: the router chooses among them. */
+/** The workers of a pool that may still take one request in one stage. The router chooses among them. */
 export class WorkerEligibility {
   readonly #context: DispatchContext;
   readonly #request: RoutedRequest;
-  /** Present from the first failure on: most requests have none. */
+  /** Workers that failed the request; set from the first failure on, which most requests do not have. */
   #failed: Set<string> | undefined;
   #suspects: Set<string> | undefined;
 
@@ -22,28 +22,29 @@ export class WorkerEligibility {
     this.#request = request;
   }
 
-  /** It gets the request no more. */
+  /** Excludes a worker that failed the request. */
   failedAt(workerId: string): void {
     this.#failed ??= new Set();
     this.#failed.add(workerId);
   }
 
-  /** It could not get the blocks that a prefill worker computed: the second time that is its own fault. */
+  /** Notes that a worker could not get the blocks of a prefill worker. The second time it is excluded. */
   handoffLostAt(workerId: string): void {
     if (this.#suspects?.has(workerId)) this.failedAt(workerId);
     this.#suspects ??= new Set();
     this.#suspects.add(workerId);
   }
 
-  /** Whether a worker has neither failed the request nor fallen silent. */
+  /** Returns whether a worker has neither failed the request nor fallen silent. */
   isUntried(workerId: string): boolean {
     return this.#failed?.has(workerId) !== true && !this.#context.stalledWorkers.has(workerId);
   }
 
   /**
-   * Those that failed, that are silent, that `unreachable` names, or that are full while another is left.
+   * Returns the workers to exclude: those that failed, are silent, are named by `unreachable`, or are full while
+   * another is left.
    *
-   * @param unreachable those of `workers` between whom and the other leg no blocks may go
+   * @param unreachable those of `workers` that cannot exchange blocks with the worker of the other stage
    */
   excluded(workers: readonly Worker[], unreachable: readonly string[]): ReadonlySet<string> {
     const { stalledWorkers, fullWorkers } = this.#context;
@@ -53,12 +54,12 @@ export class WorkerEligibility {
     if (fullWorkers.isEmpty) return excluded;
     const open = workers.filter(({ id }) => !excluded.has(id));
     const full = open.filter(({ id }) => fullWorkers.has(id));
-    // When all are full one of them says so, or has a place again.
+    // If all are full, one of them refuses the request, or has a place again.
     if (full.length === 0 || full.length === open.length) return excluded;
     return new Set([...excluded, ...full.map(({ id }) => id)]);
   }
 
-  /** The question to the router which worker of the pool takes `request`. @param routing hints in place of the request's own */
+  /** Returns the router's request for a worker of the pool. @param routing hints in place of the request's own */
   route(
     request: EngineRequest,
     { pool, workers }: WorkersOfPool,
@@ -80,7 +81,7 @@ export class WorkerEligibility {
     };
   }
 
-  /** The router's answer, or a rejection as `Router.choose` has it. */
+  /** Resolves with the router's answer, or rejects as `Router.choose` does. */
   async choose(span: 'route' | 'prefill_routing', route: RouteRequest): Promise<Reservation<Worker>> {
     const { router, clock, observer } = this.#context;
     const { span: parent, signal, headers } = this.#request;
@@ -89,7 +90,7 @@ export class WorkerEligibility {
     observer.stageEntered?.('route', phase);
     try {
       const reservation = await inSpan(parent, span, (part) =>
-        // Where no spans are made, a router goes on from the client's trace, as workers do.
+        // If no spans are made, a router continues the client's trace, as workers do.
         router.choose({ ...route, traceparent: part?.context.traceparent ?? headers.traceparent }, signal),
       );
       observer.stage?.('route', clock.nowMs() - startMs);
@@ -100,12 +101,12 @@ export class WorkerEligibility {
   }
 }
 
-/** What workers of a pool do of a request. */
+/** Returns the part of a request that workers of a role do. */
 export function phaseOf(role: WorkerPool['role']): StagePhase {
   return role === 'prefill' || role === 'decode' ? role : 'aggregated';
 }
 
-/** Keeps new requests away from a worker for as long as its failure of one says something of the next. */
+/** Keeps new requests away from a worker after a failure that the next request would probably meet, too. */
 export function avoidAfter(
   {
     failedWorkers,
@@ -120,7 +121,9 @@ export function avoidAfter(
   if (error.worker === 'CannotConnect') onUnreachable?.(workerId);
 }
 
-/** Chooses the worker that answers one request, over again when one fails it; remembers those that did. */
+/**
+ * Chooses the worker that answers one request, and another after each failure. Remembers the workers that failed it.
+ */
 export class WorkerChoice {
   readonly #context: RunContext;
   readonly #request: RoutedRequest;
@@ -129,7 +132,7 @@ export class WorkerChoice {
   readonly eligibility: WorkerEligibility;
 
   /**
-   * @param holder who holds a place of the `ColdStartQueue`, if there is one
+   * @param holder the holder of a place in the `ColdStartQueue`, if there is one.
    * @param isStream whether the answer is streamed
    */
   constructor(context: RunContext, request: RoutedRequest, holder: object, isStream: boolean) {
@@ -140,15 +143,15 @@ export class WorkerChoice {
     this.eligibility = new WorkerEligibility(context, request);
   }
 
-  /** Whether somebody else than `workerId` could still be tried. */
+  /** Returns whether a worker other than `workerId` could still be tried. */
   hasOtherThan(workerId: string | undefined): boolean {
     return this.#untried().some(({ id }) => id !== workerId);
   }
 
   /**
-   * Waits where requests are held and nobody is left to take this one.
+   * Chooses a worker. If requests are held, waits while no worker is left to take this one.
    *
-   * @param namespace where the blocks of the prompt are, which do not leave it; undefined = nowhere yet
+   * @param namespace the one that the prompt's blocks are in and cannot leave; undefined = there are no blocks yet
    */
   async choose(request: EngineRequest, namespace: string | undefined): Promise<Reservation<Worker>> {
     const { hold } = this.#context;
