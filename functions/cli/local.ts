@@ -38,7 +38,9 @@ async function temporaryFolder(): Promise<string> {
   }
 }
 
-/** `stator local`: a frontend in this process, its workers in processes of their own, nothing left behind at the end. */
+/**
+ * `stator local`: a frontend in this process, its workers in processes of their own, nothing left behind at the end.
+ */
 export async function run(config: ResolvedConfig<'local'>, env: Environment): Promise<number> {
   const { settings } = config;
   const { interactive: isInteractive } = settings;
@@ -131,7 +133,10 @@ function removeFolder(folder: string): Promise<void> {
   return rm(folder, { recursive: true, force: true });
 }
 
-/** Requests wait until a model is served: a client that is started together with this command is none that comes too early. */
+/**
+ * Requests wait until a model is served: a client that is started together with this command is none that comes too
+ * early.
+ */
 function openWithFirstModel({ frontend, fleet, stopped }: Local): void {
   const { lifecycle, models } = frontend;
   lifecycle.waiting(() => `Waiting for workers: ${registered(frontend)} of ${wanted(fleet)} are ready`, HELD_MS_MAX);
@@ -190,7 +195,10 @@ async function chatInstead(local: Local): Promise<string | undefined> {
   ]);
 }
 
-/** Plans from now on if the workers are up. At the end the planner stops first, and no worker that then ends is replaced. */
+/**
+ * Plans from now on if the workers are up. At the end the planner stops first, and no worker that then ends is
+ * replaced.
+ */
 function planUntilEnd({ planner, workers, lifetime }: Local, isUp: boolean): void {
   lifetime.defer(() => workers.retire());
   const planned = isUp ? planner?.fleet.run() : undefined;

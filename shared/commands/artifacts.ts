@@ -51,7 +51,7 @@ export async function runArtifacts(argv: readonly string[], env: Env = process.e
 interface Shown {
   readonly key: string;
   readonly size: number;
-  /** Of a push: what it is called in its folder, and whether it was there already. */
+  /** Name of a pushed file in its folder, and whether the push is new. */
   readonly path?: string;
   readonly isNew?: boolean;
 }

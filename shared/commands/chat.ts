@@ -5,8 +5,8 @@ import type { Frontend } from '../frontends/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
 
 /**
- * `--interactive`: a chat in this terminal with the first model that takes chats, once there is one. Resolves when the user
- * leaves or `stopped` resolves.
+ * `--interactive`: a chat in this terminal with the first model that takes chats, once there is one. Resolves when the
+ * user leaves or `stopped` resolves.
  * @param path the frontend's route of chat completions
  * @param chatting aborted once Ctrl-C is the chat's: it cancels an answer then
  */
@@ -69,9 +69,9 @@ const HISTORY_LINES_MAX = 500;
 const [BOLD, DIM, PLAIN] = ['\u001b[1m', '\u001b[2m', '\u001b[0m'];
 
 /**
- * A text chat: a line is a question, the answer is written as it comes. Ctrl-C cancels the answer that is being written,
- * Ctrl-D, `/quit` or the end of the input leaves, arrow keys bring back earlier lines. A pipe gets answers alone, without thoughts,
- * prompts and colours.
+ * A text chat: a line is a question, the answer is written as it comes. Ctrl-C cancels the answer that is being
+ * written, Ctrl-D, `/quit` or the end of the input leaves, arrow keys bring back earlier lines. A pipe gets answers
+ * alone, without thoughts, prompts and colours.
  */
 export async function chatInTerminal(chat: Chat, model: string, terminal: ChatTerminal): Promise<void> {
   const { input, output, signal, isPlain = false } = terminal;
@@ -189,7 +189,7 @@ export interface ChatPiece {
 /** Answers a chat. Rejects with an Error of one line when there is none; ends without one when `signal` aborts. */
 export type Chat = (messages: readonly ChatMessage[], signal: AbortSignal) => AsyncIterable<ChatPiece>;
 
-/** What is read of a chunk of a chat stream, and of an error. */
+/** Fields that are read of a chunk of a chat stream, and of an error. */
 interface Chunk {
   readonly choices?: readonly {
     readonly delta?: { readonly content?: string | null; readonly reasoning_content?: string | null };

@@ -40,12 +40,13 @@ interface Asked {
 
 /**
  * Opens the account of the usual credentials in the region of `AWS_REGION`; `AWS_ENDPOINT_URL` names another service.
- * @throws Error when there is no region, or nobody to ask as
+ * @throws Error if there is no region, or there are no credentials
  */
 export async function openAccount(): Promise<Account> {
   quietSdkNotice();
   const { GetServiceQuotaCommand, ServiceQuotasClient, SignatureV4 } = await import('./deploy-quota-parts.ts');
-  const client = new ServiceQuotasClient({ maxAttempts: 2 }); // knows region and credentials from all the places where they may be
+  // The client finds region and credentials in all the places where they may be.
+  const client = new ServiceQuotasClient({ maxAttempts: 2 });
   const { credentials, sha256 } = client.config;
   const region = await client.config.region().catch((thrown: unknown) => {
     throw new Error(`AWS_REGION names no region (${reasonOf(thrown)}): export AWS_REGION=eu-west-1, or another one`);
@@ -92,7 +93,7 @@ function suffixOf(region: string): string {
   return region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com';
 }
 
-/** What a service says when it refuses, in either of its two ways. */
+/** Returns the message of a service's refusal, in either of its two formats. */
 function describeRefusal(body: string): string | undefined {
   if (body.trimStart().startsWith('<')) return textsOf(body, 'Message')[0];
   try {

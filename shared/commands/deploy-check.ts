@@ -5,7 +5,7 @@ import { findReleases, RELEASES_KEPT, type Releases, type SynthesizedStack } fro
 import { checkZones, type ZoneFindings } from './deploy-zones.ts';
 
 interface Verdict {
-  /** What was found, a line each. */
+  /** Findings, a line each. */
   readonly text: string;
   /** Why the deployment may not succeed; undefined when everything is there. */
   readonly problem: string | undefined;
@@ -14,7 +14,7 @@ interface Verdict {
 /** One thing that was looked at. */
 interface Finding {
   readonly lines: readonly string[];
-  /** What to do; empty when it could not be read. */
+  /** Remedy; empty if the quota could not be read. */
   readonly problem?: string;
 }
 

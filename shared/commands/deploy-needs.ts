@@ -8,10 +8,10 @@ interface Quota {
   readonly name: string;
 }
 
-/** What a deployment takes of a quota. */
+/** Part of a quota that a deployment needs. */
 interface QuotaNeed extends Quota {
   readonly needed: number;
-  /** What `needed` is made of. */
+  /** Parts of `needed`. */
   readonly because: string;
 }
 
@@ -37,7 +37,7 @@ const UNRESERVED_MIN = 100;
 const STREAMS_MIN = 10;
 
 /**
- * What synthesised templates take of an account's quotas.
+ * Returns what synthesised templates need of an account's quotas.
  * @param templates of CloudFormation, of one deployment
  */
 export function quotasNeeded(templates: readonly unknown[]): readonly QuotaNeed[] {

@@ -1,3 +1,3 @@
-/** What this product uses of the SDK, and nothing else of it. */
+/** Names of the SDK that this product uses, and nothing else of it. */
 export { GetServiceQuotaCommand, ServiceQuotasClient } from '@aws-sdk/client-service-quotas';
 export { SignatureV4 } from '@smithy/signature-v4';

@@ -55,7 +55,7 @@ async function releasesOf(stack: string, logicalId: string, account: Account): P
   return { functionName, kept: newestFirst.length, old: old.filter((version) => !used.has(version)).reverse() };
 }
 
-/** What a resource is called in the account; undefined while it is not deployed. */
+/** Returns the name of a resource in the account; undefined while it is not deployed. */
 async function physicalIdOf(stack: string, logicalId: string, account: Account): Promise<string | undefined> {
   try {
     const query = { Action: 'DescribeStackResource', Version: '2010-05-15', StackName: stack };

@@ -17,7 +17,7 @@ export interface ServiceTasks {
   readonly isBehindBalancer: boolean;
 }
 
-/** What Fargate gives a task that says nothing. */
+/** Disk that Fargate gives a task by default. */
 export const DISK_GB_FREE = 20;
 
 /** All resources of templates, each with its logical id. */
@@ -27,7 +27,7 @@ function resourcesOf(templates: readonly unknown[]): readonly (readonly [id: str
   );
 }
 
-/** What templates say of each resource of a type. */
+/** Returns the properties of each resource of a type in templates. */
 export function propertiesOf(templates: readonly unknown[], type: string): readonly Fields[] {
   return resourcesOf(templates).flatMap(([, { Type, Properties }]) => (Type === type ? [fieldsOf(Properties)] : []));
 }

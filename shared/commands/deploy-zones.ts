@@ -2,7 +2,7 @@ import { fieldsOf } from './aws-answers.ts';
 import { type Account, textsOf } from './deploy-account.ts';
 import { propertiesOf } from './deploy-templates.ts';
 
-/** What a zone of a deployment lacks. */
+/** Problem of a zone of a deployment. */
 export interface ZoneProblem {
   readonly zone: string;
   readonly reason: string;
@@ -20,7 +20,10 @@ export interface ZoneFindings {
   readonly good: readonly string[];
 }
 
-/** Of regions in which not every zone has Fargate: those that have it, by their ids. Names of zones differ between accounts. */
+/**
+ * Zones with Fargate, by their ids, of regions in which not every zone has it. Names of zones differ between
+ * accounts.
+ */
 const FARGATE_ZONES: Readonly<Record<string, readonly string[]>> = {
   'us-west-1': ['usw1-az1', 'usw1-az3'],
   'ap-northeast-1': ['apne1-az1', 'apne1-az2', 'apne1-az4'],

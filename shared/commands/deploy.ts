@@ -34,7 +34,7 @@ interface ManifestStack {
   readonly stackName?: string;
 }
 
-/** What is read of the list of what `cdk synth` has written. */
+/** Fields that are read of the list of artifacts of `cdk synth`. */
 interface Manifest {
   readonly artifacts?: Readonly<Record<string, { readonly type: string; readonly properties?: ManifestStack }>>;
 }
@@ -103,7 +103,10 @@ async function templatesIn(folder: string): Promise<readonly StackFile[]> {
   return files.filter((file) => file.endsWith(ENDING)).map((file) => [file.slice(0, -ENDING.length), file]);
 }
 
-/** Stacks of the last synthesis, which leaves those of others where they are; undefined where it has written no manifest. */
+/**
+ * Stacks of the last synthesis, which leaves those of others where they are; undefined where it has written no
+ * manifest.
+ */
 async function stacksOf(folder: string): Promise<readonly StackFile[] | undefined> {
   const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(() => undefined);
   if (text === undefined) return undefined;

@@ -49,7 +49,7 @@ is made; what is kept is its SHA-256. Frontends see a change within STATOR_KEY_C
 const OVERLAP_DEFAULT = '24h';
 const UNITS_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const TIME = /^(\d{1,9})([smhd])$/;
-/** A hundred years: whoever means more means for ever. */
+/** A hundred years: a longer time means for ever. */
 const TIME_MS_MAX = 100 * 365 * 86_400_000;
 
 const OPTIONS = {

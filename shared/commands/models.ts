@@ -21,7 +21,8 @@ const ANSWER_MS_MAX = 15_000;
 
 /**
  * Runs `stator models`; resolves with what it prints.
- * @throws UsageError for a mistake in its arguments, Error with one line when the table cannot be read or the model is not there
+ * @throws UsageError for a mistake in its arguments, Error with one line when the table cannot be read or the model is
+ * not there
  */
 export async function runModels(argv: readonly string[], env: Environment): Promise<string> {
   const { work, flags } = readCommand(argv);

@@ -7,7 +7,7 @@ export interface ProgressOutput {
   write(text: string): unknown;
 }
 
-/** Between two lines where nobody watches: in a file they stay. */
+/** Time between two lines if the output is not a terminal: in a file they stay. */
 const LINE_EVERY_MS = 10_000;
 const CLEAR_LINE = '\r\u001b[2K';
 

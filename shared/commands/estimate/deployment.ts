@@ -2,7 +2,7 @@ import { type Fields, fieldsOf, listOf } from '../aws-answers.ts';
 import type { SynthesizedStack } from '../deploy-releases.ts';
 import { propertiesOf, type ServiceTasks, servicesOf } from '../deploy-templates.ts';
 
-/** What the templates of a deployment say that has a price. */
+/** Parts of a deployment's templates that have a price. */
 export interface Deployment {
   readonly templates: readonly unknown[];
   /** Their names carry the stack. */
@@ -72,7 +72,7 @@ function rateOf({ MethodSettings }: Fields): number {
   return Math.max(0, ...listOf(MethodSettings).map((each) => Number(fieldsOf(each).ThrottlingRateLimit ?? 0)));
 }
 
-/** Of the rule that counts all callers together. */
+/** Returns the rate of the rule that counts all callers together. */
 function ruleRate({ Rules }: Fields): number {
   return listOf(Rules).reduce<number>((sum, rule) => {
     const limit = fieldsOf(fieldsOf(fieldsOf(rule).Statement).RateBasedStatement);

@@ -6,21 +6,23 @@ import { PRICES, type PricedPart } from './prices.ts';
 import { priceWorst, type Worst } from './worst.ts';
 
 export interface Estimate {
-  /** What is paid though nobody asks anything. */
+  /** Costs of an idle deployment. */
   readonly idle: readonly PricedPart[];
-  /** What the load adds. */
+  /** Costs that the load adds. */
   readonly load: readonly PricedPart[];
   readonly worst: Worst;
-  /** What a request costs that waits for a worker as long as it may, US$. */
+  /** Cost in US$ of a request that waits for a worker for the longest allowed time. */
   readonly held: { readonly secs: number; readonly dollars: number } | undefined;
-  /** Streams at a time, on average, from which on two container edges with a load balancer cost less than the function. */
+  /**
+   * Streams at a time, on average, from which on two container edges with a load balancer cost less than the function.
+   */
   readonly streamsForContainers: number | undefined;
 }
 
 /** Zones that a load balancer has an address in. */
 const ZONES = 3;
 
-/** What the estimate does not say. */
+/** Costs that the estimate leaves out. */
 export const LEFT_OUT: readonly string[] = [
   'traffic: 0.09 a GB to the internet, 0.045 a GB through a NAT gateway, 0.01 a GB each way between zones, and what load balancers pass on beyond 1 GB an hour',
   'what the gateway charges for streaming, beside the request',

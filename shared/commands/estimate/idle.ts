@@ -4,7 +4,7 @@ import type { Deployment } from './deployment.ts';
 import { alarmedMetricsOf, idleMetricsOf, insightsOf } from './metrics.ts';
 import { HOURS, PRICES, type PricedPart, pricePart } from './prices.ts';
 
-/** What is paid though nobody asks anything. */
+/** Prices an idle deployment. */
 export function priceIdle(deployment: Deployment): readonly PricedPart[] {
   const { templates, services } = deployment;
   const of = (type: string) => propertiesOf(templates, type);

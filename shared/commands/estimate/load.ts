@@ -2,7 +2,7 @@ import type { Deployment } from './deployment.ts';
 import { functionMetricsOf } from './metrics.ts';
 import { HOURS, PRICES, type PricedPart, pricePart } from './prices.ts';
 
-/** What is asked of a deployment, by way of its function. */
+/** Load of a deployment, through its function. */
 export interface DeployLoad {
   readonly requestsPerDay: number;
   /** How long an answer takes on average. */
@@ -12,7 +12,7 @@ export interface DeployLoad {
 /** The log has a line for each request, of about 1 KB. */
 const LOG_GB_PER_REQUEST = 1e-6;
 
-/** What the load adds. */
+/** Prices the load. */
 export function priceLoad(deployment: Deployment, load: DeployLoad): readonly PricedPart[] {
   const requests = load.requestsPerDay * (HOURS / 24);
   const seconds = requests * load.secondsPerRequest;

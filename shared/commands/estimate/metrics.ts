@@ -27,7 +27,7 @@ export function alarmedMetricsOf({ templates }: Deployment): number {
   }, 0);
 }
 
-/** Metrics that containers tell by their log though nobody asks anything. */
+/** Returns the number of metrics that containers report in their log while idle. */
 export function idleMetricsOf(deployment: Deployment): number {
   return tellersOf(deployment) * countMetrics(deployment.models, 'always');
 }

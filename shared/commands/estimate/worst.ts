@@ -6,7 +6,7 @@ import { priceLog, priceRequests } from './load.ts';
 import { askedMetricsOf, functionMetricsOf } from './metrics.ts';
 import { HOURS, PRICES, type PricedPart, pricePart } from './prices.ts';
 
-/** What every ceiling of a deployment adds to what is always paid, when it is reached all the time. */
+/** Costs of a deployment whose ceilings are all reached all the time, beside the idle costs. */
 export interface Worst {
   /** Without the seconds of the function. */
   readonly parts: readonly PricedPart[];
@@ -23,7 +23,7 @@ export interface WorstFunction {
 /** Streams at a time where none are reserved: a bound that production has, and what most accounts have. */
 const STREAMS_UNRESERVED = [200, 1000];
 const SECONDS = HOURS * 3600;
-/** What one capacity unit of a load balancer holds. */
+/** Capacity of one unit of a load balancer. */
 const CAPACITY = { connections: 3000, connectionsPerSecond: 25 } as const;
 
 export function priceWorst(deployment: Deployment): Worst {
@@ -60,7 +60,7 @@ function priceStreams(streams: number, gb: number): WorstFunction {
   return { streams, part: pricePart('seconds of the function', streams * SECONDS, gb * PRICES.gbSecond) };
 }
 
-/** Units for the streams that tasks are to have at their most, or for new connections, whichever are more. */
+/** Returns the units for the most streams of tasks, or for new connections, whichever are more. */
 function capacityUnits({ templates, services, balancerRate }: Deployment): number {
   const behind = services.filter(({ isBehindBalancer }) => isBehindBalancer);
   if (behind.length === 0) return 0;

@@ -178,7 +178,7 @@ async function onlyModel(url: string, apiKey: string | undefined, signal: AbortS
   return first;
 }
 
-/** Of another server or another measurement nothing is taken over. */
+/** Reads an earlier record; ignores one of another server or another measurement. */
 async function readMeasured(path: string, about: string): Promise<ProfileRecord> {
   const text = await readFile(path, 'utf8').catch(() => undefined); // there is none yet
   if (text === undefined) return NOTHING_MEASURED;

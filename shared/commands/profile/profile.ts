@@ -1,7 +1,7 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 
-/** What is measured. */
+/** Plan of a measurement. */
 export interface ProfilePlan {
   /** Prompt lengths, in tokens. */
   readonly isl: readonly number[];
@@ -35,7 +35,7 @@ export interface DecodePoint extends DecodeLoad {
   readonly requestsPerSecond: number;
 }
 
-/** What has been measured so far: kept in a file, so that a run goes on where another was stopped. */
+/** Results so far, kept in a file so that a run continues where another was stopped. */
 export interface ProfileRecord {
   readonly prefill: readonly PrefillPoint[];
   readonly decode: readonly DecodePoint[];
@@ -82,7 +82,7 @@ export async function measureProfile(
   return record;
 }
 
-/** What the KV cache holds of the plan, by prompts, then answers, then streams. */
+/** Returns the loads of the plan that the KV cache holds, by prompts, then answers, then streams. */
 function loadsOf({ isl: prompts, osl: answers, concurrency: streams, kvTokens }: ProfilePlan): readonly DecodeLoad[] {
   const all = prompts.flatMap((isl) =>
     answers.flatMap((osl) => streams.map((concurrency) => ({ isl, osl, concurrency }))),
@@ -168,8 +168,8 @@ function contextOf({ isl, osl }: DecodeLoad): number {
 }
 
 /**
- * By context, then by streams. Long answers to short prompts and short ones to long prompts may have the same context, and a
- * table has one time there: that of the longest answers, which is of the most tokens.
+ * By context, then by streams. Long answers to short prompts and short ones to long prompts may have the same context,
+ * and a table has one time there: that of the longest answers, which is of the most tokens.
  */
 function onePerPlace(points: readonly DecodePoint[]): readonly DecodePoint[] {
   const sorted = points.toSorted(
@@ -181,7 +181,9 @@ function onePerPlace(points: readonly DecodePoint[]): readonly DecodePoint[] {
   });
 }
 
-/** For each pair of lengths the load within the targets with the most requests a second; pairs without one are left out. */
+/**
+ * For each pair of lengths the load within the targets with the most requests a second; pairs without one are left out.
+ */
 export function capacitiesWithin(record: ProfileRecord, ttftMs: number, itlMs: number): readonly DecodePoint[] {
   const best = new Map<string, DecodePoint>(); // bounded by the points of a record
   for (const point of record.decode.toSorted((one, other) => one.isl - other.isl || one.osl - other.osl)) {
@@ -214,7 +216,7 @@ interface MeasuredStream {
 const ID_FROM = 100;
 const ID_SPAN = 900;
 
-/** A prompt that nobody has cached. */
+/** Returns a prompt that no worker has cached. */
 function freshPrompt(tokens: number, random: Random): readonly number[] {
   return Array.from({ length: tokens }, () => ID_FROM + Math.floor(random.next() * ID_SPAN));
 }

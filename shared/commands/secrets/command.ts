@@ -39,7 +39,7 @@ const MINUTES_MAX = 24 * 60;
 
 /**
  * Runs `stator secrets`; resolves with what it prints at the end.
- * @param tell is told of each step
+ * @param tell receives each step
  * @throws UsageError for a mistake in its arguments, Error in one line when a rotation does not begin or end
  */
 export async function runSecrets(argv: readonly string[], clock: Clock, tell: (line: string) => void): Promise<string> {

@@ -30,7 +30,7 @@ export interface Deployment {
   readonly rollout: string;
 }
 
-/** What a rotation reads and changes in an account. */
+/** Operations of a rotation in an account. */
 export interface FleetAccount {
   readSecret(id: string): Promise<KeptSecret>;
   putSecret(id: string, text: string): Promise<void>;

@@ -3,7 +3,7 @@ import { reasonOf } from '../../errors/index.ts';
 import type { FleetAccount, FleetService, Part } from './fleet-account.ts';
 import { namesPrevious, rotatedText, type SecretSource } from './rotated-text.ts';
 
-/** What can be rotated by itself. */
+/** Secrets that can be rotated separately. */
 export const KINDS = ['plane', 'ids', 'nats'] as const;
 export type Kind = (typeof KINDS)[number];
 
@@ -16,7 +16,7 @@ export interface NamedSecret {
 
 export interface RotationPlan {
   readonly secrets: readonly NamedSecret[];
-  /** Cluster of the services that have the secrets; undefined = whoever runs the processes restarts them. */
+  /** Cluster of the services that have the secrets; undefined = the operator restarts them. */
   readonly cluster: string | undefined;
   /** Restarts what an earlier rotation has left, and makes nothing new. */
   readonly isResumed: boolean;
@@ -50,8 +50,9 @@ export class RotationError extends Error {
 /**
  * Rotates secrets: puts a new one, then replaces the tasks of every service that has it, one service after the other.
  *
- * All that run believe the secret before, too, and show whatever their peer knows, so nothing fails between the first service and the
- * last. That holds for one rotation at a time: it is refused while anybody may still have the secret before the last one.
+ * All that run believe the secret before, too, and show whatever their peer knows, so nothing fails between the first
+ * service and the last. That holds for one rotation at a time: it is refused while anybody may still have the secret
+ * before the last one.
  */
 export async function rotate(plan: RotationPlan, parts: RotationParts): Promise<void> {
   const { account, tell } = parts;
@@ -143,10 +144,13 @@ async function restartAll(plan: RotationPlan, services: readonly FleetService[],
   parts.tell(services.length === 0 ? 'nothing is left to restart' : 'every service has the secrets in force');
 }
 
-/** What to do about a service that did not become steady. */
+/** Advice about a service that did not become steady. */
 const RESUME = 'Look at its events, then stator secrets rotate --resume goes on';
 
-/** Waits until a deployment is the only one of its service. A look that fails is followed by another, until the time is over. */
+/**
+ * Waits until a deployment is the only one of its service. A look that fails is followed by another, until the time is
+ * over.
+ */
 async function untilSteady(
   cluster: string,
   { name, arn }: FleetService,

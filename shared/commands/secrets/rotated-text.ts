@@ -1,19 +1,19 @@
 import { secretFields } from '../../fleet/index.ts';
 
-/** What stands for a secret that was never rotated. */
+/** Placeholder for a secret that was never rotated. */
 const NONE = 'none';
 /** Behind the name of a user that a rotation has made. */
 const SUFFIX = /-[0-9a-f]{8}$/;
 
 /** Where new secrets come from. */
 export interface SecretSource {
-  /** So many random bytes in hex. */
+  /** Returns random bytes in hex. */
   hex(bytes: number): string;
 }
 
 /**
- * What a secret says once it is rotated, in the form that it has: a text, JSON with `current` and `previous`, or a user of NATS. The
- * one in force becomes the one before; a text leaves that to the versions that Secrets Manager keeps.
+ * Returns the text of a rotated secret in its present form: a text, JSON with `current` and `previous`, or a user of
+ * NATS. The current one becomes the previous one; a plain text leaves that to the versions that Secrets Manager keeps.
  * @throws Error that says nothing of what is in it
  */
 export function rotatedText(text: string, source: SecretSource): string {
