@@ -1,6 +1,7 @@
 /**
- * What asking for an API key costs: a check of a key that is known, the same with a budget, the name in the id of a stream, and
- * the difference that keys make to a whole unary chat over a scripted pipeline, and to one of KServe. Process CPU time.
+ * Measures the cost of API keys in process CPU time: a check of a known key, the same with a budget, and the name in
+ * the id of a stream. Then the cost that keys add to a whole unary chat over a scripted pipeline, and to an inference
+ * of KServe.
  *
  *     npm run bench:part -- bench/access.ts [--json]
  */
@@ -80,8 +81,8 @@ async function addedToChatUs(): Promise<number> {
 }
 
 /**
- * What the second costs more, each at its quickest: whatever else a machine does only adds to a round. They take turns in short
- * rounds, of which some are not disturbed.
+ * Returns how much more the second costs, each by its fastest round, because other work of the machine only adds to a
+ * round. They take turns in short rounds, of which some are not disturbed.
  */
 async function differenceUs(without: () => Promise<void>, asked: () => Promise<void>): Promise<number> {
   const least = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY] as [number, number];

@@ -1,4 +1,5 @@
-// Stateless frontends that ask workers beside those that hash alone, and beside indexing ones, as processes: bursts of turns.
+// Stateless frontends that ask workers beside those that hash alone, and beside indexing ones, as processes: bursts of
+// turns.
 //   npm run bench:part -- bench/asked-processes.ts [--repeats 2] [--asking-timeout-ms N]
 // Three frontends, five mock workers of four slots. All sides of one row in one run, in turn: compare those.
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,4 +1,7 @@
-/** Requests whose hosts cost next to nothing, so that what is left to measure is the app: a unary chat and a unary inference of KServe. */
+/**
+ * Requests whose hosts cost next to nothing, so that what is left to measure is the app: a unary chat and a unary
+ * inference of KServe.
+ */
 import { createHttpApp } from '../shared/frontends/http/app.ts';
 import type { BodyIntake } from '../shared/frontends/http/exchange/body-intake.ts';
 import type { FrameSink, HostExchange } from '../shared/frontends/http/exchange/exchange.ts';
@@ -27,7 +30,7 @@ const INFERENCE = Buffer.from(
 export function openChat(headers: Headers, parts: Omit<TestAppOptions, 'logger' | 'pipeline'>): () => Promise<void> {
   const pipeline = new ScriptedPipeline();
   pipeline.onGenerate(({ sink }) => {
-    pipeline.calls.length = 0; // nobody looks at them
+    pipeline.calls.length = 0; // no benchmark reads them
     playTexts(sink, ['hello']);
   });
   const app = createHttpApp(createTestApp({ ...parts, logger: silentLogger, pipeline }).deps);

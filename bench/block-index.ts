@@ -25,7 +25,7 @@ interface Event {
   readonly tokensHashes: Uint32Array;
 }
 
-/** What both sides can do. */
+/** Operations of both sides. */
 interface Side {
   stored(event: Event): void;
   removed(rank: number, blockHashes: Uint32Array): void;
@@ -227,7 +227,10 @@ function measure(make: (ranks: number) => Side, workload: Workload, ranks: numbe
   };
 }
 
-/** Wall time of each slice of some work, which is the same in every run: the shortest of the runs, as others are at work. */
+/**
+ * Wall time of each slice of some work, which is the same in every run: the shortest of the runs, as others are at
+ * work.
+ */
 class Slices {
   readonly #shortestMs: number[] = [];
   #at = 0;

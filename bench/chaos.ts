@@ -14,12 +14,15 @@ const UP_MIN = 2;
 const STREAMS = 200;
 const TOKENS = 120;
 const MODEL = 'stator-mini';
-/** Different prompts, so that answers differ; each has one right answer, as the mock engine's output depends on tokens alone. */
+/**
+ * Different prompts, so that answers differ; each has one right answer, as the mock engine's output depends on tokens
+ * alone.
+ */
 const PROMPTS = Array.from({ length: 16 }, (_, at) => `What happens when machine number ${at} fails?`);
 
 interface Worker {
   readonly child: ChildProcess;
-  /** Of its status server. */
+  /** URL of its status server. */
   readonly url: string;
 }
 
@@ -32,8 +35,8 @@ interface Tally {
 }
 
 /**
- * Kills and restarts mock workers at random under 200 concurrent streams, then counts what failed, what came out wrong and
- * what is left behind. Seconds from STATOR_BENCH_CHAOS_SECONDS. @default 600
+ * Kills and restarts mock workers at random under 200 concurrent streams, then counts what failed, what came out wrong
+ * and what is left behind. Seconds from STATOR_BENCH_CHAOS_SECONDS. @default 600
  */
 export async function chaos(seconds = Number(process.env.STATOR_BENCH_CHAOS_SECONDS ?? 600)) {
   const folder = mkdtempSync(join(tmpdir(), 'stator-chaos-'));
@@ -169,8 +172,8 @@ function isOk(response: IncomingMessage): boolean {
 }
 
 /**
- * GET, or POST where there is a body. On a connection of its own, closed after the answer: what the frontend holds open later
- * is then its own doing.
+ * GET, or POST where there is a body. On a connection of its own, closed after the answer: what the frontend holds open
+ * later is then its own doing.
  */
 function send(url: string, body?: string): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
@@ -180,7 +183,7 @@ function send(url: string, body?: string): Promise<IncomingMessage> {
   });
 }
 
-/** Requests and blocks that are still held once nobody asks for anything. */
+/** Returns the requests and blocks that are still held when no client sends requests any more. */
 async function leftBehind(url: string, workers: readonly Worker[]): Promise<{ slots: number; blocks: number }> {
   await sleep(2500); // workers report their load every second
   for (const untilMs = performance.now() + SETTLED_MS_MAX; ; await sleep(500)) {
@@ -208,10 +211,13 @@ async function metric(url: string, name: string): Promise<number> {
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
 }
 
-/** Connections that nobody uses are closed within this. */
+/** Time within which unused connections are closed. */
 const IDLE_MS_MAX = 12_000;
 
-/** Sockets of the frontend beside those to workers, once idle connections were closed, or there are no more than `enough`. */
+/**
+ * Sockets of the frontend beside those to workers, once idle connections were closed, or there are no more than
+ * `enough`.
+ */
 async function settledSockets(frontend: ChildProcess, workers: number, enough = -1): Promise<number> {
   const count = (): number => openSockets(frontend) - workers;
   for (const untilMs = performance.now() + IDLE_MS_MAX; performance.now() < untilMs; await sleep(500)) {

@@ -1,5 +1,7 @@
 // npm run bench:part -- bench/cold-function.ts [--rounds 5] [--json] [--directory BUNDLE]
-// CPU and memory of a function that starts cold and answers one chat, in fleets of other models: it is not to grow with the fleet.
+//
+// CPU and memory of a function that starts cold and answers one chat, in fleets of other models: it is not to grow with
+// the fleet.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';

@@ -1,6 +1,6 @@
-// What the dialects cost: checking a 200-message chat beside JSON.parse, and streams of Responses and Messages beside those of
-// chat. `node bench/dialects.mjs [--json]`. The server is the real one over sockets, with tokens from memory behind it; a
-// process of its own reads the streams, so that only the server's CPU time counts.
+// What the dialects cost: checking a 200-message chat beside JSON.parse, and streams of Responses and Messages beside
+// those of chat. `node bench/dialects.mjs [--json]`. The server is the real one over sockets, with tokens from memory
+// behind it; a process of its own reads the streams, so that only the server's CPU time counts.
 import { fork } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { request } from 'node:http';
@@ -193,7 +193,7 @@ async function cpuUsPerToken(url, { path, body }) {
   return (user + system) / (REQUESTS * TOKENS);
 }
 
-/** The other process: reads streams to their ends, so many at a time. */
+/** Runs in the other process: reads a fixed number of streams at a time to their ends. */
 async function readStreams() {
   const asked = new Promise((resolve) => process.once('message', resolve));
   process.send('ready');

@@ -1,5 +1,6 @@
-// CPU of one process per event, published and received, over NATS and over ZeroMQ in the same run, and how fast a log is
-// replayed. Installs nats-server where there is none, as the tests do; STATOR_TEST_NATS_BIN names another. Run by itself:
+// CPU of one process per event, published and received, over NATS and over ZeroMQ in the same run, and how fast a log
+// is replayed. Installs nats-server where there is none, as the tests do; STATOR_TEST_NATS_BIN names another. Run by
+// itself:
 //   npm run bench:part -- bench/event-plane.ts [--events N] [--json]
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -38,7 +39,7 @@ interface Row {
   readonly eventsPerSecond: number;
 }
 
-/** What a worker publishes for a stored prefix of 16 blocks. */
+/** Returns the event that a worker publishes for a stored prefix of 16 blocks. */
 function storedEvent(at: number): unknown {
   const blocks = Array.from({ length: BLOCKS }, (_, block) => ({
     block_hash: 0x1234_5678_9abc_def0n + BigInt(at * BLOCKS + block),

@@ -1,4 +1,5 @@
-// The least that Node can do: a bare node:http server that writes ready-made frames, without worker, template or tokenizer.
+// The least that Node can do: a bare node:http server that writes ready-made frames, without worker, template or
+// tokenizer.
 //   node dist/bench-floor.js PORT [MS_PER_TOKEN]
 import { createServer, type ServerResponse } from 'node:http';
 

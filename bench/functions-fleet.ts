@@ -1,7 +1,10 @@
-// npm run bench:part -- bench/functions-fleet.ts [--from 1] [--seeds 5] [--requests 5000] [--functions 50] [--in-flight 6] [--off]
-// Hit rate of many function instances that ask one resident router, beside one resident frontend that serves the same requests; with
-// --off also of functions that nobody answers. Few requests are in flight: hit rate is asked for, not speed, and fifty processes that
-// fight for two cores answer nobody in time. Who decided is printed beside it. Then ten functions are killed under streams: what is left of their reservations.
+// npm run bench:part -- bench/functions-fleet.ts [--from 1] [--seeds 5] [--requests 5000] [--functions 50]
+//   [--in-flight 6] [--off]
+//
+// Measures the hit rate of many function instances that ask one resident router, beside one resident frontend that
+// serves the same requests; with --off also of functions whose router does not answer. Few requests are in flight: the
+// figure is the hit rate, not the speed, and fifty processes on two cores would answer too late. The output also says
+// who decided. Then ten functions are killed during streams, and the output says what is left of their reservations.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -24,7 +27,9 @@ const { values } = parseArgs({
     workers: { type: 'string', default: '4' },
     /** Requests at a time, on every side. */
     'in-flight': { type: 'string', default: '6' },
-    /** What a function waits for the resident's first word: long, unless it is the machine's haste that is measured. */
+    /**
+     * How long a function waits for the resident's first message: long, unless the speed of the machine is measured.
+     */
     'choose-timeout-ms': { type: 'string', default: '2000' },
     off: { type: 'boolean', default: false },
   },
@@ -130,7 +135,9 @@ async function measure(
   return rate;
 }
 
-/** Starts the functions some at a time: all at once, two cores would leave none of them time enough to read its table. */
+/**
+ * Starts the functions some at a time: all at once, two cores would leave none of them time enough to read its table.
+ */
 async function warm(runtime: LambdaRuntime): Promise<void> {
   const once = async (): Promise<void> => {
     await (await fetch(`${runtime.url}/v1/models`)).arrayBuffer();
@@ -162,8 +169,8 @@ function decisionsOf(runtime: LambdaRuntime): string {
 }
 
 /**
- * Conversations that share system prompts, a few requests at a time. Each lane has numbers and conversations of its own: both sides get
- * the same requests, whichever is faster.
+ * Conversations that share system prompts, a few requests at a time. Each lane has numbers and conversations of its
+ * own: both sides get the same requests, whichever is faster.
  */
 async function drive(url: string, seed: number): Promise<number> {
   const lanes = Number(values['in-flight']);

@@ -1,6 +1,8 @@
-// npm run bench:part -- bench/kserve.ts [--dynamo FOLDER] [--before FOLDER] [--only unary,burst,...] [--blocks N] [--json]
-// KServe by gRPC: CPU of the frontend's process beside a real Dynamo, another build of this product and a bare grpc-js server, whose blocks
-// alternate; memory, start, large tensors.
+// npm run bench:part -- bench/kserve.ts [--dynamo FOLDER] [--before FOLDER] [--only unary,burst,...] [--blocks N]
+//   [--json]
+//
+// KServe by gRPC: CPU of the frontend's process beside a real Dynamo, another build of this product and a bare grpc-js
+// server, whose blocks alternate; memory, start, large tensors.
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
@@ -39,7 +41,7 @@ const BLOCK_SECONDS_MAX = 20;
 interface Row {
   readonly name: string;
   readonly unit: string;
-  /** Of rows whose sides alternate; their figures are the medians, their ratios those of the rounds. */
+  /** Blocks of rows whose sides alternate; their figures are the medians, their ratios those of the rounds. */
   readonly blocks?: Blocks;
   readonly values?: Readonly<Partial<Record<SideName, number>>>;
   /** Against Dynamo. */
@@ -94,7 +96,7 @@ const stream =
   ({ client }: KserveSide): Promise<number> =>
     askStream(client, message);
 
-/** What a thousand streams at a real pace take, each. */
+/** Returns the memory per stream of a thousand streams at a real pace. */
 async function memoryOfStreams(side: KserveSide): Promise<number> {
   const streams = 1000;
   const message = messageOf('bench', { maxTokens: 200, isStream: true });

@@ -29,7 +29,10 @@ const ROWS: readonly KvRow[] = [
 const ROUNDS = 3;
 const PACE = { speedup: 1_000_000, decodeSpeedup: 1, maxNumSeqs: 256, msPerToken: 0 };
 
-/** What routing by KV cache adds to the frontend's CPU a request, over round-robin on the same requests. */
+/**
+ * Measures the CPU time that routing by KV cache adds to a request of the frontend, over round-robin on the same
+ * requests.
+ */
 export async function measureKvMode(
   binary: string,
   model: Pick<SideOptions, 'modelFolder' | 'modelName' | 'dynamoFolder'>,

@@ -1,5 +1,7 @@
 // npm run bench:part -- bench/lambda-start.ts [--rounds 9] [--directory BUNDLE] [--model FOLDER]
-// What a cold start of the deployed function costs: Node 22 under the runtime client of Lambda, a DynamoDB server beside it.
+//
+// What a cold start of the deployed function costs: Node 22 under the runtime client of Lambda, a DynamoDB server
+// beside it.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';

@@ -21,7 +21,7 @@ export interface LoadProcess {
   readonly rss_peak_mib: number;
 }
 
-/** What llmload reports of one run (bench/llmload/README.md). */
+/** Report of llmload on one run (bench/llmload/README.md). */
 export interface LoadReport {
   readonly requests: number;
   readonly errors: number;

@@ -1,11 +1,11 @@
-// Loaded into a frontend with `node --import`: how much CPU its event loop takes at a stretch.
-// Between two ticks of a timer the loop ran at least one slice of work, so the most CPU that the loop's thread took between
-// two ticks bounds its longest slice from above, to a tick of the kernel's clock (4 ms); other processes do not count.
-// SIGUSR2 writes what was seen since the last one to the file named by STATOR_BENCH_PROBE.
+// Loaded into a frontend with `node --import`: measures how much CPU its event loop takes without a break.
+// Between two ticks of a timer the loop runs at least one slice of work. So the most CPU that the loop's thread took
+// between two ticks bounds its longest slice from above, to a tick of the kernel's clock (4 ms); other processes do not
+// count. SIGUSR2 writes the figures since the previous signal to the file named by STATOR_BENCH_PROBE.
 import { openSync, readSync, renameSync, writeFileSync } from 'node:fs';
 import { isMainThread } from 'node:worker_threads';
 
-/** What the probe saw since it was last asked, in milliseconds. */
+/** Figures of the probe since the previous report, in milliseconds. */
 export interface LoopReport {
   /** Most CPU of the loop's thread between two ticks. */
   readonly sliceCpuMs: number;

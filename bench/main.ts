@@ -1,5 +1,7 @@
 // npm run bench -- [--only unary,burst,...] [--dynamo FOLDER] [--model FOLDER] [--json FILE]
-// Prints one table: CPU of the frontend process at equal load, this product beside the floor and, where given, the real Dynamo.
+//
+// Prints one table: CPU of the frontend process at equal load, this product beside the floor and, where given, the real
+// Dynamo.
 import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

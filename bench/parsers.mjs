@@ -1,5 +1,5 @@
-// What reading tool calls and reasoning costs a token. `node bench/parsers.mjs [--json]`. Target: 1.5 us a token for both
-// stages together (issue of the HTTP front). A token is a piece of about four characters, as tokenizers cut prose.
+// What reading tool calls and reasoning costs a token. `node bench/parsers.mjs [--json]`. Target: 1.5 us a token for
+// both stages together (issue of the HTTP front). A token is a piece of about four characters, as tokenizers cut prose.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { build } from 'esbuild';

@@ -32,7 +32,7 @@ export const DYNAMO: readonly FleetCase[] = [
   })),
 ];
 
-/** Whoever saves awaits no bursts. */
+/** Settings that save cost: they expect no bursts. */
 const SAVING = { ...MEASURED, rate_deviations: 0, rate_surge_worth: 0 };
 const ECONOMY = { ...SAVING, rate_target_load: 1.15, rate_window_seconds: 30, rate_down_window_seconds: 60 };
 /** Nothing in reserve, and nothing kept for longer than half a minute. */
@@ -57,7 +57,7 @@ const FRUGAL = {
 const EXPECTANT = { ...TIGHT, rate_up_window_seconds: 240 };
 const FOUR_AT_MOST = { max_gpu_budget: 4 };
 
-/** What is shipped, with its settings. */
+/** The law that ships, with its settings. */
 export const RATE: readonly FleetCase[] = [
   { name: 'rate', settings: MEASURED },
   { name: 'rate, planned with 0.7', settings: { ...MEASURED, rate_target_load: 0.7 } },
@@ -130,7 +130,9 @@ export const APART: readonly FleetCase[] = [
   { name: 'sla, both loops, constant', settings: { ...BOTH, load_predictor: 'constant' } },
 ];
 
-/** Attainment and GPU hours of Dynamo 1.6.1's planner in its own replay of the same requests; of `sla` one draw each. */
+/**
+ * Attainment and GPU hours of Dynamo 1.6.1's planner in its own replay of the same requests; of `sla` one draw each.
+ */
 export const REPLAYED: Readonly<Partial<Record<WorkloadName, Readonly<Record<string, readonly [number, number]>>>>> = {
   step: {
     throughput: [0.234, 1.98],

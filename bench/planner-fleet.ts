@@ -19,7 +19,7 @@ export interface FleetCase {
   readonly name: string;
   /** Keys of the planner; undefined = foresight. */
   readonly settings?: object;
-  /** What the fleet meets; `plannedStartMs` is what the planner takes a start for. */
+  /** Options of the fleet; `plannedStartMs` is the start time that the planner assumes. */
   readonly fleet?: Partial<ScalingOptions> & { readonly plannedStartMs?: number };
   /** @default 1 */
   readonly seed?: number;

@@ -1,8 +1,8 @@
 /**
- * What laws of the planner make of the reference workloads, with engines that start in three minutes: requests that met their
- * targets, GPU hours, dollars, decisions. The rate law with its settings, Dynamo's laws with theirs swept, and who knows the
- * future; then bursts of other kinds, nights without requests, and two pools. Each ends with the front: the rows of Dynamo's
- * that are ahead of every row of the rate law.
+ * Compares the planner's laws on the reference workloads, with engines that start in three minutes: requests that met
+ * their targets, GPU hours, dollars, decisions. The laws are the rate law with its settings, Dynamo's laws with swept
+ * settings, and one that knows the future. Then come bursts of other kinds, nights without requests, and two pools.
+ * Each ends with the front: the rows of Dynamo's laws that are ahead of every row of the rate law.
  *
  *     npm run bench:part -- bench/planner.ts [--json] [step|diurnal|burst|burst-again|burst-short|burst-uneven|burst-rare|burst-long|burst-often|burst-low|burst-mixed|burst-tall|burst-busy|burst-wild|night|apart ...]
  */

@@ -1,5 +1,5 @@
-// CPU of the caller per token on the TCP request plane: two processes over loopback, a worker that writes the tokens of all
-// its streams once a step, and a caller that counts them. `node bench/request-plane.mjs [--json]`.
+// CPU of the caller per token on the TCP request plane: two processes over loopback, a worker that writes the tokens of
+// all its streams once a step, and a caller that counts them. `node bench/request-plane.mjs [--json]`.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';

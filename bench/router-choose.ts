@@ -1,6 +1,6 @@
 /**
- * What one decision of the KV router costs: index, load, cost and choice for a prompt of 160 blocks, among 8, 64 and 512
- * workers, and its end; and what one by hashing alone costs, as a function makes it. Process CPU time.
+ * Measures the process CPU time of one decision of the KV router: index, load, cost and choice for a prompt of 160
+ * blocks, among 8, 64 and 512 workers, and its end. Then that of a decision by hashing alone, as a function makes it.
  *
  *     npm run bench:part -- bench/router-choose.ts [--json]
  */

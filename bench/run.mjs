@@ -1,5 +1,7 @@
 // node bench/run.mjs FILE.ts [arguments...]
-// Bundles one TypeScript file with what it imports and runs it: benchmarks and conformance runners, which are not shipped.
+//
+// Bundles one TypeScript file with what it imports and runs it: benchmarks and conformance runners, which are not
+// shipped.
 import { mkdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';

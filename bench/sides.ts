@@ -20,7 +20,7 @@ export interface SideOptions {
   readonly modelName: string;
   /** Folder with a Python environment that holds the real Dynamo. */
   readonly dynamoFolder: string | undefined;
-  /** Of our own frontend. @default 'round-robin' */
+  /** Router mode of Stator's frontend. @default 'round-robin' */
   readonly routerMode?: 'round-robin' | 'kv';
   /** Environment of our own frontend besides the usual. */
   readonly frontendEnv?: Readonly<Record<string, string>>;

@@ -12,7 +12,7 @@ export interface ReferenceRow {
   readonly roundRobin: Figures;
   readonly kvDefault: Figures;
   readonly kvBest: Figures;
-  /** What gave the lowest mean TTFT. */
+  /** Setting with the lowest mean TTFT. */
   readonly bestSetting: Partial<KvRouterConfig>;
 }
 
@@ -145,7 +145,7 @@ export const ROWS: readonly ReferenceRow[] = [
   },
 ];
 
-/** What the cost model `stator` reached in an independent simulator. */
+/** Results of the cost model `stator` in an independent simulator. */
 export const STATOR_ROWS: ReadonlyMap<ReferenceRow, Figures> = new Map(
   [
     ['conversation', 1, 4, [18.2, 322, 197, 724, 1958]] as const,

@@ -1,5 +1,5 @@
-// Tokenizers side by side: ours, the native `tokenizers` and `@huggingface/tokenizers`, each in a process of its own, and
-// hashing and templates of ours. `node bench/tokens.mjs [model folder] [--json]`.
+// Tokenizers side by side: ours, the native `tokenizers` and `@huggingface/tokenizers`, each in a process of its own,
+// and hashing and templates of ours. `node bench/tokens.mjs [model folder] [--json]`.
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -173,7 +173,7 @@ async function measureDecode(tokenizer) {
   return row;
 }
 
-/** What a library without a streaming decoder needs: a short window decoded twice a token. */
+/** Streams with a library that has no streaming decoder: decodes a short window twice per token. */
 function slidingWindow(tokenizer) {
   let window = [];
   let read = 0;

@@ -1,7 +1,8 @@
 /**
- * What traces cost a request: a unary chat over a scripted pipeline, which has the spans of the transport and of the model, and a
- * unary inference of KServe through the pipeline, which has those of tokens, route and worker besides. Without a tracer, with one
- * that samples nothing, and with one that samples all. Process CPU time, and bytes allocated.
+ * Measures what traces cost a request, in process CPU time and in bytes allocated. One request is a unary chat over a
+ * scripted pipeline, with the spans of the transport and of the model. The other is a unary inference of KServe through
+ * the pipeline, with the spans of tokens, route and worker too. Each runs without a tracer, with one that samples
+ * nothing, and with one that samples everything.
  *
  *     npm run bench:part -- bench/tracing.ts [--json]
  */

@@ -11,16 +11,18 @@ export interface BlockLoad {
   readonly blocks: number;
   /** Blocks of each side before any counts: code is compiled meanwhile, and heaps get their size. */
   readonly warmUpBlocks: number;
-  /** A block ends after so many, too. */
+  /** A block also ends after this time. */
   readonly secondsMax: number;
 }
 
-/** Microseconds of CPU for each unit, a figure a block, blocks of all sides at about the same time at the same place. */
+/**
+ * Microseconds of CPU for each unit, a figure a block, blocks of all sides at about the same time at the same place.
+ */
 export type Blocks = ReadonlyMap<SideName, readonly number[]>;
 
 /**
- * CPU of the servers for what they are asked, in short blocks in turn, so that whatever else the machine does hits all of them alike.
- * The order changes from round to round.
+ * CPU of the servers for what they are asked, in short blocks in turn, so that whatever else the machine does hits all
+ * of them alike. The order changes from round to round.
  */
 export async function alternate(
   sides: readonly KserveSide[],

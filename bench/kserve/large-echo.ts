@@ -7,7 +7,7 @@ import { median } from './alternate.ts';
 import { askUnary, forgetPeak, messageOf } from './load.ts';
 import { type KserveSide, type KserveSideOptions, startKserveSide } from './sides.ts';
 
-/** What a large tensor costs; medians of five. */
+/** Cost of a large tensor; medians of five. */
 export interface LargeEcho {
   /** Most memory while it is under way, in its own size. */
   readonly copies: number;
@@ -77,7 +77,7 @@ async function ask({ client }: KserveSide, message: Buffer): Promise<void> {
   if ((await askUnary(client, 'ModelInfer', message)) === undefined) throw new Error('ModelInfer failed');
 }
 
-/** What the process has seen since it was last asked. */
+/** Returns the report of the process since the previous one. */
 async function probeOf(pid: number, file: string): Promise<LoopReport> {
   await rm(file, { force: true });
   process.kill(pid, 'SIGUSR2');

@@ -49,7 +49,10 @@ export function askUnary(client: Client, rpc: string, message: Buffer): Promise<
   });
 }
 
-/** How many messages a stream gave for one request. Rejects when it fails, or is told of a failure. */
+/**
+ * Returns how many messages a stream gave for one request. Rejects when it fails, or when a message says that it
+ * failed.
+ */
 export function askStream(client: Client, message: Buffer): Promise<number> {
   return new Promise((resolve, reject) => {
     const call = client.makeBidiStreamRequest(`${SERVICE}/ModelStreamInfer`, same, same);
@@ -74,10 +77,10 @@ function cpuMs(pid: number): number {
 
 export interface Load {
   readonly atOnce: number;
-  /** Ends after so many, and after so many seconds. */
+  /** Number of requests after which it ends; it also ends after the time limit. */
   readonly count: number;
   readonly seconds: number;
-  /** What the answer counts. */
+  /** Sends one request and returns the count of its answer. */
   readonly ask: () => Promise<number>;
 }
 

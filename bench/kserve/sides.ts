@@ -23,9 +23,9 @@ export type SideName = 'stator' | 'dynamo' | 'floor' | 'before';
 export interface KserveSideOptions {
   /** Speedup of the mock workers. */
   readonly speedup: number;
-  /** What they generate of a request: Dynamo's template says it, to us the request. */
+  /** Tokens that a request generates: Dynamo takes the number from its template, Stator from the request. */
   readonly maxTokens: number;
-  /** What the first good answer is to. */
+  /** Model of the first successful answer. */
   readonly model: 'bench' | 'echo';
   readonly modelFolder: string;
   /** Folder with a Python environment that holds the real Dynamo. */
