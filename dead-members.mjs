@@ -13,9 +13,9 @@ const PACKAGE_CLASSES = /^IncomingMessage$/;
 /** The files of tsconfig.doors.json. */
 const DOORS = /^functions\/sdk\/(?:frontend|worker)\.ts$/;
 
-/** Whether its docstring says `For tests:`: a test has no other way to see or steer what the member stands for. */
+/** Whether its docstring says that it is for tests: a test has no other way to see or steer what the member stands for. */
 function isForTests(node) {
-  return ts.getJSDocCommentsAndTags(node).some((each) => each.getText().includes('For tests:'));
+  return ts.getJSDocCommentsAndTags(node).some((each) => /\bfor tests\b/i.test(each.getText()));
 }
 
 /** Whether it is a tag, such as `kind: 'text'`: the compiler reads it to tell types apart. */
@@ -107,7 +107,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   for (const each of dead) console.error(each);
   if (dead.length > 0) {
     console.error(
-      `${dead.length} members that only tests read: delete or read them, or say "For tests:" in their docstrings`,
+      `${dead.length} members that only tests read: delete or read them, or say "for tests" in their docstrings`,
     );
     process.exitCode = 1;
   }
