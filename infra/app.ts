@@ -38,7 +38,10 @@ async function synthesize(): Promise<void> {
   app.synth();
 }
 
-/** Beside this program, which is there for one run; where assets are not copied, they are read after it, so that they last. */
+/**
+ * Beside this program, which is there for one run; where assets are not copied, they are read after it, so that they
+ * last.
+ */
 function bundleFolder(): BundleOptions {
   if (app.node.tryGetContext(DISABLE_ASSET_STAGING_CONTEXT)) return {};
   return { outdir: fileURLToPath(new URL('function', import.meta.url)) };

@@ -20,7 +20,8 @@ const ENTRY = 'index.mjs';
 const INIT = 'init.mjs';
 
 /**
- * Names are shortened: a tenth less to read and to parse. Exported names, error codes and messages stay, by which logs are read.
+ * Names are shortened: a tenth less to read and to parse. Exported names, error codes and messages stay, by which logs
+ * are read.
  */
 const BUILD = {
   bundle: true,
@@ -33,7 +34,10 @@ const BUILD = {
   logLevel: 'warning',
 } as const satisfies BuildOptions;
 
-/** For CommonJS packages, which call require() for node's own modules; `createRequire` costs each file a part of a millisecond. */
+/**
+ * For CommonJS packages, which call require() for node's own modules; `createRequire` costs each file a part of a
+ * millisecond.
+ */
 const REQUIRE =
   'const require=name=>{const found=process.getBuiltinModule(name);' +
   'if(found===undefined)throw new Error("Cannot find module "+name);return found};';
@@ -67,9 +71,9 @@ export interface BundleOptions {
 }
 
 /**
- * Bundles a function for the Node runtime of Lambda: everything inside, the AWS SDK included, so that what was tested is
- * what runs. Modules that are imported lazily become chunks of their own and cost a cold start nothing; what loads with the
- * function is one file.
+ * Bundles a function for the Node runtime of Lambda: everything inside, the AWS SDK included, so that what was tested
+ * is what runs. Modules that are imported lazily become chunks of their own and cost a cold start nothing; what loads
+ * with the function is one file.
  *
  * @throws Error when a module that loads with the function needs a package with native code.
  */
@@ -102,9 +106,9 @@ export async function bundleFunction(options: BundleOptions = {}): Promise<Funct
 }
 
 /**
- * Puts what loads with the entry into one file: each file more costs a start half a millisecond of CPU. The former files hand on what
- * is in it, for the chunks that are loaded later and know them by their names. The entry stays apart: it waits for its start, and what
- * its start loads would wait for it.
+ * Puts what loads with the entry into one file: each file more costs a start half a millisecond of CPU. The former
+ * files hand on what is in it, for the chunks that are loaded later and know them by their names. The entry stays
+ * apart: it waits for its start, and what its start loads would wait for it.
  *
  *     index.mjs ──> init.mjs = chunk-A + chunk-B          later.mjs ── a ──> chunk-A.mjs = { p0_a as a } of init.mjs
  */
@@ -135,10 +139,12 @@ function mergeInit(root: string, directory: string, metafile: Metafile, loaded: 
 }
 
 /**
- * Takes Node's own modules as they are. Imported, each is looked at name by name first, and some names load what nobody here uses:
- * those of `node:http` all of `fetch`, with 30 ms of CPU of each cold start, those of the others 10 ms together.
+ * Takes Node's own modules as they are. Imported, each is looked at name by name first, and some names load what nobody
+ * here uses: those of `node:http` all of `fetch`, with 30 ms of CPU of each cold start, those of the others 10 ms
+ * together.
  *
- *     import{readFile as a}from"node:fs/promises";   becomes   const{readFile:a}=process.getBuiltinModule("node:fs/promises");
+ *     import{readFile as a}from"node:fs/promises";   becomes
+ *     const{readFile:a}=process.getBuiltinModule("node:fs/promises");
  *
  * @throws Error when an import has a form that is not known here
  */

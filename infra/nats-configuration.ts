@@ -32,8 +32,9 @@ interface Permissions {
 const MAKE_STREAMS = ['$JS.API.INFO', '$JS.API.STREAM.INFO.>', '$JS.API.STREAM.CREATE.>', '$JS.API.STREAM.UPDATE.>'];
 
 /**
- * A worker says what it caches and how busy it is, and answers requests for its dumps. A router reads the log, keeps snapshots in
- * the object store, purges what they hold, and tells its peers of its requests. Neither may do what the other does.
+ * A worker says what it caches and how busy it is, and answers requests for its dumps. A router reads the log, keeps
+ * snapshots in the object store, purges what they hold, and tells its peers of its requests. Neither may do what the
+ * other does.
  */
 const PERMISSIONS: Readonly<Record<'worker' | 'router', Permissions>> = {
   worker: { publish: ['namespace.>', '_INBOX.>', ...MAKE_STREAMS], subscribe: ['namespace.>', '_INBOX.>'] },
@@ -44,9 +45,9 @@ const PERMISSIONS: Readonly<Record<'worker' | 'router', Permissions>> = {
 };
 
 /**
- * The configuration in the server's own syntax, without single quotes. It reads names and passwords from its environment: of each role
- * `NATS_WORKER_USERNAME`, `NATS_WORKER_PASSWORD` and those of the user before they were rotated, `NATS_WORKER_PREVIOUS_USERNAME` and
- * `NATS_WORKER_PREVIOUS_PASSWORD`; among peers `NATS_ROUTE_PASSWORD`.
+ * The configuration in the server's own syntax, without single quotes. It reads names and passwords from its
+ * environment: of each role `NATS_WORKER_USERNAME`, `NATS_WORKER_PASSWORD` and those of the user before they were
+ * rotated, `NATS_WORKER_PREVIOUS_USERNAME` and `NATS_WORKER_PREVIOUS_PASSWORD`; among peers `NATS_ROUTE_PASSWORD`.
  */
 export function renderNatsConfiguration(given: NatsConfiguration & Placement): string {
   const { name, storageGb, folder, hasTls = false, cluster, ports = NATS_PORTS } = given;
@@ -81,7 +82,10 @@ function renderUser(user: string, { publish, subscribe }: Permissions): string {
   return `  { user: $${user}_USERNAME, password: $${user}_PASSWORD, permissions: ${permissions} }`;
 }
 
-/** Routes name every server; a server knows itself and leaves its own out. Their addresses come as variables, for the password. */
+/**
+ * Routes name every server; a server knows itself and leaves its own out. Their addresses come as variables, for the
+ * password.
+ */
 function renderCluster(hosts: readonly string[], port: number, tls: string | undefined): string {
   return [
     'cluster {',
@@ -94,8 +98,9 @@ function renderCluster(hosts: readonly string[], port: number, tls: string | und
 }
 
 /**
- * What a shell runs to start a server: writes the configuration, whose single quotes there are none of, and hands over. Values of
- * variables are put in double quotes first: the server would take a password that begins with a digit for a number.
+ * What a shell runs to start a server: writes the configuration, whose single quotes there are none of, and hands over.
+ * Values of variables are put in double quotes first: the server would take a password that begins with a digit for a
+ * number.
  */
 export function renderNatsStart(given: NatsConfiguration & Placement, files: readonly string[] = []): string {
   const { folder, cluster = [], ports = NATS_PORTS } = given;
@@ -139,9 +144,10 @@ function startUsers(role: string): readonly string[] {
 /**
  * What the health check of a server's container runs in a shell: exit status 0 is healthy.
  *
- * Servers of a new cluster have no JetStream before all of them are connected, and `/healthz` answers 503 until then. While a peer is
- * missing it is enough that the server lives: a deployment starts each server only when the one before it is healthy. Once all peers
- * are connected it is healthy when it holds what they hold, so that a server with an empty disk holds the restart of the next one back.
+ * Servers of a new cluster have no JetStream before all of them are connected, and `/healthz` answers 503 until then.
+ * While a peer is missing it is enough that the server lives: a deployment starts each server only when the one before
+ * it is healthy. Once all peers are connected it is healthy when it holds what they hold, so that a server with an
+ * empty disk holds the restart of the next one back.
  */
 export function renderNatsHealth({ cluster, ports = NATS_PORTS }: Partial<NatsConfiguration & Placement>): string {
   const ask = (path: string): string => `wget -q -O - http://127.0.0.1:${ports.monitor}/${path}`;

@@ -1,6 +1,6 @@
-// What `cdk` runs (cdk.json): bundles infra/app.ts and imports the result, so that synthesis needs no TypeScript loader.
-// The bundle lies under node_modules because its imports of aws-cdk-lib are resolved from there, in a folder of this run alone: others
-// may run beside it.
+// What `cdk` runs (cdk.json): bundles infra/app.ts and imports the result, so that synthesis needs no TypeScript
+// loader. The bundle lies under node_modules because its imports of aws-cdk-lib are resolved from there, in a folder of
+// this run alone: others may run beside it.
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';

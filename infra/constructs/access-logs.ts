@@ -12,7 +12,10 @@ interface AccessLogsProps {
   readonly removalPolicy: RemovalPolicy;
 }
 
-/** A line for each request that a load balancer has taken, in a bucket: who, when, which path, which status. No header and no body. */
+/**
+ * A line for each request that a load balancer has taken, in a bucket: who, when, which path, which status. No header
+ * and no body.
+ */
 export class AccessLogs extends Construct {
   constructor(scope: Construct, id: string, { balancer, retentionDays, removalPolicy }: AccessLogsProps) {
     super(scope, id);

@@ -6,7 +6,10 @@ import { Construct } from 'constructs';
 import { createBucket } from './private-bucket.ts';
 
 interface ArtifactsBucketProps {
-  /** Fate of the bucket when the stack is deleted. @default RemovalPolicy.DESTROY: `stator artifacts push` fills it again */
+  /**
+   * Fate of the bucket when the stack is deleted. @default RemovalPolicy.DESTROY: `stator artifacts push` fills it
+   * again
+   */
   readonly removalPolicy?: RemovalPolicy;
   /** Key that encrypts it. @default one of S3's own */
   readonly encryptionKey?: IKey | undefined;

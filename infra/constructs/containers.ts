@@ -60,8 +60,8 @@ function assumeForOwnTasks({ node: { defaultChild } }: IRole): void {
 }
 
 /**
- * Writes the log of a container named `name`. What the service does not take is held up to a bound, then lost: with the driver's other
- * mode a process waits when it writes a line, and stands still while the service cannot be reached.
+ * Writes the log of a container named `name`. What the service does not take is held up to a bound, then lost: with the
+ * driver's other mode a process waits when it writes a line, and stands still while the service cannot be reached.
  */
 export function createLogDriver(logGroup: ILogGroup, name: string): LogDriver {
   return LogDrivers.awsLogs({
@@ -113,8 +113,8 @@ export const IMAGE_SOURCES = [
 ] as const;
 
 /**
- * The image of `stator`: the one at `uri` where there is one, else built from this repository when it is deployed, which takes
- * Docker then but not for synthesis.
+ * The image of `stator`: the one at `uri` where there is one, else built from this repository when it is deployed,
+ * which takes Docker then but not for synthesis.
  */
 export function statorImage(scope: Construct, uri?: string): ContainerImage {
   if (uri !== undefined) return pushedImage(scope, uri);

@@ -42,8 +42,9 @@ const STATUS_PORT_FIRST = 9100;
 const WORKERS_MAX = 8;
 
 /**
- * A whole fleet in one task, for looking at it: a resident router, NATS and mock workers. It has a public address, by which it fetches
- * its images without a NAT gateway, and which nobody can connect to. Its group is that of the workers, so that functions reach them.
+ * A whole fleet in one task, for looking at it: a resident router, NATS and mock workers. It has a public address, by
+ * which it fetches its images without a NAT gateway, and which nobody can connect to. Its group is that of the workers,
+ * so that functions reach them.
  *
  *     function ── worker ports ──> [ edge (router) | worker | worker | NATS on loopback ]
  */

@@ -55,7 +55,9 @@ export const GRPC_PORT = 8001;
 const GRPC_PATHS = ['/inference.GRPCInferenceService/*', '/grpc.health.v1.Health/*', '/grpc.reflection.*'];
 /** Between two bytes of a connection; the longest that a load balancer waits. */
 const BALANCER_IDLE = Duration.seconds(4000);
-/** Idle time of the tasks' servers. It must exceed the load balancer's, or that sends requests into closed connections. */
+/**
+ * Idle time of the tasks' servers. It must exceed the load balancer's, or that sends requests into closed connections.
+ */
 export const KEEP_ALIVE = Duration.seconds(4060);
 /** A stream may last as long as a function's. */
 const DRAIN = Duration.seconds(900);
@@ -74,7 +76,8 @@ export function addBalancer(scope: Construct, props: EdgeBalancerProps): EdgeBal
     internetFacing: isPublic,
     securityGroup: group as ISecurityGroup,
     idleTimeout: BALANCER_IDLE,
-    // Names with other characters than letters, digits and hyphens: two servers may take them for two different headers.
+    // Names with other characters than letters, digits and hyphens: two servers may take them for two different
+    // headers.
     dropInvalidHeaderFields: true,
     deletionProtection: isRetained,
   });

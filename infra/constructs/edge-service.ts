@@ -64,8 +64,8 @@ interface EdgeServiceProps {
 const PLANE_PORT = 8700;
 
 /**
- * The container edge: one image with the role `router`, and `http` and `grpc` where somebody listens. Of its tasks the holder of the lease
- * answers the functions, which find it in discovery; the others stand by.
+ * The container edge: one image with the role `router`, and `http` and `grpc` where somebody listens. Of its tasks the
+ * holder of the lease answers the functions, which find it in discovery; the others stand by.
  *
  *     function ── 8700 ──> edge group ── worker ports ──> worker group
  *     clients ── 443 ──> load balancer ── 8000, 8001 ──┘└── 4222 ──> NATS

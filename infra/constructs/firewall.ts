@@ -7,9 +7,14 @@ interface FirewallProps {
   readonly resourceArn: string;
   /** Requests of one address in five minutes. @default any number */
   readonly requestsPerAddress?: number | undefined;
-  /** Requests a second of all callers, over a minute, where what is behind has no such limit itself. @default any number */
+  /**
+   * Requests a second of all callers, over a minute, where what is behind has no such limit itself. @default any number
+   */
   readonly requestsPerSecond?: number | undefined;
-  /** What refuses answers as the API does: 429 that says when to try again. @default 403, which the resource answers in its own words */
+  /**
+   * What refuses answers as the API does: 429 that says when to try again. @default 403, which the resource answers in
+   * its own words
+   */
   readonly answers?: boolean;
 }
 

@@ -20,9 +20,10 @@ interface FleetSecretsProps {
 const NONE = 'none';
 
 /**
- * What the processes of a fleet prove to each other, made by Secrets Manager and seen by nobody: the plane token, the secret of
- * request ids, and a user of NATS for each role. A process gets what its role needs and no more. Each is JSON that has the secret in
- * force beside the one before, so that a container can be given both: a version before exists only once a secret was rotated.
+ * What the processes of a fleet prove to each other, made by Secrets Manager and seen by nobody: the plane token, the
+ * secret of request ids, and a user of NATS for each role. A process gets what its role needs and no more. Each is JSON
+ * that has the secret in force beside the one before, so that a container can be given both: a version before exists
+ * only once a secret was rotated.
  */
 export class FleetSecrets extends Construct {
   readonly planeToken: ISecret;

@@ -16,7 +16,9 @@ class DiscoveryTable extends KeyedTable {
     return this.allow(grantee, ...READ);
   }
 
-  /** Allows a process that lasts to register, renew its lease, withdraw, gather the view, and clear what dead ones left. */
+  /**
+   * Allows a process that lasts to register, renew its lease, withdraw, gather the view, and clear what dead ones left.
+   */
   grantRegister(grantee: IGrantable): Grant {
     return this.allow(grantee, ...READ, 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
   }

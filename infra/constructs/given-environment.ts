@@ -27,8 +27,8 @@ const SECRET_BYTES = 64;
 const MADE_BYTES = 48;
 
 /**
- * The environment of a process, of which `given` is the stronger part. What does not go together ends the synthesis as it would
- * end the process; what has no effect is a warning.
+ * The environment of a process, of which `given` is the stronger part. What does not go together ends the synthesis as
+ * it would end the process; what has no effect is a warning.
  * @throws SettingsError in one line with the place in the file
  */
 export function completeEnvironment(scope: Construct, told: Told): Record<string, string> {

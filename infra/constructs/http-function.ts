@@ -90,8 +90,9 @@ export class HttpFunction extends Construct implements IGrantable {
       loggingFormat: LoggingFormat.JSON,
       // The code writes its own line for each request; START, END and REPORT would be three more.
       systemLogLevelV2: SystemLogLevel.WARN,
-      // Streams last up to 15 minutes on the release that they began at, and the alias can go back to one. That of a failed deployment
-      // goes: Lambda publishes nothing that is the same as the last release, so that the next attempt would fail.
+      // Streams last up to 15 minutes on the release that they began at, and the alias can go back to one. That of a
+      // failed deployment goes: Lambda publishes nothing that is the same as the last release, so that the next attempt
+      // would fail.
       currentVersionOptions: { removalPolicy: RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE },
       ...(props.concurrencyMax === undefined ? {} : { reservedConcurrentExecutions: props.concurrencyMax }),
     });
@@ -102,8 +103,8 @@ export class HttpFunction extends Construct implements IGrantable {
   }
 
   /**
-   * From now on a release gets 10 % of the requests for five minutes, and all after that. An alarm in between brings the one before
-   * back. Streams under way stay with the release that they began at.
+   * From now on a release gets 10 % of the requests for five minutes, and all after that. An alarm in between brings
+   * the one before back. Streams under way stay with the release that they began at.
    */
   rollOutGradually(alarms: readonly IAlarm[]): void {
     new LambdaDeploymentGroup(this, 'Rollout', {
@@ -129,7 +130,10 @@ export class HttpFunction extends Construct implements IGrantable {
     });
   }
 
-  /** Invocations that failed, a minute: the code threw, ran out of time or memory. A request that was answered with 5xx is not one. */
+  /**
+   * Invocations that failed, a minute: the code threw, ran out of time or memory. A request that was answered with 5xx
+   * is not one.
+   */
   metricErrors(): Metric {
     return this.#alias.metricErrors({ period: MINUTE });
   }

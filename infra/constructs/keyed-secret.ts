@@ -3,8 +3,8 @@ import { type Grant, type IGrantable, PolicyStatement } from 'aws-cdk-lib/aws-ia
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 
 /**
- * A secret whose readers and writers may use the key that encrypts it. CDK itself gives that right in the policy of the key, which is
- * another one's where the key is one of yours: Secrets Manager uses it as its caller, and would refuse.
+ * A secret whose readers and writers may use the key that encrypts it. CDK itself gives that right in the policy of the
+ * key, which is another one's where the key is one of yours: Secrets Manager uses it as its caller, and would refuse.
  */
 export class KeyedSecret extends Secret {
   override grantRead(grantee: IGrantable, versionStages?: string[]): Grant {

@@ -27,7 +27,10 @@ interface TableKind {
   readonly resourcePolicy?: PolicyDocument;
 }
 
-/** The shape that all tables have, whatever their kind. `ttl` holds Unix seconds after which an item may go; readers never rely on it. */
+/**
+ * The shape that all tables have, whatever their kind. `ttl` holds Unix seconds after which an item may go; readers
+ * never rely on it.
+ */
 export function tableShape({ removalPolicy = RemovalPolicy.DESTROY }: KeyedTableProps) {
   return {
     partitionKey: { name: 'pk', type: AttributeType.STRING },
@@ -40,8 +43,8 @@ export function tableShape({ removalPolicy = RemovalPolicy.DESTROY }: KeyedTable
 }
 
 /**
- * A table in the shape that all state of this product has: string keys `pk` and `sk`, paid by use, encrypted with a key of
- * the account, restorable to any second, expired items collected by `ttl`.
+ * A table in the shape that all state of this product has: string keys `pk` and `sk`, paid by use, encrypted with a key
+ * of the account, restorable to any second, expired items collected by `ttl`.
  */
 export abstract class KeyedTable extends Construct {
   readonly tableName: string;

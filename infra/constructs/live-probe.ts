@@ -1,4 +1,7 @@
-/** Asks with what the shell has: a hundredth of the CPU that a start of Node takes, every ten seconds in every container. */
+/**
+ * Asks with what the shell has: a hundredth of the CPU that a start of Node takes, every ten seconds in every
+ * container.
+ */
 const BY_BASH = (port: number) =>
   [
     `exec 3<>/dev/tcp/127.0.0.1/${port} || exit 1`,
@@ -14,7 +17,10 @@ const BY_NODE = (port: number) =>
 
 const CHOICE = 'command -v bash >/dev/null || exec node -e "$2"\nexec bash -c "$1"';
 
-/** Health command of a container, by which `/live` on `port` of its loopback must answer with success within four seconds. */
+/**
+ * Health command of a container, by which `/live` on `port` of its loopback must answer with success within four
+ * seconds.
+ */
 export function liveProbe(port: number): string[] {
   return ['CMD', 'sh', '-c', CHOICE, 'sh', BY_BASH(port), BY_NODE(port)];
 }

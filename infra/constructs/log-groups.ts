@@ -2,13 +2,19 @@ import { Aspects, RemovalPolicy, type Stack } from 'aws-cdk-lib';
 import { CfnLogGroup, type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
 
-/** Where what runs in `scope` writes its log, for so many days. It goes with the stack where `keepLogs` does not say otherwise. */
+/**
+ * Where what runs in `scope` writes its log, for so many days. It goes with the stack where `keepLogs` does not say
+ * otherwise.
+ */
 export function createLogGroup(scope: Construct, days: number, id = 'LogGroup'): ILogGroup {
   // Its optional properties are `T | undefined`.
   return new LogGroup(scope, id, { retention: days, removalPolicy: RemovalPolicy.DESTROY }) as ILogGroup;
 }
 
-/** Has the logs of a stack outlast it: what went wrong is asked after what went wrong is gone. Their lines expire as before. */
+/**
+ * Has the logs of a stack outlast it: what went wrong is asked after what went wrong is gone. Their lines expire as
+ * before.
+ */
 export function keepLogs(stack: Stack): void {
   Aspects.of(stack).add({
     visit: (node) => {

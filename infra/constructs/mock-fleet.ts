@@ -43,7 +43,10 @@ export interface MockFleetProps {
 const PLANE_PORT = 8800;
 const STATUS_PORT = 9100;
 
-/** Workers without an engine, a task each, which answer in readable text: for trying a deployment out before there are GPUs. */
+/**
+ * Workers without an engine, a task each, which answer in readable text: for trying a deployment out before there are
+ * GPUs.
+ */
 export class MockFleet extends Construct implements IGrantable {
   readonly grantPrincipal: IPrincipal;
 

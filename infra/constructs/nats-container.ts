@@ -22,12 +22,17 @@ interface NatsContainerProps {
   readonly tlsSecret?: ISecret | undefined;
 }
 
-/** By digest, for both kinds of processor; from Amazon's mirror, which has no limit of pulls for an address as Docker Hub has. */
+/**
+ * By digest, for both kinds of processor; from Amazon's mirror, which has no limit of pulls for an address as Docker
+ * Hub has.
+ */
 const IMAGE =
   'public.ecr.aws/docker/library/nats:2.11-alpine@sha256:e4bf19f15fd3218814a4e3c9e0064e1334bd8aa20d5984b9f1a0afd084f8cc00';
 const DATA = '/data';
 
-/** Adds a NATS server with JetStream to a task. Its configuration is written at its start; passwords come as variables. */
+/**
+ * Adds a NATS server with JetStream to a task. Its configuration is written at its start; passwords come as variables.
+ */
 export function addNatsContainer(task: FargateTaskDefinition, props: NatsContainerProps): ContainerDefinition {
   const { configuration, secrets, routeSecret, tlsSecret } = props;
   const files = tlsSecret === undefined ? [] : ['certificate', 'key', 'ca'];

@@ -28,8 +28,9 @@ export interface NetworkProps {
   /** Their names. @default the first ones of the account */
   readonly availabilityZones?: readonly string[] | undefined;
   /**
-   * NAT gateways, through which private tasks fetch images and reach AWS. With none, tasks have public addresses that nobody can
-   * connect to. The function needs none: it reaches DynamoDB and S3 through free gateway endpoints and workers inside the VPC.
+   * NAT gateways, through which private tasks fetch images and reach AWS. With none, tasks have public addresses that
+   * nobody can connect to. The function needs none: it reaches DynamoDB and S3 through free gateway endpoints and
+   * workers inside the VPC.
    * @default 0
    */
   readonly natGateways?: number;
@@ -47,8 +48,8 @@ const WORKER_PORTS = Port.tcpRange(8800, 8863);
 const STATUS_PORTS = Port.tcpRange(9100, 9163);
 
 /**
- * Where functions, edges and workers meet. The security groups of functions and workers live here, so that stacks which use them
- * never refer to each other.
+ * Where functions, edges and workers meet. The security groups of functions and workers live here, so that stacks which
+ * use them never refer to each other.
  *
  *     function ── 443 ──> DynamoDB, S3 (gateway endpoints)
  *         └── worker ports, status ports ──> worker group
@@ -85,7 +86,8 @@ export class Network extends Construct {
       description: 'Workers of Stator',
       allowAllOutbound: true,
     });
-    // A gateway endpoint keeps the public addresses of its service; its prefix list has no name that is known before deployment.
+    // A gateway endpoint keeps the public addresses of its service; its prefix list has no name that is known before
+    // deployment.
     functionGroup.addEgressRule(Peer.anyIpv4(), Port.tcp(443), 'AWS endpoints');
     functionGroup.connections.allowTo(workerGroup, WORKER_PORTS, 'Request plane');
     functionGroup.connections.allowTo(workerGroup, STATUS_PORTS, 'Model files');
@@ -111,8 +113,8 @@ function writeFlows(scope: Construct, vpc: IVpc, days: number): void {
 }
 
 /**
- * Lets nobody carry data into tables of another account from inside, with keys of that account. The endpoint of S3 has no such policy:
- * layers of images lie in buckets of AWS, and so do the packages of machines.
+ * Lets nobody carry data into tables of another account from inside, with keys of that account. The endpoint of S3 has
+ * no such policy: layers of images lie in buckets of AWS, and so do the packages of machines.
  */
 function restrictTables(vpc: IVpc): void {
   const endpoint = vpc.node.tryFindChild('DynamoDb');
@@ -127,7 +129,10 @@ function restrictTables(vpc: IVpc): void {
   );
 }
 
-/** Lets the members of a group reach each other by every protocol. What EFA sends has no address: only rules that name the group let it through. */
+/**
+ * Lets the members of a group reach each other by every protocol. What EFA sends has no address: only rules that name
+ * the group let it through.
+ */
 function joinGroup(scope: Construct, { securityGroupId: groupId }: SecurityGroup): void {
   const every = { groupId, ipProtocol: '-1', description: 'Blocks of the KV cache between workers' };
   new CfnSecurityGroupIngress(scope, 'FromWorkers', { ...every, sourceSecurityGroupId: groupId });

@@ -51,7 +51,10 @@ interface PublicFrontProps {
   readonly settings: Settings;
 }
 
-/** Front that clients reach: the streaming API and its function, with a firewall and a name if the settings ask for them. */
+/**
+ * Front that clients reach: the streaming API and its function, with a firewall and a name if the settings ask for
+ * them.
+ */
 export class PublicFront extends Construct {
   readonly function: HttpFunction;
   readonly api: StreamingApi;

@@ -3,7 +3,10 @@ import type { ICluster } from 'aws-cdk-lib/aws-ecs';
 import { ManagedPolicy, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import { type FleetSecrets, NATS_ROLES } from './fleet-secrets.ts';
 
-/** Adds the command that rotates the secrets of a fleet, and the policy of who may run it: operators who make keys need not. */
+/**
+ * Adds the command that rotates the secrets of a fleet, and the policy of who may run it: operators who make keys need
+ * not.
+ */
 export function describeRotation(stack: Stack, secrets: FleetSecrets, cluster: ICluster): void {
   const policy = new ManagedPolicy(stack, 'RotatorPolicy', { description: 'Stator: what stator secrets rotate needs' });
   const all = [secrets.planeToken, secrets.idSecret, ...NATS_ROLES.map((role) => secrets.natsUser(role))];

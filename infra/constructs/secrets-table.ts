@@ -6,8 +6,9 @@ import { KeyedTable, type KeyedTableProps } from './keyed-table.ts';
 /** Tag of roles that may use the table. */
 const TAG = 'stator:secrets';
 /**
- * What reads or writes items by whichever interface, tells of them (a condition that holds or not), or copies the table to where its
- * policy does not hold. DynamoDB refuses a policy that names an action without support there, as that of restoring a backup.
+ * What reads or writes items by whichever interface, tells of them (a condition that holds or not), or copies the table
+ * to where its policy does not hold. DynamoDB refuses a policy that names an action without support there, as that of
+ * restoring a backup.
  */
 const REFUSED = [
   ...['GetItem', 'BatchGetItem', 'Query', 'Scan', 'PartiQLSelect', 'ConditionCheckItem'],
@@ -16,11 +17,12 @@ const REFUSED = [
 ].map((action) => `dynamodb:${action}`);
 
 /**
- * Secrets that functions have from the edge (`STATOR_SECRETS_TABLE`): a variable of a function is shown to whoever may read its
- * configuration, and a function in a network of its own reaches tables but not Secrets Manager.
+ * Secrets that functions have from the edge (`STATOR_SECRETS_TABLE`): a variable of a function is shown to whoever may
+ * read its configuration, and a function in a network of its own reaches tables but not Secrets Manager.
  *
- * Its policy refuses whoever is neither an edge nor a function of this deployment, whatever else they may read: many roles for looking
- * at an account may read every table. Edges and functions are known by a tag of their roles, since those are made in a later stack.
+ * Its policy refuses whoever is neither an edge nor a function of this deployment, whatever else they may read: many
+ * roles for looking at an account may read every table. Edges and functions are known by a tag of their roles, since
+ * those are made in a later stack.
  */
 export class SecretsTable extends KeyedTable {
   readonly #tag: string;

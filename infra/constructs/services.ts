@@ -5,11 +5,16 @@ import type { Construct } from 'constructs';
 interface ServiceProps extends FargateServiceProps {
   /** Tells `stator secrets rotate` which part of a fleet it is: parts are restarted in an order. */
   readonly part: 'nats' | 'edge' | 'worker' | 'all';
-  /** The task before ends first: two at a time would be two logs of events. @default false: a new one is healthy first */
+  /**
+   * The task before ends first: two at a time would be two logs of events. @default false: a new one is healthy first
+   */
   readonly isAlone?: boolean;
 }
 
-/** Keeps tasks running. A release that does not start is taken back, and tasks are paid for under the tags of their service. */
+/**
+ * Keeps tasks running. A release that does not start is taken back, and tasks are paid for under the tags of their
+ * service.
+ */
 export function createService(scope: Construct, { part, isAlone = false, ...props }: ServiceProps): FargateService {
   const service = new FargateService(scope, 'Service', {
     propagateTags: PropagatedTagSource.SERVICE,

@@ -18,8 +18,8 @@ const STEPS = [50, 80, 100] as const;
 const ANOMALY_USD_MIN = 20;
 
 /**
- * Tells the topic what the deployment has cost this month: at 50, 80 and 100 % of its budget, when the month is expected to end above
- * it, and when a day is unlike others. It stops nothing.
+ * Tells the topic what the deployment has cost this month: at 50, 80 and 100 % of its budget, when the month is
+ * expected to end above it, and when a day is unlike others. It stops nothing.
  */
 class Spending extends Construct {
   constructor(scope: Construct, id: string, { deployment, budgetUsd, topicArn }: SpendingProps) {

@@ -22,8 +22,9 @@ const REFERENCES = 'stator:references';
 /**
  * Has a stack deployed again when what it refers to in other stacks is another one.
  *
- * A reference to another stack is a question to that stack's outputs, whose text stays the same when a table there is made anew: without
- * a mark CloudFormation would see no change, and functions and tasks would go on with the table that is gone.
+ * A reference to another stack is a question to that stack's outputs, whose text stays the same when a table there is
+ * made anew: without a mark CloudFormation would see no change, and functions and tasks would go on with the table that
+ * is gone.
  */
 export function followReferences(stack: Stack): void {
   Aspects.of(stack).add(new ReferenceMarks());

@@ -40,9 +40,10 @@ const GATEWAY_ERRORS: readonly (readonly [type: ResponseType, code: ErrorCode, m
 ];
 
 /**
- * API Gateway in front of a streaming function. REST and regional, because only that kind streams a function's answer as it
- * is produced (15 minutes in all, 5 without a byte). It lets every call through, within its rate: the function asks for API
- * keys itself, in the headers that clients send by themselves. What it refuses itself has the body that clients expect.
+ * API Gateway in front of a streaming function. REST and regional, because only that kind streams a function's answer
+ * as it is produced (15 minutes in all, 5 without a byte). It lets every call through, within its rate: the function
+ * asks for API keys itself, in the headers that clients send by themselves. What it refuses itself has the body that
+ * clients expect.
  */
 export class StreamingApi extends Construct {
   /** Ends with a slash; the OpenAI base URL is this plus `v1`. */

@@ -9,7 +9,9 @@ interface Watched {
   readonly models: Readonly<Record<string, { readonly wanted: boolean }>>;
 }
 
-/** Refuses models whose workers no process reports to CloudWatch: their alarms would say for ever that there are none. */
+/**
+ * Refuses models whose workers no process reports to CloudWatch: their alarms would say for ever that there are none.
+ */
 export function checkWanted({ models }: Watched, context: z.RefinementCtx): void {
   const wanted = Object.entries(models).flatMap(([model, each]) => (each.wanted ? [model] : []));
   if (wanted.length > EMBEDDED_MODELS_MAX) {

@@ -7,7 +7,10 @@ export const Domain = z.strictObject({
   name: z.string().regex(/^[a-z0-9.-]+\.[a-z]{2,}$/, 'must be a host name'),
   /** Certificate of ACM in this region for it. */
   certificateArn: Arn,
-  /** Hosted zone of Route 53 in which both names are made. @default none: the outputs `PublicTarget` and `EdgeTarget` say what to point them at */
+  /**
+   * Hosted zone of Route 53 in which both names are made. @default none: the outputs `PublicTarget` and `EdgeTarget`
+   * say what to point them at
+   */
   hostedZone: z.strictObject({ id: z.string().min(1), name: z.string().min(1) }).optional(),
   /** Name of the container edge's public listener, which the same certificate covers. */
   containerName: z.string().min(1).optional(),

@@ -7,8 +7,8 @@ const FunctionEdge = z.strictObject({
   /** Also its share of a core: 1,769 MB are a whole one. */
   memoryMb: z.int().min(256).max(10_240).default(1769),
   /**
-   * Most requests at a time; more are refused with 429. Lambda sets them apart from those of the account's other functions. `account`
-   * sets none apart. @default 200 in production, `account` in dev
+   * Most requests at a time; more are refused with 429. Lambda sets them apart from those of the account's other
+   * functions. `account` sets none apart. @default 200 in production, `account` in dev
    */
   concurrencyMax: z
     .union(

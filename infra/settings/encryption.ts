@@ -4,8 +4,9 @@ import * as z from 'zod';
 export const Encryption = z
   .strictObject({
     /**
-     * Key of KMS in this region and account for tables, bucket and secrets. Its own policy must let roles of the account be given rights
-     * on it, as the policy that KMS makes by itself does. @default keys that AWS keeps for the account, which cost nothing
+     * Key of KMS in this region and account for tables, bucket and secrets. Its own policy must let roles of the
+     * account be given rights on it, as the policy that KMS makes by itself does. @default keys that AWS keeps for the
+     * account, which cost nothing
      */
     keyArn: z
       .string()

@@ -19,8 +19,8 @@ const MockFleet = z.strictObject({
   /** Part of a request that its workers do: all of it, or one half, for which the model has a fleet of each. */
   pool: z.enum(['agg', 'prefill', 'decode']).default('agg'),
   /**
-   * Lets two generations of the fleet run side by side: each is a stack of its own, whose workers register in a namespace with
-   * this suffix (`DYN_NAMESPACE_WORKER_SUFFIX`). @default none
+   * Lets two generations of the fleet run side by side: each is a stack of its own, whose workers register in a
+   * namespace with this suffix (`DYN_NAMESPACE_WORKER_SUFFIX`). @default none
    */
   generation: z
     .string()
@@ -90,7 +90,10 @@ export function namespacesOf({ fleets }: Pick<Served, 'fleets'>): { readonly DYN
   return hasGenerations ? { DYN_NAMESPACE_PREFIX: 'dynamo' } : {};
 }
 
-/** Whether workers fetch blocks of the KV cache from each other: those that decode, from those that have computed the prompt. */
+/**
+ * Whether workers fetch blocks of the KV cache from each other: those that decode, from those that have computed the
+ * prompt.
+ */
 export function passesBlocks({ fleets }: Pick<Served, 'fleets'>): boolean {
   return Object.values(fleets).some(({ pool }) => pool === 'prefill');
 }

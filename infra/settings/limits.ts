@@ -20,11 +20,14 @@ export const Limits = z
     burst: z.int().min(1).max(5000).default(200),
     /** Largest body at the container edge, MiB; the function's is 6. */
     bodyMb: z.int().min(1).max(1024).default(192),
-    /** Requests of a model without a worker wait this long; at the function 280 s at most where they are not streamed. 0 refuses them. */
+    /**
+     * Requests of a model without a worker wait this long; at the function 280 s at most where they are not streamed. 0
+     * refuses them.
+     */
     holdSecs: z.int().min(0, HOLD_SECS_ALLOWED).max(HOLD_SECS_MAX, HOLD_SECS_ALLOWED).default(120),
     /**
-     * Tokens of a choice for requests to the function that name no number: it is not told of clients that leave. Clients may ask for
-     * more. 0 = what the context leaves.
+     * Tokens of a choice for requests to the function that name no number: it is not told of clients that leave.
+     * Clients may ask for more. 0 = what the context leaves.
      */
     maxTokensFunction: z
       .int(MAX_TOKENS_ALLOWED)

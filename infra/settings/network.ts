@@ -30,13 +30,14 @@ export const Network = z
       .refine((names) => new Set(names).size === names.length, 'must name each zone once')
       .optional(),
     /**
-     * Of production: its tasks are private, and fetch images and secrets through one when they start. With fewer than there are zones the
-     * loss of one zone can keep tasks of the others from starting. Dev has none. @default one a zone
+     * Of production: its tasks are private, and fetch images and secrets through one when they start. With fewer than
+     * there are zones the loss of one zone can keep tasks of the others from starting. Dev has none. @default one a
+     * zone
      */
     natGateways: z.int().min(1).max(3).optional(),
     /**
-     * Lets workers on machines of yours reach each other on every port, as NIXL, UCX and EFA ask for. Fleets with pools for prefill and
-     * decode may without it.
+     * Lets workers on machines of yours reach each other on every port, as NIXL, UCX and EFA ask for. Fleets with pools
+     * for prefill and decode may without it.
      */
     workerTransfers: z.boolean().default(false),
     /** Writes down who connected to whom, for as long as logs are kept; 0.50 US$ a GB. */

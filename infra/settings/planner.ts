@@ -9,7 +9,9 @@ export const Planner = z
       /:sqs:.*\.fifo$/,
       'must be the ARN of a FIFO queue of SQS, whose name ends with .fifo',
     ).optional(),
-    /** Reaches the queue through an endpoint in the private subnets: for a VPC of yours without a way to the internet. */
+    /**
+     * Reaches the queue through an endpoint in the private subnets: for a VPC of yours without a way to the internet.
+     */
     endpoint: z.boolean().default(false),
   })
   .prefault({});

@@ -6,7 +6,10 @@ export class SettingsError extends Error {}
 
 type RawIssue = z.core.$ZodRawIssue;
 
-/** How a file is checked: what the schema has no words for is said by `explain`, and what was given is kept for messages. */
+/**
+ * How a file is checked: what the schema has no words for is said by `explain`, and what was given is kept for
+ * messages.
+ */
 export const CHECKED = { error: explain, reportInput: true } as const;
 
 /** Says each thing that `schema` refused, by its path, with what was given and what it may be. */

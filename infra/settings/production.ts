@@ -4,8 +4,8 @@ import type { Settings } from './settings.ts';
 const CONCURRENCY_MAX = 200;
 
 /**
- * The settings as production takes them: with a ceiling on what its function can cost, and on what it takes of the account from
- * other functions. `account` has none but the account's own.
+ * The settings as production takes them: with a ceiling on what its function can cost, and on what it takes of the
+ * account from other functions. `account` has none but the account's own.
  */
 export function forProduction(settings: Settings): Settings {
   const { edges } = settings;

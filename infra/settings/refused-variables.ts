@@ -1,6 +1,9 @@
 import type { Process } from '../../shared/config/index.ts';
 
-/** A process of a deployment: the function, the container edge (a router, and an HTTP server if somebody listens), a worker. */
+/**
+ * A process of a deployment: the function, the container edge (a router, and an HTTP server if somebody listens), a
+ * worker.
+ */
 export type Role = 'function' | 'edge' | 'worker';
 
 /** Process of each role, and its name in messages. */

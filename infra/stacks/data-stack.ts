@@ -33,7 +33,8 @@ export class DataStack extends Stack {
     });
     const removalPolicy = settings.retain ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
     this.store = new FleetStore(this, 'Store', { removalPolicy, encryptionKey: keyOf(this, settings) });
-    // A first deployment that fails, fails at a quota of the network: before there are tables that are protected against deletion.
+    // A first deployment that fails, fails at a quota of the network: before there are tables that are protected
+    // against deletion.
     this.store.node.addDependency(this.network);
     if (settings.retain) keepLogs(this);
     new DataObservability(this, 'Observability', { store: this.store, network: this.network, settings });

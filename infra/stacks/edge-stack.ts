@@ -21,7 +21,9 @@ import { addZoneRecord } from '../constructs/zone-record.ts';
 import type { Settings } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
 
-/** How a release of the function gets its requests: a tenth of them for five minutes, watched by alarms, or all at once. */
+/**
+ * How a release of the function gets its requests: a tenth of them for five minutes, watched by alarms, or all at once.
+ */
 export const ROLLOUTS = ['gradual', 'now'] as const;
 
 export interface Releasing {

@@ -15,8 +15,8 @@ interface ProductionProps extends Releasing {
 }
 
 /**
- * A deployment in stacks that live for different times: data, edge, and one for each fleet. They belong to the app, not to a
- * `Stage`: `cdk deploy --all` passes over the stacks of a stage.
+ * A deployment in stacks that live for different times: data, edge, and one for each fleet. They belong to the app, not
+ * to a `Stage`: `cdk deploy --all` passes over the stacks of a stage.
  */
 export class ProductionStacks extends Construct {
   constructor(scope: Construct, id: string, { httpFunctionCode, settings: given, rollout }: ProductionProps) {

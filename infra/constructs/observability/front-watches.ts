@@ -16,7 +16,10 @@ const CONCURRENCY_PERCENT = 80;
 /** Releases are watched for five minutes. */
 const RELEASE_PERIODS = [2, 3] as const;
 
-/** Those that stop a release and bring the one before back: of the new release alone, or the outage that it mends would stop it. */
+/**
+ * Those that stop a release and bring the one before back: of the new release alone, or the outage that it mends would
+ * stop it.
+ */
 export function releaseWatches({ function: http }: PublicFront): readonly Watch[] {
   return [
     {

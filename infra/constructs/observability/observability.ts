@@ -23,7 +23,10 @@ interface ObservabilityProps {
   readonly service: string;
 }
 
-/** A dashboard and the alarms of a deployment for looking at. Each alarm names the paragraph of docs/operations.md that says what to do. */
+/**
+ * A dashboard and the alarms of a deployment for looking at. Each alarm names the paragraph of docs/operations.md that
+ * says what to do.
+ */
 export class Observability extends Construct {
   constructor(scope: Construct, id: string, { front, settings, service }: ObservabilityProps) {
     super(scope, id);
@@ -38,7 +41,10 @@ interface ProductionObservabilityProps extends Omit<ObservabilityProps, 'service
   readonly nats: NatsService;
 }
 
-/** The same of a deployment that clients depend on: its releases, its limits, its container edge and NATS, and one alarm to be woken by. */
+/**
+ * The same of a deployment that clients depend on: its releases, its limits, its container edge and NATS, and one alarm
+ * to be woken by.
+ */
 export class ProductionObservability extends Construct {
   /** Those that stop a release and bring the one before back. */
   readonly releaseAlarms: readonly IAlarm[];

@@ -21,7 +21,7 @@ export function wrapLines(text: string, isPage: boolean): string {
     const cut = shape && lastBlank(line, shape.textStart);
     if (!shape || cut === undefined) continue;
     const rest = line.slice(cut + 1);
-    lines[index] = line.slice(0, cut);
+    lines[index] = line.slice(0, cut).trimEnd();
     const next = lines[index + 1];
     if (next !== undefined && runsOn(next, shape, isPage)) {
       lines[index + 1] = `${shape.nextPrefix}${rest} ${next.slice(shape.nextPrefix.length)}`;
