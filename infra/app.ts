@@ -22,7 +22,7 @@ try {
   await synthesize();
 } catch (thrown) {
   if (!(thrown instanceof SettingsError)) throw thrown;
-  process.stderr.write(`${thrown.message}\n`); // the stack would show this program to somebody whose file is wrong
+  process.stderr.write(`${thrown.message}\n`); // a stack trace would show this program to a user whose file is wrong
   process.exit(1); // at another end of the process the app writes what it has
 }
 
@@ -47,7 +47,7 @@ function bundleFolder(): BundleOptions {
   return { outdir: fileURLToPath(new URL('function', import.meta.url)) };
 }
 
-/** What `-c name=value` says; the first of `values` where it is not given. */
+/** Returns the value of `-c name=value`; the first of `values` if it is not given. */
 function choose<const V extends string>(name: string, values: readonly [V, ...V[]]): V {
   const given = (app.node.tryGetContext(name) ?? values[0]) as unknown;
   const known = values.find((value) => value === given);

@@ -6,7 +6,9 @@ import { throughDoors } from '../through-doors.mjs';
 /** Packages with native code: never packed with a function, and never loaded when a function starts. */
 const NATIVE_PACKAGES = ['zeromq', 'tokenizers', '@node-rs/xxhash'];
 
-/** The page at /docs, with the licences of what it is made of; read from the folder only when somebody opens it. */
+/**
+ * The page at /docs, with the licences of its parts. The function reads it from the folder only when a client opens it.
+ */
 const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE'];
 
 /** Entry point of the HTTP function, relative to the repository. */
@@ -45,7 +47,9 @@ const REQUIRE =
 /** `import a,{b as c}from"node:d";` or a part of it, as the bundler prints it. */
 const IMPORTED_BUILTIN = /\bimport ?((?:\*as )?[\w$]+)?,?(?:\{([^}]*)\})? ?from("node:[\w/]+");/g;
 
-/** What `import()` gives, of a module of Node: its names, looked up when they are read, and itself by default. */
+/**
+ * Returns what `import()` of a module of Node returns: its names, looked up when they are read, and itself as default.
+ */
 const NAMESPACE =
   'name=>{const builtin=process.getBuiltinModule(name);return Object.create(builtin,{default:{value:builtin}})}';
 

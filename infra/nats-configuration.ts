@@ -98,9 +98,9 @@ function renderCluster(hosts: readonly string[], port: number, tls: string | und
 }
 
 /**
- * What a shell runs to start a server: writes the configuration, whose single quotes there are none of, and hands over.
- * Values of variables are put in double quotes first: the server would take a password that begins with a digit for a
- * number.
+ * Returns the shell command that starts a server: it writes the configuration, which has no single quotes, and starts
+ * the server. It puts values of variables in double quotes first, because the server would take a password that begins
+ * with a digit for a number.
  */
 export function renderNatsStart(given: NatsConfiguration & Placement, files: readonly string[] = []): string {
   const { folder, cluster = [], ports = NATS_PORTS } = given;
@@ -142,7 +142,7 @@ function startUsers(role: string): readonly string[] {
 }
 
 /**
- * What the health check of a server's container runs in a shell: exit status 0 is healthy.
+ * Returns the shell command of the health check of a server's container: exit status 0 is healthy.
  *
  * Servers of a new cluster have no JetStream before all of them are connected, and `/healthz` answers 503 until then.
  * While a peer is missing it is enough that the server lives: a deployment starts each server only when the one before

@@ -1,8 +1,8 @@
 import type { StatorConfig } from './settings/index.ts';
 
 /**
- * What `npx cdk deploy` makes of this repository. Everything left out has the default of `infra/settings/`, which also
- * says what there is. `-c config=PATH` names another file.
+ * The deployment that `npx cdk deploy` creates from this repository. Settings that are left out have the defaults of
+ * `infra/settings/`, which also lists them all. `-c config=PATH` names another file.
  */
 const config: StatorConfig = {
   models: {

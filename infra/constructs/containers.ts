@@ -60,8 +60,9 @@ function assumeForOwnTasks({ node: { defaultChild } }: IRole): void {
 }
 
 /**
- * Writes the log of a container named `name`. What the service does not take is held up to a bound, then lost: with the
- * driver's other mode a process waits when it writes a line, and stands still while the service cannot be reached.
+ * Writes the log of a container named `name`. Lines that the service does not take wait up to a bound, and are lost
+ * beyond it. With the driver's other mode a process waits when it writes a line, and stands still while the service
+ * cannot be reached.
  */
 export function createLogDriver(logGroup: ILogGroup, name: string): LogDriver {
   return LogDrivers.awsLogs({

@@ -12,8 +12,8 @@ interface FirewallProps {
    */
   readonly requestsPerSecond?: number | undefined;
   /**
-   * What refuses answers as the API does: 429 that says when to try again. @default 403, which the resource answers in
-   * its own words
+   * Whether refusals answer as the API does: 429 that says when to try again. @default 403, which the resource answers
+   * in its own words
    */
   readonly answers?: boolean;
 }

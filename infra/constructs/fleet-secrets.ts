@@ -20,10 +20,10 @@ interface FleetSecretsProps {
 const NONE = 'none';
 
 /**
- * What the processes of a fleet prove to each other, made by Secrets Manager and seen by nobody: the plane token, the
- * secret of request ids, and a user of NATS for each role. A process gets what its role needs and no more. Each is JSON
- * that has the secret in force beside the one before, so that a container can be given both: a version before exists
- * only once a secret was rotated.
+ * Secrets with which the processes of a fleet authenticate each other: the plane token, the secret of request ids, and
+ * a user of NATS for each role. Secrets Manager makes them, and no person sees them. A process gets only what its role
+ * needs. Each secret is JSON with the current value beside the previous one, so that a container can get both: a
+ * previous version exists only after a rotation.
  */
 export class FleetSecrets extends Construct {
   readonly planeToken: ISecret;

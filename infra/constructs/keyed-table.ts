@@ -13,8 +13,8 @@ export const KEY_RIGHTS = ['kms:Decrypt', 'kms:DescribeKey', 'kms:Encrypt', 'kms
 /** Properties of a table that the deployment chooses. */
 export interface KeyedTableProps {
   /**
-   * What happens to the table when the stack is deleted. What stays is also protected against deletion by hand.
-   * @default RemovalPolicy.DESTROY: workers and routers write their state anew
+   * Fate of the table when the stack is deleted. A table that stays is also protected against deletion by hand.
+   * @default RemovalPolicy.DESTROY: workers and routers write their state again
    */
   readonly removalPolicy?: RemovalPolicy;
   /** Key that encrypts it. @default the account's own for tables */
@@ -43,8 +43,8 @@ export function tableShape({ removalPolicy = RemovalPolicy.DESTROY }: KeyedTable
 }
 
 /**
- * A table in the shape that all state of this product has: string keys `pk` and `sk`, paid by use, encrypted with a key
- * of the account, restorable to any second, expired items collected by `ttl`.
+ * A table in the form that all state of this product has. It has string keys `pk` and `sk`, is paid by use, is
+ * encrypted with a key of the account, can be restored to any second, and collects expired items by `ttl`.
  */
 export abstract class KeyedTable extends Construct {
   readonly tableName: string;

@@ -7,9 +7,9 @@ import { KEY_RIGHTS, type KeyedTableProps, tableShape } from './keyed-table.ts';
 /**
  * API keys, by their digests. Frontends read them; the operator writes them with `stator keys`.
  *
- * In the shape of all tables, but of the kind that can have replicas in other regions: a key that clients hold is to
- * work in whichever region answers them, and a table of the other kind could not become one without being made anew.
- * All else is of one region.
+ * The table has the form of all tables, but is of the kind that can have replicas in other regions. A key that clients
+ * hold must work in whichever region answers them, and a table of the other kind could not become one without being
+ * created again. All other state belongs to one region.
  */
 export class KeysTable extends Construct {
   readonly tableName: string;

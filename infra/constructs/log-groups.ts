@@ -3,8 +3,8 @@ import { CfnLogGroup, type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
 
 /**
- * Where what runs in `scope` writes its log, for so many days. It goes with the stack where `keepLogs` does not say
- * otherwise.
+ * Creates the log group of what runs in `scope`. It keeps lines for that number of days. It is deleted with the stack
+ * unless `keepLogs` says otherwise.
  */
 export function createLogGroup(scope: Construct, days: number, id = 'LogGroup'): ILogGroup {
   // Its optional properties are `T | undefined`.

@@ -42,10 +42,9 @@ const DOMAIN = 'stator.internal';
 /**
  * NATS with JetStream for KV events, load reports and snapshots of the router's index, one server or three.
  *
- * Everything in it can be made again from the workers, so a disk goes with its task. Of three servers each is a service
- * of its own with a name of its own in a zone of its own; each stream has three copies, and a server that comes back
- * with an empty disk gets its copy from the others. They wait for each other when they are deployed: two are never
- * restarted at once.
+ * Everything in it can be made again from the workers, so a disk goes with its task. Each of three servers is a service
+ * of its own, with its own name in its own zone. Each stream has three copies, and a server that comes back with an
+ * empty disk gets its copy from the others. A deployment restarts them one after the other, never two at once.
  */
 export class NatsService extends Construct {
   /** `NATS_SERVER` of workers and routers: all servers, separated by commas. */

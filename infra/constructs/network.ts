@@ -28,10 +28,9 @@ export interface NetworkProps {
   /** Their names. @default the first ones of the account */
   readonly availabilityZones?: readonly string[] | undefined;
   /**
-   * NAT gateways, through which private tasks fetch images and reach AWS. With none, tasks have public addresses that
-   * nobody can connect to. The function needs none: it reaches DynamoDB and S3 through free gateway endpoints and
-   * workers inside the VPC.
-   * @default 0
+   * NAT gateways, through which private tasks fetch images and reach AWS. Without them, tasks have public addresses
+   * that accept no connections. The function needs no gateway: it reaches DynamoDB and S3 through free gateway
+   * endpoints, and workers inside the VPC. @default 0
    */
   readonly natGateways?: number;
   /** Workers reach each other on every port. @default false: nothing goes between them */
@@ -113,8 +112,8 @@ function writeFlows(scope: Construct, vpc: IVpc, days: number): void {
 }
 
 /**
- * Lets nobody carry data into tables of another account from inside, with keys of that account. The endpoint of S3 has
- * no such policy: layers of images lie in buckets of AWS, and so do the packages of machines.
+ * Prevents processes inside from carrying data into tables of another account, with keys of that account. The endpoint
+ * of S3 has no such policy: layers of images are in buckets of AWS, and so are the packages of machines.
  */
 function restrictTables(vpc: IVpc): void {
   const endpoint = vpc.node.tryFindChild('DynamoDb');

@@ -6,8 +6,8 @@ import { KeyedTable, type KeyedTableProps } from './keyed-table.ts';
 /** Tag of roles that may use the table. */
 const TAG = 'stator:secrets';
 /**
- * What reads or writes items by whichever interface, tells of them (a condition that holds or not), or copies the table
- * to where its policy does not hold. DynamoDB refuses a policy that names an action without support there, as that of
+ * Actions that read or write items by any interface, reveal them (a condition that holds or not), or copy the table to
+ * where its policy does not apply. DynamoDB refuses a policy that names an action without support there, as that of
  * restoring a backup.
  */
 const REFUSED = [
@@ -17,12 +17,12 @@ const REFUSED = [
 ].map((action) => `dynamodb:${action}`);
 
 /**
- * Secrets that functions have from the edge (`STATOR_SECRETS_TABLE`): a variable of a function is shown to whoever may
- * read its configuration, and a function in a network of its own reaches tables but not Secrets Manager.
+ * Secrets that functions get from the edge (`STATOR_SECRETS_TABLE`). A variable of a function is visible to each role
+ * that may read its configuration, and a function in a network of its own reaches tables but not Secrets Manager.
  *
- * Its policy refuses whoever is neither an edge nor a function of this deployment, whatever else they may read: many
- * roles for looking at an account may read every table. Edges and functions are known by a tag of their roles, since
- * those are made in a later stack.
+ * The table's policy refuses each role that is neither an edge nor a function of this deployment, whatever else it may
+ * read. Many roles for looking at an account may read every table. The policy recognizes edges and functions by a tag
+ * of their roles, because a later stack creates these.
  */
 export class SecretsTable extends KeyedTable {
   readonly #tag: string;

@@ -16,15 +16,15 @@ import {
 import { CfnFunction } from 'aws-cdk-lib/aws-lambda';
 import type { IConstruct } from 'constructs';
 
-/** Of the resources that refer to another stack: what they refer to. */
+/** Key of the metadata of a resource that refers to another stack: the targets of its references. */
 const REFERENCES = 'stator:references';
 
 /**
- * Has a stack deployed again when what it refers to in other stacks is another one.
+ * Deploys a stack again if a resource of another stack that it refers to has been replaced.
  *
- * A reference to another stack is a question to that stack's outputs, whose text stays the same when a table there is
- * made anew: without a mark CloudFormation would see no change, and functions and tasks would go on with the table that
- * is gone.
+ * A reference to another stack is a question to that stack's outputs. The text of that question stays the same when a
+ * table there is created again. Without a mark CloudFormation would see no change, and functions and tasks would
+ * continue with the table that is gone.
  */
 export function followReferences(stack: Stack): void {
   Aspects.of(stack).add(new ReferenceMarks());

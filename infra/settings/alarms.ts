@@ -9,8 +9,8 @@ export const Alarms = z
     /** Topic of the one alarm that wakes someone: customers are affected. @default `topicArn` */
     pageTopicArn: Arn.optional(),
     /**
-     * What a month may cost, US$: the topic is told at 50, 80 and 100 %, and of days that are unlike others. @default
-     * none
+     * Budget of a month, US$. The topic gets a message at 50, 80 and 100 %, and about days that are unlike others.
+     * @default none
      */
     budgetUsd: z.number().positive().max(1e9).optional(),
     /** Time to the first token that 99 of 100 requests stay below, in seconds. */

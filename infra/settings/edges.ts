@@ -29,8 +29,8 @@ const ContainerEdge = z.strictObject({
   /** Streams that one task should have; above it, more tasks start. Needs `listener`. */
   streamsPerTask: z.int().min(1).max(100_000).default(400),
   /**
-   * Who reaches the HTTP server of these tasks: nobody (they are routers alone), the VPC, or the internet, which needs
-   * `domain` for its certificate.
+   * Clients that reach the HTTP server of these tasks: none (they are only routers), the VPC, or the internet, which
+   * needs `domain` for its certificate.
    */
   listener: z.enum(['none', 'internal', 'public']).default('none'),
   /** Serves KServe v2 by gRPC behind the public listener too, on the same name and port. */

@@ -74,7 +74,7 @@ export function checkFleets(given: Served, context: z.RefinementCtx): void {
     }
     const place = { role: 'worker', hasOwnImage: given.images.edge !== undefined } as const;
     const isRight = checkEnvironment(fleet.environment, place, ['fleets', name, 'environment'], context);
-    if (!isRight || fleet.arguments.length === 0) continue; // variables that exclude each other are told when it is synthesised
+    if (!isRight || fleet.arguments.length === 0) continue; // synthesis reports variables that exclude each other
     for (const problem of problemsOfArguments(fleet.arguments, fleet.environment, place)) refuse('arguments', problem);
   }
 }

@@ -13,7 +13,7 @@ const DEFAULT_CONFIG = 'infra/stator.config.ts';
 /**
  * Reads and checks a configuration file (TypeScript, JavaScript or JSON, its default export).
  * @param file relative to the folder that `cdk` runs in
- * @throws SettingsError in one line when it is not there, is no TypeScript, or says what nobody understands
+ * @throws SettingsError in one line if the file is missing, is not TypeScript, or has unknown or invalid settings
  */
 export async function loadConfig(file = DEFAULT_CONFIG): Promise<Settings> {
   const path = resolve(file);

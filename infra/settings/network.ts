@@ -30,9 +30,9 @@ export const Network = z
       .refine((names) => new Set(names).size === names.length, 'must name each zone once')
       .optional(),
     /**
-     * Of production: its tasks are private, and fetch images and secrets through one when they start. With fewer than
-     * there are zones the loss of one zone can keep tasks of the others from starting. Dev has none. @default one a
-     * zone
+     * Number of NAT gateways in production. Its tasks are private, and fetch images and secrets through one when they
+     * start. With fewer gateways than zones, the loss of one zone can keep tasks of the others from starting. Dev has
+     * none. @default one a zone
      */
     natGateways: z.int().min(1).max(3).optional(),
     /**

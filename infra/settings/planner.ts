@@ -4,7 +4,7 @@ import { Arn } from './names.ts';
 /** A planner that runs elsewhere. */
 export const Planner = z
   .strictObject({
-    /** FIFO queue of SQS in which it is told what the fleet does. @default none: nothing is sent */
+    /** FIFO queue of SQS for the events of the fleet. @default none: nothing is sent */
     queueArn: Arn.regex(
       /:sqs:.*\.fifo$/,
       'must be the ARN of a FIFO queue of SQS, whose name ends with .fifo',

@@ -1,7 +1,7 @@
 import type { Process } from '../../shared/config/index.ts';
 
 /**
- * A process of a deployment: the function, the container edge (a router, and an HTTP server if somebody listens), a
+ * A process of a deployment: the function, the container edge (a router, with an HTTP server if it has a listener), a
  * worker.
  */
 export type Role = 'function' | 'edge' | 'worker';
@@ -138,7 +138,7 @@ const WORKER: Refusals = {
   DYN_VLLM_HEADLESS: 'is of a part of an engine that serves nobody',
 };
 
-/** Settings of a worker that have a flag alone. */
+/** Settings of a worker that have only a flag. */
 const WORKER_FLAGS: Refusals = {
   '--num-workers': BY_SETTING('workers of the fleet'),
   '--model': BY_SETTING('model of the fleet'),

@@ -26,8 +26,8 @@ export interface Watch {
   /** Heading of docs/operations.md, as its link has it. */
   readonly paragraph: string;
   /**
-   * What it means that nothing is measured: that all is well (`quiet`), that what should tell of itself does not
-   * (`broken`), or nothing new (`asBefore`).
+   * Meaning of missing data: all is well (`quiet`), a part that should report is broken (`broken`), or nothing new
+   * (`asBefore`).
    */
   readonly missing: 'quiet' | 'broken' | 'asBefore';
   /** Bad periods of the metric that raise the alarm, and the last periods that are looked at. @default 3 of 5 */
