@@ -41,7 +41,7 @@ export interface ChooseRoutingOptions {
   readonly lifetime: Lifetime;
 }
 
-/** Lets resident routers decide, and decides without one where none answers: what functions do. */
+/** Opens the routing of functions: resident routers decide, and this process does if none answers. */
 export async function openChooseRouting(
   settings: EdgeSettings,
   parts: RoutingParts,
@@ -90,7 +90,7 @@ export async function openChooseRouting(
   return new ChooseRouting(router, explanationsOf(client, embedded), embedded, lifetime);
 }
 
-/** Asks workers what a prompt would find there: those that know it, and so serve the endpoint beside their model's. */
+/** Returns how to ask workers what a prompt would find there. Only workers that know it serve the endpoint for it. */
 function askOptions(
   { routerAskedWorkers: workersMax = 0, routerAskTimeoutMs: timeoutMs }: EdgeSettings,
   { plane, clock, random, metrics }: RoutingParts,
@@ -116,7 +116,7 @@ function askOptions(
   return { asker, workersMax };
 }
 
-/** What speaks gRPC, where a URL asks for it: a function that starts cold pays for every module that it loads. */
+/** Loads what speaks gRPC only if a URL asks for it: a function pays for each module that it loads at a cold start. */
 async function loadGrpcLine(
   settings: EdgeSettings,
   clock: Clock,
@@ -160,7 +160,7 @@ interface Following {
   readonly log: Logger;
 }
 
-/** The resident routers: those at the URLs that the settings name, or those in discovery. */
+/** Follows the resident routers: those at the URLs that the settings name, or those in discovery. */
 function follow(
   settings: EdgeSettings,
   { namespace, discovery, plane, onChange, log, clock }: Following,
@@ -182,7 +182,7 @@ function follow(
   return watchResidentUrls({ urls, namespace, plane, clock, resolve, onChange, onProblem });
 }
 
-/** Whoever made a decision explains it: a resident, or this process. */
+/** Returns what explains decisions: the resident that made them, or this process. */
 function explanationsOf(client: ResidentClient, embedded: KvRouting | undefined): ExplanationSource {
   return {
     explained: async (requestId) =>
@@ -215,7 +215,7 @@ class ChooseRouting implements Routing {
     this.#lifetime = lifetime;
   }
 
-  /** A process that follows no loads leaves the limits to the resident, which knows them. */
+  /** Returns undefined in a process that follows no loads: the resident knows them and applies the limits. */
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
     return this.#embedded?.busyWorkers(workers, limits);
   }

@@ -19,7 +19,7 @@ import {
   type WorkerLoads,
 } from '../worker-events/index.ts';
 
-/** What routing is made of. */
+/** The parts of which routing is made. */
 export interface RoutingParts {
   readonly clock: Clock;
   readonly random: Random;
@@ -28,9 +28,9 @@ export interface RoutingParts {
   readonly inhibition: Inhibition;
   /** Calls workers and other routers. */
   readonly plane: RequestPlane;
-  /** A plane to answer other processes on; asked for by a router that does. */
+  /** Opens a plane on which a router answers other processes. */
   openServingPlane(): Promise<RequestPlane>;
-  /** Opened when something is to be followed; undefined on hosts that can follow nothing. */
+  /** Opens the event plane once there is something to follow. Undefined on hosts that can follow nothing. */
   readonly openEventPlane: (() => EventPlane) | undefined;
   readonly metrics: FrontendMetrics;
   readonly routerMetrics: RouterMetrics;
@@ -39,22 +39,22 @@ export interface RoutingParts {
   readonly tracer?: Tracer | undefined;
   /** Busy limits of a model, by its primary name, as they are now. */
   limitsOf(model: string): BusyLimits;
-  /** Told when this process begins and ends to answer for the fleet. @default nobody is */
+  /** Hears when this process begins and ends to answer for the fleet. @default nothing hears of it */
   readonly onAnswering?: ((isAnswering: boolean) => void) | undefined;
-  /** What is shared with other routers. @default nothing */
+  /** State that routers share. @default none */
   readonly shared?: SharedRouterState | undefined;
 }
 
-/** How a frontend chooses workers, and what keeps it informed. */
+/** Chooses workers for a frontend, and keeps itself informed of them. */
 export interface Routing {
   readonly router: Router<Worker>;
   /** Why requests go where they go; undefined in modes that know nothing of caches. */
   readonly explanations: ExplanationSource | undefined;
-  /** Workers above the busy limits; undefined where none is set. */
+  /** Returns the workers above the busy limits; undefined if no limit is set. */
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined;
-  /** A worker says how many prompt tokens of a request it had cached. */
+  /** Notes how many prompt tokens of a request a worker had cached, as the worker says. */
   reused(pool: WorkerPool, tokens: number): void;
-  /** The models as they are now, aliases left out. */
+  /** Takes the models as they are now, without aliases. */
   follow(models: readonly RoutableModel[]): void;
   close(): Promise<void>;
 }
@@ -73,7 +73,7 @@ export function openFeeds(
   options: {
     readonly loads: WorkerLoads;
     readonly followsKvEvents: boolean;
-    /** Told of every load that a worker reports. */
+    /** Hears of every load that a worker reports. */
     readonly onReport?: (report: LoadReport) => void;
     /** The log of a component's events. @default none */
     readonly sourceOf?: ((scope: ComponentScope) => EventSource | undefined) | undefined;

@@ -17,7 +17,7 @@ import type { KvRouter } from '../scheduler/index.ts';
 import type { RoutingParts } from './feeds.ts';
 import type { RouterServer } from './router-server.ts';
 
-/** What a resident router is made of. */
+/** The parts of which a resident router is made. */
 export interface ResidentParts
   extends Pick<RoutingParts, 'clock' | 'random' | 'metrics' | 'logger' | 'tracer' | 'onAnswering'> {
   /** Decides, for others as for this process. */
@@ -31,14 +31,14 @@ export interface ResidentParts
   busyWorkers(model: RoutableModel): ReadonlySet<string> | undefined;
   /** Shared with the other residents. @default nothing: this is the only one */
   readonly state: RouterState | undefined;
-  /** Where it answers. */
+  /** The listener on which it answers. */
   readonly server: RouterServer;
 }
 
 /** A resident router that serves. */
 export interface Resident {
   readonly service: ResidentService;
-  /** Gives the lease back; callers that wait decide by themselves. Its names leave discovery with the server's. */
+  /** Withdraws its names, lets callers that wait decide by themselves, and gives the lease back. */
   close(): Promise<void>;
 }
 
@@ -46,7 +46,7 @@ export interface Resident {
 const LEASE_NAME = 'router';
 const STOP_MS_MAX = 1000;
 const REPORT_INTERVAL_MS = 1000;
-/** A new holder of the lease listens for so many reports of the workers, by when each has told what the holder before sent there. */
+/** Reports of workers for which a new holder of the lease waits: they then count what the holder before has sent. */
 const REPORTS_TO_SETTLE = 2;
 
 /**
@@ -112,7 +112,7 @@ function leaseOf(
   });
 }
 
-/** The same by gRPC, where a port is set for it. */
+/** Serves `Choose` by gRPC if a port is set for it. */
 async function openGrpc(
   settings: EdgeSettings,
   service: ResidentService,

@@ -13,7 +13,7 @@ import type { KvRouter } from '../scheduler/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { RoutingParts } from './feeds.ts';
 
-/** Where a frontend answers other routers: its listener on the request plane, and its records in discovery. */
+/** The listener on which a frontend answers other routers, and its records in discovery. */
 export interface RouterServer {
   readonly instanceId: string;
   readonly plane: PlaneServer;

@@ -6,7 +6,7 @@ import type { KvRouting } from './kv-routing.ts';
 import type { RouterFiles } from './router-files.ts';
 
 /**
- * The routing that the settings name.
+ * Opens the routing that the settings name.
  * @throws KvRouterConfigError for flags of the router that contradict each other
  */
 export async function openRouting(settings: EdgeSettings, parts: RoutingParts): Promise<Routing> {
@@ -17,8 +17,8 @@ export async function openRouting(settings: EdgeSettings, parts: RoutingParts): 
 }
 
 /**
- * Mode `kv` in the role that the settings name: by an index of this process, which a resident also
- * answers others from, or by asking residents. A host that can follow nothing asks.
+ * Opens mode `kv` in the role that the settings name: by an index of this process, from which a resident also answers
+ * others, or by asking residents. A host that can follow nothing asks.
  */
 async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promise<Routing> {
   const { useRemoteIndexer, serveIndexer = false, routerUrl } = settings;
@@ -39,7 +39,7 @@ async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promi
   });
 }
 
-/** The index and what keeps it current are loaded where there is one: no function has it. */
+/** Opens routing by an index of this process. Its code is loaded only here: functions have no index. */
 async function openIndexedRouting(settings: EdgeSettings, parts: RoutingParts): Promise<KvRouting> {
   const [files, { KvRouting }, remote] = await Promise.all([
     openRouterFiles(settings),
@@ -64,7 +64,7 @@ export function openRouterMetrics(
 }
 
 /**
- * What the files that a router's settings name say; the code that reads them is loaded here.
+ * Reads the files that a router's settings name, and loads the code for it.
  *
  * @throws KvRouterConfigError for one that cannot be used
  */

@@ -16,11 +16,11 @@ export interface FrontendOptions extends TimeAndChance {
   readonly discovery?: DiscoveryHost;
   /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
   readonly followsEvents?: boolean;
-  /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
+  /** Hears of requests that wait for a worker: of the first of a model, and every 5 s while any waits. */
   readonly onHeld?: (event: PlannerEventOf<'request.held'>) => void;
   /** Longest waits for a worker that the host can keep. @default as the settings say */
   readonly holdBounds?: HoldBounds;
-  /** Told of every request beside the records that the settings ask for. */
+  /** Hears of every request, beside the records that the settings ask for. */
   readonly recorder?: Pick<RequestRecorder, 'requestEnded'>;
   /** When the secrets of the fleet were first in force, Unix ms; undefined while it is not known. */
   readonly secretsSinceMs?: () => number | undefined;

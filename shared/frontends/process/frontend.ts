@@ -24,32 +24,32 @@ import { showModels } from './show-models.ts';
 /** A frontend ready to answer; the host decides where its requests come from. */
 export interface Frontend {
   readonly app: ReturnType<typeof createHttpApp>;
-  /** The same for whoever runs the process, who shows no key. */
+  /** Returns the app for the operator of the process, who shows no key. */
   readonly appForOperator: () => ReturnType<typeof createHttpApp>;
   /**
-   * Loads code that is otherwise loaded when it is first needed. For processes that listen, before they do: clients may hold all
-   * files of the process, and Node tries a file once.
+   * Loads code that is otherwise loaded when it is first needed. A process that listens calls it before it does: clients
+   * may hold all file descriptors of the process, and Node tries to load a file only once.
    */
   load(): Promise<void>;
-  /** What other dialects of inference work with. */
+  /** The parts with which other dialects of inference work. */
   readonly inference: InferenceDeps;
-  /** Room for requests that are being read, whatever dialect they are of. */
+  /** Room for requests that are being read, of every dialect. */
   readonly bodies: ByteBudget;
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
-  /** Whoever reaches it is served, and nobody has said that this is wanted. */
+  /** Whether every client that reaches it is served, although the operator has not asked for this. */
   readonly isOpenToAll: boolean;
   /**
-   * Whether a model answers chats: it is offered for them, and has a template to write them with where one is needed. Rejects
-   * when the model cannot be loaded.
+   * Returns whether a model answers chats: it is offered for them, and has a template if one is needed. Rejects when the
+   * model cannot be loaded.
    */
   readonly takesChats: (model: RoutableModel) => Promise<boolean>;
-  /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
+  /** Resolves when what is known of the fleet is at most `maxAgeMs` old, or cannot be read (see `Discovery.refresh`). */
   refresh(maxAgeMs: number, signal: AbortSignal, shardKey?: string): Promise<void>;
   /** Sends traces and logs that wait for their collector, in bounded time. */
   flush(): Promise<void>;
-  /** A drain is over and has cut so many answers: told in the log and counted. */
+  /** Logs and counts how many answers a drain has cut. */
   drained(cut: number): void;
   /** Closes connections and discovery; answers under way are cut. */
   close(): Promise<void>;

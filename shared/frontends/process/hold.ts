@@ -12,7 +12,7 @@ import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telem
 /** How long a request may wait at a host, whatever the settings say. */
 export interface HoldBounds {
   readonly streamMsMax: number;
-  /** Of an answer that is not streamed. */
+  /** Longest wait of an answer that is not streamed. */
   readonly unaryMsMax: number;
 }
 
@@ -22,24 +22,24 @@ interface HoldParts extends TimeAndChance {
   readonly discovery: Discovery;
   /** Undefined on hosts that publish nothing. */
   readonly openEventPlane: (() => EventPlane) | undefined;
-  /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
+  /** Hears of requests that wait for a worker: of the first of a model, and every 5 s while any waits. */
   readonly onHeld?: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
-  /** On its way to the planner's queue. @default there is none */
+  /** Sends events to the planner's queue. @default there is none */
   readonly outbox?: Pick<PlannerOutbox, 'put'> | undefined;
-  /** Whether discovery follows the fleet by itself; else it is asked to while requests wait. */
+  /** Whether discovery follows the fleet by itself. If not, it is refreshed while requests wait. */
   readonly isLasting: boolean;
   /** Longest waits that the host can keep, in milliseconds. @default none */
   readonly bounds?: HoldBounds | undefined;
   /** Where the workers of the model are, or last were, and what they call it; undefined = unknown. */
   fleetOf(model: string): { readonly namespace: string; readonly ownName: string } | undefined;
-  /** What clients call the model that its workers call so. @default the same */
+  /** Returns what clients call a model, given what its workers call it. @default the same name */
   readonly nameOf?: (ownName: string) => string;
 }
 
-/** Where requests wait for workers, and the events that ask for some. */
+/** The queue in which requests wait for workers, and the events that ask for some. */
 export interface OpenHold {
   readonly hold: ColdStartQueue;
-  /** Those that wait in the router's queue, which ask for workers too. */
+  /** Requests that wait in the router's queue. They ask for workers, too. */
   readonly queued: QueuedRequests;
   close(): Promise<void>;
 }
@@ -49,7 +49,7 @@ export function holdsRequests({ holdTimeoutSecs = 0 }: EdgeSettings): boolean {
   return holdTimeoutSecs > 0;
 }
 
-/** Undefined where the settings ask for no waiting. */
+/** Opens the queue for requests without a worker; returns undefined if the settings ask for no waiting. */
 export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | undefined {
   const { holdTimeoutSecs = 0, holdMax, namespace = 'dynamo' } = settings;
   if (!holdsRequests(settings)) return undefined;
@@ -103,7 +103,7 @@ function refresher({ clock, discovery, logger }: HoldParts): (isHolding: () => b
 
 const REFRESH_MS = 1000;
 
-/** Publishers that are kept open, of the namespaces that wished last: those of a fleet may come and go with every roll-out. */
+/** Publishers that stay open, of the namespaces that asked last: a fleet may have new namespaces with every roll-out. */
 const PUBLISHERS_MAX = 16;
 
 interface OpenPublisher {
@@ -201,7 +201,7 @@ const HEARD_MS = 1000;
 
 interface QueuedRequestsOptions {
   readonly clock: Clock;
-  /** What clients call the model that its workers call so. @default the same */
+  /** Returns what clients call a model, given what its workers call it. @default the same name */
   readonly nameOf?: ((ownName: string) => string) | undefined;
   /** Requests of a model still wait: told every 5 s while any does, with when the oldest came as Unix time. */
   onWaiting(model: string, oldestAtMs: number): void;
@@ -217,8 +217,8 @@ interface ModelQueue {
 }
 
 /**
- * Requests that wait in the queues of this process's router: new workers could take them. A wait that is over within 5 s is told to
- * nobody.
+ * Requests that wait in the queues of this process's router: new workers could take them. No planner hears of a wait that is
+ * over within 5 s.
  */
 export class QueuedRequests {
   readonly #options: QueuedRequestsOptions;

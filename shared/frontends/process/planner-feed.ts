@@ -14,21 +14,23 @@ interface FeedParts extends TimeAndChance {
   readonly openEventPlane: (() => EventPlane) | undefined;
 }
 
-/** What a frontend sends to the queue of planners. */
+/** Sends what a frontend knows to the queue of planners. */
 export interface PlannerFeed {
   readonly outbox: PlannerOutbox;
   /** This process begins, or ends, to answer for the fleet: one process of it tells planners of the workers. */
   answering(isAnswering: boolean): void;
   /** The models as they are now. */
   follow(models: readonly RoutableModel[]): void;
-  /** While it still answers: what was heard goes out, in bounded time. Later calls return the same promise. */
+  /**
+   * Sends what it has heard, in bounded time; call it while this process still answers. Later calls return the same promise.
+   */
   close(): Promise<void>;
 }
 
 /** Longest time that the end of a process waits for the queue. */
 const CLOSE_MS_MAX = 3000;
 
-/** Undefined where no queue is named; its code is loaded where one is. */
+/** Opens the feed if the settings name a queue, and loads its code only then. */
 export async function openPlannerFeed(settings: EdgeSettings, parts: FeedParts): Promise<PlannerFeed | undefined> {
   if (settings.plannerQueueUrl === undefined) return undefined;
   return Lifetime.compose((lifetime) => openFeed(settings, parts, lifetime));
