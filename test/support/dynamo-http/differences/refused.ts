@@ -81,7 +81,7 @@ export const REFUSED: readonly Difference[] = [
   {
     why: 'required taints filter in every router mode; 1.6.1 heeds them in kv mode alone',
     applies: (row) => row.status === 200 && taintsOf(row).length > 0,
-    rewrite: (expected, row) => refuseWith(expected, row, { status: 400, message: 'Invalid request' }),
+    rewrite: (expected, row) => refuseWith(expected, row, { status: 503, message: 'Service temporarily unavailable' }),
   },
   {
     why: 'a worker that sends nothing is a failure for a unary request',
