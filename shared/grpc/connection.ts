@@ -6,21 +6,21 @@ import type { CallHost, Http2Call } from './http2-call.ts';
 const LAST_WORDS_MS = 2000;
 
 interface ConnectionOptions {
-  /** Bytes that a client may send on a stream once one of its calls was let in; undefined = from the start. */
+  /** Bytes that a client may send on a stream after one of its calls was accepted; undefined = no change then. */
   readonly windowBytes: number | undefined;
-  /** Hears when the first call is let in, and when the last of those is over. */
+  /** Called with false when the first call is accepted, and with true when the last accepted call is over. */
   readonly onQuiet: (isQuiet: boolean) => void;
 }
 
 /**
- * A connection and its calls.
+ * A connection and its calls. The server waits a limited time for the client, and then acts:
  *
- * | It is late when, for its time | it is |
+ * | What the client owes | What the server does when it is late |
  * |---|---|
- * | no call has come: no handshake, no preface, no whole head | ended |
- * | a head is not whole, on a connection with calls | ended: whoever is in the midst of a head answers no ping |
- * | a message has not come | told of by its call, and asked to go where that was the only one |
- * | its client does not close it, having been asked to go | destroyed |
+ * | the first call: a handshake, a preface, a whole head | closes the connection |
+ * | the rest of a head, on a connection with calls | closes it, because a client within a head answers no ping |
+ * | a message | ends the call; sends GOAWAY if all calls of the connection are late |
+ * | to close the connection after GOAWAY | destroys the socket |
  */
 export class Connection implements CallHost {
   readonly address: string;
@@ -31,11 +31,11 @@ export class Connection implements CallHost {
   #session: ServerHttp2Session | undefined;
   #acceptedCount = 0;
   #isTrusted = false;
-  /** Of the streams whose heads have come. */
+  /** Highest id of the streams whose heads have arrived. */
   #highestStream = 0;
-  /** Since when a head is coming that is not whole. */
+  /** Time at which part of a head was first seen; undefined if no head is incomplete. */
   #headSinceMs: number | undefined;
-  /** Since when nothing is left to do but to close. */
+  /** Time at which the session was first seen closed and without calls. */
   #closingSinceMs: number | undefined;
 
   constructor(socket: Socket, address: string, nowMs: number, options: ConnectionOptions) {
@@ -45,7 +45,7 @@ export class Connection implements CallHost {
     this.#options = options;
   }
 
-  /** A call of it was let in once. */
+  /** Whether a call of this connection has ever been accepted. */
   get isTrusted(): boolean {
     return this.#isTrusted;
   }
@@ -74,7 +74,7 @@ export class Connection implements CallHost {
     if (call.isAccepted && --this.#acceptedCount === 0) this.#options.onQuiet(true);
   }
 
-  /** Looks whether its client keeps us waiting. */
+  /** Acts if the client has kept the server waiting for longer than `patienceMs`. */
   look(nowMs: number, patienceMs: number): void {
     const session = this.#session;
     const isClosing = session?.closed === true || session?.destroyed === true;
@@ -93,14 +93,14 @@ export class Connection implements CallHost {
     if (lateCount > 0 && lateCount === this.#calls.size) this.retire();
   }
 
-  /** Asks its client to go: calls under way go on. */
+  /** Asks the client to leave (GOAWAY). Calls under way continue. */
   retire(): void {
     const session = this.#session;
     if (session === undefined) this.#socket.destroy();
     else if (!session.destroyed) session.close();
   }
 
-  /** Tells its client, and closes. */
+  /** Closes the connection at once, with a GOAWAY to the client. Ends its calls. */
   end(): void {
     const session = this.#session;
     if (session === undefined) this.#socket.destroy();
@@ -112,7 +112,10 @@ export class Connection implements CallHost {
     this.#socket.destroy();
   }
 
-  /** A stream exists from the first byte of its head on, and nobody is told of it before it is whole. */
+  /**
+   * Closes the connection if a head stays incomplete for too long. A stream exists from the first byte of its head, but
+   * Node reports it only when the head is whole. So a stream id above the highest reported one is an incomplete head.
+   */
   #lookAtHead(nowMs: number, patienceMs: number): void {
     const session = this.#session;
     if (session === undefined || session.destroyed || session.closed) return;
@@ -127,7 +130,7 @@ export class Connection implements CallHost {
     }
     this.#headSinceMs = nowMs;
     session.ping(() => {
-      this.#highestStream = Math.max(this.#highestStream, last); // its head has come, and was refused
+      this.#highestStream = Math.max(this.#highestStream, last); // its head has arrived, and Node refused it
     });
   }
 }

@@ -5,29 +5,29 @@ import { connectionArrived, networkOf } from '../concurrency/index.ts';
 import type { LimitName } from '../errors/index.ts';
 import { Connection } from './connection.ts';
 
-/** How often it is looked who keeps us waiting. */
+/** Interval between checks for clients that keep the server waiting, in milliseconds. */
 const LOOK_MS = 1000;
-/** Connections that are looked at for one that makes room. */
+/** Connections that are compared, at most, to choose the one that makes room. */
 const LOOKED_AT_MAX = 1024;
 const MEBIBYTE = 1024 * 1024;
 
 /** How long clients may take, and how much they may send. */
 export interface ConnectionLimits {
-  /** How long a client may take to a call, from its first byte on, and to a message. @default 30,000 */
+  /** Milliseconds from a connection to its first call, and from a call to its message. @default 30,000 */
   readonly patienceMs?: number | undefined;
-  /** Hears of limits that clients went beyond. @default they are not counted */
+  /** Called with the name of a limit when a client exceeds it. @default no count */
   readonly onLimit?: ((limit: LimitName) => void) | undefined;
-  /** Bytes that a client may send on a stream before any was read. @default 1 MiB */
+  /** Bytes that a client may send on a stream before the server reads any. @default 1 MiB */
   readonly streamWindowBytes?: number | undefined;
-  /** The same until a call of its connection was let in, where that takes a key. @default `streamWindowBytes` */
+  /** Bytes instead of `streamWindowBytes` until a call of the connection is accepted. @default `streamWindowBytes` */
   readonly firstWindowBytes?: number | undefined;
-  /** Bytes that a client may send on a connection before any was read. @default 1 MiB */
+  /** Bytes that a client may send on a connection before the server reads any. @default 1 MiB */
   readonly connectionWindowBytes?: number | undefined;
-  /** How often a client is pinged, in milliseconds; 0 = never. @default 0 */
+  /** Interval between pings to a client, in milliseconds; 0 = none. @default 0 */
   readonly keepaliveMs?: number | undefined;
-  /** How long it may take to answer, in milliseconds. @default 20,000 */
+  /** Time that a client has to answer a ping, in milliseconds. @default 20,000 */
   readonly keepaliveTimeoutMs?: number | undefined;
-  /** Age at which a connection is asked to go, in milliseconds; 0 = any. @default 0 */
+  /** Age at which the server asks the client of a connection to leave, in milliseconds; 0 = no limit. @default 0 */
   readonly connectionAgeMsMax?: number | undefined;
 }
 
@@ -38,17 +38,17 @@ interface ConnectionsOptions extends ConnectionLimits {
 }
 
 /**
- * The connections of one server, from the moment that they are accepted: before their handshake, too. Each has to come to a call in
- * time, and there are so many at most. Where one more comes, one without a call that was let in makes room: of those that have had
- * none for the longest time, the one whose address has the most connections. So an address may have all of them (a load
- * balancer is one) until others come.
+ * The connections of one server, from the moment that it accepts them, before their handshake. Each must make a call in
+ * time. When a new connection exceeds `connectionsMax`, the server ends one that has no accepted call. It compares
+ * those that have been without one for the longest time, and ends one from the address with the most connections. So
+ * one address (a load balancer, for example) may hold all connections until other addresses come.
  */
 export class Connections {
   readonly #options: ConnectionsOptions;
   readonly #bySocket = new Map<string, Connection>();
   readonly #bySession = new WeakMap<Http2Session, Connection>();
   readonly #countByAddress = new Map<string, number>();
-  /** Without a call that was let in, in the order in which they came to be so. */
+  /** Connections without an accepted call, the one that has been so for the longest time first. */
   readonly #quiet = new Set<Connection>();
   #looking: Timer | undefined;
   #onEmpty: (() => void) | undefined;
@@ -56,16 +56,16 @@ export class Connections {
 
   constructor(server: Http2Server | Http2SecureServer, options: ConnectionsOptions) {
     this.#options = options;
-    server.prependListener('connection', (socket: Socket) => this.#accepted(socket)); // before its session is there
+    server.prependListener('connection', (socket: Socket) => this.#accepted(socket)); // before Node makes its session
     server.on('session', (session) => this.#began(session));
   }
 
-  /** The connection of a stream; undefined for one that is gone. */
+  /** Returns the connection of a stream; undefined if it is closed. */
   of({ session }: ServerHttp2Stream): Connection | undefined {
     return session === undefined ? undefined : this.#bySession.get(session);
   }
 
-  /** Asks every client to go: calls under way go on. Resolves when the last connection has closed. */
+  /** Asks every client to leave (GOAWAY). Calls under way continue. Resolves when the last connection has closed. */
   retire(): Promise<void> {
     this.#isRetired = true;
     for (const connection of this.#bySocket.values()) connection.retire();
@@ -83,7 +83,7 @@ export class Connections {
     connectionArrived();
     const { clock, connectionsMax, streamWindowBytes = MEBIBYTE, firstWindowBytes = streamWindowBytes } = this.#options;
     const key = keyOf(socket);
-    if (key === undefined) return; // it is gone already
+    if (key === undefined) return; // the socket has closed already
     const connection = new Connection(socket, networkOf(socket), clock.nowMs(), {
       windowBytes: firstWindowBytes < streamWindowBytes ? streamWindowBytes : undefined,
       onQuiet: (isQuiet) => {
@@ -101,7 +101,7 @@ export class Connections {
 
   #began(session: ServerHttp2Session): void {
     const { clock, random, connectionWindowBytes = MEBIBYTE, keepaliveMs = 0, connectionAgeMsMax = 0 } = this.#options;
-    session.on('error', () => {}); // `close` follows, and says as much
+    session.on('error', () => {}); // `close` follows and is handled
     const key = keyOf(session.socket);
     const connection = key === undefined ? undefined : this.#bySocket.get(key);
     if (connection === undefined) {
@@ -120,7 +120,7 @@ export class Connections {
       for (const timer of timers) timer.cancel();
     });
     session.setLocalWindowSize(connectionWindowBytes);
-    if (this.#isRetired) connection.retire(); // it was on its way in
+    if (this.#isRetired) connection.retire(); // its handshake was under way when the server began to close
   }
 
   #closed(key: string, connection: Connection): void {
@@ -139,6 +139,7 @@ export class Connections {
     for (const connection of this.#bySocket.values()) connection.look(nowMs, patienceMs);
   }
 
+  /** Ends the connection that makes room for `newcomer`. That is `newcomer` itself if its address holds the most. */
   #makeRoom(newcomer: Connection): void {
     this.#options.onLimit?.('grpc_connections');
     const countOf = ({ address }: Connection): number => this.#countByAddress.get(address) ?? 0;
@@ -150,11 +151,11 @@ export class Connections {
       else if (countOf(connection) === countOf(most) && most.isTrusted && !connection.isTrusted) most = connection;
     }
     const isFair = most !== undefined && countOf(most) >= countOf(newcomer);
-    const goes = most !== undefined && isFair ? most : newcomer;
-    this.#quiet.delete(goes);
-    if (goes === newcomer)
-      queueMicrotask(() => goes.destroy()); // its session has to be made first
-    else goes.end();
+    const ended = most !== undefined && isFair ? most : newcomer;
+    this.#quiet.delete(ended);
+    if (ended === newcomer)
+      queueMicrotask(() => ended.destroy()); // Node makes its session first
+    else ended.end();
   }
 
   #count(address: string, more: 1 | -1): void {
@@ -171,6 +172,7 @@ export class Connections {
   }
 }
 
+/** Returns the address and port of the other end; undefined if the socket is closed. */
 function keyOf({ remoteAddress, remotePort }: Pick<Socket, 'remoteAddress' | 'remotePort'>): string | undefined {
   return remoteAddress === undefined ? undefined : `${remoteAddress} ${remotePort}`;
 }

@@ -5,23 +5,25 @@ import { MessageIntake, type MessageRoom } from './message-intake.ts';
 import type { CallListener, GrpcCall } from './methods.ts';
 import { deadlineExceeded, GrpcStatus, STATUS, statusMessage, statusOf, timeoutMsOf } from './status.ts';
 
-/** Written and not yet gone, from which on the client counts as slow. */
+/** Bytes written but not sent above which the client counts as slow. */
 const UNREAD_BYTES_MAX = 64 * 1024;
-/** Messages up to this size leave in one write with their neighbours of the same turn. */
+/** Largest message that leaves in one write with its neighbours of the same turn of the event loop, in bytes. */
 const JOINED_BYTES_MAX = 16 * 1024;
 
-/** How long a client may go on after its call is over. */
+/** Time for which a client may send after its call is over, in milliseconds. */
 const LINGER_MS = 2000;
+/** Bytes that a client may send after its call is over. */
 const DISCARDED_BYTES_MAX = 4 * 1024 * 1024;
-/** A message that comes more slowly ends its call. */
+/** Lowest rate at which a message may arrive; a slower one ends its call. */
 const BYTES_A_SECOND_MIN = 16 * 1024;
 
 const HEAD = { ':status': 200, 'content-type': 'application/grpc', 'grpc-accept-encoding': 'identity' } as const;
 
-/** The connection of a call. */
+/** The connection of a call, as the call uses it. */
 export interface CallHost {
-  /** Somebody who may asks for its message: its client is let in. */
+  /** Called when a method that checks its caller asks for the message: the client has passed that check. */
   accepted(): void;
+  /** Called when the stream of the call has closed. */
   closed(call: Http2Call): void;
 }
 
@@ -30,14 +32,14 @@ export interface Http2CallOptions {
   readonly messageBytesMax: number;
   readonly room: MessageRoom;
   readonly host: CallHost;
-  /** Anybody may call it: nobody is let in by its messages. */
+  /** Whether any client may call the method. Such a call does not make its connection a trusted one. */
   readonly isOpenToAll: boolean;
-  /** Names and values of the header block, in turn. */
+  /** Names and values of the header block, alternating. */
   readonly headers: readonly string[];
   readonly path: string;
 }
 
-/** A call on a stream of HTTP/2. */
+/** One gRPC call on a stream of HTTP/2. */
 export class Http2Call implements GrpcCall {
   readonly path: string;
   readonly #stream: ServerHttp2Stream;
@@ -46,20 +48,20 @@ export class Http2Call implements GrpcCall {
   readonly #intake: MessageIntake;
   readonly #host: CallHost;
   readonly #isOpenToAll: boolean;
-  /** Made when first needed. */
+  /** Source of the signal `closed`, made when a caller first reads it. */
   #closing: AbortController | undefined;
   readonly #timer: Timer | undefined;
   #onMessage: ((message: Buffer | undefined) => void) | undefined;
   #isAccepted = false;
   #hasReceived = false;
-  /** Since when its client is waited for; undefined while it is not, or was not looked at since. */
+  /** Time at which `look` first saw the call wait for its client; undefined if it has not, or no longer waits. */
   #waitsSinceMs: number | undefined;
   #isDelivering = false;
   #hasHead = false;
   #isOver = false;
-  /** Ended, and not by who serves it. */
+  /** Whether the call has ended for a reason other than its method's `end`. */
   #isGone = false;
-  /** Its time is over. */
+  /** Whether the client's `grpc-timeout` has passed. */
   #isLate = false;
   #listeners: readonly CallListener[] = [];
   #ending: GrpcStatus | 'ok' | undefined;
@@ -76,7 +78,7 @@ export class Http2Call implements GrpcCall {
     this.#host = host;
     this.#isOpenToAll = isOpenToAll;
     this.#intake = new MessageIntake(stream, { bytesMax, room, onArrival: () => this.#deliver() });
-    stream.on('error', () => {}); // `close` follows, and says as much
+    stream.on('error', () => {}); // `close` follows and is handled
     stream.once('close', () => this.#closed());
     const timeout = this.header('grpc-timeout');
     const timeoutMs = timeout === undefined ? undefined : timeoutMsOf(timeout);
@@ -84,7 +86,7 @@ export class Http2Call implements GrpcCall {
     this.#settle();
   }
 
-  /** It was let in, and is under way. */
+  /** Whether a method that checks its caller has asked for the message of this call. */
   get isAccepted(): boolean {
     return this.#isAccepted;
   }
@@ -121,8 +123,9 @@ export class Http2Call implements GrpcCall {
   headerNames(): readonly string[] {
     const names: string[] = [];
     for (let at = 0; at < this.#headers.length; at += 2) {
-      const name = this.#headers[at]!; // names and values come in turn
-      if (!name.startsWith(':') && !name.endsWith('-bin') && !names.includes(name)) names.push(name); // a few hundred at most
+      const name = this.#headers[at]!; // names and values alternate
+      // The search of `names` is short: a head holds a few hundred entries at most.
+      if (!name.startsWith(':') && !name.endsWith('-bin') && !names.includes(name)) names.push(name);
     }
     return names;
   }
@@ -137,9 +140,9 @@ export class Http2Call implements GrpcCall {
   }
 
   /**
-   * Ends the call when its client lets it wait for a message for too long: for its first one, for the rest of one, and where
-   * anybody may call for any. A message that comes has `patienceMs`, and a second more for so many of its bytes.
-   * @returns whether it did
+   * Ends the call if its client is late with a message: with the first one, with the rest of one, and with any one if
+   * the method is open to all. A message has `patienceMs`, and one second more for each `BYTES_A_SECOND_MIN` received.
+   * @returns whether it ended the call
    */
   look(nowMs: number, patienceMs: number): boolean {
     const { isEmpty, isEnded, heldBytes } = this.#intake;
@@ -155,7 +158,7 @@ export class Http2Call implements GrpcCall {
     return true;
   }
 
-  /** Hands over what is whole while somebody asks; a loop, since who gets a message may ask for the next at once. */
+  /** Hands over whole messages while the method asks. A loop, because `onMessage` may ask for the next one at once. */
   #deliver(): void {
     if (this.#isDelivering) return;
     this.#isDelivering = true;
@@ -182,7 +185,7 @@ export class Http2Call implements GrpcCall {
     this.#settle();
   }
 
-  /** Counts what has come and waits; there may be no room for it. */
+  /** Counts the bytes that wait against the room for messages. Ends the call if there is no room for them. */
   #settle(): void {
     try {
       this.#intake.settle();
@@ -192,7 +195,7 @@ export class Http2Call implements GrpcCall {
     }
   }
 
-  /** The next message; undefined after the last one. */
+  /** Returns the next message, undefined after the last one, or 'none' if none is whole yet. */
   #next(): Buffer | undefined | 'none' {
     try {
       const message = this.#intake.next();
@@ -236,13 +239,13 @@ export class Http2Call implements GrpcCall {
     if (this.#pending.length === 0) this.flush();
   }
 
-  /** What was written in this turn leaves; called at its end. */
+  /** Sends the frames that were written in this turn of the event loop; called at its end. */
   flush(): void {
     if (this.#isOver) return;
     const frames = this.#pending;
     this.#pending = [];
     this.#pendingBytes = 0;
-    if (this.#stream.destroyed || this.#stream.closed) return; // `close` follows, and says as much
+    if (this.#stream.destroyed || this.#stream.closed) return; // `close` follows and is handled
     const ending = this.#ending;
     if (frames.length === 0 && !this.#hasHead && ending instanceof GrpcStatus) {
       this.#over();
@@ -274,20 +277,20 @@ export class Http2Call implements GrpcCall {
     stream.end();
   }
 
-  /** The client has said all: what has come of it may not have been read. */
+  /** Whether the client has ended its side of the stream. Some of what it sent may still be unread. */
   #isSilent(): boolean {
     return this.#stream.state.state === constants.NGHTTP2_STREAM_STATE_HALF_CLOSED_REMOTE;
   }
 
   /**
-   * What the client says from here on is for nobody. Its stream is reset when it goes on for long: at once, the reset would
-   * overtake the status at some clients.
-   * @param isSilent it says nothing more
+   * Discards what the client sends after the call is over. Resets the stream if the client continues for `LINGER_MS` or
+   * sends too much. An immediate reset would overtake the status at some clients.
+   * @param isSilent whether the client has ended its side
    */
   #stopClient(isSilent: boolean): void {
     const stream = this.#stream;
     if (stream.destroyed) return;
-    stream.resume(); // it ends with what its client says
+    stream.resume(); // the stream ends only when it has been read to its end
     if (isSilent) return;
     let discarded = 0;
     const reset = (): void => stream.close(constants.NGHTTP2_NO_ERROR);
@@ -302,7 +305,7 @@ export class Http2Call implements GrpcCall {
   #late(): void {
     this.#isLate = true;
     for (const listener of this.#listeners) listener.late();
-    this.end(statusOf(deadlineExceeded())); // unless who serves it has said so
+    this.end(statusOf(deadlineExceeded())); // without effect if a listener has ended the call
     this.#gone();
   }
 
@@ -327,7 +330,7 @@ export class Http2Call implements GrpcCall {
     if (!wasOver) this.#gone();
   }
 
-  /** Tells its listeners that no client waits for the call any more. */
+  /** Tells the listeners that no client waits for the call any more. */
   #gone(): void {
     this.#isGone = true;
     this.#closing?.abort();
@@ -343,7 +346,7 @@ function trailersOf({ code, message, trailers }: GrpcStatus): Record<string, str
   };
 }
 
-/** Small neighbours in one piece. */
+/** Returns the frames with small neighbours joined into one piece. */
 function joined(frames: readonly Buffer[]): readonly Buffer[] {
   if (frames.length < 2) return frames;
   const pieces: Buffer[] = [];

@@ -1,7 +1,7 @@
 /**
  * @module grpc
- * gRPC servers over HTTP/2: calls and their messages, limits of connections, health checks and reflection. What the messages of
- * a method mean is its service's business.
+ * Servers over HTTP/2: calls and their messages, limits of connections, health checks and reflection. The messages of a
+ * method mean nothing to this room; the method's service reads them.
  */
 export { framed } from './message-frames.ts';
 export { type MessageRoom, OwnRoom } from './message-intake.ts';

@@ -1,39 +1,39 @@
 import { ComingBytes } from '../records/index.ts';
 import { GrpcStatus, STATUS } from './status.ts';
 
-/** Before each message: a byte that says whether it is compressed, and its length in four. */
+/** Length of the prefix of each message: one byte that says whether it is compressed, and four for its length. */
 export const PREFIX_BYTES = 5;
 
 const NOTHING = Buffer.alloc(0);
 
-/** Room that is made for what waits: at least so much, and twice what there is. */
+/** Smallest buffer for bytes that wait; a larger one has twice their length. */
 const ROOM_BYTES_MIN = 256;
 
 /**
- * Puts messages together from chunks of a stream. One that lies within a chunk is a view of it; another is copied as it comes,
- * so that however small its parts are, they take no more memory than they have bytes, about.
+ * Joins the chunks of a stream into messages. A message that lies within one chunk is a view of it. Any other is copied
+ * as its parts arrive, so that many small parts take little more memory than their bytes.
  */
 export class MessageFrames {
   readonly #bytesMax: number;
-  /** What has come and was not looked at yet: from `#from` to `#to` of a chunk, or of room of our own. */
+  /** Holds the bytes not yet read, from `#from` to `#to`: the last chunk, or a buffer made here (`#isOwnRoom`). */
   #room: Buffer = NOTHING;
   #from = 0;
   #to = 0;
   #isOwnRoom = false;
-  /** The message that is coming, with its prefix; undefined between messages. */
+  /** The message that has arrived in part, with its prefix; undefined between messages. */
   #coming: ComingBytes | undefined;
 
-  /** @param bytesMax of one message */
+  /** @param bytesMax largest message */
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax;
   }
 
-  /** Nothing of a message was left behind. */
+  /** Whether no part of a message waits here. */
   get isEmpty(): boolean {
     return this.#coming === undefined && this.#from === this.#to;
   }
 
-  /** Bytes that have come and were not handed out. */
+  /** Bytes that have arrived and are not part of a message that `next` has returned. */
   get heldBytes(): number {
     return this.#to - this.#from + (this.#coming?.length ?? 0);
   }
@@ -46,8 +46,8 @@ export class MessageFrames {
   }
 
   /**
-   * The next message that is whole; undefined until it is.
-   * @throws GrpcStatus for one that is too long or compressed
+   * Returns the next message; undefined until it is whole.
+   * @throws GrpcStatus if the message is too long or compressed
    */
   next(): Buffer | undefined {
     const coming = this.#coming;
@@ -72,12 +72,12 @@ export class MessageFrames {
     return message;
   }
 
-  /** What waits is copied, unless it is already: a view of a few bytes would keep all that came with them. */
+  /** Copies the bytes that wait, if they are still a view: a view of a few bytes would keep their whole chunk. */
   keep(): void {
     if (this.#from < this.#to && !this.#isOwnRoom) this.#append(NOTHING, 0);
   }
 
-  /** Lets go of everything. */
+  /** Drops all bytes. */
   clear(): void {
     this.#coming = undefined;
     this.#become(NOTHING);
@@ -90,7 +90,7 @@ export class MessageFrames {
     this.#isOwnRoom = false;
   }
 
-  /** Puts what is in `chunk` from `at` on behind what waits. Views that were handed out keep what they show. */
+  /** Appends the bytes of `chunk` from `at` on to those that wait. Views that `next` has returned stay as they are. */
   #append(chunk: Buffer, at: number): void {
     const waiting = this.#to - this.#from;
     const more = chunk.length - at;
@@ -117,7 +117,7 @@ export class MessageFrames {
   }
 }
 
-/** A message behind its prefix, as it leaves. */
+/** Returns a message with its prefix, as it is sent. */
 export function framed(message: Uint8Array): Buffer {
   const bytes = Buffer.allocUnsafe(PREFIX_BYTES + message.length);
   bytes[0] = 0;

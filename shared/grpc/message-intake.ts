@@ -2,14 +2,15 @@ import type { ServerHttp2Stream } from 'node:http2';
 import { MessageFrames } from './message-frames.ts';
 import { GrpcStatus, STATUS } from './status.ts';
 
-/** Room for messages that have not been handed out, in bytes, of all calls together. */
+/** Memory for messages that no method has received yet, of all calls together, in bytes. */
 export interface MessageRoom {
-  /** @throws what ends the call for which there is no room */
+  /** Reserves `bytes`. @throws the error that ends the call if there is no room */
   take(bytes: number): void;
+  /** Returns `bytes` that were reserved. */
   give(bytes: number): void;
 }
 
-/** Room of a server's own. */
+/** A `MessageRoom` of one server. */
 export class OwnRoom implements MessageRoom {
   readonly #bytesMax: number;
   #takenBytes = 0;
@@ -34,22 +35,23 @@ export class OwnRoom implements MessageRoom {
 }
 
 interface MessageIntakeOptions {
-  /** Of one message. */
+  /** Bytes of the largest message. */
   readonly bytesMax: number;
   readonly room: MessageRoom;
-  /** More has come, or the last. */
+  /** Called when more bytes have arrived, or the stream has ended. */
   readonly onArrival: () => void;
 }
 
 /**
- * What comes on a stream. Node hands on what a client sends as far as its window goes, asked or not, and keeps it piece by piece:
- * a million pieces of a byte each. So none of it waits in the stream's own buffer: what comes is put together here at once, and counts.
+ * Receives the bytes of one stream. Node buffers what a client sends within its window, even if no code reads it, and
+ * keeps it piece by piece: up to a million pieces of one byte. So this class bypasses the stream's own buffer. It joins
+ * the pieces as they arrive, and counts them.
  *
- * | | what comes | the client's window |
+ * | | bytes that arrive | the client's window |
  * |---|---|---|
- * | paused, as at first | is kept | is not opened again |
- * | resumed | is kept | is opened by as much as comes |
- * | discarding | is let go of | is opened by as much as comes |
+ * | paused, as at first | are kept | is not opened again |
+ * | resumed | are kept | is opened by as much as arrives |
+ * | discarding | are dropped | is opened by as much as arrives |
  */
 export class MessageIntake {
   readonly #stream: ServerHttp2Stream;
@@ -68,7 +70,7 @@ export class MessageIntake {
     this.#room = room;
     this.#onArrival = onArrival;
     this.#openWindow = stream._read;
-    stream._read = () => {}; // reading what came before anybody looked would open the window
+    stream._read = () => {}; // otherwise the read below would open the window
     const early = stream.read() as Buffer | null;
     if (early !== null) this.#frames.add(early);
     const { push } = stream;
@@ -79,12 +81,12 @@ export class MessageIntake {
     });
   }
 
-  /** The client says nothing more. */
+  /** Whether the client has ended its side of the stream. */
   get isEnded(): boolean {
     return this.#isEnded;
   }
 
-  /** Nothing of a message is here. */
+  /** Whether no part of a message waits here. */
   get isEmpty(): boolean {
     return this.#frames.isEmpty;
   }
@@ -93,14 +95,14 @@ export class MessageIntake {
     return this.#frames.heldBytes;
   }
 
-  /** As `MessageFrames.next`. */
+  /** Returns the next message; undefined until it is whole. @throws GrpcStatus as `MessageFrames.next` does */
   next(): Buffer | undefined {
     return this.#frames.next();
   }
 
   /**
-   * Counts what is here, once all that is wanted of it was handed out.
-   * @throws what `MessageRoom.take` throws; everything was let go of then
+   * Adjusts the reserved room to the bytes that wait here. Call it after the method has received what it asked for.
+   * @throws the error of `MessageRoom.take` if there is no room; all bytes have been dropped then
    */
   settle(): void {
     this.#frames.keep();
@@ -119,31 +121,32 @@ export class MessageIntake {
     }
   }
 
-  /** What comes from here on stays in the client's window. */
+  /** Stops opening the client's window, so that the client stops sending when it is full. */
   pause(): void {
     this.#isReading = false;
   }
 
+  /** Opens the client's window again by as much as arrives. */
   resume(): void {
     if (this.#isReading) return;
     this.#isReading = true;
     this.#openWindow.call(this.#stream, 0);
   }
 
-  /** Lets go of what is here. */
+  /** Drops the bytes that wait, and returns their room. */
   clear(): void {
     this.#frames.clear();
     this.#give(this.#takenBytes);
   }
 
-  /** What comes from here on is for nobody. @param onDiscarded hears how many bytes that are */
+  /** Drops everything that arrives from now on. @param onDiscarded called with the bytes of each dropped piece */
   discard(onDiscarded: (bytes: number) => void): void {
     this.clear();
     this.#onDiscarded = onDiscarded;
     this.resume();
   }
 
-  /** Whether the window is opened again by what has come. */
+  /** Takes a piece that has arrived. Returns whether Node may open the client's window again by its length. */
   #arrived(chunk: Buffer): boolean {
     if (this.#onDiscarded !== undefined) {
       this.#onDiscarded(chunk.length);

@@ -1,57 +1,63 @@
 import { framed } from './message-frames.ts';
 import { GrpcStatus, STATUS, statusOf } from './status.ts';
 
-/** Hears that no client waits for a call any more. */
+/** Learns that no client waits for a call any more. */
 export interface CallListener {
-  /** The client is gone. */
+  /** Called when the client has left. */
   left(): void;
-  /** The time is over that the client gives; `left` follows where there is still something to leave. */
+  /** Called when the client's `grpc-timeout` has passed; `left` follows if the listener is still registered. */
   late(): void;
 }
 
-/** One call, as methods get it. Nothing of its messages is read before it is asked for. */
+/** One call, as its method sees it. The server reads a message only after the method asks for it. */
 export interface GrpcCall {
   /** `/package.Service/Method` */
   readonly path: string;
-  /** First value of a metadata entry by its lower-case name. */
+  /** Returns the first value of the metadata entry with this lower-case name. */
   header(name: string): string | undefined;
-  /** Lower-case names of metadata entries, each once, without those of HTTP/2. */
+  /** Returns the lower-case names of the metadata entries, each once, without those of HTTP/2. */
   headerNames(): readonly string[];
-  /** Aborts when the client is gone or its time is over: no client waits for the call any more. */
+  /** Aborts when the client has left or its timeout has passed: no client waits for the call any more. */
   readonly closed: AbortSignal;
-  /** Tells `listener`, at once where that has happened already. Returns what ends that. Cheaper than a signal, of which each call needs two. */
+  /**
+   * Calls `listener` when no client waits any more, at once if that has happened already. Returns a function that
+   * removes the listener. This is cheaper than a signal, because each call would need two.
+   */
   watch(listener: CallListener): () => void;
-  /** It has ended, or is about to: nothing more is written or received. */
+  /** Whether the call has ended or is about to. Nothing more can be written or received then. */
   readonly isOver: boolean;
   /**
-   * Hands the next message to `onMessage`, once it is whole; undefined when the client has said all. One at a time: what comes
-   * behind it stays in the client's window.
+   * Calls `onMessage` once with the next whole message, or with undefined after the last one. Messages behind it stay
+   * in the client's window until the next `receive`.
    */
   receive(onMessage: (message: Buffer | undefined) => void): void;
   /**
-   * Writes a message with its prefix (`framed`), which may come in pieces; those of one turn leave together. None is copied
-   * that is large: it must not change any more.
+   * Writes a message with its prefix (`framed`), whole or in pieces. The frames of one turn of the event loop leave
+   * together. A large frame is not copied, so its bytes must not change any more.
    */
   write(frame: Buffer | readonly Buffer[]): void;
-  /** The client reads more slowly than is written. */
+  /** Returns whether the client reads more slowly than the method writes. */
   isBlocked(): boolean;
   /** Runs `callback` once when the client has read enough, or will read no more. */
   onUnblocked(callback: () => void): void;
-  /** Ends well, or with `status`. Idempotent. */
+  /** Ends the call with status OK, or with `status`. Idempotent. */
   end(status?: GrpcStatus): void;
 }
 
-/** A method of a service. What `serve` throws, or rejects with, ends the call. */
+/** A method of a service. If `serve` throws or rejects, the error ends the call. */
 export interface GrpcMethod {
   readonly path: string;
-  /** Anybody may call it: its messages are small, and who calls it is not let in by that. @default false */
+  /**
+   * Whether any client may call it. Its messages are small, and a call does not make a connection trusted. @default
+   * false
+   */
   readonly isOpenToAll?: boolean;
   readonly serve: (call: GrpcCall) => void | Promise<void>;
 }
 
 /**
- * A method of one message and one response.
- * @param admit looks at the caller before its message is read; throws what refuses it
+ * Returns a method that takes one message and gives one response.
+ * @param admit checks the caller before the server reads its message; throws the error that refuses it
  */
 export function unary(
   path: string,
@@ -78,7 +84,7 @@ export function unary(
   };
 }
 
-/** A method of one message and one response, for anybody. */
+/** Returns a method that takes one message and gives one response, and that any client may call. */
 export function openUnary(path: string, answer: (message: Buffer, call: GrpcCall) => Uint8Array): GrpcMethod {
   return { ...unary(path, answer), isOpenToAll: true };
 }
@@ -88,7 +94,9 @@ function endWith(call: GrpcCall, response: Uint8Array): void {
   call.end();
 }
 
-/** Hands the only message of a call to `onMessage`; what that throws ends the call. */
+/**
+ * Passes the only message of a call to `onMessage`. If that throws, or no message comes, the call ends with an error.
+ */
 export function receiveOne(call: GrpcCall, onMessage: (message: Buffer) => void): void {
   call.receive((message) => {
     try {

@@ -19,7 +19,7 @@ import type { GrpcMethod } from './methods.ts';
 import { defaultConnectionsMax } from './open-files.ts';
 import { GrpcStatus, STATUS, statusOf } from './status.ts';
 
-/** A certificate with its key, and the authority of callers' certificates where they must show one. PEM texts. */
+/** A certificate with its key, and the authority of the clients' certificates if clients must show one. PEM texts. */
 export interface GrpcTls {
   readonly cert: string;
   readonly key: string;
@@ -28,51 +28,57 @@ export interface GrpcTls {
 
 export interface GrpcServerOptions extends ConnectionLimits {
   readonly host: string;
-  /** 0 = any free one. */
+  /** Port to listen on; 0 = any free one. */
   readonly port: number;
   readonly methods: readonly GrpcMethod[];
   readonly clock: Clock;
   readonly random: Pick<Random, 'next'>;
-  /** @default it speaks plainly */
+  /** Certificate of the server. @default none: connections are not encrypted */
   readonly tls?: GrpcTls | undefined;
-  /** Largest message of a client. @default 4 MiB */
+  /** Bytes of the largest message that a client may send. @default 4 MiB */
   readonly messageBytesMax?: number | undefined;
-  /** For messages that are not yet whole, or not yet asked for, of all calls together. @default 64 MiB of its own */
+  /** Memory for messages that no method has received yet, of all calls. @default 64 MiB for this server */
   readonly room?: MessageRoom | undefined;
-  /** Connections at a time. @default half of the files that the process may open, 8192 at most */
+  /** Connections at the same time. @default half of the files that the process may open, 8192 at most */
   readonly connectionsMax?: number | undefined;
-  /** Streams of a connection. @default 1000 */
+  /** Streams of one connection at the same time. @default 1000 */
   readonly concurrentStreamsMax?: number | undefined;
 }
 
-/** A gRPC server that listens. */
+/** A listening server. */
 export interface GrpcServer {
   readonly port: number;
-  /** For new connections, where there was a certificate from the start. */
+  /** Uses another certificate for new connections. Without effect on a server that was opened without one. */
   useCertificate(tls: GrpcTls): void;
-  /** Takes no new connections and asks clients to go (GOAWAY); cuts what is left after `graceMs`. */
+  /** Refuses new connections and asks clients to leave (GOAWAY). Cuts the remaining connections after `graceMs`. */
   close(graceMs: number): Promise<void>;
 }
 
-/** What HTTP/2 lets a client send on a stream where a server says nothing, and the least that one may say at first. */
+/**
+ * Bytes that HTTP/2 lets a client send on a stream before the server announces a window. No server may begin with less.
+ */
 export const FIRST_WINDOW_BYTES = 65_535;
 
 const MEBIBYTE = 1024 * 1024;
-/** Bytes of a header list, as Dynamo's servers announce. */
+/** Bytes of a header list at most, as Dynamo's servers announce. */
 const HEADER_LIST_BYTES_MAX = 16 * 1024;
-/** Megabytes that Node keeps of one connection for what the client has not read, before new streams are refused. */
+/** Megabytes that Node buffers for one connection whose client does not read. Above that, Node refuses new streams. */
 const SESSION_MEGABYTES_MAX = 256;
-/** A client that has vanished without a word is found out by its system's silence, some minutes after this much of it. */
+/**
+ * Silence of a client after which TCP begins to probe it, in milliseconds. A machine that has vanished answers no
+ * probe, so its connection fails some minutes later.
+ */
 const SILENCE_MS = 60_000;
-/** Longest message of a call that any client may make. */
+/** Bytes of the largest message of a method that any client may call. */
 const OPEN_MESSAGE_BYTES_MAX = 64 * 1024;
 const ROOM_BYTES = 64 * MEBIBYTE;
-/** Turns of the event loop within which what was written before has left. */
+/** Turns of the event loop after which everything written before them has been sent. */
 const TURNS_TO_LEAVE = 3;
 
 /**
- * Serves methods over HTTP/2, plainly or with TLS. Calls of unknown paths end with UNIMPLEMENTED.
- * @throws Error with one line when the port cannot be bound
+ * Opens a server of `methods` over HTTP/2, with TLS if there is a certificate. Ends calls of unknown paths with
+ * UNIMPLEMENTED.
+ * @throws Error with a message of one line if the port cannot be bound
  */
 export async function openGrpcServer(options: GrpcServerOptions): Promise<GrpcServer> {
   const { clock, methods, messageBytesMax = 4 * MEBIBYTE, room = new OwnRoom(ROOM_BYTES) } = options;
@@ -80,7 +86,7 @@ export async function openGrpcServer(options: GrpcServerOptions): Promise<GrpcSe
   const server = create(options);
   const { connectionsMax = await defaultConnectionsMax() } = options;
   const connections = new Connections(server, { ...options, connectionsMax });
-  server.on('sessionError', () => {}); // its session closes
+  server.on('sessionError', () => {}); // the session closes
   server.on(
     'stream',
     (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, rawHeaders: readonly string[]) => {
@@ -109,7 +115,7 @@ export async function openGrpcServer(options: GrpcServerOptions): Promise<GrpcSe
     },
     close: async (graceMs) => {
       server.close();
-      for (let turn = 0; turn < TURNS_TO_LEAVE; turn++) await turnOfItsOwn(); // last words go before GOAWAY
+      for (let turn = 0; turn < TURNS_TO_LEAVE; turn++) await turnOfItsOwn(); // so that last frames leave before GOAWAY
       const cut = clock.after(graceMs, () => connections.destroy());
       await connections.retire();
       cut.cancel();
@@ -131,14 +137,14 @@ function create(options: GrpcServerOptions): Http2Server | Http2SecureServer {
       ...(concurrentStreamsMax > 0 ? { maxConcurrentStreams: concurrentStreamsMax } : {}),
     },
     maxSessionMemory: SESSION_MEGABYTES_MAX,
-    // Missing from the library's types, which hands them on to the listener.
+    // Node hands these to the listener, but their types are missing here.
     ...{ noDelay: true, keepAlive: true, keepAliveInitialDelay: SILENCE_MS },
   };
   if (tls === undefined) return createServer(http2);
   const { cert, key, clientCa } = tls;
   const mutual = clientCa === undefined ? {} : { ca: clientCa, requestCert: true, rejectUnauthorized: true };
   const server = createSecureServer({ ...http2, cert, key, ...mutual });
-  server.on('tlsClientError', () => {}); // a client that cannot come in hears it from TLS
+  server.on('tlsClientError', () => {}); // TLS has told the client why
   return server;
 }
 
@@ -147,27 +153,27 @@ function listen(server: Http2Server | Http2SecureServer, { host, port }: GrpcSer
     server.once('error', (error) => reject(new Error(reasonOf(error), { cause: error })));
     server.listen(port, host, () => {
       server.removeAllListeners('error');
-      server.on('error', () => {}); // of accepting a connection; its client connects again
+      server.on('error', () => {}); // a connection could not be accepted; its client connects again
       resolve((server.address() as AddressInfo).port);
     });
   });
 }
 
-/** The HTTP status of what is no gRPC call; undefined for one. */
+/** Returns the HTTP status that refuses a request which is not a call; undefined for a call. */
 function unlikeGrpc(headers: IncomingHttpHeaders): number | undefined {
   if (headers[constants.HTTP2_HEADER_METHOD] !== 'POST') return 405;
   return /^application\/grpc(?:\+proto)?\s*(?:;|$)/i.test(headers['content-type'] ?? '') ? undefined : 415;
 }
 
 function refuse(stream: ServerHttp2Stream, status: number): void {
-  stream.on('error', () => {}); // of a client that has left
+  stream.on('error', () => {}); // the client has left
   if (stream.destroyed || stream.closed) return;
   stream.respond({ ':status': status }, { endStream: true });
   stream.close(constants.NGHTTP2_NO_ERROR);
 }
 
 function begin(call: Http2Call, method: GrpcMethod | undefined, headers: IncomingHttpHeaders): void {
-  if (call.isOver) return; // there was no room for what came with it
+  if (call.isOver) return; // there was no room for the bytes that arrived with its head
   try {
     if (method === undefined) {
       throw new GrpcStatus(STATUS.UNIMPLEMENTED, `The server does not implement the method ${call.path.slice(0, 256)}`);

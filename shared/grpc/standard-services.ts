@@ -14,14 +14,14 @@ const SERVING = 1;
 const NOT_SERVING = 2;
 const SERVICE_UNKNOWN = 3;
 
-/** `grpc.health.v1.Health`, open to everybody: `Check` tells what is, `Watch` what becomes of it. */
+/** `grpc.health.v1.Health`, open to all clients: `Check` returns the present state, `Watch` each later one too. */
 export class HealthService {
   readonly methods: readonly GrpcMethod[];
   readonly #isServing: (service: string) => boolean | undefined;
   readonly #watchers = new Set<() => void>(); // one for each call under way
   #isShuttingDown = false;
 
-  /** @param isServing whether a service answers now; undefined for one that nobody knows. The empty name stands for the process */
+  /** @param isServing whether a service answers now; undefined for an unknown one. The empty name means the process */
   constructor(isServing: (service: string) => boolean | undefined) {
     this.#isServing = isServing;
     this.methods = [
@@ -39,40 +39,40 @@ export class HealthService {
     ];
   }
 
-  /** Something may have changed: those who watch are told where it has. */
+  /** Sends the new state to each call of `Watch` whose service has changed. */
   changed(): void {
-    for (const look of this.#watchers) look();
+    for (const report of this.#watchers) report();
   }
 
-  /** Says NOT_SERVING from here on, of everything, and ends the calls that watch. */
+  /** Reports NOT_SERVING for every service from now on, and ends the calls of `Watch`. */
   shutDown(): void {
     this.#isShuttingDown = true;
     this.changed();
   }
 
   #watch(call: GrpcCall, service: string): void {
-    let told: number | undefined;
+    let reported: number | undefined;
     let isWaiting = false;
-    const look = (): void => {
+    const report = (): void => {
       if (call.isBlocked() && !this.#isShuttingDown) {
-        if (!isWaiting) call.onUnblocked(lookAgain); // who reads slowly hears of the last change alone
+        if (!isWaiting) call.onUnblocked(reportAgain); // a client that reads slowly gets only the last change
         isWaiting = true;
         return;
       }
       const status = this.#statusOf(service);
-      if (status !== told) call.write(framed(encodeMessage(HealthCheckResponseSchema, { status })));
-      told = status;
+      if (status !== reported) call.write(framed(encodeMessage(HealthCheckResponseSchema, { status })));
+      reported = status;
       if (!this.#isShuttingDown) return;
-      this.#watchers.delete(look);
+      this.#watchers.delete(report);
       call.end();
     };
-    const lookAgain = (): void => {
+    const reportAgain = (): void => {
       isWaiting = false;
-      look();
+      report();
     };
-    this.#watchers.add(look);
-    call.closed.addEventListener('abort', () => this.#watchers.delete(look), { once: true });
-    look(); // after the call was added: it may be the last word
+    this.#watchers.add(report);
+    call.closed.addEventListener('abort', () => this.#watchers.delete(report), { once: true });
+    report(); // only after it was added, because during a shutdown it removes itself
   }
 
   #statusOf(service: string): number {
@@ -82,12 +82,12 @@ export class HealthService {
   }
 }
 
-/** Both names that clients ask for; the messages are the same. */
+/** The two names under which clients ask; their messages are the same. */
 const SERVICES = ['grpc.reflection.v1.ServerReflection', 'grpc.reflection.v1alpha.ServerReflection'];
 
 type Response = MessageInitShape<typeof ServerReflectionResponseSchema>['messageResponse'] & object;
 
-/** What is served, for clients that have no files of it. @param files that describe it */
+/** Returns the methods that describe the served services to clients without their `.proto` files. */
 export function reflectionMethods(files: readonly DescFile[]): readonly GrpcMethod[] {
   const reflected = new ReflectedFiles(files);
   return SERVICES.map((service) => ({
@@ -117,7 +117,7 @@ function answerNext(call: GrpcCall, reflected: ReflectedFiles): void {
   });
 }
 
-/** Files by their names, and by what stands in them. */
+/** The `.proto` files by their names, and by the services, methods and types that they declare. */
 class ReflectedFiles {
   readonly #services: readonly string[];
   readonly #byName = new Map<string, DescFile>();
@@ -162,7 +162,7 @@ function withNested(message: DescFile['messages'][number]): readonly { readonly 
   return [message, ...message.nestedEnums, ...message.nestedMessages.flatMap(withNested)];
 }
 
-/** A file and those that it imports. */
+/** Returns the response with a file and the files that it imports. */
 function describe(file: DescFile | undefined, asked: string): Response {
   if (file === undefined) return failure(STATUS.NOT_FOUND, `${asked.slice(0, 256)} is not known`);
   const files = [file, ...file.dependencies];

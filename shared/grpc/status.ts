@@ -18,14 +18,14 @@ export const STATUS = {
 
 const NAMES: ReadonlyMap<number, string> = new Map(Object.entries(STATUS).map(([name, number]) => [number, name]));
 
-/** The name of a status, as every gRPC library has it; of one that is not told here its number. */
+/** Returns the name of a status, as in every library of gRPC; its number if it is not in `STATUS`. */
 export function statusName(status: number): string {
   return NAMES.get(status) ?? String(status);
 }
 
 type Trailers = Readonly<Record<string, string>>;
 
-/** How a call ends that does not end well. */
+/** The status of a call that fails. */
 export class GrpcStatus extends Error {
   override readonly name = 'GrpcStatus';
   readonly code: number;
@@ -38,7 +38,7 @@ export class GrpcStatus extends Error {
   }
 }
 
-/** The status that stands for anything thrown; with when to try again, where that is known. */
+/** Returns the status for anything thrown, with the time until a retry if the error names one. */
 export function statusOf(thrown: unknown): GrpcStatus {
   if (thrown instanceof GrpcStatus) return thrown;
   const error = toServeError(thrown);
@@ -50,10 +50,13 @@ export function retryTrailers({ retryAfterMs }: Pick<ServeError, 'retryAfterMs'>
   return retryAfterMs === undefined ? {} : { 'grpc-retry-pushback-ms': String(Math.ceil(retryAfterMs)) };
 }
 
-/** What clients take of metadata is 8 KiB at some, all entries together. */
+/** Characters of a message at most. Some clients accept 8 KiB of metadata, all entries together. */
 const MESSAGE_LENGTH_MAX = 4096;
 
-/** `grpc-message`: every byte that is not printable ASCII, and `%`, as `%` and two hex digits. A longer one is cut. */
+/**
+ * Returns the value of `grpc-message`: `%` and bytes outside printable ASCII become `%XX`. Cuts a text that is too
+ * long.
+ */
 export function statusMessage(text: string): string {
   const start = text.length > MESSAGE_LENGTH_MAX ? text.slice(0, MESSAGE_LENGTH_MAX) : text;
   if (/^[\x20-\x24\x26-\x7e]*$/.test(start)) return start;
@@ -76,10 +79,11 @@ const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 
 /** Returns the milliseconds of a `grpc-timeout`; undefined if it is malformed. */
 export function timeoutMsOf(header: string): number | undefined {
   const [, digits, unit] = /^(\d{1,8})([HMSmun])$/.exec(header) ?? [];
-  return digits === undefined || unit === undefined ? undefined : Number(digits) * UNIT_MS[unit]!; // every unit of the pattern
+  if (digits === undefined || unit === undefined) return undefined;
+  return Number(digits) * UNIT_MS[unit]!; // `UNIT_MS` has every unit of the pattern
 }
 
-/** The failure of a call that its client gave too little time. */
+/** Returns the error of a call whose `grpc-timeout` has passed. */
 export function deadlineExceeded(): ServeError {
   return new ServeError('deadline_exceeded', 'Deadline exceeded');
 }

@@ -27,6 +27,7 @@ export const COVERED: readonly string[] = [
   'shared/frontends/http/exchange',
   'shared/frontends/http/sinks',
   'shared/frontends/inference',
+  'shared/grpc',
   'shared/parsers',
   'shared/planes',
   'shared/planner',
