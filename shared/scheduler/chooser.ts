@@ -34,31 +34,31 @@ export interface ChooserOptions {
   readonly share: ReplicaShare | undefined;
 }
 
-/** A request with its own weights over the router's. */
+/** A request with the weights that it sets, on top of those of the router. */
 export interface WeighedRequest {
   readonly request: SchedulingRequest;
   readonly weights: DynamoWeights;
-  /** The formula that scores it: the router's, or Dynamo's for a request that sets a weight of that one. */
+  /** Formula of the cost: the router's, or Dynamo's for a request that sets a weight of Dynamo's formula. */
   readonly costModel: KvRouterConfig['costModel'];
 }
 
-/** Position among `Chooser.candidates`, and why that one. */
+/** Position of the chosen worker among `Chooser.candidates`, and the reason. */
 export interface Choice {
   readonly at: number;
   readonly reason: DecisionReason;
-  /** What the formulas saw. */
+  /** Values from which the formula computed the costs. */
   readonly inputs: CostInputs;
 }
 
 const NO_HASHES = new Uint32Array(0);
 /**
- * Works out who should take a request, in three steps that share scratch arrays: `look` asks the index, `narrow`
- * filters, `choose` weighs. Books nothing.
+ * Finds the worker for a request, in three steps that share scratch arrays: `look` asks the index, `narrow` filters,
+ * and `choose` compares costs. Books nothing.
  */
 export class Chooser {
-  /** What each rank has cached of the prompt last looked at. */
+  /** Blocks that each rank has cached of the prompt that `look` took last. */
   readonly overlaps: Overlaps;
-  /** Who may take the request last narrowed to, and what each would cost once chosen from. */
+  /** Ranks that may take the request that `narrow` took last, and, after `choose`, the cost of each. */
   readonly candidates = new Candidates();
   readonly #options: ChooserOptions;
   readonly #weights: DynamoWeights;
@@ -74,7 +74,7 @@ export class Chooser {
     this.#blocksOf = config.tieBreak === 'fewest-blocks' ? blocksOf : undefined;
   }
 
-  /** @throws ServeError `invalid_value` for an override out of range */
+  /** Returns the request with its weights. @throws ServeError `invalid_value` for an override out of range */
   weigh(request: SchedulingRequest): WeighedRequest {
     const { override } = request;
     const { config } = this.#options;
@@ -90,12 +90,12 @@ export class Chooser {
     if (hashes.local.length > 0) index?.match(hashes, this.overlaps);
   }
 
-  /** Fills `candidates` with the ranks that may take the request; returns why there is none. */
+  /** Fills `candidates` with the ranks that may take the request. Returns the reason if no rank may. */
   narrow(request: SchedulingRequest): RoutingFailure | undefined {
     return fillEligible(request, this.#options.workers, this.candidates);
   }
 
-  /** Weighs the candidates, of which there is at least one. */
+  /** Computes the costs of the candidates, at least one, and chooses. */
   choose(weighed: WeighedRequest): Choice {
     this.#fillPrefill(weighed);
     const { request, weights } = weighed;
@@ -124,7 +124,7 @@ export class Chooser {
     };
   }
 
-  /** Prompt tokens that a rank still has to prefill, decayed to `nowMs` as the formula has it. */
+  /** Returns the prompt tokens that a rank still has to prefill, decayed to `nowMs` by the rule of the cost model. */
   prefillTokensAt(rank: number, nowMs: number, costModel: KvRouterConfig['costModel']): number {
     const { load, pace } = this.#options;
     if (costModel === 'dynamo') return load.prefillTokensAt(rank, nowMs);
@@ -134,7 +134,7 @@ export class Chooser {
     return sum - Math.min(done, load.oldestTokens[rank] as number);
   }
 
-  /** Most prompt tokens that a candidate has cached; 0 without candidates. */
+  /** Returns the most prompt tokens that a candidate has cached; 0 if there are no candidates. */
   bestCachedTokens(): number {
     const { config, blockSizeTokens } = this.#options;
     const { device, host, disk } = this.overlaps;
@@ -162,7 +162,7 @@ export class Chooser {
     }
   }
 
-  /** What preferred taints multiply the cost of a rank by; a pinned request has no preferences. */
+  /** Returns the factor by which preferred taints multiply the cost of a rank; 1 for a pinned request. */
   factorOf(rank: number, { constraints, pinned }: SchedulingRequest): number {
     const preferred = constraints?.preferred_taints;
     if (preferred === undefined || pinned !== undefined) return 1;
@@ -176,7 +176,8 @@ export class Chooser {
   }
 
   /**
-   * Takes off the cost of the prompt's home what it may save there: much for another to have cached, or to be free of.
+   * Lowers the cost of the rank that is the prompt's home. If the prompt's prefix stays in that rank's cache, later
+   * prompts that share it save prefill there.
    */
   #favourHome({ request: { home }, weights, costModel }: WeighedRequest): void {
     if (home === undefined) return;
@@ -192,7 +193,10 @@ export class Chooser {
     costs[at]! -= saved * home.tokens;
   }
 
-  /** Position of the rank that the request's session prefers; -1 when it has none or may not go there. */
+  /**
+   * Returns the position of the rank that the request's session prefers; -1 if it prefers none or that rank is not a
+   * candidate.
+   */
   #preferredAt({ preferredWorker }: SchedulingRequest): number {
     if (preferredWorker === undefined) return -1;
     const rank = this.#options.ranks.find(preferredWorker.workerId, preferredWorker.dpRank);
@@ -215,7 +219,7 @@ export class Chooser {
   }
 }
 
-/** Which candidate, and whether others were as good. */
+/** Position of the chosen candidate, and the number of candidates that cost as little. */
 export interface Selected {
   /** Position among the candidates. */
   readonly at: number;
@@ -223,8 +227,8 @@ export interface Selected {
 }
 
 /**
- * The lowest cost; of several exactly as low the one with the fewest blocks in its cache when `blocksOf` is given, else
- * any, each with the same chance. Needs at least one candidate.
+ * Returns the candidate with the lowest cost. If several cost exactly as little, `blocksOf` decides: the one with the
+ * fewest blocks in its cache wins. Without `blocksOf` each of them has the same chance. Needs at least one candidate.
  */
 export function selectLowest(candidates: Candidates, random: Random, blocksOf?: (rank: number) => number): Selected {
   const { costs, count } = candidates;
@@ -261,9 +265,9 @@ function fewestBlocks({ costs, count, ranks }: Candidates, lowest: number, block
 }
 
 /**
- * A draw by softmax over costs normalised to 0 .. 1: only their spread counts.
+ * Draws a candidate by softmax over costs normalised to 0 .. 1, so that only their spread counts.
  * @param temperature above 0
- * @param weights scratch with room for every candidate; holds the probabilities, not normalised, when done
+ * @param weights scratch with room for every candidate; afterwards it holds the probabilities, not normalised
  */
 export function drawByCost(
   { costs, count }: Candidates,
@@ -281,7 +285,7 @@ export function drawByCost(
   return count - 1;
 }
 
-/** Fills `weights` with numbers in proportion to each candidate's chance; returns their sum. */
+/** Fills `weights` with numbers in proportion to each candidate's chance. Returns their sum. */
 export function fillWeights(costs: Float64Array, count: number, temperature: number, weights: Float64Array): number {
   let lowest = Number.POSITIVE_INFINITY;
   let highest = Number.NEGATIVE_INFINITY;
@@ -289,7 +293,7 @@ export function fillWeights(costs: Float64Array, count: number, temperature: num
     lowest = Math.min(lowest, costs[at] as number);
     highest = Math.max(highest, costs[at] as number);
   }
-  // Bounded, so that the lowest cost keeps its weight of 1 at the smallest temperatures.
+  // The scale has a bound, so that the lowest cost keeps its weight of 1 at the smallest temperatures.
   const scale = highest > lowest ? Math.min(Number.MAX_VALUE, 1 / ((highest - lowest) * temperature)) : 0;
   let total = 0;
   for (let at = 0; at < count; at++) {

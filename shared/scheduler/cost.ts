@@ -7,41 +7,44 @@ export interface PromptFacts {
   readonly promptTokens: number;
 }
 
-/** What a formula knows of a request and of the ranks it may go to. Arrays are by rank number. */
+/**
+ * Facts about a request and about the ranks that it may go to, from which a formula computes costs. Arrays are by rank
+ * number.
+ */
 export interface CostInputs extends PromptFacts {
-  /** Complete blocks of the prompt that count as active blocks; 0 where active blocks are not tracked. */
+  /** Complete blocks of the prompt that count as active blocks; 0 if active blocks are not tracked. */
   readonly hashedBlocks: number;
-  /** What each rank has cached of the prompt. */
+  /** Blocks of the prompt that each rank has cached. */
   readonly overlaps: Overlaps;
   /** Blocks of each rank's active requests. */
   readonly activeBlocks: Float64Array;
-  /** Leading blocks of the prompt that are among those. */
+  /** Leading blocks of the prompt that each rank's active requests already use. */
   readonly sharedDepths: Uint32Array;
   readonly activeRequests: Float64Array;
-  /** Blocks of an outside pool: sorted, disjoint, `[start, end)`; undefined = none. */
+  /** Blocks of the prompt that an outside pool holds: sorted, disjoint, `[start, end)`; undefined = none. */
   readonly sharedRanges: readonly (readonly [number, number])[] | undefined;
 }
 
-/** Weights of the tiers, the same in every formula. */
+/** Weights of the storage tiers, the same in every formula. */
 export interface TierWeights {
   readonly hostCacheHitWeight: number;
   readonly diskCacheHitWeight: number;
 }
 
-/** The same for one candidate, taken out of the arrays. Blocks and tokens. */
+/** Inputs of the cost of one candidate, read from the arrays of `CostInputs`. Blocks and tokens. */
 export interface CandidateRow {
   readonly prefillTokens: number;
   readonly deviceBlocks: number;
   readonly hostBlocks: number;
   readonly diskBlocks: number;
-  /** Of the outside pool, beyond the device's. */
+  /** Blocks that the outside pool holds beyond those on the device. */
   readonly sharedBlocks: number;
   readonly activeBlocks: number;
   readonly addedBlocks: number;
   readonly activeRequests: number;
 }
 
-/** Prompt tokens that a candidate has cached, whatever the tier. */
+/** Returns the prompt tokens that a candidate has cached, in all tiers. */
 export function cachedTokensOf(
   { deviceBlocks, hostBlocks, diskBlocks }: Pick<CandidateRow, 'deviceBlocks' | 'hostBlocks' | 'diskBlocks'>,
   { blockSizeTokens }: Pick<PromptFacts, 'blockSizeTokens'>,
@@ -52,7 +55,7 @@ export function cachedTokensOf(
   );
 }
 
-/** Blocks of the outside pool at positions `from` and later. */
+/** Returns the number of blocks that the outside pool holds at positions `from` and later. */
 export function hitsBeyond(ranges: readonly (readonly [number, number])[], from: number): number {
   let hits = 0;
   for (const [start, end] of ranges) hits += Math.max(0, end - Math.max(start, from));
@@ -60,16 +63,16 @@ export function hitsBeyond(ranges: readonly (readonly [number, number])[], from:
 }
 
 /**
- * The ranks a request may go to and what each would cost, in arrays that are reused from request to request. The first
- * `count` entries are valid.
+ * The ranks that a request may go to, and the cost of each, in arrays that are reused from request to request. The
+ * first `count` entries are valid.
  */
 export class Candidates {
   /** Rank numbers, in the order of worker id and rank. */
   ranks: Uint32Array<ArrayBuffer> = new Uint32Array(64);
   costs: Float64Array<ArrayBuffer> = new Float64Array(64);
-  /** Active prefill tokens of each, decayed to the present. */
+  /** Active prefill tokens of each candidate, decayed to the present. */
   prefillTokens: Float64Array<ArrayBuffer> = new Float64Array(64);
-  /** Prompt tokens that each has cached, whatever the tier. */
+  /** Prompt tokens that each candidate has cached, in all tiers. */
   cachedTokens: Float64Array<ArrayBuffer> = new Float64Array(64);
   count = 0;
 
@@ -93,22 +96,22 @@ export class Candidates {
   }
 }
 
-/** Everything that Dynamo's formula weighs with. */
+/** All weights of Dynamo's formula. */
 export interface DynamoWeights extends RequestWeights, TierWeights {
   readonly overlapScoreCreditDecay: number;
   readonly decodeActiveRequestWeight: number;
-  /** The pool's label says decode: without prefill tracking the credit counts against decode blocks. */
+  /** Whether the pool's label says decode. Then, without prefill tracking, the credit counts against decode blocks. */
   readonly isDecodePool: boolean;
 }
 
-/** Parts of one cost, in blocks: prefill, decode and requests add up to it. */
+/** Parts of one cost, in blocks. Prefill, decode and requests add up to it. */
 export interface DynamoTerms {
   readonly prefill: number;
   readonly decode: number;
   readonly requests: number;
 }
 
-/** Fills `candidates.costs` from `candidates.prefillTokens`, and `candidates.cachedTokens` on the way. */
+/** Fills `candidates.costs` from `candidates.prefillTokens`. Fills `candidates.cachedTokens`, too. */
 export function fillDynamoCosts(candidates: Candidates, inputs: CostInputs, weights: DynamoWeights): void {
   const { count, ranks, costs, prefillTokens, cachedTokens } = candidates;
   const { blockSizeTokens, promptTokens, hashedBlocks, activeBlocks, sharedDepths, activeRequests } = inputs;
@@ -148,7 +151,7 @@ export function fillDynamoCosts(candidates: Candidates, inputs: CostInputs, weig
 }
 
 /**
- * The parts of one candidate's cost, for people.
+ * Returns the parts of one candidate's cost, for an explanation to operators.
  * @param leastTokens fewest active prefill tokens among the candidates
  */
 export function dynamoTerms(
@@ -185,39 +188,40 @@ function leastOf(values: Float64Array, count: number): number {
 }
 
 /**
- * Weight of a token that this request leaves to compute, against one that waits already, where nobody prefills. Cache
- * hits spare time for whoever comes later, the more so the busier the pool is: there they count twice as much.
+ * Weight of a token that this request leaves to compute, relative to one that already waits, in a pool where no rank
+ * prefills. Cache hits save time for later requests, and more of it in a busier pool. If every rank prefills, the
+ * weight is twice as much.
  */
 export const UNCACHED_WEIGHT = 2;
 const UNCACHED_WEIGHT_BUSY = 4;
-/** Weight of a token that is decoded over, against one that waits to be prefilled. */
+/** Weight of a token in the context of running requests, relative to a token that waits for prefill. */
 const DECODE_WEIGHT = 0.003;
 /**
- * A request that joins a rank in the middle of a prefill waits for the end of that pass and shares the next one: two
- * times the fixed cost of a pass, in tokens.
+ * Cost of joining a rank in the middle of a prefill, in tokens: twice the fixed cost of a pass. The request waits for
+ * the end of that pass and shares the next one.
  */
 const SHARED_PASS_TOKENS = 2000;
 /**
- * What a rank outside of this router's own share costs more (`ReplicaShare`): as much as 750 tokens to compute in a
- * busy pool. Less than a good cache hit, more than the small differences that would send every router to the same rank.
+ * Extra cost of a rank outside this router's share (`ReplicaShare`): as much as 750 tokens to compute in a busy pool.
+ * It is less than a good cache hit, but more than the small differences that would send every router to the same rank.
  */
 const OTHERS_SHARE_COST = 3000;
 /**
- * The same for a short prompt: at most this share of what computing all of it would cost, so that a full hit outweighs
- * it.
+ * Bound of that extra cost for a short prompt, as a share of the cost of computing the whole prompt. With it a full
+ * cache hit outweighs the extra cost.
  */
 const OTHERS_SHARE_MAX = 0.5;
 
-/** Tells which ranks this router prefers among equals, where several routers place requests in one pool. */
+/** Says which of several equally good ranks this router prefers, if several routers place requests in one pool. */
 export interface ReplicaShare {
-  /** Every rank belongs to one of the live routers. */
+  /** Whether the rank belongs to this router. Every rank belongs to one of the live routers. */
   isOwn(rank: number): boolean;
 }
 
 /**
- * Parts of one cost, in prompt tokens; lower is better. Dynamo's formula, and three things more: the weight of uncached
- * tokens follows how busy the pool is, a rank that prefills costs the pass that is shared, and routers that place
- * requests in the same instant, and so cannot know of each other's, each prefer a share of the ranks.
+ * Parts of one cost, in prompt tokens; lower is better. They are Dynamo's formula and three additions. The weight of
+ * uncached tokens follows how busy the pool is. A rank that prefills costs the pass that is shared. Routers that place
+ * requests in the same instant do not know of each other's requests, so each prefers its share of the ranks.
  */
 export interface StatorTerms {
   readonly backlog: number;
@@ -226,23 +230,26 @@ export interface StatorTerms {
   readonly share: number;
 }
 
-/** Weight of an uncached token in a pool where `busy` of `count` ranks prefill. */
+/** Returns the weight of an uncached token in a pool where `busy` of `count` ranks prefill. */
 export function uncachedWeight(busy: number, count: number): number {
   return UNCACHED_WEIGHT + (UNCACHED_WEIGHT_BUSY - UNCACHED_WEIGHT) * Math.sqrt(count === 0 ? 0 : busy / count);
 }
 
-/** What a rank of another router's share costs a prompt of `promptTokens`, where an uncached token weighs `weight`. */
+/**
+ * Returns the extra cost of a rank outside this router's share, for a prompt of `promptTokens` and uncached tokens of
+ * `weight`.
+ */
 export function othersShareCost(promptTokens: number, weight: number): number {
   return Math.min(OTHERS_SHARE_COST, OTHERS_SHARE_MAX * weight * promptTokens);
 }
 
 /**
- * A request goes to a rank that prefills already where the backlog, with what the request adds, stays below this: about
- * the fixed cost of two passes. So short prompts share passes instead of waiting for each other.
+ * Backlog, with what the request adds, below which a request goes to a rank that already prefills: about the fixed cost
+ * of two passes. So short prompts share passes instead of waiting for each other.
  */
 export const SHORT_BACKLOG_TOKENS = 2000;
 
-/** Prompt tokens that a rank would compute: at least the last one, which gives the first output. */
+/** Returns the prompt tokens that a rank would compute: at least the last one, which gives the first output. */
 export function uncachedTokens(promptTokens: number, cachedTokens: number): number {
   return promptTokens - Math.min(Math.max(0, promptTokens - 1), cachedTokens);
 }
@@ -251,7 +258,7 @@ function withSharedPass(backlog: number): number {
   return backlog === 0 ? 0 : backlog + SHARED_PASS_TOKENS;
 }
 
-/** Fills `candidates.costs` from backlogs in `candidates.prefillTokens`, and `candidates.cachedTokens` on the way. */
+/** Fills `candidates.costs` from the backlogs in `candidates.prefillTokens`. Fills `candidates.cachedTokens`, too. */
 export function fillStatorCosts(
   candidates: Candidates,
   inputs: CostInputs,
@@ -284,7 +291,7 @@ export function fillStatorCosts(
   }
 }
 
-/** The parts of one candidate's cost, for people. `weight` is that of the decision. */
+/** Returns the parts of one candidate's cost, for an explanation to operators. `weight` is that of the decision. */
 export function statorTerms(
   row: Pick<CandidateRow, 'prefillTokens' | 'activeBlocks' | 'addedBlocks'> & { readonly cachedTokens: number },
   { blockSizeTokens, promptTokens }: PromptFacts,

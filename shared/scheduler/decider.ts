@@ -11,11 +11,11 @@ export interface DeciderOptions extends ChooserOptions {
   readonly chooser: Chooser;
   readonly prefillDuration: PrefillDurationModel | undefined;
   readonly observer: SchedulerObserver | undefined;
-  /** Decisions kept for `explained`. */
+  /** Number of decisions kept for `explained`. */
   readonly explainedMax: number;
 }
 
-/** Turns a choice into a decision: books it, remembers why, and tells who wants to know. */
+/** Turns a choice into a decision: books it, records the reasons, and tells the observers. */
 export class Decider {
   readonly #options: DeciderOptions;
   readonly #chooser: Chooser;
@@ -32,8 +32,8 @@ export class Decider {
   }
 
   /**
-   * Chooses among the chooser's candidates and books; undefined when a request of that id is booked already.
-   * @param matchMs how long the index took
+   * Chooses among the chooser's candidates and books. Returns undefined if a request of that id is already booked.
+   * @param matchMs duration of the index look-up
    */
   decide(weighed: WeighedRequest, waitedMs: number, matchMs: number): Decision | undefined {
     const { request, weights } = weighed;
@@ -62,13 +62,13 @@ export class Decider {
     return decision;
   }
 
-  /** What would be decided among the chooser's candidates. */
+  /** Returns the explanation of what `decide` would choose now among the chooser's candidates. Books nothing. */
   explain(weighed: WeighedRequest): ExplanationRecord {
     const record = recordOf(recorded(weighed, this.#chooser.choose(weighed), 0), this.#chooser.candidates);
     return explanationOf(record, this.#options.ranks, this.#options.share);
   }
 
-  /** An explanation for a request that nobody can take. */
+  /** Returns the explanation for a request that no worker can take. */
   explainFailure(
     { request, weights, costModel }: WeighedRequest,
     failure: Parameters<typeof describeFailure>[0],

@@ -15,39 +15,39 @@ import type { CandidateRecord, ExplanationRecord } from './explanation-record.ts
 import type { KvRouterConfig } from './kv-config.ts';
 import type { DecisionReason } from './types.ts';
 
-/** What a decision was made on, as numbers; `explain` makes it readable. */
+/** The inputs of a decision, as numbers. `explanationOf` makes it readable. */
 export interface DecisionRecord {
   readonly requestId: string;
   readonly promptTokens: number;
   readonly blocks: number;
   readonly blockSizeTokens: number;
   readonly weights: DynamoWeights;
-  /** The formula that scored it. */
+  /** Formula of the costs. */
   readonly costModel: KvRouterConfig['costModel'];
   readonly waitedMs: number;
-  /** Position of the chosen candidate. */
+  /** Position of the chosen candidate among the candidates. */
   readonly chosenAt: number;
   readonly reason: DecisionReason;
   readonly count: number;
-  /** `COLUMNS` numbers for each candidate, see `readRow`. May be longer: it is reused. */
+  /** `COLUMNS` numbers for each candidate, see `readRow`. The array is reused, so it may be longer. */
   readonly columns: Float64Array;
 }
 
-/** A place in the log, written over and over. */
+/** A place in the log, which later decisions overwrite. */
 type WritableRecord = { -readonly [Field in keyof DecisionRecord]: DecisionRecord[Field] };
 
-/** What a record is made from, beside the candidates. */
+/** The values that a record is made from, apart from the candidates. */
 export interface RecordedChoice extends Omit<DecisionRecord, 'promptTokens' | 'blockSizeTokens' | 'count' | 'columns'> {
   readonly inputs: CostInputs;
 }
 
-/** One candidate of a record. */
+/** One candidate in a record. */
 export interface RecordedCandidate extends CandidateRow {
   readonly rank: number;
   readonly cost: number;
 }
 
-/** What is kept of a candidate, in the order in which `writeRows` writes it. */
+/** Fields of a candidate that a record keeps, in the order in which `writeRows` writes them. */
 const FIELDS = [
   'rank',
   'cost',
@@ -61,20 +61,24 @@ const FIELDS = [
   'activeRequests',
 ] as const satisfies readonly (keyof RecordedCandidate)[];
 const COLUMNS = FIELDS.length;
-/** Candidates kept in all records together, 10 MiB: 1,000 decisions among up to 131 workers, 256 among 512. */
+/**
+ * Bound of the candidates kept in all records together, 10 MiB: 1,000 decisions among up to 131 workers, 256 among 512.
+ */
 const CANDIDATES_MAX = 131_072;
-/** 32 KiB. */
+/** Numbers allocated at once for many records: 32 KiB. */
 const SLAB_NUMBERS = 4096;
 
 /**
- * The last decisions, bounded in number and in candidates. Every request writes one and hardly any is asked for: a ring
- * that is searched, whose records are used again, since what lives as long as they do is dear to collect.
+ * The last decisions, with a bound on their number and on their candidates. Every request writes one and few are ever
+ * read, so `find` searches the ring. Records are reused, because the garbage collector takes long to free objects that
+ * live that long.
  */
 export class DecisionLog {
   readonly #records: (WritableRecord | undefined)[] = [];
   readonly #decisionsMax: number;
   /**
-   * Decisions ever added, and the first of them that is kept; each stands at its number modulo the length of the ring.
+   * Number of decisions ever added, and the number of the oldest that is kept. Each stands at its number modulo the
+   * length of the ring.
    */
   #added = 0;
   #first = 0;
@@ -101,7 +105,10 @@ export class DecisionLog {
     this.#records[at] = writeRecord(freed ?? ({} as WritableRecord), choice, candidates, columns);
   }
 
-  /** For many decisions at once: memory of its own would cost a decision more than all the rest. */
+  /**
+   * Returns columns from an array that many decisions share. An allocation for each decision would cost more than the
+   * rest of it.
+   */
   #newColumns(length: number): Float64Array {
     if (this.#slabUsed + length > this.#slab.length) {
       this.#slab = new Float64Array(Math.max(SLAB_NUMBERS, length));
@@ -111,7 +118,7 @@ export class DecisionLog {
     return this.#slab.subarray(this.#slabUsed - length, this.#slabUsed);
   }
 
-  /** The last one of that request; to be read at once, it is written over by a later one. */
+  /** Returns the latest decision for that request. Read it at once: a later decision may overwrite it. */
   find(requestId: string): DecisionRecord | undefined {
     for (let number = this.#added - 1; number >= this.#first; number--) {
       const record = this.#at(number);
@@ -120,7 +127,7 @@ export class DecisionLog {
     return undefined;
   }
 
-  /** Drops the oldest records until one of `count` candidates fits; returns the last of them, to be used again. */
+  /** Drops the oldest records until one of `count` candidates fits. Returns the last dropped record for reuse. */
   #makeRoom(count: number): WritableRecord | undefined {
     let freed: WritableRecord | undefined;
     while (this.#first < this.#added) {
@@ -139,12 +146,12 @@ export class DecisionLog {
   }
 }
 
-/** A record of the candidates as they stand after `Chooser.choose`. */
+/** Returns a record of the candidates as they are after `Chooser.choose`. */
 export function recordOf(choice: RecordedChoice, candidates: Candidates): DecisionRecord {
   return writeRecord({} as WritableRecord, choice, candidates, new Float64Array(COLUMNS * candidates.count));
 }
 
-/** Writes every field of `record`, an empty one or an older one. */
+/** Writes every field of `record`, which may be empty or an older record. */
 function writeRecord(
   record: WritableRecord,
   choice: RecordedChoice,
@@ -167,7 +174,7 @@ function writeRecord(
   return record;
 }
 
-/** Every decision pays for this, so it makes no objects. */
+/** Writes one row for each candidate. It creates no objects, because it runs in every decision. */
 function writeRows(columns: Float64Array, candidates: Candidates, inputs: CostInputs): void {
   const { ranks, costs, prefillTokens, count } = candidates;
   const { overlaps, activeBlocks, activeRequests, sharedDepths, sharedRanges, hashedBlocks } = inputs;
@@ -188,13 +195,13 @@ function writeRows(columns: Float64Array, candidates: Candidates, inputs: CostIn
   }
 }
 
-/** The candidate at `at` of a record. */
+/** Returns the candidate at position `at` of a record. */
 export function readRow({ columns }: DecisionRecord, at: number): RecordedCandidate {
   const row = FIELDS.map((field, column) => [field, columns[COLUMNS * at + column]]);
   return Object.fromEntries(row) as RecordedCandidate;
 }
 
-/** A record as operators read it: candidates cheapest first, each with the parts of its cost. */
+/** Returns a record in the form that operators read: candidates cheapest first, each with the parts of its cost. */
 export function explanationOf(
   record: DecisionRecord,
   ranks: Pick<RankTable, 'workerIdOf' | 'dpRankOf'>,
@@ -225,10 +232,10 @@ export function explanationOf(
   };
 }
 
-/** What the cost of one candidate takes from all of them. */
+/** Facts about all candidates that the cost of each depends on. */
 interface PoolFacts {
   readonly leastTokens: number;
-  /** Of an uncached token, in the model `stator`. */
+  /** Weight of an uncached token in the cost model `stator`. */
   readonly weight: number;
 }
 

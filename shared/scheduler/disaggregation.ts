@@ -5,16 +5,16 @@ import type { RoutableWorker } from '../router/index.ts';
 import { hasTaints, pinnedIn } from './eligibility.ts';
 import { KvRouterConfigError } from './kv-config.ts';
 
-/** The prefill leg makes one token and stops. */
+/** Returns the stop conditions of the prefill stage, which generates one token and stops. */
 export function prefillStop(stop: StopConditions): StopConditions {
   const { min_tokens: _, ...rest } = stop;
   return { ...rest, max_tokens: 1 };
 }
 
 /**
- * Router settings of the decode leg (step 6): its prompt is computed elsewhere, so neither its prefill nor what is
- * shared of its blocks counts there.
- * @param isConditional conditional disaggregation is on: overlap keeps its credit
+ * Returns the router settings of the decode stage. Another worker computes the prompt, so neither its prefill nor its
+ * shared blocks count.
+ * @param isConditional whether conditional disaggregation is on; then overlap keeps its credit
  */
 export function decodeOverride(
   override: RouterConfigOverride | undefined,
@@ -28,7 +28,10 @@ export function decodeOverride(
   };
 }
 
-/** @throws ServeError in mode direct, where nobody else could choose the prefill worker */
+/**
+ * Returns the id of the prefill worker that the request names. @throws ServeError if it names none: in mode direct the
+ * router cannot choose one
+ */
 export function requirePrefillWorker({ prefill_worker_id: id }: RoutingHints): string {
   if (id !== undefined) return id;
   throw new ServeError(
@@ -39,8 +42,8 @@ export function requirePrefillWorker({ prefill_worker_id: id }: RoutingHints): s
 }
 
 /**
- * A random room of the handshake between two legs, `0 .. 2^63 - 1` as decimal text. With a known rank, a room that the
- * prefill worker maps to it: room mod size = rank.
+ * Returns a random room id for the handshake between the two stages, `0 .. 2^63 - 1` as decimal text. With a known rank
+ * it is an id that the prefill worker maps to that rank: id mod size = rank.
  */
 export function bootstrapRoom(random: Random, dp?: { readonly rank: number; readonly size: number }): string {
   const high = BigInt(random.below(0x8000_0000));
@@ -54,43 +57,46 @@ export function bootstrapRoom(random: Random, dp?: { readonly rank: number; read
 const ROOM_MAX = 0x7fff_ffff_ffff_ffffn;
 
 /**
- * Marks a request that its decode worker prefills too. Only the router may set it: copies from clients are taken out.
+ * Marks a request that its decode worker also prefills. Only the router may set it: it is removed from the annotations
+ * of clients.
  */
 export const BYPASS_ANNOTATION = 'x-bypass-remote-prefill';
 
-/** A client's annotations without the router's own mark. */
+/** Returns a client's annotations without the router's own mark. */
 export function clientAnnotations(annotations: readonly string[]): readonly string[] {
   return annotations.includes(BYPASS_ANNOTATION)
     ? annotations.filter((annotation) => annotation !== BYPASS_ANNOTATION)
     : annotations;
 }
 
-/** When a prompt is prefilled where it is decoded. */
+/** Rule for when the decode worker prefills a prompt itself. */
 export interface ConditionalDisaggregation {
   /**
-   * `isl_bounding`: little of it is left to compute. `prefill_load`: its prefill worker is full. `isl_or_load`: either.
+   * Condition of the rule. `isl_bounding`: few tokens are left to compute. `prefill_load`: the chosen prefill worker is
+   * full. `isl_or_load`: one of the two.
    */
   readonly policy: 'isl_bounding' | 'prefill_load' | 'isl_or_load';
-  /** Little is left: fewer uncached tokens than that, */
+  /** Uncached tokens below which few are left to compute; the share must be small, too. */
   readonly uncachedTokensMax: number;
-  /** and a smaller share of the prompt than that. */
+  /** Uncached share of the prompt below which few tokens are left to compute. */
   readonly uncachedShareMax: number;
   /**
-   * A prefill worker is full above this multiple of its batched tokens. @default the queue threshold; undefined = never
+   * Multiple of its batched tokens above which a prefill worker is full. @default the queue threshold; undefined = it
+   * is never full
    */
   readonly prefillBusyThreshold: number | undefined;
-  /** A decode worker with a larger share of its KV blocks in use prefills nothing. @default undefined: no such bound */
+  /** Share of KV blocks in use above which a decode worker does not prefill. @default undefined: no such bound */
   readonly decodeBusyThreshold: number | undefined;
 }
 
-/** What would be decided for the two legs now (`Scheduler.explain`). */
+/** The decision for the two stages that would be made now (`Scheduler.explain`). */
 export interface BypassFacts {
   readonly promptTokens: number;
-  /** What the chosen decode worker has cached of them. */
+  /** Prompt tokens that the chosen decode worker has cached. */
   readonly cachedTokens: number;
-  /** The chosen prefill worker; undefined = none can be had. */
+  /** Load of the chosen prefill worker; undefined = no worker is available. */
   readonly prefill: { readonly activeTokens: number; readonly batchedTokens: number } | undefined;
-  /** The chosen decode worker; undefined = not known. */
+  /** Load of the chosen decode worker; undefined = unknown. */
   readonly decode: { readonly activeBlocks: number; readonly totalBlocks: number } | undefined;
 }
 
@@ -169,15 +175,15 @@ function invalid(message: string): KvRouterConfigError {
   return new KvRouterConfigError('conditional_disagg_config', `conditional_disagg_config: ${message}`);
 }
 
-/** Between which workers the blocks of a prompt should travel: a prefill worker's demand on the decode worker. */
+/** A prefill worker's rule for the decode workers that its KV blocks may travel to. */
 export interface KvTransferPolicy {
   /** Taint of the decode workers that are near. */
   readonly taint: string;
-  /** Preference for them, 0 to 1; undefined = no other will do. */
+  /** Weight of the preference for them, 0 to 1; undefined = no other worker may be chosen. */
   readonly preferredWeight: number | undefined;
 }
 
-/** What a card says about where its worker stands. Names as on the wire. */
+/** Fields of a card that say where its worker is. Names as on the wire. */
 export interface TopologyFields {
   readonly topology_domains?: Readonly<Record<string, string>>;
   readonly kv_transfer_domain?: string;
@@ -185,31 +191,31 @@ export interface TopologyFields {
   readonly kv_transfer_preferred_weight?: number;
 }
 
-/** The taint under which a worker's place in a domain is known to every router. */
+/** Returns the taint that tells every router a worker's place in a domain. */
 export function topologyTaint(domain: string, value: string): string {
   return `dynamo.topology/${domain}=${value}`;
 }
 
 /**
- * What is wrong with the fields, in words for the operator; undefined = nothing. Names and values of domains are
- * neither empty nor padded, and hold no `=`; the transfer domain is one of them; a weight goes with `preferred` and
- * with nothing else.
+ * Returns the fault of the fields, in words for the operator; undefined if they are valid. Names and values of domains
+ * are not empty, have no spaces around them, and contain no `=`. The transfer domain is one of the domains. Only
+ * `preferred` takes a weight.
  */
 export function topologyFault(fields: TopologyFields): string | undefined {
   const { topology_domains: domains = {}, kv_transfer_domain: domain, kv_transfer_preferred_weight: weight } = fields;
   for (const text of Object.entries(domains).flat()) {
     if (text === '' || text.trim() !== text || text.includes('=')) {
-      return `${JSON.stringify(text)} is no name or value of a topology domain: not empty, no spaces around it, no "="`;
+      return `${JSON.stringify(text)} is not a name or value of a topology domain: it must not be empty, have spaces around it or contain "="`;
     }
   }
   if (domain === undefined) return undefined;
   if (domains[domain] === undefined) return `the transfer domain ${domain} is not among the topology domains`;
   const isPreferred = fields.kv_transfer_enforcement === 'preferred';
   if (isPreferred && !(weight !== undefined && weight >= 0 && weight <= 1)) return 'preferred needs a weight of 0 to 1';
-  return isPreferred || weight === undefined ? undefined : 'a weight goes with preferred only';
+  return isPreferred || weight === undefined ? undefined : 'only preferred takes a weight';
 }
 
-/** The policy that a card states; undefined = blocks may travel anywhere, or the card is in error. */
+/** Returns the policy that a card states; undefined = blocks may travel anywhere, or the card is invalid. */
 export function kvTransferPolicy(fields: TopologyFields): KvTransferPolicy | undefined {
   const { topology_domains: domains = {}, kv_transfer_domain: domain } = fields;
   const value = domain === undefined ? undefined : domains[domain];
@@ -217,7 +223,7 @@ export function kvTransferPolicy(fields: TopologyFields): KvTransferPolicy | und
   return { taint: topologyTaint(domain, value), preferredWeight: fields.kv_transfer_preferred_weight };
 }
 
-/** The client's constraints with the policy of the prefill worker added. */
+/** Returns the client's constraints with the policy of the prefill worker added. */
 export function withTransferPolicy(
   constraints: RoutingConstraints | undefined,
   { taint, preferredWeight }: KvTransferPolicy,
@@ -228,7 +234,7 @@ export function withTransferPolicy(
     : { ...constraints, preferred_taints: { ...preferred, [taint]: (preferred[taint] ?? 0) + preferredWeight } };
 }
 
-/** Ids of the prefill workers whose blocks may go to none of the decode workers that the hints allow. */
+/** Returns the ids of the prefill workers whose blocks cannot go to any decode worker that the hints allow. */
 export function outOfReach(
   prefills: readonly { readonly id: string; readonly kvTransfer?: KvTransferPolicy | undefined }[],
   routing: RoutingHints,

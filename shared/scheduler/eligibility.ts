@@ -16,7 +16,7 @@ import type { WorkerSet } from './worker-set.ts';
 
 type FilteredWorker = Pick<RoutableWorker, 'id' | 'dataParallelStartRank' | 'dataParallelSize' | 'taints'>;
 
-/** The worker that a request is pinned to in a pool of that role. */
+/** Returns the worker that a request is pinned to in a pool of that role. */
 export function pinnedIn(pool: Pick<WorkerPool, 'role'> | undefined, routing: RoutingHints): WorkerPin | undefined {
   const { backend_instance_id: backend, decode_worker_id: decode, prefill_worker_id: prefill } = routing;
   const role = pool?.role;
@@ -30,7 +30,10 @@ const PREFILL_FIELDS = { worker: 'nvext.prefill_worker_id', rank: 'nvext.prefill
 const BACKEND_FIELDS = { worker: 'nvext.backend_instance_id', rank: 'nvext.dp_rank' };
 const DECODE_FIELDS = { worker: 'nvext.decode_worker_id', rank: 'nvext.dp_rank' };
 
-/** Why nobody can be who the client named; undefined where somebody else named it. @param worker the one of that id */
+/**
+ * Returns why the worker that the client named cannot take the request; undefined if the client did not name it. @param
+ * worker the worker of that id
+ */
 function pinFault(
   { workerId, dpRank, named }: WorkerPin,
   worker: Pick<RoutableWorker, 'dataParallelStartRank' | 'dataParallelSize'> | undefined,
@@ -43,7 +46,7 @@ function pinFault(
   return { param: named.rank, says: `worker ${name} has ${ranks}, not ${dpRank}` };
 }
 
-/** The data-parallel rank that a request asks for in a pool of that role. */
+/** Returns the data-parallel rank that a request asks for in a pool of that role. */
 export function rankIn(pool: Pick<WorkerPool, 'role'> | undefined, routing: RoutingHints): number | undefined {
   return pool?.role === 'prefill' ? routing.prefill_dp_rank : routing.dp_rank;
 }
@@ -52,7 +55,10 @@ export function hasTaints({ taints }: FilteredWorker, constraints: RoutingConstr
   return (constraints?.required_taints ?? []).every((taint) => taints.includes(taint));
 }
 
-/** Those of `workers` that may take the request and have the rank; else the filter that left none. */
+/**
+ * Returns those of `workers` that may take the request and have the rank. Returns the filter that excluded the last one
+ * if none is left.
+ */
 function narrow<Worker extends FilteredWorker>(
   workers: readonly Worker[],
   { allowedWorkers, excludedWorkers, busyWorkers, avoidedWorkers, constraints }: WorkerFilter,
@@ -78,7 +84,9 @@ function isEmpty(ids: ReadonlySet<string> | undefined): boolean {
   return ids === undefined || ids.size === 0;
 }
 
-/** Fills `candidates.ranks` with the ranks that may take the request, in mode `kv`. Returns why there is none. */
+/**
+ * Fills `candidates.ranks` with the ranks that may take the request, in mode `kv`. Returns the reason if no rank may.
+ */
 export function fillEligible(
   request: WorkerFilter & { readonly pinned?: WorkerPin | undefined },
   workers: WorkerSet,
@@ -133,8 +141,8 @@ function fillPinned(
 }
 
 /**
- * The workers that may take `request`, in the modes without an index. Inhibited workers are passed over while another
- * is left. Never returns an empty list.
+ * Returns the workers that may take `request`, in the modes without an index. Skips inhibited workers while another
+ * worker is left. Never returns an empty list.
  */
 export function eligibleWorkers<Worker extends RoutableWorker>(
   request: RouteRequest,
@@ -194,8 +202,8 @@ function noSuchRank(role: WorkerPool['role'], dpRank: number | undefined): Routi
 }
 
 /**
- * What preferred taints multiply a worker's cost by: 0.37 to 2.7, below 1 where it is preferred.
- * Weights are single precision, as in release 1.6.1, whose costs are met to 1e-9 only so.
+ * Returns the factor by which preferred taints multiply a worker's cost: 0.37 to 2.7, below 1 for a preferred worker.
+ * Weights are in single precision, as in release 1.6.1. Its costs match to 1e-9 only in this way.
  */
 export function taintFactor(preferred: Readonly<Record<string, number>>, taints: readonly string[]): number {
   let sum = 0;
@@ -203,10 +211,7 @@ export function taintFactor(preferred: Readonly<Record<string, number>>, taints:
   return sum === 0 ? 1 : Math.exp(-Math.tanh(sum));
 }
 
-/**
- * Workers that failed lately and are passed over until their time is up, by all that send them requests of this
- * process.
- */
+/** Workers that failed lately. Everything in this process that sends requests skips them until their time is up. */
 export class Inhibition {
   readonly #untilMs = new Map<string, number>(); // bounded: entries whose time is up leave when they are read or swept
   readonly #clock: Clock;
@@ -218,7 +223,7 @@ export class Inhibition {
     this.#durationMs = durationMs;
   }
 
-  /** The worker failed a request: it gets no new one for a while. */
+  /** Excludes a worker that failed a request from new requests for a while. */
   add(workerId: string): void {
     if (this.#durationMs <= 0) return;
     const nowMs = this.#clock.nowMs();
@@ -226,12 +231,12 @@ export class Inhibition {
     this.#untilMs.set(workerId, nowMs + this.#durationMs);
   }
 
-  /** Discovery added it anew: it is another process. */
+  /** Ends the inhibition of a worker that discovery has added again: it is another process. */
   forget(workerId: string): void {
     this.#untilMs.delete(workerId);
   }
 
-  /** True when nobody has to be passed over, so that lists can be used as they are. */
+  /** Whether no worker is inhibited, so that lists can be used as they are. */
   get isEmpty(): boolean {
     return this.#untilMs.size === 0;
   }
@@ -245,7 +250,7 @@ export class Inhibition {
     return false;
   }
 
-  /** Those of `workers` that are passed over, and `more`; undefined = nobody. */
+  /** Returns the inhibited ones among `workers`, and `more`; undefined = none. */
   among(workers: readonly RoutableWorker[], more?: ReadonlySet<string>): ReadonlySet<string> | undefined {
     if (this.isEmpty) return more;
     const inhibited = workers.filter(({ id }) => this.has(id)).map(({ id }) => id);

@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../errors/index.ts';
 
-/** A decision taken apart, as operators read it: on HTTP, on the request plane and, but for its encoding, by gRPC. */
+/** A decision and its parts, as operators read it: on HTTP, on the request plane and, in another encoding, by gRPC. */
 export interface ExplanationRecord {
   readonly request_id: string;
   readonly cost_model: 'dynamo' | 'stator';
@@ -8,24 +8,24 @@ export interface ExplanationRecord {
   readonly blocks: number;
   readonly temperature: number;
   readonly waited_ms: number;
-  /** Null when nobody could take the request; then `failure` says why. */
+  /** The chosen worker; null if no worker could take the request, and then `failure` says why. */
   readonly chosen: { readonly worker_id: string; readonly dp_rank: number; readonly reason: string } | null;
   readonly failure: string | null;
-  /** What its client would be told then. */
+  /** Error that the client would get in that case. */
   readonly rejection?: { readonly code: ErrorCode; readonly message: string; readonly param?: string | undefined };
-  /** Cheapest first. */
+  /** Candidates, cheapest first. */
   readonly candidates: readonly CandidateRecord[];
-  /** The same of the prefill worker; only where the prompt is computed apart from the answer. */
+  /** Explanation of the choice of the prefill worker, if prompts are computed apart from answers. */
   readonly prefill?: ExplanationRecord;
 }
 
-/** One candidate. Blocks unless named otherwise. */
+/** One candidate. Numbers are in blocks unless their name says otherwise. */
 export interface CandidateRecord {
-  /** Hex. */
+  /** Instance id, hex. */
   readonly worker_id: string;
   readonly dp_rank: number;
   readonly cost: number;
-  /** What it has cached of the prompt, by tier; each tier goes on from the one before. */
+  /** Blocks of the prompt that it has cached, by tier. Each tier continues where the one before ends. */
   readonly overlap: {
     readonly device: number;
     readonly host_pinned: number;
@@ -35,17 +35,17 @@ export interface CandidateRecord {
   readonly load: {
     readonly prefill_tokens: number;
     readonly decode_blocks: number;
-    /** What the request would add to those. */
+    /** Blocks that the request would add to `decode_blocks`. */
     readonly added_blocks: number;
     readonly requests: number;
   };
-  /** Parts of the cost; they add up to it before `factor`. */
+  /** Parts of the cost, which add up to it before `factor`. */
   readonly terms: Readonly<Record<string, number>>;
-  /** What preferred taints multiply the cost by. */
+  /** Factor by which preferred taints multiply the cost. */
   readonly factor: number;
 }
 
-/** The explanation as a table for people; two of them where the prompt is computed apart from the answer. */
+/** Renders the explanation as a table for people, or as two tables if the prompt is computed apart from the answer. */
 export function renderExplanation(explanation: ExplanationRecord): string {
   const { prefill } = explanation;
   if (prefill === undefined) return renderDecision(explanation, 'request');
@@ -72,7 +72,7 @@ function renderDecision(explanation: ExplanationRecord, title: 'request' | 'pref
   return `${headlines(explanation, title).join('\n')}\n\n${alignColumns(withoutIdleColumns([head, ...rows], terms))}`;
 }
 
-/** Tiers that hold nothing and parts that add nothing to any cost are left out: few deployments have them all. */
+/** Leaves out tiers that hold nothing and parts that add nothing to any cost, because few deployments have them all. */
 function withoutIdleColumns(
   rows: readonly (readonly string[])[],
   terms: readonly string[],
@@ -121,7 +121,7 @@ const REASONS: Readonly<Record<string, string>> = {
   session: 'its session went there before',
 };
 
-/** Whole numbers as they are, others with two decimals. */
+/** Formats whole numbers as they are, and others with two decimals. */
 function shown(value: number): string {
   return Number.isInteger(value) ? String(value) : value.toFixed(2);
 }

@@ -1,6 +1,6 @@
 /**
- * @module scheduler Which worker takes a request: `SimpleRouter` for the modes that know nothing of caches, `KvRouter`
- * for mode `kv`, with eligibility, cost, load and the queue of requests for busy workers.
+ * @module scheduler Chooses the worker of a request: `SimpleRouter` for the modes that do not look at caches,
+ * `KvRouter` for mode `kv`, with eligibility, cost, load and the queue of requests for busy workers.
  */
 export { SHORT_BACKLOG_TOKENS, statorTerms, uncachedTokens, uncachedWeight } from './cost.ts';
 export {

@@ -9,12 +9,13 @@ import {
   type MissingIslLimit,
 } from './kv-config.ts';
 
-/** How a field of the object form is read; a string names the field it sets as it is. */
+/** Reads a field of the object form. A string instead of a function names the field that takes the value as it is. */
 type Reader = (value: unknown, field: string) => Partial<KvRouterConfig>;
 
 /**
- * The fields that the object form of the configuration sets, `KvRouterConfig` of the original: snake_case, seconds.
- * @throws KvRouterConfigError for an unknown key, and a value of the wrong type
+ * Returns the fields that the object form of the configuration sets: Dynamo's `KvRouterConfig`, in snake_case and
+ * seconds.
+ * @throws KvRouterConfigError for an unknown key, and for a value of the wrong type
  */
 export function readGivenConfig(object: Readonly<Record<string, unknown>>): Partial<KvRouterConfig> {
   const given: Partial<Record<keyof KvRouterConfig, unknown>> = {};
@@ -32,7 +33,7 @@ export function readGivenConfig(object: Readonly<Record<string, unknown>>): Part
 }
 
 /**
- * The older single weight: scales prefill, and 0 means that overlap counts for nothing. It wins over both newer fields.
+ * Reads the older single weight. It scales prefill, and at 0 overlap does not count. It overrides both newer fields.
  */
 function legacyWeight(weight: unknown): Partial<KvRouterConfig> {
   if (typeof weight !== 'number') return {};
@@ -50,7 +51,7 @@ function number(name: keyof KvRouterConfig, factor = 1): Reader {
   };
 }
 
-/** A number, or null for "off". */
+/** Reads a number, or null for "off". */
 function numberOrNone(name: keyof KvRouterConfig, factor = 1): Reader {
   const read = number(name, factor);
   return (value, field) => (value === null ? { [name]: undefined } : read(value, field));
@@ -71,7 +72,7 @@ function choice(name: keyof KvRouterConfig | undefined, allowed: readonly string
   };
 }
 
-/** Read by others, or recognised and without effect. */
+/** Accepts a field that other code reads, or that has no effect. */
 const ignored: Reader = () => ({});
 
 const durable: Reader = (value, field) => {
@@ -140,7 +141,7 @@ function missingIsl(value: unknown, field: string): readonly MissingIslLimit[] {
 }
 
 /**
- * The configuration that settings stand for.
+ * Returns the configuration that the settings describe.
  * @param policyFile the `router` section of the policy file, which overrides flags
  * @throws KvRouterConfigError for a value out of range or two settings that exclude each other
  */
@@ -148,11 +149,12 @@ export function kvRouterConfigOf(settings: RouterSettings, policyFile: Partial<K
   const isWeightSet = settings.loadAware || setsWeight(policyFile);
   const { routerPredictedTtlSecs, routerOverlapRefreshAfterSecs = 10 } = settings;
   const tracksPrefill = policyFile.trackPrefillTokens ?? settings.routerTrackPrefillTokens;
-  const prefillLoadModel = policyFile.prefillLoadModel ?? settings.routerPrefillLoadModel; // stator has a pace of its own
+  // The cost model `stator` learns its own pace of prefill, so a load model means Dynamo's formula.
+  const prefillLoadModel = policyFile.prefillLoadModel ?? settings.routerPrefillLoadModel;
   const isDynamoAsked = isWeightSet || !tracksPrefill || prefillLoadModel !== 'none';
-  // Our replay tables (docs/simulate.md) show `stator` within 2 % of the best Dynamo setting or better on every row,
-  // and no worse
-  // than `dynamo` with late events and with two routers. Whoever set what only Dynamo's formula has gets that one.
+  // In our replay tables (docs/simulate.md) `stator` is within 2 % of the best Dynamo setting, or better, on every row.
+  // With late events and with two routers it is no worse than `dynamo`. A setting that only Dynamo's formula has
+  // selects that formula.
   const { routerCostModel = 'auto' } = settings;
   const autoModel = isDynamoAsked ? 'dynamo' : 'stator';
   const config: KvRouterConfig = kvRouterConfig({
@@ -198,7 +200,7 @@ function setsWeight(policyFile: Partial<KvRouterConfig>): boolean {
   return FORMULA_FIELDS.some((field) => policyFile[field] !== undefined);
 }
 
-/** The part of the configuration that one request may set otherwise. */
+/** Part of the configuration that one request may override. */
 export interface RequestWeights {
   readonly overlapScoreCredit: number;
   readonly prefillLoadScale: number;
@@ -209,7 +211,7 @@ export interface RequestWeights {
 }
 
 /**
- * The router's weights with the request's own over them.
+ * Returns the router's weights with the request's own on top of them.
  * @throws ServeError `invalid_value` that names the field
  */
 export function weightsFor(config: KvRouterConfig, override: RouterConfigOverride | undefined): RequestWeights {
@@ -228,8 +230,8 @@ export function weightsFor(config: KvRouterConfig, override: RouterConfigOverrid
 }
 
 /**
- * Whether the request sets what only Dynamo's formula has. A set weight keeps its meaning, so that formula scores
- * the request, whichever scores the others.
+ * Whether the request sets a weight that only Dynamo's formula has. The weight keeps its meaning: Dynamo's formula then
+ * scores this request, even if another one scores the rest.
  */
 export function asksForDynamo(override: RouterConfigOverride): boolean {
   return override.track_prefill_tokens === false || DYNAMO_WEIGHTS.some((field) => override[field] !== undefined);

@@ -1,62 +1,65 @@
-/** What a term of the cost may be set to. Blocks and tokens, times in milliseconds. */
+/** Settings of a router in mode `kv`. Blocks and tokens, times in milliseconds. */
 export interface KvRouterConfig {
-  /** Formula of the cost: Dynamo's or ours. */
+  /** Formula of the cost: Dynamo's or Stator's. */
   readonly costModel: 'dynamo' | 'stator';
-  /** Credit for a block on the device. 0 = no index at all. */
+  /** Credit for a block on the device. 0 = the router has no index. */
   readonly overlapScoreCredit: number;
-  /** How fast that credit shrinks with a worker's prefill load above the least. */
+  /** Rate at which that credit shrinks as a worker's prefill load exceeds the least loaded worker's. */
   readonly overlapScoreCreditDecay: number;
-  /** Weight of the blocks to prefill against the blocks to decode. */
+  /** Weight of the blocks to prefill relative to the blocks to decode. */
   readonly prefillLoadScale: number;
   /** Cost of each active request, in blocks. */
   readonly decodeActiveRequestWeight: number;
   readonly hostCacheHitWeight: number;
   readonly diskCacheHitWeight: number;
   readonly sharedCacheMultiplier: number;
-  /** Of the softmax over normalised costs; 0 = always the lowest cost. */
+  /** Temperature of the softmax over normalised costs; 0 = the lowest cost always wins. */
   readonly routerTemperature: number;
-  /** Which of equally cheap workers: any, or the one whose caches hold the fewest blocks (release 1.0). */
+  /** Choice among equally cheap workers: any of them, or the one whose caches hold the fewest blocks (release 1.0). */
   readonly tieBreak: 'random' | 'fewest-blocks';
-  /** The index follows the workers' events; off = it is predicted from decisions. */
+  /** Whether the index follows the workers' events; if off, the router predicts it from decisions. */
   readonly useKvEvents: boolean;
-  /** Life of predicted blocks when KV events are off. */
+  /** Life of predicted blocks if KV events are off. */
   readonly ttlMs: number;
   readonly approximateCachePolicy: 'ttl' | 'lru';
-  /** Life of entries predicted beside the events; undefined = off. */
+  /** Life of entries predicted in addition to the events; undefined = off. */
   readonly predictedTtlMs: number | undefined;
   readonly useRemoteIndexer: boolean;
   readonly serveIndexer: boolean;
   readonly trackActiveBlocks: boolean;
   readonly trackOutputBlocks: boolean;
-  /** Running requests share the blocks of a common prefix. */
+  /** Whether running requests share the blocks of a common prefix. */
   readonly assumeKvReuse: boolean;
   readonly trackPrefillTokens: boolean;
   readonly prefillLoadModel: 'none' | 'aic';
   /**
-   * Multiple of a worker's batched tokens above which requests wait; undefined = nobody ever waits; `auto` = as the
-   * cost model has it: 16 with `dynamo`, a gate of its own with `stator`.
+   * Multiple of a worker's batched tokens above which requests wait; undefined = no request ever waits. `auto` follows
+   * the cost model: 16 with `dynamo`, and with `stator` the rule of `RequestQueue`.
    */
   readonly queueThreshold: number | 'auto' | undefined;
-  /** `auto` = as the cost model has it: `fcfs` with `dynamo`, an order of its own with `stator`. */
+  /**
+   * Order of the queue. `auto` follows the cost model: `fcfs` with `dynamo`, and with `stator` the least left to
+   * compute.
+   */
   readonly queuePolicy: QueuePolicy | 'auto';
-  /** Rows by what of the prompt nobody has cached; empty = no such limit. */
+  /** Limits by the prompt tokens that no worker has cached; empty = no such limit. */
   readonly queueByIncomingMissingIsl: readonly MissingIslLimit[];
-  /** Requests that may wait in all; one more is refused. */
+  /** Number of requests that may wait in all; the router refuses any more. */
   readonly queuedRequestsMax: number;
-  /** A request that waited longer has its overlap looked up again; 0 = never. */
+  /** Waiting time after which the router looks up the overlap of a request again; 0 = never. */
   readonly overlapRefreshAfterMs: number;
-  /** Age at which a request that was never freed is. */
+  /** Age at which a request that was never freed is freed. */
   readonly activeRequestExpiryMs: number;
 }
 
 export type QueuePolicy = 'fcfs' | 'lcfs' | 'wspt';
 
-/** What `auto` is where the cost model has no gate of its own. */
+/** Value of `auto` for a cost model that has no rule of its own. */
 export const QUEUE_THRESHOLD = 16;
 
 export interface MissingIslLimit {
   readonly missingTokensFloor: number;
-  /** Waiting prompt tokens for each worker. */
+  /** Bound of the waiting prompt tokens, for each worker. */
   readonly tokensPerWorkerMax: number;
 }
 
@@ -90,7 +93,7 @@ export const defaultKvRouterConfig: KvRouterConfig = {
   activeRequestExpiryMs: 300_000,
 };
 
-/** A configuration that contradicts itself; the message names the fields as an operator writes them. */
+/** Error for a configuration that contradicts itself. Its message names the fields as an operator writes them. */
 export class KvRouterConfigError extends Error {
   override readonly name = 'KvRouterConfigError';
   readonly field: string;
@@ -102,7 +105,7 @@ export class KvRouterConfigError extends Error {
 }
 
 /**
- * The defaults with `given` over them.
+ * Returns the defaults with `given` on top of them.
  * @throws KvRouterConfigError for a value out of range or two fields that exclude each other
  */
 export function kvRouterConfig(given: Partial<KvRouterConfig> = {}): KvRouterConfig {
@@ -114,7 +117,7 @@ export function kvRouterConfig(given: Partial<KvRouterConfig> = {}): KvRouterCon
 
 type NumberField = { [K in keyof KvRouterConfig]: KvRouterConfig[K] extends number ? K : never }[keyof KvRouterConfig];
 
-/** Field, name as written by operators, largest value. */
+/** Bounds of numbers: the field, its name as operators write it, and the largest value. */
 const RANGES: readonly (readonly [NumberField, string, number])[] = [
   ['overlapScoreCredit', 'overlap_score_credit', Number.MAX_VALUE],
   ['overlapScoreCreditDecay', 'overlap_score_credit_decay', Number.MAX_VALUE],
@@ -156,7 +159,7 @@ function checkMissingIsl(limits: readonly MissingIslLimit[]): void {
   }
 }
 
-/** Conditions that must not hold, the field they are laid to, and what to say. */
+/** Conditions that must not hold, the field that the error names, and its message. */
 const CONTRADICTIONS: readonly (readonly [(config: KvRouterConfig) => boolean, string, string])[] = [
   [
     (config) => config.trackOutputBlocks && !config.trackActiveBlocks,
@@ -192,7 +195,7 @@ function checkTogether(config: KvRouterConfig): void {
   }
 }
 
-/** The load-only preset `--load-aware` over `config`. */
+/** Returns `config` with the load-only preset `--load-aware` applied. */
 export function loadAware(config: KvRouterConfig): KvRouterConfig {
   return kvRouterConfig({
     ...config,
@@ -208,7 +211,7 @@ export function loadAware(config: KvRouterConfig): KvRouterConfig {
   });
 }
 
-/** The configuration of a pool of prefill workers: nothing is decoded there. */
+/** Returns the configuration of a pool of prefill workers, which do not decode. */
 export function prefillPoolConfig(config: KvRouterConfig): KvRouterConfig {
   return kvRouterConfig({ ...config, trackActiveBlocks: false, trackOutputBlocks: false });
 }

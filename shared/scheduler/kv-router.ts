@@ -28,65 +28,66 @@ export interface KvRouterOptions {
   readonly config: KvRouterConfig;
   readonly clock: Clock;
   readonly random: Random;
-  /** Workers that failed lately. @default nobody is passed over */
+  /** Workers that failed lately. @default the router skips no worker */
   readonly inhibition?: Inhibition;
   /**
-   * The block index of a worker set, asked for once when the set appears. What feeds it numbers workers with `ranks`
-   * (`intern`, `find`) and stops for a rank after `removeRank`. Not called when the overlap credit is 0.
-   * @default no index: load alone decides
+   * Returns the block index of a worker set. The router calls it once, when the set appears. The source of the index
+   * numbers workers with `ranks` (`intern`, `find`) and stops for a rank after `removeRank`. Not called if the overlap
+   * credit is 0.
+   * @default no index: only load decides
    */
   readonly indexFor?: (pool: WorkerPool, ranks: RankTable) => PrefixIndex | undefined;
-  /** Queue classes of a model (`parsePolicyConfig`). @default one class as the configuration says */
+  /** Queue classes of a model (`parsePolicyConfig`). @default one class, with the settings of the configuration */
   readonly policies?: PolicyConfig | undefined;
   /** @default off */
   readonly sessionAffinity?: SessionAffinityOptions | undefined;
-  /** Predicts prefills, so that the load of the oldest one shrinks while it runs. @default none */
+  /** Predicts the length of prefills, so that the load of the oldest one shrinks while it runs. @default none */
   readonly prefillDuration?: PrefillDurationModel | undefined;
-  /** Names the blocks of running requests. @default their public sequence hashes */
+  /** Names the blocks of running requests. @default by their public sequence hashes */
   readonly tracking?: TrackingHash | undefined;
   readonly observer?: KvRouterObserver | undefined;
-  /** The ranks of a worker set that this router prefers among equals. @default it places requests alone */
+  /** Returns the ranks of a worker set that this router prefers among equals. @default this router is the only one */
   readonly shareFor?: (pool: WorkerPool, ranks: RankTable) => ReplicaShare;
-  /** Tells other routers of what this one books. @default nobody is told */
+  /** Tells other routers about the bookings of this one. @default it tells none */
   readonly peers?: PeerTeller | undefined;
 }
 
-/** Hears of every request that the router books. Called in the request's path. */
+/** Hears about every request that the router books. The calls are in the request's path. */
 export interface PeerTeller {
   booked(pool: WorkerPool, decision: Decision, request: SchedulingRequest): void;
-  /** Its first token came. At most once, before `ended`. */
+  /** Hears that the first token of a request came. At most once, before `ended`. */
   prefillDone(pool: WorkerPool, decision: Decision): void;
-  /** It left its worker. Once. */
+  /** Hears that a request left its worker. Once. */
   ended(pool: WorkerPool, decision: Decision): void;
 }
 
-/** One worker set of a KV router, its adapters included, and what decides for it. */
+/** One worker set of a KV router, with its adapters and its scheduler. */
 export interface KvPool<Worker extends RoutableWorker = RoutableWorker> {
-  /** Of the base model. */
+  /** Facts of the base model's set. */
   readonly pool: WorkerPool;
-  /** Those of the base model and of its adapters. */
+  /** Workers of the base model and of its adapters. */
   readonly workers: readonly Worker[];
   readonly ranks: RankTable;
   readonly index: PrefixIndex | undefined;
   readonly scheduler: Scheduler;
 }
 
-/** A pool with what the router itself keeps of it. */
+/** A pool with the state that only the router uses. */
 interface LivePool<Worker extends RoutableWorker> extends KvPool<Worker> {
   readonly members: PoolMembers<Worker>;
   readonly affinity: SessionAffinity | undefined;
   readonly recheck: Timer;
-  /** Set while the queue is to be looked at before the next recheck. */
+  /** The next time at which the router checks the queue before the regular recheck; undefined = none is set. */
   next: { readonly atMs: number; readonly timer: Timer } | undefined;
 }
 
-/** Where the requests of one worker set are decided, and who may take them. */
+/** The pool that decides the requests of one worker set, and the workers that may take them. */
 interface Place<Worker extends RoutableWorker> {
   readonly pool: LivePool<Worker>;
   readonly member: PoolMember<Worker>;
 }
 
-/** Divides costs where nobody says how large blocks are; without blocks only the order matters. */
+/** Divisor of costs if the block size is unknown. Without blocks only the order of costs matters. */
 const BLOCK_SIZE_UNKNOWN = 16;
 
 /** The router of mode `kv`: one scheduler for each worker set. */
@@ -94,7 +95,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   readonly mode = 'kv';
   readonly #options: KvRouterOptions;
   readonly #pools = new Map<string, LivePool<Worker>>(); // bounded by the models in discovery, two roles each
-  /** By worker set, adapters beside their base models. */
+  /** Places by worker set; adapters have their own beside those of their base models. */
   readonly #places = new Map<string, Place<Worker>>();
   readonly #heard: ReservationEvents<Worker>;
 
@@ -117,7 +118,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     };
   }
 
-  /** Worker sets in the order they appeared, adapters with their base models. */
+  /** Pools in the order in which their worker sets appeared, adapters with their base models. */
   get pools(): readonly KvPool<Worker>[] {
     return [...this.#pools.values()];
   }
@@ -126,7 +127,10 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     return this.#pools.get(poolName(rootOf(pool)));
   }
 
-  /** What is known of workers that are in no set of the pool any more is forgotten: their blocks, their bookings. */
+  /**
+   * Sets the workers of a set. The router forgets the blocks and bookings of workers that are in no set of the pool any
+   * more.
+   */
   setWorkers(facts: WorkerPool, workers: readonly Worker[]): KvPool<Worker> {
     const root = rootOf(facts);
     const pool = this.#pools.get(poolName(root)) ?? this.#addPool(root);
@@ -173,13 +177,16 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     });
   }
 
-  /** Explains what would be decided now, without booking. @throws ServeError for a wrong override or an unknown pool */
+  /**
+   * Explains the decision that would be made now, without booking. @throws ServeError for a wrong override or an
+   * unknown pool
+   */
   explain(request: RouteRequest): ExplanationRecord {
     const { pool, member } = this.#placeOf(request);
     return pool.scheduler.explain(this.#ask(request, pool, member));
   }
 
-  /** What was decided for one of the last requests and why. */
+  /** Returns the explanation of the decision for one of the last requests. */
   explained(requestId: string): ExplanationRecord | undefined {
     const legs: { prefill?: ExplanationRecord; answer?: ExplanationRecord } = {};
     for (const { pool, scheduler } of this.#pools.values()) {
@@ -190,7 +197,10 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     return answer === undefined || prefill === undefined ? (answer ?? prefill) : { ...answer, prefill };
   }
 
-  /** Its index is left to its owner. One that others share stays for them. */
+  /**
+   * Removes a worker set. Its index belongs to its owner, so the router leaves it alone. The pool stays for other sets
+   * in it.
+   */
   removePool(facts: WorkerPool): void {
     const pool = this.#pools.get(poolName(rootOf(facts)));
     if (pool === undefined) return;
@@ -200,7 +210,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     else this.#replaceWorkers(pool);
   }
 
-  /** Waiting requests fail; timers end. Idempotent. */
+  /** Rejects waiting requests and ends timers. Idempotent. */
   close(): void {
     for (const pool of [...this.#pools.values()]) this.#endPool(pool);
   }
@@ -289,7 +299,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     asked: SchedulingRequest,
     { pool, member }: Place<Worker>,
   ): Reservation<Worker> {
-    // The scheduler chooses only among the workers that were last told for the pool.
+    // The scheduler chooses only among the workers that the router passed last for the pool.
     const worker =
       member.byId.get(decision.workerId) ?? (pool.workers.find(({ id }) => id === decision.workerId) as Worker);
     const sessionId = request.routing.session_id;
@@ -298,7 +308,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     return new KvReservation(worker, { pool, decision, sessionId }, this.#heard);
   }
 
-  /** Sees to it that the queue is looked at when time alone can open it. */
+  /** Sets a timer for the instant at which the queue can open by the passing of time. */
   #arm(pool: LivePool<Worker>): void {
     if (pool.scheduler.pendingRequests === 0) return;
     const atMs = pool.scheduler.nextTickMs;
@@ -314,14 +324,14 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   }
 }
 
-/** What was booked. */
+/** A request that is booked at a worker, until its release. */
 interface Booked<Worker extends RoutableWorker> {
   readonly pool: LivePool<Worker>;
   readonly decision: Decision;
   readonly sessionId: string | undefined;
 }
 
-/** Told after the scheduler was: load has changed, the queue may open at another time. */
+/** Hears about a reservation after the scheduler has: load has changed, so the queue may open at another time. */
 interface ReservationEvents<Worker extends RoutableWorker> {
   readonly clock: Pick<Clock, 'nowMs'>;
   readonly metrics: KvRouterObserver['requests'] | undefined;
@@ -335,7 +345,7 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
   readonly #events: ReservationEvents<Worker>;
   #isPrefilled = false;
   #isReleased = false; // a later request may carry the same id
-  /** Of the decision, then of each output. */
+  /** Time of the decision, then of each output. */
   #lastMs: number;
   #outputTokens = 0;
 
@@ -373,7 +383,8 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
     pool.scheduler.produced(decision.requestId, outputTokens);
     const before = this.#outputTokens;
     this.#outputTokens = outputTokens;
-    if (before === 0 || outputTokens <= before) return; // the first output is the first token, however many it brings
+    // the first output counts as the first token, even if it has more than one
+    if (before === 0 || outputTokens <= before) return;
     this.#events.metrics?.tokens(this.#sinceLastMs(), outputTokens - before);
   }
 
@@ -393,7 +404,10 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
   }
 }
 
-/** Prefill pools keep no blocks; decode pools have no prompts to prefill, which the model `stator` goes by. */
+/**
+ * Adjusts the configuration to the role of a pool. Prefill pools keep no blocks. Decode pools have no prompts to
+ * prefill, on which the cost model `stator` depends.
+ */
 function poolConfig(role: PoolRole, config: KvRouterConfig): KvRouterConfig {
   if (role === 'prefill') return prefillPoolConfig(config);
   return role === 'decode' ? { ...config, costModel: 'dynamo' } : config;

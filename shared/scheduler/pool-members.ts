@@ -1,14 +1,17 @@
 import { poolName, type RoutableWorker, type WorkerPool } from '../router/index.ts';
 
-/** One worker set among those that share a live pool. */
+/** One worker set of those that share a live pool. */
 export interface PoolMember<Worker extends RoutableWorker> {
   readonly facts: WorkerPool;
-  /** As `set` was told last. */
+  /** Workers as `set` received them last. */
   readonly workers: readonly Worker[];
   readonly byId: ReadonlyMap<string, Worker>;
-  /** Ids of those; the same set as they change, so that who waits goes by those of then. */
+  /**
+   * Ids of those workers. The set object stays the same while they change, so waiting requests go by the current
+   * workers.
+   */
   readonly ids: ReadonlySet<string>;
-  /** What ends the waits of its requests. */
+  /** Functions that end the waits of its requests. */
   readonly waits: Set<(reason: unknown) => void>;
 }
 
@@ -20,16 +23,16 @@ interface Member<Worker extends RoutableWorker> extends PoolMember<Worker> {
 
 const NOBODY: readonly never[] = [];
 
-/** Who is in a live pool: the workers of a base model and those of its adapters, which are among them. */
+/** The workers in a live pool: those of a base model, and those of its adapters, which are among them. */
 export class PoolMembers<Worker extends RoutableWorker> {
   readonly #members = new Map<string, Member<Worker>>(); // bounded by the models in discovery
   #all: readonly Worker[] = NOBODY;
-  /** Ids of those. */
+  /** Ids of the workers in `all`. */
   #ids = new Set<string>();
-  /** The sets that those were taken from; the workers of the others are among them. */
+  /** Sets that supply the workers of `all`. The workers of the other sets are among them. */
   #sources = new Set<PoolMember<Worker>>();
 
-  /** Everybody, once. */
+  /** All workers of the pool, each once. */
   get all(): readonly Worker[] {
     return this.#all;
   }
@@ -38,7 +41,7 @@ export class PoolMembers<Worker extends RoutableWorker> {
     return this.#members.size === 0;
   }
 
-  /** The set of that name; made, without workers, where there is none. It stays the same while its workers change. */
+  /** Returns the set of that name, or creates it without workers. It stays the same object while its workers change. */
   of(facts: WorkerPool): PoolMember<Worker> {
     const name = poolName(facts);
     const known = this.#members.get(name);
@@ -48,7 +51,7 @@ export class PoolMembers<Worker extends RoutableWorker> {
     return member;
   }
 
-  /** The workers of one set as they are now. True when others than before are in the pool. */
+  /** Sets the workers of one set. Returns true if the pool has other workers than before. */
   set({ facts }: PoolMember<Worker>, workers: readonly Worker[]): boolean {
     const member = this.#members.get(poolName(facts));
     if (member === undefined || member.workers === workers) return false;
@@ -59,7 +62,7 @@ export class PoolMembers<Worker extends RoutableWorker> {
     return this.#isSource(member) && this.#unite();
   }
 
-  /** The set is gone; its requests that wait hear `reason`. */
+  /** Removes the set. Its waiting requests end with `reason`. */
   remove(facts: WorkerPool, reason: unknown): void {
     const member = this.#members.get(poolName(facts));
     if (member === undefined) return;
@@ -68,14 +71,17 @@ export class PoolMembers<Worker extends RoutableWorker> {
     if (this.#sources.has(member)) this.#unite();
   }
 
-  /** The workers that a request of the set is narrowed to; undefined where it may go to anybody in the pool. */
+  /**
+   * Returns the ids of the workers that a request of the set may go to; undefined if it may go to any worker of the
+   * pool.
+   */
   narrowing({ facts, ids }: PoolMember<Worker>): ReadonlySet<string> | undefined {
     return facts.base === undefined && ids.size === this.#all.length ? undefined : ids;
   }
 
   /**
-   * Whether the list of everybody depends on the set. Hardly an adapter's does, and each of hundreds is told at every
-   * change.
+   * Whether the list of all workers depends on the set. An adapter's rarely does, and each of hundreds gets its workers
+   * at every change.
    */
   #isSource(member: PoolMember<Worker>): boolean {
     if (member.facts.base === undefined || this.#sources.has(member)) return true;
@@ -103,7 +109,7 @@ export class PoolMembers<Worker extends RoutableWorker> {
   }
 }
 
-/** The base model's own workers come first. */
+/** Returns the order of a set: the base model's own workers come first. */
 function rankOf({ base }: WorkerPool): number {
   return base === undefined ? 0 : 1;
 }

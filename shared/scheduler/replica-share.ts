@@ -8,25 +8,25 @@ interface PlacingRouter {
 }
 
 /**
- * Deals the ranks of a pool among the routers that live, without a word between them: each rank goes to one of the
- * routers by rendezvous hashing, so when a router comes or goes only its own ranks move.
+ * Assigns the ranks of a pool to the live routers, without messages between them. Rendezvous hashing gives each rank to
+ * one router, so when a router comes or goes only its own ranks move.
  */
 export class RendezvousShare implements ReplicaShare {
   readonly #ranks: Pick<RankTable, 'workerIdOf' | 'dpRankOf'>;
   readonly #own: PlacingRouter;
   #routers: readonly PlacingRouter[];
-  /** By rank number: the worker it was last worked out for, and the outcome. */
+  /** Result by rank number, and the worker for which it was computed. */
   #workers: (string | undefined)[] = [];
   #owned: boolean[] = [];
 
-  /** @param routerId the same name under which the other routers know this one */
+  /** @param routerId the name by which the other routers know this one */
   constructor(ranks: Pick<RankTable, 'workerIdOf' | 'dpRankOf'>, routerId: string) {
     this.#ranks = ranks;
     this.#own = { id: routerId, seed: seedOf(routerId) };
     this.#routers = [this.#own];
   }
 
-  /** The other routers that place requests in the pool now. */
+  /** Sets the other routers that place requests in the pool now. */
   setOthers(routerIds: readonly string[]): void {
     const others = routerIds.filter((id) => id !== this.#own.id).map((id) => ({ id, seed: seedOf(id) }));
     this.#routers = [this.#own, ...others];

@@ -29,37 +29,37 @@ import { WorkerSet } from './worker-set.ts';
 export interface SchedulerOptions {
   readonly config: KvRouterConfig;
   readonly blockSizeTokens: number;
-  /** Numbers of the pool's ranks; shared with what feeds `index`. */
+  /** Numbers of the pool's ranks, shared with the source of `index`. */
   readonly ranks: RankTable;
-  /** Undefined = nothing is known of caches, load alone decides. */
+  /** Index of cached blocks; undefined = caches are unknown, only load decides. */
   readonly index: PrefixIndex | undefined;
   readonly clock: Pick<Clock, 'nowMs'>;
   readonly random: Random;
-  /** The pool is labelled decode: see `DynamoWeights.isDecodePool`. @default false */
+  /** Whether the pool is labelled decode: see `DynamoWeights.isDecodePool`. @default false */
   readonly isDecodePool?: boolean;
-  /** Queue classes. @default one, as the configuration says */
+  /** Queue classes. @default one, with the settings of the configuration */
   readonly policies?: PolicyProfile | undefined;
   readonly prefillDuration?: PrefillDurationModel | undefined;
   /**
-   * Where other routers place requests in the same pool; counts in the cost model `stator`. @default this is the only
-   * one
+   * Share of the ranks if other routers place requests in the same pool, for the cost model `stator`. @default this is
+   * the only router
    */
   readonly share?: ReplicaShare | undefined;
-  /** Decisions kept for `explained`, 0 = none. @default 1000 */
+  /** Number of decisions kept for `explained`, 0 = none. @default 1000 */
   readonly explainedMax?: number;
   readonly observer?: SchedulerObserver | undefined;
 }
 
-/** Lost requests are looked for so often while others come in. */
+/** Interval at which arriving requests trigger a search for lost ones. */
 const EXPIRY_CHECK_MS = 30_000;
 const RECHECK_MS = 60_000;
-/** Load that shrinks with time can open the queue at any instant. */
+/** Interval of checks while load shrinks with time, because the queue can open at any instant. */
 const DECAY_RECHECK_MS = 100;
 const DONE: SchedulingTicket = { isWaiting: false, position: undefined, cancel: () => {} };
 
 /**
- * The router's core without sockets and timers: index, load, cost and queue of one pool of workers. Everything happens
- * in the caller's turn; time comes from the clock it was made with.
+ * The core of the router, without sockets and timers: index, load, cost and queue of one pool of workers. It does
+ * everything in the caller's turn of the event loop, and takes the time from its clock.
  */
 export class Scheduler {
   readonly recheckMs: number;
@@ -91,7 +91,7 @@ export class Scheduler {
     this.#checkedExpiryMs = clock.nowMs();
   }
 
-  /** The pool as it is now. Workers that are gone lose their bookings and their blocks. */
+  /** Replaces the pool. Workers that are gone lose their bookings and their blocks. */
   setWorkers(workers: readonly SchedulableWorker[]): void {
     const { ranks, index, clock } = this.#options;
     const gone = this.#workers.replace(workers);
@@ -106,11 +106,11 @@ export class Scheduler {
         for (const rank of own) index.setCapacity(rank, totalKvBlocks);
       }
     }
-    if (gone.length > 0) this.#queue.invalidateMatches(); // their numbers may soon mean other ranks
+    if (gone.length > 0) this.#queue.invalidateMatches(); // their numbers may soon belong to other ranks
     this.#drain();
   }
 
-  /** Books the request on a worker, now or when one has room. `outcome` hears once, possibly before this returns. */
+  /** Books the request on a worker, now or when one has room. Calls `outcome` once, possibly before this returns. */
   submit(request: SchedulingRequest, outcome: SchedulingOutcome): SchedulingTicket {
     const { clock, observer } = this.#options;
     observer?.received(request.policyClass ?? 'default');
@@ -122,7 +122,7 @@ export class Scheduler {
       outcome.rejected(toServeError(thrown));
       return DONE;
     }
-    if (this.#queue.waitsElsewhere(request)) this.#drain(); // who waited goes first
+    if (this.#queue.waitsElsewhere(request)) this.#drain(); // waiting requests leave first
     const startMs = clock.nowMs();
     this.#expireSometimes(startMs);
     this.#chooser.look(request);
@@ -135,11 +135,11 @@ export class Scheduler {
     }
     const waiting = this.#queue.enter(weighed, outcome, startMs);
     if ('kind' in waiting) return this.#reject(outcome, waiting);
-    this.#drain(); // it may be more urgent than the one that waits for room
+    this.#drain(); // it may be more urgent than the first that waits
     return new QueueTicket(this.#queue, waiting, () => this.#drain());
   }
 
-  /** The first token came. Idempotent; unknown ids are ignored. */
+  /** Records the first token of a request. Idempotent; ignores unknown ids. */
   prefillDone(requestId: string): void {
     const end = this.#load.prefillDone(requestId, this.#options.clock.nowMs());
     if (end === undefined) return;
@@ -147,14 +147,14 @@ export class Scheduler {
     this.#drain();
   }
 
-  /** `outputTokens` so far. Needed only where output blocks are tracked. */
+  /** Records the output tokens so far. Needed only if output blocks are tracked. */
   produced(requestId: string, outputTokens: number): void {
     if (this.#options.config.trackOutputBlocks) this.#load.produced(requestId, outputTokens);
   }
 
   /**
-   * One more block of output, counted by the caller, tracked in any case; `fraction` is the weight from now on of the
-   * blocks that only this request runs on. False for unknown ids.
+   * Adds one block of output for a caller that counts blocks itself, even if output blocks are not tracked. `fraction`
+   * is from now on the weight of the blocks that only this request uses. Returns false for unknown ids.
    */
   addOutputBlock(requestId: string, fraction?: number): boolean {
     return this.#load.addOutputBlock(requestId, fraction);
@@ -165,7 +165,7 @@ export class Scheduler {
     return this.#load.has(requestId);
   }
 
-  /** The request left its worker, however it ended. Idempotent. */
+  /** Frees a request that left its worker for whatever reason. Idempotent. */
   free(requestId: string): void {
     if (!this.#load.free(requestId, this.#options.clock.nowMs())) return;
     this.#options.index?.freed?.(requestId);
@@ -173,8 +173,8 @@ export class Scheduler {
   }
 
   /**
-   * Books a request that somebody else sent to a worker: a peer's, or one chosen outside.
-   * False when the worker is unknown or the id is booked already; then nothing changes.
+   * Books a request that this scheduler did not place: a peer's, or one with a worker chosen elsewhere. Returns false,
+   * and changes nothing, if the worker is unknown or the id is already booked.
    */
   book(booking: Booking): boolean {
     const { config, ranks, clock } = this.#options;
@@ -187,22 +187,24 @@ export class Scheduler {
     return this.#load.add({ ...entry, isReusing: config.assumeKvReuse }, clock.nowMs());
   }
 
-  /** What the booked requests weigh on a rank; undefined when the rank is unknown. */
+  /** Returns the load of the booked requests on a rank; undefined if the rank is unknown. */
   bookedLoad(workerId: string, dpRank: number): RankWeight | undefined {
     const rank = this.#options.ranks.find(workerId, dpRank);
     return rank === undefined ? undefined : this.#load.booked(rank);
   }
 
-  /** What others have brought to a rank without a booking: it counts as the rank's load until told otherwise. */
+  /** Sets the load on a rank that others caused without a booking. It counts until the next call. */
   setUnattributedLoad(workerId: string, dpRank: number, load: RankWeight): void {
     const { ranks } = this.#options;
     const rank = ranks.find(workerId, dpRank);
     if (rank === undefined || this.#workers.ofRank(rank) === undefined) return;
     this.#load.setUnattributed(rank, load);
-    this.#drain(); // others may have finished what the queue waits for
+    this.#drain(); // requests of others that the queue waits for may be over
   }
 
-  /** Looks at the queue and at requests that were never freed; call it every `recheckMs`, and at `nextTickMs`. */
+  /**
+   * Checks the queue and searches for requests that were never freed. Call it every `recheckMs`, and at `nextTickMs`.
+   */
   tick(): void {
     const nowMs = this.#options.clock.nowMs();
     this.#expire(nowMs);
@@ -210,7 +212,7 @@ export class Scheduler {
     this.#drain();
   }
 
-  /** Instant at which the queue may open by the passing of time alone; undefined when only an event can open it. */
+  /** Instant at which the queue may open by the passing of time; undefined if only an event can open it. */
   get nextTickMs(): number | undefined {
     return this.#queue.nextOpeningMs();
   }
@@ -227,7 +229,7 @@ export class Scheduler {
     return this.#load.size;
   }
 
-  /** Load of every rank of the pool, in the order of worker id and rank. */
+  /** Returns the load of every rank of the pool, in the order of worker id and rank. */
   loads(): readonly RankLoad[] {
     const { ranks, clock } = this.#options;
     const nowMs = clock.nowMs();
@@ -240,7 +242,7 @@ export class Scheduler {
     }));
   }
 
-  /** What each rank's load would be with the request there. */
+  /** Returns the load that each rank would have with the request. */
   potentialLoads(hashes: SchedulingRequest['hashes'], promptTokens: number): readonly PotentialLoad[] {
     const { config, ranks, index } = this.#options;
     const overlaps = new Overlaps(ranks.capacity);
@@ -266,7 +268,7 @@ export class Scheduler {
     });
   }
 
-  /** What would be decided now and why, without booking. */
+  /** Explains the decision that would be made now, without booking. */
   explain(request: SchedulingRequest): ExplanationRecord {
     const weighed = this.#chooser.weigh(request);
     this.#chooser.look(request);
@@ -274,12 +276,12 @@ export class Scheduler {
     return failure === undefined ? this.#decider.explain(weighed) : this.#decider.explainFailure(weighed, failure);
   }
 
-  /** What was decided for one of the last requests and why. */
+  /** Returns the explanation of the decision for one of the last requests. */
   explained(requestId: string): ExplanationRecord | undefined {
     return this.#decider.explained(requestId);
   }
 
-  /** Every waiting request is told `SubscriberShutdown`; later ones too. Idempotent. */
+  /** Rejects every waiting and every later request with `SubscriberShutdown`. Idempotent. */
   close(): void {
     this.#isClosed = true;
     for (const waiting of this.#queue.leaveAll()) this.#reject(waiting.outcome, { kind: 'SubscriberShutdown' });
@@ -299,7 +301,7 @@ export class Scheduler {
     return DONE;
   }
 
-  /** Sends what can go. Whoever is told may call back in; that only asks for one more round. */
+  /** Sends the requests that can leave. Outcomes may call back in; that only asks for one more round. */
   #drain(): void {
     if (this.#queue.requests === 0) return;
     this.#drainsAgain = true;
@@ -344,7 +346,7 @@ class QueueTicket implements SchedulingTicket {
   readonly #waiting: Waiting;
   readonly #onLeft: () => void;
 
-  /** @param onLeft those behind it may be able to go where it could not */
+  /** @param onLeft called when it leaves, because requests behind it may then be able to go */
   constructor(queue: RequestQueue, waiting: Waiting, onLeft: () => void) {
     this.#queue = queue;
     this.#waiting = waiting;

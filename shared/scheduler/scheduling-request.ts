@@ -10,8 +10,8 @@ import type { SchedulingRequest } from './types.ts';
 const NO_HASHES: BlockHashes = { local: new Uint32Array(0), sequence: new Uint32Array(0) };
 
 /**
- * The prompt of a request, its blocks named where nobody has done that before; they have no names where it has no
- * tokens or the block size is not known.
+ * Returns the prompt of a request with the hashes of its blocks. Computes them if no process did so before. A prompt
+ * without tokens, or a pool of unknown block size, has no hashes.
  */
 export function hashedPrompt({ tokenIds, prompt, routing, pool }: RouteRequest): HashedPrompt {
   if (prompt !== undefined) return prompt;
@@ -23,18 +23,18 @@ export function hashedPrompt({ tokenIds, prompt, routing, pool }: RouteRequest):
 
 export interface RequestSurroundings {
   readonly pool: WorkerPool;
-  /** Those of the request's own set. */
+  /** Workers of the request's own set. */
   readonly workers: readonly RoutableWorker[];
-  /** Their ids, where others are in the pool beside them. @default nobody is */
+  /** Ids of those workers, if the pool also has others. @default the pool has no others */
   readonly holders?: ReadonlySet<string> | undefined;
-  /** Undefined = blocks go by their public names. */
+  /** Names of the blocks of running requests; undefined = their public hashes. */
   readonly activeHashes: Uint32Array | undefined;
-  /** Workers that failed lately. */
+  /** Ids of workers that failed lately. */
   readonly avoidedWorkers: ReadonlySet<string> | undefined;
   readonly affinity: SessionAffinity | undefined;
 }
 
-/** What the scheduler is asked for a request, of which `prompt` is the `hashedPrompt`. */
+/** Builds the scheduler's request. `prompt` is its `hashedPrompt`. */
 export function schedulingRequest(
   request: RouteRequest,
   prompt: HashedPrompt,
@@ -77,7 +77,7 @@ function allowedWorkers(
   return within(adapterHolders(candidates, loraName, pinnedId), allowed);
 }
 
-/** Those who are in both, where each may be anybody. */
+/** Returns the ids that are in both sets. An undefined set contains every id. */
 function within(
   holders: ReadonlySet<string> | undefined,
   allowed: ReadonlySet<string> | undefined,
@@ -86,7 +86,10 @@ function within(
   return new Set([...allowed].filter((id) => holders.has(id)));
 }
 
-/** Where the request's session is bound, if that worker and rank can still be had; a binding that cannot is dropped. */
+/**
+ * Returns the worker and rank that the request's session is bound to, if the pool still has them. Otherwise drops the
+ * binding.
+ */
 function sessionTarget(
   { routing, excluded }: RouteRequest,
   workers: readonly RoutableWorker[],
@@ -103,8 +106,8 @@ function sessionTarget(
 }
 
 /**
- * Ids of the workers that have loaded an adapter, and of `pinnedId`, which is always kept; undefined when no worker
- * says it has, and then any may take the request.
+ * Returns the ids of the workers that have loaded an adapter, and `pinnedId` in any case. Returns undefined if no
+ * worker says that it has the adapter; then any worker may take the request.
  */
 export function adapterHolders(
   workers: readonly RoutableWorker[],
@@ -119,17 +122,20 @@ export function adapterHolders(
 }
 
 export interface SessionAffinityOptions {
-  /** Idle life of a binding. */
+  /** Time without requests after which a binding ends. */
   readonly ttlMs: number;
-  /** `hard`: a session stays where it is bound. `soft`: while it may. @default 'hard' */
+  /**
+   * Strictness of a binding. `hard`: a session stays where it is bound. `soft`: it stays while that worker may take it.
+   * @default 'hard'
+   */
   readonly mode?: 'hard' | 'soft';
 }
 
 interface Binding {
   target: RankId;
-  /** Idle life: the router's, or as long as its client expects its prompts to be of use. */
+  /** Time without requests after which it ends: the router's, or as long as its client expects to reuse its prompts. */
   ttlMs: number;
-  /** Requests under way; while there are any the binding does not expire. */
+  /** Number of running requests; while there are any, the binding does not expire. */
   requests: number;
   idleSinceMs: number;
 }
@@ -137,10 +143,10 @@ interface Binding {
 const BINDINGS_MAX = 65_536;
 const ID_BYTES_MAX = 256;
 
-/** Sessions bound to the worker that took their first request. One for each phase of a model. */
+/** Sessions bound to the worker that took their first request. There is one object for each phase of a model. */
 export class SessionAffinity {
   readonly mode: 'hard' | 'soft';
-  readonly #bindings = new BoundedMap<string, Binding>(BINDINGS_MAX); // the one used longest ago first
+  readonly #bindings = new BoundedMap<string, Binding>(BINDINGS_MAX); // the least recently used leaves first
   readonly #clock: Pick<Clock, 'nowMs'>;
   readonly #ttlMs: number;
 
@@ -158,7 +164,7 @@ export class SessionAffinity {
     return undefined;
   }
 
-  /** A request of the session was sent to `target`. Ids that are too long are not bound. */
+  /** Records that a request of the session went to `target`. Does not bind ids that are too long. */
   began(sessionId: string, target: RankId, cacheTtlMs = 0): void {
     if (Buffer.byteLength(sessionId) > ID_BYTES_MAX) return;
     const binding = this.#bindings.get(sessionId) ?? { target, ttlMs: 0, requests: 0, idleSinceMs: 0 };
@@ -168,7 +174,7 @@ export class SessionAffinity {
     this.#bindings.set(sessionId, binding);
   }
 
-  /** That request ended, however it did: the idle time starts anew. */
+  /** Records that a request of the session ended, in any way. The idle time starts again. */
   ended(sessionId: string): void {
     const binding = this.#bindings.get(sessionId);
     if (binding === undefined) return;
@@ -176,7 +182,7 @@ export class SessionAffinity {
     binding.idleSinceMs = this.#clock.nowMs();
   }
 
-  /** The worker is gone or failed the session's request. */
+  /** Drops the binding after the worker is gone or failed the session's request. */
   unbind(sessionId: string): void {
     this.#bindings.delete(sessionId);
   }

@@ -17,28 +17,28 @@ export type Pick = <Worker extends RoutableWorker>(workers: readonly Worker[]) =
 interface PickOptions {
   readonly inFlight: InFlight;
   readonly random: Random;
-  /** Throughput of an accelerator against a CPU. */
+  /** Throughput of an accelerator relative to a CPU. */
   readonly cudaToCpuRatio: number;
 }
 
 export interface RouterOptions {
   readonly mode: SimpleRouterMode;
   readonly inhibition: Inhibition;
-  /** Throughput of an accelerator against a CPU, for `device-aware-weighted`. @default 8 */
+  /** Throughput of an accelerator relative to a CPU, for `device-aware-weighted`. @default 8 */
   readonly cudaToCpuRatio?: number;
   readonly random: Random;
 }
 
 const NOBODY: readonly never[] = [];
 
-/** A router for the modes that need no knowledge of what workers have cached. */
+/** Router for the modes that do not need to know what workers have cached. */
 export class SimpleRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
   readonly mode: SimpleRouterMode;
   readonly #pools = new Map<string, readonly Worker[]>(); // bounded by the models in discovery, two roles each
   readonly #inFlight = new InFlight();
   readonly #inhibition: Inhibition;
   readonly #pick: Pick;
-  /** Prefill workers have turns of their own: a request takes one of each. */
+  /** Picks prefill workers. They have turns of their own, because a request takes one worker of each kind. */
   readonly #pickPrefill: Pick;
 
   constructor({ mode, cudaToCpuRatio = 8, random, inhibition }: RouterOptions) {
@@ -91,7 +91,7 @@ class SimpleReservation<Worker extends RoutableWorker> implements Reservation<Wo
   }
 }
 
-/** The rule of `mode`. */
+/** Returns the rule of `mode`. */
 export function pickerFor(mode: SimpleRouterMode, { inFlight, random, cudaToCpuRatio }: PickOptions): Pick {
   switch (mode) {
     case 'round-robin':
@@ -136,7 +136,10 @@ function powerOfTwo<Worker extends RoutableWorker>(
   return inFlight.of(second.id) < inFlight.of(first.id) ? second : first;
 }
 
-/** Ties are broken uniformly: the k-th tied worker replaces the choice with probability 1/k. */
+/**
+ * Returns the least loaded worker. Ties are broken uniformly: the k-th tied worker replaces the choice with probability
+ * 1/k.
+ */
 function leastLoaded<Worker extends RoutableWorker>(
   workers: readonly Worker[],
   inFlight: InFlight,
@@ -157,8 +160,8 @@ function leastLoaded<Worker extends RoutableWorker>(
 }
 
 /**
- * The CPU workers or the others, whichever is further below its share of the requests in flight.
- * Workers that do not say what they run on count as accelerators.
+ * Returns the CPU workers or the others, whichever group is further below its share of the requests in flight. Workers
+ * that do not name their device count as accelerators.
  */
 function deviceGroup<Worker extends RoutableWorker>(
   workers: readonly Worker[],
@@ -177,14 +180,14 @@ function isCpu({ deviceType }: RoutableWorker): boolean {
   return deviceType?.toLowerCase() === 'cpu';
 }
 
-/** `workers[index]`, which must exist. */
+/** Returns `workers[index]`, which must exist. */
 function at<Worker>(workers: readonly Worker[], index: number): Worker {
   const worker = workers[index];
   if (worker === undefined) throw new RangeError(`no worker at ${index} of ${workers.length}`);
   return worker;
 }
 
-/** Requests under way at each worker, as this process sees them. */
+/** Running requests at each worker, as this process sees them. */
 export class InFlight {
   readonly #counts = new Map<string, number>(); // bounded by the number of workers: a count that falls to 0 is dropped
 

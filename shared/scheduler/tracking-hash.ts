@@ -1,31 +1,31 @@
 import type { RouteRequest, WorkerPool } from '../router/index.ts';
 import { type BlockHashes, type HashSeeds, seededHashes } from '../tokens/index.ts';
 
-/** Names the blocks of running requests, by which a router and its peers tell which of them share a prefix. */
+/** Names the blocks of running requests. By these names a router and its peers see which requests share a prefix. */
 export interface TrackingHash {
-  /** Pairs of u32 halves, one for each complete block of the prompt; `hashes` are its public ones. */
+  /** Returns pairs of u32 halves, one for each complete block of the prompt. `hashes` are its public hashes. */
   activeHashes(request: RouteRequest, pool: WorkerPool, hashes: BlockHashes): Uint32Array;
 }
 
 export interface TrackingKey {
-  /** 32 bytes. */
+  /** Secret of 32 bytes. */
   readonly key: Uint8Array;
-  /** Epoch of the key: another one gives other names. */
+  /** Epoch of the key. Another epoch gives other names. */
   readonly keyId: string;
 }
 
 const DOMAIN = 'dynamo.router.tracking-hash/keyed-xxh3-v1\0';
-/** Of models that are not split up; ours are not. */
+/** Routing group of models that are not split up. Stator does not split models. */
 const ROUTING_GROUP = 'default';
-/** A hash is two words, which are hashed as if they were tokens. */
+/** Words of a hash. They are hashed as if they were tokens. */
 const WORDS_PER_HASH = 2;
 
 /**
- * Names that depend on a key, `keyed-xxh3-v1`: XXH3 of each block and along the chain, under two seeds that the keyed
- * BLAKE3 of the scope (model, block size, cache salt, adapter) gives, bit for bit as Dynamo 1.6.1 does. Without the key
- * nobody can tell by the names what a prompt says; it is no protection against who can choose prompts and watch the
- * names. Where another process has hashed the prompt and its tokens are not here, its public hashes are named in their
- * place.
+ * Creates names that depend on a key, `keyed-xxh3-v1`. They are XXH3 of each block and along the chain, under two seeds
+ * that the keyed BLAKE3 of the scope (model, block size, cache salt, adapter) gives, bit for bit as in Dynamo 1.6.1.
+ * Without the key the names do not reveal what a prompt says. They do not protect against a party that can choose
+ * prompts and watch the names. If another process has hashed the prompt and its tokens are not here, the names are
+ * computed from its public hashes.
  */
 export function createKeyedTracking({ key, keyId }: TrackingKey): TrackingHash {
   return {
@@ -45,7 +45,7 @@ export function createKeyedTracking({ key, keyId }: TrackingKey): TrackingHash {
   };
 }
 
-/** What sets the names of one group of requests apart from all others. */
+/** Values that separate the names of one group of requests from all others. */
 interface TrackingScope {
   readonly model: string;
   readonly routingGroup?: string;
@@ -55,7 +55,9 @@ interface TrackingScope {
   readonly isEagle: boolean;
 }
 
-/** Seeds of a scope. Each part carries its number and its length, so that no two scopes read the same. */
+/**
+ * Returns the seeds of a scope. Each part carries its number and its length, so that no two scopes give the same bytes.
+ */
 export function seedsOf(key: Uint8Array, keyId: string, scope: TrackingScope): HashSeeds {
   const { model, routingGroup = ROUTING_GROUP, blockSizeTokens, cacheSalt, loraName, isEagle } = scope;
   const blockSize = Buffer.alloc(4);
@@ -78,7 +80,7 @@ function framed(tag: number, value: Buffer): Buffer {
   return Buffer.concat([Buffer.from([tag]), lengthOf(value), value]);
 }
 
-/** An empty text is an absent one. */
+/** Encodes a part of the scope. An empty text counts as absent. */
 function optional(tag: number, text: string | undefined): Buffer {
   if (text === undefined || text === '') return Buffer.from([tag, 0]);
   const value = Buffer.from(text);
@@ -92,7 +94,8 @@ function lengthOf(value: Buffer): Buffer {
 }
 
 /**
- * BLAKE3 in keyed mode, for the few hundred bytes that name a scope. Node's crypto does not have it.
+ * Initial state of BLAKE3 in keyed mode, here for the few hundred bytes that name a scope. Node's crypto does not have
+ * it.
  *
  *     input    chunks of 1024 bytes, each 16 blocks of 64: the value of a chunk is chained through its blocks
  *     tree     chunk 0   chunk 1   chunk 2          the left side is the largest whole power of two
@@ -102,7 +105,7 @@ function lengthOf(value: Buffer): Buffer {
  *                          parent  <- root: its value is the digest
  */
 const IV = [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19] as const;
-/** Where each word of a block goes between two rounds. */
+/** New place of each word of a block between two rounds. */
 const PERMUTATION = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8] as const;
 /** Columns, then diagonals, of the state of four by four words. */
 const MIXED = [
@@ -125,7 +128,7 @@ const PARENT = 4;
 const ROOT = 8;
 const KEYED = 16;
 
-/** What one compression takes; how it ends depends on whether it is the root. */
+/** Input of one compression. How it ends depends on whether the node is the root. */
 interface Node {
   readonly value: Uint32Array;
   readonly words: Uint32Array;
@@ -135,14 +138,14 @@ interface Node {
 }
 
 /**
- * The first 32 bytes of BLAKE3's keyed hash of `input`.
+ * Returns the first 32 bytes of BLAKE3's keyed hash of `input`.
  * @param key 32 bytes
  */
 export function blake3Keyed(key: Uint8Array, input: Uint8Array): Uint8Array {
   if (key.length !== KEY_BYTES) throw new RangeError(`a key of BLAKE3 has ${KEY_BYTES} bytes, not ${key.length}`);
   const root = treeOf(wordsOf(key), input, 0);
   const digest = compress({ ...root, flags: root.flags | ROOT });
-  return new Uint8Array(digest.buffer); // every platform we run on is little-endian
+  return new Uint8Array(digest.buffer); // every supported platform is little-endian
 }
 
 function treeOf(key: Uint32Array, input: Uint8Array, firstChunk: number): Node {
@@ -169,7 +172,7 @@ function chunkOf(key: Uint32Array, input: Uint8Array, chunk: number): Node {
   return { value, words: wordsOf(last), chunk, bytes: last.length, flags: flags | CHUNK_END };
 }
 
-/** Little-endian words, filled up with zeros to those of a block; a key has eight. */
+/** Returns little-endian words, filled with zeros up to those of a block. A key has eight. */
 function wordsOf(bytes: Uint8Array): Uint32Array {
   const padded = new Uint8Array(BLOCK_BYTES);
   padded.set(bytes);

@@ -5,8 +5,8 @@ import type { RouterMetrics, RouterPoolMetrics } from '../telemetry/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
 
 /**
- * What the scheduler knows of a worker; one that does not say what its engine takes in one pass counts as 10,000,000
- * tokens.
+ * Facts about a worker that the scheduler uses. A worker that does not state how many tokens its engine takes in one
+ * pass counts as 10,000,000 tokens.
  */
 export type SchedulableWorker = Pick<
   RoutableWorker,
@@ -16,72 +16,72 @@ export type SchedulableWorker = Pick<
 /** Predicts how long a worker will prefill. */
 export interface PrefillDurationModel {
   /**
-   * Milliseconds, 0 or more, for one prompt of `uncachedTokens` after `cachedTokens` that are there already; undefined
-   * when the model cannot say, and then the prefill counts in full until its first token. Asked once for each request,
-   * at its decision. Never throws.
+   * Returns the milliseconds, 0 or more, for one prompt of `uncachedTokens` after `cachedTokens` that are already
+   * there. Returns undefined if the model cannot say; then the prefill counts in full until its first token. The
+   * scheduler calls it once for each request, at its decision. Never throws.
    */
   durationMs(uncachedTokens: number, cachedTokens: number): number | undefined;
 }
 
-/** The hard filters of a request, before load or overlap are looked at. Absent = it does not narrow. */
+/** The hard filters of a request, which apply before load and overlap. An absent filter does not narrow. */
 export interface WorkerFilter {
-  /** Undefined = every worker. */
+  /** Ids of the only workers that may take it; undefined = every worker. */
   readonly allowedWorkers?: ReadonlySet<string> | undefined;
-  /** Workers this request must not go to: they failed it, or are stalled. */
+  /** Workers that this request must not go to: they failed it, or are stalled. */
   readonly excludedWorkers?: ReadonlySet<string> | undefined;
-  /** Workers above their busy thresholds; when only such are left, the request fails as overload. */
+  /** Workers above their busy thresholds. If only such workers are left, the request fails as overload. */
   readonly busyWorkers?: ReadonlySet<string> | undefined;
-  /** Workers to pass over while another is left. */
+  /** Workers to skip while another is left. */
   readonly avoidedWorkers?: ReadonlySet<string> | undefined;
   readonly constraints?: RoutingConstraints | undefined;
 }
 
-/** The one place that will do. */
+/** The only worker and rank that may take a request. */
 export interface WorkerPin {
   readonly workerId: string;
   readonly dpRank?: number | undefined;
-  /** Fields by which the client named it. @default somebody else did */
+  /** Fields in which the client named it. @default the client did not name it */
   readonly named?: { readonly worker: string; readonly rank: string } | undefined;
 }
 
-/** One request, as far as choosing its worker goes. */
+/** The parts of a request that the choice of its worker needs. */
 export interface SchedulingRequest extends WorkerFilter {
   readonly id: string;
   /** Prompt length in tokens. */
   readonly promptTokens: number;
   readonly hashes: BlockHashes;
-  /** Names of the same blocks among those of running requests (`TrackingHash`). @default the sequence hashes */
+  /** Names of its blocks among those of running requests (`TrackingHash`). @default the sequence hashes */
   readonly activeHashes?: Uint32Array | undefined;
   readonly override?: RouterConfigOverride | undefined;
   /** Seconds ahead of its arrival in the queue. @default 0 */
   readonly priorityJump?: number | undefined;
-  /** Queue tier; higher tiers always run first. @default 0 */
+  /** Queue tier; higher tiers always leave first. @default 0 */
   readonly strictPriority?: number | undefined;
   readonly expectedOutputTokens?: number | undefined;
   readonly policyClass?: string | undefined;
-  /** False: fail with `DoNotQueue` rather than wait. @default true */
+  /** Whether it may wait; if false, it fails with `DoNotQueue` instead. @default true */
   readonly mayWait?: boolean | undefined;
-  /** Instant of the scheduler's clock after which waiting is in vain. @default none */
+  /** Instant of the scheduler's clock after which waiting is useless. @default none */
   readonly deadlineMs?: number | undefined;
-  /** How long its client expects the prompt to be of use. For indexes that predict. */
+  /** Time for which its client expects to reuse the prompt. For indexes that predict. */
   readonly cacheTtlMs?: number | undefined;
-  /** No other worker will do. */
+  /** The only worker that may take it. */
   readonly pinned?: WorkerPin | undefined;
   /** Blocks that an outside pool holds: sorted, disjoint, `[start, end)`. @default none */
   readonly sharedRanges?: readonly (readonly [start: number, end: number])[] | undefined;
-  /** Worker that its session went to before; kept while it may take the request. */
+  /** Worker that its session used before; kept while it may take the request. */
   readonly preferredWorker?: RankId | undefined;
-  /** Breaks near ties. */
+  /** Rank that wins over others of nearly the same cost. */
   readonly home?: PromptHome | undefined;
 }
 
-/** The worker and rank that took a request, and what the choice was made on. */
+/** The worker and rank that took a request, and the facts behind the choice. */
 export interface Decision extends RankId {
   readonly requestId: string;
   /** Number of the pair in the router's `RankTable`. */
   readonly rank: number;
   readonly cost: number;
-  /** Blocks found on the device; the others go on from there. */
+  /** Blocks found on the device. The other tiers continue from there. */
   readonly deviceBlocks: number;
   readonly hostBlocks: number;
   readonly diskBlocks: number;
@@ -89,13 +89,13 @@ export interface Decision extends RankId {
   readonly cachedTokens: number;
   /** Prompt tokens that the worker still has to compute, as far as the router knows. */
   readonly uncachedTokens: number;
-  /** Of those, what was booked as load: none where prompts are not tracked. */
+  /** Part of those that was booked as load: 0 if prompts are not tracked. */
   readonly prefillTokens: number;
   /** Predicted length of that prefill; undefined = not predicted. */
   readonly prefillMs: number | undefined;
   /** The worker's active blocks with the request's own, and one for each block of its prompt (release 1.6.1). */
   readonly potentialDecodeBlocks: number;
-  /** Why this one: it was the only candidate, the cheapest, one of several as cheap, drawn by weight, or asked for. */
+  /** Reason of the choice: the only candidate, the cheapest, one of several as cheap, drawn by weight, or requested. */
   readonly reason: DecisionReason;
   /** Time in the queue. */
   readonly waitedMs: number;
@@ -103,32 +103,32 @@ export interface Decision extends RankId {
 
 export type DecisionReason = 'only' | 'lowest-cost' | 'tie' | 'drawn' | 'pinned' | 'session';
 
-/** Told once, synchronously from `submit` or later from the queue. */
+/** Receives the outcome once, synchronously from `submit` or later from the queue. */
 export interface SchedulingOutcome {
-  /** The request is booked at the worker: `free` it when it ends. */
+  /** Takes the decision. The request is booked at the worker: call `free` when it ends. */
   decided(decision: Decision): void;
-  /** Nothing is booked. A `RoutingError` unless the request itself is at fault. */
+  /** Takes the rejection. Nothing is booked. The error is a `RoutingError` unless the request itself is invalid. */
   rejected(error: ServeError): void;
 }
 
 /** A request that was submitted. */
 export interface SchedulingTicket {
-  /** False once it was decided, rejected or cancelled. */
+  /** Whether it waits; false once it was decided, rejected or cancelled. */
   readonly isWaiting: boolean;
-  /** Requests ahead of it, counted when asked; undefined once it waits no more. */
+  /** Number of requests ahead of it, counted at each read; undefined once it no longer waits. */
   readonly position: number | undefined;
-  /** Leaves the queue without an outcome. A decided request is left alone. Idempotent. */
+  /** Leaves the queue without an outcome. Has no effect on a decided request. Idempotent. */
   cancel(): void;
 }
 
-/** Load of a rank if a request went there. */
+/** Load that a rank would have with a request. */
 export interface PotentialLoad extends RankId {
   readonly potentialPrefillTokens: number;
   readonly potentialDecodeBlocks: number;
   readonly activeRequests: number;
 }
 
-/** What requests weigh on a rank. In a change, amounts may be negative. */
+/** Load of requests on a rank. In a change, amounts may be negative. */
 export interface RankWeight {
   readonly requests: number;
   /** Blocks of KV cache that they hold. */
@@ -141,7 +141,7 @@ export interface RankWeight {
 export interface Booking extends RankId {
   readonly requestId: string;
   readonly promptTokens: number;
-  /** Undefined = its blocks are not known. */
+  /** Hashes of its blocks; undefined = unknown. */
   readonly hashes: BlockHashes | undefined;
   /** Prompt tokens still to compute there. */
   readonly uncachedTokens: number;
@@ -157,7 +157,7 @@ export interface RankLoad extends RankId {
   readonly activeRequests: number;
 }
 
-/** What is counted of the decisions for one pool. Every call is in the request's path: be quick. */
+/** Metrics of the decisions for one pool. Every call is in the request's path and must be fast. */
 export type SchedulerObserver = Pick<RouterPoolMetrics, 'received' | 'decided' | 'pending' | 'backpressure'>;
 
 export interface PendingTotals {
@@ -166,9 +166,9 @@ export interface PendingTotals {
   readonly cachedTokens: number;
 }
 
-/** What the router around the scheduler adds. */
+/** Observer of the router around the scheduler. */
 export interface KvRouterObserver {
-  /** Observer of one pool's scheduler, made with the pool. */
+  /** Returns the observer of one pool's scheduler. The router calls it when it makes the pool. */
   pool(pool: WorkerPool): SchedulerObserver;
   readonly requests: Pick<RouterMetrics, 'hashed' | 'firstToken' | 'tokens' | 'ended'>;
 }

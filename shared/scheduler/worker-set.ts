@@ -7,12 +7,12 @@ export interface PooledWorker extends SchedulableWorker {
   readonly ranks: readonly number[];
 }
 
-/** Tokens that an engine which does not say takes in one pass: so many that it is never full. */
+/** Tokens that an engine takes in one pass if it does not say: enough that it is never full. */
 const BATCHED_TOKENS_UNKNOWN = 10_000_000;
 
 /**
- * The workers of a pool, in an order that depends on nothing but their ids, so that a seeded router decides alike
- * however its pool came together.
+ * The workers of a pool, in an order that depends only on their ids. So a seeded router decides the same, in whatever
+ * order its pool came together.
  */
 export class WorkerSet {
   readonly #ranks: RankTable;
@@ -25,7 +25,7 @@ export class WorkerSet {
     this.#ranks = ranks;
   }
 
-  /** In the order of worker id. */
+  /** Workers in the order of their ids. */
   get workers(): readonly PooledWorker[] {
     return this.#workers;
   }
@@ -47,7 +47,7 @@ export class WorkerSet {
     return this.#ofRank[rank]?.maxNumBatchedTokens ?? BATCHED_TOKENS_UNKNOWN;
   }
 
-  /** Replaces the pool. @returns numbers of ranks that are gone; they are off the rank table */
+  /** Replaces the pool. @returns numbers of ranks that are gone and no longer on the rank table */
   replace(workers: readonly SchedulableWorker[]): readonly number[] {
     const before = this.#allRanks;
     const sorted = [...workers].sort((a, b) => compareIds(a.id, b.id));
@@ -69,7 +69,7 @@ export class WorkerSet {
   }
 }
 
-/** Hex ids without leading zeros, as the numbers they are. */
+/** Compares hex ids without leading zeros by their numeric value. */
 export function compareIds(a: string, b: string): number {
   if (a.length !== b.length) return a.length - b.length;
   return a < b ? -1 : a > b ? 1 : 0;

@@ -5,7 +5,7 @@ import { BlockUses } from './block-uses.ts';
 
 export interface ActiveLoadOptions {
   readonly blockSizeTokens: number;
-  /** Ages requests at which they count as lost. */
+  /** Age at which a request counts as lost. */
   readonly expiryMs: number;
 }
 
@@ -14,9 +14,9 @@ export interface LoadEntry {
   readonly id: string;
   readonly rank: number;
   readonly promptTokens: number;
-  /** Pairs of sequence hashes of the prompt's complete blocks; undefined = the request's blocks are not counted. */
+  /** Pairs of sequence hashes of the prompt's complete blocks; undefined = the request's blocks do not count. */
   readonly hashes: Uint32Array | undefined;
-  /** Blocks may be shared with other requests of the rank; otherwise each request has its own. */
+  /** Whether blocks may be shared with other requests of the rank; otherwise each request has its own. */
   readonly isReusing: boolean;
   /** Prompt tokens to compute; 0 = not tracked. */
   readonly prefillTokens: number;
@@ -25,33 +25,33 @@ export interface LoadEntry {
   readonly expectedOutputTokens?: number | undefined;
 }
 
-/** The oldest prefill of a rank gave its first token. */
+/** End of a prefill: the request gave its first token. */
 export interface PrefillEnd {
   readonly tokens: number;
-  /** Time since it became the oldest of its rank; undefined when it was not. */
+  /** Time since the prefill became the oldest of its rank; undefined if it was not the oldest. */
   readonly elapsedMs: number | undefined;
 }
 
 /**
- * What the requests under way weigh on each rank. Arrays are by rank number, so that costs are worked
- * out for hundreds of ranks without touching an object.
+ * The load of the running requests on each rank. Arrays are by rank number, so that the costs of hundreds of ranks are
+ * computed without touching an object.
  */
 export class ActiveLoad {
   readonly uses = new BlockUses(0);
-  /** Distinct blocks of the rank's requests, rounded where output decays. */
+  /** Distinct blocks of the rank's requests, rounded if output decays. */
   activeBlocks = new Float64Array(0);
-  /** Tokens of the rank's prefills, without regard to time. */
+  /** Tokens of the rank's prefills, without decay. */
   prefillSum = new Float64Array(0);
   /** Tokens of the rank's oldest prefill, 0 = none. */
   oldestTokens = new Float64Array(0);
-  /** When that became the oldest. */
+  /** Instant at which that prefill became the oldest. */
   oldestSinceMs = new Float64Array(0);
   prefills = new Float64Array(0);
   requests = new Float64Array(0);
   #oldestMs = new Float64Array(0);
   #unpredicted = new Float64Array(0); // prefills without a predicted length
   #blocks = new Float64Array(0);
-  #discounts = new Float64Array(0); // by which expected ends lighten those blocks
+  #discounts = new Float64Array(0); // by which expected ends lower the weight of those blocks
   #unattributedBlocks = new Float64Array(0);
   readonly #unattributed: (RankWeight | undefined)[] = [];
   readonly #newest: (ActiveRequest | undefined)[] = [];
@@ -83,7 +83,7 @@ export class ActiveLoad {
     this.#unattributedBlocks = roomy(this.#unattributedBlocks, capacity);
   }
 
-  /** Requests under way on all ranks. */
+  /** Number of running requests on all ranks. */
   get size(): number {
     return this.#byId.size;
   }
@@ -92,17 +92,17 @@ export class ActiveLoad {
     return this.#byId.has(id);
   }
 
-  /** Rank of a request under way. */
+  /** Returns the rank of a running request. */
   rankOf(id: string): number | undefined {
     return this.#byId.get(id)?.rank;
   }
 
-  /** Whether time alone changes prefill load; otherwise `prefillSum` is what counts. */
+  /** Whether prefill load changes with time; otherwise `prefillSum` is the load. */
   get decays(): boolean {
     return this.#hasPredictions;
   }
 
-  /** Books a request. False, and nothing changes, when one of that id is booked. */
+  /** Books a request. Returns false, and changes nothing, if one of that id is booked. */
   add(entry: LoadEntry, nowMs: number): boolean {
     if (this.#byId.has(entry.id)) return false;
     const { rank } = entry;
@@ -116,15 +116,18 @@ export class ActiveLoad {
     return true;
   }
 
-  /** The first token came. Undefined when the request is unknown or its prefill was over or not tracked. */
+  /**
+   * Records the first token of a request. Returns undefined if the request is unknown, or its prefill was over or not
+   * tracked.
+   */
   prefillDone(id: string, nowMs: number): PrefillEnd | undefined {
     const request = this.#byId.get(id);
     return request === undefined || request.prefillTokens === 0 ? undefined : this.#endPrefill(request, nowMs);
   }
 
   /**
-   * `outputTokens` so far: a block more where they fill one, and less weight for the request's own blocks the nearer
-   * its expected end is.
+   * Records the output tokens so far. Adds a block if they fill one. The closer the expected end is, the less the
+   * blocks of only this request weigh.
    */
   produced(id: string, outputTokens: number): void {
     const request = this.#byId.get(id);
@@ -137,8 +140,8 @@ export class ActiveLoad {
   }
 
   /**
-   * One more block of output, by the word of who counts them. `fraction` is the weight from now on of every block that
-   * only this request runs on. False when the request is unknown.
+   * Adds one block of output for a caller that counts blocks itself. `fraction` is from now on the weight of every
+   * block that only this request uses. Returns false if the request is unknown.
    */
   addOutputBlock(id: string, fraction: number | undefined): boolean {
     const request = this.#byId.get(id);
@@ -147,7 +150,7 @@ export class ActiveLoad {
     return true;
   }
 
-  /** Ends a request however far it was. False when it is unknown. */
+  /** Ends a request in any phase. Returns false if it is unknown. */
   free(id: string, nowMs: number): boolean {
     const request = this.#byId.get(id);
     if (request === undefined) return false;
@@ -159,7 +162,7 @@ export class ActiveLoad {
     return true;
   }
 
-  /** What a rank carries by bookings. */
+  /** Returns the load of a rank by bookings. */
   booked(rank: number): RankWeight {
     const { requests = 0, prefillTokens = 0 } = this.#unattributed[rank] ?? {};
     return {
@@ -169,7 +172,7 @@ export class ActiveLoad {
     };
   }
 
-  /** What a rank carries beyond its bookings, in place of what was said of that before. */
+  /** Sets the load of a rank beyond its bookings. Replaces the earlier value. */
   setUnattributed(rank: number, load: RankWeight | undefined): void {
     const before = this.#unattributed[rank];
     this.#unattributed[rank] = load;
@@ -186,7 +189,7 @@ export class ActiveLoad {
     for (const request of this.#byId.values()) if (request.rank === rank) this.free(request.id, nowMs);
   }
 
-  /** Ends requests that were never freed; returns their ids. */
+  /** Ends requests that were never freed. Returns their ids. */
   expire(nowMs: number): readonly string[] {
     const lost: string[] = [];
     for (const request of this.#byId.values()) {
@@ -197,14 +200,14 @@ export class ActiveLoad {
     return lost;
   }
 
-  /** Tokens that the rank's prefills still have to compute, as far as can be told. */
+  /** Returns the tokens that the rank's prefills still have to compute, as far as known. */
   prefillTokensAt(rank: number, nowMs: number): number {
     const sum = this.prefillSum[rank] as number;
     if (!this.#hasPredictions || this.prefills[rank] === 0) return sum;
     const tokens = this.oldestTokens[rank] as number;
     const elapsedMs = nowMs - (this.oldestSinceMs[rank] as number);
     const expectedMs = this.#oldestMs[rank] as number;
-    const unattributedTokens = this.#unattributed[rank]?.prefillTokens ?? 0; // nobody predicts those
+    const unattributedTokens = this.#unattributed[rank]?.prefillTokens ?? 0; // their length is not predicted
     const isPredicted = this.#unpredicted[rank] === 0 && unattributedTokens === 0;
     if (isPredicted) return spilledRemainder(sum, tokens, elapsedMs, expectedMs);
     return sum - tokens + anchoredRemainder(tokens, elapsedMs, expectedMs);
@@ -217,13 +220,13 @@ export class ActiveLoad {
       request.lastUse = this.uses.acquire(rank, hashes);
       this.#blocks[rank]! += this.uses.added;
     } else {
-      request.ownBlocks = hashes.length >> 1; // as if each had a hash of its own: nobody shares them
+      request.ownBlocks = hashes.length >> 1; // counted as if each had a hash of its own: no request shares them
       this.#blocks[rank]! += request.ownBlocks;
     }
     this.#roundBlocks(rank);
   }
 
-  /** One block more, the last of `blocksSeen`. */
+  /** Adds one block, the last of `blocksSeen`. */
   #growBlocks(request: ActiveRequest, blocksSeen: number, fraction: number | undefined): void {
     request.blocksSeen = blocksSeen;
     request.ownBlocks++;
@@ -241,11 +244,11 @@ export class ActiveLoad {
       this.#discounts[rank]! -= this.uses.releasedDiscount;
     }
     invariant((this.#blocks[rank] as number) >= 0, 'requests take no more blocks off a rank than they brought');
-    if (this.#blocks[rank] === 0) this.#discounts[rank] = 0; // what rounding may have left
+    if (this.#blocks[rank] === 0) this.#discounts[rank] = 0; // rounding may have left a rest
     this.#roundBlocks(rank);
   }
 
-  /** Gives every block that only this request runs on the weight `fraction`. */
+  /** Gives every block that only this request uses the weight `fraction`. */
   #lighten(request: ActiveRequest, fraction: number): void {
     const ownDiscount = request.ownBlocks * (1 - fraction);
     this.#discounts[request.rank]! += ownDiscount - request.ownDiscount;
@@ -297,7 +300,7 @@ export class ActiveLoad {
   }
 }
 
-/** A request under way; prefills of a rank are linked in the order of their start. */
+/** A running request. The prefills of a rank are linked in the order of their start. */
 class ActiveRequest {
   readonly id: string;
   readonly rank: number;
@@ -338,7 +341,8 @@ const MS_PER_TOKEN_MIN = 0.005;
 const MS_PER_TOKEN_MAX = 0.1;
 
 /**
- * Tokens of the oldest prefill that are left after `elapsedMs` of it (release 1.x): at most all, at least none.
+ * Returns the tokens of the oldest prefill that are left after `elapsedMs` of it (release 1.x): at most all, at least
+ * none.
  * @param expectedMs predicted length; NaN = unknown, the prefill does not shrink
  */
 export function anchoredRemainder(tokens: number, elapsedMs: number, expectedMs: number): number {
@@ -349,15 +353,15 @@ export function anchoredRemainder(tokens: number, elapsedMs: number, expectedMs:
 }
 
 /**
- * Active prefill tokens of a rank whose prefills all have predicted lengths (newest release): what the oldest does
- * beyond its own tokens counts against those behind it.
+ * Returns the active prefill tokens of a rank whose prefills all have predicted lengths (newest release). If the oldest
+ * runs longer than predicted, the excess reduces the tokens of those behind it.
  */
 export function spilledRemainder(sum: number, oldestTokens: number, elapsedMs: number, expectedMs: number): number {
   if (expectedMs <= 0) return Math.max(0, sum - oldestTokens);
   return Math.max(0, sum - Math.floor((oldestTokens * Math.max(0, elapsedMs)) / expectedMs));
 }
 
-/** Milliseconds that a prompt token takes to prefill, learned from requests as they give their first token. */
+/** Milliseconds that the prefill of a prompt token takes, learned from requests when they give their first token. */
 export class PrefillPace {
   #msPerToken = START_MS_PER_TOKEN;
 
@@ -365,7 +369,10 @@ export class PrefillPace {
     return this.#msPerToken;
   }
 
-  /** A prefill that was the oldest of its worker for `elapsedMs` has ended. Short ones say little and are left out. */
+  /**
+   * Learns from a prefill that was the oldest of its worker for `elapsedMs` and has ended. Ignores short ones, which
+   * say little.
+   */
   learn(tokens: number, elapsedMs: number): void {
     if (tokens <= TOKENS_MIN) return;
     const seen = Math.min(MS_PER_TOKEN_MAX, Math.max(MS_PER_TOKEN_MIN, elapsedMs / tokens));

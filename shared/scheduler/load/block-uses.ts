@@ -2,7 +2,7 @@ import { invariant } from '../../errors/index.ts';
 import { roomy } from '../../records/index.ts';
 
 /**
- * Which ranks run requests on which blocks, counted once a rank however many of its requests share the block.
+ * The ranks that run requests on each block. A rank counts once for a block, even if many of its requests share it.
  *
  *     slots      hash of a run's first block -> run      open addressing, no gaps after a removal
  *     run        blocks one after the other with the same users: place of their hashes, length, run before, first use
@@ -12,9 +12,9 @@ import { roomy } from '../../records/index.ts';
  *     run A-H  <- use(A-H, rank 0, 2 requests)  <-> use(A-H, rank 7, 1 request)
  *     run I-K  <- use(I-K, rank 0, 1 request)         parent: use(A-H, rank 0)
  *
- * A sequence hash names a whole prefix, so a rank that runs on a block runs on all before it. Hence a prompt is a path
- * of few runs, whatever its length: a run is cut in two where a prompt leaves it, and found by its first block and the
- * run before. A request needs to remember only its last use; when the run of that is cut, it is a use of the tail.
+ * A sequence hash names a whole prefix, so a rank that uses a block uses all blocks before it. Hence a prompt of any
+ * length is a path of few runs. Where a prompt leaves a run, the run is cut in two. Its first block and the run before
+ * identify it. A request only has to remember its last use; if that use's run is cut, the use belongs to the tail.
  */
 export class BlockUses {
   #depths = new Uint32Array(0);
@@ -23,23 +23,23 @@ export class BlockUses {
 
   #slots = new Int32Array(256); // run number plus one; 0 = empty
   #runs = new Int32Array(RUN_WORDS * 128);
-  #runCount = 0; // ever numbered
+  #runCount = 0; // numbers given out so far
   #freeRun = NONE;
   #liveRuns = 0;
   #liveBlocks = 0;
   #hashes = new Uint32Array(HASHES_LEAST);
-  #hashesEnd = 0; // what lies before it may be of runs that are gone
+  #hashesEnd = 0; // hashes before it may belong to runs that are gone
   #uses = new Int32Array(USE_WORDS * 128);
   #useCount = 0;
   #freeUse = NONE;
-  #discounts = new Float64Array(0); // of each block, by use; grown by the first `lightenTail`
+  #discounts = new Float64Array(0); // of each block, by use; the first `lightenTail` allocates it
 
-  /** Shared depth of each rank in the prompt last given to `matchDepths`, in blocks. By rank number. */
+  /** Number of leading blocks of the prompt last given to `matchDepths` that each rank uses. By rank number. */
   get depths(): Uint32Array {
     return this.#depths;
   }
 
-  /** Distinct blocks in use by anybody. */
+  /** Distinct blocks in use by any rank. */
   get blockCount(): number {
     return this.#liveBlocks;
   }
@@ -56,7 +56,8 @@ export class BlockUses {
   }
 
   /**
-   * How many leading blocks of the prompt each rank runs on already, for all ranks at once; read them from `depths`.
+   * Finds how many leading blocks of the prompt each rank already uses, for all ranks at once. Read the result from
+   * `depths`.
    * @param hashes pairs of sequence hashes
    */
   matchDepths(hashes: Uint32Array): void {
@@ -75,9 +76,8 @@ export class BlockUses {
   }
 
   /**
-   * Starts a request on `rank`.
-   * @returns its last use, for `release`; -1 for a prompt without blocks. `added` tells how many blocks the rank did
-   * not run on before.
+   * Starts a request on `rank`. Sets `added` to the number of blocks that are new to the rank.
+   * @returns its last use, for `release`; -1 for a prompt without blocks
    */
   acquire(rank: number, hashes: Uint32Array): number {
     const count = hashes.length >> 1;
@@ -103,15 +103,15 @@ export class BlockUses {
     return use;
   }
 
-  /** Blocks new to their rank in the last `acquire`. */
+  /** Number of blocks new to their rank in the last `acquire`. */
   added = 0;
 
   /** Discount of the blocks that left in the last `release`. */
   releasedDiscount = 0;
 
   /**
-   * Ends a request. `releasedDiscount` tells by how much they were lightened. @returns blocks its rank no longer runs
-   * on
+   * Ends a request. Sets `releasedDiscount` to the discount of the blocks that left. @returns blocks that its rank no
+   * longer uses
    */
   release(lastUse: number): number {
     let gone = 0;
@@ -128,8 +128,8 @@ export class BlockUses {
   }
 
   /**
-   * Lightens each block that no other request of the rank runs on by `discount`, from the request's last block back to
-   * the first that is shared. @returns by how much more than before in all
+   * Lowers the weight of each block that no other request of the rank uses by `discount`. Goes from the request's last
+   * block back to the first shared one. @returns how much larger the sum of the discounts is than before
    */
   lightenTail(lastUse: number, discount: number): number {
     this.#makeDiscounts();
@@ -142,13 +142,16 @@ export class BlockUses {
     return change;
   }
 
-  /** Leading blocks of the run that the prompt has from `position` on: most often all, else found by halving. */
+  /**
+   * Returns the number of leading blocks of the run that the prompt has from `position` on: usually all, otherwise
+   * found by bisection.
+   */
   #commonBlocks(run: number, hashes: Uint32Array, position: number): number {
     const place = (this.#runs[run * RUN_WORDS + PLACE] as number) - 2 * position;
     const length = this.#runs[run * RUN_WORDS + LENGTH] as number;
     const end = Math.min(position + length, hashes.length >> 1);
     if (this.#isAt(place, hashes, end - 1)) return end - position;
-    let low = position + 1; // it was found by its first block
+    let low = position + 1; // its first block is how the run was found
     let high = end - 1;
     while (low < high) {
       const middle = (low + high + 1) >>> 1;
@@ -173,7 +176,8 @@ export class BlockUses {
   }
 
   /**
-   * Parts the first `blocks` blocks from a run; returns what they are now. The run keeps its number, and is the tail.
+   * Cuts the first `blocks` blocks off a run. Returns the new run of these blocks. The old run keeps its number and
+   * becomes the tail.
    */
   #cut(run: number, blocks: number): number {
     const at = run * RUN_WORDS;
@@ -202,7 +206,7 @@ export class BlockUses {
     return head;
   }
 
-  /** Room for the discount of every use. */
+  /** Allocates the discount of every use. */
   #makeDiscounts(): void {
     if (this.#discounts.length >= this.#useCount) return;
     this.#discounts = roomy(this.#discounts, this.#uses.length / USE_WORDS);
@@ -241,7 +245,7 @@ export class BlockUses {
     return use;
   }
 
-  /** @returns blocks of its run */
+  /** @returns the number of blocks of its run */
   #dropUse(use: number): number {
     const uses = this.#uses;
     const length = this.#lengthOf(use);
@@ -262,7 +266,7 @@ export class BlockUses {
     return length;
   }
 
-  /** The run that begins with the prompt's block at `position`, after the run `before`. */
+  /** Returns the run that begins with the prompt's block at `position`, after the run `before`. */
   #find(hashes: Uint32Array, position: number, before: number): number {
     const low = hashes[2 * position] as number;
     const high = hashes[2 * position + 1] as number;
@@ -300,7 +304,7 @@ export class BlockUses {
     this.#runs[at + BEFORE] = before;
   }
 
-  /** Copies hashes from `from` on; returns their place. */
+  /** Stores the hashes from `from` on. Returns their place. */
   #keep(hashes: Uint32Array, from: number): number {
     const count = hashes.length - from;
     if (this.#hashesEnd + count > this.#hashes.length) this.#makeRoom(count);
@@ -310,7 +314,10 @@ export class BlockUses {
     return place;
   }
 
-  /** Leaves behind what is of no run any more; as much room again as is used, so that this is done seldom. */
+  /**
+   * Compacts the hashes, leaving out those that belong to no run. The new array is twice as large as needed, so that
+   * this is rare.
+   */
   #makeRoom(count: number): void {
     const kept = this.#hashes;
     this.#hashes = new Uint32Array(Math.max(HASHES_LEAST, 2 * (2 * this.#liveBlocks + count)));
@@ -345,7 +352,7 @@ export class BlockUses {
     this.#freeRun = run;
   }
 
-  /** Takes the run off the table and closes the gap, so that no probe ends too early. */
+  /** Removes the run from the table and closes the gap, so that no probe ends too early. */
   #takeOff(run: number): void {
     const slots = this.#slots;
     const mask = slots.length - 1;
@@ -353,7 +360,8 @@ export class BlockUses {
     while (slots[gap] !== run + 1) gap = (gap + 1) & mask;
     for (let slot = (gap + 1) & mask; slots[slot] !== 0; slot = (slot + 1) & mask) {
       const wanted = this.#homeOf((slots[slot] as number) - 1) & mask;
-      if (((slot - wanted) & mask) < ((slot - gap) & mask)) continue; // it lies between its home and the gap's other side
+      // An entry between its home and the other side of the gap stays.
+      if (((slot - wanted) & mask) < ((slot - gap) & mask)) continue;
       slots[gap] = slots[slot] as number;
       gap = slot;
     }
@@ -373,7 +381,7 @@ const [PLACE, LENGTH, BEFORE, FIRST_USE] = [0, 1, 2, 3] as const;
 const USE_WORDS = 6;
 const [RANK, REQUESTS, RUN, PARENT, NEXT, PREVIOUS] = [0, 1, 2, 3, 4, 5] as const;
 
-/** Hashes that others make may be small numbers; the table wants all bits to count. */
+/** Returns the slot where a hash belongs. Hashes of other programs may be small numbers, so all bits are mixed. */
 function home(low: number, high: number): number {
   const mixed = Math.imul(low ^ Math.imul(high, 0x85ebca6b), 0x9e3779b1);
   return mixed ^ (mixed >>> 15);

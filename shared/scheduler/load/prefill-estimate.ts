@@ -2,14 +2,14 @@ import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import { KvRouterConfigError } from '../kv-config.ts';
 import type { PrefillDurationModel } from '../types.ts';
 
-/** Published peaks of one GPU, in units a second, dense (without structured sparsity). */
+/** Published peaks of one GPU, in units per second, dense (without structured sparsity). */
 interface GpuSystem {
-  /** 16-bit matrix products. */
+  /** Operations of 16-bit matrix products. */
   readonly flops: number;
-  /** 8-bit matrix products; the same as `flops` where the GPU has none of its own. */
+  /** Operations of 8-bit matrix products; equal to `flops` if the GPU has no faster ones. */
   readonly fp8Flops: number;
   readonly memoryBytes: number;
-  /** To the other GPUs of its node, one direction. */
+  /** Bytes to the other GPUs of its node, in one direction. */
   readonly linkBytes: number;
 }
 
@@ -17,7 +17,7 @@ const TERA = 1e12;
 
 const GIGA = 1e9;
 
-/** What `--aic-system` may name, by the vendor's data sheets. */
+/** Names that `--aic-system` accepts, with figures from the vendor's data sheets. */
 const GPU_SYSTEMS: Readonly<Record<string, GpuSystem>> = {
   a100_sxm: gpu(312, 312, 2.039, 300),
   b200_sxm: gpu(2250, 4500, 8, 900),
@@ -30,9 +30,9 @@ const GPU_SYSTEMS: Readonly<Record<string, GpuSystem>> = {
   l40s: gpu(362, 733, 0.864, 32),
 };
 
-/** What `--aic-backend` may name. */
+/** Names that `--aic-backend` accepts. */
 const BACKENDS: readonly string[] = ['vllm', 'sglang', 'trtllm'];
-/** Share of the published peaks that engines come to: the one free choice of the estimate. */
+/** Share of the published peaks that engines reach: the only free parameter of the estimate. */
 const COMPUTE_SHARE = 0.6;
 const BANDWIDTH_SHARE = 0.8;
 const BYTES_16_BIT = 2;
@@ -40,28 +40,33 @@ const MS_PER_SECOND = 1000;
 
 export interface PrefillEstimateOptions {
   readonly backend: string;
-  /** Name of `GPU_SYSTEMS`. */
+  /** Name in `GPU_SYSTEMS`. */
   readonly system: string;
   readonly shape: ModelShape;
   readonly tpSize: number;
-  /** Ranks that each serve requests of their own and share the experts. @default 1 */
+  /** Number of ranks that each serve requests of their own and share the experts. @default 1 */
   readonly attentionDpSize?: number | undefined;
   /**
-   * How each expert and all experts are split; the estimate only sees to it that they fit. @default what the others
-   * leave
+   * Number of GPUs that each expert is split over. The estimate only checks that this and `moeEpSize` fit. @default the
+   * value that follows from the other sizes
    */
   readonly moeTpSize?: number | undefined;
-  /** @default what the others leave; 1 where only they are set */
+  /**
+   * Number of groups that the experts are spread over. @default the value that follows from the other sizes; 1 if only
+   * they are set
+   */
   readonly moeEpSize?: number | undefined;
 }
 
 /**
- * Estimates how long one prompt takes to prefill, alone, from published peaks: each part of a layer takes as long as
- * its arithmetic or its memory traffic, whichever is longer, at a fixed share of the peak; between GPUs each layer
- * exchanges its activations twice. It is an estimate: NVIDIA's AIConfigurator, which the settings are named after,
- * looks the same question up in tables measured for each engine, version and GPU. Left out here: how engines differ,
- * launches and scheduling, other requests of the pass, sliding windows, feed-forward layers without a gate. So it tells
- * how prompts compare with each other, and milliseconds within a factor of about two.
+ * Estimates the duration of the prefill of one prompt that runs alone, from published peaks. Each part of a layer takes
+ * as long as its arithmetic or its memory traffic, whichever is longer, at a fixed share of the peak. Between GPUs each
+ * layer exchanges its activations twice.
+ *
+ * The settings are named after NVIDIA's AIConfigurator, which answers the same question from tables measured for each
+ * engine, version and GPU. The estimate leaves out differences between engines, launches and scheduling, other requests
+ * of the pass, sliding windows, and feed-forward layers without a gate. So it tells how prompts compare with each
+ * other, and milliseconds within a factor of about two.
  * @throws KvRouterConfigError for a name that is not known, and for sizes that do not fit together
  */
 export function createPrefillEstimate(options: PrefillEstimateOptions): PrefillDurationModel {
@@ -78,7 +83,7 @@ function unknownName(field: string, name: string, allowed: readonly string[]): K
   return new KvRouterConfigError(field, `${flag} ${JSON.stringify(name)} is not known; allowed: ${allowed.join(', ')}`);
 }
 
-/** tp x attention_dp = moe_tp x moe_ep: both count the GPUs of one replica. */
+/** Checks that tp x attention_dp = moe_tp x moe_ep: both count the GPUs of one replica. */
 function checkSizes({ shape, tpSize, attentionDpSize, moeTpSize, moeEpSize }: PrefillEstimateOptions): void {
   const given = Object.entries({
     '--aic-attention-dp-size': attentionDpSize,
@@ -87,7 +92,7 @@ function checkSizes({ shape, tpSize, attentionDpSize, moeTpSize, moeEpSize }: Pr
   }).find(([, size]) => size !== undefined);
   if (shape.experts === undefined) {
     if (given === undefined) return;
-    throw new KvRouterConfigError('aic_moe_tp_size', `${given[0]} is for models with experts: this one has none`);
+    throw new KvRouterConfigError('aic_moe_tp_size', `${given[0]} is for models with experts, and this model has none`);
   }
   const gpus = tpSize * (attentionDpSize ?? 1);
   const ep = moeEpSize ?? (moeTpSize === undefined ? 1 : gpus / moeTpSize);
@@ -126,18 +131,18 @@ class PrefillEstimate implements PrefillDurationModel {
       layers * (this.#product(uncachedTokens, attentionWeights) + this.#attention(uncachedTokens, cachedTokens)) +
       denseLayers * this.#product(uncachedTokens, denseWeights) +
       this.#experts(uncachedTokens) +
-      this.#product(1, hidden * vocabulary) + // only the last token is sampled from
+      this.#product(1, hidden * vocabulary) + // only the last token needs logits
       layers * (this.#exchange(uncachedTokens, this.#tp) + this.#exchange(uncachedTokens, this.#tp * this.#dp));
     return seconds * MS_PER_SECOND;
   }
 
-  /** `tokens` times a matrix of so many weights, split over the tensor-parallel GPUs. */
+  /** Returns the time of `tokens` times a matrix of `weights` numbers, split over the tensor-parallel GPUs. */
   #product(tokens: number, weights: number): number {
     const share = weights / this.#tp;
     return Math.max((2 * tokens * share) / this.#flops, (share * this.#shape.weightBytes) / this.#memoryBytes);
   }
 
-  /** Every new token against all before it and itself. */
+  /** Returns the time of attention: every new token attends to all tokens before it and to itself. */
   #attention(tokens: number, cachedTokens: number): number {
     const { pairWidth, cacheWidth, cacheHeads } = this.#shape;
     const pairs = tokens * cachedTokens + (tokens * (tokens + 1)) / 2;
@@ -146,8 +151,8 @@ class PrefillEstimate implements PrefillDurationModel {
   }
 
   /**
-   * The experts are spread over all GPUs, which compute for the requests of all ranks at once: each rank has as much to
-   * do.
+   * Returns the time of the experts. They are spread over all GPUs, which compute for the requests of all ranks at
+   * once, so each rank has an equal share of the work.
    */
   #experts(tokens: number): number {
     const { experts, weightBytes } = this.#shape;
@@ -161,7 +166,7 @@ class PrefillEstimate implements PrefillDurationModel {
     return layers * (routed + this.#product(tokens, sharedWeights));
   }
 
-  /** Sums the activations of `tokens` over so many GPUs, as a ring does. */
+  /** Returns the time to sum the activations of `tokens` over `gpus` GPUs in a ring. */
   #exchange(tokens: number, gpus: number): number {
     const bytes = BYTES_16_BIT * tokens * this.#shape.hidden;
     return (2 * bytes * (gpus - 1)) / gpus / this.#linkBytes;
@@ -177,23 +182,23 @@ function gpu(teraFlops: number, fp8TeraFlops: number, memoryTeraBytes: number, l
   };
 }
 
-/** What the estimate needs to know of a model. Weights are counted for one layer, and in numbers, not bytes. */
+/** Sizes of a model that the estimate uses. Weights are counted for one layer, and as numbers, not bytes. */
 export interface ModelShape {
   readonly layers: number;
   readonly hidden: number;
   readonly vocabulary: number;
-  /** Of the projections around attention. */
+  /** Weights of the projections around attention. */
   readonly attentionWeights: number;
   /** Multiplications for each pair of tokens that attend to each other. */
   readonly pairWidth: number;
   /** Numbers that the KV cache holds for each token. */
   readonly cacheWidth: number;
-  /** Parts that the cache can be split in. */
+  /** Number of parts that the cache can be split into. */
   readonly cacheHeads: number;
-  /** Feed-forward layers that every token goes through whole. */
+  /** Number of feed-forward layers that every token passes as a whole. */
   readonly denseLayers: number;
   readonly denseWeights: number;
-  /** The layers with experts; undefined = the model has none. */
+  /** Layers with experts; undefined = the model has none. */
   readonly experts: ExpertShape | undefined;
   readonly weightBytes: number;
   /** Whether matrix products are 8 bits wide. */
@@ -203,23 +208,23 @@ export interface ModelShape {
 export interface ExpertShape {
   readonly layers: number;
   readonly count: number;
-  /** Experts that each token goes through. */
+  /** Number of experts that each token passes. */
   readonly perToken: number;
-  /** Of one expert. */
+  /** Weights of one expert. */
   readonly weights: number;
-  /** Of what every token goes through beside its experts. */
+  /** Weights that every token passes in addition to its experts. */
   readonly sharedWeights: number;
 }
 
 /** Matrices of a gated feed-forward network: gate, up, down. */
 const GATED = 3;
-/** Bytes of a weight by `quantization_config.quant_method`; any other method is taken for 16 bits. */
+/** Bytes of a weight by `quantization_config.quant_method`. Any other method counts as 16 bits. */
 const WEIGHT_BYTES: Readonly<Record<string, number>> = { fp8: 1, fbgemm_fp8: 1, awq: 0.5, gptq: 0.5, mxfp4: 0.5 };
 
 /**
- * The shape that a model folder's config.json (Hugging Face `transformers`) describes: decoders with grouped-query or
- * latent attention, dense or with experts; of a model with media, its text part.
- * @throws KvRouterConfigError naming the field that is missing
+ * Reads the shape that a model folder's config.json (Hugging Face `transformers`) describes. It covers decoders with
+ * grouped-query or latent attention, dense or with experts, and the text part of a model with media.
+ * @throws KvRouterConfigError naming the missing field
  */
 export function readModelShape(json: unknown): ModelShape {
   const outer = fieldsOf(json);
@@ -257,7 +262,10 @@ function groupedAttention(config: UnknownRecord, hidden: number): Attention {
   };
 }
 
-/** Keys and values by way of one narrow vector a token, which is what the cache holds (DeepSeek V2, V3, Kimi K2). */
+/**
+ * Returns the sizes of latent attention (DeepSeek V2, V3, Kimi K2). Keys and values come from one narrow vector for
+ * each token, and the cache holds that vector.
+ */
 function latentAttention(config: UnknownRecord, hidden: number): Attention {
   const heads = read(config, 'num_attention_heads');
   const rank = read(config, 'kv_lora_rank');
@@ -290,7 +298,7 @@ function expertsOf(config: UnknownRecord, layers: number, hidden: number): Exper
   };
 }
 
-/** The first of `names` that is there; null and 0 stand for absent, as in the files. */
+/** Returns the first present field of `names`. Null and 0 mean absent, as in the files. */
 function find(config: UnknownRecord, ...names: readonly string[]): number | undefined {
   for (const name of names) {
     const value = config[name];
@@ -307,5 +315,5 @@ function read(config: UnknownRecord, ...names: readonly [string, ...string[]]): 
 
 function fieldsOf(value: unknown): UnknownRecord {
   if (isRecord(value)) return value;
-  throw new KvRouterConfigError('aic_model_path', '--aic-model-path: its config.json is no JSON object');
+  throw new KvRouterConfigError('aic_model_path', '--aic-model-path: its config.json is not a JSON object');
 }

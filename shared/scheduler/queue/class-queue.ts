@@ -9,28 +9,28 @@ export interface Waiting {
   readonly weighed: WeighedRequest;
   readonly outcome: SchedulingOutcome;
   readonly arrivedMs: number;
-  /** Counts arrivals; of two as urgent, the earlier goes first. */
+  /** Number of the arrival. Of two equally urgent requests, the earlier one leaves first. */
   readonly order: number;
-  /** Larger goes first; see `queueKey`. */
+  /** Urgency: the larger leaves first; see `queueKey`. */
   key: number;
-  /** Most of its prompt that any eligible worker had cached on arrival. */
+  /** Most prompt tokens that any eligible worker had cached at its arrival. */
   readonly cachedTokens: number;
-  /** The rest of the prompt, at least one; what it costs its class. */
+  /** Rest of the prompt, at least one token: the cost to its class. */
   readonly costTokens: number;
-  /** Of its class. */
+  /** Queue of its class. */
   readonly line: ClassQueue;
-  /** What the index said when it was last asked. */
+  /** Overlaps that the index returned at the last look-up. */
   found: FoundOverlaps;
   foundMs: number;
-  /** Prompt tokens left to compute at the best worker, by `found`. */
+  /** Prompt tokens left to compute at the best worker, according to `found`. */
   uncachedTokens: number;
-  /** Name of the line that it stands in; the queue's. */
+  /** Name of the lane that it stands in, set by the queue. */
   lane: string;
   /** Position in its heap; -1 once it left. */
   heapAt: number;
 }
 
-/** Waiting requests, the most urgent on top: a binary heap in which any entry can be taken out. */
+/** Waiting requests with the most urgent at the top: a binary heap from which any entry can be removed. */
 class WaitingHeap implements Iterable<Waiting> {
   readonly #entries: Waiting[] = [];
 
@@ -51,7 +51,7 @@ class WaitingHeap implements Iterable<Waiting> {
     this.#rise(waiting, this.#entries.length - 1);
   }
 
-  /** False when it is not here any more. */
+  /** Returns false if the entry is no longer in the heap. */
   remove(waiting: Waiting): boolean {
     const at = waiting.heapAt;
     if (at === -1) return false;
@@ -64,18 +64,18 @@ class WaitingHeap implements Iterable<Waiting> {
     return true;
   }
 
-  /** Puts an entry whose key has changed in its place. */
+  /** Moves an entry whose key has changed to its new place. */
   moved(waiting: Waiting): void {
     this.#rise(waiting, waiting.heapAt);
     this.#sink(waiting, waiting.heapAt);
   }
 
-  /** Puts everything in order again after keys have changed. */
+  /** Restores the order after keys have changed. */
   reorder(): void {
     for (let at = (this.#entries.length >> 1) - 1; at >= 0; at--) this.#sink(this.#entries[at] as Waiting, at);
   }
 
-  /** Entries that go before `waiting`. Costs as much as there are entries. */
+  /** Counts the entries that leave before `waiting`, in time proportional to the number of entries. */
   before(waiting: Waiting): number {
     let count = 0;
     for (const entry of this.#entries) if (entry !== waiting && precedes(entry, waiting)) count++;
@@ -117,7 +117,7 @@ class WaitingHeap implements Iterable<Waiting> {
   }
 }
 
-/** The tier always wins; then the key; then who came first. */
+/** Whether `a` leaves before `b`: the tier decides first, then the key, then the order of arrival. */
 function precedes(a: Waiting, b: Waiting): boolean {
   const tierA = a.weighed.request.strictPriority ?? 0;
   const tierB = b.weighed.request.strictPriority ?? 0;
@@ -125,25 +125,26 @@ function precedes(a: Waiting, b: Waiting): boolean {
   return a.key === b.key ? a.order < b.order : a.key > b.key;
 }
 
-/** The line of the requests that any worker may take. */
+/** Name of the lane for requests that any worker may take. */
 const ANYWHERE = '';
 
 /**
- * Lines of one class for requests that only some workers may take, pins aside: each is looked at whenever something may
- * have changed. Requests beyond them share one more line, and there wait for each other.
+ * Bound of the lanes of one class for requests that only some workers may take, apart from pins. The router checks each
+ * lane whenever something may have changed. Further requests share one more lane, in which they wait for each other.
  */
 const FILTERED_LANES_MAX = 64;
 const CROWDED = 'crowded';
 
 /**
- * Waiting requests of one class: one line for those that any worker may take, one for each rank that requests are
- * pinned to, and one for each set of workers that requests are limited to, so that a full worker holds up only its own.
+ * Waiting requests of one class. There is one lane for those that any worker may take, one for each rank that requests
+ * are pinned to, and one for each set of workers that requests are limited to. So a full worker delays only its own
+ * requests.
  */
 export class ClassQueue {
   readonly policyClass: PolicyClass;
-  readonly #lanes = new Map<string, WaitingHeap>(); // none is empty
+  readonly #lanes = new Map<string, WaitingHeap>(); // no lane is empty
   #filteredLanes = 0;
-  /** Uncached tokens that the class may still send before another one's turn. */
+  /** Uncached tokens that the class may still send before the next class has its turn. */
   creditTokens = 0;
   #requests = 0;
   #promptTokens = 0;
@@ -157,7 +158,7 @@ export class ClassQueue {
     return { requests: this.#requests, promptTokens: this.#promptTokens, cachedTokens: this.#cachedTokens };
   }
 
-  /** Whether others wait where the request would. */
+  /** Whether other requests already wait in the lane of this request. */
   hasLineFor(request: SchedulingRequest): boolean {
     return this.#lanes.has(this.#laneOf(request));
   }
@@ -166,7 +167,7 @@ export class ClassQueue {
     return this.#lanes.values();
   }
 
-  /** The most urgent of the first ones in line that could go now. */
+  /** Returns the most urgent of the requests at the head of a lane that can leave now. */
   first(canGo: (first: Waiting) => boolean): Waiting | undefined {
     let best: Waiting | undefined;
     for (const { top } of this.#lanes.values()) {
@@ -194,7 +195,7 @@ export class ClassQueue {
     this.#lanes.get(waiting.lane)?.moved(waiting);
   }
 
-  /** False when it does not wait any more. */
+  /** Returns false if the request no longer waits. */
   remove(waiting: Waiting): boolean {
     const lane = this.#lanes.get(waiting.lane);
     if (lane?.remove(waiting) !== true) return false;
@@ -207,7 +208,7 @@ export class ClassQueue {
     return true;
   }
 
-  /** Requests that go before it in its line. */
+  /** Counts the requests that leave before it in its lane. */
   before(waiting: Waiting): number {
     return this.#lanes.get(waiting.lane)?.before(waiting) ?? 0;
   }
@@ -225,14 +226,14 @@ export class ClassQueue {
   }
 }
 
-/** Whether a line of this name is one of those that are limited in number. */
+/** Whether a lane of this name counts towards `FILTERED_LANES_MAX`. */
 function isFiltered({ pinned }: SchedulingRequest, lane: string): boolean {
   return pinned === undefined && lane !== ANYWHERE && lane !== CROWDED;
 }
 
 /**
- * Names the line of a request among those that wait: requests that the same ranks may take stand in one. Sets of ids
- * are told apart by a checksum: where two have the same, which is one case in 2^32, their requests wait for each other.
+ * Returns the name of a request's lane. Requests that the same ranks may take stand in one lane. A checksum stands for
+ * a set of ids. If two sets have the same checksum, a chance of 1 in 2^32, their requests wait for each other.
  */
 function laneName(request: SchedulingRequest): string {
   const { pinned, constraints, allowedWorkers, excludedWorkers, busyWorkers, avoidedWorkers } = request;
@@ -244,7 +245,7 @@ function laneName(request: SchedulingRequest): string {
   return JSON.stringify([[...new Set(taints)].sort(), allowed, passedOver]);
 }
 
-/** A checksum of a set of ids, whatever their order; empty for no ids. */
+/** Returns a checksum of a set of ids that does not depend on their order; empty for no ids. */
 function sumOf(ids: ReadonlySet<string> | undefined): string {
   if (ids === undefined) return '';
   let sum = 0;
@@ -252,7 +253,7 @@ function sumOf(ids: ReadonlySet<string> | undefined): string {
   return ids.size === 0 ? '' : `${ids.size}:${sum}`;
 }
 
-/** Mixed so that sums of similar ids differ. */
+/** Returns a hash whose bits are mixed, so that sums of similar ids differ. */
 function hashOf(text: string): number {
   const plain = fnv1a(text);
   const hash = Math.imul(plain ^ (plain >>> 16), 0x21f0aaad);

@@ -1,21 +1,24 @@
 import { type KvRouterConfig, type MissingIslLimit, QUEUE_THRESHOLD, type QueuePolicy } from '../kv-config.ts';
 
-/** One class of waiting requests. Undefined = no such bound. */
+/** One class of waiting requests. An undefined bound does not apply. */
 export interface PolicyClass {
   readonly name: string;
-  /** `auto` = as the cost model has it. */
+  /** Order of the class; `auto` follows the cost model. */
   readonly policy: QueuePolicy | 'auto';
-  /** Uncached tokens that the class may send in one round of the classes. */
+  /** Uncached tokens that the class may send in one round over the classes. */
   readonly quantumTokens: number;
   /** Active prefill tokens above which a worker is full for the class. */
   readonly busyTokens: number | undefined;
-  /** The same as a multiple of the worker's batched tokens. Without either nobody waits in the class. */
+  /**
+   * Multiple of the worker's batched tokens above which a worker is full for the class. Without either bound no request
+   * waits in the class.
+   */
   readonly busyFraction: number | undefined;
   /** Share of the eligible ranks that must be full before requests wait. @default 1 */
   readonly busyShare: number;
   /**
-   * Somebody set the bounds above: they hold under every cost model. Otherwise they are Dynamo's, in whose place
-   * `stator` has a gate of its own.
+   * Whether someone set the bounds above. Then they hold under every cost model. Otherwise they are Dynamo's, which
+   * `stator` replaces with its own rule.
    */
   readonly hasOwnBounds: boolean;
   readonly requestsPerWorkerMax: number | undefined;
@@ -23,23 +26,28 @@ export interface PolicyClass {
   readonly cachedTokensPerWorkerMax: number | undefined;
 }
 
-/** The queue classes of one model and how requests find theirs. */
+/** Queue classes of one model, and the rule by which requests find theirs. */
 export interface PolicyProfile {
   readonly classes: readonly PolicyClass[];
-  /** Class that a request names, or that its family has for what of its prompt nobody has cached. */
+  /**
+   * Returns the class that a request names. Otherwise returns the class of its family for the prompt tokens that no
+   * worker has cached.
+   */
   classOf(asked: string | undefined, uncachedTokens: () => number): number;
-  /** Limits by uncached tokens (the older table), on top of the classes' own. */
+  /** Limits by uncached tokens (the older table), in addition to the classes' own. */
   readonly missingIslLimits: readonly MissingIslLimit[];
 }
 
-/** What `--router-policy-config` says: profiles by model, the one for all others, and settings over the flags. */
+/**
+ * Contents of `--router-policy-config`: profiles by model, one for all other models, and settings that override flags.
+ */
 export interface PolicyConfig {
   readonly root: PolicyProfile | undefined;
   readonly models: ReadonlyMap<string, PolicyProfile>;
   readonly settings: Partial<KvRouterConfig>;
 }
 
-/** Without classes: one for all requests, as the router's own settings say. */
+/** Returns the profile without classes: one class for all requests, with the router's own settings. */
 export function singleClass(config: KvRouterConfig): PolicyProfile {
   const hasOwnBounds = config.queueThreshold !== 'auto';
   const only: PolicyClass = {
@@ -57,17 +65,17 @@ export function singleClass(config: KvRouterConfig): PolicyProfile {
   return { classes: [only], classOf: () => 0, missingIslLimits: config.queueByIncomingMissingIsl };
 }
 
-/** The profile of a model: its own, the common one, or a single class. */
+/** Returns the profile of a model: its own, the common one, or a single class. */
 export function profileFor(policies: PolicyConfig | undefined, model: string, config: KvRouterConfig): PolicyProfile {
   return policies?.models.get(model) ?? policies?.root ?? singleClass(config);
 }
 
-/** Whether anything in the class can ever wait. */
+/** Whether requests of the class can ever wait. */
 export function canWait({ busyTokens, busyFraction }: PolicyClass): boolean {
   return busyTokens !== undefined || busyFraction !== undefined;
 }
 
-/** Whether a worker with so many active prefill tokens is full for the class: strictly above either bound. */
+/** Whether a worker with this number of active prefill tokens is full for the class: strictly above either bound. */
 export function isFull(
   { busyTokens, busyFraction }: PolicyClass,
   activeTokens: number,

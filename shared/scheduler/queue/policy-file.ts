@@ -110,7 +110,7 @@ function readProfile(row: ProfileRow, path: string): PolicyProfile {
 function checkNames(rows: readonly ClassRow[], path: string): void {
   const seen = new Set<string>();
   for (const { name } of rows) {
-    if (seen.has(name)) throw invalid(`${path}policy_classes: ${name} is there twice`);
+    if (seen.has(name)) throw invalid(`${path}policy_classes: ${name} is listed twice`);
     seen.add(name);
   }
 }
@@ -124,7 +124,9 @@ function checkBuckets(buckets: readonly { min_tokens: number }[], path: string):
   }
 }
 
-/** Class positions by family, in the order of the buckets; every family must have exactly one class for each. */
+/**
+ * Returns class positions by family, in the order of the buckets. Every family must have exactly one class for each.
+ */
 function familiesOf(
   rows: readonly ClassRow[],
   buckets: readonly { bucket: string }[],

@@ -5,8 +5,8 @@ import type { PolicyProfile } from './policy-config.ts';
 
 /**
  * Requests that wait for a worker, by class. Classes share service by deficit round robin: each round gives a class its
- * quantum of uncached tokens, and a request leaves when its class has saved up what it costs. Only classes whose first
- * request could go now take part, so that no worker idles for the sake of a share.
+ * quantum of uncached tokens, and a request leaves when its class has saved as many tokens as the request costs. Only
+ * classes whose first request could leave now take part, so that no worker idles because of a share.
  */
 export class PolicyQueue {
   readonly #profile: PolicyProfile;
@@ -30,12 +30,15 @@ export class PolicyQueue {
     return this.#promptTokens;
   }
 
-  /** The line of the class that a request names, or that its family has for what of its prompt nobody has cached. */
+  /**
+   * Returns the queue of the class that a request names. Otherwise returns the queue of its family's class for the
+   * prompt tokens that no worker has cached.
+   */
   lineFor(asked: string | undefined, uncachedTokens: () => number): ClassQueue {
     return this.#classes[this.#profile.classOf(asked, uncachedTokens)] as ClassQueue;
   }
 
-  /** Whether requests wait, but none where this one would, whatever its class. */
+  /** Whether requests wait, but none in the lane where this one would, in any class. */
   waitsElsewhere(request: SchedulingRequest): boolean {
     return this.#requests > 0 && !this.#classes.some((line) => line.hasLineFor(request));
   }
@@ -45,8 +48,9 @@ export class PolicyQueue {
   }
 
   /**
-   * Why one more request may not wait: limits look at what waits already, so the request that crosses one is let in.
-   * @param workers workers in the pool; limits are for each of them
+   * Returns why one more request may not wait. Limits compare the requests that already wait, so the request that
+   * crosses a limit is accepted.
+   * @param workers number of workers in the pool; limits are for each of them
    */
   refusal({ policyClass, totals }: ClassQueue, uncachedTokens: number, workers: number): RoutingFailure | undefined {
     const { requestsPerWorkerMax, promptTokensPerWorkerMax, cachedTokensPerWorkerMax } = policyClass;
@@ -72,7 +76,7 @@ export class PolicyQueue {
     this.#promptTokens += waiting.weighed.request.promptTokens;
   }
 
-  /** False when it does not wait any more. */
+  /** Returns false if the request no longer waits. */
   remove(waiting: Waiting): boolean {
     if (!waiting.line.remove(waiting)) return false;
     this.#requests--;
@@ -90,7 +94,7 @@ export class PolicyQueue {
     }
   }
 
-  /** Takes out the request whose turn it is among those that could go; undefined when none could. */
+  /** Removes and returns the request whose turn it is, of those that could leave; undefined if none could. */
   next(canGo: (first: Waiting) => boolean): Waiting | undefined {
     if (this.#requests === 0) return undefined;
     const heads = this.#classes.map((line) => line.first(canGo));
@@ -104,14 +108,14 @@ export class PolicyQueue {
       if (head === undefined || head.costTokens > line.creditTokens) continue;
       line.creditTokens -= head.costTokens;
       this.remove(head);
-      // The class goes on while it can pay; what follows may not be able to go, and then another class has its turn.
+      // The class continues while it has credit. If its next request cannot leave, another class has its turn.
       this.#turn = line.creditTokens > 0 ? at : (at + 1) % count;
       return head;
     }
     return undefined;
   }
 
-  /** As many whole rounds at once as it takes until some class can pay for the request it would send. */
+  /** Grants as many whole rounds at once as it takes until some class has credit for the request that it would send. */
   #grantCredit(heads: readonly (Waiting | undefined)[]): void {
     let rounds = Number.POSITIVE_INFINITY;
     for (const [at, { creditTokens, policyClass }] of this.#classes.entries()) {

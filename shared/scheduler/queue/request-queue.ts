@@ -15,25 +15,26 @@ export interface RequestQueueOptions extends ChooserOptions {
   readonly observer: SchedulerObserver | undefined;
 }
 
-/** Tokens by which a waiting request becomes more urgent while one token could have been prefilled. */
+/** Tokens by which a waiting request becomes more urgent in the time of the prefill of one token. */
 const STATOR_AGING = 0.05;
-/** What `stator` orders by is looked up again after this. */
+/** Age of a look-up after which `stator` repeats it, because its order depends on it. */
 const STATOR_REFRESH_MS = 50;
-/** At each event, for at most so many requests, the longest known ones first; for fewer where many wait. */
+/** Number of look-ups repeated at each event, the oldest first; fewer if many requests wait. */
 const STATOR_REFRESH_MAX = 64;
 const STATOR_REFRESH_MAX_LONG = 8;
-/** Where more wait, the order is made anew only once the pace has changed by so much. */
+/** Number of waiting requests above which the order is renewed only after a sufficient change of the pace. */
 const SHORT_LINE_MAX = 64;
 const PACE_DRIFT_MAX = 0.01;
 const DECAY_POLL_MS = 100;
-/** A prefill is surely over by the sum of its parts, whatever their last digits do. */
+/** Tolerance: a prefill is certainly over at the sum of its parts, in spite of rounding. */
 const ROUNDING_MS = 0.01;
 const INVALID = Number.NEGATIVE_INFINITY;
 
 /**
- * The gate before a choice: who must wait, in what order they leave, and when. `dynamo` waits while every eligible rank
- * has more active prefill tokens than the class allows; `stator` while every one has any that should not be done by
- * now, and orders by what is left to compute. Bounds and an order that somebody set hold in either.
+ * The queue before the choice of a worker. It decides which requests must wait, in what order they leave, and when.
+ * With `dynamo` a request waits while every eligible rank has more active prefill tokens than the class allows. With
+ * `stator` it waits while every rank has a prefill that should not be over yet, and the order is by what is left to
+ * compute. Bounds and an order that someone set apply to both.
  */
 export class RequestQueue {
   readonly #options: RequestQueueOptions;
@@ -41,12 +42,12 @@ export class RequestQueue {
   readonly #lines: PolicyQueue;
   readonly #isStator: boolean;
   readonly #startMs: number;
-  /** What waits, in the order of `foundMs`. */
+  /** Waiting requests, in the order of `foundMs`. */
   readonly #byAge = new Set<Waiting>();
   #arrivals = 0;
-  /** How many of what waits have a deadline. */
+  /** Number of waiting requests that have a deadline. */
   #deadlines = 0;
-  /** Tokens a millisecond by which keys were made. */
+  /** Tokens per millisecond with which the keys were made. */
   #aging: number;
 
   constructor(options: RequestQueueOptions) {
@@ -68,7 +69,7 @@ export class RequestQueue {
   }
 
   /**
-   * Whether the request that the chooser narrowed to must wait: nobody has room, or others of its class wait already.
+   * Whether the request last narrowed by the chooser must wait: no rank has room, or others of its class already wait.
    */
   mustWait({ request }: WeighedRequest): boolean {
     const line = this.#lineFor(request);
@@ -77,12 +78,15 @@ export class RequestQueue {
     return !this.#hasRoom(line, uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens()));
   }
 
-  /** Whether requests wait, but none where this one would: time may have made room for them that it must not take. */
+  /**
+   * Whether requests wait, but none in the lane of this one. Time may have made room for those, and this one must not
+   * take it.
+   */
   waitsElsewhere(request: SchedulingRequest): boolean {
     return this.#lines.waitsElsewhere(request);
   }
 
-  /** Lets the request in, or says why it may not wait. The chooser has looked and narrowed for it. */
+  /** Queues the request, or returns why it may not wait. The chooser has looked and narrowed for it. */
   enter(weighed: WeighedRequest, outcome: SchedulingOutcome, nowMs: number): Waiting | RoutingFailure {
     const { request } = weighed;
     const cachedTokens = Math.min(this.#chooser.bestCachedTokens(), request.promptTokens);
@@ -115,7 +119,7 @@ export class RequestQueue {
     return waiting;
   }
 
-  /** Takes out the next request that can go now; undefined when none can. */
+  /** Removes and returns the next request that can leave now; undefined if none can. */
   next(): Waiting | undefined {
     if (this.#lines.requests === 0) return undefined;
     if (this.#isStator) this.#orderByUrgency();
@@ -124,7 +128,7 @@ export class RequestQueue {
     return next;
   }
 
-  /** False when it does not wait any more. */
+  /** Returns false if the request no longer waits. */
   leave(waiting: Waiting): boolean {
     if (!this.#lines.remove(waiting)) return false;
     this.#left(waiting);
@@ -143,12 +147,12 @@ export class RequestQueue {
     return all;
   }
 
-  /** Requests ahead in its class; undefined once it left. */
+  /** Number of requests ahead in its class; undefined once it left. */
   positionOf(waiting: Waiting): number | undefined {
     return waiting.heapAt === -1 ? undefined : waiting.line.before(waiting);
   }
 
-  /** Puts what the index had said of the request back before the chooser, asked anew when that is too old. */
+  /** Gives the chooser the request's overlaps again. Repeats the look-up if it is too old. */
   recall(waiting: Waiting, nowMs: number): void {
     const { config, ranks } = this.#options;
     const ageMs = nowMs - waiting.foundMs;
@@ -158,12 +162,15 @@ export class RequestQueue {
     else restoreOverlaps(waiting.found, this.#chooser.overlaps, ranks.capacity);
   }
 
-  /** What the index had said does not hold any more. */
+  /** Makes all earlier look-ups invalid. */
   invalidateMatches(): void {
     for (const waiting of this.#lines.entries()) waiting.foundMs = INVALID;
   }
 
-  /** Instant at which time alone may let somebody go or run out of time; undefined when only an event can. */
+  /**
+   * Returns the instant at which time alone may let a request leave or miss its deadline; undefined if only an event
+   * can.
+   */
   nextOpeningMs(): number | undefined {
     if (this.#lines.requests === 0) return undefined;
     let nextMs = this.#isStator ? this.#nextIdleMs() : this.#nextDecayMs();
@@ -173,7 +180,7 @@ export class RequestQueue {
     return Number.isFinite(nextMs) ? nextMs : undefined;
   }
 
-  /** Takes out those that have waited past their deadline. */
+  /** Removes and returns the requests that have waited past their deadline. */
   leaveOverdue(nowMs: number): readonly Waiting[] {
     if (this.#deadlines === 0) return [];
     const overdue: Waiting[] = [];
@@ -190,13 +197,15 @@ export class RequestQueue {
     return promptTokens - Math.min(this.#chooser.bestCachedTokens(), promptTokens);
   }
 
-  /** Whether some rank that the chooser narrowed to can take one more, of which `costTokens` are left to compute. */
+  /**
+   * Whether a rank of those that the chooser narrowed to can take one more request with `costTokens` left to compute.
+   */
   #hasRoom({ policyClass }: ClassQueue, costTokens: number): boolean {
     const { workers, clock } = this.#options;
     const { ranks, count } = this.#chooser.candidates;
     const isForeseeing = this.#isStator && !policyClass.hasOwnBounds;
     const nowMs = clock.nowMs();
-    const enough = count - policyClass.busyShare * count; // more ranks with room than that, and nobody waits
+    const enough = count - policyClass.busyShare * count; // with more free ranks than that, no request waits
     let open = 0;
     for (let at = 0; at < count; at++) {
       const rank = ranks[at] as number;
@@ -209,7 +218,7 @@ export class RequestQueue {
     return false;
   }
 
-  /** Also one that nobody can take any more: it leaves to be told so. */
+  /** Whether the request can leave. So can one that no worker can take any more: it leaves with its error. */
   #canGo(waiting: Waiting): boolean {
     if (isOverdue(waiting, this.#options.clock.nowMs())) return true;
     return (
@@ -217,7 +226,7 @@ export class RequestQueue {
     );
   }
 
-  /** Whether the line is in the order of `stator`, whose keys change while requests wait. */
+  /** Whether the class has the order of `stator`, whose keys change while requests wait. */
   #ages({ policyClass }: ClassQueue): boolean {
     return this.#isStator && policyClass.policy === 'auto';
   }
@@ -230,13 +239,16 @@ export class RequestQueue {
     return queueKey(policy === 'auto' ? 'fcfs' : policy, arrivedSecs, weighed.request.priorityJump ?? 0, costTokens);
   }
 
-  /** Least left to compute first; waiting makes a request seem shorter. */
+  /** Returns the urgency: the least left to compute first. Waiting makes a request count as shorter. */
   #urgencyOf({ uncachedTokens: left, arrivedMs, weighed }: Waiting): number {
     const jumpMs = 1000 * Math.max(0, weighed.request.priorityJump ?? 0);
-    return this.#aging * (jumpMs - (arrivedMs - this.#startMs)) - left; // the present would add as much to every one
+    return this.#aging * (jumpMs - (arrivedMs - this.#startMs)) - left; // the current time would add the same to each
   }
 
-  /** Keys follow what the index says and the pace; a long line follows the pace by steps. */
+  /**
+   * Renews the keys, which follow the index and the pace. With many waiting requests, the pace must first change
+   * enough.
+   */
   #orderByUrgency(): void {
     const { clock, pace } = this.#options;
     const isShort = this.#lines.requests <= SHORT_LINE_MAX;
@@ -263,14 +275,14 @@ export class RequestQueue {
     waiting.foundMs = nowMs;
     const isAsBefore = waiting.found.ranks.length === 0 && this.#chooser.overlaps.count === 0;
     waiting.found = copyOverlaps(this.#chooser.overlaps);
-    if (isAsBefore) return; // nobody had any of it, and nobody has
+    if (isAsBefore) return; // no worker had any of it cached, and none has now
     if (this.#chooser.narrow(request) !== undefined) return;
     waiting.uncachedTokens = uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens());
     waiting.key = this.#keyOf(waiting);
     waiting.line.moved(waiting);
   }
 
-  /** The first instant at which the last prefill of some rank should be over. */
+  /** Returns the first instant at which the last prefill of some rank should be over. */
   #nextIdleMs(): number {
     const { workers, load, pace, clock } = this.#options;
     const nowMs = clock.nowMs();
@@ -279,7 +291,7 @@ export class RequestQueue {
       if (load.prefills[rank] !== 1) continue;
       const lastsMs = (load.oldestTokens[rank] as number) * pace.msPerToken;
       const idleMs = (load.oldestSinceMs[rank] as number) + lastsMs + ROUNDING_MS;
-      if (idleMs > nowMs) nextMs = Math.min(nextMs, idleMs); // the others are idle already and did not help
+      if (idleMs > nowMs) nextMs = Math.min(nextMs, idleMs); // a rank that is already idle has not helped
     }
     return nextMs;
   }
@@ -310,7 +322,7 @@ function isOverdue({ weighed }: Waiting, nowMs: number): boolean {
 }
 
 /**
- * Urgency of a waiting request, larger first.
+ * Returns the urgency of a waiting request, larger first.
  * @param arrivedSecs seconds from any fixed instant to its arrival
  * @param jumpSecs seconds ahead of its arrival; below 0 counts as 0
  * @param costTokens prompt tokens that no eligible worker has cached, at least 1

@@ -40,6 +40,7 @@ export const COVERED: readonly string[] = [
   'shared/protocol/planner',
   'shared/records',
   'shared/responses',
+  'shared/scheduler',
   'shared/simulate',
   'shared/standalone',
   'shared/tokens',

@@ -45,7 +45,7 @@ describe('the shape of a model', () => {
   );
 
   it('cannot be read from what is no object', () => {
-    expect(() => readModelShape([])).toThrow('its config.json is no JSON object');
+    expect(() => readModelShape([])).toThrow('its config.json is not a JSON object');
   });
 });
 
@@ -141,7 +141,7 @@ describe('names and sizes that do not fit', () => {
 
   it('are those of experts for a model that has none', () => {
     expect(() => estimate('llama-3.1-8b', { moeEpSize: 1 })).toThrow(
-      '--aic-moe-ep-size is for models with experts: this one has none',
+      '--aic-moe-ep-size is for models with experts, and this model has none',
     );
   });
 });

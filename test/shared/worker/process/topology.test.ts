@@ -80,8 +80,8 @@ describe('what a worker says of where it stands', () => {
   it.each<[string, Given, string, string]>([
     ['no domain', { kvTransferDomain: undefined }, 'a', 'needs DYN_KV_TRANSFER_DOMAIN'],
     ['a preference without a weight', { kvTransferEnforcement: 'preferred' }, 'a', 'preferred needs a weight'],
-    ['a weight without a preference', { kvTransferPreferredWeight: 0.5 }, 'a', 'goes with preferred only'],
-    ['a value with =', {}, 'a=b', '"a=b" is no name or value'],
+    ['a weight without a preference', { kvTransferPreferredWeight: 0.5 }, 'a', 'only preferred takes a weight'],
+    ['a value with =', {}, 'a=b', '"a=b" is not a name or value'],
   ])('is refused with %s', async (_what, given, value, says) => {
     writeFileSync(join(folder, 'zone'), value);
     await expect(read(given)).rejects.toThrow(says);
