@@ -7,38 +7,40 @@ import { RankStays } from './rank-stays.ts';
 import type { RankTable } from './rank-table.ts';
 import { TouchedBlocks } from './touched-blocks.ts';
 
-/** Blocks whose time is up and that one query takes off at most. */
+/** Number of expired blocks that one query removes at most. */
 const EXPIRED_PER_QUERY = 1000;
-/** Blocks that give way to a decision at most, beyond those of its own. */
+/** Number of blocks that a decision evicts at most, beyond as many as its own. */
 const EVICTED_AHEAD = 256;
-/** Expiry is rounded up to this, and to a tenth of a shorter time to live. */
+/** Step to which expiry is rounded up: this, or a tenth of a shorter time to live. */
 const BUCKET_MS = 100;
-/** List of the blocks that go by time. Ranks with a known capacity have lists of their own. */
+/** List of the blocks that expire by time. Ranks with a known capacity have lists of their own. */
 const BY_TIME = 0;
 /**
- * Lists of blocks whose clients expect them to be of use for longer, by how long: rounded up, so that what comes later
- * on a list ends later.
+ * Times for which clients want their blocks kept longer, one list for each. Times are rounded up to these, so that a
+ * later entry of a list expires later.
  */
 const HELD_MS: readonly number[] = [300_000, 3_600_000, 86_400_000];
 const LISTS_BY_TIME = 1 + HELD_MS.length;
 /**
- * Share of the room that such blocks have before others: what one client asks for must not push out everybody else's
- * prompts.
+ * Share of the room in which such blocks take precedence. One client's wish must not evict the prompts of all others.
  */
 const HELD_SHARE = 0.5;
 
 export interface ApproximateIndexOptions {
   readonly ranks: RankTable;
   readonly clock: Pick<Clock, 'nowMs'>;
-  /** `lru`: a rank keeps as many blocks as it has room for (`setCapacity`); until that is known, by time. */
+  /**
+   * Rule of eviction. `lru`: a rank keeps as many blocks as it has room for (`setCapacity`), and until that is known
+   * goes by time.
+   */
   readonly policy: 'ttl' | 'lru';
-  /** How long a block counts as held after the last decision that used it. */
+  /** Time for which a block counts as held after the last decision that used it. */
   readonly ttlMs: number;
-  /** Most holdings of ranks that go by time; those used longest ago give way. @default 1,048,576 */
+  /** Bound of the holdings of ranks that go by time; the least recently used are evicted. @default 1,048,576 */
   readonly blocksMax?: number;
-  /** Most memory, asked for whenever the index has grown. @default none */
+  /** Returns the bound of the memory in bytes. The index calls it whenever it has grown. @default none */
   readonly bytesMax?: () => number;
-  /** Told the number of blocks that gave way for want of room. */
+  /** Called with the number of blocks evicted for lack of room. */
   readonly onEvicted?: (blocks: number) => void;
 }
 
@@ -48,8 +50,8 @@ interface Running {
 }
 
 /**
- * What ranks hold as far as the router's own decisions tell: instead of events in approximate
- * mode, or beside them (`raise`) to know of a prompt before its first event arrives.
+ * The blocks that ranks hold, as the router's own decisions imply. In approximate mode it replaces events. Beside
+ * events (`raise`) it knows a prompt before its first event arrives.
  */
 export class ApproximateIndex implements PrefixIndex {
   readonly #ranks: RankTable;
@@ -60,16 +62,16 @@ export class ApproximateIndex implements PrefixIndex {
   readonly #bucketMs: number;
   readonly #touched = new TouchedBlocks();
   readonly #stays = new RankStays();
-  /** The record that the sweep for ended stays looks at next; 0 = no sweep is under way. */
+  /** Record that the sweep for ended stays checks next; 0 = no sweep is running. */
   #sweptTo = 0;
-  /** Stays and lists that had ended when that sweep began. */
+  /** Numbers of stays and lists that had ended when that sweep began. */
   #sweptStays = 0;
   #sweptLists = 0;
   readonly #blocksMax: number;
   readonly #allowance: BlockAllowance;
   readonly #onEvicted: (blocks: number) => void;
   readonly #capacities: (number | undefined)[] = [];
-  /** By rank. */
+  /** List of each rank, by rank number. */
   readonly #lists: (number | undefined)[] = [];
   #listCount = LISTS_BY_TIME;
   readonly #freeLists: number[] = [];
@@ -82,7 +84,8 @@ export class ApproximateIndex implements PrefixIndex {
   constructor(options: ApproximateIndexOptions) {
     const { ranks, clock, policy, ttlMs, blocksMax = 1 << 20, onEvicted = () => {} } = options;
     const { bytesMax = () => Number.POSITIVE_INFINITY } = options;
-    // Twice as many, so that it is the list of uses that says what goes; under `lru` the ranks' own bounds hold.
+    // There is room for twice as many, so that the list of uses decides what to evict. Under `lru` the ranks' own
+    // bounds apply.
     const roomBlocks = policy === 'lru' ? 1 << 24 : 2 * blocksMax;
     this.#index = new BlockIndex({ ranks, blocksMax: roomBlocks, onEvicted });
     this.#ranks = ranks;
@@ -95,7 +98,10 @@ export class ApproximateIndex implements PrefixIndex {
     this.#bucketMs = Math.min(BUCKET_MS, Math.max(1, ttlMs / 10));
   }
 
-  /** A request went to `rank`; its blocks count as stored there. Under `lru` they stay until it is `freed`. */
+  /**
+   * Records that a request went to `rank`. Its blocks count as stored there, and under `lru` they stay until the
+   * request is `freed`.
+   */
   decided(requestId: string, rank: number, { local, sequence }: BlockHashes, cacheTtlMs = 0): void {
     this.#expire(EXPIRED_PER_QUERY);
     this.#index.stored(rank, 'device', undefined, sequence, local);
@@ -117,7 +123,7 @@ export class ApproximateIndex implements PrefixIndex {
     this.#makeRoom(rank, sequence.length >> 1);
   }
 
-  /** The request left its worker. Idempotent. */
+  /** Records that the request left its worker. Idempotent. */
   freed(requestId: string): void {
     const running = this.#running.get(requestId);
     if (running === undefined) return;
@@ -135,13 +141,13 @@ export class ApproximateIndex implements PrefixIndex {
     this.#shrink(rank);
   }
 
-  /** How many blocks the rank has room for; undefined = unknown. Matters under `lru` only. */
+  /** Sets how many blocks the rank has room for; undefined = unknown. Has an effect only under `lru`. */
   setCapacity(rank: number, blocks: number | undefined): void {
     this.#capacities[rank] = blocks;
     this.#shrink(rank);
   }
 
-  /** As `cleared` of a block index, and recycles the rank's number if its pair was dropped from the `RankTable`. */
+  /** Clears the rank as a block index does, and recycles its number if its pair was dropped from the `RankTable`. */
   removeRank(rank: number): void {
     for (const [requestId, running] of this.#running) if (running.rank === rank) this.freed(requestId);
     this.#index.cleared(rank);
@@ -159,7 +165,10 @@ export class ApproximateIndex implements PrefixIndex {
     this.#index.match(hashes, overlaps);
   }
 
-  /** Raises what another index found on the device to what is known here; lower tiers go on where the device ends. */
+  /**
+   * Raises the device blocks that another index found to those known here. Lower tiers then continue where the device
+   * ends.
+   */
   raise(hashes: BlockHashes, overlaps: Overlaps): void {
     const found = this.#found;
     this.match(hashes, found);
@@ -177,14 +186,14 @@ export class ApproximateIndex implements PrefixIndex {
     }
   }
 
-  /** Takes off what is out of date, no more than `blocksMax` blocks. @returns whether there is more to do */
+  /** Removes expired blocks, at most `blocksMax`. @returns whether more is left to do */
   housekeep(blocksMax = 2000): boolean {
     const isLate = this.#expire(blocksMax);
     const hasGone = this.#sweepGone(blocksMax);
     return this.#index.housekeep(blocksMax) || isLate || hasGone;
   }
 
-  /** Removes records of ranks that were removed. @returns whether there is more to do */
+  /** Removes records of ranks that were removed. @returns whether more is left to do */
   #sweepGone(recordsMax: number): boolean {
     if (this.#sweptTo === 0) {
       this.#sweptStays = this.#stays.endedCount;
@@ -203,7 +212,7 @@ export class ApproximateIndex implements PrefixIndex {
     return this.#index.blockCount;
   }
 
-  /** Memory taken, as that of `BlockIndex`. */
+  /** Bytes of memory in use, counted as in `BlockIndex`. */
   get bytes(): number {
     return this.#index.bytes + this.#touched.bytes;
   }
@@ -223,7 +232,7 @@ export class ApproximateIndex implements PrefixIndex {
     return list;
   }
 
-  /** Least recently used blocks go, those of running requests excepted, until the rank has room for the rest. */
+  /** Evicts least recently used blocks, except those of running requests, until the rank has room for the rest. */
   #shrink(rank: number): void {
     if (!this.#hasCapacity(rank)) return;
     while (this.blocksOf(rank) > (this.#capacities[rank] ?? 0)) {
@@ -234,8 +243,8 @@ export class ApproximateIndex implements PrefixIndex {
   }
 
   /**
-   * The blocks nearest to their end go; for want of memory also those that `rank` used longest ago. When many are to
-   * go, they do so in the course of some decisions.
+   * Evicts the blocks that expire first. If memory is short, also evicts those that `rank` used longest ago. Many
+   * evictions are spread over several decisions.
    */
   #makeRoom(rank: number, blocks: number): void {
     const held = this.#touched;
@@ -250,7 +259,7 @@ export class ApproximateIndex implements PrefixIndex {
     if (evicted > 0) this.#onEvicted(evicted);
   }
 
-  /** @returns whether there is more that is out of date */
+  /** @returns whether more expired blocks are left */
   #expire(blocksMax: number): boolean {
     const now = this.#clock.nowMs() / this.#bucketMs;
     let count = 0;
@@ -265,13 +274,16 @@ export class ApproximateIndex implements PrefixIndex {
     return false;
   }
 
-  /** Somebody else expects it to be of use beyond `stamp`. */
+  /** Whether another client wants the block kept beyond `stamp`. */
   #isHeldLonger(record: number, stamp: number): boolean {
     const list = this.#touched.listOf(record);
     return list > BY_TIME && list < LISTS_BY_TIME && this.#touched.stampOf(record) > stamp;
   }
 
-  /** The block that goes first for want of room: what is held for longer goes last, as far as it keeps to its share. */
+  /**
+   * Returns the block to evict first for lack of room. Blocks kept for longer go last, as far as they are within their
+   * share.
+   */
   #firstByTime(room: number): number {
     const isOver = this.#heldCount > HELD_SHARE * room;
     return (isOver ? 0 : this.#touched.oldest(BY_TIME)) || this.#firstHeld();
@@ -281,7 +293,7 @@ export class ApproximateIndex implements PrefixIndex {
     return HELD_MS.reduce((count, _, at) => count + this.#touched.sizeOf(1 + at), 0);
   }
 
-  /** Of those that are held for longer the one that was used longest ago; 0 when there is none. */
+  /** Returns the least recently used of the blocks that are kept for longer; 0 if there are none. */
   #firstHeld(): number {
     let [first, firstMs] = [0, Number.POSITIVE_INFINITY];
     for (const [at, heldMs] of HELD_MS.entries()) {
@@ -303,7 +315,10 @@ export class ApproximateIndex implements PrefixIndex {
   }
 }
 
-/** An index of events with decisions beside it, so that a burst of siblings meets before the first event arrives. */
+/**
+ * Combines an index of events with one of decisions, so that requests of one burst with a common prefix share a worker
+ * before the first event arrives.
+ */
 export function predictingIndex(
   events: PrefixIndex,
   predictions: Pick<ApproximateIndex, 'decided' | 'freed' | 'raise' | 'removeRank'>,
@@ -315,7 +330,7 @@ export function predictingIndex(
     },
     removeRank: (rank) => {
       predictions.removeRank(rank);
-      events.removeRank(rank); // gives the number back when nothing refers to it
+      events.removeRank(rank); // recycles the number once nothing refers to it
     },
     decided: (requestId, rank, hashes) => predictions.decided(requestId, rank, hashes),
     freed: (requestId) => predictions.freed(requestId),

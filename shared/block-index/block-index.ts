@@ -21,40 +21,43 @@ import { Residency } from './residency.ts';
 import { type LoadedBlockIndex, loadSnapshot, writeSnapshot } from './snapshot.ts';
 import { type DumpSlice, type HashPair, type IndexStatus, type StorageTier, TIER_NUMBERS } from './types.ts';
 
-/** The most blocks that have a number. */
+/** Number of blocks that can have a number. */
 const BLOCKS_MAX = (1 << 25) - 2;
-/** The default if memory has no bound. */
+/** Default number of blocks if memory has no bound. */
 const BLOCKS_UNBOUNDED = 1 << 24;
 
 export interface BlockIndexOptions {
   readonly ranks: RankTable;
   /**
-   * Most distinct blocks; the blocks stored longest ago give way. At most 33,554,430. @default 16,777,216, or as memory
-   * allows
+   * Bound of the distinct blocks; those stored longest ago are evicted. At most 33,554,430. @default 16,777,216, or as
+   * memory allows
    */
   readonly blocksMax?: number;
-  /** Most memory, asked for whenever the index has grown; blocks give way as above. @default none */
+  /**
+   * Returns the bound of the memory in bytes. The index calls it whenever it has grown, and evicts blocks as above.
+   * @default none
+   */
   readonly bytesMax?: () => number;
-  /** Told the number of blocks that gave way. */
+  /** Called with the number of evicted blocks. */
   readonly onEvicted?: (blocks: number) => void;
   /**
-   * Blocks below a removed one that its event looks at by itself, beside a few for each hash; what is beyond goes in
-   * slices. 0 = none. @default 512, which takes less than 0.1 ms
+   * Bound of the blocks below a removed one that its event checks itself, in addition to a few for each hash. The rest
+   * is done in slices. 0 = none. @default 512, which takes less than 0.1 ms
    */
   readonly looksMax?: number;
 }
 
 /**
- * Which blocks each rank holds, in typed arrays (see `Residency`). Hashes are pairs of u32 halves, low half first.
- * `blockHashes` are the engine's own, in whatever way it makes them; `tokensHashes` are ours. Ranks are numbers of a
- * `RankTable`. Applying an event twice equals applying it once.
+ * The blocks that each rank holds, in typed arrays (see `Residency`). Hashes are pairs of u32 halves, low half first.
+ * `blockHashes` are the engine's, computed in any way; `tokensHashes` are Stator's. Ranks are numbers of a `RankTable`.
+ * Applying an event twice equals applying it once.
  *
- * What a rank holds always reaches back to the start of its prompts: a block is held in a tier only while the block
- * before it is held in that tier or a faster one. A removal that breaks this takes along what it cuts off.
+ * The holdings of a rank always reach back to the start of its prompts. It holds a block in a tier only while it holds
+ * the block before it in that tier or a faster one. If a removal breaks this, the blocks it cuts off go, too.
  */
 export class BlockIndex {
   readonly ranks: RankTable;
-  /** Another one after `replaceBy`. */
+  /** Current state of the index. `replaceBy` sets a new one. */
   residency: Residency;
   readonly #blocksMax: number;
   readonly #bytesMax: () => number;
@@ -82,7 +85,7 @@ export class BlockIndex {
     return new Residency(4 * this.#blocksMax + (1 << 16), this.#looksMax);
   }
 
-  /** The parent must be held in `tier` or a faster one. */
+  /** Records stored blocks. The rank must hold the parent in `tier` or a faster one. */
   stored(
     rank: number,
     tier: StorageTier,
@@ -102,7 +105,7 @@ export class BlockIndex {
     const tierNumber = TIER_NUMBERS[tier];
     let parentBlock = ROOT;
     if (parent !== undefined) {
-      // Nobody holds anything in incarnation 0.
+      // Incarnation 0 holds nothing.
       parentBlock = residency.findHeld(residency.incarnations.find(rank), parent[0] | 0, parent[1] | 0, tierNumber);
       if (parentBlock < 0) return 'parent_block_not_found';
     }
@@ -114,7 +117,7 @@ export class BlockIndex {
     if (!isOurs || residency.incarnations.hasOwnHashes[incarnation] === 1) {
       residency.incarnations.hasOwnHashes[incarnation] = 1;
       if (!this.#path.makeWay(residency, incarnation, parent, parentBlock, blockHashes)) return 'invalid_block';
-      if (!residency.cuts.isEmpty) this.#path.locate(residency, count); // of what was cut off, some may be gone
+      if (!residency.cuts.isEmpty) this.#path.locate(residency, count); // some blocks that were cut off may be gone
     }
     const isStored = this.#store(incarnation, tierNumber, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
     if (isStored) residency.incarnations.last[incarnation] = this.#path.blocks[count - 1] as number;
@@ -123,9 +126,9 @@ export class BlockIndex {
   }
 
   /**
-   * The incarnation holds the blocks of the path, the first of which follow `parent`.
-   * @param blockHashes undefined when the engine hashes the blocks as we do
-   * @returns false when there is no room for all
+   * Makes the incarnation a holder of the blocks of the path, the first of which follow `parent`.
+   * @param blockHashes undefined if the engine hashes the blocks as Stator does
+   * @returns false if there is no room for all
    */
   #store(
     incarnation: number,
@@ -139,7 +142,7 @@ export class BlockIndex {
     const last = this.#path.last(parent);
     if (!this.#makeRoom(count - known, last)) return false;
     if (this.residency.cuts.has(incarnation)) this.#enter(incarnation, parent);
-    // A chain that one incarnation alone goes on with is one stretch for `match`.
+    // A chain that only this incarnation extends is one segment for `match`.
     const isSame = isHeldAlone(this.residency.blocks.holders(last), incarnation, tier);
     if (blockHashes !== undefined) {
       const appended = this.#append(incarnation, last, tokensHashes, 0, isSame);
@@ -154,7 +157,7 @@ export class BlockIndex {
     return this.#hold(incarnation, tier) && appended === count - known;
   }
 
-  /** What was cut off of the path's blocks is put right before the incarnation holds them again. */
+  /** Applies cuts to the path's blocks before the incarnation holds them again. */
   #enter(incarnation: number, parent: number): void {
     const { blocks, known } = this.#path;
     for (let at = 0, above = parent; at < known; at++) {
@@ -164,7 +167,7 @@ export class BlockIndex {
     }
   }
 
-  /** When many are to go, they do so in the course of some events. */
+  /** Evicts blocks if there is no room for `blocks` more. Many evictions are spread over several events. */
   #makeRoom(blocks: number, pinned: number): boolean {
     const { blocks: records, bytes } = this.residency;
     const blocksMax = this.#allowance.blocksMax(records.count, bytes);
@@ -178,7 +181,7 @@ export class BlockIndex {
     return freed > 0;
   }
 
-  /** Makes the blocks of the path that are not in the index, the first of them below `last`. @returns how many */
+  /** Creates the blocks of the path that are not in the index, the first of them below `last`. @returns how many */
   #append(incarnation: number, last: number, tokensHashes: Uint32Array, holders: number, isSame: boolean): number {
     const { blocks, sequence, known } = this.#path;
     const { blocks: records, cuts } = this.residency;
@@ -200,11 +203,13 @@ export class BlockIndex {
     return (tokensHashes.length >> 1) - known;
   }
 
-  /** The incarnation also holds the blocks that were in the index before, hashed as we hash them. */
+  /**
+   * Makes the incarnation a holder of the path's blocks that were already in the index, hashed as Stator hashes them.
+   */
   #hold(incarnation: number, tier: number): boolean {
     const { blocks, known } = this.#path;
     const { blocks: records, sets, incarnations } = this.residency;
-    // Blocks of a chain often have the same holders, and then the same after the change.
+    // Blocks of a chain often have the same holders, and then they also have the same holders after the change.
     let from = -1;
     let to = 0;
     let before = 0;
@@ -227,7 +232,7 @@ export class BlockIndex {
     return true;
   }
 
-  /** The incarnation holds the blocks of the path under these engine hashes. */
+  /** Makes the incarnation a holder of the blocks of the path under these engine hashes. */
   #holdByEngineHash(incarnation: number, tier: number, blockHashes: Uint32Array): boolean {
     const { blocks, sequence, known } = this.#path;
     const { blocks: records, engineHashes, sets } = this.residency;
@@ -248,7 +253,7 @@ export class BlockIndex {
     return true;
   }
 
-  /** All hashes are processed; the first failure is reported. */
+  /** Removes blocks from a rank. Processes all hashes and returns the first failure. */
   removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus {
     const { residency } = this;
     const incarnation = residency.incarnations.find(rank);
@@ -270,30 +275,31 @@ export class BlockIndex {
     return status;
   }
 
-  /** The rank holds nothing any more. Its blocks are invisible at once and given back in slices. */
+  /** Removes all blocks of the rank. They are invisible at once and freed in slices. */
   cleared(rank: number): void {
     this.residency.end(rank);
   }
 
-  /** As `cleared`, and recycles the rank's number if its pair was dropped from the `RankTable`. */
+  /** Clears the rank, and recycles its number if its pair was dropped from the `RankTable`. */
   removeRank(rank: number): void {
     this.cleared(rank);
     this.ranks.recycle(rank);
   }
 
-  /** Resets `overlaps` and fills it with what each rank holds of the prompt, from its first block on. */
+  /** Resets `overlaps` and fills it with the blocks that each rank holds of the prompt, from its first block on. */
   match(hashes: BlockHashes, overlaps: Overlaps): void {
     overlaps.reset(this.ranks.capacity);
     matchChain(this.residency, hashes.sequence, overlaps);
   }
 
-  /** Distinct blocks held by anybody, and those that wait for `housekeep`. */
+  /** Number of distinct blocks that any rank holds, or that wait for `housekeep`. */
   get blockCount(): number {
     return this.residency.blocks.count;
   }
 
   /**
-   * Distinct blocks that `rank` holds in any tier, and those that a removal has cut off and that wait for `housekeep`.
+   * Number of distinct blocks that `rank` holds in any tier, with those that a removal has cut off and that wait for
+   * `housekeep`.
    */
   blocksOf(rank: number): number {
     const { incarnations } = this.residency;
@@ -301,19 +307,19 @@ export class BlockIndex {
   }
 
   /**
-   * What `rank` holds, as events that build it up again in an empty index: tiers one after another, breadth first, runs
-   * merged. Each step gives what it found in less than 1 ms, perhaps nothing: take one a turn. Events that come between
-   * the steps may be in it or not; applied once more after all of it, they make it right.
+   * Yields the holdings of `rank` as events that rebuild them in an empty index: tier by tier, breadth first, with runs
+   * merged. Each step takes less than 1 ms and may yield nothing; take one in each turn of the event loop. The result
+   * may or may not contain events that come between the steps. Applied again after it, they make it right.
    */
   dump(rank: number): Generator<DumpSlice, void, void> {
     return dumpRank(this.residency, rank);
   }
 
   /**
-   * Gives back what cleared and removed ranks left behind, looking at no more than `blocksMax` blocks. Call it from a
-   * timer; events do a share of it too, so it cannot fall behind.
+   * Frees what cleared and removed ranks left behind, checking at most `blocksMax` blocks. Call it from a timer. Events
+   * do a share of this work, too, so it cannot fall behind.
    * @param blocksMax @default 5000, which takes less than 1 ms
-   * @returns whether there is more to do
+   * @returns whether more is left to do
    */
   housekeep(blocksMax = 5000): boolean {
     if (this.#allowance.isOver(this.residency.bytes) && this.residency.blocks.top > BLOCKS_PER_PAGE) this.#gc.trim();
@@ -324,28 +330,25 @@ export class BlockIndex {
   }
 
   /**
-   * The index as of the first chunk, in chunks to be written one after another; events may go on between the chunks.
-   * Their lengths are multiples of 4. Take a chunk a turn: each costs less than 1 ms. A snapshot begun later ends this
-   * one; one that is left before its end is to be ended (`return`, which `for` does), as it keeps copies of what
-   * changes meanwhile.
+   * Yields the index as it is at the first chunk, in chunks to write one after another. Events may continue between the
+   * chunks. Their lengths are multiples of 4. Take one chunk in each turn of the event loop: each costs less than 1 ms.
+   * A later snapshot ends this one. A caller that stops early must end it (`return`, as `for` does), because it keeps
+   * copies of what changes meanwhile.
    */
   snapshot(): Generator<Uint8Array, void, void> {
     return writeSnapshot(this.residency, this.ranks);
   }
 
   /**
-   * Reads a snapshot in slices of less than 1 ms, and changes nothing yet, so that the index answers meanwhile:
-   * `replaceBy` puts it in place. The bytes belong to what was read from now on.
-   * @throws RangeError when it is cut off, its parts do not fit together, or it is of another version
+   * Reads a snapshot in slices of less than 1 ms. It changes nothing, so that the index answers meanwhile; `replaceBy`
+   * puts it in place. The result owns the bytes from then on.
+   * @throws RangeError if the snapshot is cut off, its parts do not fit together, or it has another version
    */
   read(snapshot: Uint8Array): Generator<void, LoadedBlockIndex> {
     return loadSnapshot(snapshot, this.#emptyResidency());
   }
 
-  /**
-   * Puts what `read` gave, or nothing, in place of all that is held now. Ranks that the table does not know are
-   * forgotten.
-   */
+  /** Replaces all holdings by the result of `read`, or by nothing. Forgets ranks that the table does not know. */
   replaceBy(loaded?: LoadedBlockIndex): void {
     this.residency = loaded?.residency ?? this.#emptyResidency();
     this.#allowance = new BlockAllowance(this.#blocksMax, this.#bytesMax);
@@ -357,18 +360,18 @@ export class BlockIndex {
     }
   }
 
-  /** Blocks that were stored where they were held already, since the index was made. */
+  /** Number of stored blocks that the rank already held, since the index was made. */
   get duplicateBlocks(): number {
     return this.#duplicateBlocks;
   }
 
-  /** Memory reserved for blocks, holders and names; what is not written yet takes none of the machine's. */
+  /** Bytes reserved for blocks, holders and names. Pages that are not written yet take no memory of the machine. */
   get bytes(): number {
     return this.residency.bytes;
   }
 }
 
-/** Whether nobody but the incarnation holds, and that only in `tier`. */
+/** Whether only this incarnation holds the block, and only in `tier`. */
 function isHeldAlone(holders: number, incarnation: number, tier: number): boolean {
   if (holders >= 0 || (holders & HOLDER_MASK) >>> INCARNATION_SHIFT !== incarnation) return false;
   return tiersByAnyHash(holders & TIERS_MASK) === 1 << tier;

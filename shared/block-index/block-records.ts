@@ -3,7 +3,7 @@ import { BLOCK, type HashTable, NUMBER_MAX } from './hash-table.ts';
 import { RECENT } from './holder-sets.ts';
 import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './memory.ts';
 
-/** Parent of the first blocks of prompts. It is no block, holds nothing and is never freed. */
+/** Parent of the first blocks of prompts. It is not a block, holds nothing and is never freed. */
 export const ROOT = 0;
 
 const WORD_SHIFT = 3;
@@ -17,18 +17,20 @@ const CHILD = 5;
 const SKIP = 6;
 const DEPTH = 7;
 
-/** In `BACK`: what stands there is the parent, since the block is its first child. */
+/** Flag in `BACK`: the number is the parent's, because the block is its first child. */
 const IS_FIRST = 1 << 31;
-/** In `BACK`: no block. */
+/** Flag in `BACK`: the record is not a block. */
 const IS_FREE = 1 << 30;
-/** In `SKIP` of a free record: the free record before it; it stands on no list. */
+/** Value of `SKIP` in a free record, instead of the free record before it: the record is on no list. */
 const UNLISTED = -1;
-/** In `DEPTH`: others held the parent when the block was made, or it has siblings; its skip is the parent. */
+/**
+ * Flag in `DEPTH`: the skip is the parent. Others held the parent when the block was made, or the block has siblings.
+ */
 const IS_HEAD = 1 << 31;
 
 /**
- * The tree of blocks, one record of 32 bytes each, two of which fill a line of the processor's cache, and apart from
- * them what only dumps want, the local hashes:
+ * The tree of blocks, with one record of 32 bytes for each. Two records fill a line of the processor's cache. The local
+ * hashes, which only dumps use, are apart from them:
  *
  *     sequence hash 64 | holders 32 | back 32 | next 32 | child 32 | skip 32 | depth 32          local hash 64
  *
@@ -36,17 +38,17 @@ const IS_HEAD = 1 << 31;
  *            <--back--        <--back--        <--back--
  *
  * `skip` leads far up: to the first block of the chain that had the same holders when the block was made, and from
- * there to its parent. It saves steps where this still holds, and is an ancestor in any case.
+ * there to its parent. It saves steps while the holders are still the same, and is an ancestor in any case.
  */
 export class BlockRecords {
   readonly #words: PagedWords;
   readonly #locals: PagedWords;
   readonly #table: HashTable;
-  /** First free record. They are linked by `NEXT` and, backwards, by `SKIP`. */
+  /** First free record. `NEXT` links them forwards, and `SKIP` backwards. */
   #free = 0;
   #top = 1;
   #count = 0;
-  /** Records from here on are to be given back: none of them is used again. */
+  /** Number from which on records will be freed: none of them is used again. */
   #keptTop = Number.POSITIVE_INFINITY;
 
   constructor(words: PagedWords, locals: PagedWords, table: HashTable) {
@@ -67,9 +69,9 @@ export class BlockRecords {
   }
 
   /**
-   * Makes a block below `parent`, which must not be there yet.
+   * Creates a block below `parent`, which must not have it yet.
    * @param isSame whether the parent has the same holders
-   * @returns its number; 0 when there is no room
+   * @returns its number; 0 if there is no room
    */
   create(
     parent: number,
@@ -117,7 +119,7 @@ export class BlockRecords {
     return block;
   }
 
-  /** Takes a block without children out of tree and table. @returns its parent if that has no children left, else 0 */
+  /** Removes a block without children from tree and table. @returns its parent if that has no children left, else 0 */
   remove(block: number): number {
     const page = this.#words.writable(block >>> BLOCK_SHIFT);
     const at = offsetOf(block);
@@ -136,7 +138,7 @@ export class BlockRecords {
     return isFirst && next === 0 ? back & ~IS_FIRST : 0;
   }
 
-  /** @param page where the record stands, at `at` */
+  /** @param page the page of the record, in which it stands at `at` */
   #release(block: number, page: Int32Array, at: number): void {
     const isListed = block < this.#keptTop;
     page[at + BACK] = IS_FREE;
@@ -157,12 +159,12 @@ export class BlockRecords {
     this.#set(block, SKIP, UNLISTED);
   }
 
-  /** From now on no record from `top` on is used anew, so that they can be given back one by one (`retire`). */
+  /** Stops the reuse of records from `top` on, so that `retire` can free them one by one. */
   keepTo(top: number): void {
     this.#keptTop = top;
   }
 
-  /** Gives back the last record, which is free. @returns whether a page has gone with it */
+  /** Frees the last record, which is not in use. @returns whether this freed a page */
   retire(): boolean {
     this.#top--;
     this.#unlist(this.#top);
@@ -172,7 +174,7 @@ export class BlockRecords {
     return true;
   }
 
-  /** The block is not the first child of its parent any more, so its skip is to tell who that is. */
+  /** Makes the skip of a block lead to its parent, because the block is no longer its first child. */
   #pushBack(block: number, before: number, parent: number): void {
     const page = this.#words.writable(block >>> BLOCK_SHIFT);
     const at = offsetOf(block);
@@ -191,22 +193,22 @@ export class BlockRecords {
     return this.#get(block, DEPTH) & ~IS_HEAD;
   }
 
-  /** An ancestor, `ROOT` included, from which on downwards the holders may well be the block's own. */
+  /** Returns an ancestor, or `ROOT`. From it down to the block, the holders are probably the block's own. */
   skip(block: number): number {
     return this.#get(block, SKIP);
   }
 
-  /** First child; 0 when there is none. */
+  /** Returns the first child; 0 if there is none. */
   child(block: number): number {
     return this.#get(block, CHILD);
   }
 
-  /** Next child of the same parent; 0 after the last one. */
+  /** Returns the next child of the same parent; 0 after the last one. */
   next(block: number): number {
     return this.#get(block, NEXT);
   }
 
-  /** Whether the number is that of a block with this sequence hash. */
+  /** Whether the number belongs to a block with this sequence hash. */
   hasHash(block: number, low: number, high: number): boolean {
     return block !== ROOT && !this.isFree(block) && this.low(block) === low && this.high(block) === high;
   }
@@ -219,7 +221,7 @@ export class BlockRecords {
     return this.#get(block, HOLDERS);
   }
 
-  /** Whether these hold the block, and nothing hangs on it. */
+  /** Whether exactly these holders have the block, and it has no children. */
   isLeafOf(block: number, holders: number): boolean {
     const page = this.#words.pages[block >>> BLOCK_SHIFT] as Int32Array;
     const at = offsetOf(block);
@@ -247,7 +249,9 @@ export class BlockRecords {
     return (this.#locals.pages[block >>> (PAGE_SHIFT - 1)] as Int32Array)[((block << 1) & PAGE_MASK) + 1] as number;
   }
 
-  /** Finds its way again after words were replaced by those of a snapshot: blocks up to `to`, where it left off. */
+  /**
+   * Rebuilds the lists after words were replaced by those of a snapshot: blocks up to `to`, where the last call ended.
+   */
   restore(to: number): void {
     for (; this.#top < to; this.#top++) {
       const block = this.#top;

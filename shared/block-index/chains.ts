@@ -7,9 +7,9 @@ import type { Residency } from './residency.ts';
 import type { HashPair } from './types.ts';
 
 /**
- * Longest held prefixes of a chain of sequence hashes. A block is found by the hash of its whole prefix, and its
- * holders are among those of every block before it. So the end of the chain is found by halving; from there the way
- * leads up by skips, over stretches with equal holders, and most blocks are never looked at:
+ * Finds the longest held prefixes of a chain of sequence hashes. The hash of its whole prefix identifies a block, and
+ * its holders are among those of every block before it. So bisection finds the end of the chain. From there the way
+ * leads up by skips, over segments with equal holders, and most blocks are never read:
  *
  *     block     0 . . . . . 63 64 . . . . 200 | 201 . .     not in the index from 201 on
  *     holders   { a b c d }    { b }          |
@@ -27,13 +27,13 @@ export function matchChain(residency: Residency, sequence: Uint32Array, overlaps
   settle(overlaps);
 }
 
-/** The block before position `depth + 1` of the chain; 0 when it is not in the index. */
+/** Returns the block before position `depth + 1` of the chain; 0 if it is not in the index. */
 function blockAt(residency: Residency, sequence: Uint32Array, depth: number): number {
   const at = 2 * depth - 2;
   return residency.table.findBlock((sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
 }
 
-/** The last block of the chain that is in the index; `ROOT` when none is. */
+/** Returns the last block of the chain that is in the index; `ROOT` if none is. */
 function lastBlock(residency: Residency, sequence: Uint32Array): number {
   let missing = sequence.length >> 1;
   if (missing === 0) return ROOT;
@@ -41,7 +41,7 @@ function lastBlock(residency: Residency, sequence: Uint32Array): number {
   if (whole !== 0) return whole;
   let found = 0;
   let block = ROOT;
-  // Many prompts share nothing with any other, so the first block is looked up first.
+  // Many prompts share nothing with others, so the first look-up is of the first block.
   for (let depth = 1; missing - found > 1; depth = (found + missing) >>> 1) {
     const at = blockAt(residency, sequence, depth);
     if (at === 0) missing = depth;
@@ -53,7 +53,7 @@ function lastBlock(residency: Residency, sequence: Uint32Array): number {
   return block;
 }
 
-/** The nearest ancestor that others hold too; `ROOT` when the same hold all of them. */
+/** Returns the nearest ancestor with other holders; `ROOT` if all ancestors have the same. */
 function ancestorOfOthers(residency: Residency, sequence: Uint32Array, from: number, holders: number): number {
   const { blocks } = residency;
   let block = from;
@@ -64,7 +64,7 @@ function ancestorOfOthers(residency: Residency, sequence: Uint32Array, from: num
       block = above;
       continue;
     }
-    // Others hold the block at depth `other`, the same the one at depth `same`.
+    // The block at depth `other` has other holders, the one at depth `same` has the same.
     let result = above;
     let other = blocks.depth(above);
     let same = blocks.depth(block);
@@ -82,7 +82,8 @@ function ancestorOfOthers(residency: Residency, sequence: Uint32Array, from: num
 }
 
 /**
- * These hold the first `length` blocks; who holds more was scored before. Lengths are counted through all faster tiers.
+ * Records that these holders hold the first `length` blocks. Holders of more were recorded before. Lengths include all
+ * faster tiers.
  */
 function score(residency: Residency, holders: number, length: number, overlaps: Overlaps): void {
   const { ranks } = residency.incarnations;
@@ -110,7 +111,7 @@ function scoreRank(rank: number, tiers: number, length: number, overlaps: Overla
   if (tier === 0 && overlaps.device[rank] === 0) overlaps.device[rank] = length;
 }
 
-/** From lengths to what each tier adds. */
+/** Turns lengths into the blocks that each tier adds. */
 function settle(overlaps: Overlaps): void {
   const { device, host, disk } = overlaps;
   for (let at = 0; at < overlaps.count; at++) {
@@ -121,13 +122,13 @@ function settle(overlaps: Overlaps): void {
   }
 }
 
-/** The blocks of one event: their sequence hashes, and where they stand in the index. Reused from event to event. */
+/** The blocks of one event: their sequence hashes, and their numbers in the index. Reused from event to event. */
 export class Path {
-  /** Pairs of halves. Until the next hashing in this process. */
+  /** Pairs of halves, valid until the next hashing in this process. */
   sequence: Int32Array;
   /** Numbers of the blocks; 0 from the first one that is not in the index. */
   blocks = new Int32Array(256);
-  /** Blocks that are in the index. */
+  /** Number of blocks that are in the index. */
   known = 0;
   readonly #seen = new U64Set();
   readonly #scratch: HashScratch = hashScratch();
@@ -136,7 +137,7 @@ export class Path {
     this.sequence = this.#scratch.sequence;
   }
 
-  /** Names the blocks that follow `parent`, of which there is at least one. */
+  /** Computes the hashes of the blocks that follow `parent`, at least one. */
   chain(residency: Residency, parent: number, tokensHashes: Uint32Array): void {
     const { local, blocksMax } = this.#scratch;
     const count = tokensHashes.length >> 1;
@@ -156,13 +157,13 @@ export class Path {
     this.#scratch.chain(1, count, sequence[0] as number, sequence[1] as number);
   }
 
-  /** More than the scratch takes at once. */
+  /** Computes the hashes of more blocks than the scratch takes at once. */
   #chainLong({ blocks }: Residency, parent: number, tokensHashes: Uint32Array): void {
     const start = parent === ROOT ? undefined : ([blocks.low(parent) >>> 0, blocks.high(parent) >>> 0] as const);
     this.sequence = new Int32Array(chainHashes(tokensHashes, start));
   }
 
-  /** Looks the first `count` blocks up. */
+  /** Looks up the first `count` blocks. */
   locate(residency: Residency, count: number): void {
     if (count > this.blocks.length) this.blocks = new Int32Array(2 * count);
     const { sequence, blocks } = this;
@@ -172,13 +173,13 @@ export class Path {
       if (block === 0) break;
       blocks[at] = block;
     }
-    // The others will be put into the table.
+    // The other blocks will be added to the table.
     if (at + 1 < count) residency.table.warm(sequence, at + 1, count);
     this.known = at;
     for (let missing = at; missing < count; missing++) blocks[missing] = 0;
   }
 
-  /** Whether the engine hashes the blocks as we do. */
+  /** Whether the engine's hashes equal Stator's. */
   isNamedBy(blockHashes: Uint32Array): boolean {
     for (let at = 0; at < blockHashes.length; at++) {
       if (((blockHashes[at] as number) | 0) !== this.sequence[at]) return false;
@@ -187,8 +188,8 @@ export class Path {
   }
 
   /**
-   * Engine hashes that stand for other blocks so far are given up: what the engine said last counts.
-   * @returns false when a block would be its own ancestor; nothing was changed then
+   * Releases engine hashes that stood for other blocks so far: the engine's latest word counts.
+   * @returns false, without changes, if a block would be its own ancestor
    */
   makeWay(
     residency: Residency,
@@ -222,7 +223,7 @@ export class Path {
     return true;
   }
 
-  /** The last block of the path that is in the index; `parent` when none is. */
+  /** Returns the last block of the path that is in the index; `parent` if none is. */
   last(parent: number): number {
     return this.known === 0 ? parent : (this.blocks[this.known - 1] as number);
   }

@@ -2,16 +2,16 @@ import { type BlockRecords, ROOT } from './block-records.ts';
 import { U64Set } from './hash-table.ts';
 import { fastest, NOT_HELD, TIER_BITS } from './holder-sets.ts';
 
-/** The children of a block were not looked at yet. */
+/** Value of `cursor` before the first child of the block was checked. */
 const NOT_BEGUN = -1;
 /**
- * Blocks with cuts that are looked up in a chain one by one; where there are more, the chain is looked through instead.
+ * Number of blocks with cuts that are looked up in a chain one by one. If there are more, the whole chain is searched.
  */
 const LOOKED_UP_MAX = 64;
-/** Of a cut in a snapshot, before the children that it passes over. */
+/** Words of a cut in a snapshot, before the children that it passes over. */
 const HEAD_WORDS = 4;
 
-/** The blocks that are cut, and who holds them: a part of `Residency`. */
+/** The blocks that are cut, and their holders: a part of `Residency`. */
 interface HeldBlocks {
   readonly blocks: BlockRecords;
   readonly bare: number;
@@ -20,40 +20,42 @@ interface HeldBlocks {
   giveBack(block: number): void;
 }
 
-/** Blocks that an incarnation lost with the one above them, as far as nobody has come to them yet. */
+/** Blocks that an incarnation lost together with the one above them, and that are still to be updated. */
 interface Cut {
   readonly block: number;
   readonly incarnation: number;
-  /** The incarnation keeps the block's children in this tier and slower ones, and so on below them. */
+  /** Tier of the block's children that the incarnation keeps, along with slower tiers, and so on below them. */
   readonly tier: number;
-  /** The event that made it. */
+  /** Event that made the cut. */
   readonly event: number;
-  /** The child to look at next; 0 = none is left. */
+  /** Child to check next; 0 = none is left. */
   cursor: number;
-  /** Children that were put right out of turn and stored again since. */
+  /** Children that were already updated out of turn and stored again since. */
   done: Set<number> | undefined;
   isOver: boolean;
 }
 
 /**
- * What removals have yet to take along. A block that goes cuts off all below it, perhaps a million blocks, and even to
- * see that there is nothing may take a look at every conversation that goes on from a system prompt. So the block alone
- * goes at once, and a cut stands for what lies below:
+ * The work that removals have left. A removed block cuts off all blocks below it, perhaps a million. Even to find that
+ * there are none may require a check of every conversation that continues a system prompt. So only the block itself is
+ * removed at once, and a cut stands for the blocks below it:
  *
- *     A --> B      <-- the incarnation lost B: a cut at B, what it held of C, D, E counts no more
+ *     A --> B      <-- the incarnation lost B: a cut at B, its holdings of C, D, E no longer count
  *           |--> C --> E
  *           '--> D
  *
- * `step` moves it down, child by child, until nothing is left of it. Whoever wants to know what the incarnation holds
- * of a block before that has the cuts above it moved down to it first (`settle`), so that nobody ever sees what was cut
- * off. There is at most one cut for each holding and tier.
+ * `step` moves the cut down, child by child, until nothing is left of it. Code that reads the holdings of an
+ * incarnation first moves the cuts above the block down to it (`settle`), so that it never sees what was cut off. There
+ * is at most one cut for each holding and tier.
  */
 export class Cuts {
-  /** What engines call the blocks that the present event has cut off. */
+  /** Engine hashes of the blocks that the present event has cut off. */
   readonly lost = new U64Set();
   readonly #residency: HeldBlocks;
   readonly #byBlock = new Map<number, Cut[]>();
-  /** The newest last, which is moved first: what it leads to is at hand, and few are open at a time. */
+  /**
+   * Cuts with the newest last. It moves first: its blocks are still in the cache, and few cuts are then open at a time.
+   */
   readonly #open: Cut[] = [];
   readonly #ofIncarnation = new Map<number, number>();
   readonly #path: number[] = [];
@@ -67,18 +69,18 @@ export class Cuts {
     return this.#open.length === 0;
   }
 
-  /** Whether anything of the incarnation is cut off. */
+  /** Whether any holding of the incarnation is cut off. */
   has(incarnation: number): boolean {
     return this.#open.length > 0 && this.#ofIncarnation.has(incarnation);
   }
 
-  /** What is cut off from now on belongs to another event. */
+  /** Begins a new event, to which later cuts belong. */
   beginEvent(): void {
     this.#event++;
     this.lost.clear();
   }
 
-  /** The incarnation keeps what lies below the block only in `tier` and slower tiers; `NOT_HELD` = not at all. */
+  /** Adds a cut: below the block, the incarnation keeps only holdings in `tier` and slower tiers; `NOT_HELD` = none. */
   add(block: number, incarnation: number, tier: number, event = this.#event): void {
     const cut: Cut = { block, incarnation, tier, event, cursor: NOT_BEGUN, done: undefined, isOver: false };
     const cuts = this.#byBlock.get(block);
@@ -91,7 +93,7 @@ export class Cuts {
     this.#ofIncarnation.set(incarnation, (this.#ofIncarnation.get(incarnation) ?? 0) + 1);
   }
 
-  /** Among those of earlier events, one that cuts off as much as an earlier one stands for both. */
+  /** Merges cuts of earlier events: ends one if a newer one cuts off as much. */
   #mergeOlder(cuts: Cut[], incarnation: number): void {
     const older = cuts.filter((cut) => cut.incarnation === incarnation && cut.event < this.#event);
     for (const [at, cut] of older.entries()) {
@@ -101,30 +103,34 @@ export class Cuts {
   }
 
   /**
-   * Moves the newest cut on by one child. Call it only where there are cuts.
-   * @returns a block that may be held by nobody now
+   * Moves the newest cut on by one child. Call it only if there are cuts.
+   * @returns a block that may have no holder now
    */
   step(): number {
-    const cut = this.#open.at(-1) as Cut; // those at the end are never over
+    const cut = this.#open.at(-1) as Cut; // the last one is never finished
     const { blocks } = this.#residency;
     const child = cut.cursor === NOT_BEGUN ? blocks.child(cut.block) : cut.cursor;
     cut.cursor = child === 0 ? 0 : blocks.next(child);
-    if (cut.cursor === 0) this.#end(cut); // before what follows, so that a long chain is not a tall stack
+    if (cut.cursor === 0) this.#end(cut); // before the next cut, so that a long chain does not make a deep stack
     if (child === 0) return cut.block;
-    if (cut.done?.has(child) !== true) this.#apply(cut, child, undefined); // nobody asks what an event cut off after it
+    // After an event, no code reads the hashes that it cut off.
+    if (cut.done?.has(child) !== true) this.#apply(cut, child, undefined);
     return child;
   }
 
-  /** Puts right what the incarnation holds of the block and of those before it. The block may be gone then. */
+  /**
+   * Applies the cuts above a block to the incarnation's holdings of it and of the blocks before it. The block may then
+   * be gone.
+   */
   settle(block: number, incarnation: number): void {
     this.#settlePath(block, incarnation);
     this.#residency.giveBack(block);
   }
 
   /**
-   * The same for all incarnations, where cuts lie on the chain.
+   * Applies the cuts on the chain for all incarnations.
    * @param sequence hashes of the chain, of which `block` is the last one that is there
-   * @returns whether anything was put right
+   * @returns whether any cut applied
    */
   settleChain(block: number, sequence: Uint32Array): boolean {
     if (!this.#mayCross(this.#residency.blocks.depth(block), sequence)) return false;
@@ -133,22 +139,22 @@ export class Cuts {
     return true;
   }
 
-  /** As `settle` for a child of a block that is right already. */
+  /** Does the work of `settle` for a child of a block that is already settled. */
   settleBelow(parent: number, child: number, incarnation: number): void {
     this.#settleChild(parent, child, incarnation);
     this.#residency.giveBack(child);
   }
 
   /**
-   * The incarnation is about to hold the child, and perhaps holds it already: what it held of it before is put right,
-   * and cuts at its parent pass it over from now on.
+   * Prepares for the incarnation to hold the child, which it may already hold. Applies the cuts to its earlier holding,
+   * and makes cuts at the parent pass over the child from now on.
    */
   enter(parent: number, child: number, incarnation: number): void {
     this.#settleChild(parent, child, incarnation);
     this.passOver(parent, child, incarnation);
   }
 
-  /** The incarnation holds the child, which is new. */
+  /** Makes cuts at the parent pass over the child, which is new and held by the incarnation. */
   passOver(parent: number, child: number, incarnation: number): void {
     for (const cut of this.#byBlock.get(parent) ?? []) {
       if (cut.incarnation !== incarnation) continue;
@@ -157,7 +163,7 @@ export class Cuts {
     }
   }
 
-  /** The block is about to be removed. */
+  /** Drops the cuts of a block before its removal. */
   left(block: number): void {
     const { blocks } = this.#residency;
     for (const cut of this.#byBlock.get(block)?.slice() ?? []) this.#end(cut);
@@ -166,15 +172,15 @@ export class Cuts {
     }
   }
 
-  /** The incarnation has ended: nothing that it held counts. */
+  /** Drops the cuts of an incarnation that has ended: none of its holdings counts. */
   leftBy(incarnation: number): void {
     if (this.has(incarnation))
       for (const cut of this.#open.filter((each) => each.incarnation === incarnation)) this.#end(cut);
   }
 
   /**
-   * All there are, for `restore`: block, incarnation, tier and number of children to pass over, which follow. What is
-   * bare is told as a cut of nobody's, which ends with a look at its block.
+   * Returns all cuts, for `restore`: block, incarnation, tier and number of children to pass over, which follow. A bare
+   * block becomes a cut without an incarnation, which ends with a check of its block.
    */
   toWords(): Int32Array {
     const { bare } = this.#residency;
@@ -234,12 +240,13 @@ export class Cuts {
   }
 
   /**
-   * The child loses what the cut takes, with the hashes that go to `hashes`, and hands the cut on to its own children.
+   * Removes from the child what the cut takes, adds the removed hashes to `hashes`, and passes the cut on to the
+   * child's own children.
    */
   #apply({ incarnation, tier, event }: Cut, child: number, hashes: U64Set | undefined): void {
     const residency = this.#residency;
     const before = residency.tiersOf(child, incarnation);
-    // What lies below an unchanged block stays as it is, too.
+    // The holdings below an unchanged block stay as they are, too.
     if (fastest(before) >= tier) return;
     const after = residency.lose(child, incarnation, before, (TIER_BITS << tier) & TIER_BITS, hashes);
     if (residency.blocks.child(child) !== 0) this.add(child, incarnation, fastest(after), event);

@@ -3,37 +3,37 @@ import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, TIER_BITS, tiersByAnyHash } f
 import type { Residency } from './residency.ts';
 import { type DumpSlice, type HashPair, type StorageTier, type StoredRun, TIERS } from './types.ts';
 
-/** A longer run is told in several. */
+/** Words of a run above which it is split into several events. */
 const RUN_WORDS_MAX = 2 * 2048;
 
-/** Blocks looked at in a slice of less than 1 ms. */
+/** Blocks checked in a slice of less than 1 ms. */
 const LOOKED_AT = 1024;
 
 /**
- * What a rank holds, as events: one tier after another, breadth first, chains without branches in one event. Gives what
- * it has after each slice, which may be nothing. Events may go on between slices; what they change may be told or not,
- * so whoever applies all events after those that went before the first slice ends up with what the rank holds.
+ * Yields the holdings of a rank as events: tier by tier, breadth first, with a chain without branches in one event.
+ * Yields after each slice, perhaps nothing. Events may continue between slices, and their changes may or may not be in
+ * the result. So a receiver that then applies all events since the first slice has the holdings of the rank.
  */
 export function* dumpRank(residency: Residency, rank: number): Generator<DumpSlice, void, void> {
   const incarnation = residency.incarnations.find(rank);
   if (incarnation === 0) return;
   const runs: StoredRun[] = [];
-  let tiers = 1; // of the slower tiers, those in which the first walk finds something
+  let tiers = 1; // slower tiers in which the first walk finds blocks are added
   for (const [tier, name] of TIERS.entries()) {
     if ((tiers & (1 << tier)) === 0) continue;
     const walk = new DumpWalk(residency, incarnation, new RunWriter(residency, incarnation, tier, name, runs));
     for (const _ of walk.slices()) {
       yield { runs: runs.splice(0), isLast: false };
-      if (residency.incarnations.find(rank) !== incarnation) return; // it was cleared: an event says so
+      if (residency.incarnations.find(rank) !== incarnation) return; // it was cleared, and an event says so
     }
     tiers |= walk.tiers;
   }
   yield { runs, isLast: true };
 }
 
-/** One way through all that an incarnation holds. */
+/** One walk through all holdings of an incarnation. */
 class DumpWalk {
-  /** In which anything is held. */
+  /** Tiers in which it holds any block. */
   tiers = 0;
   readonly #residency: Residency;
   readonly #incarnation: number;
@@ -46,7 +46,7 @@ class DumpWalk {
     this.#run = run;
   }
 
-  /** Writes runs, with a pause after so many blocks. */
+  /** Writes runs, with a pause after each slice. */
   *slices(): Generator<void, void, void> {
     const starts: number[] = [];
     yield* this.#heldBelow(ROOT, starts);
@@ -64,7 +64,10 @@ class DumpWalk {
     }
   }
 
-  /** Between two slices the block may have gone, and another one may have its number. */
+  /**
+   * Whether the incarnation still holds the block. Between two slices the block may have gone, and another one may have
+   * its number.
+   */
   #isHeld(block: number): boolean {
     const { blocks } = this.#residency;
     const tiers = blocks.isFree(block) ? 0 : this.#residency.tiersOf(block, this.#incarnation);
@@ -72,7 +75,7 @@ class DumpWalk {
     return tiers !== 0;
   }
 
-  /** One more block was looked at. */
+  /** Counts one more checked block. */
   #isSliceOver(): boolean {
     return ++this.#looked % LOOKED_AT === 0;
   }
@@ -95,7 +98,7 @@ class DumpWalk {
   }
 }
 
-/** Puts blocks of one tier together to events. */
+/** Joins blocks of one tier to events. */
 class RunWriter {
   readonly #residency: Residency;
   readonly #incarnation: number;
@@ -150,12 +153,12 @@ class RunWriter {
     return { tier: this.#name, parent, blockHashes: Uint32Array.from(hashes), tokensHashes: Uint32Array.from(locals) };
   }
 
-  /** A hash under which the block was told before this one: that of its fastest tier. */
+  /** Returns the hash under which an earlier event named the block: that of its fastest tier. */
   #fastestHash(block: number): HashPair | undefined {
     return this.#hashesOf(block, fastest(this.#residency.tiersOf(block, this.#incarnation)))[0];
   }
 
-  /** Hashes that the engine has for the block in a tier. */
+  /** Returns the engine's hashes for the block in a tier. */
   #hashesOf(block: number, tier: number): HashPair[] {
     const { blocks, engineHashes } = this.#residency;
     const tiers = this.#residency.tiersOf(block, this.#incarnation);

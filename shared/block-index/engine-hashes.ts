@@ -3,7 +3,7 @@ import { type HashTable, NUMBER_MAX, PRIVATE_HASH, SHARED_HASH } from './hash-ta
 import { BY_PRIVATE_HASH, BY_SHARED_HASH, TIER_BITS } from './holder-sets.ts';
 import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './memory.ts';
 
-/** Hashes looked at in a slice of less than 1 ms. */
+/** Hashes restored in a slice of less than 1 ms. */
 const RESTORED_AT_ONCE = 1 << 14;
 
 const BLOCK_SHIFT = 2;
@@ -18,8 +18,8 @@ const NEXT = 5;
 const BACK = 6;
 
 /**
- * What engines call blocks, where that is not our own sequence hash. The first other hash of a block is shared
- * by all its holders that use it, beside the block's record; who uses yet another one gets a record of its own:
+ * Engine hashes of blocks, if they differ from Stator's sequence hashes. All holders that use the first other hash of a
+ * block share it, beside the block's record. A holder that uses yet another one gets a record of its own:
  *
  *     by block     shared hash 64 | first private hash | holders that use the shared hash
  *     private      hash 64 | block | incarnation | tiers | next of the block | back | -
@@ -47,8 +47,8 @@ export class EngineHashes {
   }
 
   /**
-   * `incarnation`, which holds `tiers` of `block` so far, holds it by this hash in `tier`.
-   * @returns the bit to add to its tiers; 0 when there is no room
+   * Binds this hash in `tier` to `incarnation`, which so far holds `tiers` of `block`.
+   * @returns the bit to add to its tiers; 0 if there is no room
    */
   bind(block: number, incarnation: number, tiers: number, low: number, high: number, tier: number): number {
     this.#shared.reach(block >>> (PAGE_SHIFT - BLOCK_SHIFT));
@@ -72,7 +72,7 @@ export class EngineHashes {
     return this.#createPrivate(block, incarnation, low, high, 1 << tier) ? 1 << (tier + BY_PRIVATE_HASH) : 0;
   }
 
-  /** A holder uses the shared hash of the block no longer. */
+  /** Records that one holder less uses the shared hash of the block. */
   releaseShared(block: number): void {
     const users = this.#getShared(block, USERS) - 1;
     invariant(users >= 0, 'a shared hash is let go of as often as it was taken');
@@ -80,7 +80,9 @@ export class EngineHashes {
     if (users === 0) this.#table.remove(SHARED_HASH, block, this.sharedLow(block), this.sharedHigh(block));
   }
 
-  /** Keeps of the private hashes that `incarnation` uses for `block` the tiers in `mask`. @returns the tiers left */
+  /**
+   * Keeps only the tiers in `mask` of the private hashes that `incarnation` uses for `block`. @returns the tiers left
+   */
   keepPrivate(block: number, incarnation: number, mask: number): number {
     let left = 0;
     for (let hash = this.firstPrivate(block); hash !== 0; ) {
@@ -91,12 +93,12 @@ export class EngineHashes {
     return left;
   }
 
-  /** Tiers that the private hashes of `incarnation` for `block` have together. */
+  /** Returns the tiers that the private hashes of `incarnation` for `block` have together. */
   privateTiers(block: number, incarnation: number): number {
     return this.keepPrivate(block, incarnation, TIER_BITS);
   }
 
-  /** Keeps the tiers in `mask` of a private hash, which goes when none is left. @returns the tiers left */
+  /** Keeps only the tiers in `mask` of a private hash, and removes it if none is left. @returns the tiers left */
   keepTiers(hash: number, mask: number): number {
     const left = this.tiersOf(hash) & mask;
     if (left === 0) this.#removePrivate(hash);
@@ -104,7 +106,7 @@ export class EngineHashes {
     return left;
   }
 
-  /** There are no blocks from number `top` on any more. */
+  /** Frees the pages of the blocks from number `top` on, which no longer exist. */
   cutTo(top: number): void {
     this.#shared.cutTo(Math.ceil(top / (PAGE_WORDS >>> BLOCK_SHIFT)));
   }
@@ -117,7 +119,7 @@ export class EngineHashes {
     return this.#getShared(block, 1);
   }
 
-  /** First private hash of a block that has hashes; 0 when there is none. */
+  /** Returns the first private hash of a block that has hashes; 0 if there is none. */
   firstPrivate(block: number): number {
     return this.#getShared(block, FIRST_PRIVATE);
   }
@@ -146,7 +148,7 @@ export class EngineHashes {
     return this.#getPrivate(hash, 1);
   }
 
-  /** Finds its way again after the words were replaced by those of a snapshot, in slices. */
+  /** Rebuilds its lists, in slices, after the words were replaced by those of a snapshot. */
   *restore(blocksTop: number, privateTop: number): Generator<void, void> {
     const named = Math.min(blocksTop, this.#shared.pages.length << (PAGE_SHIFT - BLOCK_SHIFT));
     for (let block = 1; block < named; block++) {

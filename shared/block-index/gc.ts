@@ -2,29 +2,30 @@ import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
 import { RECENT } from './holder-sets.ts';
 import type { Residency } from './residency.ts';
 
-/** As many blocks as take as long as one step of a cut. */
+/** Blocks that take as long as one step of a cut. */
 const STEP_BLOCKS = 4;
-/** So many holders of a block, as a power of two, take as long as a block. */
+/** Holders of a block, as a power of two, that take as long as a block. */
 const HOLDERS_SHIFT = 5;
 
-/** Segments of the table that are looked at for each page of blocks that was given back; a page fills about five. */
+/** Segments of the table that are checked for each freed page of blocks; a page fills about five. */
 const MERGES_PER_PAGE = 64;
-/** As many blocks as take as long as one of these. */
+/** Blocks that take as long as one check of a segment. */
 const MERGE_BLOCKS = 64;
 
 /**
- * What is left to do when events are over: cuts are moved down, ended incarnations are taken off the blocks, from the
- * youngest block on, so that most are free of children when their turn comes, and pages that are to go are emptied.
+ * The work that is left after events. Cuts are moved down. Ended incarnations are removed from the blocks, from the
+ * youngest block on, so that most have no children by then. Pages that must go are emptied.
  */
 export class Gc {
   readonly #residency: Residency;
   #sweepAt = 0;
-  /** Incarnations that this round of the sweep frees. */
+  /** Number of incarnations that this round of the sweep frees. */
   #sweepIncarnations = 0;
-  /** Records from here on are to go. */
+  /** Number from which on records must go. */
   #keptTop = Number.POSITIVE_INFINITY;
   /**
-   * On the way between the last of them and the end of a chain below it, with its hash, lest its number serve another.
+   * Block that the trim has reached, between the last record and the end of a chain below it. Its hash is kept, too,
+   * because another block may get its number.
    */
   #trimAt = ROOT;
   #trimLast = ROOT;
@@ -47,10 +48,7 @@ export class Gc {
     return this.#residency.blocks.top > this.#keptTop;
   }
 
-  /**
-   * Gives a page of blocks back in the course of time, those that are in it with all that hangs on them; the first page
-   * stays.
-   */
+  /** Frees one page of blocks over time: the blocks in it, and all blocks below them. The first page stays. */
   trim(): void {
     if (this.#isTrimming) return;
     const { blocks } = this.#residency;
@@ -58,14 +56,14 @@ export class Gc {
     blocks.keepTo(this.#keptTop);
   }
 
-  /** Blocks that gave way to `trim` since this was asked last. */
+  /** Returns the number of blocks that `trim` has evicted since the last call. */
   takeTrimmed(): number {
     const trimmed = this.#trimmed;
     this.#trimmed = 0;
     return trimmed;
   }
 
-  /** Looks at up to `blocksMax` blocks. @returns whether there is more to do */
+  /** Checks up to `blocksMax` blocks. @returns whether more is left to do */
   sweep(blocksMax: number): boolean {
     const { cuts } = this.#residency;
     for (let left = blocksMax; left > 0; left--) {
@@ -84,7 +82,7 @@ export class Gc {
     return !this.isIdle;
   }
 
-  /** False when there are no ended incarnations to take off blocks. */
+  /** Begins a round. Returns false if there are no ended incarnations to remove from blocks. */
   #beginRound(): boolean {
     if (this.#sweepIncarnations > 0) return true;
     const { blocks, incarnations } = this.#residency;
@@ -93,11 +91,11 @@ export class Gc {
     return this.#sweepIncarnations > 0;
   }
 
-  /** The next block of the round, or its end. @returns how many holders were looked at */
+  /** Checks the next block of the round, or ends the round. @returns the number of holders checked */
   #sweepOne(): number {
     const { blocks, incarnations } = this.#residency;
     if (this.#sweepAt > 0) {
-      this.#residency.bare = this.#sweepAt--; // it may lie beyond what was given back, and counts as free then
+      this.#residency.bare = this.#sweepAt--; // it may lie beyond the freed pages, and then counts as free
       return blocks.isFree(this.#residency.bare) ? 0 : this.#residency.sweep(this.#residency.bare);
     }
     incarnations.recycle(this.#sweepIncarnations);
@@ -105,7 +103,9 @@ export class Gc {
     return 0;
   }
 
-  /** The last record goes if it is free; else what hangs on it does, from the ends up, one step at a time. */
+  /**
+   * Frees the last record if it is unused. Otherwise frees the blocks below it, from the ends up, one step at a time.
+   */
   #trimOne(): void {
     const { blocks } = this.#residency;
     const last = blocks.top - 1;
@@ -129,26 +129,26 @@ export class Gc {
   }
 }
 
-/** Blocks of one chain that give way together. */
+/** Blocks of one chain that are evicted together. */
 const EVICTED_TOGETHER = 16;
-/** Blocks looked at before one that was stored again of late gives way all the same. */
+/** Blocks checked before one that was stored again recently is evicted nevertheless. */
 const LOOKED_AT_MAX = 4096;
 
 /**
- * Second chance: a hand goes round the blocks and frees what was stored longest ago, chains from their ends up. A chain
- * that was stored again since the hand's last visit is spared once.
+ * Evicts by second chance: a hand goes round the blocks and frees those stored longest ago, chains from their ends up.
+ * It spares a chain once if that was stored again since its last visit.
  */
 export class ClockEviction {
   readonly #residency: Residency;
   #at = 0;
-  /** What the last chain that gave way ends with now. */
+  /** Block with which the last evicted chain now ends. */
   #next = ROOT;
 
   constructor(residency: Residency) {
     this.#residency = residency;
   }
 
-  /** Frees some blocks, but not `pinned`. @returns how many; 0 when there is nothing to free */
+  /** Frees some blocks, but not `pinned`. @returns how many; 0 if there is nothing to free */
   evict(pinned: number): number {
     let block = this.#canEvict(this.#next, pinned) ? this.#next : this.#nextEnd(pinned);
     let freed = 0;
@@ -167,7 +167,7 @@ export class ClockEviction {
     return (blocks.holders(block) & RECENT) === 0;
   }
 
-  /** The next end of a chain that the hand comes to; `ROOT` when there is none. */
+  /** Returns the end of the next chain that the hand reaches; `ROOT` if there is none. */
   #nextEnd(pinned: number): number {
     const { blocks } = this.#residency;
     for (let looked = 0; looked < 2 * blocks.top; looked++) {

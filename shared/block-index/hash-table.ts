@@ -1,6 +1,6 @@
 import { type MemoryUse, PAGE_MASK, PAGE_SHIFT, type PagedWords } from './memory.ts';
 
-/** What an entry of the table stands for. */
+/** Kinds of the records that entries stand for. */
 export const BLOCK = 0;
 export const SHARED_HASH = 1;
 export const PRIVATE_HASH = 2;
@@ -12,7 +12,7 @@ const KIND_SHIFT = 30;
 /** Largest record number. */
 export const NUMBER_MAX = (1 << NUMBER_BITS) - 1;
 
-/** Words of a record by kind, as a power of two, and where its key stands in it. */
+/** Words of a record by kind, as a power of two. `KEY_OFFSETS` says where its key stands in it. */
 const RECORD_SHIFTS = [3, 2, 3, 2] as const;
 const KEY_OFFSETS = [0, 0, 0, 2] as const;
 
@@ -22,12 +22,14 @@ const SLOTS = 1 << SLOT_BITS;
 const WORD_MASK = 2 * SLOTS - 1;
 const USED_MAX = 0.75 * SLOTS;
 const SEGMENT_BYTES = 8 * SLOTS;
-/** Entries of a segment that was filled from a snapshot, on the average; few have more than may be used. */
+/** Average number of entries of a segment that was filled from a snapshot. Few segments then exceed the limit. */
 const FILLED = 0.7 * SLOTS;
-/** 262,144 segments hold more entries than memory does records. */
+/** Depth at which 262,144 segments hold more entries than memory does records. */
 const DEPTH_MAX = 18;
 
-/** Two segments become one when they have no more than so many entries together: it is not split again soon. */
+/**
+ * Number of entries of two segments together up to which they become one, so that the result is not split again soon.
+ */
 const MERGED_MAX = 0.5 * SLOTS;
 
 /** Segments that `expect` and `fill` handle in a slice of less than 1 ms. */
@@ -36,19 +38,19 @@ const SEGMENTS_AT_ONCE = 16;
 interface Segment {
   readonly slots: Int32Array;
   used: number;
-  /** Bits of the hash that all entries of the segment have in common. */
+  /** Number of bits of the hash that all entries of the segment have in common. */
   depth: number;
 }
 
 /**
- * Record numbers by 64-bit key, four kinds in one table. The table grows a segment at a time (extendible hashing), so
- * no growth takes longer than one split, some 30 us; within a segment it probes linearly. Keys stay in the records, but
- * the hash stands beside the entry, so that probing, splitting and closing gaps look at no record:
+ * Record numbers by 64-bit key, four kinds in one table. The table grows by one segment at a time (extendible hashing),
+ * so no growth takes longer than one split, some 30 us. Within a segment it probes linearly. Keys stay in the records,
+ * but the hash stands beside the entry, so that probing, splitting and closing gaps read no record:
  *
  *     hash     directory .. | .. home 12         of both halves of the key
  *     slot     hash 32 | kind 2 : number 28      entry 0 = free
  *
- * Keys of engine hashes and sets may be held several times (`seek`, `next`), those of blocks are unique (`findBlock`).
+ * Keys of engine hashes and sets may occur several times (`seek`, `next`); those of blocks are unique (`findBlock`).
  */
 export class HashTable {
   readonly #records: readonly PagedWords[];
@@ -56,9 +58,9 @@ export class HashTable {
   #directory: Segment[];
   #shift = 31;
   readonly #spill = new Int32Array(2 * SLOTS);
-  // Where `next` goes on.
+  // Segment and place from which `next` continues.
   #sought: Segment;
-  /** Where in the directory `merge` goes on. */
+  /** Place in the directory from which `merge` continues. */
   #mergeAt = 0;
   #at = 0;
   #hash = 0;
@@ -67,7 +69,7 @@ export class HashTable {
 
   /**
    * @param records by kind
-   * @param use where its segments are counted
+   * @param use counts the memory of its segments
    */
   constructor(records: readonly [PagedWords, PagedWords, PagedWords, PagedWords], use: MemoryUse) {
     this.#records = records;
@@ -78,7 +80,7 @@ export class HashTable {
     this.#sought = first;
   }
 
-  /** Number of the block with this key; 0 when there is none. */
+  /** Returns the number of the block with this key; 0 if there is none. */
   findBlock(low: number, high: number): number {
     const hash = spread(low, high);
     const { slots } = this.#directory[hash >>> this.#shift] as Segment;
@@ -93,8 +95,9 @@ export class HashTable {
   }
 
   /**
-   * Asks memory for the slots of several keys at once, from pair `from` up to pair `to`: most slots are far from the
-   * processor, and this way it waits for all of them together. @returns what keeps the reads from being optimized away
+   * Reads the slots of several keys at once, from pair `from` up to pair `to`. Most slots are not in the processor's
+   * cache, and in this way it waits for all of them together. @returns a value that keeps the reads from being
+   * optimized away
    */
   warm(pairs: Int32Array | Uint32Array, from: number, to: number): number {
     let touched = 0;
@@ -106,8 +109,8 @@ export class HashTable {
   }
 
   /**
-   * Lays out an empty table for about so many entries, in slices: they are `note`d after that, and put in their places
-   * by `fill`.
+   * Prepares an empty table for about `entries` entries, in slices. Then `note` adds them, and `fill` puts them in
+   * their places.
    */
   *expect(entries: number): Generator<void, void> {
     let depth = 1;
@@ -122,7 +125,7 @@ export class HashTable {
     }
   }
 
-  /** Lays an entry down in its segment, in no order. */
+  /** Adds an entry to its segment, without an order. */
   note(kind: EntryKind, number: number, low: number, high: number): void {
     const hash = spread(low, high);
     const segment = this.#directory[hash >>> this.#shift] as Segment;
@@ -132,7 +135,9 @@ export class HashTable {
     segment.slots[at + 1] = (kind << KIND_SHIFT) | number;
   }
 
-  /** Puts in its place what was noted, in slices: every segment while it is near the processor. */
+  /**
+   * Puts the added entries in their places, in slices: segment by segment, each while it is in the processor's cache.
+   */
   *fill(): Generator<void, void> {
     for (const [at, segment] of this.#directory.entries()) {
       const words = 2 * segment.used;
@@ -144,7 +149,7 @@ export class HashTable {
     }
   }
 
-  /** Begins a search for all entries with this key, whatever they stand for. */
+  /** Begins a search for all entries with this key, of any kind. */
   seek(low: number, high: number): void {
     this.#hash = spread(low, high);
     this.#sought = this.#directory[this.#hash >>> this.#shift] as Segment;
@@ -153,7 +158,7 @@ export class HashTable {
     this.#high = high;
   }
 
-  /** The next entry that was sought, see `kindOf` and `numberOf`; 0 after the last one. */
+  /** Returns the next entry of the search, see `kindOf` and `numberOf`; 0 after the last one. */
   next(): number {
     const { slots } = this.#sought;
     for (;;) {
@@ -173,7 +178,7 @@ export class HashTable {
     return page[key] === this.#low && page[key + 1] === this.#high;
   }
 
-  /** @returns false when there is no room: thousands of engine hashes have the same key */
+  /** @returns false if there is no room: thousands of engine hashes have the same key */
   insert(kind: EntryKind, number: number, low: number, high: number): boolean {
     const hash = spread(low, high);
     let segment = this.#directory[hash >>> this.#shift] as Segment;
@@ -188,7 +193,7 @@ export class HashTable {
     return true;
   }
 
-  /** Takes the entry out. Nothing happens when it is not there. */
+  /** Removes the entry, if it is there. */
   remove(kind: EntryKind, number: number, low: number, high: number): void {
     const hash = spread(low, high);
     const segment = this.#directory[hash >>> this.#shift] as Segment;
@@ -209,13 +214,13 @@ export class HashTable {
   }
 
   /**
-   * Looks at one segment, and gives the memory of another one back if both have room in one. Takes no longer than a
+   * Checks one segment. If it and its other half fit into one, frees the memory of one of them. Takes no longer than a
    * split. Not between `seek` and `next`.
    */
   merge(): void {
     const at = this.#mergeAt % this.#directory.length;
     const segment = this.#directory[at] as Segment;
-    // How many places of the directory lead to the segment, and from where on; its other half lies beside them.
+    // Number of places in the directory that lead to the segment, and the first of them. Its other half is beside them.
     const width = 2 ** (32 - this.#shift - segment.depth);
     const first = at - (at % width);
     this.#mergeAt = first + width;
@@ -249,7 +254,7 @@ export class HashTable {
       sample = this.#spill[at] as number;
       put((sample & bit) === 0 ? segment : upper, sample, entry);
     }
-    // The entries' common bits say which stretch of the directory the two share.
+    // The entries' common bits tell which range of the directory the two share.
     const width = 1 << (32 - this.#shift - segment.depth);
     const first = ((sample | bit) >>> (32 - segment.depth)) * width;
     this.#directory.fill(upper, first, first + width);
@@ -265,7 +270,7 @@ export function numberOf(entry: number): number {
   return entry & NUMBER_MAX;
 }
 
-/** First word of the slot in which an entry belongs. */
+/** Returns the first word of the slot in which an entry belongs. */
 function home(hash: number): number {
   return (hash << 1) & WORD_MASK;
 }
@@ -279,19 +284,19 @@ function put(segment: Segment, hash: number, entry: number): void {
   segment.used++;
 }
 
-/** Puts in the first `words` of `entries`, two for each. */
+/** Inserts the first `words` of `entries`, two for each entry. */
 function putAll(segment: Segment, entries: Int32Array, words: number): void {
   for (let at = 0; at < words; at += 2) put(segment, entries[at] as number, entries[at + 1] as number);
 }
 
-/** Engines may count their hashes up, so the halves are mixed. */
+/** Mixes the halves, because engines may number their hashes consecutively. */
 function spread(low: number, high: number): number {
   let hash = Math.imul(low, 0x9e3779b1) ^ Math.imul(high, 0x85ebca77);
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d);
   return hash ^ (hash >>> 16);
 }
 
-/** A set of 64-bit hashes for the length of one event. `clear` costs nothing; the room of the largest event is kept. */
+/** A set of 64-bit hashes, used during one event. `clear` costs nothing; the room of the largest event is kept. */
 export class U64Set {
   #slots = new Int32Array(3 * 64);
   #mask = 63;
@@ -303,7 +308,7 @@ export class U64Set {
     this.#round++;
   }
 
-  /** @returns whether it is new */
+  /** @returns whether the hash is new */
   add(low: number, high: number): boolean {
     if (2 * (this.#size + 1) > this.#mask) this.#grow();
     const at = this.#find(low, high);

@@ -2,20 +2,20 @@ import { invariant } from '../errors/index.ts';
 import { type HashTable, HOLDER_SET, kindOf, NUMBER_MAX, numberOf } from './hash-table.ts';
 import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './memory.ts';
 
-/** Bits of a holding's tiers by the way in which the block was hashed; the lowest are those by our own hash. */
+/** Shift of a holding's tiers by the way in which the block was hashed. The lowest bits are those by Stator's hash. */
 export const BY_SHARED_HASH = 4;
 export const BY_PRIVATE_HASH = 8;
 export const TIER_BITS = 15;
 
-/** More than any tier's number: not held. */
+/** Value above every tier's number: not held. */
 export const NOT_HELD = 4;
 
-/** One bit a tier, however the block is hashed. */
+/** Returns one bit for each tier, for all ways in which the block is hashed. */
 export function tiersByAnyHash(tiers: number): number {
   return (tiers | (tiers >>> BY_SHARED_HASH) | (tiers >>> BY_PRIVATE_HASH)) & TIER_BITS;
 }
 
-/** The fastest one among `tiers`; `NOT_HELD` when there is none. */
+/** Returns the fastest one among `tiers`; `NOT_HELD` if there is none. */
 export function fastest(tiers: number): number {
   const bits = tiersByAnyHash(tiers);
   return bits === 0 ? NOT_HELD : 31 - Math.clz32(bits & -bits);
@@ -26,14 +26,14 @@ export function hasTier(tiers: number, tier: number): boolean {
 }
 
 /**
- * Who holds a block, as one word:
+ * Flag of a word that names the holders of a block:
  *
- *     0                                      nobody
+ *     0                                      no holder
  *     1 : recent 1 : incarnation 18 : tiers 12    one holder
  *     0 : recent 1 : - : set 25              several; the number of a set
  *
- * Tiers are four bits for each way in which the engine may have named the block: by our hash, by the name that its
- * holders share, by a name of its own. `recent` belongs to the block, not to its holders.
+ * Tiers are four bits for each way in which the engine may have named the block: by Stator's hash, by the name that its
+ * holders share, or by a name of its own. `recent` belongs to the block, not to its holders.
  */
 export const ALONE = 1 << 31;
 export const RECENT = 1 << 30;
@@ -41,28 +41,28 @@ export const INCARNATION_SHIFT = 12;
 export const TIERS_MASK = (1 << INCARNATION_SHIFT) - 1;
 export const HOLDER_MASK = RECENT - 1;
 
-/** Sets looked at in a slice of less than 1 ms. */
+/** Sets checked in a slice of less than 1 ms. */
 const RESTORED_AT_ONCE = 1 << 14;
 
 const GRANULE_SHIFT = 2;
 const HEADER = 4;
 const LENGTH_BITS = 20;
 const LENGTH_MASK = (1 << LENGTH_BITS) - 1;
-/** Granules (16 bytes) of the sizes in which sets are made. */
+/** Sizes in which sets are made, in granules of 16 bytes. */
 const SIZES = [0, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536].concat([
   2048, 3072, 4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768,
 ]);
-/** Holders of one block. */
+/** Bound of the holders of one block. */
 export const HOLDERS_MAX = PAGE_WORDS - HEADER;
 
 /**
- * Sets of holders. Equal sets are one record, whichever blocks they belong to, so that many workers that hold the same
- * prefix cost little; a change makes another set. Records never cross pages:
+ * Sets of holders. Equal sets are one record, for all blocks that have them, so that many workers that hold the same
+ * prefix cost little. A change makes another set. Records never cross pages:
  *
  *     size class 12 : length 20 | references | hash 64 | holders, ascending by incarnation
  *
- * The hash is the exclusive or of the holders' own, so that a change need not look at the others. A free record has
- * length 0 and the number of the next free one in place of its references.
+ * The hash is the exclusive or of the holders' own hashes, so that a change does not read the others. A free record has
+ * length 0, and the number of the next free one in place of its references.
  */
 export class HolderSets {
   readonly #words: PagedWords;
@@ -79,7 +79,7 @@ export class HolderSets {
     words.reach(0);
   }
 
-  /** Stores must stop here; the rest is for the sets that removals make. */
+  /** Whether stores must stop. The rest of the room is for the sets that removals make. */
   get isNearlyFull(): boolean {
     return this.#top > 0.75 * this.#granulesMax;
   }
@@ -89,7 +89,7 @@ export class HolderSets {
     return this.#top;
   }
 
-  /** Tiers that `incarnation` holds; 0 when it holds nothing. */
+  /** Returns the tiers that `incarnation` holds; 0 if it holds nothing. */
   tiersOf(holders: number, incarnation: number): number {
     if (holders < 0) return (holders & HOLDER_MASK) >>> INCARNATION_SHIFT === incarnation ? holders & TIERS_MASK : 0;
     const set = holders & HOLDER_MASK;
@@ -102,14 +102,14 @@ export class HolderSets {
       : 0;
   }
 
-  /** How many hold. */
+  /** Returns the number of holders. */
   countOf(holders: number): number {
     if (holders < 0) return 1;
     const set = holders & HOLDER_MASK;
     return set === 0 ? 0 : (this.#pageOf(set)[offsetOf(set)] as number) & LENGTH_MASK;
   }
 
-  /** The page with the members of a set, and (`membersAt`) where they begin. */
+  /** Returns the page with the members of a set. They begin at `membersAt`. */
   pageOf(holders: number): Int32Array {
     return this.#pageOf(holders & HOLDER_MASK);
   }
@@ -119,8 +119,8 @@ export class HolderSets {
   }
 
   /**
-   * The word for a block whose holders were `holders` and of which `incarnation` now holds `tiers`, none if 0. The
-   * block's reference moves from the one to the other. Flags other than `ALONE` are left out.
+   * Returns the word for a block that had `holders` and of which `incarnation` now holds `tiers`, 0 = none. Moves the
+   * block's reference from the old set to the new one. Leaves out flags other than `ALONE`.
    */
   replace(holders: number, incarnation: number, tiers: number): number {
     const member = (incarnation << INCARNATION_SHIFT) | tiers;
@@ -136,7 +136,7 @@ export class HolderSets {
     return this.#replaceIn(holders & HOLDER_MASK, incarnation, member);
   }
 
-  /** As the set `holders`, without the incarnations that have no rank any more. The block's reference moves. */
+  /** Returns the set `holders` without the incarnations that no longer have a rank. Moves the block's reference. */
   living(holders: number, ranks: Int32Array): number {
     const set = holders & HOLDER_MASK;
     const page = this.#pageOf(set);
@@ -157,14 +157,14 @@ export class HolderSets {
     return left;
   }
 
-  /** One more block has these holders. */
+  /** Records that one block more has these holders. */
   retain(holders: number): void {
     if (holders < 0) return;
     const set = holders & HOLDER_MASK;
     if (set !== 0) this.#addReferences(set, 1);
   }
 
-  /** One block less has these holders. */
+  /** Records that one block less has these holders. */
   release(holders: number): void {
     if (holders < 0) return;
     const set = holders & HOLDER_MASK;
@@ -178,7 +178,7 @@ export class HolderSets {
     this.#free[size] = set;
   }
 
-  /** Finds its way again after the words were replaced by those of a snapshot, in slices. */
+  /** Rebuilds its lists, in slices, after the words were replaced by those of a snapshot. */
   *restore(top: number): Generator<void, void> {
     this.#top = top;
     let looked = 0;
@@ -235,7 +235,7 @@ export class HolderSets {
     return length === 1 ? ALONE | (this.#members[0] as number) : this.#intern(length, low, high);
   }
 
-  /** The set of the first `length` of `#members`, with one more reference. */
+  /** Returns the set of the first `length` of `#members`, with one more reference. */
   #intern(length: number, low: number, high: number): number {
     this.#table.seek(low, high);
     for (let entry = this.#table.next(); entry !== 0; entry = this.#table.next()) {
@@ -297,7 +297,7 @@ export class HolderSets {
     return references;
   }
 
-  /** Where the incarnation stands in the set, or would. */
+  /** Returns where the incarnation stands in the set, or would stand. */
   #find(page: Int32Array, base: number, incarnation: number): number {
     let from = base + HEADER;
     let to = this.#end(page, base);

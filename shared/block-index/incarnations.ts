@@ -1,24 +1,25 @@
 import { invariant } from '../errors/index.ts';
 import { grown, roomy } from '../records/index.ts';
 
-/** Incarnations in use and waiting; 18 bits of a holding. */
+/** Bound of the incarnations in use and waiting: a holding has 18 bits for them. */
 const INCARNATIONS_MAX = (1 << 18) - 1;
 const NOBODY = -1;
 
 /**
  * The stays of ranks in the index. An incarnation begins with the first block of a rank and ends when the rank is
- * cleared; what it held is then invisible at once, and its number is used again after a sweep has found it nowhere.
- * Incarnation 0 is nobody's.
+ * cleared. Its holdings are then invisible at once. Its number is reused once a sweep has found it nowhere. Incarnation
+ * 0 belongs to no rank.
  */
 export class Incarnations {
-  /** -1 = ended or unused. */
+  /** Rank of each incarnation; -1 = ended or unused. */
   ranks: Int32Array = new Int32Array(64).fill(NOBODY);
-  /** Blocks held. */
+  /** Number of blocks that each incarnation holds. */
   blocks: Int32Array = new Int32Array(64);
-  /** 1 = some of its blocks have another hash with the engine than with us. */
+  /** Whether engine and Stator have different hashes for some of its blocks; 1 = yes. */
   hasOwnHashes: Uint8Array = new Uint8Array(64);
   /**
-   * Number of the block that was stored last, which most often is the parent of the next; it may be gone. 0 = unknown.
+   * Number of the block that was stored last, which usually is the parent of the next one. The block may be gone. 0 =
+   * unknown.
    */
   last: Int32Array = new Int32Array(64);
   #ofRank = new Int32Array(64);
@@ -26,12 +27,12 @@ export class Incarnations {
   #free: number[] = [];
   #ended: number[] = [];
 
-  /** The incarnation of the rank; 0 when it holds nothing. */
+  /** Returns the incarnation of the rank; 0 if it holds nothing. */
   find(rank: number): number {
     return this.#ofRank[rank] ?? 0;
   }
 
-  /** The incarnation of the rank, begun if need be; 0 when there are too many. */
+  /** Returns the incarnation of the rank, and begins one if there is none; 0 if there are too many. */
   open(rank: number): number {
     const current = this.find(rank);
     if (current !== 0) return current;
@@ -52,7 +53,7 @@ export class Incarnations {
     this.hasOwnHashes = grown(this.hasOwnHashes);
   }
 
-  /** The incarnation holds one block less. */
+  /** Records that the incarnation holds one block less. */
   leaveBlock(incarnation: number): void {
     const left = (this.blocks[incarnation] as number) - 1;
     invariant(left >= 0, 'an incarnation loses no more blocks than it held');
@@ -71,12 +72,12 @@ export class Incarnations {
     else this.#ended.push(incarnation);
   }
 
-  /** Incarnations that ended and may still stand among the holders of blocks. */
+  /** Number of incarnations that ended and may still be among the holders of blocks. */
   get endedCount(): number {
     return this.#ended.length;
   }
 
-  /** The first `count` incarnations that ended are found nowhere any more. */
+  /** Makes the first `count` ended incarnations, which no block names any more, usable again. */
   recycle(count: number): void {
     for (const incarnation of this.#ended.splice(0, count)) {
       this.blocks[incarnation] = 0;
@@ -89,7 +90,7 @@ export class Incarnations {
     return this.#count;
   }
 
-  /** Takes over the incarnations of a snapshot, by number; -1 among `ranks` = ended or unused. */
+  /** Restores the incarnations of a snapshot, by number; -1 among `ranks` = ended or unused. */
   restore(ranks: Int32Array, blocks: Int32Array, hasOwnHashes: Uint8Array): void {
     this.#count = ranks.length;
     this.ranks = grown(ranks).fill(NOBODY, ranks.length);

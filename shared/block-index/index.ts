@@ -1,6 +1,7 @@
 /**
- * @module block-index What each worker has cached: `BlockIndex` by what workers say, `ApproximateIndex` by what was
- * decided. A `PrefixIndex` fills `Overlaps` for a prompt; a `RankTable` numbers the ranks that both address.
+ * @module block-index The blocks that each worker has cached: `BlockIndex` follows the reports of workers,
+ * `ApproximateIndex` the router's decisions. A `PrefixIndex` fills `Overlaps` for a prompt. A `RankTable` numbers the
+ * ranks that both use.
  */
 export { ApproximateIndex, type ApproximateIndexOptions, predictingIndex } from './approximate-index.ts';
 export { BlockIndex } from './block-index.ts';

@@ -3,12 +3,12 @@ export const PAGE_SHIFT = 17;
 export const PAGE_WORDS = 1 << PAGE_SHIFT;
 export const PAGE_MASK = PAGE_WORDS - 1;
 
-/** Pages as a snapshot wants them; those it has taken are undefined. */
+/** Pages to write to a snapshot. Those it has taken are undefined. */
 export type FrozenPages = (Int32Array | undefined)[];
 
 /**
- * 32-bit words in pages: growth copies nothing, and a page's memory is taken when it is first written. While a snapshot
- * is being written, a page that it has not reached is copied before its first change:
+ * 32-bit words in pages. Growth copies nothing, and a page takes memory when it is first written. While a snapshot is
+ * being written, a page that it has not reached is copied before its first change:
  *
  *     pages    0'  1   2'  3      what the index reads and changes
  *     frozen   -   1   2   3      what the snapshot has yet to write: 0 is done, 2 was changed meanwhile
@@ -18,17 +18,17 @@ export class PagedWords {
   readonly #use: MemoryUse;
   #frozen: FrozenPages | undefined;
 
-  /** @param use where its pages are counted */
+  /** @param use counts the memory of its pages */
   constructor(use: MemoryUse) {
     this.#use = use;
   }
 
-  /** Makes sure that the page is there. */
+  /** Creates the page if it does not exist. */
   reach(page: number): void {
     while (this.pages.length <= page) this.#add(new Int32Array(PAGE_WORDS));
   }
 
-  /** The page, to be changed. It may be another array than before: look it up again for each change. */
+  /** Returns the page for a change. It may be another array than before, so look it up again for each change. */
   writable(page: number): Int32Array {
     if (this.#frozen !== undefined) this.#preserve(page);
     return this.pages[page] as Int32Array;
@@ -39,7 +39,7 @@ export class PagedWords {
     if (this.#frozen?.[page] === current) this.pages[page] = current.slice();
   }
 
-  /** Takes over the words of a page: a whole one as it lies, so that loading copies nothing. */
+  /** Takes over the words of a page. A whole page is used without a copy, so that loading copies nothing. */
   restore(page: number, words: Int32Array): void {
     if (words.length === PAGE_WORDS && page === this.pages.length) {
       this.#add(words);
@@ -49,7 +49,7 @@ export class PagedWords {
     (this.pages[page] as Int32Array).set(words);
   }
 
-  /** Gives back the pages from number `from` on. */
+  /** Frees the pages from number `from` on. */
   cutTo(from: number): void {
     while (this.pages.length > from) {
       this.pages.pop();
@@ -62,13 +62,13 @@ export class PagedWords {
     this.#use.bytes += 4 * PAGE_WORDS;
   }
 
-  /** Keeps all words as they are now, for `take`. What was frozen before is given up. */
+  /** Keeps all words as they are now, for `take`. Drops what was frozen before. */
   freeze(): FrozenPages {
     this.#frozen = [...this.pages];
     return this.#frozen;
   }
 
-  /** A page as it was at `freeze`; it is not kept any longer. */
+  /** Returns a page as it was at `freeze`, and no longer keeps it. */
   take(frozen: FrozenPages, page: number): Int32Array {
     if (frozen !== this.#frozen) throw new Error('a later snapshot has begun');
     const kept = frozen[page];
@@ -77,27 +77,29 @@ export class PagedWords {
     return kept;
   }
 
-  /** Keeps nothing any longer. */
+  /** Stops keeping the frozen pages. */
   thaw(frozen: FrozenPages): void {
     if (frozen === this.#frozen) this.#frozen = undefined;
   }
 }
 
-/** Bytes taken from memory, less those given back. */
+/** Bytes in use. */
 export interface MemoryUse {
   bytes: number;
 }
 
-/** Eviction begins below the bound, for what still grows while it goes on: tables, names, sets of holders. */
+/**
+ * Share of the bound at which eviction begins, because tables, names and sets of holders still grow during eviction.
+ */
 const FILLED = 15 / 16;
-/** The least that a block takes; so many more blocks give way for what has grown. */
+/** Least bytes of a block. For each that many bytes of growth, one block more is evicted. */
 const BYTES_A_BLOCK = 40;
-/** An index that is allowed next to nothing still works, for the prompts of the last moments. */
+/** Number of blocks with which an index works even if its memory is smaller, for the most recent prompts. */
 const BLOCKS_MIN = 4096;
 
 /**
- * How many blocks an index may have, so that its memory stays within bounds: as many as it has when it reaches them,
- * and fewer for everything that grows after that.
+ * Computes how many blocks an index may have within the bound of its memory: as many as it has when it reaches the
+ * bound, and fewer for everything that grows after that.
  */
 export class BlockAllowance {
   readonly #blocksMax: number;
@@ -105,20 +107,20 @@ export class BlockAllowance {
   #blocks: number;
   #seenBytes = 0;
 
-  /** @param bytesMax asked whenever the index has grown */
+  /** @param bytesMax returns the bound; called whenever the index has grown */
   constructor(blocksMax: number, bytesMax: () => number) {
     this.#blocksMax = blocksMax;
     this.#bytesMax = bytesMax;
     this.#blocks = blocksMax;
   }
 
-  /** @param count blocks there are, in an index that takes `bytes` */
+  /** Returns the bound of the blocks. @param count number of blocks in an index that takes `bytes` */
   blocksMax(count: number, bytes: number): number {
     if (bytes !== this.#seenBytes) this.#look(count, bytes);
     return this.#blocks;
   }
 
-  /** Whether an index that takes `bytes` has to give some back: others need what it had before them. */
+  /** Whether an index that takes `bytes` must free some, because others need memory that it had first. */
   isOver(bytes: number): boolean {
     return bytes > this.#bytesMax();
   }
@@ -136,32 +138,34 @@ export class BlockAllowance {
   }
 }
 
-/** An index of any kind. */
+/** An index of any kind, and its memory. */
 interface Measured {
   readonly bytes: number;
 }
 
 /**
- * Memory that the indexes of a process share: first come, first served, but half of a fair share for each in any case.
- * Where that is more than is left, the largest one gives back what is too much.
+ * Memory that the indexes of a process share: first come, first served, but each may have half of a fair share in any
+ * case. If less than that is left, the largest index frees the difference.
  */
 export class IndexMemory {
   readonly #bytesMax: number;
   readonly #indexes: () => Iterable<Measured | undefined>;
 
-  /** @param indexes all there are at present */
+  /** @param indexes returns all present indexes */
   constructor(bytesMax: number, indexes: () => Iterable<Measured | undefined>) {
     this.#bytesMax = bytesMax;
     this.#indexes = indexes;
   }
 
-  /** The index that `make` gives, which may take what the others leave. */
+  /** Returns the index that `make` creates. It may take what the others leave. */
   bound<Index extends Measured>(make: (bytesMax: () => number) => Index): Index {
     const index: Index = make(() => this.leftFor(index));
     return index;
   }
 
-  /** Bytes that the index may take: less than it has where it is the largest and others come short. */
+  /**
+   * Returns the bytes that the index may take. It is less than it has if it is the largest and others have too little.
+   */
   leftFor(index: Measured): number {
     const own = index.bytes;
     let count = 1;

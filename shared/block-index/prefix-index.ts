@@ -1,8 +1,8 @@
 import type { BlockHashes } from '../tokens/index.ts';
 
 /**
- * How many leading blocks of one prompt each rank holds. Addressed by rank number (`RankTable`), reused from query to
- * query: `reset` costs as much as the ranks that were touched. Blocks, not tokens.
+ * Number of leading blocks of one prompt that each rank holds. Arrays are by rank number (`RankTable`), and reused from
+ * query to query: the cost of `reset` is proportional to the ranks that were touched. Blocks, not tokens.
  */
 export class Overlaps {
   /** Ranks that hold at least one block in any tier, in no order; the first `count` entries are valid. */
@@ -10,9 +10,9 @@ export class Overlaps {
   count = 0;
   /** Blocks on the device, from the first on. By rank number. */
   device: Uint32Array;
-  /** Blocks in host memory that go on where the device ends. By rank number. */
+  /** Blocks in host memory that continue where the device ends. By rank number. */
   host: Uint32Array;
-  /** Blocks on disk or in an external store that go on where host memory ends. By rank number. */
+  /** Blocks on disk or in an external store that continue where host memory ends. By rank number. */
   disk: Uint32Array;
   #isTouched: Uint8Array;
 
@@ -46,7 +46,7 @@ export class Overlaps {
     this.count = 0;
   }
 
-  /** Puts `rank` on the list of ranks that hold something. Idempotent. */
+  /** Adds `rank` to the list of ranks that hold something. Idempotent. */
   touch(rank: number): void {
     if (this.#isTouched[rank] === 1) return;
     this.#isTouched[rank] = 1;
@@ -54,14 +54,14 @@ export class Overlaps {
   }
 }
 
-/** A copy of `Overlaps` that holds only the ranks with something. */
+/** A copy of `Overlaps` with only the ranks that hold something. */
 export interface FoundOverlaps {
   readonly ranks: Uint32Array;
-  /** Device, host and disk blocks of each of them. */
+  /** Device, host and disk blocks of each of those ranks. */
   readonly blocks: Uint32Array;
 }
 
-/** Most copies are of nothing: of every waiting request, over and over. */
+/** Copy of empty overlaps, shared because most copies are empty. */
 const NOTHING_FOUND: FoundOverlaps = { ranks: new Uint32Array(0), blocks: new Uint32Array(0) };
 
 export function copyOverlaps({ ranks, count, device, host, disk }: Overlaps): FoundOverlaps {
@@ -89,23 +89,30 @@ export function restoreOverlaps({ ranks, blocks }: FoundOverlaps, overlaps: Over
 }
 
 /**
- * What the scheduler asks the block index of its pool; `BlockIndex` is one. Ranks are numbers of the pool's
+ * The part of a block index that the scheduler of a pool uses; `BlockIndex` is one. Ranks are numbers of the pool's
  * `RankTable`.
  */
 export interface PrefixIndex {
-  /** Fills `overlaps`, which is empty and has room for every rank, with what each rank holds of the prompt. */
+  /**
+   * Fills `overlaps` with the blocks that each rank holds of the prompt. They must be empty, with room for every rank.
+   */
   match(hashes: BlockHashes, overlaps: Overlaps): void;
-  /** The rank left the pool: forget its blocks, and `RankTable.recycle` its number once nothing refers to it. */
+  /**
+   * Forgets the blocks of a rank that left the pool. Recycles its number in the `RankTable` once nothing refers to it.
+   */
   removeRank(rank: number): void;
-  /** KV blocks that the rank has room for; told for every rank of the pool whenever the pool changes. */
+  /**
+   * Sets the number of KV blocks that the rank has room for. Called for every rank of the pool whenever the pool
+   * changes.
+   */
   setCapacity?(rank: number, blocks: number | undefined): void;
   /**
-   * A request was sent there. For indexes that predict.
-   * @param cacheTtlMs for how long its client expects the prompt to be of use
+   * Records that a request went to the rank. For indexes that predict.
+   * @param cacheTtlMs time for which its client expects to reuse the prompt
    */
   decided?(requestId: string, rank: number, hashes: BlockHashes, cacheTtlMs?: number): void;
-  /** That request ended. */
+  /** Records that the request ended. */
   freed?(requestId: string): void;
-  /** Blocks that the rank holds in all, for the tie-break `fewest-blocks`. */
+  /** Returns the number of blocks that the rank holds in all, for the tie-break `fewest-blocks`. */
   blocksOf?(rank: number): number;
 }

@@ -1,11 +1,11 @@
 /**
  * Numbers the stays of ranks among the touched blocks. A stay begins with the first block of a rank and ends when the
- * rank is removed: a pair that gets the same rank number later has a stay of its own. A number is used again once a
- * sweep has found it nowhere.
+ * rank is removed. A pair that gets the same rank number later has a stay of its own. A number is reused once a sweep
+ * has found it nowhere.
  */
 export class RankStays {
   readonly #ofRank: (number | undefined)[] = [];
-  /** By stay; undefined = ended or unused. */
+  /** Rank by stay; undefined = ended or unused. */
   readonly #ranks: (number | undefined)[] = [];
   readonly #free: number[] = [];
   readonly #ended: number[] = [];
@@ -39,7 +39,7 @@ export class RankStays {
     this.#ended.push(stay);
   }
 
-  /** Stays that have ended and may still stand in records. */
+  /** Number of stays that have ended and may still be in records. */
   get endedCount(): number {
     return this.#ended.length;
   }

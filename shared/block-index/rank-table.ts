@@ -1,7 +1,7 @@
 /**
- * Numbers the (worker, data-parallel rank) pairs that a router knows, densely from 0, so that index, load and cost
- * address them in typed arrays. A number stays with its pair until the pair is dropped; a dropped number is given to
- * another pair only after `recycle`, which the index calls once no holding of the old pair is left.
+ * Numbers the (worker, data-parallel rank) pairs that a router knows, densely from 0, so that index, load and cost use
+ * them in typed arrays. A number belongs to its pair until the pair is dropped. Another pair gets a dropped number only
+ * after `recycle`, which the index calls once no holding of the old pair is left.
  */
 export class RankTable {
   readonly #byWorker = new Map<string, Map<number, number>>();
@@ -9,12 +9,12 @@ export class RankTable {
   readonly #dpRanks: number[] = [];
   readonly #free: number[] = [];
 
-  /** Largest number ever given out, plus one. */
+  /** Largest number ever used, plus one. */
   get capacity(): number {
     return this.#workerIds.length;
   }
 
-  /** The number of the pair, a new one if it has none. `workerId` is the instance id, lower-case hex. */
+  /** Returns the number of the pair, a new one if it has none. `workerId` is the instance id, lower-case hex. */
   intern(workerId: string, dpRank: number): number {
     const known = this.find(workerId, dpRank);
     if (known !== undefined) return known;
@@ -31,12 +31,12 @@ export class RankTable {
     return this.#byWorker.get(workerId)?.get(dpRank);
   }
 
-  /** Numbers of all ranks of a worker. */
+  /** Returns the numbers of all ranks of a worker. */
   ranksOf(workerId: string): readonly number[] {
     return [...(this.#byWorker.get(workerId)?.values() ?? [])];
   }
 
-  /** Undefined once the pair was dropped. */
+  /** Returns the worker of the rank; undefined once the pair was dropped. */
   workerIdOf(rank: number): string | undefined {
     return this.#workerIds[rank];
   }
@@ -45,7 +45,7 @@ export class RankTable {
     return this.#dpRanks[rank] ?? 0;
   }
 
-  /** Takes the pair off the table; its number is not given out again before `recycle`. Idempotent. */
+  /** Removes the pair from the table. Its number is not used again before `recycle`. Idempotent. */
   drop(rank: number): void {
     const workerId = this.#workerIds[rank];
     if (workerId === undefined) return;
@@ -55,7 +55,10 @@ export class RankTable {
     this.#workerIds[rank] = undefined;
   }
 
-  /** Nothing refers to the dropped number any more. Idempotent, and nothing happens to the number of a living pair. */
+  /**
+   * Makes a dropped number, to which nothing refers any more, usable again. Idempotent. Has no effect on the number of
+   * a present pair.
+   */
   recycle(rank: number): void {
     if (rank >= this.capacity || this.#workerIds[rank] !== undefined || this.#free.includes(rank)) return;
     this.#free.push(rank);

@@ -21,22 +21,22 @@ import { type MemoryUse, PagedWords } from './memory.ts';
 type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
 
 /**
- * Blocks, their holders and what engines call them, kept in step. What an incarnation holds is closed towards the start
- * of its prompts: a block is held in a tier only while its parent is held in that tier or a faster one.
+ * Blocks, their holders and their engine hashes, kept consistent. The holdings of an incarnation reach back to the
+ * start of its prompts: it holds a block in a tier only while it holds the parent in that tier or a faster one.
  */
 export class Residency {
-  /** By kind of entry; at the end, what no entry of the table stands for. */
+  /** Words of the records by kind of entry. The last ones belong to records without an entry. */
   readonly words: readonly PagedWords[];
   readonly table: HashTable;
   readonly blocks: BlockRecords;
   readonly engineHashes: EngineHashes;
   readonly incarnations = new Incarnations();
   readonly sets: HolderSets;
-  /** What removals have yet to take along. */
+  /** Work that removals have left. */
   readonly cuts = new Cuts(this);
-  /** A block that `Gc` may have left bare and has yet to free; `ROOT` = none. */
+  /** Block that `Gc` may have left without holders and must still free; `ROOT` = none. */
   bare = ROOT;
-  /** Places in rows of siblings, kept right while blocks go. */
+  /** Places in rows of siblings, kept valid while blocks are removed. */
   readonly cursors = new Set<{ next: number }>();
   readonly #use: MemoryUse = { bytes: 0 };
   readonly #below: number[] = [];
@@ -46,7 +46,7 @@ export class Residency {
 
   /**
    * @param setGranulesMax room for sets of holders, 16 bytes each
-   * @param looksMax blocks below one that goes that an event looks at in any case; what is beyond is left to `cuts`
+   * @param looksMax blocks below a removed one that every event may check; the rest is left to `cuts`
    */
   constructor(setGranulesMax: number, looksMax: number) {
     this.#looksMax = looksMax;
@@ -58,24 +58,27 @@ export class Residency {
     this.sets = new HolderSets(sets, this.table, setGranulesMax);
   }
 
-  /** What is dropped from now on belongs to another event, which tells of so many hashes. */
+  /** Begins a new event, to which later removals belong. @param hashes number of hashes that the event names */
   beginEvent(hashes: number): void {
     this.cuts.beginEvent();
     this.#looksLeft = this.#looksMax === 0 ? 0 : this.#looksMax + LOOKED_AT_PER_HASH * hashes;
   }
 
-  /** Tiers of the incarnation, by the way in which the block was hashed. */
+  /** Returns the tiers of the incarnation, by the way in which the block was hashed. */
   tiersOf(block: number, incarnation: number): number {
     return this.sets.tiersOf(this.blocks.holders(block), incarnation);
   }
 
-  /** Ends the rank's incarnation: what it holds is invisible from now on. */
+  /** Ends the rank's incarnation: its holdings are invisible from now on. */
   end(rank: number): void {
     this.cuts.leftBy(this.incarnations.find(rank));
     this.incarnations.end(rank);
   }
 
-  /** The block that the incarnation's engine calls so, held in `tier` or a faster one; -1 when there is none. */
+  /**
+   * Returns the block that the incarnation's engine calls by this hash and that it holds in `tier` or a faster one; -1
+   * if there is none.
+   */
   findHeld(incarnation: number, low: number, high: number, tier: number): number {
     let block = 0;
     if (this.incarnations.hasOwnHashes[incarnation] === 0) {
@@ -89,7 +92,7 @@ export class Residency {
     return block !== 0 && fastest(this.tiersOf(block, incarnation)) <= tier ? block : -1;
   }
 
-  /** The entry of the table under which `incarnation` holds a block by this hash of its engine; 0 when it does not. */
+  /** Returns the entry of the table under which `incarnation` holds a block by this engine hash; 0 if it does not. */
   find(incarnation: number, low: number, high: number): number {
     let entry = this.#findUnsettled(incarnation, low, high);
     if (!this.cuts.has(incarnation)) return entry;
@@ -101,7 +104,7 @@ export class Residency {
     return entry;
   }
 
-  /** The same, cut off or not. */
+  /** Returns that entry even if its block has been cut off. */
   #findUnsettled(incarnation: number, low: number, high: number): number {
     if (this.incarnations.hasOwnHashes[incarnation] === 0) {
       const block = this.table.findBlock(low, high);
@@ -114,12 +117,12 @@ export class Residency {
     return 0;
   }
 
-  /** The block that an entry stands for. */
+  /** Returns the block that an entry stands for. */
   blockOf(entry: number): number {
     return kindOf(entry) === PRIVATE_HASH ? this.engineHashes.blockOf(numberOf(entry)) : numberOf(entry);
   }
 
-  /** Tiers in which the incarnation holds the entry's block by the entry's hash. */
+  /** Returns the tiers in which the incarnation holds the entry's block by the entry's hash. */
   #tiersBy(entry: number, incarnation: number): number {
     const number = numberOf(entry);
     switch (kindOf(entry)) {
@@ -134,7 +137,7 @@ export class Residency {
     }
   }
 
-  /** What `incarnation` holds of the block changes from `before` to `after`. */
+  /** Changes the tiers in which `incarnation` holds the block from `before` to `after`. */
   change(block: number, incarnation: number, before: number, after: number): void {
     if (before === after) return;
     const holders = this.blocks.holders(block);
@@ -145,9 +148,9 @@ export class Residency {
   }
 
   /**
-   * The incarnation loses a block hashed as we hash it that nobody else holds, nor this one in tiers other than those
-   * of `lost`, and on which nothing hangs: most of what engines give up, as they do so from the ends of chains.
-   * @returns false when it is anything else; nothing was changed then
+   * Removes a block from its only holder, this incarnation, if the block has Stator's hash, no children, and no tiers
+   * except those of `lost`. Most removals of engines are such, because engines remove blocks from the ends of chains.
+   * @returns false, without changes, in any other case
    */
   dropLeaf(incarnation: number, low: number, high: number, lost: number): boolean {
     if (this.incarnations.hasOwnHashes[incarnation] !== 0 || this.cuts.has(incarnation)) return false;
@@ -159,9 +162,9 @@ export class Residency {
   }
 
   /**
-   * The incarnation loses the block in the tiers of `lost`, as far as it holds it by the entry's hash; with it goes
-   * what that cuts off, whose hashes are put in `cuts.lost`.
-   * @returns whether it held anything of it
+   * Removes the tiers of `lost` from the incarnation's holding of the block by the entry's hash. Also removes the
+   * holdings that this cuts off, and puts their hashes in `cuts.lost`.
+   * @returns whether it held the block in any of these tiers
    */
   drop(incarnation: number, entry: number, lost: number): boolean {
     const held = this.#tiersBy(entry, incarnation);
@@ -188,17 +191,20 @@ export class Residency {
     return true;
   }
 
-  /** The incarnation, which holds only `tiers` of the block now, loses what lies below it in faster ones. */
+  /**
+   * Cuts the holdings below the block that the incarnation has in faster tiers than `tiers`, in which it still holds
+   * the block.
+   */
   #cutBelow(block: number, incarnation: number, tiers: number): void {
-    // It holds the blocks above in any case; where it holds no others, nobody need look for them.
+    // It holds the blocks above in any case. If it holds no others, there is nothing to search for.
     const above = this.blocks.depth(block) - (tiers === 0 ? 1 : 0);
     if (this.incarnations.blocks[incarnation] === above) return;
     if (this.cuts.has(incarnation))
-      this.cuts.add(block, incarnation, fastest(tiers)); // each cut tells which event made it
+      this.cuts.add(block, incarnation, fastest(tiers)); // each cut names its event
     else this.#dropBelow(block, incarnation, fastest(tiers));
   }
 
-  /** At once as far as the event may look, and by cuts from there on. */
+  /** Removes holdings at once as far as the event may check blocks, and by cuts from there on. */
   #dropBelow(block: number, incarnation: number, tier: number): void {
     const below = this.#below;
     const tiers = this.#tiers;
@@ -211,7 +217,7 @@ export class Residency {
       for (; child !== 0 && this.#looksLeft > 0; child = this.blocks.next(child)) {
         this.#looksLeft--;
         const before = this.tiersOf(child, incarnation);
-        // What lies below an unchanged block is in no faster tier than that.
+        // The holdings below an unchanged block are in no faster tier than that.
         if (fastest(before) >= kept) continue;
         below.push(child);
         tiers.push(fastest(this.lose(child, incarnation, before, (TIER_BITS << kept) & TIER_BITS, this.cuts.lost)));
@@ -230,8 +236,8 @@ export class Residency {
   }
 
   /**
-   * The incarnation, which holds the block in `before`, keeps of that only the tiers in `kept`.
-   * @param hashes where what its engine calls the block goes
+   * Reduces the incarnation's holding of the block, so far in `before`, to the tiers in `kept`.
+   * @param hashes receives the engine hashes of the block
    * @returns the tiers left
    */
   lose(block: number, incarnation: number, before: number, kept: number, hashes: U64Set | undefined): number {
@@ -253,7 +259,7 @@ export class Residency {
     }
   }
 
-  /** Frees the hashes of a holding that keeps only the tiers in `kept`. @returns the tiers left */
+  /** Frees the hashes of a holding that is reduced to the tiers in `kept`. @returns the tiers left */
   keep(block: number, incarnation: number, tiers: number, kept: number): number {
     if (tiers <= TIER_BITS) return tiers & kept;
     const shared = (tiers >>> BY_SHARED_HASH) & TIER_BITS;
@@ -262,13 +268,13 @@ export class Residency {
     return (tiers & kept) | ((shared & kept) << BY_SHARED_HASH) | (own << BY_PRIVATE_HASH);
   }
 
-  /** Frees the block if nobody holds it and nothing hangs on it, and then what that leaves bare above it. */
+  /** Frees the block if it has no holders and no children. Then does the same for the blocks above it. */
   giveBack(block: number): void {
     let at = block;
     while (at !== ROOT && !this.blocks.isFree(at) && this.#isBare(at)) at = this.#remove(at);
   }
 
-  /** One step of `giveBack`. @returns what is bare after it; `ROOT` when nothing is */
+  /** Does one step of `giveBack`. @returns the next block to check; `ROOT` if there is none */
   giveBackOne(block: number): number {
     if (this.blocks.isFree(block) || !this.#isBare(block)) return ROOT;
     const parent = this.#remove(block);
@@ -279,7 +285,10 @@ export class Residency {
     return (this.blocks.holders(block) & ~RECENT) === 0 && this.blocks.child(block) === 0;
   }
 
-  /** Everybody loses the block; it has no children. @returns its parent if that has no children left, else 0 */
+  /**
+   * Removes the block, which has no children, from all holders. @returns its parent if that has no children left, else
+   * 0
+   */
   evict(block: number): number {
     const holders = this.blocks.holders(block);
     if ((holders & ALONE) !== 0) this.#lose(block, (holders & HOLDER_MASK) >>> INCARNATION_SHIFT, holders & TIERS_MASK);
@@ -296,8 +305,8 @@ export class Residency {
   }
 
   /**
-   * Gives back the last record, which is free. When a page has gone with it, the table has fewer entries to keep.
-   * @returns whether a page has gone
+   * Frees the last record, which is not in use. If this frees a page, the table has fewer entries to keep.
+   * @returns whether a page was freed
    */
   retire(): boolean {
     if (!this.blocks.retire()) return false;
@@ -319,7 +328,9 @@ export class Residency {
     this.incarnations.leaveBlock(incarnation);
   }
 
-  /** Takes incarnations that ended off the block, which may leave it bare. @returns how many holders were looked at */
+  /**
+   * Removes ended incarnations from the block, which may then have no holder. @returns the number of holders checked
+   */
   sweep(block: number): number {
     const holders = this.blocks.holders(block);
     const { ranks } = this.incarnations;
@@ -345,15 +356,15 @@ export class Residency {
     return count;
   }
 
-  /** Finds its way again after the words were replaced by those of a snapshot, in slices. */
+  /** Rebuilds its lists, in slices, after the words were replaced by those of a snapshot. */
   *restore(blocksTop: number, hashesTop: number, setsTop: number): Generator<void, void> {
-    this.blocks.restore(blocksTop); // what is left of them
+    this.blocks.restore(blocksTop); // those that are left
     yield* this.engineHashes.restore(blocksTop, hashesTop);
     yield* this.sets.restore(setsTop);
     yield* this.table.fill();
   }
 
-  /** Memory taken for records and their table; what is not written yet takes none of the machine's. */
+  /** Bytes of memory for records and their table. Pages that are not written yet take no memory of the machine. */
   get bytes(): number {
     return this.#use.bytes;
   }

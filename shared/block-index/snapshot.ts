@@ -4,19 +4,19 @@ import type { RankTable } from './rank-table.ts';
 import type { Residency } from './residency.ts';
 
 /**
- * A snapshot is a row of sections, each with a head of four little-endian words, and padded to whole words:
+ * A snapshot is a sequence of sections. Each has a head of four little-endian words and is padded to whole words:
  *
  *     kind | number | bytes of its content | 0 | content
  *
  *     HEAD      version, and how far the numbers of records go
  *     RANKS     one line a rank: number, data-parallel rank, worker id
  *     INCARNATIONS   of all incarnations: ranks, blocks, flags
- *     CUTS      what removals have yet to take along; absent where that is nothing
+ *     CUTS      the work that removals have left; absent if there is none
  *     PAGES     one of some kind of record each, as it stands in memory
  *     END       bytes of the whole, two words
  *
- * Hash tables are not written: filling them anew takes less time than reading them. Damage is for whoever keeps the
- * bytes to find.
+ * Hash tables are not written: filling them anew takes less time than reading them. The code that keeps the bytes must
+ * detect damage.
  */
 const VERSION = 2;
 const MAGIC = 0x4e53_4253; // SBSN
@@ -26,14 +26,14 @@ const HEAD = 1;
 const RANKS = 2;
 const INCARNATIONS = 3;
 const CUTS = 5;
-/** Pages of kind `PAGES + n` are those of `Residency.words[n]`. */
+/** Kind of the first pages: those of kind `PAGES + n` belong to `Residency.words[n]`. */
 const PAGES = 8;
 const END = 16;
 
-/** Ranks spelt in one chunk. */
+/** Number of ranks written in one chunk. */
 const RANKS_PER_CHUNK = 2000;
 
-/** What a snapshot needs beside the pages, as it was when it was begun. */
+/** The parts of a snapshot other than the pages, as they were at its beginning. */
 interface Frozen {
   readonly workerIds: readonly (string | undefined)[];
   readonly dpRanks: readonly number[];
@@ -41,7 +41,7 @@ interface Frozen {
   readonly blocks: Int32Array;
   readonly hasOwnHashes: Uint8Array;
   readonly cuts: Int32Array;
-  /** By kind of record. */
+  /** Frozen pages by kind of record. */
   readonly pages: readonly FrozenPages[];
   /** Words in use, by kind of record. */
   readonly words: readonly number[];
@@ -49,8 +49,8 @@ interface Frozen {
 }
 
 /**
- * Everything as it is when the first chunk is taken, in chunks. Nothing is held before that, nor once the generator has
- * ended, so that whoever fails before it reads, or leaves in the middle, keeps no copies alive.
+ * Yields everything as it is when the first chunk is taken, in chunks. Nothing is kept before the first chunk, nor
+ * after the generator has ended. So a caller that fails before it reads, or stops in the middle, keeps no copies alive.
  */
 export function* writeSnapshot(residency: Residency, table: RankTable): Generator<Uint8Array, void, void> {
   const frozen = freeze(residency, table);
@@ -109,7 +109,7 @@ function spellRanks({ workerIds, dpRanks }: Frozen, from: number, to: number): s
   return text;
 }
 
-/** Sections one after another, with their length at the end. */
+/** Writes sections one after another, with their total length at the end. */
 class SectionWriter {
   #bytes = 0;
 
@@ -130,25 +130,25 @@ class SectionWriter {
 
 const END_WORDS = SECTION_HEAD_WORDS + 4;
 const SHARED_HASHES = PAGES + 1;
-/** Least room of a set of holders. */
+/** Least number of granules for sets of holders. */
 const GRANULES_MIN = 2;
 const MIN_WORDS = SECTION_HEAD_WORDS + 8 + END_WORDS;
 
-/** What was read of a snapshot and is to be put in place. */
+/** The contents of a snapshot that was read but is not in place yet. */
 export interface LoadedBlockIndex {
   readonly residency: Residency;
   /**
-   * Numbers the snapshot's ranks in `table`, once, in the turn in which the index is put in place: who they are is as
-   * of that moment. Nothing is held by anybody before.
-   * @returns the numbers of those that the table did not know
+   * Numbers the snapshot's ranks in `table`. Call it once, in the turn of the event loop in which the index is put in
+   * place, because the numbers are valid from then on. Before it, no rank holds anything.
+   * @returns the numbers of the ranks that the table did not know
    */
   numberRanks(table: RankTable): readonly number[];
 }
 
 /**
- * Fills an empty `residency` in slices of less than 1 ms; the bytes of the snapshot belong to it from now on. When it
- * fails, it is of no use.
- * @throws RangeError when the snapshot is cut off, its parts do not fit together, or it is of another version
+ * Fills an empty `residency` in slices of less than 1 ms. It owns the bytes of the snapshot from then on. After a
+ * failure it is unusable.
+ * @throws RangeError if the snapshot is cut off, its parts do not fit together, or it has another version
  */
 export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Generator<void, LoadedBlockIndex> {
   const words = framed(snapshot);
@@ -195,7 +195,7 @@ interface Section {
   readonly number: number;
   /** First word of its content. */
   readonly from: number;
-  /** Of its content. */
+  /** Bytes of its content. */
   readonly bytes: number;
 }
 
@@ -211,13 +211,13 @@ function sectionsOf(words: Int32Array, end: number): readonly Section[] {
   return sections;
 }
 
-/** The snapshot as words, once it is certain that it is one of this version and whole. */
+/** Returns the snapshot as words, after a check that it has this version and is complete. */
 function framed(snapshot: Uint8Array): Int32Array {
   const aligned = snapshot.byteOffset % 4 === 0 ? snapshot : snapshot.slice();
   const words = new Int32Array(aligned.buffer, aligned.byteOffset, aligned.byteLength >> 2);
   if (words.length < MIN_WORDS) throw cutOff(snapshot);
   if (words[0] !== HEAD || words[SECTION_HEAD_WORDS] !== MAGIC) {
-    throw new RangeError('this is no snapshot of a block index');
+    throw new RangeError('this is not a snapshot of a block index');
   }
   const version = words[SECTION_HEAD_WORDS + 1] as number;
   if (version !== VERSION) {
@@ -229,7 +229,7 @@ function framed(snapshot: Uint8Array): Int32Array {
   return words;
 }
 
-/** @returns the numbers of ranks that the table did not know */
+/** @returns the numbers of the ranks that the table did not know */
 function internRanks(text: string, table: RankTable, ranks: Map<number, number>): readonly number[] {
   const unknownRanks: number[] = [];
   for (const line of text.split('\n')) {

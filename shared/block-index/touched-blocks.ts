@@ -9,15 +9,15 @@ const NEXT = 5;
 const LIST = 6;
 const PINS = 7;
 
-/** In `LIST`: pinned, so on no list. */
+/** Value of `LIST`: the record is pinned, so it is on no list. */
 const NO_LIST = -1;
-/** In `STAY`: the record is free. */
+/** Value of `STAY`: the record is free. */
 const NOBODY = -1;
 
 /**
- * When each rank, by its stay (`RankStays`), was last thought to use a block: records of 32 bytes on lists in the order
- * of use, oldest first. A prompt's blocks are touched from its end to its start, so a parent always stands behind its
- * children, and what is taken from the head of a list has no children left with that rank.
+ * The last use of each block by each rank (by its stay, `RankStays`), as far as decisions imply. Records of 32 bytes
+ * are on lists in the order of use, oldest first. A prompt's blocks are touched from its end to its start, so a parent
+ * is always behind its children. So a block at the head of a list has no children left with that rank.
  *
  *     sequence hash 64 | stay | stamp | back | next | list | pins
  */
@@ -34,11 +34,11 @@ export class TouchedBlocks {
   #count = 0;
 
   constructor() {
-    // The records have the shape of private names.
+    // The records have the same form as those of private names.
     this.#table = new HashTable([this.#words, this.#words, this.#words, this.#words], this.#use);
   }
 
-  /** The record of the block, made if there is none. */
+  /** Returns the record of the block, created if there is none. */
   open(stay: number, low: number, high: number): number {
     const found = this.find(stay, low, high);
     if (found !== 0) return found;
@@ -55,7 +55,7 @@ export class TouchedBlocks {
     return record;
   }
 
-  /** 0 when there is none. */
+  /** Returns the record of the block; 0 if there is none. */
   find(stay: number, low: number, high: number): number {
     this.#table.seek(low, high ^ mixed(stay));
     for (let entry = this.#table.next(); entry !== 0; entry = this.#table.next()) {
@@ -64,7 +64,7 @@ export class TouchedBlocks {
     return 0;
   }
 
-  /** Puts the record at the end of the list, unless it is pinned. */
+  /** Moves the record to the end of the list, unless it is pinned. */
   touch(record: number, list: number, stamp: number): void {
     this.#set(record, STAMP, stamp);
     this.#unlink(record);
@@ -84,17 +84,17 @@ export class TouchedBlocks {
     this.#unlink(record);
   }
 
-  /** Takes one pin off; `touch` puts the record back on a list. */
+  /** Removes one pin. `touch` then puts the record back on a list. */
   unpin(record: number): void {
     this.#set(record, PINS, Math.max(0, this.#get(record, PINS) - 1));
   }
 
-  /** The record at the head of the list; 0 when it is empty. */
+  /** Returns the record at the head of the list; 0 if it is empty. */
   oldest(list: number): number {
     return this.#heads[list] ?? 0;
   }
 
-  /** Records on the list. */
+  /** Returns the number of records on the list. */
   sizeOf(list: number): number {
     return this.#sizes[list] ?? 0;
   }
@@ -109,8 +109,8 @@ export class TouchedBlocks {
   }
 
   /**
-   * Removes the records of stays that have ended, among `count` records from number `from` on.
-   * @returns the number to go on from; 0 at the end
+   * Removes the records of ended stays, among `count` records from number `from` on.
+   * @returns the number to continue from; 0 at the end
    */
   sweep(from: number, count: number, hasEnded: (stay: number) => boolean): number {
     const to = Math.min(from + count, this.#top);
@@ -133,7 +133,7 @@ export class TouchedBlocks {
     return this.#get(record, STAMP);
   }
 
-  /** Below 0 where it is on none. */
+  /** Returns the list of the record; below 0 if it is on no list. */
   listOf(record: number): number {
     return this.#get(record, LIST);
   }
@@ -175,7 +175,7 @@ export class TouchedBlocks {
   }
 }
 
-/** Ranks that hold the same block have records in different places of the table. */
+/** Mixes a stay, so that ranks that hold the same block have records in different places of the table. */
 function mixed(stay: number): number {
   return Math.imul(stay + 1, 0x9e3779b1);
 }

@@ -1,17 +1,17 @@
-/** Where a block lies; `external` is scored with the weight of `disk`. */
+/** Storage of a block. The weight of `disk` also applies to `external`. */
 export type StorageTier = 'device' | 'host_pinned' | 'disk' | 'external';
 
-/** From the fastest on. */
+/** Tiers from the fastest on. */
 export const TIERS: readonly StorageTier[] = ['device', 'host_pinned', 'disk', 'external'];
 export const TIER_NUMBERS = { device: 0, host_pinned: 1, disk: 2, external: 3 } as const;
 
-/** What came of an event; everything but `ok` is counted, never fatal. */
+/** Outcome of an event. All but `ok` are counted; none is fatal. */
 export type IndexStatus = 'ok' | 'parent_block_not_found' | 'block_not_found' | 'invalid_block' | 'capacity_exhausted';
 
 /** A 64-bit hash as two u32 halves. */
 export type HashPair = readonly [low: number, high: number];
 
-/** A run of blocks as one `stored` event tells it. */
+/** A run of blocks in one `stored` event. */
 export interface StoredRun {
   readonly tier: StorageTier;
   /** The engine's hash of the block before the first one; undefined at the start of a prompt. */
@@ -20,9 +20,9 @@ export interface StoredRun {
   readonly tokensHashes: Uint32Array;
 }
 
-/** A part of what a rank holds. */
+/** A part of the holdings of a rank. */
 export interface DumpSlice {
   readonly runs: readonly StoredRun[];
-  /** Whether nothing follows. */
+  /** Whether it is the last part. */
   readonly isLast: boolean;
 }

@@ -79,7 +79,7 @@ describe('snapshot of a block index', () => {
     const newer = bytes.slice();
     newer[20] = 3;
     expect(load(newer)).toThrow('the snapshot has version 3; this program reads version 2');
-    expect(load(new Uint8Array(1000))).toThrow('this is no snapshot of a block index');
+    expect(load(new Uint8Array(1000))).toThrow('this is not a snapshot of a block index');
   });
 
   it('ends when a later one begins, which is whole', () => {

@@ -13,6 +13,7 @@ export const COVERED: readonly string[] = [
   'functions/sdk',
   'shared/access',
   'shared/artifacts',
+  'shared/block-index',
   'shared/clock',
   'shared/commands/estimate',
   'shared/commands/planner',
