@@ -188,12 +188,12 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
 
   /** Returns the explanation of the decision for one of the last requests. */
   explained(requestId: string): ExplanationRecord | undefined {
-    const legs: { prefill?: ExplanationRecord; answer?: ExplanationRecord } = {};
+    const stages: { prefill?: ExplanationRecord; answer?: ExplanationRecord } = {};
     for (const { pool, scheduler } of this.#pools.values()) {
       const found = scheduler.explained(requestId);
-      if (found !== undefined) legs[pool.role === 'prefill' ? 'prefill' : 'answer'] ??= found;
+      if (found !== undefined) stages[pool.role === 'prefill' ? 'prefill' : 'answer'] ??= found;
     }
-    const { prefill, answer } = legs;
+    const { prefill, answer } = stages;
     return answer === undefined || prefill === undefined ? (answer ?? prefill) : { ...answer, prefill };
   }
 

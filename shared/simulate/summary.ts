@@ -119,7 +119,7 @@ export function summarize(simulation: Simulation): Summary {
     preemptions: sum(simulation.preemptions),
     gpuHours: (simulation.scaling?.gpuMs ?? ranks.length * durationMs) / MS_PER_HOUR,
     loadBalance: balanceOf(ranks),
-    ...summarizeLegs(simulation),
+    ...summarizeStages(simulation),
     ...summarizeScaling(simulation),
   };
 }
@@ -154,7 +154,7 @@ export function meetsTargets({ ttftMs, e2eMs, options }: Simulation, request: nu
   return ttftMs[request]! <= ttftTargetMs && itlMs <= itlTargetMs; // NaN of a refused one is neither
 }
 
-function summarizeLegs({
+function summarizeStages({
   stages,
   ranks,
   durationMs,

@@ -81,7 +81,7 @@ export class RoutingExplainer {
 }
 
 /**
- * Asks the router where both legs would go now, and decides by that. Where it does not answer, or would
+ * Asks the router where both stages would go now, and decides by that. Where it does not answer, or would
  * place nothing, nothing is bypassed.
  */
 export function conditionalBypass(

@@ -5,7 +5,7 @@ import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { Worker } from '../models/routable-model.ts';
 import type { MoveOutcome, RequestMove, StagePhase } from '../pipeline.ts';
-import type { PrefillLeg } from './prefill-leg.ts';
+import type { PrefillCall } from './prefill-call.ts';
 import type { RunContext } from './run-context.ts';
 import { Waiting } from './waiting.ts';
 
@@ -38,7 +38,7 @@ const NO_HEADERS: Readonly<Record<string, string>> = {};
 /** One try of a request at one decode worker, from choosing that until leaving it. */
 export class Attempt {
   /** Computes the prompt elsewhere; undefined = its worker does. */
-  leg: PrefillLeg | undefined;
+  prefillCall: PrefillCall | undefined;
   reservation: Reservation<Worker> | undefined;
   call: Call | undefined;
   /** From its worker. */
@@ -57,10 +57,10 @@ export class Attempt {
   /** The request goes to the worker of `reservation`. @param parent span of the request @returns the headers that tell the worker */
   beginSpan(reservation: Reservation<Worker>, parent: Span | undefined): Readonly<Record<string, string>> {
     if (parent === undefined) return NO_HEADERS;
-    const links = [this.#before, this.leg?.span].flatMap((span) => span?.context ?? []);
+    const links = [this.#before, this.prefillCall?.span].flatMap((span) => span?.context ?? []);
     this.#span = dispatchSpan(parent, 'decode', reservation, links);
     parent.set({
-      prefill_worker_id: (this.leg?.worker ?? reservation.worker).id,
+      prefill_worker_id: (this.prefillCall?.worker ?? reservation.worker).id,
       decode_worker_id: reservation.worker.id,
     });
     return traceHeaders(this.#span);
@@ -87,8 +87,8 @@ export class Attempt {
     this.#span?.end(error); // the first end counts
     this.#waiting?.end(false);
     this.#waiting = undefined;
-    if (this.outputTokens === 0) this.leg?.abandon();
-    this.leg = undefined;
+    if (this.outputTokens === 0) this.prefillCall?.abandon();
+    this.prefillCall = undefined;
     this.reservation?.release();
     this.reservation = undefined;
     this.call = undefined;

@@ -30,7 +30,7 @@ export class DryRun {
   /** Rejects with the failure that the request itself would have, and with the signal's reason when it aborts. */
   async run(request: EngineRequest, routed: RoutedRequest): Promise<ServingWorkers> {
     const prefill = await this.#prefillPlace(request, routed);
-    const decoded = prefill === undefined ? request : this.#stage.secondLeg(request, prefill);
+    const decoded = prefill === undefined ? request : this.#stage.decodeRequest(request, prefill);
     const { pool, workers } = this.#context.poolOf(routed.model);
     const namespace = prefill?.worker.scope.namespace;
     const strangers = namespace === undefined ? [] : workers.filter(({ scope }) => scope.namespace !== namespace);

@@ -97,7 +97,7 @@ export class Handover implements CallSink {
   accepted(): void {
     if (this.#state !== 'under way') return;
     const { host } = this.#options;
-    if (this.attempt.leg?.failure !== undefined) {
+    if (this.attempt.prefillCall?.failure !== undefined) {
       host.handoverFailed(this);
       return;
     }

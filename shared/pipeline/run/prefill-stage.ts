@@ -14,7 +14,7 @@ import {
 } from '../../scheduler/index.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/routable-model.ts';
 import { dispatchSpan, traceHeaders } from './attempt.ts';
-import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
+import { PrefillCall, type PrefillReport } from './prefill-call.ts';
 import type { DispatchContext, RoutedRequest } from './run-context.ts';
 import type { WorkerEligibility } from './worker-choice.ts';
 
@@ -56,10 +56,10 @@ export type Prefilled =
   | {
       readonly kind: 'away';
       readonly request: EngineRequest;
-      readonly leg: PrefillLeg;
+      readonly prefillCall: PrefillCall;
       readonly report?: PrefillReport;
     }
-  | { readonly kind: 'whole'; readonly leg: PrefillLeg; readonly outputs: readonly EngineOutput[] };
+  | { readonly kind: 'whole'; readonly prefillCall: PrefillCall; readonly outputs: readonly EngineOutput[] };
 
 /**
  * Has prompts computed by prefill workers.
@@ -130,27 +130,27 @@ export class PrefillStage {
     const reservation = await eligibility.choose('prefill_routing', this.#route(ask, { pool, workers }));
     const bootstrapInfo = this.#meetingOf(reservation);
     const span = dispatchSpan(routed.span, 'prefill', reservation);
-    const leg = new PrefillLeg({
+    const prefillCall = new PrefillCall({
       context: this.#options,
       model: routed.model,
       pool,
       reservation,
-      request: { ...firstLeg(request, reservation), ...(bootstrapInfo && { bootstrapInfo }) },
+      request: { ...prefillRequest(request, reservation), ...(bootstrapInfo && { bootstrapInfo }) },
       headers: { ...routed.headers, ...traceHeaders(span) },
       hasOther: () =>
         ask.couldRetry() && this.#hasUntried(ask, { pool, workers: this.#others(routed.model, reservation.worker) }),
       span,
     });
-    leg.start();
-    const decode = this.secondLeg(request, reservation);
-    if (bootstrapInfo !== undefined) return { kind: 'away', request: { ...decode, bootstrapInfo }, leg };
+    prefillCall.start();
+    const decode = this.decodeRequest(request, reservation);
+    if (bootstrapInfo !== undefined) return { kind: 'away', request: { ...decode, bootstrapInfo }, prefillCall };
     try {
-      const report = await untilAborted(leg.done, routed.signal);
-      if (report.isWhole) return { kind: 'whole', leg, outputs: report.outputs };
-      return handoffOf(request, decode, leg, report);
+      const report = await untilAborted(prefillCall.done, routed.signal);
+      if (report.isWhole) return { kind: 'whole', prefillCall, outputs: report.outputs };
+      return handoffOf(request, decode, prefillCall, report);
     } catch (thrown) {
-      if (routed.signal.aborted) leg.abandon();
-      eligibility.failedAt(leg.worker.id);
+      if (routed.signal.aborted) prefillCall.abandon();
+      eligibility.failedAt(prefillCall.worker.id);
       throw thrown;
     }
   }
@@ -203,7 +203,10 @@ export class PrefillStage {
   }
 
   /** The whole request, for a decode worker that gets the blocks of its prompt. */
-  secondLeg(request: EngineRequest, { worker, dpRank }: Pick<Reservation<Worker>, 'worker' | 'dpRank'>): EngineRequest {
+  decodeRequest(
+    request: EngineRequest,
+    { worker, dpRank }: Pick<Reservation<Worker>, 'worker' | 'dpRank'>,
+  ): EngineRequest {
     const rank = dpRank === undefined ? {} : { prefill_dp_rank: dpRank };
     const { routing } = request;
     const near = worker.kvTransfer && {
@@ -229,7 +232,7 @@ function bypassed(request: EngineRequest): EngineRequest {
 }
 
 /** One token of one choice. A token that must come may not be an end. */
-function firstLeg(request: EngineRequest, { dpRank }: Reservation<Worker>): EngineRequest {
+function prefillRequest(request: EngineRequest, { dpRank }: Reservation<Worker>): EngineRequest {
   const { n: _, best_of: __, ...sampling } = request.sampling;
   const mustGoOn = (request.stop.min_tokens ?? 0) > 0;
   const { dp_rank: ___, ...routing } = request.routing;
@@ -249,20 +252,25 @@ export function prefillRouting(routing: RoutingHints, workers: readonly Worker[]
 }
 
 /** Fails where the worker does not say how its blocks can be had; one that says that there are none was too short for any. */
-function handoffOf(request: EngineRequest, decode: EngineRequest, leg: PrefillLeg, report: PrefillReport): Prefilled {
+function handoffOf(
+  request: EngineRequest,
+  decode: EngineRequest,
+  prefillCall: PrefillCall,
+  report: PrefillReport,
+): Prefilled {
   const params = report.disaggregatedParams;
   if (typeof params !== 'object' || params === null) {
     throw workerError('BackendProtocol', 'the prefill worker gave no disaggregated_params');
   }
   const bootstrapInfo = meetingIn(params);
-  if (bootstrapInfo !== undefined) return { kind: 'away', request: { ...decode, bootstrapInfo }, leg, report };
+  if (bootstrapInfo !== undefined) return { kind: 'away', request: { ...decode, bootstrapInfo }, prefillCall, report };
   if (Object.keys(params).length === 0) return { kind: 'here', request };
   const details = report.usage?.prompt_tokens_details;
   const prefillResult = {
     disaggregated_params: params,
     ...(details == null ? {} : { prompt_tokens_details: details }),
   };
-  return { kind: 'away', request: { ...decode, prefillResult }, leg, report };
+  return { kind: 'away', request: { ...decode, prefillResult }, prefillCall, report };
 }
 
 function meetingIn(params: object): BootstrapInfo | undefined {

@@ -16,7 +16,7 @@ import { mediaParts } from '../prompt/prompt-tokens.ts';
 import { Attempt, MigrationBudget } from './attempt.ts';
 import type { EncoderResult, EncodeStage } from './encode-stage.ts';
 import { Handover, type HandoverHost } from './handover.ts';
-import type { PrefillLeg } from './prefill-leg.ts';
+import type { PrefillCall } from './prefill-call.ts';
 import type { PrefillAsk, Prefilled, PrefillStage } from './prefill-stage.ts';
 import { type RoutedRequest, type RunContext, routedRequest } from './run-context.ts';
 import type { WatchedStream } from './stalled-workers.ts';
@@ -179,7 +179,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     if (this.#response.isComplete) this.end(); // the answer is complete, so the worker's failure does not matter
     if (this.#isClosed) return;
     const worker = this.#attempt.reservation?.worker;
-    const lost = this.#isHandoffLost(error) ? this.#attempt.leg : undefined;
+    const lost = this.#isHandoffLost(error) ? this.#attempt.prefillCall : undefined;
     this.#leave(error.worker ?? error.code);
     if (worker !== undefined) {
       avoidAfter(this.#context, worker.id, error);
@@ -214,7 +214,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
 
   handedOver({ attempt, sinceMs }: Handover): void {
     const { call, reservation: left } = this.#attempt;
-    const { reservation, leg } = attempt;
+    const { reservation, prefillCall } = attempt;
     if (left === undefined || reservation === undefined) return; // both exist: a stream at a worker, and a reservation
     this.#handover = undefined;
     this.#choice.eligibility.failedAt(left.worker.id);
@@ -223,9 +223,9 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#leave(undefined, 'moved');
     call?.kill('moved');
     this.#attempt = attempt;
-    this.#tellWorkers(leg, reservation);
+    this.#tellWorkers(prefillCall, reservation);
     this.#tellSent(reservation);
-    if (leg?.isDone === true) leg.keep();
+    if (prefillCall?.isDone === true) prefillCall.keep();
     this.#context.streamWatch?.add(this, reservation.worker, this.#model);
     if (this.#isPaused) attempt.call?.pause();
     this.accepted();
@@ -259,10 +259,10 @@ export class RequestRun implements HandoverHost, WatchedStream {
     const ask = { routed, eligibility: prefillers, mayRetry: () => false, couldRetry: () => false };
     const prefilled = await this.#prefill(await this.#encode(request), attempt, ask);
     if (prefilled.kind === 'whole') {
-      prefilled.leg.abandon();
+      prefilled.prefillCall.abandon();
       throw workerError('Unavailable', 'one token is left to make');
     }
-    const reservation = await choice.choose(prefilled.request, attempt.leg?.worker.scope.namespace);
+    const reservation = await choice.choose(prefilled.request, attempt.prefillCall?.worker.scope.namespace);
     if (handover.isOver) return reservation.release();
     attempt.reservation = reservation;
     if (!isSplit) this.#hold(handover);
@@ -287,7 +287,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
   }
 
   /** Tries again if that may help, otherwise fails. @param lost prefill that failed */
-  #goOn(error: ServeError, lost: PrefillLeg | undefined): void {
+  #goOn(error: ServeError, lost: PrefillCall | undefined): void {
     if (lost !== undefined) this.#prefillers.failedAt(lost.worker.id);
     if (!this.#mayGoOn(error, lost !== undefined)) {
       this.#failWith(error);
@@ -327,17 +327,17 @@ export class RequestRun implements HandoverHost, WatchedStream {
       const prefilled = await this.#prefill(await this.#encode(request), attempt, ask);
       if (prefilled.kind === 'whole') return this.#endWith(prefilled);
       whole = prefilled.request;
-      reservation = await this.#choice.choose(whole, attempt.leg?.worker.scope.namespace);
+      reservation = await this.#choice.choose(whole, attempt.prefillCall?.worker.scope.namespace);
     } catch (thrown) {
       return this.#failWith(cause ?? toServeError(thrown));
     }
     if (this.#isClosed) return reservation.release();
-    if (attempt.leg?.failure !== undefined) {
+    if (attempt.prefillCall?.failure !== undefined) {
       reservation.release();
-      return this.#loseLeg(attempt.leg.failure);
+      return this.#losePrefill(attempt.prefillCall.failure);
     }
     attempt.reservation = reservation;
-    this.#tellWorkers(attempt.leg, reservation);
+    this.#tellWorkers(attempt.prefillCall, reservation);
     this.#tellSent(reservation);
     const headers = { ...this.#headersOf(attempt, reservation), ...(this.#attempts > 1 ? ANOTHER_ATTEMPT : {}) };
     this.showedLife = false;
@@ -381,16 +381,18 @@ export class RequestRun implements HandoverHost, WatchedStream {
     if (prefill === undefined || !this.#isSplit) return { kind: 'here', request };
     const prefilled = await prefill.run({ request, ...ask });
     if (prefilled.kind !== 'away') return prefilled;
-    const { leg, report } = prefilled;
-    if (this.#isClosed || ask.routed.signal.aborted) leg.abandon();
-    attempt.leg = leg;
-    if (report !== undefined) this.#notePrefilled(leg, report.usage);
+    const { prefillCall, report } = prefilled;
+    if (this.#isClosed || ask.routed.signal.aborted) prefillCall.abandon();
+    attempt.prefillCall = prefillCall;
+    if (report !== undefined) this.#notePrefilled(prefillCall, report.usage);
     else
-      leg.done.then(
-        ({ usage }) => this.#notePrefilled(leg, usage),
+      prefillCall.done.then(
+        ({ usage }) => this.#notePrefilled(prefillCall, usage),
         () => undefined, // `lost` reports it
       );
-    void leg.lost.then((error) => this.#attempt.leg === leg && attempt.call !== undefined && this.#loseLeg(error));
+    void prefillCall.lost.then(
+      (error) => this.#attempt.prefillCall === prefillCall && attempt.call !== undefined && this.#losePrefill(error),
+    );
     return prefilled;
   }
 
@@ -398,41 +400,45 @@ export class RequestRun implements HandoverHost, WatchedStream {
    * Notes that the blocks of the prompt wait to be fetched. The client's usage shows the cached tokens of the prefill
    * worker, because the decode worker computes nothing of the prompt.
    */
-  #notePrefilled(leg: PrefillLeg, usage: CompletionUsage | undefined): void {
-    if (this.#isClosed || this.#attempt.leg !== leg) return;
-    if (this.#attempt.outputTokens === 0) leg.keep();
+  #notePrefilled(prefillCall: PrefillCall, usage: CompletionUsage | undefined): void {
+    if (this.#isClosed || this.#attempt.prefillCall !== prefillCall) return;
+    if (this.#attempt.outputTokens === 0) prefillCall.keep();
     if (usage === undefined) return;
     const cached = usage.prompt_tokens_details?.cached_tokens;
-    if (cached !== undefined) this.#noteCached(cached, leg.pool);
+    if (cached !== undefined) this.#noteCached(cached, prefillCall.pool);
     this.#response.output({ completion_usage: usage });
   }
 
   /** Ends an answer whose first token, made by the prefill worker, is also its last. */
-  #endWith({ outputs, leg }: Extract<Prefilled, { kind: 'whole' }>): void {
-    this.#tellWorkers(leg, leg);
+  #endWith({ outputs, prefillCall }: Extract<Prefilled, { kind: 'whole' }>): void {
+    this.#tellWorkers(prefillCall, prefillCall);
     for (const output of outputs) this.output(output);
     this.end();
   }
 
   /** Starts again after a prefill failed while the decode worker waits for it. Without a token only time is lost. */
-  #loseLeg(error: ServeError): void {
-    const { leg, call, outputTokens } = this.#attempt;
-    if (this.#isClosed || leg === undefined || outputTokens > 0) return;
+  #losePrefill(error: ServeError): void {
+    const { prefillCall, call, outputTokens } = this.#attempt;
+    if (this.#isClosed || prefillCall === undefined || outputTokens > 0) return;
     this.#leave(error.worker ?? error.code);
     call?.kill();
-    this.#goOn(error, leg);
+    this.#goOn(error, prefillCall);
   }
 
   /** Returns whether the decode worker failed before it began, so that the blocks of the prompt may be gone. */
   #isHandoffLost({ worker: kind }: ServeError): boolean {
-    if (this.#attempt.leg === undefined || this.#attempt.outputTokens > 0) return false;
+    if (this.#attempt.prefillCall === undefined || this.#attempt.outputTokens > 0) return false;
     return kind === 'Internal' || kind === 'Unknown' || kind === 'BackendProtocol';
   }
 
-  #tellWorkers(leg: PrefillLeg | undefined, { worker, dpRank }: Pick<Reservation<Worker>, 'worker' | 'dpRank'>): void {
+  #tellWorkers(
+    prefillCall: PrefillCall | undefined,
+    { worker, dpRank }: Pick<Reservation<Worker>, 'worker' | 'dpRank'>,
+  ): void {
     if (this.#isClosed) return;
     const decode = { workerId: worker.id, dpRank, workerType: 'decode' } as const;
-    const prefill = leg && ({ workerId: leg.worker.id, dpRank: leg.dpRank, workerType: 'prefill' } as const);
+    const prefill =
+      prefillCall && ({ workerId: prefillCall.worker.id, dpRank: prefillCall.dpRank, workerType: 'prefill' } as const);
     this.#response.servedBy(prefill ?? decode, decode);
     if (!this.#request.extraFields.includes('worker_id')) return;
     const prefillDpRank = (prefill ?? decode).dpRank;
@@ -451,7 +457,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
       requestId: this.#request.id,
       model: this.#model.primaryName,
       workerId: worker.id,
-      prefillWorkerId: this.#attempt.leg?.worker.id,
+      prefillWorkerId: this.#attempt.prefillCall?.worker.id,
       dpRank,
       promptTokens: this.promptTokens,
       cachedTokens,
@@ -470,14 +476,14 @@ export class RequestRun implements HandoverHost, WatchedStream {
       attempt.reservation?.prefillDone();
     }
     if (tokens === 0) return;
-    if (isFirst) this.#noteFetched(attempt.leg);
+    if (isFirst) this.#noteFetched(attempt.prefillCall);
     attempt.reservation?.produced(attempt.outputTokens);
   }
 
   /** Notes at the first token that the decode worker has fetched the blocks of the prompt. */
-  #noteFetched(leg: PrefillLeg | undefined): void {
-    leg?.fetched();
-    const endedAtMs = leg?.endedAtMs;
+  #noteFetched(prefillCall: PrefillCall | undefined): void {
+    prefillCall?.fetched();
+    const endedAtMs = prefillCall?.endedAtMs;
     if (endedAtMs !== undefined) this.#context.observer.kvTransferred?.(this.#context.clock.nowMs() - endedAtMs);
   }
 

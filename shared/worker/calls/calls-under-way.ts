@@ -83,7 +83,7 @@ export class CallsUnderWay {
     for (const call of [...this.#calls]) if (call.isMovable && call.isAsked) call.askToMove();
   }
 
-  /** Ends those that a client knows by `id`, every prompt and leg of its request. */
+  /** Ends those that a client knows by `id`, every prompt and stage of its request. */
   cancel(id: string): CancelReport {
     const key = requestKeyOf(id);
     if (key === undefined) return { cancelled: 0, left: false };

@@ -59,8 +59,8 @@ describe('a client that leaves', () => {
 });
 
 /**
- * Faults outside the workers meet a disaggregated request in two ways: while its prompt is computed, when the second leg is
- * still to come, and while it is answered, when the first leg is over. The other stages differ from those of one pool in
+ * Faults outside the workers meet a disaggregated request in two ways: while its prompt is computed, when the second stage is
+ * still to come, and while it is answered, when the first stage is over. The other stages differ from those of one pool in
  * nothing but the worker that has the request, and `outer-faults.test.ts` has them.
  */
 describeOuterFaults(SPLIT, cellsAt('in prefill', ['in prefill', 'in mid-stream']));

@@ -12,7 +12,7 @@ import {
   requirePrefillWorker,
 } from '../../../shared/scheduler/index.ts';
 
-describe('the legs of a disaggregated request', () => {
+describe('the stages of a disaggregated request', () => {
   it('prefill one token', () => {
     expect(prefillStop({ max_tokens: 500, min_tokens: 20, stop: ['x'] })).toEqual({ max_tokens: 1, stop: ['x'] });
   });

@@ -31,7 +31,7 @@ async function startPair(more: MockEngineOptions = {}, prefillMore: MockEngineOp
     engine.generate(engineRequest('r1', PROMPT, rest), sink, abort.signal);
     return { sink, abort };
   };
-  /** The prefill leg: one token, and where the blocks are. */
+  /** The prefill stage: one token, and where the blocks are. */
   const prefilled = async (): Promise<Partial<EngineRequest>> => {
     const { sink } = ask(prefill, { stop: { max_tokens: 1 } });
     await clock.advance(1000);
@@ -174,24 +174,24 @@ describe('a meeting place of mock engines', () => {
   const bootstrapInfo = { bootstrap_host: 'memory', bootstrap_port: 9000, bootstrap_room: '9223372036854775807' };
   const META = { bootstrapPort: 9000 };
 
-  it.each(['prefill', 'decode'] as const)('brings both legs together when %s comes first', async (early) => {
+  it.each(['prefill', 'decode'] as const)('brings both stages together when %s comes first', async (early) => {
     const { clock, prefill, decode, ask } = await startPair({}, META);
     const alone = ask(decode).sink;
     await clock.advance(1000);
-    const legs = {
+    const stages = {
       prefill: () => ask(prefill, { bootstrapInfo, stop: { max_tokens: 1 } }).sink,
       decode: () => ask(decode, { bootstrapInfo }).sink,
     };
     const late = early === 'prefill' ? 'decode' : 'prefill';
-    const sinks = { [early]: legs[early]() };
+    const sinks = { [early]: stages[early]() };
     await clock.advance(500);
-    sinks[late] = legs[late]();
+    sinks[late] = stages[late]();
     await clock.advance(1000);
     expect(sinks.decode?.tokenIds).toEqual(alone.tokenIds);
     expect(held(prefill)).toBe(0);
   });
 
-  it('fails the decode leg when the prefill leg is cancelled', async () => {
+  it('fails the decode stage when the prefill stage is cancelled', async () => {
     const { clock, prefill, decode, ask } = await startPair({}, META);
     const { abort } = ask(prefill, { bootstrapInfo, stop: { max_tokens: 1 } });
     const { sink } = ask(decode, { bootstrapInfo });
@@ -202,7 +202,7 @@ describe('a meeting place of mock engines', () => {
     expect(held(prefill)).toBe(0);
   });
 
-  it('frees what was computed for a decode leg that has gone', async () => {
+  it('frees what was computed for a decode stage that has gone', async () => {
     const slow = { kvBytesPerToken: 1e6, kvTransferBandwidthGbps: 1 };
     const { clock, prefill, decode, ask } = await startPair(slow, META);
     ask(prefill, { bootstrapInfo, stop: { max_tokens: 1 } });

@@ -75,7 +75,7 @@ function open({ prefills = [], isEnforced = false }: Setup = {}) {
 }
 
 describe('a routing dry run', () => {
-  it('names the worker that holds the prompt, for both legs', async () => {
+  it('names the worker that holds the prompt, for both stages', async () => {
     const { run, store } = open();
     store('aggregated', 'b2');
     expect(await run()).toEqual({

@@ -149,7 +149,7 @@ function usage(cached: number, prompt = 3) {
   return { prompt_tokens: prompt, completion_tokens: 1, prompt_tokens_details: { cached_tokens: cached } };
 }
 
-/** A prefill leg that ends as it should. */
+/** A prefill stage that ends as it should. */
 function hand(call: SeenCall, params: unknown = PARAMS): void {
   call.sink.output({
     token_ids: [1],

@@ -27,7 +27,7 @@ export interface PrefillReport {
   readonly isWhole: boolean;
 }
 
-export interface PrefillLegOptions {
+export interface PrefillCallOptions {
   readonly context: DispatchContext;
   readonly model: RoutableModel;
   readonly pool: PrefillPool['pool'];
@@ -37,12 +37,12 @@ export interface PrefillLegOptions {
   readonly headers: Readonly<Record<string, string>>;
   /** Whether another prefill worker could be tried. */
   readonly hasOther: () => boolean;
-  /** Of this leg, where spans are made; ends with it. */
+  /** Of this call, where spans are made; ends with it. */
   readonly span?: Span | undefined;
 }
 
 /**
- * The first leg of a disaggregated request: one call to one prefill worker.
+ * The first call of a disaggregated request: one call to one prefill worker.
  *
  * | State | worker ends | worker fails | worker is silent | abandon | fetched |
  * |---|---|---|---|---|---|
@@ -52,8 +52,8 @@ export interface PrefillLegOptions {
  * | done | - | - | - | its blocks released | - |
  * | failed | - | - | - | - | - |
  */
-export class PrefillLeg implements CallSink, WatchedStream {
-  /** Resolves with the report; rejects with a ServeError. Never settles once the leg is abandoned. */
+export class PrefillCall implements CallSink, WatchedStream {
+  /** Resolves with the report; rejects with a ServeError. Never settles once the call is abandoned. */
   readonly done: Promise<PrefillReport>;
   /** Resolves with the reason when there is nothing to go on from: the worker failed, or fell silent before `fetched`. */
   readonly lost: Promise<ServeError>;
@@ -63,7 +63,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
   /** `Clock.nowMs` when the worker was done. */
   endedAtMs: number | undefined;
   failure: ServeError | undefined;
-  readonly #options: PrefillLegOptions;
+  readonly #options: PrefillCallOptions;
   readonly #outputs: EngineOutput[] = []; // of one token
   #params: unknown;
   #usage: CompletionUsage | undefined;
@@ -75,7 +75,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
   #reject: (error: ServeError) => void = () => {};
   #lose: (error: ServeError) => void = () => {};
 
-  constructor(options: PrefillLegOptions) {
+  constructor(options: PrefillCallOptions) {
     this.#options = options;
     this.done = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -84,7 +84,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
     this.lost = new Promise((resolve) => {
       this.#lose = resolve;
     });
-    this.done.catch(() => undefined); // whoever waits for it is told; a leg in the background has nobody who waits
+    this.done.catch(() => undefined); // whoever waits for it is told; a call in the background has nobody who waits
   }
 
   get span(): Span | undefined {
