@@ -123,7 +123,7 @@ const TOYS: Readonly<Record<Kind, Toy>> = {
       import { decodeContext, generate, requireServed } from '../../inference/dialect.ts';
       import type { BodyRoute } from '../route.ts';
       import { serveInference } from '../serve-inference.ts';
-      import { MediaObject } from './media.ts';
+      import { WholeMedia } from './media.ts';
       const schema = z.looseObject({ model: modelName, ball: z.string() });
       export const toys: BodyRoute = {
         serve: serveInference({
@@ -135,7 +135,7 @@ const TOYS: Readonly<Record<Kind, Toy>> = {
             const request = assembleTextless({}, parts, decodeContext(inference));
             inference.identify(request);
             requireServed(inference, model, 'toys');
-            const sink = new MediaObject(inference, ([toy]) => ({ toy }));
+            const sink = new WholeMedia(inference, ([toy]) => ({ toy }));
             generate(inference, request, sink, { meter, isWritten: false });
           },
         }),

@@ -64,7 +64,7 @@ const dialectOf = (customTools: ReadonlySet<string>, hidesReasoning: boolean): T
     finish_reason: finish,
     logprobs: wholeChatLogprobs(logprobs),
   }),
-  foldedChoice: (choice, { deps }) => {
+  wholeChoice: (choice, { deps }) => {
     const told = customTools.size === 0 ? choice : withCustomCalls(choice, customTools);
     return hidesReasoning ? withoutReasoning(told, deps.settings.reasoningField) : told;
   },

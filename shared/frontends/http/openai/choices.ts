@@ -33,28 +33,28 @@ const GROWING: ReadonlySet<string> = new Set([
 ]);
 
 /** What an answer says of itself, and the last word about its choices. */
-interface FoldDialect {
+interface WholeDialect {
   /** `object` of the answer. */
   readonly object: 'chat.completion' | 'text_completion';
-  foldedChoice(choice: UnknownRecord, inference: Inference): UnknownRecord;
+  wholeChoice(choice: UnknownRecord, inference: Inference): UnknownRecord;
 }
 
 /**
- * Folds the chunks of a worker that took the body untouched into one object. A worker that sends a whole object instead is
+ * Collects the chunks of a worker that took the body untouched into one object. A worker that sends a whole object instead is
  * passed through.
  */
-export class BodyFold {
-  readonly #dialect: FoldDialect;
-  #folded: Body = {};
+export class BodyCollector {
+  readonly #dialect: WholeDialect;
+  #collected: Body = {};
   readonly #choices: Body[] = [];
 
-  constructor(dialect: FoldDialect) {
+  constructor(dialect: WholeDialect) {
     this.#dialect = dialect;
   }
 
   /** Nothing was added yet. */
   get isEmpty(): boolean {
-    return this.#choices.length === 0 && Object.keys(this.#folded).length === 0;
+    return this.#choices.length === 0 && Object.keys(this.#collected).length === 0;
   }
 
   /** @param firstChoice where the first choice of the chunk stands in the answer. @default 0 */
@@ -62,7 +62,7 @@ export class BodyFold {
     const chunk = withFirstChoice(part, firstChoice);
     if (!isRecord(chunk)) return;
     const { choices, ...rest } = chunk;
-    for (const [key, value] of Object.entries(rest)) if (value !== null) this.#folded[key] = value;
+    for (const [key, value] of Object.entries(rest)) if (value !== null) this.#collected[key] = value;
     if (!Array.isArray(choices)) return;
     for (const choice of choices) if (isRecord(choice)) this.#addChoice(choice);
   }
@@ -73,8 +73,8 @@ export class BodyFold {
     const { object } = this.#dialect;
     const { reasoningField } = inference.deps.settings;
     const whole = object === 'chat.completion' ? sorted.map((choice) => withEveryKey(choice, reasoningField)) : sorted;
-    const choices = whole.map((choice) => this.#dialect.foldedChoice(choice, inference));
-    return { ...this.#folded, id, object, created, model, choices, usage };
+    const choices = whole.map((choice) => this.#dialect.wholeChoice(choice, inference));
+    return { ...this.#collected, id, object, created, model, choices, usage };
   }
 
   #addChoice(choice: Body): void {

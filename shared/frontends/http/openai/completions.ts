@@ -60,7 +60,7 @@ const COMPLETIONS: TextDialect = {
     logprobs: logprobs.length === 0 ? null : wholeCompletionLogprobs(logprobs),
     ...(finish === null ? {} : { finish_reason: finish }),
   }),
-  foldedChoice: (choice) => choice,
+  wholeChoice: (choice) => choice,
 };
 
 /** Encodes one prompt of a completions stream. */

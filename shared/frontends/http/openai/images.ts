@@ -17,7 +17,7 @@ import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../exchange/exchange.ts';
 import type { BodyRoute, ExampleModels, Serve } from '../route.ts';
 import { readJson, serveInference, withBody } from '../serve-inference.ts';
-import { imagesBody, MediaObject, mediaRequest } from './media.ts';
+import { imagesBody, mediaRequest, WholeMedia } from './media.ts';
 
 /** Bytes that are made into base64 in one turn of the event loop; a multiple of three, so that the pieces fit together. */
 const SLICE_BYTES = 3 * 256 * 1024;
@@ -109,7 +109,7 @@ function serveRoute(route: 'generations' | 'edits'): Serve {
       inference.identify(request);
       requireServed(inference, body.model, 'images');
       const names = { id: request.id, created: inference.createdSecs, model: primaryName };
-      const sink = new MediaObject(inference, (parts) => imagesBody(parts, names));
+      const sink = new WholeMedia(inference, (parts) => imagesBody(parts, names));
       generate(inference, request, sink, { meter, isWritten: false });
     },
   });

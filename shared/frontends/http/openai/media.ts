@@ -10,14 +10,14 @@ type Body = Readonly<Record<string, unknown>>;
 type MediaBody = Parameters<typeof assembleTextless>[0] & Body & { readonly model: string };
 
 /** Gathers what a media worker sends, which takes bodies untouched, and sends one object. */
-export class MediaObject extends WholeSink {
-  readonly #fold: (parts: readonly Body[]) => object;
+export class WholeMedia extends WholeSink {
+  readonly #collect: (parts: readonly Body[]) => object;
   readonly #parts: Body[] = [];
 
-  /** @param fold makes the object of the worker's parts; there is at least one */
-  constructor(inference: Inference, fold: (parts: readonly Body[]) => object) {
+  /** @param collect makes the object of the worker's parts; there is at least one */
+  constructor(inference: Inference, collect: (parts: readonly Body[]) => object) {
     super(inference);
-    this.#fold = fold;
+    this.#collect = collect;
   }
 
   override body(body: unknown): void {
@@ -29,7 +29,7 @@ export class MediaObject extends WholeSink {
   }
 
   protected write(): Promise<void> | undefined {
-    return sendObject(this.inference, this.#fold(this.#parts));
+    return sendObject(this.inference, this.#collect(this.#parts));
   }
 }
 
@@ -66,7 +66,7 @@ export function videoBody(part: Body, names: WireNames): Body {
 }
 
 /** All that a worker sent as one videos object: the last one, with the data of each. */
-export function foldedVideoBody(parts: readonly Body[], names: WireNames): Body {
+export function wholeVideoBody(parts: readonly Body[], names: WireNames): Body {
   return { ...videoBody(parts.at(-1) ?? {}, names), data: parts.flatMap(dataOf) };
 }
 

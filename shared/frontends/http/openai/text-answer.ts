@@ -13,7 +13,7 @@ import { BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
 import { namesOf, type WireNames } from '../sinks/response-names.ts';
 import { RunningUsage } from '../sinks/running-usage.ts';
 import { sendObject } from '../sinks/send.ts';
-import { BodyFold, type SaidChoice } from './choices.ts';
+import { BodyCollector, type SaidChoice } from './choices.ts';
 import { NvextFields } from './nvext.ts';
 import { NO_USAGE, type TextAnswer, TextStream } from './text-stream.ts';
 import { usageBody } from './wire.ts';
@@ -31,7 +31,7 @@ export function generateAnswer(
   const { requests, id, dialect, isContinuous, choicesPerPrompt, echoes } = answer;
   const names = namesOf(inference, isStream, dialect.idPrefix + id, primaryName, requests.length > 1);
   for (const echo of echoes ?? []) inference.room.take(textMemory(echo) * choicesPerPrompt); // each choice begins with it
-  const batch = isStream ? new TextStream(inference, answer, names) : new TextObject(inference, answer, names);
+  const batch = isStream ? new TextStream(inference, answer, names) : new WholeText(inference, answer, names);
   const signal = inference.watch(batch);
   for (const [index, request] of requests.entries()) {
     if (index > 0 && signal.aborted) return; // an earlier prompt failed at once
@@ -43,10 +43,10 @@ export function generateAnswer(
 }
 
 /** Collects the answer to one prompt, or to a batch of them, in one object. */
-class TextObject extends WholeSink {
+class WholeText extends WholeSink {
   readonly answer: TextAnswer;
   /** What workers sent that took the body untouched. */
-  readonly bodies: BodyFold;
+  readonly bodies: BodyCollector;
   readonly #names: WireNames;
   readonly #prompts: WholePrompt[] = [];
   readonly #usage: BatchUsage;
@@ -56,7 +56,7 @@ class TextObject extends WholeSink {
     super(inference);
     this.answer = answer;
     this.#names = names;
-    this.bodies = new BodyFold(answer.dialect);
+    this.bodies = new BodyCollector(answer.dialect);
     this.#usage = new BatchUsage(answer.requests.length);
   }
 
@@ -93,7 +93,7 @@ class TextObject extends WholeSink {
 
 /** Collects the answer to one prompt. */
 class WholePrompt implements GenerationSink {
-  readonly batch: TextObject;
+  readonly batch: WholeText;
   /** In the order of their indices. */
   readonly choices: SaidChoice[] = [];
   readonly #index: number;
@@ -101,7 +101,7 @@ class WholePrompt implements GenerationSink {
   readonly #tokenIds: number[] = [];
   #stopReason: string | number | undefined;
 
-  constructor(batch: TextObject, index: number) {
+  constructor(batch: WholeText, index: number) {
     this.batch = batch;
     this.#index = index;
     const request = batch.answer.requests[index]!; // the caller counts over the same array

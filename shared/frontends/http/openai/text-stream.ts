@@ -33,7 +33,7 @@ export interface TextDialect {
   /** An entry of the `choices` of a whole answer. */
   choiceBody(choice: SaidChoice, index: number, inference: Inference): object;
   /** An entry of the `choices` of an answer that is put together from a worker's own chunks. */
-  foldedChoice(choice: UnknownRecord, inference: Inference): UnknownRecord;
+  wholeChoice(choice: UnknownRecord, inference: Inference): UnknownRecord;
 }
 
 /** What the answer to one prompt, or to a batch of them, is made with. */

@@ -8,7 +8,7 @@ import type { BodyRoute, Serve } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { StreamSink } from '../sinks/dialect-sink.ts';
 import type { WireNames } from '../sinks/response-names.ts';
-import { dataOf, foldedVideoBody, MediaObject, mediaRequest, videoBody } from './media.ts';
+import { dataOf, mediaRequest, videoBody, WholeMedia, wholeVideoBody } from './media.ts';
 
 const BOUNDARY = 'frame';
 
@@ -37,7 +37,7 @@ const body: BodyRoute['body'] = {
 /** `POST /v1/videos/generations`: one object, or a stream of them. */
 export const videos: BodyRoute = {
   serve: serveRoute(false, (inference, names, isStream) =>
-    isStream ? new VideoStream(inference, names) : new MediaObject(inference, (parts) => foldedVideoBody(parts, names)),
+    isStream ? new VideoStream(inference, names) : new WholeMedia(inference, (parts) => wholeVideoBody(parts, names)),
   ),
   body,
 };
