@@ -8,11 +8,11 @@ import {
 } from '../discovery/index.ts';
 import { createDiscoveryMetrics, type Logger, type MetricRegistry } from '../telemetry/index.ts';
 
-/** What a host says of how it uses discovery. */
+/** Choices of a process about how it uses discovery. */
 export interface DiscoveryHost extends Pick<StoreOptions, 'isLasting' | 'showsAskedModels' | 'clock' | 'random'> {
-  /** Where the metrics of discovery are shown. @default nowhere */
+  /** Registry for the metrics of discovery. @default none: they are not shown */
   readonly registry?: MetricRegistry;
-  /** A reading showed a view that is kept up, and was written `ageMs` ago. */
+  /** Called when a reading shows a view that a process keeps up to date. The view was written `ageMs` ago. */
   readonly onView?: (ageMs: number) => void;
 }
 
@@ -33,14 +33,15 @@ export async function openDiscovery(
   return discovery;
 }
 
-/** One log line when the way changes in which the fleet is read, and the metrics of each reading. */
+/** Returns an observer that counts each reading, and logs a line when the fleet begins to be read in another way. */
 function observeView(
   logger: Logger,
   registry: MetricRegistry | undefined,
   onView: DiscoveryHost['onView'],
 ): ViewObserver {
   let before: ReadingSource | undefined;
-  let metrics: ReturnType<typeof createDiscoveryMetrics> | undefined; // made by the first reading: other stores keep no view
+  // Created by the first reading: other stores keep no view.
+  let metrics: ReturnType<typeof createDiscoveryMetrics> | undefined;
   const measured = () => {
     if (registry !== undefined) metrics ??= createDiscoveryMetrics(registry);
     return metrics;

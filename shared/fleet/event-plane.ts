@@ -14,7 +14,7 @@ import {
 } from '../planes/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 
-/** The event plane of a worker, or of a process that follows workers. Its brokers, if any, may be named in `discovery`. */
+/** Returns the event plane of a worker, or of a process that follows workers. `discovery` may name its brokers. */
 export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger, discovery: Discovery): EventPlane {
   const common = {
     clock,
@@ -30,7 +30,7 @@ export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger
   const refusal = refuseOpenListener({
     name: 'a ZMQ publisher of the event plane',
     address: listenAddress(host).bind,
-    protectedBy: undefined, // nothing of ZeroMQ asks who subscribes
+    protectedBy: undefined, // ZeroMQ does not check who subscribes
     open: settings.planeOpen ?? false,
     remedies: ['set DYN_EVENT_PLANE=nats', 'set DYN_EVENT_PLANE_HOST=127.0.0.1'],
   });
@@ -44,7 +44,7 @@ export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger
   });
 }
 
-/** Addresses that are set win over those in discovery. */
+/** Returns the source of the addresses of brokers: those of the settings, otherwise those in discovery. */
 function brokersOf(
   { zmqBrokerUrl, zmqBrokerEnabled }: FleetSettings,
   logger: Logger,
@@ -53,6 +53,6 @@ function brokersOf(
   if (zmqBrokerUrl !== undefined) return fixedBrokers(zmqBrokerUrl);
   if (zmqBrokerEnabled !== true) return undefined;
   return discoveredBrokers(discovery, (namespace) =>
-    logger.warn('no ZMQ broker in discovery yet: events reach nobody until there is one', { namespace }),
+    logger.warn('no ZMQ broker in discovery yet: events reach no process until there is one', { namespace }),
   );
 }

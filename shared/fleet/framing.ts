@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 
 /**
- * Why a request that Node has parsed is read in one way here and perhaps in another by a proxy in front, as a sentence; undefined
- * where all read it alike. Its connection must be closed: where it ends is in doubt.
+ * Returns why a proxy in front may read a request that Node has parsed differently, as a sentence. Returns undefined if
+ * every reader agrees. The caller must close the connection of a refused request, because its end is in doubt.
  */
 export function ambiguousFraming({ headers, rawHeaders, httpVersion }: IncomingMessage): string | undefined {
   const coding = headers['transfer-encoding'];
@@ -19,12 +19,12 @@ export function ambiguousFraming({ headers, rawHeaders, httpVersion }: IncomingM
   return undefined;
 }
 
-/** Scheme and host, without a user, before a path, a query or nothing. */
+/** Scheme and host, without a user, followed by a path, a query or nothing. */
 const ABSOLUTE_FORM = /^https?:\/\/([^/?#@\\]+)((?:[/?].*)?)$/i;
 
 /**
- * Makes of a target in absolute form the path that it names, and of its host the request's `Host`: whatever that header says is
- * not to be read then, as proxies do not. Returns why a target is none, as a sentence; undefined where all is well.
+ * Replaces a target in absolute form by its path, and the request's `Host` by its host. Like a proxy, it then ignores
+ * what the `Host` header said. Returns why the target is invalid, as a sentence, or undefined if it is valid.
  */
 export function adoptTarget(request: Pick<IncomingMessage, 'url' | 'headers' | 'httpVersion'>): string | undefined {
   const { url = '', headers, httpVersion } = request;

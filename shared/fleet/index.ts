@@ -1,7 +1,7 @@
 /**
  * @module fleet
- * How a process belongs to a fleet, as its settings say: discovery, the planes and NATS under them, what routers share, the
- * planner's queue, and secrets that a process reads for itself.
+ * How a process joins a fleet, as its settings say: discovery, the planes and the NATS connection under them, the state
+ * that routers share, the planner's queue, and secrets that a process reads itself.
  */
 export { type DiscoveryHost, openDiscovery } from './discovery.ts';
 export { eventPlane } from './event-plane.ts';

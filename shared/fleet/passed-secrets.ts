@@ -1,13 +1,15 @@
 /**
- * Secrets that a frontend which lasts passes to the functions of its fleet, through a table.
+ * Secrets that a frontend on a server passes to the functions of its fleet, through a table.
  *
- * What a function is given as a variable is shown to whoever may read its configuration, and Secrets Manager has no way into a network
- * without one to the internet. A table of DynamoDB has, for nothing; functions cannot start without one anyway. Whoever runs in a
- * container is given the secrets by the service that starts it, and puts them there.
+ * Everyone who may read a function's configuration sees its variables. Secrets Manager cannot be reached from a network
+ * without a way to the internet, unless that way is paid for. A DynamoDB table can be reached for free, and functions
+ * cannot start without DynamoDB anyway. The service that starts a container gives it the secrets, and the container
+ * writes them to the table.
  *
  *     pk           sk       attributes
- *     v1/secrets   fleet    secrets (JSON: variables by name), superseded (digests of the previous ones), since and a digest
- *                           (when those that the digest is of were first passed, Unix ms)
+ *     v1/secrets   fleet    secrets (JSON: variables by name), superseded (digests of the previous ones), since and a
+ *     digest
+ *                           (when the secrets with that digest were first passed, Unix ms)
  */
 import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
@@ -29,7 +31,7 @@ type PassedSettings = Pick<
   | 'idSecretPrevious'
 >;
 
-/** What is passed, by its variable. */
+/** Settings that are passed, by the name of their variable. */
 const PASSED = {
   STATOR_PLANE_TOKEN: 'planeToken',
   STATOR_PLANE_TOKEN_PREVIOUS: 'planeTokenPrevious',
@@ -37,14 +39,14 @@ const PASSED = {
   STATOR_ID_SECRET_PREVIOUS: 'idSecretPrevious',
 } as const satisfies Readonly<Record<string, keyof PassedSettings>>;
 
-/** Variables that functions are passed. */
+/** Variables that functions receive through the table. */
 export const PASSED_VARIABLES = Object.keys(PASSED);
 
 const KEY = { pk: 'v1/secrets', sk: 'fleet' } as const;
-/** Longest wait for one answer of the table, and for one read or write with all of its attempts. */
+/** Longest wait for one answer of the table, and for one read or write with all its attempts. */
 const ANSWER_MS_MAX = 1000;
 const OPERATION_MS_MAX = 2500;
-/** Between two writes of secrets that have not arrived. */
+/** Pause between two attempts to write secrets; it doubles up to the maximum. */
 const PAUSE_MS = 5000;
 const PAUSE_MS_MAX = 60_000;
 
@@ -52,7 +54,7 @@ class PassedSecretsError extends StoreError {
   override readonly name = 'PassedSecretsError';
 }
 
-/** Reads the text of the item; rejects with one line while nobody has passed anything, or the table cannot be read. */
+/** Reads the text of the item. Rejects with one line if no frontend has written it yet, or the table cannot be read. */
 export async function readPassedSecrets(settings: PassedSettings): Promise<string> {
   const { table, place } = await openTable(settings);
   try {
@@ -66,14 +68,14 @@ export async function readPassedSecrets(settings: PassedSettings): Promise<strin
   }
 }
 
-/** The variables that a text of the table stands for. @throws Error that says nothing of what is in it */
+/** Returns the variables that a text of the table contains. @throws Error that does not show the text */
 export function passedVariables(text: string): Readonly<Record<string, string>> {
-  const refusal = 'the table holds something else than the secrets that a frontend passes';
+  const refusal = 'the table does not hold the secrets that a frontend passes';
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
   } catch {
-    throw new Error(refusal); // the parser's own words quote the text
+    throw new Error(refusal); // the parser's own message quotes the text
   }
   if (!isRecord(parsed)) throw new Error(refusal);
   const known = Object.entries(parsed).filter(([name]) => PASSED_VARIABLES.includes(name));
@@ -81,18 +83,19 @@ export function passedVariables(text: string): Readonly<Record<string, string>> 
   return Object.fromEntries(known) as Record<string, string>;
 }
 
-/** Who passes secrets, until it has or is stopped. */
+/** An attempt to pass secrets, which lasts until it succeeds or is stopped. */
 export interface PassingSecrets {
-  /** For tests: resolves when nothing more is tried; never rejects. */
+  /** Resolves when the attempt has ended; never rejects. For tests. */
   readonly ended: Promise<void>;
-  /** When the secrets that functions have were first passed, Unix ms; undefined until it is known. */
+  /** Time at which the secrets that functions have were first passed, in Unix ms; undefined until it is known. */
   readonly sinceMs: number | undefined;
   stop(): void;
 }
 
 /**
- * Passes the secrets of this process, once, trying again until the table takes them. Those of a process that started before a rotation
- * do not take the place of newer ones. Undefined where the settings name no table, or there is nothing to pass.
+ * Passes the secrets of this process once, and tries again until the table takes them. A process that started before a
+ * rotation does not replace newer secrets. Returns undefined if the settings name no table, or there is nothing to
+ * pass.
  */
 export function passSecrets(settings: PassedSettings, logger: Logger): PassingSecrets | undefined {
   const secrets = secretsOf(settings);
@@ -160,12 +163,15 @@ function put(table: Table, secrets: Readonly<Record<string, string>>, signal: Ab
   );
 }
 
-/** Attribute that says since when these secrets are in force. Those of before stay, a few bytes for each rotation. */
+/**
+ * Returns the attribute that says since when these secrets are in force. Attributes of earlier secrets stay: a few
+ * bytes for each rotation.
+ */
 function markOf({ STATOR_PLANE_TOKEN: token, STATOR_ID_SECRET: id }: Readonly<Record<string, string>>): string {
   return `since${digest(`${digest(token)}${digest(id)}`).slice(0, 16)}`;
 }
 
-/** What tells a secret from others; of none it is one that nobody has. */
+/** Returns a digest that identifies a secret. Without a secret it is a digest that no secret has. */
 function digest(secret = ''): string {
   return createHash('sha256').update(`stator superseded\0${secret}`).digest('hex');
 }

@@ -8,10 +8,10 @@ import {
 } from '../planes/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 
-/** How a host wants its connections to workers. */
+/** Options of the connections to workers. */
 export type CallingPlaneOptions = Omit<OpenPlaneOptions, 'clock' | 'observer' | 'logger'>;
 
-/** The request plane of a process that only calls. `logger` is told of its connections, and of outages of NATS. */
+/** Opens the request plane of a process that only calls. It logs its connections, and outages of NATS, to `logger`. */
 export async function callingPlane(
   settings: CallerSettings,
   clock: Clock,
@@ -29,7 +29,7 @@ export async function callingPlane(
   });
 }
 
-/** `observer`, which also tells `logger` what `lines` say. */
+/** Returns `observer`, extended by the methods that log `lines` to `logger`. */
 function watched(
   observer: RequestPlaneObserver,
   logger: Logger | undefined,
@@ -40,7 +40,10 @@ function watched(
 
 const REFUSED = 'a peer on the request plane is refused, or refuses';
 
-/** Peers that are set otherwise; for who asks for details also connections to workers, which come and go with traffic. */
+/**
+ * Returns the log lines of a caller: peers with other settings, and at level debug connections to workers, which come
+ * and go with traffic.
+ */
 function callerLines(logger: Logger): Partial<RequestPlaneObserver> {
   return {
     peerRefused: (address, reason) => logger.warn(REFUSED, { address, reason }),
@@ -49,7 +52,10 @@ function callerLines(logger: Logger): Partial<RequestPlaneObserver> {
   };
 }
 
-/** Peers that are set otherwise, by their host: each of their connections has another port. */
+/**
+ * Returns the log lines of a server: peers with other settings, named by their host, because each of their connections
+ * has another port.
+ */
 function serverLines(logger: Logger): Partial<RequestPlaneObserver> {
   return {
     peerRefused: (address, reason) => logger.warn(REFUSED, { address: address.replace(/:\d+$/, ''), reason }),
@@ -57,12 +63,12 @@ function serverLines(logger: Logger): Partial<RequestPlaneObserver> {
 }
 
 /**
- * Streams that a worker takes on one connection: the largest `DYN_TCP_CHANNEL_BUFFER`, so that what a caller sets is what
- * holds, and a caller that ignores every limit still meets one.
+ * Streams that a worker accepts on one connection. It is the largest `DYN_TCP_CHANNEL_BUFFER`, so that the caller's
+ * setting decides, and a caller that ignores every limit still meets one.
  */
 const STREAMS_TAKEN_MAX = 65_536;
 
-/** The request plane of a process that serves. `logger` is told of outages of NATS. */
+/** Opens the request plane of a process that serves. It logs outages of NATS to `logger`. */
 export async function servingPlane(
   settings: FleetSettings,
   clock: Clock,
@@ -77,7 +83,7 @@ export async function servingPlane(
   });
 }
 
-/** What both ends say to either plane. */
+/** Returns the options that callers and servers share. */
 function commonOptions(
   { tcpMaxMessageSize, planeToken, planeTokenPrevious }: FleetSettings,
   clock: Clock,

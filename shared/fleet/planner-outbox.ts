@@ -14,13 +14,16 @@ interface OutboxParts {
   readonly registry: MetricRegistry;
 }
 
-/** What sends events to the planner's queue; undefined where the settings name none. Nothing is sent before there is an event. */
+/**
+ * Opens the outbox that sends events to the planner's queue. Returns undefined if the settings name no queue. It
+ * connects when there is an event.
+ */
 export async function openPlannerOutbox(
   { plannerQueueUrl: queueUrl, sqsEndpoint: endpoint, awsRegion: region }: QueueSettings,
   { clock, logger, registry }: OutboxParts,
 ): Promise<PlannerOutbox | undefined> {
   if (queueUrl === undefined) return undefined;
-  // The outbox tries again by itself, with what is newest by then.
+  // The outbox itself tries again, with the newest events at that time.
   const queue = await SqsPlannerQueue.open({ queueUrl, endpoint, region, clock, operationTimeoutMs: 1000 });
   return new PlannerOutbox({ queue, clock, logger, metrics: createPlannerQueueMetrics(registry) });
 }

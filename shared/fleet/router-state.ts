@@ -1,4 +1,4 @@
-/** What the routers of a fleet share: the router-state table, leases, logs of events with their snapshots. */
+/** State that the routers of a fleet share: the router-state table, leases, logs of events with their snapshots. */
 import { join } from 'node:path';
 import type { Clock, Random } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
@@ -26,13 +26,13 @@ import {
 } from '../telemetry/index.ts';
 import { type ComponentScope, type EventSource, KV_EVENTS_TOPIC } from '../worker-events/index.ts';
 
-/** Giving leases back at the end takes no longer. */
+/** Longest time to give leases back when the process ends. */
 const CLOSE_MS_MAX = 1000;
 
 /**
- * Opens what the routers of a fleet share (docs/router-state.md): in the router-state table, or in the folder of `file`
- * discovery where there is a log of events. Undefined without either: one process alone, or several that each ask the workers.
- * The table is first touched in the background.
+ * Opens the state that the routers of a fleet share (docs/router-state.md). It lives in the router-state table, or in
+ * the folder of `file` discovery if there is a log of events. Returns undefined without either: then one process is
+ * alone, or several processes each ask the workers. The table is first touched in the background.
  */
 export async function openRouterState(
   settings: EdgeSettings,
@@ -55,16 +55,16 @@ export async function openRouterState(
 export interface SharedRouterStateOptions {
   readonly settings: EdgeSettings;
   readonly state: RouterState;
-  /** Told of the state's failures. */
+  /** Receives the state's failures. */
   readonly watch: PartWatch;
-  /** Opens the snapshots of a component. @default those of NATS */
+  /** Opens the snapshots of a component. @default those in NATS */
   readonly openStore?: ((scope: ComponentScope) => SnapshotStore) | undefined;
   readonly logger: ProcessLogger;
   readonly clock: Clock;
   readonly random: Random;
 }
 
-/** The shared state of one process: leases, and by component the event log with its snapshots. */
+/** The shared state of one process: leases, and for each component the event log with its snapshots. */
 export class SharedRouterState {
   readonly state: RouterState;
   readonly watch: PartWatch;
@@ -79,7 +79,8 @@ export class SharedRouterState {
   }
 
   /**
-   * Where the events of a component come from: its log and its snapshots. Undefined on event planes that keep none.
+   * Returns the source of a component's events: its log and its snapshots. Returns undefined if the event plane has no
+   * log.
    * @param pools worker sets with workers of the component
    */
   sourceOf(
@@ -107,10 +108,10 @@ export class SharedRouterState {
       clock,
       random,
       intervalMs: snapshotIntervalSecs && snapshotIntervalSecs * 1000,
-      messagesMax: threshold === null ? Number.POSITIVE_INFINITY : threshold, // null: time alone decides
+      messagesMax: threshold === null ? Number.POSITIVE_INFINITY : threshold, // null: only the interval decides
       onHydrated: (from) => {
         watch.metrics.hydrated(from);
-        routerLog.info('the block index was made anew', { from });
+        routerLog.info('the block index was rebuilt', { from });
       },
       onFollowing: () => watch.succeeded('log', name),
       onUnusable: (problem) =>
@@ -118,7 +119,7 @@ export class SharedRouterState {
       isStoreAway: () => watch.isAway('snapshots', name),
       onSnapshot: ({ sequence, object }) => {
         watch.metrics.snapshotWritten();
-        const level = hasWritten ? 'debug' : 'info'; // the first shows that it works; then there is one a minute
+        const level = hasWritten ? 'debug' : 'info'; // the first shows that it works; afterwards there is one a minute
         hasWritten = true;
         routerLog[level]('a snapshot of the block index was written', { sequence, object });
       },
@@ -126,13 +127,17 @@ export class SharedRouterState {
       onProblem(part, problem) {
         const reason = reasonOf(problem);
         if (part === 'log') watch.failed(part, reason, name);
-        else routerLog.warn('a snapshot of the block index was not finished', { reason }); // table and store tell for themselves
+        // Table and store report their own failures.
+        else routerLog.warn('a snapshot of the block index was not finished', { reason });
       },
       onStop: () => watch.forget(name),
     });
   }
 
-  /** `--router-reset-states` is meant for the start: a component that comes back is not reset again. */
+  /**
+   * Returns whether to drop a component's stored snapshot. `--router-reset-states` applies at the start: a component
+   * that comes back is not reset again.
+   */
   #resetsNow({ namespace, component }: ComponentScope): boolean {
     const name = `${namespace}/${component}`;
     if (this.#options.settings.routerResetStates !== true || this.#reset.has(name)) return false;
@@ -143,7 +148,7 @@ export class SharedRouterState {
     return true;
   }
 
-  /** The lease under which one router of the fleet writes for the others what belongs to a component. */
+  /** Returns the lease that allows one router of the fleet to write a component's state for the others. */
   #leaseOf({ namespace, component }: ComponentScope): LeaseHolder {
     const name = `index/${component}`;
     const known = this.#leases.get(`${namespace}/${name}`);
@@ -158,7 +163,7 @@ export class SharedRouterState {
       ttlMs: settings.leaseTtlSecs * 1000,
       onAcquired: () => metrics.leaseHeld(component, true),
       onLost: () => metrics.leaseHeld(component, false),
-      onProblem: () => {}, // every failure of the table is told by the state itself
+      onProblem: () => {}, // the state itself reports every failure of the table
     });
     this.#leases.set(`${namespace}/${name}`, lease);
     metrics.leaseHeld(component, false);
@@ -169,7 +174,7 @@ export class SharedRouterState {
   /** Gives leases back, so that another router takes them at once. */
   async close(): Promise<void> {
     const deadline = AbortSignal.timeout(CLOSE_MS_MAX);
-    await Promise.allSettled([...this.#leases.values()].map((lease) => lease.stop(deadline))); // they run out by themselves
+    await Promise.allSettled([...this.#leases.values()].map((lease) => lease.stop(deadline))); // otherwise they expire
     this.state.close();
   }
 
@@ -184,11 +189,14 @@ export class SharedRouterState {
   }
 }
 
-/** Counts failures, and says once that a part is away and once that it is back. */
+/** Counts failures, and logs once when a part becomes unavailable and once when it is back. */
 export class PartWatch {
   readonly metrics: RouterStateMetrics;
   readonly #logger: Logger;
-  /** Of each part, for which components it is away, and how often it failed since; bounded by the components of the fleet. */
+  /**
+   * Number of failures since each part became unavailable, by part and component; bounded by the components of the
+   * fleet.
+   */
   readonly #away = new Map<SharedPart, Map<string, number>>();
 
   constructor(metrics: RouterStateMetrics, logger: Logger) {
@@ -196,7 +204,7 @@ export class PartWatch {
     this.#logger = logger;
   }
 
-  /** @param component whose part it is, where each has its own */
+  /** Returns whether the part is unavailable. @param component the component, if each has a part of its own */
   isAway(part: SharedPart, component = ''): boolean {
     return this.#away.get(part)?.has(component) === true;
   }
@@ -218,7 +226,7 @@ export class PartWatch {
     this.#logger.info('what routers share is there again', { part, ...componentField(component), failures });
   }
 
-  /** Nothing of the component is used any more. */
+  /** Drops the failures of a component that this process no longer uses. */
   forget(component: string): void {
     for (const part of this.#away.keys()) this.#end(part, component);
   }
@@ -235,7 +243,9 @@ function componentField(component: string): { readonly component?: string } {
   return component === '' ? {} : { component };
 }
 
-/** The same object, of whose every answer and failure `watch` is told: what uses it need not. */
+/**
+ * Returns `part` wrapped so that `watch` learns of each of its answers and failures; its callers need not report them.
+ */
 export function watched<T extends object>(part: T, watch: PartWatch, name: SharedPart, component = ''): T {
   return new Proxy(part, {
     get(target, property) {

@@ -1,2 +1,2 @@
-/** What this product uses of the SDK, and nothing else of it. */
+/** The names that the product uses of the SDK, so that bundles contain only these. */
 export { GetSecretValueCommand, SecretsManagerClient } from '@aws-sdk/client-secrets-manager';

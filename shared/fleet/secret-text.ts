@@ -1,8 +1,9 @@
 import { isRecord } from '../records/index.ts';
 
 /**
- * What a secret says that is JSON, without any fields if that is no record. Undefined for one that is a text itself.
- * @throws Error that says nothing of what is in it
+ * Returns the fields of a secret that is JSON; they are empty if the JSON is not a record. Returns undefined for a
+ * secret that is plain text.
+ * @throws Error that does not show the secret
  */
 export function secretFields(text: string): Readonly<Record<string, unknown>> | undefined {
   if (!text.trimStart().startsWith('{')) return undefined;
@@ -10,7 +11,7 @@ export function secretFields(text: string): Readonly<Record<string, unknown>> | 
   try {
     parsed = JSON.parse(text);
   } catch {
-    throw new Error('the secret begins as JSON and is none'); // the parser's own words quote the text
+    throw new Error('the secret begins like JSON but is not valid JSON'); // the parser's own message quotes the text
   }
   return isRecord(parsed) ? parsed : {};
 }

@@ -1,4 +1,4 @@
-/** Secrets that a process reads for itself: the environment names them, Secrets Manager has them. */
+/** Secrets that a process reads itself: the environment names them, Secrets Manager stores them. */
 import type { Clock } from '../clock/index.ts';
 import { quietSdkNotice } from '../discovery/index.ts';
 import { loadCode, reasonOf } from '../errors/index.ts';
@@ -8,12 +8,12 @@ import { secretFields } from './secret-text.ts';
 
 export interface SecretWatchOptions {
   readonly clock: Clock;
-  /** Age at which the secrets are read again. */
+  /** Age at which the watch reads the secrets again. */
   readonly ageMsMax: number;
   readonly logger: Logger;
 }
 
-/** Notices that a secret was rotated, when it is asked to look. */
+/** Notices that a secret was rotated, each time that its owner calls `look`. */
 export class SecretWatch {
   readonly #secrets: Secrets;
   readonly #options: SecretWatchOptions;
@@ -26,12 +26,15 @@ export class SecretWatch {
     this.#readAtMs = options.clock.nowMs();
   }
 
-  /** A secret says something else than what the process runs on. */
+  /** Whether a secret differs from the one that the process runs with. */
   get isOutdated(): boolean {
     return this.#isOutdated;
   }
 
-  /** Reads the secrets again where that was too long ago. Never rejects: what cannot be read is as it was. */
+  /**
+   * Reads the secrets again if the last reading is too old. Never rejects: secrets that cannot be read count as
+   * unchanged.
+   */
   async look(): Promise<void> {
     const { clock, ageMsMax, logger } = this.#options;
     if (this.#isOutdated || clock.nowMs() - this.#readAtMs < ageMsMax) return;
@@ -40,7 +43,7 @@ export class SecretWatch {
       this.#isOutdated = await this.#secrets.haveChanged();
       if (this.#isOutdated) logger.info('a secret was rotated');
     } catch (thrown) {
-      logger.warn('secrets cannot be read again; those of before stand', { reason: reasonOf(thrown) });
+      logger.warn('secrets cannot be read again; the earlier ones stay in use', { reason: reasonOf(thrown) });
     }
   }
 }
@@ -48,34 +51,40 @@ export class SecretWatch {
 type Environment = Readonly<Record<string, string | undefined>>;
 
 export interface SecretsOptions {
-  /** Text of a secret by its name or ARN. @default Secrets Manager, with the credentials of the process */
+  /** Reads a secret by its name or ARN. @default from Secrets Manager, with the credentials of the process */
   readonly read?: ReadSecret;
-  /** Text of what a frontend has passed, for who is passed its secrets (`STATOR_SECRETS_TABLE`). @default nobody reads it */
+  /**
+   * Reads the secrets that a frontend has passed, for a process that receives them (`STATOR_SECRETS_TABLE`). @default
+   * the table is not read
+   */
   readonly readPassed?: () => Promise<string>;
 }
 
-/** The version of a secret that is in force, or the one before, while Secrets Manager keeps it. */
+/** The version of a secret that is in force, or the one before it, as long as Secrets Manager keeps that. */
 type SecretStage = 'AWSCURRENT' | 'AWSPREVIOUS';
 
-/** Reads the text of a secret; undefined where it has no such version. Rejects when it cannot be read. Bounded in time by itself. */
+/**
+ * Reads the text of a secret. Returns undefined if the secret has no such version, and rejects if it cannot be read. It
+ * limits its own time.
+ */
 export type ReadSecret = (id: string, stage: SecretStage) => Promise<string | undefined>;
 
-/** The environment of a process with what its secrets say. */
+/** The environment of a process, with the values of its secrets. */
 export interface Secrets {
   readonly env: Environment;
-  /** Whether any of them says something else now. Rejects, in one line, when one cannot be read. */
+  /** Returns whether any secret differs now. Rejects, with one line, if one cannot be read. */
   haveChanged(): Promise<boolean>;
 }
 
-/** A variable that names a secret, and the variables that the secret's text stands for. */
+/** A variable that names a secret, and the variables that the secret's text replaces. */
 interface Named {
   readonly variable: string;
   readonly replaces: readonly string[];
-  /** Whether what it names is a table in which a frontend has left the secrets. @default false: a secret of Secrets Manager */
+  /** Whether it names a table in which a frontend has left the secrets. @default false: a secret of Secrets Manager */
   readonly isPassed?: boolean;
-  /** Whether the version before counts, too. @default false */
+  /** Whether the version before the current one is also read. @default false */
   readonly hasPrevious?: boolean;
-  /** @param previous text of the version before */
+  /** Converts the text to variables. @param previous text of the version before */
   readonly toVariables: (text: string, previous?: string) => Readonly<Record<string, string>>;
 }
 
@@ -106,7 +115,7 @@ const NAMED: readonly Named[] = [
 ];
 
 /**
- * Reads the secrets that `env` names, all at once. Where it names none it is given back, and nothing is loaded or asked.
+ * Reads the secrets that `env` names, all at once. If it names no secret, returns `env` and loads nothing.
  * @throws Error with one line that names the variable and says what to do
  */
 export async function openSecrets(
@@ -135,7 +144,7 @@ export async function openSecrets(
   };
 }
 
-/** The version in force, and the one before where that counts and is there. */
+/** The version in force, and the version before it if it is read and exists. */
 type SecretTexts = readonly [text: string, previous?: string];
 
 async function readNamed(
@@ -161,11 +170,14 @@ function variablesOf({ variable, toVariables }: Named, texts: SecretTexts): Read
   try {
     return toVariables(...texts);
   } catch (cause) {
-    throw new Error(`${variable}: ${reasonOf(cause)}`, { cause }); // says nothing of the secret itself
+    throw new Error(`${variable}: ${reasonOf(cause)}`, { cause }); // does not show the secret
   }
 }
 
-/** JSON with `current` and `previous`, as `stator secrets rotate` writes it, or the secret itself. */
+/**
+ * Returns the variables of a secret that rotates: JSON with `current` and `previous`, as `stator secrets rotate` writes
+ * it, or plain text.
+ */
 function rotatedVariables(variable: string, text: string, older?: string): Readonly<Record<string, string>> {
   const fields = secretFields(text);
   if (fields === undefined) {
@@ -178,7 +190,7 @@ function rotatedVariables(variable: string, text: string, older?: string): Reado
   return { [variable]: current, [`${variable}_PREVIOUS`]: previous };
 }
 
-/** A user of NATS as JSON with `username` and `password`, or else a token. */
+/** Returns the variables of a secret for NATS: JSON with `username` and `password`, or a token. */
 function natsVariables(text: string): Readonly<Record<string, string>> {
   const fields = secretFields(text);
   if (fields === undefined) return { NATS_AUTH_TOKEN: text };
@@ -192,7 +204,7 @@ function natsVariables(text: string): Readonly<Record<string, string>> {
 const ATTEMPTS_MAX = 3;
 const ANSWER_MS_MAX = 3000;
 
-/** One client for all secrets of a process, made by the first. */
+/** Returns a reader of Secrets Manager with one client for all secrets of a process, created by the first reading. */
 function readFromService(): ReadSecret {
   let opening: ReturnType<typeof openClient> | undefined;
   return async (SecretId, VersionStage) => {
@@ -206,7 +218,7 @@ function readFromService(): ReadSecret {
       throw thrown;
     });
     if (SecretString === null) return undefined;
-    if (SecretString === undefined) throw new Error('it is binary, and text is wanted');
+    if (SecretString === undefined) throw new Error('it is binary, but must be text');
     return SecretString;
   };
 }

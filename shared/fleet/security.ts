@@ -10,50 +10,53 @@ import {
   refuseOpenListener,
 } from '../planes/index.ts';
 
-/** Where the plane token would be shown as a header. */
+/** A place where the plane token would cross the network as a header. */
 interface ShownToken {
-  /** Begins the line: what shows it, or is shown it. */
+  /** Beginning of the error line: the process that shows the token or receives it. */
   readonly what: string;
   readonly host: string;
-  /** What ends that, best first, each as a clause. */
+  /** Changes that avoid this, best first, each as a clause. */
   readonly remedies: readonly string[];
 }
 
 /**
- * Why the plane token must not be shown where nothing encrypts, as one line that says what to set; undefined = it may: there
- * is none, or it does not leave the machine (with `STATOR_PLANE_TLS=on` not even that is enough), or its operator says so.
+ * Returns why the plane token must not be sent to `host` unencrypted, as one line that says what to set. Returns
+ * undefined if it may be sent:
+ * - there is no token
+ * - the token does not leave the machine, and `STATOR_PLANE_TLS` is not `on`
+ * - the operator allows it with `STATOR_PLANE_TLS=off`
  */
 export function refuseClearToken(
   { planeToken, planeTls }: FleetSettings,
   { what, host, remedies }: ShownToken,
 ): string | undefined {
   if (planeToken === undefined || planeTls === 'off' || (planeTls === 'auto' && isLoopback(host))) return undefined;
-  const choices = [...remedies, 'set STATOR_PLANE_TLS=off where nobody else reads the network'];
+  const choices = [...remedies, 'set STATOR_PLANE_TLS=off if no one else can read the network'];
   return `${what} STATOR_PLANE_TOKEN in clear at ${host}: ${choices.join(', or ')}`;
 }
 
-/** A listener that takes the plane token as a header: worker controls, the services of a router. */
+/** A listener that receives the plane token as a header: worker controls, the services of a router. */
 interface ServiceListener {
-  /** As its operator knows it. @example 'the control server' */
+  /** Name that its operator knows. @example 'the control server' */
   readonly name: string;
-  /** What it binds: an IP address or a host name, without a port. */
+  /** Address that it binds: an IP address or a host name, without a port. */
   readonly host: string;
-  /** What keeps it on this machine, as a clause. @example 'set STATOR_CONTROL_HOST=127.0.0.1' */
+  /** Change that keeps it on this machine, as a clause. @example 'set STATOR_CONTROL_HOST=127.0.0.1' */
   readonly remedy: string;
 }
 
-/** Whom a service answers, and what it shows them first. */
+/** The callers that a service accepts, and the certificate that it shows them. */
 export interface ServiceSecurity {
   readonly admission: Admission;
-  /** Its certificate, the one of the request plane; undefined = it speaks plainly. */
+  /** Certificate of the service, the same as of the request plane; undefined = no TLS. */
   readonly tls: PlaneServerTls | undefined;
 }
 
 /**
- * How a service of the fleet is protected, as the settings ask. Beyond loopback its callers show a token or a certificate, and a
- * token crosses no network in clear unless `STATOR_PLANE_TLS=off` says that it may.
+ * Returns how a service of the fleet is protected, as the settings ask. Callers on other machines must show a token or
+ * a certificate. A token crosses no network unencrypted unless `STATOR_PLANE_TLS=off` allows it.
  *
- * @throws Error with one line that says what to set when it must not be opened, or a certificate cannot be used
+ * @throws Error with one line that says what to set if the service must not be opened, or a certificate cannot be used
  */
 export function secureService(settings: FleetSettings, { name, host, remedy }: ServiceListener): ServiceSecurity {
   const { planeToken: secret, planeTokenPrevious, planeTls, planeOpen = false } = settings;
@@ -77,7 +80,9 @@ export function secureService(settings: FleetSettings, { name, host, remedy }: S
   return { admission: { secret, previousSecret: planeTokenPrevious ?? undefined, isOpen }, tls };
 }
 
-/** Hands `use` the certificate of a service whenever its files hold another. Cancel it with the service. */
+/**
+ * Calls `use` with the certificate of a service whenever its files change. Cancel the timer together with the service.
+ */
 export function followServiceCertificate(
   settings: FleetSettings,
   clock: Clock,

@@ -5,13 +5,13 @@ import { type Clock, systemClock } from '../clock/index.ts';
 import { type PlaneServerTls, serverTlsOptions } from '../planes/index.ts';
 import { adoptTarget, ambiguousFraming } from './framing.ts';
 
-/** An HTTP server that is given another certificate while it runs. */
+/** An HTTP server that can change its certificate while it runs. */
 interface ServiceServer {
   readonly server: Server;
   useCertificate(tls: PlaneServerTls): void;
 }
 
-/** An HTTP server of the fleet, with TLS where there is a certificate. @param clock @default systemClock */
+/** Creates an HTTP server of the fleet, with TLS if there is a certificate. @param clock @default systemClock */
 export function createServiceServer(
   limits: ServerOptions,
   tls: PlaneServerTls | undefined,
@@ -36,13 +36,15 @@ export function createServiceServer(
   return { server, useCertificate: (renewed) => server.setSecureContext(serverTlsOptions(renewed)) };
 }
 
-/** Answers a request whose end is in doubt, and ends its connection. @param doubt as `ambiguousFraming` says it */
+/**
+ * Answers a request whose end is in doubt, and ends its connection. @param doubt reason that `ambiguousFraming` gave
+ */
 function refuseFraming(response: ServerResponse, doubt: string): void {
   const headers = { 'content-type': 'application/json', connection: 'close' };
   response.writeHead(400, headers).end(JSON.stringify({ error: doubt }));
 }
 
-/** The answers of each connection, in the order of their requests. Bounded by the connections. */
+/** The answers of each connection, in the order of their requests. Bounded by the number of connections. */
 class AnswersUnderWay {
   readonly #bySocket = new WeakMap<Socket, Set<ServerResponse>>();
   readonly #last = new WeakMap<Socket, ServerResponse>();
@@ -55,18 +57,18 @@ class AnswersUnderWay {
     response.once('close', () => answers.delete(response));
   }
 
-  /** The one of the last request, whether it has left or not. */
+  /** Returns the answer to the last request, even if it has already left. */
   lastOf(socket: Socket): ServerResponse | undefined {
     return this.#last.get(socket);
   }
 
-  /** Those that have not wholly left. */
+  /** Returns the answers that have not completely left. */
   of(socket: Socket): readonly ServerResponse[] {
     return [...(this.#bySocket.get(socket) ?? [])];
   }
 }
 
-/** Resolves once all `answers` of a connection have left, or it is gone. */
+/** Resolves once all `answers` of a connection have left, or the connection is gone. */
 export function haveLeft(socket: Socket, answers: readonly ServerResponse[]): Promise<void> {
   return new Promise((resolve) => {
     let left = answers.length;
@@ -84,12 +86,13 @@ export function haveLeft(socket: Socket, answers: readonly ServerResponse[]): Pr
   });
 }
 
-/** How long a client that is refused may keep its connection once the answer has left. */
+/** How long a refused client may keep its connection after the answer has left, in milliseconds. */
 export const LINGER_REFUSED_MS = 2000;
 
 /**
- * Ends a connection that is refused with its last bytes. What its client still sends is read meanwhile, or the system would
- * drop them with a reset; a client that does not go by itself has `LINGER_REFUSED_MS`.
+ * Ends a refused connection after its last bytes. Meanwhile it reads what the client still sends, because the system
+ * would otherwise drop those bytes with a reset. A client that does not close the connection itself has
+ * `LINGER_REFUSED_MS`.
  */
 export function endRefused(socket: Socket, clock: Clock, last?: Uint8Array | string): void {
   const timer = clock.after(LINGER_REFUSED_MS, () => socket.destroy());
@@ -100,7 +103,7 @@ export function endRefused(socket: Socket, clock: Clock, last?: Uint8Array | str
   else socket.once('end', () => socket.destroySoon()).resume();
 }
 
-/** What Node's parser refuses: the status line of the answer, and what the answer says. */
+/** Errors of Node's parser: the status line of the answer, and the text of its body. */
 const REFUSALS: Readonly<Record<string, readonly [status: string, error: string]>> = {
   HPE_HEADER_OVERFLOW: ['431 Request Header Fields Too Large', 'the headers are too large'],
   ERR_HTTP_REQUEST_TIMEOUT: ['408 Request Timeout', 'the request did not arrive in time'],
@@ -109,17 +112,17 @@ const REFUSALS: Readonly<Record<string, readonly [status: string, error: string]
 const NO_HTTP = ['400 Bad Request', 'the request is not valid HTTP'] as const;
 
 /**
- * Answers what Node's parser refuses, behind the answers that are under way: Node's own refusal would stand in the place of the
- * first of them, and cut the others off.
+ * Answers requests that Node's parser refuses, after the answers that are under way. Node's own refusal would take the
+ * place of the first of them and cut off the others.
  */
 function refuseUnparsable(server: Server, underWay: AnswersUnderWay, clock: Clock): void {
   const refused = new WeakSet<Socket>();
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (refused.has(socket)) return; // it is about to be closed
+    if (refused.has(socket)) return; // the connection is about to close
     refused.add(socket);
     const answers = underWay.of(socket);
     const last = underWay.lastOf(socket);
-    const isOwn = last?.req.complete === false; // what cannot be read is the rest of the last request
+    const isOwn = last?.req.complete === false; // the unreadable part is the rest of the last request
     void haveLeft(socket, isOwn ? answers.filter((each) => each !== last) : answers).then(() => {
       if (!socket.writable || (isOwn && last.headersSent) || error.code === 'ECONNRESET') return socket.destroy();
       const [status, text] = REFUSALS[error.code ?? ''] ?? NO_HTTP;

@@ -219,7 +219,7 @@ describe('a frontend without a store of keys', () => {
   it('warns once where others reach it, unless that is wanted, and serves', async () => {
     const open = fleet.spawn(['frontend', '--http-host=0.0.0.0', '--http-port=0', '--discovery-backend=mem']);
     await open.waitForOutput(/serving url=/);
-    expect(open.stderr() + open.stdout()).toMatch(/no API keys are asked for/);
+    expect(open.stderr() + open.stdout()).toMatch(/no API keys are required/);
     const wanted = fleet.spawn([
       'frontend',
       '--http-host=0.0.0.0',

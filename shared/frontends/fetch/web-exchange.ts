@@ -7,7 +7,7 @@ const TURN_CHARS_MAX = 64 * 1024;
 /** Statuses whose `Response` must have no body. */
 const BODYLESS: ReadonlySet<number> = new Set([204, 205, 304]);
 
-/** Writes one response as a fetch `Response` with a stream for a body. Resolves `response` with the first bytes. */
+/** Writes one response as a fetch `Response` whose body is a stream. `response` resolves with the first bytes. */
 export class WebFrameSink implements FrameSink, Flushable {
   readonly response: Promise<Response>;
   readonly #encoder = new TextEncoder();
@@ -24,7 +24,7 @@ export class WebFrameSink implements FrameSink, Flushable {
   #isEnded = false;
   #waiters: (() => void)[] = [];
 
-  /** `signal` is the request's own: it aborts when the host knows that the client left before the response began. */
+  /** @param signal the request's own; it aborts if the host knows that the client left before the response began */
   constructor(hasBody = true, signal?: AbortSignal) {
     this.#hasBody = hasBody;
     this.response = new Promise((resolve) => {
@@ -94,7 +94,7 @@ export class WebFrameSink implements FrameSink, Flushable {
   breakOff(reason: Error): void {
     if (this.#isEnded) return;
     this.#controller.error(reason);
-    this.#clientLeft(); // as far as the app is concerned
+    this.#clientLeft(); // as the app sees it
   }
 
   isBlocked(): boolean {
@@ -109,7 +109,7 @@ export class WebFrameSink implements FrameSink, Flushable {
   #sendHead(): void {
     if (this.#isHeadSent) return;
     this.#isHeadSent = true;
-    const status = this.#status ?? 200; // of a client that left before there was any
+    const status = this.#status ?? 200; // 200 if the client left before the app set a status
     const init = { status, headers: { ...this.#headers } };
     const isBodyless = !this.#hasBody || BODYLESS.has(status);
     this.#respond(new Response(isBodyless ? null : this.#body, init));
@@ -121,7 +121,7 @@ export class WebFrameSink implements FrameSink, Flushable {
     this.#pending = '';
     this.#closed.abort();
     this.#releaseWaiters();
-    this.#sendHead(); // nobody reads it, but whoever awaits `response` must not wait for ever
+    this.#sendHead(); // no client reads it, but code that awaits `response` must not wait forever
   }
 
   #releaseWaiters(): void {
@@ -131,7 +131,7 @@ export class WebFrameSink implements FrameSink, Flushable {
   }
 }
 
-/** The exchange of a plain fetch handler: reads from a `Request`, responds with `response`. */
+/** The exchange of a plain fetch handler: it reads a `Request` and answers with `response`. */
 export class WebExchange implements HostExchange {
   readonly scheme: 'http' | 'https';
   readonly sink: WebFrameSink;
@@ -141,7 +141,7 @@ export class WebExchange implements HostExchange {
   readonly query: string;
   readonly #request: Request;
 
-  /** @param peer address that the request came from, where the host knows it */
+  /** @param peer address that the request came from, if the host knows it */
   constructor(request: Request, peer?: string) {
     this.#request = request;
     this.peer = peer;
@@ -153,7 +153,7 @@ export class WebExchange implements HostExchange {
     this.query = search.slice(1);
   }
 
-  /** Resolves with the first bytes of the body. */
+  /** Promise that resolves with the first bytes of the body. */
   get response(): Promise<Response> {
     return this.sink.response;
   }
@@ -182,7 +182,7 @@ export class WebExchange implements HostExchange {
       try {
         intake.add(next.value);
       } catch (thrown) {
-        await reader.cancel(thrown).catch(() => {}); // nobody reads the rest, however that ends
+        await reader.cancel(thrown).catch(() => {}); // the rest is not read, so a failure to cancel changes nothing
         throw thrown;
       }
     }

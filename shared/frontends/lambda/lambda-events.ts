@@ -1,40 +1,41 @@
-/** The two kinds of HTTP event that a function gets, and one neutral form of both. */
+/** The two kinds of HTTP event that a function receives, and one neutral form of both. */
 import { ServeError } from '../../errors/index.ts';
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 
 const READ = new RecordReader((what) => new ServeError('invalid_value', `The event is not an HTTP request: ${what}`));
 
-/** Payload format of a function URL; a REST API has 1.0, or names none. */
+/** Payload format of a function URL. The event of a REST API has format 1.0, or names no format. */
 const FUNCTION_URL_VERSION = '2.0';
-/** Characters of a header's name that an error shows. */
+/** Characters of a header's name that an error shows at most. */
 const SHOWN_NAME_MAX = 64;
 
-/** What both kinds of event say. */
+/** The fields that both kinds of event have. */
 export interface LambdaRequest {
-  /** Upper case. */
+  /** Method in upper case. */
   readonly method: string;
   readonly path: string;
-  /** Without the `?`. */
+  /** Query without the `?`. */
   readonly query: string;
   /** First value of each header, by lower-case name. */
   readonly headers: ReadonlyMap<string, string>;
-  /** Header lines that the client sent, as far as the event still tells them apart. */
+  /** Number of header lines that the client sent, as far as the event still separates them. */
   readonly headerLines: number;
-  /** The body as the event carries it. */
+  /** Body in the form that the event carries. */
   readonly body: string;
   readonly isBase64: boolean;
 }
 
 /**
- * Reads either kind of event. What a service leaves out, or sends as null, counts as empty.
- * @throws ServeError `invalid_value` for a schedule, a test event and the like, and for a field of another kind, which it names.
+ * Reads either kind of event. A field that is absent or null counts as empty.
+ * @throws ServeError `invalid_value` for other events, such as a schedule or a test event, and for a field of the wrong
+ * type, which it names
  */
 export function fromLambdaEvent(event: unknown): LambdaRequest {
   const fields = READ.record(event, 'event');
   return 'httpMethod' in fields && 'path' in fields ? fromRestApiEvent(fields) : fromFunctionUrlEvent(fields);
 }
 
-/** An event of an API Gateway REST API (payload format 1.0). Its path has no stage. */
+/** Reads an event of an API Gateway REST API (payload format 1.0). Its path does not contain the stage. */
 function fromRestApiEvent(event: UnknownRecord): LambdaRequest {
   const headers = new Map<string, string>();
   let headerLines = 0;
@@ -55,8 +56,8 @@ function fromRestApiEvent(event: UnknownRecord): LambdaRequest {
 }
 
 /**
- * An event of a function URL (payload format 2.0). The names of its headers are in lower case, several lines of one name are joined
- * by commas, and cookies do not appear among them.
+ * Reads an event of a function URL (payload format 2.0). The names of its headers are in lower case, commas join lines
+ * of one name, and cookies have a field of their own.
  */
 function fromFunctionUrlEvent(event: UnknownRecord): LambdaRequest {
   const { version, rawPath, rawQueryString, requestContext, cookies } = event;
@@ -97,7 +98,7 @@ function shownName(name: string): string {
   return name.slice(0, SHOWN_NAME_MAX);
 }
 
-/** With U+FFFD in the place of lone surrogates, which JSON can carry and neither UTF-8 nor a URL can. */
+/** Replaces lone surrogates by U+FFFD. JSON can carry them, but UTF-8 and URLs cannot. */
 function wellFormed(text: string): string {
   return Buffer.from(text, 'utf8').toString('utf8');
 }
@@ -109,12 +110,12 @@ function setFirst(headers: Map<string, string>, name: string, value: string): bo
   return true;
 }
 
-/** UTF-8 bytes as single characters, which is how every HTTP server of node shows a header that is not ASCII. */
+/** Returns UTF-8 bytes as single characters, which is how HTTP servers of Node show a header that is not ASCII. */
 function toHeaderText(value: string): string {
   return /[^\0-\x7f]/.test(value) ? Buffer.from(value, 'utf8').toString('latin1') : value;
 }
 
-/** API Gateway hands over decoded names and values, so the query has to be written anew. */
+/** Encodes the query again, because API Gateway delivers decoded names and values. */
 function encodeQuery(event: UnknownRecord): string {
   const lists = event.multiValueQueryStringParameters ?? undefined;
   const field = lists === undefined ? 'queryStringParameters' : 'multiValueQueryStringParameters';
@@ -127,19 +128,23 @@ function encodeQuery(event: UnknownRecord): string {
   return pairs.join('&');
 }
 
-/** How far into a body one looks for where the conversation begins, in characters. */
+/** Characters of a body that `shardKeyOf` searches for the beginning of the conversation. */
 const LOOK_LENGTH = 64 * 1024;
 const KEY_LENGTH = 512;
-/** Words before what the client says first, in the bodies of all dialects. */
+/** Words that precede the client's first text, in the bodies of all dialects. */
 const OPENINGS = ['"user"', '"prompt"', '"input"'] as const;
-/** Less than this says nothing of the conversation: what is said stands before its role. */
+/**
+ * Minimum length of a text that identifies the conversation. If the text is shorter, the client's words precede the
+ * role.
+ */
 const TELLING_LENGTH = 16;
 
 /**
- * What tells one conversation from another, of the body of a request that nobody has parsed yet: the beginning of what its user
- * says first, which stays the same in each further turn. A system prompt that many share stands before it. Only a hint of
- * which part of a large fleet to look at: any text will do, and the same for the same conversation does better. Undefined for a
- * request without a body.
+ * Returns a key that identifies a conversation, from the unparsed body of a request: the beginning of what its user
+ * says first. That text stays the same in each further turn; a system prompt before it may be shared by many.
+ *
+ * The key is only a hint at the part of a large fleet to ask. Any text works, but the same text for the same
+ * conversation works better. Returns undefined for a request without a body.
  */
 export function shardKeyOf({ body, isBase64 }: Pick<LambdaRequest, 'body' | 'isBase64'>): string | undefined {
   if (body === '') return undefined;

@@ -3,10 +3,10 @@ import type { BodyIntake } from '../http/exchange/body-intake.ts';
 import type { FrameSink, HostExchange } from '../http/exchange/exchange.ts';
 import type { LambdaRequest } from './lambda-events.ts';
 
-/** Largest request that Lambda passes on, the event's envelope included. */
+/** Largest request that Lambda passes on, including the event's envelope. */
 const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
 
-/** Returns one event and the place for its answer as the app sees them. @param deadline aborts shortly before the function's limit */
+/** Returns the exchange of one event and its answer. @param deadline aborts shortly before the function's limit */
 export function exchangeOf(request: LambdaRequest, sink: FrameSink, deadline: AbortSignal): HostExchange {
   const { method, path, query, headerLines, headers } = request;
   return {
@@ -22,12 +22,12 @@ export function exchangeOf(request: LambdaRequest, sink: FrameSink, deadline: Ab
   };
 }
 
-/** Characters that base64 has no place for; white space is allowed, as some clients encode in lines. */
+/** Characters that base64 does not contain. White space is allowed, because some clients encode in lines. */
 const NOT_BASE64 = /[^A-Za-z0-9+/=_\s-]/;
 
 async function readBody({ body, isBase64 }: LambdaRequest, intake: BodyIntake): Promise<void> {
   const encoding = isBase64 ? 'base64' : 'utf8';
-  // Counted before anything is decoded.
+  // The size is known before anything is decoded.
   const sizeBytes = Buffer.byteLength(body, encoding);
   if (sizeBytes > LAMBDA_BODY_BYTES_MAX) {
     const limitMb = LAMBDA_BODY_BYTES_MAX / 1024 / 1024;

@@ -7,44 +7,50 @@ import { exchangeOf } from './lambda-exchange.ts';
 import { type LambdaContext, LambdaSink, type OpenHttpStream, type StreamingHandler } from './lambda-sink.ts';
 import { type FunctionApp, RunningApp } from './running-app.ts';
 
-/** The gateway ends an answer that is silent for 300 s, and the service any after 900 s: who waits for a worker is told before. */
+/**
+ * How long a request may wait for a worker. The gateway ends an answer that is silent for 300 s, and the service ends
+ * any answer after 900 s; the client gets its error before that.
+ */
 export const LAMBDA_HOLD = { streamMsMax: 870_000, unaryMsMax: 280_000 } as const;
 
 export interface LambdaHandlerOptions {
-  /** `awslambda.HttpResponseStream.from`. */
+  /** The runtime's `awslambda.HttpResponseStream.from`. */
   readonly openHttpStream: OpenHttpStream;
-  /** Work ends this long before the function's limit. @default 10_000 */
+  /** How long before the function's limit work ends. @default 10_000 */
   readonly deadlineMarginMs?: number;
-  /** Told of each request that the app failed to answer. */
+  /** Called for each request that the app failed to answer. */
   readonly onFailure: (error: ServeError, requestId: string) => void;
-  /** Told why another app could not start in the place of an outdated one, which serves on. @default nobody is told */
+  /**
+   * Called with the reason if the replacement of an outdated app could not start; the old app serves on. @default
+   * ignores it
+   */
   readonly onServedOn?: (cause: unknown) => void;
   /** @default systemClock */
   readonly clock?: Clock;
-  /** Names requests that could not be begun. @default systemRandom */
+  /** Source of the ids of requests that could not begin. @default systemRandom */
   readonly random?: Random;
 }
 
-/** A streaming handler, and when its app has been started. */
+/** A streaming handler, and a promise for the start of its app. */
 export interface LambdaFunction {
   readonly handler: StreamingHandler;
-  /** Resolves when the first start has ended, well or not; never rejects. */
+  /** Resolves when the first start has ended, even if it failed; never rejects. */
   readonly started: Promise<void>;
 }
 
-/** With this part of the margin left, an app that has not ended its answer by itself is given up. */
+/** Share of the margin that is left when the handler gives up an app that has not ended its answer. */
 const GIVE_UP_SHARE = 0.8;
 
 /**
  * Serves an app as a streaming function.
  *
- * `startApp` is called at once, while the environment starts, and again by the next request when it failed: a table that was
- * away for a moment must not cost the environment.
+ * The handler calls `startApp` at once, while the environment starts. If that failed, the next request calls it again:
+ * a table that was unavailable for a moment must not cost the environment.
  *
  * | Time left | What happens |
  * |---|---|
  * | margin | `exchange.deadline` aborts: the app cancels its work and ends the answer with its dialect's error |
- * | 0.8 x margin | an app that has not ended is given up: `sink.closed` aborts, the stream ends with an error |
+ * | 0.8 x margin | the handler gives up an app that has not ended: `sink.closed` aborts, the stream ends with an error |
  */
 export function createLambdaHandler(
   startApp: () => Promise<FunctionApp>,
@@ -53,11 +59,11 @@ export function createLambdaHandler(
   const apps = new RunningApp(startApp, options.clock ?? systemClock, (cause) => options.onServedOn?.(cause));
   const started = apps.get().then(
     () => undefined,
-    () => undefined, // told by the request that finds it
+    () => undefined, // the request that meets the failure reports it
   );
   const { random = systemRandom } = options;
   const handler: StreamingHandler = async (event, stream, context) => {
-    // Sockets to workers stay open between requests; without this the environment would never ask for the next one.
+    // Sockets to workers stay open between requests; otherwise the environment would never ask for the next request.
     context.callbackWaitsForEmptyEventLoop = false;
     const read = requestOf(event);
     const request = read instanceof ServeError ? undefined : read;
@@ -74,7 +80,7 @@ export function createLambdaHandler(
     };
     try {
       await answer(read, sink, limits.deadline, startedApp).catch((thrown: unknown) => {
-        // Whoever aborted `closed` has ended the answer as well.
+        // The code that aborted `closed` has also ended the answer.
         if (thrown !== sink.closed.reason) fail(toServeError(thrown));
       });
       await sink.finished;
@@ -86,7 +92,7 @@ export function createLambdaHandler(
   return { handler, started };
 }
 
-/** The request of an event, or why it is none, which its caller is told. */
+/** Returns the request of an event, or the error for its caller if the event is not a request. */
 function requestOf(event: unknown): LambdaRequest | ServeError {
   try {
     return fromLambdaEvent(event);
@@ -131,7 +137,7 @@ function armLimits(
   const timers = [
     atTimeLeft(marginMs, () => deadline.abort(error)),
     atTimeLeft(marginMs * GIVE_UP_SHARE, () => {
-      if (!sink.isNew && !sink.isOpen) return; // ended; only the reader is slow
+      if (!sink.isNew && !sink.isOpen) return; // the app has ended the answer; only the reader is slow
       fail(error);
       sink.cancel(error);
     }),
@@ -144,7 +150,10 @@ function armLimits(
   };
 }
 
-/** Ends an answer that the app left unfinished. The dialect is the app's own business, so this speaks the most common one. */
+/**
+ * Ends an answer that the app left unfinished. Only the app knows the dialect, so the error has OpenAI's form, the most
+ * common one.
+ */
 function endWithError(sink: LambdaSink, error: ServeError, requestId: string): void {
   if (sink.isNew) {
     const retryAfter =
@@ -156,6 +165,6 @@ function endWithError(sink: LambdaSink, error: ServeError, requestId: string): v
     sink.write(openAiStreamError(error));
     sink.end();
   } else if (sink.isOpen) {
-    sink.breakOff(error); // a body that simply ended would look whole
+    sink.breakOff(error); // a body that only ended would look complete
   }
 }

@@ -1,12 +1,12 @@
 import { type Flushable, flushAtEndOfTurn } from '../../concurrency/index.ts';
 import type { FrameSink } from '../http/exchange/exchange.ts';
 
-/** Waiting bytes that leave without waiting for the end of the turn, so that a burst meets back pressure early. */
+/** Waiting bytes that are sent before the end of the turn, so that a burst meets back pressure early. */
 const WAITING_BYTES_MAX = 16 * 1024;
 
 /**
- * `FrameSink` over the response stream of a function. `closed` aborts only when a write fails or the handler cancels: a client that
- * leaves cannot be seen here.
+ * A `FrameSink` over the response stream of a function. `closed` aborts only when a write fails or the handler cancels:
+ * a function cannot see that a client leaves.
  */
 export class LambdaSink implements FrameSink, Flushable {
   readonly #stream: LambdaResponseStream;
@@ -14,11 +14,11 @@ export class LambdaSink implements FrameSink, Flushable {
   readonly #closing = new AbortController();
   #state: 'new' | 'open' | 'ended' = 'new';
   #prelude: ResponsePrelude | undefined;
-  /** False for answers that HTTP defines without a body, whatever the app writes. */
+  /** Whether the answer has a body. HTTP defines some answers without one, even if the app writes it. */
   #hasBody: boolean;
-  /** The stream behind the prelude; undefined until the head has left. */
+  /** The stream that follows the prelude; undefined until the head has left. */
   #body: LambdaResponseStream | undefined;
-  /** Frames that have not left: bytes and texts in order, then `#text`. */
+  /** Frames that have not left: bytes and texts in order, followed by `#text`. */
   #parts: (string | Uint8Array)[] = [];
   #text = '';
   #waitingBytes = 0;
@@ -26,7 +26,7 @@ export class LambdaSink implements FrameSink, Flushable {
   #isBlocked = false;
   #unblocked: (() => void)[] = [];
   #breakOff: (reason: Error) => void = () => {};
-  /** Resolves when the last byte has been handed over or the stream has broken; rejects when it was broken off here. */
+  /** Resolves when the runtime has the last byte, or the stream has broken. Rejects if this sink broke it off. */
   readonly finished: Promise<void>;
 
   constructor(stream: LambdaResponseStream, openHttpStream: OpenHttpStream, method: string) {
@@ -45,7 +45,7 @@ export class LambdaSink implements FrameSink, Flushable {
         resolve();
       });
     });
-    this.finished.catch(() => {}); // the handler looks at it later
+    this.finished.catch(() => {}); // the handler awaits it later
     stream.on('drain', () => this.#unblock());
   }
 
@@ -53,12 +53,12 @@ export class LambdaSink implements FrameSink, Flushable {
     return this.#closing.signal;
   }
 
-  /** True between `head` and the end. */
+  /** Whether the answer is between `head` and its end. */
   get isOpen(): boolean {
     return this.#state === 'open';
   }
 
-  /** True before `head`. */
+  /** Whether the app has not called `head` yet. */
   get isNew(): boolean {
     return this.#state === 'new';
   }
@@ -73,7 +73,7 @@ export class LambdaSink implements FrameSink, Flushable {
     if (this.#state === 'open') throw new Error('head() was called twice');
     this.#state = 'open';
     if (status === 204 || status === 304) this.#hasBody = false;
-    // A streamed answer is chunked by the service: with a length as well it would be malformed.
+    // The service sends a streamed answer in chunks; a length as well would make it malformed.
     const { 'content-length': _length, ...kept } = headers;
     const ascii = Object.entries(kept).map(([name, value]) => [name, toAscii(value)] as const);
     this.#prelude = { statusCode: status, headers: Object.fromEntries(ascii) };
@@ -117,14 +117,17 @@ export class LambdaSink implements FrameSink, Flushable {
     else queueMicrotask(callback);
   }
 
-  /** Aborts `closed`: nobody waits for the answer any more. Also after the end, when the app did not make that end. */
+  /**
+   * Aborts `closed`, because no client waits for the answer any more. This also works after the end, if the app did not
+   * end the answer itself.
+   */
   cancel(reason: Error): void {
     this.#closing.abort(reason);
   }
 
   /**
-   * Breaks the answer off: `finished` rejects with `reason`, which a handler passes on to the runtime, so that the service
-   * cuts the connection and no client takes the answer for whole. Destroying the stream would take the process down.
+   * Breaks the answer off: `finished` rejects with `reason`, which a handler passes on to the runtime. The service then
+   * cuts the connection, so that no client takes the answer for complete. Destroying the stream would end the process.
    */
   breakOff(reason: Error): void {
     if (this.#state === 'ended') return;
@@ -174,41 +177,50 @@ export class LambdaSink implements FrameSink, Flushable {
   }
 }
 
-/** The head travels as JSON and becomes header lines in the service, which must be ASCII: the rest as percent-encoded UTF-8. */
+/**
+ * Escapes what is not ASCII as percent-encoded UTF-8. The head travels as JSON and becomes header lines in the service,
+ * which must be ASCII.
+ */
 function toAscii(value: string): string {
   return value.replace(/[^\t\x20-\x7e]+/g, (text) =>
     Array.from(Buffer.from(text, 'utf8'), (byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join(''),
   );
 }
 
-/** Types of the Node runtime of Lambda that are used here; the runtime provides them, no package has to. */
+/** Types of the Node runtime of Lambda. The runtime provides what they describe, so they need no package. */
 
-/** Head of a streamed HTTP answer: what the runtime writes before the body. */
+/** Head of a streamed HTTP answer, which the runtime writes before the body. */
 export interface ResponsePrelude {
   readonly statusCode: number;
-  /** One string a name. */
+  /** Headers, with one string for each name. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
 /**
- * The runtime's response stream: a node writable with a part of its interface. Its `close` says nothing of the client, who
- * can leave without any sign (docs/architecture.md).
+ * The part of the runtime's response stream, a Node writable, that is used here. Its `close` event says nothing about
+ * the client, which can leave without any sign (docs/architecture.md).
  */
 export interface LambdaResponseStream {
-  /** False when more than the high-water mark is waiting; `drain` follows. */
+  /** Writes a chunk. Returns false if more than the high-water mark is waiting; `drain` follows. */
   write(chunk: string | Uint8Array): boolean;
   end(): void;
   on(event: 'drain' | 'finish' | 'close', listener: () => void): void;
   on(event: 'error', listener: (error: Error) => void): void;
 }
 
-/** `awslambda.HttpResponseStream.from`: gives a stream that writes `prelude` before the first byte of the body. */
+/**
+ * The runtime's `awslambda.HttpResponseStream.from`: returns a stream that writes `prelude` before the first byte of
+ * the body.
+ */
 export type OpenHttpStream = (stream: LambdaResponseStream, prelude: ResponsePrelude) => LambdaResponseStream;
 
 /** Second argument of a handler. */
 export interface LambdaContext {
   readonly awsRequestId: string;
-  /** False: the next request is taken when the handler is done, whatever sockets and timers are still open. */
+  /**
+   * Whether the runtime waits for open sockets and timers before it takes the next request. If false, it waits only for
+   * the handler.
+   */
   callbackWaitsForEmptyEventLoop: boolean;
   getRemainingTimeInMillis(): number;
 }

@@ -4,8 +4,9 @@ import { codeRow, type ServeError } from '../../errors/index.ts';
 const CAUSES_MAX = 4;
 
 /**
- * Whether a function failed by what was released rather than by what is away: a mistake in the code, or settings that it refuses, also
- * where its client is told to try again because it could not start.
+ * Returns whether a function failed because of its release rather than a service that is unavailable: a mistake in the
+ * code, or settings that the function refuses. The client may still be asked to try again, because the function could
+ * not start.
  */
 export function isOwnFault(error: ServeError): boolean {
   if (codeRow(error.code).metric === 'internal') return true;
@@ -16,7 +17,10 @@ export function isOwnFault(error: ServeError): boolean {
   return false;
 }
 
-/** Of the errors that the language throws itself. A `fetch` that fails throws a `TypeError` as well, for which there is a cause. */
+/**
+ * Returns whether an error is a mistake in the code: one that the language throws, or a broken invariant. A `fetch`
+ * that fails also throws a `TypeError`, but that has a cause.
+ */
 function isMistake(error: Error): boolean {
   const isLanguage = error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;
   return (isLanguage && error.cause === undefined) || error.message.startsWith('broken invariant');

@@ -3,36 +3,42 @@ import { forAtMost } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import type { HttpApp } from '../http/app.ts';
 
-/** An app as a function runs it. */
+/** An app in the form that a function runs. */
 export interface FunctionApp extends Pick<HttpApp, 'serve'> {
   /**
-   * Brings up to date what stood still while the environment was frozen; the request waits for it, `signal` is its deadline.
-   * Bounded in time by itself, and a rejection fails the request. `shardKey` is of the conversation (`shardKeyOf`).
+   * Updates what stood still while the environment was frozen, while the request waits. `signal` is the request's
+   * deadline, and `shardKey` identifies its conversation (`shardKeyOf`). The method limits its own time; a rejection
+   * fails the request.
    */
   beforeRequest?(signal: AbortSignal, shardKey: string | undefined): Promise<void>;
-  /** Sends what must not wait until the environment is thawed; the client has its whole answer. Bounded by itself. */
+  /**
+   * Sends what cannot wait until the environment is thawed. The client already has its whole answer. The method limits
+   * its own time.
+   */
   afterRequest?(): Promise<void>;
-  /** True when what it was started with no longer holds: the next request starts another in its place. */
+  /**
+   * Returns whether the settings that the app started with no longer hold. The next request then starts another app.
+   */
   isOutdated?(): boolean;
-  /** Lets go of what it holds; called once another is wanted in its place. */
+  /** Releases what the app holds, once another app takes its place. */
   close?(): Promise<void>;
 }
 
-/** A request waits so long for an app that takes the place of an outdated one, which serves it otherwise. */
+/** How long a request waits for the replacement of an outdated app. After that the outdated app serves it. */
 const REPLACED_MS_MAX = 1000;
-/** After a replacement that did not start, the outdated app serves for so long before another is tried. */
+/** How long the outdated app serves after a replacement failed to start, before another is tried. */
 const REPLACED_AGAIN_MS = 5000;
 
 /** A replacement under way. */
 interface Replacement {
-  /** Never rejects. */
+  /** Resolves when the start has ended; never rejects. */
   readonly done: Promise<void>;
   app?: FunctionApp;
 }
 
 /**
- * The app of an environment: a success is remembered, and a failure forgotten once it was seen. An outdated one is replaced at the
- * beginning of a request, when it serves nobody; while the other one cannot start it serves on.
+ * The app of an environment. A success is kept; after a failure the next request starts the app again. An outdated app
+ * is replaced at the beginning of a request, when it serves no other. It serves on as long as no replacement starts.
  */
 export class RunningApp {
   readonly #startApp: () => Promise<FunctionApp>;
@@ -42,14 +48,14 @@ export class RunningApp {
   #replacement: Replacement | undefined;
   #failedAtMs = Number.NEGATIVE_INFINITY;
 
-  /** @param onServedOn is told why another could not start in the place of an outdated one, which serves on */
+  /** @param onServedOn receives the reason if a replacement could not start; the outdated app serves on */
   constructor(startApp: () => Promise<FunctionApp>, clock: Clock, onServedOn: (cause: unknown) => void) {
     this.#startApp = startApp;
     this.#clock = clock;
     this.#onServedOn = onServedOn;
   }
 
-  /** @throws ServeError where there is none that can serve */
+  /** Returns the app to serve a request with. @throws ServeError if no app can start */
   async get(): Promise<FunctionApp> {
     this.#starting ??= this.#startApp();
     try {
@@ -72,7 +78,7 @@ export class RunningApp {
     if (replacement.app === undefined) return outdated;
     this.#replacement = undefined;
     this.#starting = Promise.resolve(replacement.app);
-    void outdated.close?.().catch(() => {}); // nobody uses it any more
+    void outdated.close?.().catch(() => {}); // no request uses it any more
     return replacement.app;
   }
 
@@ -83,7 +89,7 @@ export class RunningApp {
       },
       (cause: unknown) => {
         this.#failedAtMs = this.#clock.nowMs();
-        this.#replacement = undefined; // what there is does until another is tried
+        this.#replacement = undefined; // the old app serves until another is tried
         this.#onServedOn(cause);
       },
     );

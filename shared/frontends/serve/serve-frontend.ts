@@ -8,20 +8,23 @@ import { readTlsFiles, type TlsMaterial, type TlsPaths, watchTlsFiles } from '..
 import type { Frontend } from '../process/frontend.ts';
 
 export interface FrontendServer {
-  /** As clients on this machine reach it. */
+  /** URL at which clients on this machine reach the server. */
   readonly url: string;
-  /** What it listens on: `127.0.0.1:8000`, `[::]:8000`. */
+  /** Address that the server listens on: `127.0.0.1:8000`, `[::]:8000`. */
   readonly address: string;
-  /** What gRPC listens on; undefined where there is none. */
+  /** Address that gRPC listens on; undefined if gRPC is off. */
   readonly grpcAddress: string | undefined;
-  /** Refuses new requests, lets running answers end within the grace period, closes everything. */
+  /** Refuses new requests, lets running answers end within the grace period, and closes everything. */
   drain(): Promise<void>;
 }
 
-/** What is left of calls that were broken off has this long to leave. */
+/** How long the last bytes of broken-off calls have to leave, in milliseconds. */
 const LAST_WORDS_MS = 1000;
 
-/** Serves a frontend on its ports. A frontend that cannot listen is closed, and the error names the flag to change. */
+/**
+ * Serves a frontend on its ports. If it cannot listen, closes the frontend and rejects with an error that names the
+ * flag.
+ */
 export function serveFrontend(
   frontend: Frontend,
   settings: Settings<'frontend' | 'local'>,
@@ -50,7 +53,8 @@ async function serve(
     onLimit: frontend.metrics.limitReached,
     onSockets: frontend.metrics.openSockets,
     host: settings.httpHost,
-    port: isKserve ? settings.grpcMetricsPort! : settings.httpPort, // who can be such a server has the port, too
+    // A frontend with a KServe server always has the other port, too.
+    port: isKserve ? settings.grpcMetricsPort! : settings.httpPort,
     keepAliveMs: settings.httpKeepAliveSecs * 1000,
     lifecycle: frontend.lifecycle,
     tls,
@@ -60,7 +64,7 @@ async function serve(
   const server = await lifetime.use(starting, (started) => started.close(0));
   if (frontend.isOpenToAll && paths?.clientCa === undefined) {
     const what =
-      'whoever reaches this address is served: no API keys are asked for; stator keys create --help says how';
+      'every client that reaches this address is served: no API keys are required; see stator keys create --help';
     log.warn(what, { address: server.address });
   }
   if (paths !== undefined && tls !== undefined) {
@@ -76,7 +80,7 @@ async function serve(
     grpcAddress: grpc?.address,
     drain: async () => {
       const graceMs = settings.httpGracefulShutdownTimeoutSecs * 1000;
-      // The HTTP server breaks off what is left of all dialects; the last words of gRPC have a moment more to leave.
+      // The HTTP server breaks off the remaining calls of all dialects; the last bytes of gRPC have a moment longer.
       const [{ cut }] = await Promise.all([server.close(graceMs), grpc?.close(graceMs + LAST_WORDS_MS)]);
       frontend.drained(cut);
       await lifetime.close();
@@ -84,7 +88,7 @@ async function serve(
   };
 }
 
-/** The configuration's own checks have seen to it that both files are given, or neither. */
+/** Returns the paths of the certificate files. The checks of the configuration ensure that both or neither are set. */
 function tlsPathsOf(settings: Settings<'frontend' | 'local'>): TlsPaths | undefined {
   const { tlsCertPath: cert, tlsKeyPath: key, tlsClientCaCertPath: clientCa } = settings;
   return cert === undefined || key === undefined ? undefined : { cert, key, clientCa };
@@ -93,8 +97,8 @@ function tlsPathsOf(settings: Settings<'frontend' | 'local'>): TlsPaths | undefi
 const MEBIBYTE = 1024 * 1024;
 
 /**
- * Serves KServe v2 where the settings ask for it; its code is loaded only then.
- * @throws Error with one line that names the flag to change when the port cannot be bound
+ * Serves KServe v2 if the settings ask for it, and loads its code only then.
+ * @throws Error with one line that names the flag to change if the port cannot be bound
  */
 async function openKserveServer(
   frontend: Frontend,
@@ -147,8 +151,8 @@ async function openKserveServer(
     address: `${host.includes(':') ? `[${host}]` : host}:${server.port}`,
     useCertificate: (renewed: GrpcTls) => server.useCertificate(renewed),
     /**
-     * Says NOT_SERVING to watching clients, takes no new connections, asks clients to go, and cuts what is left after
-     * `graceMs`. Later calls change nothing.
+     * Reports NOT_SERVING to watching clients, accepts no new connections, asks clients to leave, and cuts the
+     * remaining calls after `graceMs`. Later calls change nothing.
      */
     close: (graceMs: number): Promise<void> => {
       closed ??= end(graceMs);

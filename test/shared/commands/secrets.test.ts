@@ -55,7 +55,7 @@ describe('what a secret says once it is rotated', () => {
     'is refused where it is of no such form, and not shown: %s',
     (text) => {
       if (!text.trimStart().startsWith('{')) return expect(rotatedText(text, source)).toHaveLength(64);
-      expect(() => rotatedText(text, source)).toThrow(/^(?!.*hidden)(it is neither|the secret begins as JSON)/);
+      expect(() => rotatedText(text, source)).toThrow(/^(?!.*hidden)(it is neither|the secret begins like JSON)/);
     },
   );
 });

@@ -73,7 +73,7 @@ describe('secrets that the environment names', () => {
     async (text) => {
       const opening = openSecrets({ STATOR_SECRETS_TABLE: 't' }, { readPassed: async () => text });
       await expect(opening).rejects.toThrow(
-        /^STATOR_SECRETS_TABLE: the table holds something else than the secrets that a frontend passes$/,
+        /^STATOR_SECRETS_TABLE: the table does not hold the secrets that a frontend passes$/,
       );
     },
   );
@@ -102,7 +102,7 @@ describe('secrets that the environment names', () => {
       { STATOR_PLANE_TOKEN_SECRET: 'odd' },
       /STATOR_PLANE_TOKEN_SECRET: the secret must be a text, or JSON with current/,
     ],
-    [{ STATOR_NATS_SECRET: 'torn' }, /STATOR_NATS_SECRET: the secret begins as JSON and is none$/],
+    [{ STATOR_NATS_SECRET: 'torn' }, /STATOR_NATS_SECRET: the secret begins like JSON but is not valid JSON$/],
     [{ STATOR_PLANE_TOKEN_SECRET: 'plane', STATOR_PLANE_TOKEN: TOKEN }, /contradict each other: leave out one/],
   ])('are refused in one line that names the variable: %j', async (env, line) => {
     const read = keeping({ odd: '{"username":"u"}', torn: '{"password":"hidden' });

@@ -171,7 +171,7 @@ describe('openRouting', () => {
     const started = fleet.start(CHOOSE, { env: { ...token, STATOR_ROUTER_URL: 'grpc://10.0.0.9:7000' } });
     await expect(started).rejects.toThrow(
       'STATOR_ROUTER_URL grpc://10.0.0.9:7000 would be shown STATOR_PLANE_TOKEN in clear at 10.0.0.9: ' +
-        'set DYN_TCP_TLS_CA_CERT_PATH, or set STATOR_PLANE_TLS=off where nobody else reads the network',
+        'set DYN_TCP_TLS_CA_CERT_PATH, or set STATOR_PLANE_TLS=off if no one else can read the network',
     );
   });
 

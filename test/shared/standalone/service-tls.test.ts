@@ -68,7 +68,7 @@ describe('a service that takes the plane token', () => {
     const everywhere = ['--service-host=0.0.0.0'];
     await expect(open({ STATOR_PLANE_TOKEN: TOKEN }, everywhere)).rejects.toThrow(
       'the HTTP service would be shown STATOR_PLANE_TOKEN in clear at 0.0.0.0: set DYN_TCP_TLS_CERT_PATH and ' +
-        'DYN_TCP_TLS_KEY_PATH, or set --service-host 127.0.0.1, or set STATOR_PLANE_TLS=off where nobody else reads the network',
+        'DYN_TCP_TLS_KEY_PATH, or set --service-host 127.0.0.1, or set STATOR_PLANE_TLS=off if no one else can read the network',
     );
     await expect(open({ STATOR_PLANE_TOKEN: TOKEN, STATOR_PLANE_TLS: 'on' })).rejects.toThrow(
       / in clear at 127\.0\.0\.1/,
