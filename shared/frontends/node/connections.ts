@@ -5,11 +5,17 @@ import type { Clock } from '../../clock/index.ts';
 import { connectionArrived } from '../../concurrency/index.ts';
 import { endRefused, LINGER_REFUSED_MS } from '../../fleet/index.ts';
 
-/** Pauses or not, the rest of a refused request has so many times `LINGER_REFUSED_MS`. */
+/**
+ * Bound of the time to read the rest of a refused request, in units of `LINGER_REFUSED_MS`, even if the client never
+ * pauses.
+ */
 const REST_LOOKS_MAX = 10;
 
 interface Connection {
-  /** Answers that have not wholly left, in the order of their requests: what is read meanwhile is their bodies. */
+  /**
+   * Responses that have not completely left, in the order of their requests. Bytes that arrive meanwhile are bodies of
+   * these requests.
+   */
   readonly responses: Set<ServerResponse>;
   hasServed: boolean;
   /** Bytes that the socket had read when its last response had left. */
@@ -17,21 +23,21 @@ interface Connection {
 }
 
 /**
- * The connections of a server, and the responses on them that have not wholly left. Node's own `close` takes a response for over
- * once the app has ended it, and cuts off what a slow client has not read yet.
+ * The connections of a server, and their responses that have not completely left. Node's own `close` considers a
+ * response over once the app has ended it, and cuts off what a slow client has not read yet.
  *
  * | Connection | `retire` | its last response has left, later | `closeFresh` |
  * |---|---|---|---|
- * | fresh: nothing was asked yet | stays, to be told to go elsewhere | - | closed |
+ * | fresh: no request came yet | stays, to learn from a 503 that it must go elsewhere | - | closed |
  * | idle after a response | closed | - | - |
  * | with responses under way | the last of them says `connection: close`, unless it has begun | ended, until the client ends it too | stays |
  *
- * A client that is refused goes by itself or is cut off: it must not keep a descriptor that others need.
+ * A refused client leaves by itself or is cut off: it must not keep a descriptor that others need.
  *
  * Bounded by the connections of the server.
  */
 export class Connections {
-  readonly #sockets = new Set<Socket>(); // those of TLS before their handshake, too
+  readonly #sockets = new Set<Socket>(); // including TLS connections before their handshake
   readonly #connections = new Map<Socket, Connection>();
   readonly #watchers = new Set<() => void>();
   readonly #clock: Clock;
@@ -56,7 +62,7 @@ export class Connections {
     });
   }
 
-  /** Takes note of a request that is to be answered. False when its connection takes no responses any more. */
+  /** Registers the response to a request. Returns false if its connection accepts no more responses. */
   opened(response: ServerResponse): boolean {
     const { socket } = response.req;
     const connection = this.#connections.get(socket);
@@ -74,7 +80,7 @@ export class Connections {
     return true;
   }
 
-  /** Takes a connection that leaves HTTP out of the requests; false when responses are under way on it, or it has gone. */
+  /** Removes a connection that leaves HTTP. Returns false if responses are under way on it, or it has gone. */
   upgraded(socket: Socket): boolean {
     const connection = this.#connections.get(socket);
     if (connection === undefined || connection.responses.size > 0) return false;
@@ -82,17 +88,17 @@ export class Connections {
     return true;
   }
 
-  /** Whether requests can come on a socket: not before its handshake, where there is one. */
+  /** Whether requests can arrive on a socket. On a TLS socket they cannot before its handshake. */
   has(socket: Socket): boolean {
     return this.#connections.has(socket);
   }
 
-  /** Those that have not wholly left. */
+  /** Responses that have not completely left. */
   get responses(): readonly ServerResponse[] {
     return [...this.#connections.values()].flatMap(({ responses }) => [...responses]);
   }
 
-  /** Closes each connection with the last response that it has under way, and those that have none at once. */
+  /** Closes idle connections at once, and each of the others with the last response that it has under way. */
   retire(): void {
     this.#isRetiring = true;
     for (const [socket, { responses, hasServed }] of this.#connections) {
@@ -102,15 +108,15 @@ export class Connections {
     }
   }
 
-  /** Closes the connections on which nothing was asked yet. */
+  /** Closes the connections on which no request came yet. */
   closeFresh(): void {
     for (const [socket, { hasServed }] of this.#connections) if (!hasServed) socket.destroy();
   }
 
   /**
-   * Bounds the heads that have not come whole, of all connections together: each may have half a megabyte, and is kept until it
-   * is whole or late. Beyond the bound the connections with the most of it are closed.
-   * @param onClosed hears of each of them
+   * Bounds the bytes of incomplete heads, of all connections together. One head may have half a megabyte, and is kept
+   * until it is complete or late. Beyond the bound the connections with the most of these bytes are closed.
+   * @param onClosed runs for each of them
    */
   boundHeads(bytesMax: number, onClosed: () => void): void {
     const waiting = [...this.#connections]
@@ -126,12 +132,12 @@ export class Connections {
     }
   }
 
-  /** Responses of a connection that have not wholly left, in the order of their requests. */
+  /** Returns the responses of a connection that have not completely left, in the order of their requests. */
   responsesOf(socket: Socket): readonly ServerResponse[] {
     return [...(this.#connections.get(socket)?.responses ?? [])];
   }
 
-  /** Ends a connection that is refused with its last bytes. */
+  /** Ends a refused connection after its last bytes. */
   refuse(socket: Socket, last?: Uint8Array): void {
     endRefused(socket, this.#clock, last);
   }
@@ -154,8 +160,8 @@ export class Connections {
   }
 
   /**
-   * A response has left before its request was whole, since what follows is not wanted. It is read and dropped, so that clients
-   * which send it first and read later hear the response; who stops sending, or takes too long, is cut off.
+   * Reads and drops the rest of a request whose response has already left, because the rest is not needed. Clients that
+   * send everything before they read thus still get the response. A client that pauses, or takes too long, is cut off.
    */
   #awaitRest(request: IncomingMessage): void {
     const { socket } = request;
@@ -171,7 +177,7 @@ export class Connections {
       socket.off('close', stop); // a connection may have any number of refused requests
     };
     socket.once('close', stop);
-    request.once('close', stop); // it has come, or its connection is over
+    request.once('close', stop); // the rest has come, or its connection is over
   }
 
   #until(holds: () => boolean, deadlineMs: number): Promise<void> {

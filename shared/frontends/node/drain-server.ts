@@ -5,13 +5,13 @@ import type { ServiceLifecycle } from '../inference/lifecycle.ts';
 import type { Connections } from './connections.ts';
 import type { ResponseSockets } from './sockets/response-sockets.ts';
 
-/** How long a draining server still says 503 to new connections while responses end. */
+/** How long a draining server still answers new connections with 503 while responses end, in milliseconds. */
 const LINGER_MS = 1000;
-/** What is left of responses that were cut, their error event, has this long to leave. */
+/** How long the error events of cut responses have to leave, in milliseconds. */
 const LAST_WORDS_MS = 1000;
 /**
- * The system has the last bytes of a response, and sends them; how long its client may take to say that it has them all, by
- * closing the connection too. Many clients keep an ended connection in their pool and never look.
+ * How long a client may take to close its connection, in milliseconds, after the system has the last bytes and sends
+ * them. Many clients keep an ended connection in their pool and never look at it.
  */
 const LAST_BYTES_MS = 5000;
 
@@ -25,8 +25,9 @@ interface DrainOptions {
 }
 
 /**
- * Ends a server: no new requests, responses under way to their last byte within the grace, an error event for those that are
- * not over by then. Resolves with the responses that were cut, once every connection is closed: a second after the grace at most.
+ * Ends a server. It takes no new requests, responses under way may reach their last byte within the grace period, and
+ * the others end with an error event. Resolves with the number of responses that were cut, once every connection is
+ * closed: a second after the grace at most.
  */
 export async function drainServer(options: DrainOptions): Promise<{ readonly cut: number }> {
   const { server, connections, sockets, lifecycle, clock, graceMs } = options;
@@ -44,21 +45,24 @@ export async function drainServer(options: DrainOptions): Promise<{ readonly cut
   await connections.gone(Math.min(Math.max(0, endMs - clock.nowMs()), LAST_BYTES_MS));
   connections.destroy();
   await closed;
-  server.close(); // closed as it is: takes Node's timer for slow requests away
+  server.close(); // already closed: this ends Node's timer for slow requests
   return { cut };
 }
 
-/** Node's HTTP servers would also destroy the connections whose responses a slow client has not read yet. */
+/**
+ * Stops listening. The `close` of Node's HTTP servers would also destroy connections whose responses a slow client has
+ * not read yet.
+ */
 function stopListening({ server, connections }: DrainOptions): void {
   if (server.listening) NetServer.prototype.close.call(server);
   connections.closeFresh();
 }
 
-/** Cuts what the grace was too short for; resolves with how many responses that were. */
+/** Cuts the responses that outlast the grace; resolves with their number. */
 async function cutOff({ connections, sockets, lifecycle }: DrainOptions): Promise<number> {
   const open = connections.responses;
   const unread = new Set(open.filter(({ writableEnded }) => writableEnded));
-  lifecycle.cut(); // tells those that are far enough to be told anything
+  lifecycle.cut(); // sends an error to the clients whose responses are far enough to carry one
   await Promise.all([connections.idle(LAST_WORDS_MS), sockets.gone(LAST_WORDS_MS)]);
   const left = new Set(connections.responses);
   return open.filter((response) => !unread.has(response) || left.has(response)).length;

@@ -6,22 +6,22 @@ import { ServeError } from '../../errors/index.ts';
 import { type BodyIntake, bodyUnreadable } from '../http/exchange/body-intake.ts';
 import type { FrameSink, HostExchange } from '../http/exchange/exchange.ts';
 
-/** Bytes that may wait for a slow client before `isBlocked` says so. */
+/** Bytes that may wait for a slow client before `isBlocked` returns true. */
 const HIGH_WATER_BYTES = 64 * 1024;
-/** Characters queued in one turn before they are written without waiting for its end. */
+/** Characters that one turn may queue before they are written early. */
 const TURN_CHARS_MAX = 64 * 1024;
 
 const ASCII = /^[\x20-\x7e]*$/;
 
 /**
- * Writes one response to a Node server's socket. Chunked framing is ours, so that the frames of a turn, and with the
- * first ones the head, leave as one string in one write; Node keeps what it is good at: head, keep-alive, pipelining.
+ * Writes one response to a Node server's socket. This class frames chunks itself, so that the frames of a turn leave as
+ * one string in one write, and the first ones together with the head. Node does the rest: head, keep-alive, pipelining.
  */
 export class NodeFrameSink implements FrameSink, Flushable {
   readonly #outgoing: ServerResponse;
   #pending = '';
   #isPendingAscii = true;
-  /** The socket, once this response owns it and nothing of it waits inside Node: later writes go straight there. */
+  /** The socket, once this response owns it and Node buffers nothing of it. Later writes go straight to the socket. */
   #direct: Socket | undefined;
   #isFull = false;
   #isListed = false;
@@ -49,7 +49,7 @@ export class NodeFrameSink implements FrameSink, Flushable {
     this.#isChunked = this.#hasBody && headers['content-length'] === undefined && outgoing.useChunkedEncodingByDefault;
     for (const name in headers) if (!ASCII.test(headers[name]!)) this.#isHeadAscii = false;
     outgoing.writeHead(status, this.#isChunked ? { ...headers, 'transfer-encoding': 'chunked' } : headers);
-    outgoing.chunkedEncoding = false; // the head announced it; the framing itself is done here
+    outgoing.chunkedEncoding = false; // the head announced chunks; this class frames them
   }
 
   write(frame: string | Uint8Array, isKnownAscii = false): void {
@@ -79,7 +79,8 @@ export class NodeFrameSink implements FrameSink, Flushable {
     if (text !== '') {
       const bytes = isAscii ? text.length : Buffer.byteLength(text);
       const data = this.#isChunked ? `${bytes.toString(16)}\r\n${text}\r\n` : text;
-      this.#send(data, bytes === text.length ? 'latin1' : 'utf8'); // equal lengths mean ASCII, which latin1 writes faster
+      // Equal lengths mean ASCII, which latin1 writes faster.
+      this.#send(data, bytes === text.length ? 'latin1' : 'utf8');
     } else if (!this.#isHeadSent && this.#outgoing.headersSent && !this.#outgoing.destroyed) {
       this.#isHeadSent = true;
       this.#outgoing.flushHeaders();
@@ -98,11 +99,11 @@ export class NodeFrameSink implements FrameSink, Flushable {
   breakOff(): void {
     if (this.#isEnded) return;
     this.#pending = '';
-    this.#outgoing.destroy(); // 'close' follows, and does the rest
+    this.#outgoing.destroy(); // the event 'close' follows, and does the rest
   }
 
   isBlocked(): boolean {
-    // Node said that the socket takes no more for now; only then is it worth asking how much waits.
+    // Node said that the socket takes no more for now. Only then is it worth asking how much waits.
     if (!this.#isFull && this.#pending.length <= HIGH_WATER_BYTES) return false;
     return !this.#isEnded && this.#pending.length + this.#outgoing.writableLength > HIGH_WATER_BYTES;
   }
@@ -141,7 +142,7 @@ export class NodeFrameSink implements FrameSink, Flushable {
       return controller;
     }
     outgoing.once('close', abort);
-    // Node does not tell a response that waits behind another one on the same connection.
+    // A response that waits behind another one on the same connection gets no event from Node.
     if (outgoing.socket === null) outgoing.req.socket.once('close', abort);
     return controller;
   }
@@ -155,7 +156,7 @@ export class NodeFrameSink implements FrameSink, Flushable {
     if (outgoing.destroyed) return;
     if (!this.#isHeadSent) {
       this.#isHeadSent = true;
-      // Node joins head and text into one string in the text's encoding, which is only right for an ASCII head.
+      // Node joins head and text into one string in the text's encoding, which is correct only for an ASCII head.
       this.#isFull = !(this.#isHeadAscii
         ? outgoing.write(data, encoding)
         : outgoing.write(Buffer.from(data, encoding)));
@@ -193,12 +194,12 @@ export class NodeFrameSink implements FrameSink, Flushable {
   }
 }
 
-/** Whether a request came over TLS. */
+/** Returns the scheme of a request: `https` if it came over TLS. */
 export function schemeOf({ socket }: IncomingMessage): 'http' | 'https' {
   return (socket as Partial<TLSSocket>).encrypted === true ? 'https' : 'http';
 }
 
-/** The exchange of a Node HTTP server: reads from `incoming`, responds through `NodeFrameSink`. */
+/** The exchange of a Node HTTP server: it reads `incoming` and answers through `NodeFrameSink`. */
 export class NodeExchange implements HostExchange {
   readonly sink: FrameSink;
   path: string;
@@ -250,7 +251,7 @@ export class NodeExchange implements HostExchange {
       intake.expect(Number(incoming.headers['content-length'] ?? 0));
       let isWanted = true;
       incoming.on('data', (chunk: Buffer) => {
-        if (!isWanted) return; // read to its end all the same, so that the client hears the response
+        if (!isWanted) return; // read to its end nevertheless, so that the client gets the response
         try {
           intake.add(chunk);
         } catch (thrown) {

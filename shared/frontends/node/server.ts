@@ -14,65 +14,79 @@ import { upgradableRequests } from './sockets/upgradable.ts';
 import type { TlsMaterial } from './tls-files.ts';
 import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
 
-/** Where a server can be reached, and what it listens on. */
+/** Addresses of a server: where clients reach it, and where it listens. */
 interface ListeningAt {
-  /** As clients on this machine reach it, without a trailing slash. */
+  /** URL at which clients on this machine reach it, without a trailing slash. */
   readonly url: string;
-  /** Of the socket, as the system says it: `127.0.0.1:8000`, `0.0.0.0:8000`, `[::]:8000`. */
+  /** Address of the socket, as the system writes it: `127.0.0.1:8000`, `0.0.0.0:8000`, `[::]:8000`. */
   readonly address: string;
 }
 
-/** Every address of the machine, and the one of them that any machine has. */
+/** Wildcard addresses, each with a loopback address that every machine has. */
 const LOOPBACK: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '[::1]' };
 
 export interface HttpServerOptions {
   readonly host: string;
-  /** 0 = any free port. */
+  /** Port to listen on; 0 = any free port. */
   readonly port: number;
   readonly lifecycle: ServiceLifecycle;
-  /** Serves HTTPS; with an authority in it, only to clients with a certificate. @default plain HTTP */
+  /**
+   * Certificate to serve HTTPS with. With an authority in it, only clients with a certificate are served. @default
+   * plain HTTP
+   */
   readonly tls?: TlsMaterial | undefined;
-  /** Hears of limits of the HTTP parser that a client went beyond. @default nobody */
+  /** Called when a client exceeds a limit of the HTTP parser. @default ignores it */
   readonly onLimit?: (limit: LimitName) => void;
-  /** Hears how many WebSockets are open whenever that changes. @default nobody */
+  /** Called with the number of open WebSockets whenever it changes. @default ignores it */
   readonly onSockets?: (count: number) => void;
   /** @default systemClock */
   readonly clock?: Clock;
-  /** Names requests that could not be read. @default systemRandom */
+  /** Source of the ids of requests that could not be read. @default systemRandom */
   readonly random?: Random;
   /** How long a head may take to arrive, in milliseconds of the system. @default 20,000 */
   readonly headMs?: number;
-  /** How long a connection may wait for its next request, in milliseconds of the system (`STATOR_HTTP_KEEP_ALIVE_SECS`). @default 75,000 */
+  /**
+   * How long a connection may wait for its next request, in milliseconds of the system (`STATOR_HTTP_KEEP_ALIVE_SECS`).
+   * @default 75,000
+   */
   readonly keepAliveMs?: number;
-  /** WebSockets at a time. @default 1024 */
+  /** Maximum number of open WebSockets. @default 1024 */
   readonly socketsMax?: number;
 }
 
 /** A listening server. */
 export interface HttpServer extends ListeningAt {
-  /** For tests: which port the system chose where 0 was asked for. */
+  /** Port that the server listens on; the system chooses one if the options say 0. For tests. */
   readonly port: number;
-  /** Shows another certificate from the next connection on; only where the server was started with one. */
+  /** Shows another certificate from the next connection on, if the server was started with one. */
   useCertificate(tls: TlsMaterial): void;
   /**
-   * Drains: new inference requests get 503, responses under way have `graceMs` to reach their clients to the last byte, those
-   * that are not over by then end with an error. Resolves, a second later at most, with the responses that were cut, when every
-   * connection is closed. Later calls change nothing.
+   * Drains the server: new inference requests get 503. Responses under way have `graceMs` to reach their clients to the
+   * last byte; the others end with an error. Resolves when every connection is closed, a second after the grace at
+   * most, with the number of responses that were cut. Later calls change nothing.
    */
   close(graceMs: number): Promise<{ readonly cut: number }>;
 }
 
-/** Load balancers hold connections for a minute; ours must live longer, or they meet a closed one. */
+/**
+ * Default keep-alive. Load balancers hold connections for a minute; a server must hold them longer, or a balancer uses
+ * one that is closed.
+ */
 const KEEP_ALIVE_MS = 75_000;
-/** A head has to arrive within this, and a handshake before it; what is late is looked for every `HEAD_CHECK_MS`. */
+/**
+ * Longest time for a head to arrive, and for a handshake before it. The server looks for late ones every
+ * `HEAD_CHECK_MS`.
+ */
 const HEAD_TIMEOUT_MS = 20_000;
 const HEAD_CHECK_MS = 1000;
-/** Node tells nobody of a head before it is whole, so it is looked for this often. */
+/**
+ * Interval between two checks of incomplete heads, in milliseconds. Node has no event for a head that is not complete.
+ */
 const UNFINISHED_CHECK_MS = 500;
 
 /**
  * Serves an app on a port.
- * @throws Error with one line that names the flag to change when the port cannot be bound.
+ * @throws Error with one line that names the flag to change if the port cannot be bound
  */
 export async function startHttpServer(app: HttpApp, options: HttpServerOptions): Promise<HttpServer> {
   const { server, connections, sockets } = createHost(app, options);
@@ -108,7 +122,7 @@ function createHost(app: HttpApp, options: HttpServerOptions) {
     headersTimeout: headMs,
     connectionsCheckingInterval: Math.min(headMs, HEAD_CHECK_MS),
     IncomingMessage: upgradableRequests((target) => app.sockets.takes(pathOf(target))),
-    requireHostHeader: false, // refused below, with our own words and the request's id
+    requireHostHeader: false, // refused below, with Stator's own text and the request's id
   };
   const latest = new WeakMap<Socket, ServerResponse>();
   const unparsable = new WeakSet<Socket>();
@@ -128,10 +142,10 @@ function createHost(app: HttpApp, options: HttpServerOptions) {
   server.on('upgrade', (incoming: IncomingMessage, _socket, head: Buffer) => void sockets.accept(incoming, head));
   server.on('checkExpectation', (incoming, outgoing) => refuseExpectation(incoming, outgoing, random));
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
-    if (unparsable.has(socket)) return; // it is about to be closed
+    if (unparsable.has(socket)) return; // the connection is about to close
     unparsable.add(socket);
     if (!connections.has(socket)) {
-      socket.destroy(); // its handshake has failed: nothing can be told, and nobody has asked
+      socket.destroy(); // its handshake has failed: there is no request to answer
       return;
     }
     if (error.code === 'HPE_HEADER_OVERFLOW') onLimit('head_bytes');
@@ -174,8 +188,9 @@ function toListenError(error: NodeJS.ErrnoException, host: string, port: number)
 }
 
 /**
- * @param host as it was asked for: a name stays in the URL, since a certificate may be for it
- * @param bound what became of it
+ * Returns the addresses of a listening server.
+ * @param host as the options name it: a name stays in the URL, because the certificate may be for it
+ * @param bound address that the system bound
  */
 function listeningAt(scheme: 'http' | 'https', host: string, bound: AddressInfo): ListeningAt {
   const loopback = LOOPBACK[bound.address];

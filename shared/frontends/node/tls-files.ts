@@ -4,7 +4,7 @@ import type { Clock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
-/** Where the PEM files of a listener are. */
+/** Paths of the PEM files of a listener. */
 export interface TlsPaths {
   /** `--tls-cert-path` */
   readonly cert: string;
@@ -18,22 +18,22 @@ export interface TlsPaths {
 export interface TlsMaterial {
   readonly cert: string;
   readonly key: string;
-  /** Authority of client certificates; set = mutual TLS. */
+  /** Authority of client certificates; if set, clients must show a certificate. */
   readonly ca?: string;
 }
 
 export interface TlsWatchOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Told of every new certificate that is good. */
+  /** Called with every new certificate that is valid. */
   readonly onChange: (material: TlsMaterial) => void;
-  /** How often the files are looked at. @default 10_000 */
+  /** Interval between two readings of the files, in milliseconds. @default 10_000 */
   readonly intervalMs?: number;
 }
 
 /**
  * Reads and checks the files of a listener.
- * @throws Error with one line that names the flags to look at.
+ * @throws Error with one line that names the flags to look at
  */
 export async function readTlsFiles(paths: TlsPaths): Promise<TlsMaterial> {
   const read = async (path: string, flag: string): Promise<string> => {
@@ -51,16 +51,16 @@ export async function readTlsFiles(paths: TlsPaths): Promise<TlsMaterial> {
     createSecureContext(material);
   } catch (cause) {
     const flags = `--tls-cert-path ${paths.cert} and --tls-key-path ${paths.key}`;
-    throw new Error(`${flags} are no certificate and key that belong together: ${reasonOf(cause)}`, { cause });
+    throw new Error(`${flags} are not a certificate and a key that belong together: ${reasonOf(cause)}`, { cause });
   }
   return material;
 }
 
 /**
- * Looks at the files again and again and hands on what is new and good. Files are compared by content: volumes of
- * secrets replace whole folders behind links, which notifications of the file system do not show. Half-written pairs
- * are logged once and tried again.
- * @param current what the listener has now
+ * Reads the files periodically and passes on new valid material. It compares contents, because volumes of secrets
+ * replace whole folders behind links, which notifications of the file system do not show. A half-written pair is logged
+ * once and read again later.
+ * @param current material that the listener has now
  */
 export function watchTlsFiles(paths: TlsPaths, current: TlsMaterial, options: TlsWatchOptions): TlsFileReader {
   const { clock, logger, onChange, intervalMs = 10_000 } = options;
@@ -68,7 +68,7 @@ export function watchTlsFiles(paths: TlsPaths, current: TlsMaterial, options: Tl
   let lastFailure: string | undefined;
   let isReading = false;
   const look = async (): Promise<void> => {
-    if (isReading) return; // a slow volume is not asked twice at a time
+    if (isReading) return; // a slow volume gets one reading at a time
     isReading = true;
     try {
       const found = await readTlsFiles(paths);
@@ -79,7 +79,7 @@ export function watchTlsFiles(paths: TlsPaths, current: TlsMaterial, options: Tl
       logger.info('certificate reloaded', { path: paths.cert });
     } catch (error) {
       const reason = reasonOf(error);
-      if (reason !== lastFailure) logger.warn('certificate not reloaded; the one before stays', { reason });
+      if (reason !== lastFailure) logger.warn('certificate not reloaded; the old one stays', { reason });
       lastFailure = reason;
     } finally {
       isReading = false;
@@ -89,9 +89,9 @@ export function watchTlsFiles(paths: TlsPaths, current: TlsMaterial, options: Tl
   return { look, stop: () => timer.cancel() };
 }
 
-/** Follows the files of one listener. */
+/** A watch on the files of one listener. */
 export interface TlsFileReader {
-  /** For tests: looks now; never rejects. */
+  /** Reads the files now; never rejects. For tests. */
   look(): Promise<void>;
   stop(): void;
 }

@@ -8,25 +8,25 @@ import { requestIdOf } from '../inference/deps.ts';
 
 type ParseError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer; readonly bytesParsed?: number };
 
-/** Start of a request line: method and path. */
+/** Pattern of a request line: method and path. */
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\/\S*) HTTP\/1\.[01]\r?\n/;
-/** The client's id, as far into the request as the parser had come. */
+/** Pattern of the client's request id, in the part of the request that the parser had reached. */
 const REQUEST_ID_LINE = /\nx-request-id:([^\r\n]*)\r?\n/i;
 
-/** A connection with something on it that Node's HTTP parser refuses. */
+/** A connection with bytes that Node's HTTP parser refuses. */
 interface Unparsable {
   readonly error: ParseError;
   readonly socket: Socket;
-  /** The last response on this connection; bytes of ours must not get into the middle of it. */
+  /** Last response on this connection. The refusal must not be written into the middle of it. */
   readonly earlier: ServerResponse | undefined;
-  /** Responses that have not wholly left; bytes of ours must not get before them. */
+  /** Responses that have not completely left. The refusal must come after them. */
   readonly underWay: readonly ServerResponse[];
 }
 
 /**
- * Answers what Node's HTTP parser refuses, in our own envelope instead of Node's empty 400. Methods it does not know get
- * the app's own 404 or 405.
- * @returns the last bytes of the connection, which is to be closed after them
+ * Answers a request that Node's HTTP parser refuses, with Stator's error body instead of Node's empty 400. For an
+ * unknown method the app's own 404 or 405 is the answer.
+ * @returns the last bytes of the connection; the caller closes it after them
  */
 export async function answerUnparsable(
   app: HttpApp,
@@ -37,9 +37,9 @@ export async function answerUnparsable(
     socket.destroy();
     return undefined;
   }
-  const isOwn = earlier?.req.complete === false; // what cannot be read is the rest of the last request
+  const isOwn = earlier?.req.complete === false; // the unreadable part is the rest of the last request
   await haveLeft(socket, isOwn ? underWay.filter((response) => response !== earlier) : underWay);
-  if (!socket.writable) return undefined; // the last one has ended it, or the client has left
+  if (!socket.writable) return undefined; // the last response has ended it, or the client has left
   if (isOwn && earlier.headersSent) {
     if (!earlier.writableEnded) socket.destroy();
     return undefined;
@@ -50,7 +50,7 @@ export async function answerUnparsable(
   return toWire(known ?? envelopeOf(toFailure(error.code), requestId));
 }
 
-/** What came with the fault, from the line that it is in or the head that it is in: other requests may stand before it. */
+/** Returns the bytes that arrived with the fault, from the faulty line or head on. Other requests may precede it. */
 function unparsed({ rawPacket, bytesParsed = 0, code }: ParseError): string {
   const packet = rawPacket?.toString('latin1') ?? '';
   const before = code === 'HPE_INVALID_METHOD' ? '\n' : '\r\n\r\n';
@@ -59,9 +59,9 @@ function unparsed({ rawPacket, bytesParsed = 0, code }: ParseError): string {
 }
 
 /**
- * Answers a request that Node could parse and the app cannot be given: no URL can be made of its target and its `Host`, or others
- * would read it in another way.
- * @returns false where the app can be given it
+ * Answers a request that Node could parse but the app cannot serve: its target and its `Host` make no URL, or a proxy
+ * would read it differently.
+ * @returns false if the app can serve it
  */
 export function refuseUnroutable(incoming: IncomingMessage, outgoing: ServerResponse, random: Random): boolean {
   const fault = ambiguousFraming(incoming) ?? hostFault(incoming) ?? adoptTarget(incoming) ?? hostFault(incoming);
@@ -72,14 +72,17 @@ export function refuseUnroutable(incoming: IncomingMessage, outgoing: ServerResp
 
 /** Answers an `Expect` other than `100-continue`. */
 export function refuseExpectation(incoming: IncomingMessage, outgoing: ServerResponse, random: Random): void {
-  const message = 'The only expectation that is met is `100-continue`';
+  const message = 'The only supported expectation is `100-continue`';
   refuse(incoming, outgoing, new ServeError('invalid_value', message, { status: 417 }), random);
 }
 
-/** What nearly every `Host` looks like; the others are looked at closely. */
+/** Pattern of nearly every `Host`; the others are parsed as a URL. */
 const PLAIN_HOST = /^[a-z0-9][a-z0-9.-]*(?::\d{1,5})?$/i;
 
-/** Of the header first, and then of what the target says instead. */
+/**
+ * Returns a fault of the target or the `Host`. The caller checks the header first, and then the host that the target
+ * names instead.
+ */
 function hostFault({ url = '', headers: { host }, httpVersion }: IncomingMessage): string | undefined {
   const isTarget = !url.split('?', 1)[0]?.includes('\\');
   const isHost =
@@ -87,7 +90,7 @@ function hostFault({ url = '', headers: { host }, httpVersion }: IncomingMessage
   return isTarget && isHost ? undefined : 'The request has no valid target and Host header';
 }
 
-/** Whether a URL keeps the host as it is, such as an IPv6 address in brackets. */
+/** Returns whether a URL keeps the host unchanged, such as an IPv6 address in brackets. */
 function isUnusualHost(host: string): boolean {
   const text = `http://${host}/`;
   const name = host.replace(/:\d+$/, '').toLowerCase();

@@ -31,6 +31,7 @@ export const COVERED: readonly string[] = [
   'shared/frontends/http/sinks',
   'shared/frontends/inference',
   'shared/frontends/lambda',
+  'shared/frontends/node',
   'shared/frontends/serve',
   'shared/grpc',
   'shared/parsers',

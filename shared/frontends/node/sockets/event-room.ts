@@ -1,17 +1,19 @@
 import type { Clock } from '../../../clock/index.ts';
 import type { ByteBudget } from '../../inference/deps.ts';
 
-/** Bytes of a client's frame beside its payload, of frames that are short. */
+/** Bytes of a client's short frame beside its payload. */
 const FRAME_BYTES = 6;
 
-/** What the events of one connection take of the room for bodies, from their first byte until they are read. */
+/**
+ * The share of the room for bodies that the events of one connection take, from their first byte until they are read.
+ */
 export class EventRoom {
   readonly #budget: ByteBudget;
   readonly #clock: Clock;
-  /** Of the event that has not come whole. */
+  /** Bytes of the event that is incomplete. */
   #partBytes = 0;
   #partSinceMs: number | undefined;
-  /** Of those that wait. */
+  /** Bytes of the events that wait. */
   #wholeBytes = 0;
   #isReleased = false;
 
@@ -20,7 +22,10 @@ export class EventRoom {
     this.#clock = clock;
   }
 
-  /** Bytes have come; of what, shows when it is whole. @throws ServeError `server_overloaded` */
+  /**
+   * Takes room for bytes that arrived; their kind is known when the frame is complete. @throws ServeError
+   * `server_overloaded`
+   */
   arrived(bytes: number): void {
     if (this.#isReleased) return;
     this.#budget.take(bytes);
@@ -28,12 +33,12 @@ export class EventRoom {
     this.#partBytes += bytes;
   }
 
-  /** They were a ping or a pong. */
+  /** Gives the room back of bytes that were a ping or a pong. */
   arrivedControl(payloadBytes: number): void {
     this.#give(payloadBytes + FRAME_BYTES);
   }
 
-  /** They were an event. @throws ServeError `server_overloaded` */
+  /** Takes room for a complete event in place of its bytes. @throws ServeError `server_overloaded` */
   arrivedWhole(bytes: number): void {
     this.#give(this.#partBytes);
     if (this.#isReleased) return;
@@ -41,14 +46,14 @@ export class EventRoom {
     this.#wholeBytes += bytes;
   }
 
-  /** An event is about to be read, which takes room for itself. */
+  /** Gives the room of an event back that is about to be read, because its reader takes room itself. */
   read(bytes: number): void {
     if (this.#isReleased) return;
     this.#wholeBytes -= bytes;
     this.#budget.give(bytes);
   }
 
-  /** Whether an event has been coming since before `ms`. */
+  /** Returns whether an event has been arriving since before `ms`. */
   isLate(ms: number): boolean {
     return this.#partSinceMs !== undefined && this.#partSinceMs < ms;
   }

@@ -9,19 +9,22 @@ import type { SocketMemory } from './socket-memory.ts';
 import { TurnExchange } from './turn-exchange.ts';
 import { errorEvent, TurnSink } from './turn-sink.ts';
 
-/** As published. */
+/** Longest life of a connection, in milliseconds, as OpenAI documents it. */
 const AGE_MS_MAX = 60 * 60 * 1000;
-/** A client that has not been heard of for two of these has gone; so has one that reads nothing for ten. */
+/**
+ * Interval between two pings, in milliseconds. A client that stays silent for two intervals has gone; so has one that
+ * reads nothing for ten.
+ */
 const PING_MS = 30_000;
 const SILENT_PINGS_MAX = 2;
 const UNREAD_PINGS_MAX = 10;
-/** An event has to be whole within this, as a body of HTTP. */
+/** Longest time for an event to arrive completely, in milliseconds, as for an HTTP body. */
 const EVENT_MS_MAX = 300_000;
-/** More in `PING_MS` is no sign of life. */
+/** Pings that a client may send in `PING_MS`; more are not a sign of life. */
 const PINGS_MAX = 1000;
-/** A client has so long to say goodbye, longer while it reads what is left. */
+/** How long a client has to close the connection, in milliseconds; it has longer while it reads what is left. */
 const GOODBYE_MS = 2000;
-/** Bytes that may wait for a slow client before its response does. */
+/** Bytes that may wait for a slow client before its response waits. */
 const HIGH_WATER_BYTES = 64 * 1024;
 
 const AGED = {
@@ -31,7 +34,7 @@ const AGED = {
   code: 'websocket_connection_limit_reached',
 };
 
-/** Codes by which a connection is closed (RFC 6455). */
+/** Codes with which a connection is closed (RFC 6455). */
 const CLOSE = { goingAway: 1001, notText: 1003, notAllowed: 1008, tryLater: 1013 } as const;
 
 const GOODBYES = {
@@ -43,7 +46,7 @@ const GOODBYES = {
 export interface ResponseSocketParts {
   readonly app: HttpApp;
   readonly webSocket: WebSocket;
-  /** That asked for the socket. */
+  /** Request that asked for the socket. */
   readonly request: IncomingMessage;
   readonly memory: SocketMemory;
   readonly clock: Clock;
@@ -51,7 +54,7 @@ export interface ResponseSocketParts {
 }
 
 /**
- * One WebSocket: events of its client become requests of the app, one at a time, and their responses events.
+ * One WebSocket. Events of its client become requests of the app, one at a time, and their responses become events.
  *
  * | State | event | response over | drain, 60 minutes | client gone |
  * |---|---|---|---|---|
@@ -70,10 +73,10 @@ export class ResponseSocket implements Flushable {
   #isCorked = false;
   #pings = 0;
   #silentPings = 0;
-  /** At the last look: bytes that have come, and bytes that wait for the client. */
+  /** Counts at the last check: bytes that have arrived, and bytes that wait for the client. */
   #read = 0;
   #left = 0;
-  /** Since when it has had nothing to do. */
+  /** Time since which it has been idle. */
   idleSinceMs: number;
 
   constructor(parts: ResponseSocketParts) {
@@ -82,7 +85,8 @@ export class ResponseSocket implements Flushable {
     this.#room = new EventRoom(app.sockets.bodies, clock);
     this.idleSinceMs = clock.nowMs();
     request.socket.once('finish', () => this.#goodbyeSaid());
-    request.socket.prependListener('data', (chunk: Uint8Array) => this.#arrived(chunk.length)); // before its events
+    // This listener must run before those of the WebSocket.
+    request.socket.prependListener('data', (chunk: Uint8Array) => this.#arrived(chunk.length));
     webSocket
       .on('message', (data: Buffer, isBinary: boolean) => this.#event(data, isBinary))
       .on('ping', (data: Buffer) => this.#pinged(data))
@@ -101,13 +105,13 @@ export class ResponseSocket implements Flushable {
     return this.#sink === undefined;
   }
 
-  /** Ends the connection with the response that is under way, or at once. */
+  /** Ends the connection after the response that is under way, or at once. */
   endOnceIdle(why: 'drain' | 'age' | 'room'): void {
     this.#endsWith ??= why;
     if (this.isIdle) this.#end();
   }
 
-  /** Sends an event; all events of a turn of the event loop leave in one write. */
+  /** Sends an event. All events of a turn of the event loop leave in one write. */
   send(event: string): void {
     const { webSocket, request } = this.#parts;
     if (webSocket.readyState !== webSocket.OPEN) return;
@@ -194,7 +198,7 @@ export class ResponseSocket implements Flushable {
 
   async #over(isGood: boolean): Promise<void> {
     if (!isGood) await this.#parts.memory.forget();
-    // Refusals of events that nobody reads the answers to must not pile up.
+    // Refusals must not pile up if the client does not read them.
     await new Promise<void>((resolve) => this.onUnblocked(resolve));
     this.#sink = undefined;
     this.#next();
@@ -207,7 +211,7 @@ export class ResponseSocket implements Flushable {
     else if (!this.isBlocked() && webSocket.readyState === webSocket.OPEN) webSocket.pong(data);
   }
 
-  /** Looks after a client that may have gone, or takes too long. */
+  /** Ends the connection of a client that may have gone or takes too long; otherwise sends a ping. */
   #look(): void {
     const { webSocket, request, clock } = this.#parts;
     const { socket } = request;
@@ -248,7 +252,9 @@ export class ResponseSocket implements Flushable {
     if (code !== CLOSE.goingAway) this.#sink?.abandon();
   }
 
-  /** All that there was to say has left, and the connection ends from this side; its client may keep the other. */
+  /**
+   * Ends a connection after its last bytes have left: this side closes, and the client may still keep its side open.
+   */
   #goodbyeSaid(): void {
     const { clock, request } = this.#parts;
     this.#closed();

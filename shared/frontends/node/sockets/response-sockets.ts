@@ -19,14 +19,14 @@ interface ResponseSocketsParts {
   readonly socketsMax: number;
   readonly random: Random;
   readonly onLimit: (limit: LimitName) => void;
-  /** Hears how many are open. */
+  /** Called with the number of open WebSockets. */
   readonly onSockets: (count: number) => void;
 }
 
 /** The WebSockets of one server. */
 export class ResponseSockets {
   readonly #parts: ResponseSocketsParts;
-  readonly #open = new Map<ResponseSocket, string>(); // and where each comes from
+  readonly #open = new Map<ResponseSocket, string>(); // with the network that each comes from
   readonly #memories: MemoryResponseStore;
   #server: Promise<WebSocketServer> | undefined;
   #isDraining = false;
@@ -43,7 +43,7 @@ export class ResponseSockets {
     const { socket } = request;
     socket.on('error', () => socket.destroy());
     if (!connections.upgraded(socket)) {
-      socket.destroy(); // responses are under way on it, which would be cut in two
+      socket.destroy(); // responses are under way on it and would be cut in two
       return;
     }
     const shown = shownAuthorization(request);
@@ -52,7 +52,7 @@ export class ResponseSockets {
     try {
       if (refuseUnroutable(request, answer, random)) return;
       if (!(await app.sockets.admit(new NodeExchange(request, answer)))) return;
-      const server = await this.load(); // before a place is taken: others may come meanwhile
+      const server = await this.load(); // before a place is taken, because other requests may come meanwhile
       if (!this.#makeRoom(networkOf(socket))) {
         refuse(answer, overLimit('websockets', `${this.#parts.socketsMax} WebSockets are open; try again`), RETRY);
         return;
@@ -60,17 +60,17 @@ export class ResponseSockets {
       answer.detachSocket(socket);
       server.handleUpgrade(request, socket, head, (webSocket) => this.#opened(webSocket, request));
     } catch {
-      socket.destroy(); // it was lost meanwhile
+      socket.destroy(); // the connection was lost meanwhile
     }
   }
 
-  /** Ends each connection with its response, and those without one at once. */
+  /** Ends each connection after its response, and idle ones at once. */
   drain(): void {
     this.#isDraining = true;
     for (const socket of this.#open.keys()) socket.endOnceIdle('drain');
   }
 
-  /** Resolves when none is open, or after `deadlineMs`. */
+  /** Resolves when no WebSocket is open, or after `deadlineMs`. */
   gone(deadlineMs: number): Promise<void> {
     if (this.#open.size === 0) return Promise.resolve();
     return new Promise((resolve) => {
@@ -82,13 +82,13 @@ export class ResponseSockets {
     });
   }
 
-  /** Loads what speaks WebSocket, which the first of them does otherwise. */
+  /** Loads the WebSocket library, which otherwise the first WebSocket loads. */
   load(): Promise<WebSocketServer> {
     this.#server ??= loadCode('WebSockets', () => import('ws')).then(({ WebSocketServer }) => {
       const server = new WebSocketServer({
         noServer: true,
         clientTracking: false,
-        perMessageDeflate: false, // what unpacks to megabytes would have to be bounded, too
+        perMessageDeflate: false, // messages that unpack to megabytes would need a bound, too
         maxPayload: this.#parts.app.sockets.messageBytesMax,
         autoPong: false,
         handleProtocols: agreedProtocol,
@@ -117,7 +117,10 @@ export class ResponseSockets {
     if (this.#isDraining) socket.endOnceIdle('drain');
   }
 
-  /** Whether one more may come from an address: at the bound, another with more connections gives an idle one up. */
+  /**
+   * Returns whether an address may open one more. At the bound, the address with the most connections gives up an idle
+   * one.
+   */
   #makeRoom(address: string): boolean {
     if (this.#open.size < this.#parts.socketsMax) return true;
     this.#parts.onLimit('websockets');
@@ -135,7 +138,7 @@ export class ResponseSockets {
 
 const RETRY = { 'retry-after': '1' };
 
-/** Where a request is answered that does not become a WebSocket. @param onSent runs when the answer has left */
+/** Returns a response for a request that does not become a WebSocket. @param onSent runs when the answer has left */
 function answerOn(request: IncomingMessage, onSent: () => void): ServerResponse {
   const answer = new ServerResponse(request);
   answer.shouldKeepAlive = false;

@@ -3,22 +3,25 @@ import { LIMITS, type LimitName } from '../../../errors/index.ts';
 import { MemoryResponseStore, type StoredResponse } from '../../../responses/index.ts';
 import type { ResponseMemory } from '../../http/exchange/exchange.ts';
 
-/** Longer than a connection lives. */
+/** How long a response is kept, in milliseconds: longer than a connection lives. */
 const TTL_MS = 2 * 60 * 60 * 1000;
-/** What one connection may remember, as a part of what all of them may. */
+/** Divisor of the memory of all connections that gives the share of one. */
 const SHARE = 8;
 
-/** Where the connections of a server keep their most recent responses: bounded together, the oldest leave first. */
+/**
+ * Creates the store in which the connections of a server keep their most recent responses. It has one bound for all of
+ * them, and drops the oldest first.
+ */
 export function createSocketMemories(clock: Clock, onLimit: (limit: LimitName) => void): MemoryResponseStore {
   const bytesMax = LIMITS.websocket_memory_bytes.max;
   const onEvict = (): void => onLimit('websocket_memory_bytes');
   return new MemoryResponseStore({ clock, ttlMs: TTL_MS, bytesMax, recordBytesMax: bytesMax / SHARE, onEvict });
 }
 
-/** The most recent response of one connection that was not stored. */
+/** The most recent response of one connection, if it was not stored. */
 export class SocketMemory implements ResponseMemory {
   readonly #store: MemoryResponseStore;
-  /** Under which nobody else finds it. */
+  /** Owner under which no other connection finds the response. */
   readonly #owner: string;
   #id: string | undefined;
   #isClosed = false;
@@ -37,10 +40,10 @@ export class SocketMemory implements ResponseMemory {
     if (this.#isClosed) return;
     await this.#store.put({ ...response, owner: this.#owner });
     this.#id = response.id;
-    if (this.#isClosed) await this.forget(); // it has closed meanwhile
+    if (this.#isClosed) await this.forget(); // the connection has closed meanwhile
   }
 
-  /** What a failed turn followed is not followed again. */
+  /** Drops the response, so that no turn follows a failed one. */
   async forget(): Promise<void> {
     const id = this.#id;
     this.#id = undefined;

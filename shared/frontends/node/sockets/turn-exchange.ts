@@ -5,13 +5,19 @@ import { KEY_PROTOCOL } from '../../http/socket-access.ts';
 import { schemeOf } from '../node-exchange.ts';
 import type { TurnSink } from './turn-sink.ts';
 
-/** The sub-protocol that is agreed on: a browser takes no answer without one. The first that is no key, if there is one. */
+/**
+ * Returns the sub-protocol to agree on, because a browser accepts no answer without one. It is the first that is not a
+ * key, if there is one.
+ */
 export function agreedProtocol(offered: Iterable<string>): string | false {
   const all = [...offered];
   return all.find((protocol) => !protocol.startsWith(KEY_PROTOCOL)) ?? all[0] ?? false;
 }
 
-/** `Authorization` of a request that asks for a WebSocket: its own, or that of the key among its sub-protocols. */
+/**
+ * Returns the `Authorization` of a request that asks for a WebSocket: its own, or that of the key among its
+ * sub-protocols.
+ */
 export function shownAuthorization({ headers }: IncomingMessage): string | undefined {
   if (headers.authorization !== undefined) return headers.authorization;
   const offered = headers['sec-websocket-protocol']?.split(',').map((protocol) => protocol.trim()) ?? [];
@@ -19,7 +25,10 @@ export function shownAuthorization({ headers }: IncomingMessage): string | undef
   return shown === undefined ? undefined : `Bearer ${shown.slice(KEY_PROTOCOL.length)}`;
 }
 
-/** Headers of the request for a socket that say nothing of an event on it; ids that one request may choose are no ids of all. */
+/**
+ * Headers of the request for the socket that do not apply to an event on it. An id that the request chose cannot be the
+ * id of every event.
+ */
 const OF_THE_SOCKET = new Set([
   'authorization',
   'connection',
@@ -38,16 +47,16 @@ function isOfTheSocket(name: string): boolean {
 }
 
 interface TurnParts {
-  /** That asked for the socket. */
+  /** Request that asked for the socket. */
   readonly request: IncomingMessage;
   readonly event: Uint8Array;
   readonly sink: TurnSink;
   readonly memory: ResponseMemory;
-  /** The room of the event is given back: its reader takes it anew. */
+  /** Gives the room of the event back, because its reader takes it again. */
   readonly onRead: () => void;
 }
 
-/** One event of a client as a request of the same path: what a WebSocket asks is answered as over HTTP. */
+/** One event of a client, as a request of the same path: the app answers it as over HTTP. */
 export class TurnExchange implements HostExchange {
   readonly method = 'POST';
   readonly query = '';
@@ -92,7 +101,7 @@ export class TurnExchange implements HostExchange {
   }
 }
 
-/** The path of a target, without scheme, host and query. */
+/** Returns the path of a target, without scheme, host and query. */
 export function pathOf(target: string): string {
   const path = target.startsWith('/') || !URL.canParse(target) ? target : new URL(target).pathname;
   const mark = path.indexOf('?');

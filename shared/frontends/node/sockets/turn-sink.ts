@@ -1,7 +1,7 @@
 import { openAiErrorBody, toServeError } from '../../../errors/index.ts';
 import type { FrameSink } from '../../http/exchange/exchange.ts';
 
-/** Where the events of a response go. */
+/** Outlet for the events of a response. */
 interface EventOutlet {
   /** Sends an event, which is JSON text. */
   send(event: string): void;
@@ -10,18 +10,18 @@ interface EventOutlet {
   onUnblocked(callback: () => void): void;
 }
 
-/** Headers of a refusal that tell a client when it may ask again, whom to tell of it, and what was left out. */
+/** Headers of a refusal that reach the client: when it may ask again, the request id, and what was left out. */
 const TOLD = /^(?:retry-after|x-should-retry|x-request-id|x-ratelimit-.*|warning)$/;
 const GOOD_END = /^\{"type":"response\.(?:completed|incomplete)"/;
 const FAILURE = '{"error":';
-/** Published for WebSockets; over HTTP it is 404. */
+/** Statuses that OpenAI documents for WebSockets; over HTTP this one is 404. */
 const STATUS_OF: Readonly<Record<string, number>> = { previous_response_not_found: 400 };
 
 interface ErrorBody {
   readonly error: { readonly code: string | null };
 }
 
-/** A failure as clients of a WebSocket read it. */
+/** Returns a failure as the event that clients of a WebSocket read. */
 export function errorEvent(status: number, { error }: ErrorBody, headers?: Readonly<Record<string, string>>): string {
   return JSON.stringify({
     type: 'error',
@@ -31,7 +31,7 @@ export function errorEvent(status: number, { error }: ErrorBody, headers?: Reado
   });
 }
 
-/** Writes a response that is made for HTTP to a WebSocket: the data of each of its events, and a refusal as an `error` event. */
+/** Writes a response in HTTP form to a WebSocket: the data of each event, and a refusal as an `error` event. */
 export class TurnSink implements FrameSink {
   readonly #outlet: EventOutlet;
   readonly #onOver: (isGood: boolean) => void;
@@ -39,13 +39,15 @@ export class TurnSink implements FrameSink {
   #status = 0;
   #headers: Readonly<Record<string, string>> = {};
   #isStream = false;
-  /** What is no whole event yet, or the body of a refusal. */
+  /** Text of an incomplete event, or the body of a refusal. */
   #text = '';
   #isFirst = true;
   #isGood = false;
   #isOver = false;
 
-  /** @param onOver runs once, also when the client has left; whether the response can be followed */
+  /**
+   * @param onOver runs once, even if the client has left; `isGood` says whether the next turn can follow the response
+   */
   constructor(outlet: EventOutlet, onOver: (isGood: boolean) => void) {
     this.#outlet = outlet;
     this.#onOver = onOver;
@@ -97,7 +99,7 @@ export class TurnSink implements FrameSink {
     this.#outlet.onUnblocked(callback);
   }
 
-  /** The client has left. */
+  /** Ends the response because the client has left. */
   abandon(): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -120,7 +122,7 @@ export class TurnSink implements FrameSink {
     this.#text = this.#text.slice(from);
   }
 
-  /** Comments and annotations have no data, and stay behind. */
+  /** Sends the data of one frame. Comments and annotations have no data, and are dropped. */
   #tell(frame: string): void {
     const at = frame.startsWith('data: ') ? 0 : frame.indexOf('\ndata: ') + 1;
     if (at === 0 && !frame.startsWith('data: ')) return;
@@ -136,7 +138,7 @@ export class TurnSink implements FrameSink {
     this.#isFirst = false;
   }
 
-  /** The first event tells what was left out of the request: a connection has no headers of a response. */
+  /** Adds to the first event what was left out of the request, because a connection has no headers of a response. */
   #withWarning(event: string): string {
     const { warning } = this.#headers;
     return warning === undefined ? event : `${event.slice(0, -1)},"headers":${JSON.stringify({ warning })}}`;

@@ -1,12 +1,13 @@
 import { IncomingMessage } from 'node:http';
 
-/** Where the parser's word is kept that a request asks to leave HTTP. */
+/** Key under which a request keeps whether the parser saw that it asks to leave HTTP. */
 const ASKED = Symbol('asked');
 
 /**
- * Requests of a server that leaves HTTP for some of them alone. Node leaves it for all that ask, once anybody listens for
- * `upgrade`: clients that offer HTTP/2 with each request would then get no answer.
- * @param takes whether a GET for a WebSocket at that target is taken
+ * Returns the request class of a server that leaves HTTP only for some requests. As soon as a server listens for
+ * `upgrade`, Node leaves HTTP for every request that asks. Clients that offer HTTP/2 with each request would then get
+ * no answer.
+ * @param takes whether the server accepts a GET for a WebSocket at that target
  */
 export function upgradableRequests(takes: (target: string) => boolean): typeof IncomingMessage {
   return class extends IncomingMessage {
