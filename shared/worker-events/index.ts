@@ -1,6 +1,6 @@
 /**
- * @module worker-events What workers say of their caches and of their load: records and topics, and who follows them.
- * `WorkerFeeds` brings KV events into a block index, `WorkerLoads` keeps the last load report of each rank.
+ * @module worker-events The reports of workers on their caches and their load: records and topics, and the followers of
+ * both. `WorkerFeeds` applies KV events to a block index. `WorkerLoads` keeps the last load report of each rank.
  */
 export {
   type ComponentScope,

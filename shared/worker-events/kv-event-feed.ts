@@ -18,7 +18,7 @@ import { TopicFollower } from './topic-follower.ts';
 
 /** A worker whose blocks a feed follows. */
 export interface FollowedWorker {
-  /** Hex. */
+  /** Instance id, hex. */
   readonly id: string;
   readonly dataParallelStartRank: number;
   readonly dataParallelSize: number;
@@ -28,20 +28,20 @@ export interface FollowedWorker {
 
 /** Counters of a feed. */
 export interface FeedObserver extends FollowerObserver {
-  /** An event could not be used. */
+  /** Hears that an event could not be used. */
   skipped(reason: SkipReason): void;
 }
 
-/** How far the events of one rank are in a snapshot of the index. */
+/** Position in the events of one rank that a snapshot of the index contains. */
 export interface RankPlace extends RankId {
   readonly eventId: number;
-  /** Publisher, hex; undefined = the worker does not say. */
+  /** Publisher, hex; undefined = the worker does not name it. */
   readonly publisherId: string | undefined;
 }
 
 /**
- * Where the events of a component come from, when it is not the event plane's own subscription: a log, whose reader
- * tells the feed of every message, and which places it goes on from.
+ * Source of a component's events other than the event plane's own subscription: a log. Its reader passes every message
+ * to the feed, and says from which places the feed continues.
  */
 export interface EventSource {
   start(feed: KvEventFeed): void;
@@ -58,11 +58,11 @@ export interface FeedSurroundings {
   readonly random: Random;
   readonly logger: Logger;
   readonly observer: FeedObserver;
-  /** Gives way to other work. @default the end of the turn of the event loop */
+  /** Lets other work run. @default until the end of the turn of the event loop */
   readonly defer?: () => Promise<void>;
   /**
-   * The log of a component's events. @default none: the topic is subscribed to, and every rank is restored by its
-   * worker
+   * Returns the log of a component's events. @default none: the feed subscribes to the topic and restores every rank
+   * from its worker
    */
   readonly sourceOf?: ((scope: ComponentScope) => EventSource | undefined) | undefined;
 }
@@ -83,14 +83,14 @@ const OPEN_MS_MAX = 15_000;
 const RETRY_MS = 1000;
 
 /**
- * Brings the cache changes of one component's workers to the indexes of their models: one subscription, and one
+ * Passes the cache changes of one component's workers to the indexes of their models. It has one subscription, and one
  * `RankFollower` for each followed rank. It ignores all other events on the topic.
  */
 export class KvEventFeed {
   readonly #surroundings: FeedSurroundings;
   readonly #scope: ComponentScope;
   readonly #workers = new Map<string, Followed>();
-  /** Recovery endpoints by worker and rank, as discovery has them. */
+  /** Recovery endpoints by worker and rank, from discovery. */
   readonly #endpoints = new Map<string, Map<number, Transport>>();
   readonly #endpointOfKey = new Map<string, RankId>();
   readonly #events: TopicFollower | undefined;
@@ -99,7 +99,9 @@ export class KvEventFeed {
   readonly #opened: Promise<void>;
   #watch: Watch | undefined;
   #isOpen = false;
-  /** Whether the feed restores ranks that appear from their workers at once. With a source, the source says when. */
+  /**
+   * Whether the feed restores ranks from their workers as soon as they appear. With a source, the source decides when.
+   */
   #restoresRanks: boolean;
 
   constructor(scope: ComponentScope, surroundings: FeedSurroundings) {
@@ -112,7 +114,8 @@ export class KvEventFeed {
   }
 
   /**
-   * Brings the worker's changes to `sink` from now on. Goes on with a worker that it follows, unless its ranks changed.
+   * Passes the worker's changes to `sink` from now on. Keeps following a worker that it already follows, unless its
+   * ranks changed.
    */
   follow(worker: FollowedWorker, sink: BlockChangeSink): void {
     const known = this.#workers.get(worker.id);
@@ -127,7 +130,7 @@ export class KvEventFeed {
     if (this.#isOpen && this.#restoresRanks) for (const rank of followed.ranks.values()) rank.start();
   }
 
-  /** Stops to follow the worker at once. The sink keeps what it holds. */
+  /** Stops following the worker at once. The sink keeps its blocks. */
   unfollow(workerId: string): void {
     const followed = this.#workers.get(workerId);
     if (followed === undefined) return;
@@ -160,34 +163,34 @@ export class KvEventFeed {
     );
   }
 
-  /** Goes on from these places: the indexes were replaced, and hold no blocks of other ranks. */
+  /** Continues from these places after the indexes were replaced. They hold no blocks of other ranks. */
   resume(places: readonly RankPlace[]): void {
     const byRank = new Map(places.map((place) => [`${place.workerId}/${place.dpRank}`, place]));
     for (const { worker, ranks } of this.#workers.values()) {
       for (const [dpRank, rank] of ranks) rank.resume(byRank.get(`${worker.id}/${dpRank}`));
     }
-    this.#restoresRanks = true; // those that appear from now on are in no snapshot
+    this.#restoresRanks = true; // ranks that appear from now on are in no snapshot
   }
 
-  /** Asks the worker for what is missing of one rank; see `RankFollower.recover`. */
+  /** Asks the worker for the missing events of one rank; see `RankFollower.recover`. */
   async recover(workerId: string, dpRank: number, signal: AbortSignal): Promise<void> {
     await this.#workers.get(workerId)?.ranks.get(dpRank)?.recover(signal);
   }
 
-  /** Asks the workers for every unknown rank, because the source does not know them. */
+  /** Asks the workers for all blocks of every rank whose blocks are unknown, because the source does not have them. */
   restoreAll(): void {
     this.#restoresRanks = true;
     if (!this.#isOpen) return;
     for (const { ranks } of this.#workers.values()) for (const rank of ranks.values()) rank.start();
   }
 
-  /** Notes the worker's last event, by its own report. While a source still fills the indexes, no event is late yet. */
+  /** Notes the worker's last event, by its own report. Has no effect while a source still fills the indexes. */
   announced(workerId: string, dpRank: number, eventId: number): void {
     if (!this.#restoresRanks) return;
     this.#workers.get(workerId)?.ranks.get(dpRank)?.announced(eventId);
   }
 
-  /** Whether every followed rank has been restored and misses no event that is known of. */
+  /** Whether every followed rank has been restored and misses no known event. */
   get isSettled(): boolean {
     for (const { ranks } of this.#workers.values()) {
       for (const rank of ranks.values()) if (rank.cursor === undefined || rank.isRecovering) return false;
@@ -215,7 +218,7 @@ export class KvEventFeed {
     });
   }
 
-  /** Begins to restore ranks once events arrive and endpoints are known, so that no event is lost between the two. */
+  /** Starts to restore ranks once events arrive and endpoints are known, so that no event is lost in between. */
   async #open(): Promise<void> {
     const { clock, logger } = this.#surroundings;
     const { signal } = this.#stopping;
@@ -226,7 +229,7 @@ export class KvEventFeed {
       } catch (thrown) {
         if (signal.aborted) return;
         logger.warn('recovery endpoints cannot be read; trying again', { ...this.#scope, reason: reasonOf(thrown) });
-        await clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early when the feed is closed
+        await clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early if the feed is closed
       }
     }
     if (signal.aborted) return;
@@ -298,7 +301,7 @@ export class KvEventFeed {
   #skipped(reason: SkipReason, publisherId: string): void {
     const { observer, logger } = this.#surroundings;
     observer.skipped(reason);
-    logger.warn('KV events that cannot be used are passed over', { ...this.#scope, publisher_id: publisherId, reason });
+    logger.warn('unusable KV events are skipped', { ...this.#scope, publisher_id: publisherId, reason });
   }
 
   #suspectPublisher(publisherId: string): void {

@@ -2,7 +2,9 @@ import type { HashPair, StorageTier, StoredRun } from '../block-index/index.ts';
 import { RecordReader, type UnknownRecord } from '../records/index.ts';
 import type { RankId } from '../router/index.ts';
 
-/** A change of what one rank holds, in the form that the index takes: hashes as pairs of u32 halves, low half first. */
+/**
+ * A change of the blocks that one rank holds, in the form of the index: hashes as pairs of u32 halves, low half first.
+ */
 export type BlockChange =
   | ({ readonly kind: 'stored' } & StoredRun)
   | { readonly kind: 'removed'; readonly tier: StorageTier; readonly blockHashes: Uint32Array }
@@ -14,22 +16,25 @@ export interface BlockChangeSink {
   changed(workerId: string, dpRank: number, change: BlockChange): void;
 }
 
-/** A change with its place in the events of one rank. */
+/** A change with its position in the events of one rank. */
 export interface RankEvent extends RankId {
   readonly eventId: number;
   readonly change: BlockChange;
 }
 
-/** Why an event was passed over; each is counted. */
+/** Reason why an event was skipped. Each is counted. */
 export type SkipReason = 'malformed' | 'too_large' | 'unsupported_residency_domain';
 
-/** Blocks in one event. A prompt of 4 million tokens in blocks of 16 fits; more is a mistake or an attack. */
+/**
+ * Bound of the blocks in one event. A prompt of 4 million tokens in blocks of 16 fits; more is a mistake or an attack.
+ */
 const BLOCKS_MAX = 262_144;
 const BYTES_A_HASH = 8;
 
 /**
- * The events of one message in either form: compact, or Dynamo's with 64-bit values as text, numbers or bigints. What
- * cannot be read is told to `onSkip` and left out; never throws. A number that JSON has rounded counts as malformed.
+ * Decodes the events of one message in either form: compact, or Dynamo's with 64-bit values as text, numbers or
+ * bigints. Leaves out what it cannot read, and calls `onSkip` for it. Never throws. A number that JSON has rounded
+ * counts as malformed.
  */
 export function decodeRouterEvents(payload: unknown, onSkip: (reason: SkipReason) => void): RankEvent[] {
   const records = Array.isArray(payload) ? payload : [payload];
@@ -46,7 +51,7 @@ export function decodeRouterEvents(payload: unknown, onSkip: (reason: SkipReason
   return events;
 }
 
-/** One event, or why it was passed over. */
+/** Decodes one event, or returns the reason to skip it. */
 export function decodeRouterEvent(record: unknown): RankEvent | SkipReason {
   try {
     return readEvent(record);
@@ -65,7 +70,7 @@ class Skip extends Error {
   }
 }
 
-/** Made once: a stack for each of thousands would take longer than to read them. */
+/** Created once, because a stack trace for each of thousands would take longer than reading them. */
 const MALFORMED = new Skip('malformed');
 const TOO_LARGE = new Skip('too_large');
 const UNSUPPORTED = new Skip('unsupported_residency_domain');
@@ -123,10 +128,13 @@ function hashes(value: unknown): Uint32Array {
   return read.u64Pairs(list, 'hashes', BLOCKS_MAX);
 }
 
-/** Up to here bytes are put together by hand: a view would need a buffer outside V8's heap. */
+/** Bytes up to which they are combined by hand: a view would need a buffer outside V8's heap. */
 const SMALL_BYTES = 16 * BYTES_A_HASH;
 
-/** Little-endian u64 in memory are pairs of u32 halves, low half first, on every machine that Node has builds for. */
+/**
+ * Reads little-endian u64 values. In memory they are pairs of u32 halves, low half first, on every machine that Node
+ * has builds for.
+ */
 function pairsOf(bytes: Uint8Array): Uint32Array {
   if (bytes.length % BYTES_A_HASH !== 0) throw MALFORMED;
   if (bytes.length > BLOCKS_MAX * BYTES_A_HASH) throw TOO_LARGE;
@@ -149,11 +157,11 @@ function pairOf(value: unknown): HashPair {
   return [pair[0]!, pair[1]!];
 }
 
-/** Ids seen lately as hex: the same few hundred come again and again, and the way through bigint is slow. */
+/** Hex of recently read ids: the same few hundred come repeatedly, and the conversion by bigint is slow. */
 const HEX_OF = new Map<string, string>();
 const HEX_KEPT_MAX = 16_384;
 
-/** An id of an event record (decimal text, number or bigint) as an instance id, hex. */
+/** Converts an id of an event record (decimal text, number or bigint) to an instance id, hex. */
 function hexId(value: unknown): string {
   if (typeof value !== 'string') return read.u64(value, 'worker_id').toString(16);
   const known = HEX_OF.get(value);
@@ -164,12 +172,12 @@ function hexId(value: unknown): string {
   return hex;
 }
 
-/** `workerId` of an event record, undefined when it is none. */
+/** Returns the `workerId` of an event record; undefined if it is not an id. */
 export function workerIdOf(value: unknown): string | undefined {
   try {
     return hexId(value);
   } catch {
-    return undefined; // no id at all
+    return undefined; // not an id
   }
 }
 
@@ -180,7 +188,7 @@ const TIERS: Readonly<Record<string, StorageTier>> = {
   external: 'external',
 };
 
-/** By `storage_tier`, or by an engine's `medium` (`GPU`, `CPU...`, disk names); absent = device. */
+/** Returns the tier of a `storage_tier`, or of an engine's `medium` (`GPU`, `CPU...`, disk names); absent = device. */
 function tierOf(name: unknown): StorageTier {
   if (name === 'device' || name === undefined || name === null) return 'device';
   if (typeof name !== 'string') throw MALFORMED;
@@ -188,16 +196,16 @@ function tierOf(name: unknown): StorageTier {
   if (known !== undefined) return known;
   if (/^cpu/i.test(name)) return 'host_pinned';
   if (/^(disk|ssd|nvme|fs)/i.test(name)) return 'disk';
-  return 'external'; // an offload tier that we have no name for: farther than any that we know
+  return 'external'; // an offload tier without a name here counts as farther than all others
 }
 
-/** Topic of cache changes, and of load reports. */
+/** Topics of cache changes and of load reports. */
 export const KV_EVENTS_TOPIC = 'kv-events';
 export const LOAD_TOPIC = 'kv_metrics';
-/** Events in one message on `kv-events`: what comes at once is read in one turn of the event loop. */
+/** Bound of the events in one message on `kv-events`, because one turn of the event loop reads a whole message. */
 export const EVENTS_PER_MESSAGE_MAX = 4096;
 
-/** Blocks of a store in this product's own form: 8 bytes a block, little-endian. */
+/** Blocks of a store in Stator's own form: 8 bytes a block, little-endian. */
 interface CompactStored {
   readonly parent_hash: Uint8Array | null;
   readonly block_hashes: Uint8Array;
@@ -216,15 +224,15 @@ export interface PlainStored {
 }
 
 /**
- * One event on `kv-events` as this product writes it. A message is a list of them.
- * `decodeRouterEvents` reads both forms, and Dynamo's own with its 64-bit numbers.
+ * One event on `kv-events` as Stator writes it. A message is a list of them. `decodeRouterEvents` reads both forms, and
+ * Dynamo's own with its 64-bit numbers.
  */
 export interface RouterEventRecord {
   /** u64 as decimal text. */
   readonly worker_id: string;
   readonly storage_tier: StorageTier;
   readonly event: {
-    /** Counts the events of one rank, from 1, without a gap. */
+    /** Number of the event among those of one rank, from 1, without gaps. */
     readonly event_id: number;
     readonly dp_rank: number;
     readonly data:
@@ -241,49 +249,51 @@ export interface ActiveLoadRecord {
   readonly dp_rank: number;
   readonly kv_used_blocks: number;
   readonly active_prefill_tokens: number;
-  /** Id of the last event that the rank published, so that a router notices the loss of the last ones. */
+  /** Id of the last event that the rank published, so that a router notices if the last ones were lost. */
   readonly last_event_id?: number;
-  /** Ids of requests with a reservation that have come since the worker's last report, and of those that have gone. */
+  /**
+   * Ids of requests with a reservation that have arrived since the worker's last report, and of those that have left.
+   */
   readonly arrived_requests?: readonly string[];
   readonly left_requests?: readonly string[];
 }
 
-/** Header of a request for which a router in another process holds a place: the worker reports its id. */
+/** Header of a request for which a router in another process holds a place. The worker reports its value. */
 export const RESERVATION_HEADER = 'x-stator-reservation';
 
-/** Endpoint where a router asks for the events or the blocks of one rank. */
+/** Returns the endpoint where a router asks for the events or the blocks of one rank. */
 export function recoveryEndpoint(dpRank: number): string {
   return `${PREFIX}${dpRank}`;
 }
 
 const PREFIX = 'worker_kv_indexer_query_dp';
 
-/** The rank whose recovery endpoint this is; undefined for other endpoints. */
+/** Returns the rank of a recovery endpoint; undefined for other endpoints. */
 export function rankOfRecoveryEndpoint(endpoint: string): number | undefined {
   if (!endpoint.startsWith(PREFIX)) return undefined;
   const rank = endpoint.slice(PREFIX.length);
   return /^\d{1,9}$/.test(rank) ? Number(rank) : undefined;
 }
 
-/** Question of a router for events; both ids are inclusive. */
+/** Request of a router for events. Both ids are inclusive. */
 export interface RecoveryRequest {
   /** u64 as decimal text. */
   readonly worker_id: string;
   readonly dp_rank: number;
-  /** Absent: everything that the rank holds. */
+  /** First event; absent = all blocks that the rank holds. */
   readonly start_event_id?: number;
-  /** Absent: up to the newest. */
+  /** Last event; absent = the newest. */
   readonly end_event_id?: number;
-  /** Said for workers that know another form, too. */
+  /** Whether the caller reads the compact form, for workers that also know another form. */
   readonly compact?: true;
 }
 
 /**
- * What a worker answers. Events come in several answers of the same kind, one after the other; the end of the stream
- * says that they are complete.
+ * Answer of a worker. Events come in several answers of the same kind, one after another. The end of the stream says
+ * that they are complete.
  */
 export type RecoveryResponse = RecoveryVariant & {
-  /** Hex. Events are counted anew by every publisher. */
+  /** Publisher, hex. Every publisher numbers its events from 1. */
   readonly publisher_id?: string;
 };
 

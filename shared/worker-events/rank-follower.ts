@@ -5,16 +5,16 @@ import type { RankId } from '../router/index.ts';
 import type { BlockChange, BlockChangeSink, RankEvent } from './kv-events.ts';
 import { EventBuffer, type LiveEvent, type RecoveryAnswer } from './recovery.ts';
 
-/** Recoveries of one router that run at once. */
+/** Bound of the recoveries that a router runs at once. */
 export const RECOVERIES_AT_ONCE_MAX = 16;
 
 /** Counters of a router's followers. */
 export interface FollowerObserver {
-  /** An event came a second time, or late. */
+  /** Hears that an event came a second time, or late. */
   stale(): void;
-  /** A live event was dropped while a recovery took too long. */
+  /** Hears that a live event was dropped because a recovery took too long. */
   dropped(): void;
-  /** A recovery ended. */
+  /** Hears that a recovery ended. */
   recovered(kind: RecoveryKind, outcome: 'ok' | 'failed'): void;
 }
 
@@ -34,28 +34,28 @@ export interface RankFollowerOptions {
   readonly canRecover: boolean;
   /** Asks the worker for the events from `startEventId` on, or for all its blocks. */
   query(startEventId: number | undefined, signal: AbortSignal): Promise<RecoveryAnswer>;
-  /** A recovery was given up after its last attempt. */
+  /** Hears that a recovery was given up after its last attempt. */
   onFailed(reason: string): void;
 }
 
 const ATTEMPTS_MAX = 8;
 const BACKOFF_MS = 200;
-/** Share by which a pause varies, so that followers that failed together do not ask again together. */
+/** Share by which a pause varies, so that followers that failed together do not retry together. */
 const BACKOFF_JITTER = 0.5;
 /** Time within which the restores of a fleet begin: routers that start together ask the same workers. */
 const RESTORE_SPREAD_MS = 100;
 /** Time for which an announced event may still be on its way. */
 const ANNOUNCED_GRACE_MS = 250;
-/** Blocks of an answer that are applied in one go; about 1 ms of work. */
+/** Number of blocks of an answer that are applied in one turn of the event loop; about 1 ms of work. */
 const SLICE_BLOCKS = 4096;
 /** Replaced publishers of a rank whose late events the follower still recognizes. */
 const RETIRED_KEPT_MAX = 4;
 
-/** End of one attempt; `progress`: the attempt brought events, but some are still missing. */
+/** Outcome of one attempt. `progress`: the attempt brought events, but some are still missing. */
 type AttemptResult = 'complete' | 'progress' | 'failed';
 
 /**
- * Keeps the index equal to what one rank holds, through loss, duplication, reordering and restarts.
+ * Keeps the index equal to the blocks that one rank holds, through loss, duplication, reordering and restarts.
  *
  * | State | event <= cursor | cursor + 1 | later event | `cleared` later than cursor | answer | last attempt failed |
  * |---|---|---|---|---|---|---|
@@ -63,8 +63,8 @@ type AttemptResult = 'complete' | 'progress' | 'failed';
  * | following | ignore | apply | buffer, -> recovering (gap) | forget all, cursor := id | - | - |
  * | recovering | ignore | buffer | buffer | with a cursor: forget all, cursor := id, answer void; else buffer | apply, then the buffer; whole: -> following, hole: again | drop the buffer; next event or announcement tries again |
  *
- * A new publisher, or a new endpoint of the worker, forgets all and goes to recovering (all) from every state. `resume`
- * goes on from a snapshot: its owner has replaced what the index holds.
+ * After a new publisher, or a new endpoint of the worker, it forgets all and goes to recovering (all) from every state.
+ * `resume` continues from a snapshot, whose owner has replaced the contents of the index.
  */
 export class RankFollower {
   readonly #options: RankFollowerOptions;
@@ -73,12 +73,12 @@ export class RankFollower {
   /** Last event that the index contains. */
   #cursor: number | undefined;
   #publisherId: string | undefined;
-  /** Highest id that the worker says to have published. */
+  /** Highest id that the worker reports as published. */
   #announced = 0;
   #announceTimer: Timer | undefined;
-  /** The recovery under way. Aborted = its answer is void. */
+  /** Present recovery. If it is aborted, its answer is void. */
   #recovery: AbortController | undefined;
-  /** Called once when no event is missing any more, or with the reason why that cannot be. */
+  /** Callbacks, called once when no event is missing any more, or with the reason why that cannot happen. */
   readonly #waits = new Set<(failure: Error | undefined) => void>();
   #isClosed = false;
 
@@ -91,7 +91,7 @@ export class RankFollower {
     return this.#cursor;
   }
 
-  /** Publisher of the rank's events, hex; undefined = not known yet. */
+  /** Publisher of the rank's events, hex; undefined = unknown yet. */
   get publisherId(): string | undefined {
     return this.#publisherId;
   }
@@ -100,15 +100,15 @@ export class RankFollower {
     return this.#recovery !== undefined;
   }
 
-  /** Fetches everything that the rank holds, unless events made it do so already. */
+  /** Fetches all blocks of the rank, unless events already caused that. */
   start(): void {
     if (!this.#options.canRecover) this.#cursor ??= 0;
     else if (this.#recovery === undefined && this.#cursor === undefined) this.#recover();
   }
 
   /**
-   * The index was replaced, by one that holds the events up to `place`, or nothing of this rank. Without a place, the
-   * next event, `start` or `recover` asks for everything. A recovery under way is void.
+   * Continues after the index was replaced by one that contains the events up to `place`, or nothing of this rank.
+   * Without a place, the next event, `start` or `recover` asks for all blocks. Voids a recovery in progress.
    */
   resume(place: { readonly eventId: number; readonly publisherId: string | undefined } | undefined): void {
     if (this.#isClosed) return;
@@ -122,15 +122,15 @@ export class RankFollower {
   }
 
   /**
-   * Asks the worker for everything that is missing, unless that is under way. Resolves when it is there, and rejects
-   * when the last attempt failed, the index was replaced meanwhile, or the signal aborted.
+   * Asks the worker for everything that is missing, unless it has already asked. Resolves when that is applied. Rejects
+   * if the last attempt failed, the index was replaced meanwhile, or the signal aborted.
    */
   recover(signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
       if (this.#isClosed) throw new Error('the rank is not followed any more');
       if (!this.#options.canRecover) {
-        this.#cursor ??= 0; // what was missed is missed
+        this.#cursor ??= 0; // missed events stay lost
         resolve();
         return;
       }
@@ -154,7 +154,7 @@ export class RankFollower {
     if (this.#isClosed) return;
     const { event, publisherId } = live;
     if (publisherId !== this.#publisherId) {
-      if (this.#retired.includes(publisherId)) return; // a late event of a publisher that was replaced
+      if (this.#retired.includes(publisherId)) return; // a late event of a replaced publisher
       this.#adopt(publisherId);
     }
     if (this.#cursor !== undefined && event.eventId <= this.#cursor) {
@@ -164,14 +164,17 @@ export class RankFollower {
     } else if (this.#recovery === undefined && event.eventId === (this.#cursor ?? Number.NaN) + 1) {
       this.#advance(event);
     } else if (!this.#options.canRecover) {
-      this.#advance(event); // what was missed is missed
+      this.#advance(event); // missed events stay lost
     } else {
       if (this.#buffer.add(live) > 0) this.#options.observer.dropped();
       if (this.#recovery === undefined) this.#recover();
     }
   }
 
-  /** Notes that the worker has published events up to `eventId`: the last ones before a silence can be lost, too. */
+  /**
+   * Notes that the worker has published events up to `eventId`, because the last ones before a silence can be lost,
+   * too.
+   */
   announced(eventId: number): void {
     this.#announced = eventId;
     if (this.#isClosed || !this.#options.canRecover) return;
@@ -182,13 +185,15 @@ export class RankFollower {
     });
   }
 
-  /** Asks the worker, because messages of it were lost. Only the answer shows whether this rank's were among them. */
+  /**
+   * Asks the worker after messages of it were lost. Only the answer shows whether events of this rank were among them.
+   */
   suspect(): void {
     if (this.#isClosed || this.#recovery !== undefined || !this.#options.canRecover) return;
     this.#recover();
   }
 
-  /** Forgets all blocks and asks anew, because another process has the worker's id now. */
+  /** Forgets all blocks and asks for them again, because another process now has the worker's id. */
   replaced(): void {
     if (this.#isClosed) return;
     this.#reset();
@@ -206,7 +211,7 @@ export class RankFollower {
     this.#buffer.clear();
   }
 
-  /** Follows this publisher from now on. Forgets the blocks of the one before, and asks for all. */
+  /** Follows this publisher from now on. Forgets the blocks of the previous one, and asks for all. */
   #adopt(publisherId: string): void {
     if (this.#publisherId !== undefined) this.replaced();
     this.#publisherId = publisherId;
@@ -219,7 +224,7 @@ export class RankFollower {
     this.#publisherId = undefined;
   }
 
-  /** Hands the event to the sink, and moves the cursor to it. */
+  /** Passes the event to the sink, and moves the cursor to it. */
   #advance({ eventId, change }: RankEvent): void {
     this.#changeBlocks(change);
     this.#cursor = eventId;
@@ -230,7 +235,7 @@ export class RankFollower {
     sink.changed(rank.workerId, rank.dpRank, change);
   }
 
-  /** Clears the rank: earlier events do not matter any more. */
+  /** Clears the rank: earlier events no longer matter. */
   #clear(eventId: number): void {
     this.#cancelRecovery();
     this.#changeBlocks({ kind: 'cleared' });
@@ -252,7 +257,7 @@ export class RankFollower {
     this.#recovery = undefined;
   }
 
-  /** Applies what follows the cursor without a hole. */
+  /** Applies the buffered events that follow the cursor without a gap. */
   #drainBuffer(): void {
     this.#buffer.keepAfter(this.#cursor ?? 0, this.#publisherId);
     for (let live = this.#buffer.take(this.#next); live !== undefined; live = this.#buffer.take(this.#next)) {
@@ -266,7 +271,7 @@ export class RankFollower {
     if (this.#hasHole() && this.#options.canRecover) this.#recover();
   }
 
-  /** Whether the follower waits for all blocks. That answer also names the publisher that counts. */
+  /** Whether the follower waits for all blocks. That answer also names the present publisher. */
   get #isRestoring(): boolean {
     return this.#recovery !== undefined && this.#cursor === undefined;
   }
@@ -299,7 +304,7 @@ export class RankFollower {
     const { observer, onFailed } = this.#options;
     observer.recovered(kind, failure === undefined ? 'ok' : 'failed');
     if (failure === undefined) {
-      this.#goOn(); // events may have come since the last look
+      this.#goOn(); // events may have come since the last check
       if (this.#recovery === undefined) this.#endWaits(undefined);
       return;
     }
@@ -313,7 +318,7 @@ export class RankFollower {
     this.#waits.clear();
   }
 
-  /** Resolves with undefined, or with why it was given up. */
+  /** Resolves with undefined, or with the reason why the recovery was given up. */
   async #runRecovery(signal: AbortSignal): Promise<string | undefined> {
     const { clock, random, slots } = this.#options;
     if (this.#cursor === undefined) await clock.sleep(random.next() * RESTORE_SPREAD_MS, signal);
@@ -341,18 +346,18 @@ export class RankFollower {
     signal.throwIfAborted();
     if (answer.kind === 'refused') throw new Error(answer.reason);
     if (this.#isFromAnother(answer.publisherId) && answer.kind !== 'dump') {
-      this.#forget(answer.publisherId); // its ids say nothing about ours
+      this.#forget(answer.publisherId); // its ids are not those of the cursor
       return 'progress';
     }
     if (answer.kind === 'too_new') {
       if (before === undefined || answer.newestEventId < before) {
-        this.#forget(answer.publisherId); // it counts anew: another process
+        this.#forget(answer.publisherId); // another process, with ids from 1
         return before === undefined ? 'failed' : 'progress';
       }
       this.#announced = Math.min(this.#announced, answer.newestEventId);
     } else if (answer.kind === 'dump') {
       this.#forget(answer.publisherId);
-      // The ids of a dump are its own: they move no cursor.
+      // The ids of a dump are its own, so they do not move the cursor.
       await this.#inSlices(answer.events, signal, ({ change }) => this.#changeBlocks(change));
       this.#cursor = answer.lastEventId;
     } else {
@@ -370,7 +375,7 @@ export class RankFollower {
     return publisherId !== undefined && this.#publisherId !== undefined && publisherId !== this.#publisherId;
   }
 
-  /** Clears the rank for the blocks of a publisher, perhaps another one. */
+  /** Clears the rank for the blocks of a publisher, which may be a new one. */
   #forget(publisherId: string | undefined): void {
     this.#changeBlocks({ kind: 'cleared' });
     this.#cursor = undefined;
@@ -394,7 +399,7 @@ export class RankFollower {
   }
 }
 
-/** The pause before attempt number `attempt`, counted from 0. */
+/** Returns the pause before attempt number `attempt`, counted from 0. */
 function backOffMs(attempt: number, random: Random): number {
   return BACKOFF_MS * 2 ** (attempt - 1) * (1 + BACKOFF_JITTER * (2 * random.next() - 1));
 }

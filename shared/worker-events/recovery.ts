@@ -6,7 +6,7 @@ import { decodeRouterEvent, type RankEvent, type RecoveryRequest, type SkipReaso
 
 /** Decoded answer of a worker. */
 export type RecoveryAnswer = {
-  /** Hex; undefined when the worker does not say. */
+  /** Publisher, hex; undefined if the worker does not name it. */
   readonly publisherId: string | undefined;
 } & (
   | { readonly kind: 'events' | 'dump'; readonly events: readonly RankEvent[]; readonly lastEventId: number }
@@ -18,20 +18,20 @@ export interface RecoveryClientOptions {
   readonly plane: RequestPlane;
   readonly clock: Clock;
   readonly random: Random;
-  /** An event of an answer could not be read. */
+  /** Hears that an event of an answer could not be read. */
   onSkip(reason: SkipReason): void;
 }
 
 const read = new RecordReader((what) => workerError('BackendProtocol', `recovery answer: ${what}`));
 
-/** Time for one whole answer. */
+/** Deadline of one whole answer. */
 const ANSWER_MS_MAX = 30_000;
-/** Blocks in one answer; what holds more than this would not fit the index either. */
+/** Bound of the blocks in one answer. A larger answer would not fit the index either. */
 const ANSWER_BLOCKS_MAX = 1 << 26;
-/** Events of one part of an answer, of which a worker sends at most 16,384 with a block each. */
+/** Bound of the events in one part of an answer. A worker sends at most 16,384, with a block each. */
 const PART_EVENTS_MAX = 1 << 15;
 
-/** Asks workers for what a router has missed. */
+/** Asks workers for the events that a router has missed. */
 export class RecoveryClient {
   readonly #options: RecoveryClientOptions;
 
@@ -40,8 +40,9 @@ export class RecoveryClient {
   }
 
   /**
-   * Events from `startEventId` on, or all that the rank holds when it is undefined. Rejects with a `ServeError` when
-   * the worker cannot be reached, takes more than 30 s or answers nonsense, and with the signal's reason.
+   * Returns the events from `startEventId` on, or all blocks of the rank if it is undefined. Rejects with a
+   * `ServeError` if the worker cannot be reached, takes more than 30 s or sends an invalid answer, and with the
+   * signal's reason.
    *
    * @param workerId hex
    */
@@ -69,7 +70,7 @@ export class RecoveryClient {
   }
 }
 
-/** Puts the parts of an answer together. */
+/** Joins the parts of an answer. */
 class AnswerReader {
   readonly #onSkip: (reason: SkipReason) => void;
   readonly #events: RankEvent[] = [];
@@ -80,13 +81,13 @@ class AnswerReader {
     this.#onSkip = onSkip;
   }
 
-  /** @throws ServeError when nothing was taken */
+  /** @throws ServeError if it has taken no part */
   whole(): RecoveryAnswer {
     if (this.#answer === undefined) throw workerError('BackendProtocol', 'an empty recovery answer');
     return this.#answer;
   }
 
-  /** @throws ServeError for a part that is not part of an answer */
+  /** @throws ServeError for a part that does not belong to an answer */
   take(body: unknown): void {
     const {
       Events,
@@ -126,16 +127,16 @@ class AnswerReader {
   }
 }
 
-/** A live event and who published it. */
+/** A live event and its publisher. */
 export interface LiveEvent {
   readonly publisherId: string;
   readonly event: RankEvent;
 }
 
-/** Events that wait for the one that is missing. */
+/** Bound of the events that wait for a missing one. */
 const BUFFERED_MAX = 1024;
 
-/** Live events of one rank that wait for a recovery to end. Bounded: the one that waits longest is dropped. */
+/** Live events of one rank that wait for the end of a recovery. Bounded: the one that has waited longest is dropped. */
 export class EventBuffer {
   readonly #events = new Map<number, LiveEvent>();
 
@@ -143,7 +144,7 @@ export class EventBuffer {
     return this.#events.size === 0;
   }
 
-  /** Returns how many events were dropped for it. */
+  /** Adds an event. Returns how many others were dropped for it. */
   add(live: LiveEvent): number {
     this.#events.set(live.event.eventId, live);
     if (this.#events.size <= BUFFERED_MAX) return 0;
@@ -152,14 +153,14 @@ export class EventBuffer {
     return 1;
   }
 
-  /** Takes the event out. */
+  /** Removes and returns the event. */
   take(eventId: number): LiveEvent | undefined {
     const live = this.#events.get(eventId);
     this.#events.delete(eventId);
     return live;
   }
 
-  /** Drops what comes before or at `eventId`, and what another publisher sent. */
+  /** Drops events up to `eventId`, and events of other publishers. */
   keepAfter(eventId: number, publisherId: string | undefined): void {
     for (const [id, live] of this.#events) {
       if (id <= eventId || (publisherId !== undefined && live.publisherId !== publisherId)) this.#events.delete(id);

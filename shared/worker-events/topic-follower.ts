@@ -21,8 +21,8 @@ const RETRY_MS = 1000;
 const OPEN_MS_MAX = 15_000;
 
 /**
- * One topic of one scope, from every publisher that discovery names: planes without a broker connect to each, a plane
- * with one hears them all. Keeps trying to open while plane or discovery is away.
+ * Follows one topic of one scope, from every publisher that discovery names. Planes without a broker connect to each
+ * publisher; a plane with a broker needs one subscription. Retries to open while plane or discovery is unavailable.
  */
 export class TopicFollower {
   readonly #options: TopicFollowerOptions;
@@ -30,11 +30,11 @@ export class TopicFollower {
   /** Worker that publishes, by publisher id. */
   readonly #workerOf = new Map<string, string>();
   readonly #publisherOfKey = new Map<string, string>();
-  /** A change of publishers will be told, once this turn's changes are known. */
+  /** Whether a notice about publishers is pending, until this turn's changes are known. */
   #isChangeTold = false;
   #subscription: EventSubscription | undefined;
   #watch: Watch | undefined;
-  /** Resolves once the topic is followed, or never will be. */
+  /** Resolves once the topic is followed, or cannot be any more. */
   readonly opened: Promise<void>;
 
   constructor(options: TopicFollowerOptions) {
@@ -42,7 +42,7 @@ export class TopicFollower {
     this.opened = this.#open();
   }
 
-  /** Hex; undefined for publishers that discovery does not attribute. */
+  /** Returns the worker of a publisher, hex; undefined if discovery names no worker for it. */
   workerOf(publisherId: string): string | undefined {
     return this.#workerOf.get(publisherId);
   }
@@ -54,7 +54,10 @@ export class TopicFollower {
     await this.#subscription?.close();
   }
 
-  /** One call for all that came and went together: a call for each of 10,000 would repeat 10,000 names each time. */
+  /**
+   * Schedules one notice for all publishers that came and went together. One for each of 10,000 would repeat 10,000
+   * names each time.
+   */
   #publishersChanged(): void {
     const { onPublishers } = this.#options;
     if (onPublishers === undefined || this.#isChangeTold) return;

@@ -19,15 +19,15 @@ interface OpenScope {
 
 export interface WorkerFeedsOptions {
   readonly loads: WorkerLoads;
-  /** Whether the feeds follow cache changes, or only loads. */
+  /** Whether the feeds follow cache changes in addition to loads. */
   readonly followsKvEvents: boolean;
   /** Called for every report. */
   readonly onReport?: ((report: LoadReport) => void) | undefined;
 }
 
 /**
- * Events and loads of every worker that a process routes to: worker sets in, one subscription for each component and
- * topic that they publish on. It closes the subscriptions of a component without workers.
+ * Follows events and loads of every worker that a process routes to. Takes worker sets, and keeps one subscription for
+ * each component and topic that their workers publish on. Closes the subscriptions of a component without workers.
  */
 export class WorkerFeeds {
   readonly #surroundings: FeedSurroundings;
@@ -42,7 +42,7 @@ export class WorkerFeeds {
     this.#options = options;
   }
 
-  /** The workers of the set `key` as they are now; their cache changes go to `sink`, if there is one. */
+  /** Sets the workers of the set `key`. Their cache changes go to `sink`, if there is one. */
   setWorkers(key: string, workers: readonly PlacedWorker[], sink: BlockChangeSink | undefined): void {
     const set = this.#sets.get(key) ?? new Map<string, OpenScope>();
     this.#sets.set(key, set);
@@ -66,7 +66,7 @@ export class WorkerFeeds {
     return [...this.#sets.keys()];
   }
 
-  /** Whether the blocks of every followed worker are known, as far as events and reports say. */
+  /** Whether the blocks of every followed worker are known, according to events and reports. */
   get isSettled(): boolean {
     return [...this.#scopes.values()].every(({ events }) => events?.isSettled !== false);
   }
@@ -76,7 +76,7 @@ export class WorkerFeeds {
     await Promise.all(this.#closing);
   }
 
-  /** Takes a worker out of a set. It is forgotten when no other set has it. */
+  /** Removes a worker from a set, and forgets it if no other set has it. */
   #leave(set: Map<string, OpenScope>, workerId: string, open: OpenScope): void {
     set.delete(workerId);
     for (const other of this.#sets.values()) if (other.get(workerId) === open) return;
@@ -125,10 +125,12 @@ export class WorkerFeeds {
   }
 }
 
-/** Called for every change that was applied, with its result (`kv_cache_events_applied`). */
+/** Called with every applied change and its result (`kv_cache_events_applied`). */
 export type OnApplied = (kind: BlockChange['kind'], status: IndexStatus) => void;
 
-/** Returns a sink that applies the events of a worker set to its index. It ignores ranks that have left the table. */
+/**
+ * Returns a sink that applies the events of a worker set to its index. The sink ignores ranks that have left the table.
+ */
 export function indexSink(
   index: Pick<BlockIndex, 'stored' | 'removed' | 'cleared'>,
   ranks: RankTable,

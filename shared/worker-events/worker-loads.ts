@@ -5,19 +5,22 @@ import { hasRank } from '../router/index.ts';
 import type { FollowedWorker } from './kv-event-feed.ts';
 import { workerIdOf } from './kv-events.ts';
 
-/** Load that a worker reports for one of its ranks. Undefined = it does not say. */
+/** Load that a worker reports for one of its ranks. Undefined = unknown. */
 export interface LoadReport extends RankId {
   readonly usedKvBlocks: number | undefined;
   readonly activePrefillTokens: number | undefined;
   readonly activeDecodeBlocks: number | undefined;
-  /** Last KV event that the rank published. */
+  /** Id of the last KV event that the rank published. */
   readonly lastEventId: number | undefined;
-  /** Requests with a reservation that have come to the worker since its last report, and those that have gone. */
+  /**
+   * Ids of requests with a reservation that have arrived at the worker since its last report, and of those that have
+   * left.
+   */
   readonly arrivedRequests: readonly string[];
   readonly leftRequests: readonly string[];
 }
 
-/** The report in a message of `kv_metrics`; undefined when it is none. */
+/** Decodes the report in a message of `kv_metrics`; undefined if it is not a report. */
 export function decodeLoadReport(payload: unknown): LoadReport | undefined {
   const fields = asRecord(payload);
   if (fields === undefined) return undefined;
@@ -48,11 +51,11 @@ interface ExpectedWorker {
   readonly reports: Map<number, LoadReport>;
 }
 
-/** The last report of each rank of the workers that are followed. */
+/** Last report of each rank of the followed workers. */
 export class WorkerLoads {
   readonly #workers = new Map<string, ExpectedWorker>();
 
-  /** Keeps the report, without its requests, if it is of a rank that is expected. */
+  /** Keeps the report, without its requests, if its rank is expected. */
   set(report: LoadReport): void {
     const { workerId, dpRank } = report;
     const worker = this.#workers.get(workerId);
@@ -65,7 +68,7 @@ export class WorkerLoads {
     return this.#workers.get(workerId)?.reports.get(dpRank);
   }
 
-  /** Reports of the worker's ranks are kept from now on. Idempotent. */
+  /** Keeps the reports of the worker's ranks from now on. Idempotent. */
   expect({ id, dataParallelStartRank, dataParallelSize }: Omit<FollowedWorker, 'hasLocalIndexer'>): void {
     const reports = this.#workers.get(id)?.reports ?? new Map<number, LoadReport>();
     this.#workers.set(id, { dataParallelStartRank, dataParallelSize, reports });
@@ -79,16 +82,18 @@ export class WorkerLoads {
   }
 }
 
-/** Loads above which a rank is busy; undefined = that load does not matter. */
+/** Loads above which a rank is busy; undefined = no limit. */
 export interface BusyLimits {
-  /** Share of the KV blocks, 0 to 1. */
+  /** Share of the KV blocks in use, 0 to 1. */
   readonly decodeBlocksShare?: number | undefined;
   readonly prefillTokens?: number | undefined;
   /** Multiple of the worker's `max_num_batched_tokens`. */
   readonly prefillTokensFraction?: number | undefined;
 }
 
-/** How long one look at a fleet's loads is used; workers report every second, and at once on a large change. */
+/**
+ * Time for which a check of a fleet's loads stays valid. Workers report every second, and at once on a large change.
+ */
 const LOOK_MS = 50;
 
 interface Look {
@@ -97,11 +102,11 @@ interface Look {
   readonly busy: ReadonlySet<string>;
 }
 
-/** Which workers are above the busy limits of their model. */
+/** Finds the workers above the busy limits of their model. */
 export class BusyWorkers {
   readonly #loads: WorkerLoads;
   readonly #clock: Clock;
-  /** By worker list: a changed fleet is another list. */
+  /** Last checks by worker list: a changed fleet is another list. */
   readonly #looks = new WeakMap<readonly RoutableWorker[], Look>();
 
   constructor(loads: WorkerLoads, clock: Clock) {
@@ -109,7 +114,7 @@ export class BusyWorkers {
     this.#clock = clock;
   }
 
-  /** Undefined where no limit is set. Ids of the busy workers, at most 50 ms old. */
+  /** Returns the ids of the busy workers, at most 50 ms old; undefined if no limit is set. */
   of(workers: readonly RoutableWorker[], limits: BusyLimits): ReadonlySet<string> | undefined {
     if (!isSet(limits)) return undefined;
     const known = this.#looks.get(workers);
@@ -121,7 +126,7 @@ export class BusyWorkers {
     return busy;
   }
 
-  /** A worker is busy when all its ranks are; a rank without a report is not. */
+  /** Whether a worker is busy: all its ranks must be. A rank without a report is not busy. */
   #isBusy(worker: RoutableWorker, limits: BusyLimits): boolean {
     const { dataParallelStartRank: start, dataParallelSize: size } = worker;
     for (let rank = start; rank < start + size; rank++) if (!this.#isRankBusy(worker, rank, limits)) return false;

@@ -50,5 +50,6 @@ export const COVERED: readonly string[] = [
   'shared/simulate',
   'shared/standalone',
   'shared/tokens',
+  'shared/worker-events',
   'wasm',
 ];
