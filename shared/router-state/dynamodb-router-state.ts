@@ -16,16 +16,16 @@ export interface DynamoDbRouterStateOptions extends TableOptions {
   readonly clock?: Clock;
   /** @default systemRandom */
   readonly random?: Random;
-  /** Longest time of one call, repetitions and all. @default 3000 */
+  /** Deadline of one call, with all its repetitions. @default 3000 */
   readonly operationTimeoutMs?: number;
-  /** Longest wait for one answer of the table. @default 1000 */
+  /** Deadline of one answer of the table. @default 1000 */
   readonly requestTimeoutMs?: number;
 }
 
 const OPERATION_TIMEOUT_MS = 3000;
 const REQUEST_TIMEOUT_MS = 1000;
 
-/** Router state in a DynamoDB table; its rows are below. */
+/** Router state in a DynamoDB table. Its rows are described below. */
 export class DynamoDbRouterState implements RouterState {
   readonly #table: Table;
   readonly #time: TableTime;
@@ -38,7 +38,7 @@ export class DynamoDbRouterState implements RouterState {
     this.#operationTimeoutMs = operationTimeoutMs;
   }
 
-  /** Loads the SDK. The table itself is first touched by the first call. */
+  /** Loads the SDK. Only the first call accesses the table. */
   static async open(options: DynamoDbRouterStateOptions): Promise<DynamoDbRouterState> {
     const { clock = systemClock, random = systemRandom, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
     const time = new TableTime(clock);
@@ -54,7 +54,7 @@ export class DynamoDbRouterState implements RouterState {
     return this.#attempt(given, async (signal) => toLeaseRow(await this.#table.get(leaseKey(lease), signal)));
   }
 
-  /** One attempt: the time that goes into the lease must be that of its sending. */
+  /** Takes the lease in one attempt, because the lease must contain the time at which the request was sent. */
   takeLease(...args: Parameters<RouterState['takeLease']>): Promise<LeaseRow | undefined> {
     const [lease, { holder, ttlMs, seenFence }, given] = args;
     const seen = seenFence === undefined ? undefined : { ':seen': seenFence };
@@ -73,11 +73,11 @@ export class DynamoDbRouterState implements RouterState {
   endLease(lease: StateName, holder: string, given: AbortSignal): Promise<void> {
     return this.#attempt(given, async (signal) => {
       await this.#table.update(
-        'SET holder = :nobody, expiresAtMs = :zero ADD fence :one',
+        'SET holder = :none, expiresAtMs = :zero ADD fence :one',
         {
           key: leaseKey(lease),
           condition: 'holder = :holder',
-          values: { ':holder': holder, ':nobody': '', ':zero': 0, ':one': 1 },
+          values: { ':holder': holder, ':none': '', ':zero': 0, ':one': 1 },
         },
         signal,
       );
@@ -88,7 +88,10 @@ export class DynamoDbRouterState implements RouterState {
     return this.#attempt(given, async (signal) => toPointer(await this.#table.get(pointerKey(pointer), signal)));
   }
 
-  /** A repetition after a lost answer finds another version and says false: the caller reads the pointer to be sure. */
+  /**
+   * Moves the pointer. A repetition after a lost answer finds another version and returns false; the caller then reads
+   * the pointer to be sure.
+   */
   movePointer(...args: Parameters<RouterState['movePointer']>): Promise<boolean> {
     const [pointer, { to, fence, seen }, given] = args;
     const previous = seen === undefined ? '' : ', prevCreatedAt = :pc, prevSequence = :ps, prevObject = :po';
@@ -158,7 +161,7 @@ export class DynamoDbRouterState implements RouterState {
     });
   }
 
-  /** Runs `work` with a signal that aborts with `given` and when the handle closes. */
+  /** Runs `work` with a signal that aborts with `given` and if the handle closes. */
   #underEither<T>(given: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     return withEither([given, this.#closing.signal], work);
   }

@@ -16,21 +16,21 @@ import {
 } from './router-state.ts';
 
 export interface FileRouterStateOptions {
-  /** Folder of this user only. It is made if it is missing. */
+  /** Folder that only this user can access. It is created if it is missing. */
   readonly folder: string;
   readonly clock: Clock;
 }
 
-/** Longest wait for another process that changes a row. */
+/** Deadline for another process that is changing a row. */
 const WAIT_MS_MAX = 3000;
-/** Time after which the holder of a row's lock counts as dead: a change takes a few milliseconds. */
+/** Time after which the holder of a row's lock counts as dead. A change takes a few milliseconds. */
 const LEFT_MS = 2000;
 
 type Row = Readonly<Record<string, unknown>>;
 
 /**
- * Router state in a folder that the processes of one machine share: a file for each row. While a process changes a row,
- * a lock file lies beside it, which only one process can make.
+ * Router state in a folder that the processes of one machine share, with a file for each row. While a process changes a
+ * row, a lock file lies beside it, which only one process can create.
  *
  *   {folder}/lease%2Fns%2Findex.json    {folder}/lease%2Fns%2Findex.lock
  */
@@ -38,7 +38,7 @@ export class FileRouterState implements RouterState {
   readonly #folder: string;
   readonly #clock: Clock;
   readonly #closing = new AbortController();
-  /** By the file of the row. A process has a few rows, which its settings name. */
+  /** Locks by the file of the row. A process has a few rows, which its settings name. */
   readonly #locks = new Map<string, FileLock>();
 
   constructor({ folder, clock }: FileRouterStateOptions) {
@@ -46,7 +46,7 @@ export class FileRouterState implements RouterState {
     this.#clock = clock;
   }
 
-  /** A wall clock may be set while others hold leases. */
+  /** Returns undefined, because the wall clock may be changed while others hold leases. */
   nowMs(): undefined {
     return undefined;
   }
@@ -112,7 +112,7 @@ export class FileRouterState implements RouterState {
     return this.#change(fileOf('lease', lease), signal, (row) => change(leaseOf(row)));
   }
 
-  /** Writes what `change` makes of the row, if it makes anything. */
+  /** Writes the new row that `change` returns, if it returns one. */
   #change<T extends object>(
     file: string,
     signal: AbortSignal,
@@ -151,7 +151,7 @@ export class FileRouterState implements RouterState {
     }
   }
 
-  /** Through a temporary file, so that no reader ever sees a part. */
+  /** Writes through a temporary file, so that no reader ever sees a part. */
   async #write(file: string, text: string): Promise<void> {
     const temporary = join(this.#folder, `.tmp_${randomBytes(8).toString('hex')}`);
     try {
@@ -163,7 +163,7 @@ export class FileRouterState implements RouterState {
     }
   }
 
-  /** Says what went wrong as a failure of the state. */
+  /** Runs `work` and rejects with its failure as a `RouterStateError`. */
   async #guarded<T>(signal: AbortSignal, work: (bounded: AbortSignal) => Promise<T>): Promise<T> {
     try {
       return await withEither([signal, this.#closing.signal], (bounded) => {

@@ -1,7 +1,7 @@
 /**
  * @module router-state
- * What routers share without a server: leases and pointers, snapshots of the block index, the requests of other routers
- * (docs/router-state.md says who writes what, and what it costs).
+ * State that routers share without a server: leases and pointers, snapshots of the block index, and the requests of
+ * other routers. docs/router-state.md says who writes it, and what it costs.
  */
 export { DynamoDbRouterState } from './dynamodb-router-state.ts';
 export { FileRouterState } from './file-router-state.ts';

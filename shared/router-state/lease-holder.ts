@@ -13,29 +13,33 @@ export interface LeaseHolderOptions {
   onAcquired?(fence: number): void;
   /** Called when the lease has run out, or another process holds it. */
   onLost?(): void;
-  /** Hears of renewals and looks that failed. */
+  /** Hears about renewals and checks that failed. */
   onProblem(problem: unknown): void;
 }
 
 const TTL_MS = 10_000;
 const RENEWALS_PER_TTL = 3;
-/** In table time, a lease that has been expired for this many times to live is taken at first sight. */
+/** Number of times to live after which, in table time, an expired lease may be taken at first sight. */
 const EXPIRED_TTLS = 2;
 
 /**
- * Holds one lease whenever no other process does. It stops holding it, by its own clock, before another may take it.
+ * Holds one lease whenever no other process does. By its own clock, it stops holding the lease before another process
+ * may take it.
  *
  *   waiting --taken or found to be ours--> held --own deadline passes, or another holder seen--> waiting
  *
- * A lease of another holder is taken only when table time says that it has expired, and either this process has seen it
- * unchanged for one time to live on its own clock, or it has been expired for two: a wrong clock alone takes nothing.
- * In a state without table time it must have been seen unchanged.
+ * It takes another holder's lease only after it has expired by table time. In addition, this process must have seen it
+ * unchanged for one time to live on its own clock, or it must have been expired for two. So a wrong clock is not enough
+ * to take a lease. In a state without table time it must have been seen unchanged.
  */
 export class LeaseHolder {
   readonly #options: LeaseHolderOptions;
   readonly #ttlMs: number;
   readonly #task: PeriodicTask;
-  /** Another one each time, so that a late write of an earlier term finds another holder. */
+  /**
+   * Id of this holder, new for each attempt to take the lease, so that a late write of an earlier term finds another
+   * holder.
+   */
   #holder: string;
   #fence: number | undefined;
   #heldSinceMs = 0;
@@ -63,20 +67,20 @@ export class LeaseHolder {
     this.#task.start();
   }
 
-  /** The fence of the lease while it is held, by this process's own clock. */
+  /** Fence of the lease while it is held, by this process's own clock. */
   get fence(): number | undefined {
     if (this.#fence !== undefined && this.#options.clock.nowMs() >= this.#deadlineMs) this.#lose();
     return this.#fence;
   }
 
-  /** For how long the lease has been held without a break; undefined while it is not. */
+  /** Time since which the lease has been held without a break; undefined while it is not. */
   get heldMs(): number | undefined {
     return this.fence === undefined ? undefined : this.#options.clock.nowMs() - this.#heldSinceMs;
   }
 
   /**
-   * Renews now and resolves with the new fence, undefined when the lease is not ours. For work that needs a fence of
-   * its own.
+   * Renews now and resolves with the new fence; undefined if another process holds the lease. For work that needs a
+   * fence of its own.
    */
   async renew(signal: AbortSignal): Promise<number | undefined> {
     if (this.fence === undefined) return undefined;
@@ -84,7 +88,7 @@ export class LeaseHolder {
     return this.fence;
   }
 
-  /** Gives the lease back, so that another one can take it at once. */
+  /** Gives the lease back, so that another process can take it at once. */
   async stop(signal: AbortSignal): Promise<void> {
     await this.#task.stop();
     const isHeld = this.fence !== undefined;
@@ -96,7 +100,7 @@ export class LeaseHolder {
     if (this.fence !== undefined) return this.#renew(signal);
     const { state, lease, clock } = this.#options;
     const row = await state.readLease(lease, signal);
-    if (row?.holder === this.#holder) return this.#renew(signal); // the answer to our taking it was lost
+    if (row?.holder === this.#holder) return this.#renew(signal); // the answer to `takeLease` was lost
     if (!this.#mayTake(row)) return;
     const sentAtMs = clock.nowMs();
     const { random } = this.#options;
@@ -129,7 +133,7 @@ export class LeaseHolder {
   #hold(fence: number, sentAtMs: number): void {
     const { clock, onAcquired } = this.#options;
     const deadlineMs = sentAtMs + this.#ttlMs;
-    if (deadlineMs <= clock.nowMs()) return; // the answer came so late that what it gave has run out
+    if (deadlineMs <= clock.nowMs()) return; // the answer came after the lease expired
     if (this.#fence !== undefined && fence <= this.#fence) return; // answers of two renewals that crossed
     const isNew = this.#fence === undefined;
     this.#fence = fence;

@@ -7,7 +7,7 @@ import type { Scheduler } from '../scheduler/index.ts';
 /** Change that another router made to a request. */
 export interface ActiveSequenceEvent extends RankId {
   readonly requestId: string;
-  /** Of the router that says so; hex. */
+  /** Id of the router that made it, hex. */
   readonly routerId: string;
   readonly loraName: string | undefined;
   readonly change: ActiveSequenceChange;
@@ -16,18 +16,18 @@ export interface ActiveSequenceEvent extends RankId {
 export type ActiveSequenceChange =
   | {
       readonly kind: 'added';
-      /** Sequence hashes of the complete prompt blocks, pairs of u32 halves; undefined where blocks are not tracked. */
+      /** Sequence hashes of the complete prompt blocks, pairs of u32 halves; undefined if blocks are not tracked. */
       readonly sequenceHashes: Uint32Array | undefined;
       readonly tracksPrefillTokens: boolean;
       readonly expectedOutputTokens: number | undefined;
-      /** Prompt tokens to compute; the receiver lets them decay from when it hears of them. */
+      /** Prompt tokens to compute. They decay from the time at which the receiver gets the event. */
       readonly prefillTokens: number | undefined;
       readonly expectedPrefillMs: number | undefined;
     }
   | { readonly kind: 'prefill_done' }
   | { readonly kind: 'freed' };
 
-/** Hashes in one event: a prompt of 4 million tokens in blocks of 16. */
+/** Bound of the hashes in one event: a prompt of 4 million tokens in blocks of 16. */
 const HASHES_MAX = 262_144;
 const EVENTS_MAX = 65_536;
 const ID_CHARACTERS_MAX = 1024;
@@ -36,7 +36,7 @@ const MS_PER_SECOND = 1000;
 const NANOS_PER_MS = 1e6;
 
 /**
- * The record of one event in our own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each,
+ * Encodes one event in Stator's own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each,
  * little-endian.
  */
 export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
@@ -50,9 +50,9 @@ export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
 }
 
 /**
- * The events of one message: our own form, or Dynamo's with 64-bit values as text, bigints or numbers, alone or as a
- * list. What cannot be read is left out and told to `onMalformed`; never throws. A number that JSON has rounded cannot
- * be read: pass the text through `parseExactJson`.
+ * Decodes the events of one message: in Stator's own form, or in Dynamo's with 64-bit values as text, bigints or
+ * numbers, a single event or a list. Leaves out what it cannot read, and calls `onMalformed`. Never throws. It cannot
+ * read a number that JSON has rounded: pass the text through `parseExactJson`.
  */
 export function decodeActiveSequences(payload: unknown, onMalformed: () => void): readonly ActiveSequenceEvent[] {
   const records = Array.isArray(payload) ? payload.slice(0, EVENTS_MAX) : [payload];
@@ -124,7 +124,7 @@ function decodeChange(data: unknown): ActiveSequenceChange {
 }
 
 function bytesOf(pairs: Uint32Array): Uint8Array {
-  return new Uint8Array(pairs.buffer, pairs.byteOffset, pairs.byteLength); // little-endian, as every machine of Node is
+  return new Uint8Array(pairs.buffer, pairs.byteOffset, pairs.byteLength); // little-endian, as on every machine of Node
 }
 
 function hashesOf(value: unknown): Uint32Array {
@@ -151,39 +151,45 @@ function optionalCount(fields: UnknownRecord, name: string): number | undefined 
   return value === undefined ? undefined : read.wholeNumber(value, name);
 }
 
-/** Topic of what routers tell each other, in the scope of the component. */
+/** Topic of the messages between routers, in the scope of the component. */
 export const ACTIVE_SEQUENCES_TOPIC = 'active_sequences_events';
 
 export interface ReplicaSyncOptions {
   readonly publisher: Pick<EventPublisher, 'publish'>;
-  /** Of this router, hex; its own events are passed over when they come back. */
+  /** Id of this router, hex. It ignores its own events when they come back. */
   readonly routerId: string;
   readonly clock: Clock;
   /**
-   * Another router did something: books, releases, or lets its prefill tokens go. Unknown ids and workers are its to
-   * judge.
+   * Applies a change of another router: it books a request, frees it, or ends its prefill. `apply` itself must handle
+   * unknown ids and workers.
    */
   apply(event: ActiveSequenceEvent): void;
-  /** Hears of records that could not be read. */
+  /** Hears that a record could not be read. */
   onMalformed?(): void;
-  /** A booking of another router is not remembered, as too many are: only that router, or time, will free it. */
+  /**
+   * Hears that a booking of another router was not recorded, because there are too many. Only that router, or time,
+   * will free it.
+   */
   onFull?(): void;
-  /** Open requests of other routers that are remembered. @default 262_144 */
+  /** Bound of the recorded open requests of other routers. @default 262_144 */
   readonly peerRequestsMax?: number;
 }
 
-/** Events in one message. */
+/** Bound of the events in one message. */
 const BATCH_MAX = 256;
 const PEER_REQUESTS_MAX = 262_144;
 const BATCH_MS = 1;
 
 /**
- * Tells the other routers of a pool what this one books and frees, and hears the same from them. Nothing is replayed
- * and nothing is confirmed: what gets lost is put right by what the workers say, see `UnattributedLoad`.
+ * Tells the other routers of a pool what this one books and frees, and receives the same from them. It repeats and
+ * confirms nothing: the reports of workers correct lost messages, see `UnattributedLoad`.
  */
 export class ReplicaSync {
   readonly #options: ReplicaSyncOptions;
-  /** By `bookingOf`: a client may send one id through several routers, and one request books at several workers. */
+  /**
+   * Bookings by `bookingOf`: a client may send one id through several routers, and one request is booked at several
+   * workers.
+   */
   readonly #peerRequests = new Map<string, ActiveSequenceEvent>();
   #batch: unknown[] = [];
   #timer: Timer | undefined;
@@ -193,7 +199,7 @@ export class ReplicaSync {
     this.#options = options;
   }
 
-  /** Publishes `event` within 1 ms, together with what else happens until then. */
+  /** Publishes `event` within 1 ms, together with later events of that time. */
   tell(event: Omit<ActiveSequenceEvent, 'routerId'>): void {
     if (this.#isClosed) return;
     this.#batch.push(encodeActiveSequence({ ...event, routerId: this.#options.routerId }));
@@ -201,7 +207,7 @@ export class ReplicaSync {
     else this.#timer ??= this.#options.clock.after(BATCH_MS, () => this.#flush());
   }
 
-  /** Takes the payload of a message on the topic. Never throws for what it holds. */
+  /** Takes the payload of a message on the topic. Never throws for its contents. */
   receive(payload: unknown): void {
     const { routerId, apply, onMalformed } = this.#options;
     for (const event of decodeActiveSequences(payload, () => onMalformed?.())) {
@@ -212,8 +218,8 @@ export class ReplicaSync {
   }
 
   /**
-   * Frees what other routers booked and may never free: all of them when the event plane is away, or one that is gone.
-   * What really runs is still seen through `UnattributedLoad`.
+   * Frees the bookings of other routers that they may never free: those of all routers if the event plane is away, or
+   * those of one that is gone. `UnattributedLoad` still counts the requests that really run.
    */
   forgetPeers(routerId?: string): void {
     for (const [booking, event] of this.#peerRequests) {
@@ -223,7 +229,7 @@ export class ReplicaSync {
     }
   }
 
-  /** Publishes what is waiting, and nothing after it. Idempotent. */
+  /** Publishes the waiting events, and none after them. Idempotent. */
   close(): void {
     this.#flush();
     this.#isClosed = true;
@@ -235,7 +241,7 @@ export class ReplicaSync {
     if (event.change.kind === 'freed') this.#peerRequests.delete(booking);
     else if (event.change.kind === 'added') {
       if (this.#peerRequests.size >= peerRequestsMax && !this.#peerRequests.has(booking)) onFull?.();
-      else this.#peerRequests.set(booking, { ...event, change: { kind: 'freed' } }); // without its hashes
+      else this.#peerRequests.set(booking, { ...event, change: { kind: 'freed' } }); // without the hashes
     }
   }
 
@@ -256,7 +262,7 @@ function bookingOf({ routerId, requestId, workerId, dpRank }: ActiveSequenceEven
 
 const NO_HASHES = new Uint32Array(0);
 
-/** Books what other routers tell of with the scheduler of the same worker set. */
+/** Books the requests of other routers with the scheduler of the same worker set. */
 export function replicaBookings(
   scheduler: Pick<Scheduler, 'book' | 'prefillDone' | 'free'>,
   blockSizeTokens: number,

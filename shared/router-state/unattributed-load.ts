@@ -1,12 +1,12 @@
 import type { FleetLoads, RankLoad } from '../discovery/index.ts';
 import type { RankWeight, Scheduler } from '../scheduler/index.ts';
 
-/** A report is as old as that when it is read, at most: a second each at the worker, on the way, and at the reader. */
+/** Bound of the age of a report at the time of reading: a second each at the worker, on the way, and at the reader. */
 export const REPORT_AGE_S = 3;
 
 /** Facts of one rank of the pool. */
 interface RankView {
-  /** The most that this router knew of in each of the last seconds, the present one first. */
+  /** Largest load that this router knew in each of the last seconds, the present one first. */
   readonly most: RankWeight[];
   unattributed: RankWeight;
 }
@@ -14,37 +14,37 @@ interface RankView {
 const NO_LOAD: RankWeight = { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
 
 /**
- * Makes what workers say of themselves part of a router's own load model, so that routers agree also where they do not
- * hear of each other. What a worker has beyond what the router knows was sent by others:
+ * Adds the reports of workers to a router's own load model, so that routers agree even if they do not hear of each
+ * other. Load of a worker beyond the load that the router knows was sent by others:
  *
  *     said by the worker, up to 3 s ago     |===== its own and its peers' =====|=== of others ===|
- *     the most that was known since then    |===== its own and its peers' ========|                 the rest is unattributed
+ *     the most that was known since then    |===== its own and its peers' ========|         the rest is unattributed
  *
- * The most, as a request that ended just now is still in the report, and one that came just now is not in it yet. So
- * load of others is never made up, and rather seen too small for those seconds.
+ * It uses the largest load, because a request that has just ended is still in the report, and one that has just come is
+ * not in it yet. So the router never invents load of others, and for those seconds rather underestimates it.
  */
 export class UnattributedLoad {
   readonly #scheduler: Pick<Scheduler, 'loads' | 'bookedLoad' | 'setUnattributedLoad'>;
-  #views = new Map<string, RankView>(); // by rank; those of the pool at the last look
+  #views = new Map<string, RankView>(); // by rank; those of the pool at the last check
   #requests = 0;
 
-  /** @param scheduler of the pool; knows of the requests that this router or its peers booked */
+  /** @param scheduler that of the pool, which has the requests that this router or its peers booked */
   constructor(scheduler: Pick<Scheduler, 'loads' | 'bookedLoad' | 'setUnattributedLoad'>) {
     this.#scheduler = scheduler;
   }
 
-  /** Requests of others at all ranks. */
+  /** Number of requests of others at all ranks. */
   get requests(): number {
     return this.#requests;
   }
 
-  /** A request was booked at a rank: it may be over before the next second. */
+  /** Notes a booking at a rank, because the request may be over before the next second. */
   booked(workerId: string, dpRank: number): void {
     const known = this.#scheduler.bookedLoad(workerId, dpRank);
     if (known !== undefined) note(this.#viewOf(keyOf(workerId, dpRank)), known);
   }
 
-  /** A second has passed. */
+  /** Begins the next second. */
   tick(): void {
     for (const { workerId, dpRank } of this.#scheduler.loads()) {
       const view = this.#views.get(keyOf(workerId, dpRank));
@@ -54,7 +54,7 @@ export class UnattributedLoad {
     }
   }
 
-  /** Takes a look at what the workers say. */
+  /** Compares the reports of the workers with the known load. */
   observe(fleet: FleetLoads): void {
     const views = new Map<string, RankView>();
     let requests = 0;
@@ -64,7 +64,7 @@ export class UnattributedLoad {
       note(view, this.#scheduler.bookedLoad(workerId, dpRank) ?? NO_LOAD);
       const said = fleet.get(workerId)?.ranks.find((rank) => rank.dpRank === dpRank);
       const beyond = said === undefined ? NO_LOAD : beyondOf(said, view);
-      // Said again while there is any: a rank that left and came back has lost it.
+      // Repeated while there is any load, because a rank that left and came back has lost it.
       if (!isNoLoad(beyond) || !isNoLoad(view.unattributed)) {
         this.#scheduler.setUnattributedLoad(workerId, dpRank, beyond);
       }

@@ -11,23 +11,26 @@ import { Snapshotter, type SnapshotterOptions } from './snapshotter.ts';
 export interface ComponentIndexOptions
   extends Omit<SnapshotterOptions, 'log' | 'index' | 'reader' | 'onProblem'>,
     Pick<IndexReaderOptions, 'dropsPointer' | 'onHydrated' | 'onFollowing' | 'onUnusable'> {
-  /** Opens the log; waits while its server is away. */
+  /** Opens the log. Waits while its server is away. */
   openLog(signal: AbortSignal): Promise<EventLog>;
-  /** Worker sets with workers of this component. */
+  /** Returns the worker sets that have workers of this component. */
   pools(): readonly ComponentPool[];
-  /** Called if the log cannot be followed and the feed asks the workers instead. Once, until the log is back. */
+  /**
+   * Called if the log cannot be followed and the feed asks the workers instead. It is called once, until the log is
+   * back.
+   */
   onWithoutLog(): void;
   onProblem(part: 'log' | 'snapshots', problem: unknown): void;
-  /** Nothing is followed any more. */
+  /** Called when following has ended. */
   onStop?(): void;
 }
 
-/** Time without a log after which the feed asks the workers for their blocks; a snapshot may take longer. */
+/** Time without a log after which the feed asks the workers for their blocks. A snapshot may take longer. */
 const PATIENCE_MS = 2000;
 
 /**
- * The indexes of one component's worker sets, kept at the head of its event log: hydrated from the newest snapshot,
- * written to a new one while the lease is held. Where the log cannot be had, the workers' own dumps do.
+ * Keeps the indexes of one component's worker sets at the head of its event log. Fills them from the newest snapshot,
+ * and writes new snapshots while it holds the lease. If there is no log, it uses the workers' own dumps.
  */
 export class ComponentIndex implements EventSource {
   readonly #options: ComponentIndexOptions;
@@ -41,12 +44,12 @@ export class ComponentIndex implements EventSource {
     this.#log = logOnDemand(options.openLog);
   }
 
-  /** Whether the indexes are at the head of the log, dumps of single ranks aside. */
+  /** Whether the indexes are at the head of the log. Dumps of single ranks may still be missing. */
   get isFollowing(): boolean {
     return this.#reader?.position !== undefined;
   }
 
-  /** Begins to fill the indexes; `feed` follows the event ids of each rank. */
+  /** Starts to fill the indexes. `feed` follows the event ids of each rank. */
   start(feed: ComponentFeed & { restoreAll(): void }): void {
     const { pools, onProblem } = this.#options;
     const parts = { ...this.#options, log: this.#log, index: foldComponent(feed, pools) };
@@ -59,7 +62,8 @@ export class ComponentIndex implements EventSource {
   }
 
   /**
-   * A snapshot that is on its way is waited for, however long it takes: the store gives up one that has stopped coming.
+   * Asks the workers if the log stays away. Waits for a snapshot that is arriving for as long as it takes: the store
+   * gives up a snapshot that no longer arrives.
    */
   #awaitLog(reader: IndexReader, restoreAll: () => void): void {
     const { clock, onWithoutLog } = this.#options;
@@ -74,7 +78,7 @@ export class ComponentIndex implements EventSource {
     });
   }
 
-  /** Closes its store, too. */
+  /** Stops, and closes the store. */
   async stop(): Promise<void> {
     this.#patience?.cancel();
     await this.#snapshotter?.stop();
@@ -84,7 +88,7 @@ export class ComponentIndex implements EventSource {
   }
 }
 
-/** A log that is opened by its first use, and by each further one until that succeeds. */
+/** Returns a log that is opened by its first use, and by each later one until that succeeds. */
 function logOnDemand(open: (signal: AbortSignal) => Promise<EventLog>): EventLog {
   let opened: EventLog | undefined;
   const get = async (signal: AbortSignal): Promise<EventLog> => {
@@ -101,12 +105,12 @@ function logOnDemand(open: (signal: AbortSignal) => Promise<EventLog>): EventLog
   };
 }
 
-/** A worker set as far as snapshots of a component go. */
+/** A worker set, as snapshots of a component see it. */
 export interface ComponentPool {
   /** Names the set to every router: its role and key. */
   readonly name: string;
   readonly workerIds: ReadonlySet<string>;
-  /** Whether all its workers publish on this component's log. Others are left to their workers' dumps. */
+  /** Whether all its workers publish on this component's log. If not, only dumps of its workers fill it. */
   readonly isWhole: boolean;
   readonly index: BlockIndex;
 }
@@ -114,9 +118,11 @@ export interface ComponentPool {
 /** Feed that follows the event ids of each rank of the component (`KvEventFeed`). */
 export type ComponentFeed = Pick<KvEventFeed, 'received' | 'places' | 'resume' | 'ranks' | 'recover'>;
 
-/** All worker sets whose events are in one log, as `IndexReader` and `Snapshotter` see them. */
+/** Joins all worker sets whose events are in one log to the index that `IndexReader` fills and `Snapshotter` writes. */
 export function foldComponent(feed: ComponentFeed, pools: () => readonly ComponentPool[]): FoldedIndex {
-  /** Replaces whole pools by what was read of them, and forgets of the others what came from this component. */
+  /**
+   * Replaces whole pools by the indexes that were read. In other pools, forgets the blocks of this component's workers.
+   */
   function replace(read: ReadonlyMap<BlockIndex, LoadedBlockIndex>, cursors: readonly RankPlace[]): void {
     const held = new Set<string>();
     for (const { index, isWhole, workerIds } of pools()) {
@@ -131,8 +137,8 @@ export function foldComponent(feed: ComponentFeed, pools: () => readonly Compone
   return {
     received: (envelope) => feed.received(envelope),
     cursors: () => placesOf(feed, pools()),
-    // Each is as of its first chunk, none older than the cursors: events that are in it already change nothing when
-    // they come again.
+    // Each index is as it is at its first chunk, never older than the cursors. Events that are already in it change
+    // nothing when they come again.
     write: () => wholeOf(pools()).map(({ name, index }) => ({ name, chunks: index.snapshot() })),
     async load(indexes, cursors, signal) {
       signal.throwIfAborted();
@@ -141,7 +147,7 @@ export function foldComponent(feed: ComponentFeed, pools: () => readonly Compone
         const bytes = indexes.get(name);
         if (isWhole && bytes !== undefined) read.set(index, await inSlices(index.read(bytes), signal));
       }
-      replace(read, cursors); // all in one turn, with the pools as they are now
+      replace(read, cursors); // all in one turn of the event loop, with the present pools
     },
     clear: () => replace(new Map(), []),
     ranks: () => feed.ranks(),
@@ -149,7 +155,7 @@ export function foldComponent(feed: ComponentFeed, pools: () => readonly Compone
   };
 }
 
-/** One slice a turn: requests are routed between them. */
+/** Runs one slice in each turn of the event loop, so that requests are routed in between. */
 async function inSlices<T>(slices: Generator<void, T>, signal: AbortSignal): Promise<T> {
   for (;;) {
     const slice = slices.next();

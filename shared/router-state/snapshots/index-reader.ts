@@ -7,40 +7,38 @@ import { type LogPosition, readSnapshot, type SnapshotParts } from './snapshot.t
 
 export interface IndexReaderOptions extends SnapshotParts {
   /**
-   * Between two attempts to hydrate, while they fail; and between two looks whether the log is still the same one.
-   * @default 1000
+   * Interval between two attempts to hydrate, while they fail, and between two checks that the log is still the same
+   * one. @default 1000
    */
   readonly checkMs?: number;
-  /**
-   * Whether to drop the pointer before the first reading, because stored snapshots cannot be trusted. @default false
-   */
+  /** Whether to drop the pointer before the first read, because stored snapshots cannot be trusted. @default false */
   readonly dropsPointer?: boolean;
-  /** The index was made anew. */
+  /** Hears that the index was filled anew. */
   onHydrated(from: HydratedFrom): void;
-  /** The log was looked at and is followed: after each look, while nothing is wrong. */
+  /** Called after each successful check of a log that is followed. */
   onFollowing?(): void;
-  /** A snapshot could not be used: the next best is. */
+  /** Hears that a snapshot could not be used. The reader then tries the next best source. */
   onUnusable?(problem: unknown): void;
-  /** Hears of each look at the log that failed. */
+  /** Hears of each check of the log that failed. */
   onProblem(problem: unknown): void;
 }
 
-/** How the index came to be what it is. */
+/** Source that filled the index. */
 export type HydratedFrom = 'snapshot' | 'dumps';
 
 const CHECK_MS = 1000;
 
 /**
- * Keeps an index at the head of the event log: loads the newest snapshot that can be used, follows the log from there,
- * and asks the workers where neither has what is missing.
+ * Keeps an index at the head of the event log. It loads the newest usable snapshot, follows the log from there, and
+ * asks the workers for blocks that neither has.
  *
  *            pointer, snapshot                     every entry
  *   hydrating -----------------> following <---------------------
  *       ^  \---- dumps ------------^  |
  *       '----- gap, another log ------'
  *
- * A dump is asked for only after the log is followed, so it holds all that was published before; what is applied twice
- * changes nothing.
+ * It requests a dump only once it follows the log, so the dump contains all events published before. Events that are
+ * applied twice change nothing.
  */
 export class IndexReader {
   readonly #options: IndexReaderOptions;
@@ -68,17 +66,17 @@ export class IndexReader {
     this.#task.start();
   }
 
-  /** Where the index stands; undefined while it is being hydrated. Ranks may still wait for their dumps. */
+  /** Position of the index in the log; undefined while it is being hydrated. Ranks may still wait for their dumps. */
   get position(): LogPosition | undefined {
     return this.#position;
   }
 
-  /** Whether the log has answered and the index is being filled: a large snapshot takes a while. */
+  /** Whether the log has answered and the index is being filled. A large snapshot takes a while. */
   get isHydrating(): boolean {
     return this.#hydration !== undefined && this.#position === undefined;
   }
 
-  /** Grows whenever the index starts anew: it may then be older than it was. */
+  /** Number of times that the index was filled anew: it may then be older than before. */
   get hydrations(): number {
     return this.#hydrations;
   }
@@ -89,13 +87,13 @@ export class IndexReader {
     await this.#unfollow();
   }
 
-  /** Reads the log's state now and then: a log that was made anew and has no message yet sends no event. */
+  /** Reads the log's state now and then, because a log that was created anew and has no message yet sends no event. */
   async #round(signal: AbortSignal): Promise<void> {
-    const before = this.#position; // the answer may be older than what arrives while we wait for it
+    const before = this.#position; // the answer may be older than messages that arrive before it
     const state = await this.#options.log.state(signal);
     const isSameLog = before?.createdAt === state.createdAt && before.sequence <= state.lastSequence;
     if (!isSameLog || this.#position === undefined) await this.#hydrate(state, signal);
-    if (this.#position !== undefined) this.#options.onFollowing?.(); // no gap since
+    if (this.#position !== undefined) this.#options.onFollowing?.(); // there was no gap meanwhile
   }
 
   async #hydrate(state: EventLogState, stopping: AbortSignal): Promise<void> {
@@ -109,7 +107,8 @@ export class IndexReader {
     const loaded = await this.#loadNewest(state, signal);
     if (loaded === undefined) this.#options.index.clear();
     this.#options.onHydrated(loaded === undefined ? 'dumps' : 'snapshot');
-    // Nothing before the log's present end is needed for dumps: workers apply to what they dump before they publish.
+    // Dumps need nothing before the log's present end: workers apply events to the index they dump before they publish
+    // them.
     const sequence = loaded?.sequence ?? state.lastSequence;
     this.#position = { createdAt: state.createdAt, sequence };
     try {
@@ -123,7 +122,7 @@ export class IndexReader {
     if (this.#hydration === hydration) void this.#recoverMissing(signal); // never rejects
   }
 
-  /** The newest snapshot that this log continues, and failing that the one before. */
+  /** Loads the newest snapshot that this log continues, or else the one before. */
   async #loadNewest(state: EventLogState, signal: AbortSignal): Promise<SnapshotPlace | undefined> {
     const pointer = await this.#readPointer(signal);
     for (const place of [pointer, pointer?.previous]) {
@@ -132,7 +131,7 @@ export class IndexReader {
         if (await this.#load(place, signal)) return place;
       } catch (problem) {
         signal.throwIfAborted();
-        this.#options.onUnusable?.(problem); // cut short, damaged, or of another version: the next best
+        this.#options.onUnusable?.(problem); // cut short, damaged, or of another version: try the next best
       }
     }
     return undefined;
@@ -143,15 +142,15 @@ export class IndexReader {
     try {
       if (!this.#mustDrop) return await state.readPointer(pointer, signal);
       await state.dropPointer(pointer, signal);
-      this.#mustDrop = false; // what is written from now on is good
+      this.#mustDrop = false; // later snapshots can be trusted
       return undefined;
     } catch {
       signal.throwIfAborted();
-      return undefined; // the table is away, which it tells itself: the workers know as well
+      return undefined; // the table reports its own failures; the workers have the blocks, too
     }
   }
 
-  /** False when there is no such object any more. */
+  /** Loads a snapshot. Returns false if its object no longer exists. */
   async #load(place: SnapshotPlace, signal: AbortSignal): Promise<boolean> {
     const bytes = await this.#options.store.get(place.object, signal);
     if (bytes === undefined) return false;
@@ -164,7 +163,8 @@ export class IndexReader {
   }
 
   /**
-   * Ranks that the snapshot does not have, or only in part. One that cannot be recovered does not hold up the others.
+   * Recovers the ranks that the snapshot lacks, or has only in part. A rank that cannot be recovered does not delay the
+   * others.
    */
   async #recoverMissing(signal: AbortSignal): Promise<void> {
     const { index } = this.#options;
@@ -175,7 +175,7 @@ export class IndexReader {
         try {
           await index.recover(rank, signal);
         } catch {
-          // Told where the worker was asked; the rank's next event tries again.
+          // The feed logs the failure; the rank's next event tries again.
         }
       }),
     );
@@ -198,7 +198,7 @@ export class IndexReader {
     };
   }
 
-  /** Where the index stands is not known any more; dumps that were asked for are of no use. */
+  /** Forgets the position of the index and voids the dumps in progress. */
   #forget(): void {
     this.#position = undefined;
     this.#hydration?.abort(new Error('the index is hydrated anew'));
@@ -212,7 +212,7 @@ export class IndexReader {
   }
 }
 
-/** The log has every message after the snapshot. */
+/** Whether the log has every message after the snapshot. */
 function isContinuedBy(place: SnapshotPlace, state: EventLogState): boolean {
   const isSameLog = place.createdAt === state.createdAt;
   return isSameLog && state.firstSequence <= place.sequence + 1 && place.sequence <= state.lastSequence;

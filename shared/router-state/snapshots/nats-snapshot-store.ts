@@ -4,7 +4,7 @@ import { RouterStateError } from '../router-state.ts';
 import { assertObjectName, type SnapshotStore } from './snapshot.ts';
 
 export interface NatsSnapshotStoreOptions {
-  /** The store's own connection, so that a snapshot on its way holds up nothing else; closed with it. */
+  /** Connection of the store alone, so that a large snapshot delays nothing else. The store closes it. */
   readonly client: NatsClient;
   /** Bucket of NATS' object store, e.g. `namespace-dynamo-component-backend-radix-bucket`. */
   readonly bucket: string;
@@ -13,13 +13,13 @@ export interface NatsSnapshotStoreOptions {
 }
 
 /**
- * Keeps snapshots in NATS' object store, which the `nats` command can read, too. The bucket is made by the first `put`;
- * a digest is checked by every `get`.
+ * Keeps snapshots in NATS' object store, which the `nats` command can read, too. The first `put` creates the bucket.
+ * Every `get` checks a digest.
  */
 export function createNatsSnapshotStore({ client, bucket, replicas = 1 }: NatsSnapshotStoreOptions): SnapshotStore {
   const objects = client.bucket({ name: bucket, replicas });
 
-  /** Names the bucket in what goes wrong; the reason of an abort passes as it is. */
+  /** Runs `work` and names the bucket in its failures. The reason of an abort passes unchanged. */
   async function failing<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     try {
       return await work();
@@ -50,7 +50,7 @@ export function createNatsSnapshotStore({ client, bucket, replicas = 1 }: NatsSn
   };
 }
 
-/** Bucket of a component's snapshots. Characters that a bucket cannot have become `-`. */
+/** Returns the bucket of a component's snapshots. Characters that a bucket cannot have become `-`. */
 export function snapshotBucketOf(namespace: string, component: string): string {
   return `namespace-${namespace}-component-${component}-radix-bucket`.replace(/[^\w-]/g, '-');
 }

@@ -7,32 +7,35 @@ import type { RouterState, StateName } from '../router-state.ts';
 
 /** Header of a snapshot. */
 interface SnapshotHead extends LogPosition {
-  /** Ranks that were complete. Others may be in it, in part: they are asked for a dump. */
+  /** Complete ranks. The snapshot may contain others in part; a reader requests a dump for those. */
   readonly cursors: readonly RankPlace[];
 }
 
-/** An index as it writes itself; each chunk is made in at most 1 ms. */
+/** An index that writes itself. It makes each chunk in at most 1 ms. */
 export interface WrittenIndex {
   readonly name: string;
   readonly chunks: Iterable<Uint8Array>;
 }
 
 /*
- * A snapshot object, indexes one behind the other and then what they are, in lines:
+ * A snapshot object, indexes one after another and then lines that describe them:
  *
- *   [index] [index] ... [facts: JSON] [cursor] [cursor] ... [bytes of the lines: u32, little-endian]
+ *   [index] ... [facts: JSON] [cursor] ... [bytes of the lines: u32, little-endian]
  *
  *   facts     {version, createdAt, sequence, indexes: {name: bytes}}
  *   cursor    worker id, rank, event id, publisher id or nothing, with spaces between
  *
- * Whether the bytes are those that were put is the store's to check.
+ * The store must check that the bytes are those that were put.
  */
 
 const VERSION = 2;
 const LENGTH_BYTES = 4;
 const CURSORS_AT_ONCE = 2048; // about 1 ms
 
-/** The bytes of a snapshot, in slices. The head is as of the first slice, so no index must be older than that. */
+/**
+ * Yields the bytes of a snapshot, in slices. The head is as it is at the first slice, so no index may be older than
+ * that.
+ */
 export function* writeSnapshot(
   { createdAt, sequence, cursors }: SnapshotHead,
   written: readonly WrittenIndex[],
@@ -68,8 +71,8 @@ function lineOf({ workerId, dpRank, eventId, publisherId = '' }: RankPlace): str
 }
 
 /**
- * Reads a snapshot; its indexes are views of the bytes. @throws RangeError when it is none, cut short, or of another
- * version
+ * Reads a snapshot. Its indexes are views of the bytes. @throws RangeError if it is not a snapshot, is cut short, or
+ * has another version
  */
 export function readSnapshot(bytes: Uint8Array): {
   readonly head: SnapshotHead;
@@ -78,7 +81,7 @@ export function readSnapshot(bytes: Uint8Array): {
   const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   const linesEnd = view.length - LENGTH_BYTES;
   const end = linesEnd < 0 ? -1 : linesEnd - view.readUInt32LE(linesEnd);
-  if (end < 0) throw new RangeError('a snapshot that is cut short');
+  if (end < 0) throw new RangeError('the snapshot is cut short');
   const [first = '', ...lines] = view.toString('utf8', end, linesEnd).split('\n');
   const facts = parseFacts(first);
   const indexes = new Map<string, Uint8Array>();
@@ -106,7 +109,7 @@ function parseFacts(text: string): SnapshotFacts {
   try {
     told = JSON.parse(text);
   } catch {
-    // told below, as for JSON of another kind
+    // the error below covers it, as JSON of another kind
   }
   const { version, createdAt, sequence, indexes } = READ.record(told, 'its facts');
   if (version !== VERSION) {
@@ -125,34 +128,34 @@ function parseFacts(text: string): SnapshotFacts {
 }
 
 /**
- * The index as the log and the snapshots see it: what `IndexReader` fills and `Snapshotter` writes. Behind it stand the
- * block index and whoever follows the event ids of each rank.
+ * The index as the log and the snapshots see it: `IndexReader` fills it and `Snapshotter` writes it. It consists of the
+ * block indexes and of the feed that follows the event ids of each rank.
  */
 export interface FoldedIndex {
   /**
-   * Applies the events of one message. Those of a rank that is being recovered wait until its dump is there; those that
-   * were applied before are passed over; a gap in the ids of a rank makes the index recover that rank by itself.
+   * Applies the events of one message. Events of a rank in recovery wait for its dump, and events that were already
+   * applied are skipped. A gap in the ids of a rank makes the index recover that rank by itself.
    */
   received(envelope: EventEnvelope): void;
   /**
-   * What it is made of, in chunks. Events may be applied in between: an event applied twice equals once, so a reader
-   * that goes on from where the log stood at the first chunk ends up with the same.
+   * Returns its parts, in chunks. Events may be applied in between. An event applied twice equals one applied once, so
+   * a reader that continues from the log's position at the first chunk has the same index in the end.
    */
   write(): readonly WrittenIndex[];
   /**
-   * Replaces everything by what `write` gave, by name, and the positions of all ranks by `cursors`. Recoveries under
-   * way are void. Rejects when it cannot read the bytes; it may then be left in any state.
+   * Replaces everything by the result of `write`, by name, and the positions of all ranks by `cursors`. Voids
+   * recoveries in progress. Rejects if it cannot read the bytes; its state is then undefined.
    */
   load(indexes: ReadonlyMap<string, Uint8Array>, cursors: readonly RankPlace[], signal: AbortSignal): Promise<void>;
-  /** Forgets everything, cursors included. Recoveries under way are void. */
+  /** Forgets everything, also the cursors. Voids recoveries in progress. */
   clear(): void;
-  /** Ranks that are complete, with their positions. */
+  /** Returns the complete ranks, with their positions. */
   cursors(): readonly RankPlace[];
-  /** Every rank of the pool as discovery knows it. */
+  /** Returns every rank of the pool that discovery knows. */
   ranks(): readonly RankId[];
   /**
-   * Asks the worker for what the rank holds and replaces it by the answer. Bounds its own tries; rejects when they
-   * fail.
+   * Asks the worker for the blocks of the rank and replaces the rank's blocks by the answer. It bounds its own
+   * attempts, and rejects if they fail.
    */
   recover(rank: RankId, signal: AbortSignal): Promise<void>;
 }
@@ -168,25 +171,25 @@ export interface SnapshotParts {
   readonly random: Random;
 }
 
-/** Where a reader stands in the log. */
+/** Position of a reader in the log. */
 export interface LogPosition {
   readonly createdAt: string;
-  /** The last sequence that is applied. */
+  /** Last sequence that was applied. */
   readonly sequence: number;
 }
 
 /**
- * Keeps snapshots of the index: large objects under names that are never overwritten. Every call rejects
- * with the signal's reason when it aborts, and with an error that names the store when the store fails.
+ * Keeps snapshots of the index: large objects under names that are never overwritten. Every call rejects with the
+ * signal's reason when it aborts, and with an error that names the store when the store fails.
  */
 export interface SnapshotStore {
-  /** Rejects when an object of that name exists. Whole or not at all: a reader never sees a part. */
+  /** Stores an object, whole or not at all: a reader never sees a part. Rejects if an object of that name exists. */
   put(name: string, chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, signal: AbortSignal): Promise<void>;
-  /** Undefined when there is no such object. Fails when what is stored is not what was put. */
+  /** Returns the object; undefined if there is none. Rejects if the stored bytes are not those that were put. */
   get(name: string, signal: AbortSignal): Promise<Uint8Array | undefined>;
-  /** Names, sorted. */
+  /** Returns the names, sorted. */
   list(signal: AbortSignal): Promise<readonly string[]>;
-  /** Idempotent. */
+  /** Removes the object. Idempotent. */
   remove(name: string, signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
@@ -204,8 +207,8 @@ export function assertObjectName(name: string): void {
 }
 
 /**
- * The name of a snapshot: ordered as fence and sequence are, so that whoever holds a later lease writes later names. No
- * two snapshots have the same one: a fence is used for one snapshot only.
+ * Returns the name of a snapshot. Names are ordered as fence and sequence are, so that the holder of a later lease
+ * writes later names. No two snapshots have the same name, because each fence is used for one snapshot only.
  */
 export function objectName(pointer: StateName, fence: number, sequence: number): string {
   return `${objectPrefix(pointer)}${digits(fence)}-${digits(sequence)}`;

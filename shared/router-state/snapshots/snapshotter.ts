@@ -5,17 +5,20 @@ import type { IndexReader } from './index-reader.ts';
 import { objectName, objectPrefix, type SnapshotParts, writeSnapshot } from './snapshot.ts';
 
 export interface SnapshotterOptions extends SnapshotParts {
-  /** Keeps `index` at the head of `log`. */
+  /** Reader that keeps `index` at the head of `log`. */
   readonly reader: Pick<IndexReader, 'position' | 'hydrations'>;
   readonly lease: Pick<LeaseHolder, 'fence' | 'renew'>;
   /** Longest time between two snapshots. @default 60_000 */
   readonly intervalMs?: number | undefined;
-  /** Messages between two snapshots, at most. @default 1_000_000 */
+  /** Largest number of messages between two snapshots. @default 1_000_000 */
   readonly messagesMax?: number | undefined;
   onSnapshot?(place: SnapshotPlace): void;
-  /** Whether the store failed last: it is asked again, by whoever does not write, too. @default it did not */
+  /**
+   * Whether the last access to the store failed. It is then tried again even by a process that does not write. @default
+   * it did not
+   */
   isStoreAway?(): boolean;
-  /** Hears of snapshots that failed; the next look tries again. */
+  /** Hears of snapshots that failed. The next check tries again. */
   onProblem(problem: unknown): void;
 }
 
@@ -24,19 +27,20 @@ export type SnapshotOutcome = 'written' | 'nothing_new' | 'not_ready' | 'lease_l
 
 const INTERVAL_MS = 60_000;
 const MESSAGES_MAX = 1_000_000;
-/** Between two looks whether one is due. */
+/** Interval between two checks whether a snapshot is due. */
 const CHECK_MS = 1000;
 
 /**
- * Writes the index where late readers find it, while the lease is held (docs/router-state.md):
+ * Writes the index to a place where later readers find it, while it holds the lease (docs/router-state.md):
  *
  *   renew lease -> put object -> move pointer -> purge log -> remove old objects
  *    own fence    new name      version, fence  <= previous    < previous
  *
- * Each step leaves behind what readers can use, wherever the next one fails: an object that nothing points to is
- * ignored and later removed; the log is purged, and objects are removed, only where both remaining snapshots go
- * without. A holder that was robbed of its lease in between is refused by the pointer when its successor has moved it,
- * and before that does no harm: what it points to is whole and newer than what was there.
+ * If a step fails, readers can use what the earlier steps left. An object without a pointer is ignored and later
+ * removed. The log is purged, and objects are removed, only if both remaining snapshots can do without them.
+ *
+ * A holder that has lost its lease in between can no longer move the pointer once its successor has. Before that it
+ * does no harm: its snapshot is whole and newer than the previous one.
  */
 export class Snapshotter {
   readonly #options: SnapshotterOptions;
@@ -66,7 +70,7 @@ export class Snapshotter {
     return this.#task.stop();
   }
 
-  /** Writes one now. Rejects when a step failed; whatever was done by then may stay. */
+  /** Writes a snapshot now. Rejects if a step failed; the results of the earlier steps may stay. */
   async snapshot(signal: AbortSignal): Promise<SnapshotOutcome> {
     const { state, pointer, store, index, reader, lease } = this.#options;
     const fence = await lease.renew(signal);
@@ -77,9 +81,10 @@ export class Snapshotter {
     const isSameLog = seen?.createdAt === position.createdAt;
     if (isSameLog && seen.sequence >= position.sequence) return this.#done(seen.sequence, 'nothing_new');
     const place = { ...position, object: objectName(pointer, fence, position.sequence) };
-    // Position and cursors are taken in one turn with the first slice's index; later slices may only be newer.
+    // Position and cursors are read in one turn of the event loop with the first slice of the index. Later slices can
+    // only be newer.
     await store.put(place.object, writeSnapshot({ ...position, cursors: index.cursors() }, index.write()), signal);
-    if (reader.hydrations !== hydrations) return 'not_ready'; // it went back in time while it was written
+    if (reader.hydrations !== hydrations) return 'not_ready'; // the index went back in time during the write
     if (lease.fence === undefined) return 'lease_lost';
     const isMoved = await state.movePointer(pointer, { to: place, fence: lease.fence, seen }, signal);
     if (!isMoved && !(await this.#isPointedTo(place, signal))) return 'superseded';
@@ -104,7 +109,10 @@ export class Snapshotter {
     return outcome;
   }
 
-  /** The pointer moves once; a repetition after a lost answer is refused, although the first one did it. */
+  /**
+   * Whether the pointer names the snapshot now. The pointer moves once: after a lost answer, a repetition is refused
+   * although the first attempt succeeded.
+   */
   async #isPointedTo(place: SnapshotPlace, signal: AbortSignal): Promise<boolean> {
     const { state, pointer } = this.#options;
     return (await state.readPointer(pointer, signal))?.object === place.object;

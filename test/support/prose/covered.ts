@@ -46,6 +46,7 @@ export const COVERED: readonly string[] = [
   'shared/protocol/planner',
   'shared/records',
   'shared/responses',
+  'shared/router-state',
   'shared/scheduler',
   'shared/simulate',
   'shared/standalone',
