@@ -1,7 +1,7 @@
 /**
  * @module router The seam of routing: a `Router` takes a `RouteRequest` and reserves a place at a worker of its
  * `WorkerPool`, or fails with a `RoutingError`. The scheduler implements it for the modes of one process,
- * `router-service` where another process is asked, and `stateless-router` if only hashing decides.
+ * `router-service` for questions to another process, and `stateless-router` if only hashing decides.
  */
 export { InitialWorkers } from './initial-workers.ts';
 export { keyOfText, type RendezvousKey, seedOf, weightOf } from './rendezvous.ts';

@@ -1,6 +1,8 @@
 import type { Clock } from '../clock/index.ts';
 
-/** Long enough for the largest models to load; a fleet that lost a worker for good must still come up. */
+/**
+ * Bound of the wait. The largest models can load in it, and a fleet that has lost a worker for good must still come up.
+ */
 const WAIT_MS_MAX = 1_800_000;
 
 export interface InitialWorkersOptions {
@@ -14,9 +16,9 @@ export interface InitialWorkersOptions {
 /** How a wait for the first workers ended. */
 export type InitialWorkersOutcome = 'enough' | 'late' | 'aborted';
 
-/** Wait at the start until enough workers exist, for half an hour at most (`--router-min-initial-workers`). */
+/** Waits at the start until enough workers exist, for half an hour at most (`--router-min-initial-workers`). */
 export class InitialWorkers {
-  /** Never rejects. */
+  /** Resolves with the end of the wait. Never rejects. */
   readonly awaited: Promise<InitialWorkersOutcome>;
   readonly workersMin: number;
   #present = 0;

@@ -15,9 +15,9 @@ export interface RoutableWorker {
   readonly totalKvBlocks?: number | undefined;
   /** Tokens that the engine takes in one pass. Absent = unknown. */
   readonly maxNumBatchedTokens?: number | undefined;
-  /** Adapters that the worker has loaded. Absent = it does not say. */
+  /** Adapters that the worker has loaded. Absent = unknown. */
   readonly loraNames?: readonly string[] | undefined;
-  /** Name that outlives the process (`DYN_STABLE_ROUTING_ID`). Absent = it has none but its id. */
+  /** Name that outlives the process (`DYN_STABLE_ROUTING_ID`). Absent = only its id. */
   readonly stableId?: string | undefined;
 }
 
@@ -47,9 +47,9 @@ export interface WorkerPool {
   readonly model?: string | undefined;
   /** Work of its workers. One key can have a pool of prefill workers beside its pool of decode workers. */
   readonly role: PoolRole;
-  /** Tokens in one block of the engines' KV cache; 0 = unknown, nothing is known of their caches. */
+  /** Tokens in one block of the engines' KV cache; 0 = unknown, so their caches are unknown, too. */
   readonly blockSizeTokens: number;
-  /** The engines speculate: a block also covers the first token after it. @default false */
+  /** Whether the engines speculate: a block then also covers the first token after it. @default false */
   readonly isEagle?: boolean | undefined;
   /**
    * Pool of the base model, if this is the pool of an adapter. The adapter's workers are among those of the base, so
@@ -72,13 +72,13 @@ export interface RouteRequest {
   readonly tokenIds: Uint32Array | undefined;
   /** Messages that the prompt was rendered from, if it was. They identify a conversation at all its turns. */
   readonly messages?: readonly ChatMessage[] | undefined;
-  /** The prompt with the hashes of its blocks, if they are known already. The router does not read `tokenIds` then. */
+  /** The prompt with the hashes of its blocks, if they are already known. The router then does not read `tokenIds`. */
   readonly prompt?: HashedPrompt | undefined;
-  /** Place where the request goes if it costs about the same elsewhere. @default none */
+  /** Rank that gets the request if it costs about the same there as elsewhere. @default none */
   readonly home?: PromptHome | undefined;
   /** Workers that this request must not go to again: they failed it. */
   readonly excluded: ReadonlySet<string>;
-  /** Workers to pass over while another is left, beside those that this router itself passes over. @default none */
+  /** Workers to skip while another is left, in addition to those that this router itself skips. @default none */
   readonly avoided?: ReadonlySet<string> | undefined;
   /** Workers above their busy thresholds. @default none */
   readonly busy?: ReadonlySet<string> | undefined;
@@ -93,11 +93,13 @@ export interface RouteRequest {
   readonly onQueued?: ((position: number) => AbortSignal | undefined) | undefined;
 }
 
-/** A part of a prompt that no worker is known to have cached, though the worker of the last prompt like it may. */
+/**
+ * A part of a prompt that no worker is known to have cached. The worker of the last similar prompt may have it cached.
+ */
 export interface PromptHome {
-  /** Key by which every router that knows the workers finds the same one. */
+  /** Key by which every router that knows the workers finds the same worker. */
   readonly key: RendezvousKey;
-  /** Tokens that it may save. */
+  /** Prompt tokens that the worker may have cached. */
   readonly tokens: number;
 }
 
@@ -118,11 +120,11 @@ export interface Reservation<Worker extends RoutableWorker = RoutableWorker> {
   readonly cachedTokens: number;
   /** Headers that tell the worker of the place, sent with the request. @default none */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** The first token came: the prompt is no longer load. Idempotent. */
+  /** Hears that the first token came: the prompt is no longer load. Idempotent. */
   prefillDone(): void;
-  /** `outputTokens` so far; counts only where output blocks are tracked. */
+  /** Hears the number of output tokens so far; has an effect only if output blocks are tracked. */
   produced(outputTokens: number): void;
-  /** The request left the worker. Idempotent. */
+  /** Hears that the request left the worker. Idempotent. */
   release(): void;
 }
 
@@ -137,20 +139,20 @@ export type SimpleRouterMode =
 
 export type RouterMode = SimpleRouterMode | 'kv';
 
-/** Chooses the worker for each request. One `choose()` for every mode and every place a decision can come from. */
+/** Chooses the worker for each request. Every mode, and every source of decisions, has the same `choose()`. */
 export interface Router<Worker extends RoutableWorker = RoutableWorker> {
   readonly mode: RouterMode;
   /**
-   * Sets the workers of a pool as they are now, and makes the pool if it is new. Only this call says who is in a pool:
+   * Sets the workers of a pool, and creates the pool if it is new. Only this call decides which workers are in a pool:
    * a list that came with a request would be stale after the first wait. Cheap for a list seen before.
    */
   setWorkers(pool: WorkerPool, workers: readonly Worker[]): void;
   /** Removes the pool: requests that wait for it fail. Idempotent. */
   removePool(pool: WorkerPool): void;
   /**
-   * Picks a worker of the request's pool and reserves a place there. May wait in a queue until `signal` aborts. Fails
+   * Chooses a worker of the request's pool and reserves a place there. May wait in a queue until `signal` aborts. Fails
    * with `ServeError`: `service_unavailable` without a routable worker, `invalid_value` for a pin that cannot be met,
-   * `server_overloaded` when all that may take it are busy or the queue is full.
+   * `server_overloaded` if all that may take it are busy or the queue is full.
    */
   choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>>;
 }
@@ -168,7 +170,7 @@ export function withChoose<Worker extends RoutableWorker>(
   };
 }
 
-/** Why no worker took a request. */
+/** Reason why no worker took a request. */
 export type RoutingFailure =
   | { readonly kind: 'NoEndpoints'; readonly fault?: RequestFault | undefined }
   | { readonly kind: 'PinnedWorkerNotAllowed'; readonly workerId: string; readonly param?: string | undefined }
@@ -211,7 +213,7 @@ const SHOWN: Readonly<Record<RoutingFailure['kind'], readonly [ErrorCode, string
   DoNotQueue: ['server_overloaded', 'Service temporarily overloaded'],
   DeadlineExceeded: ['deadline_exceeded', 'Request deadline exceeded'],
   SubscriberShutdown: ['service_unavailable', 'Service temporarily unavailable'],
-  BookingFailed: ['invalid_value', 'Invalid request: a request of this id is under way'],
+  BookingFailed: ['invalid_value', 'Invalid request: a request with this id is already running'],
 };
 
 /** A failure to find a worker: a `ServeError` for clients, `failure` and `detail` for services and operators. */
@@ -226,7 +228,7 @@ export class RoutingError extends ServeError {
     this.failure = failure;
   }
 
-  /** One line for operators. */
+  /** The failure in one line, for operators. */
   get detail(): string {
     return describeFailure(this.failure);
   }
@@ -236,10 +238,10 @@ function faultOf(failure: RoutingFailure): RequestFault | undefined {
   if (failure.kind === 'NoEndpoints') return failure.fault;
   if (failure.kind !== 'PinnedWorkerNotAllowed') return undefined;
   const { param = 'nvext.backend_instance_id' } = failure;
-  return { param, says: 'the worker it names is not among those that may take it' };
+  return { param, says: 'the worker that it names is not one of those that may take it' };
 }
 
-/** One line for operators. */
+/** Describes the failure in one line, for operators. */
 export function describeFailure(failure: RoutingFailure): string {
   switch (failure.kind) {
     case 'NoEndpoints':
@@ -268,7 +270,8 @@ export function rootOf(pool: WorkerPool): WorkerPool {
   return pool.base ?? pool;
 }
 
-const names = new WeakMap<Pick<WorkerPool, 'role' | 'key'>, string>(); // every request asks, of few pools
+// cached, because every request needs the name of one of a few pools
+const names = new WeakMap<Pick<WorkerPool, 'role' | 'key'>, string>();
 
 /** Returns the name of a pool, which has its role because a key may have a pool in several roles. */
 export function poolName(pool: Pick<WorkerPool, 'role' | 'key'>): string {

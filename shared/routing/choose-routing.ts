@@ -33,15 +33,15 @@ import type { KvRouting } from './kv-routing.ts';
 const WATCH_MS_MAX = 15_000;
 
 export interface ChooseRoutingOptions {
-  /** Whether resident routers are asked, or hashing alone decides. */
+  /** Whether this process asks resident routers; otherwise only hashing decides. */
   readonly asksResidents: boolean;
   /** Routing by an index of this process. @default none */
   readonly embedded: KvRouting | undefined;
-  /** Owns `embedded`; ends with the routing. */
+  /** Lifetime of `embedded`, which ends with the routing. */
   readonly lifetime: Lifetime;
 }
 
-/** Opens the routing of functions: resident routers decide, and this process does if none answers. */
+/** Opens the routing of functions: resident routers decide, or this process if none answers. */
 export async function openChooseRouting(
   settings: EdgeSettings,
   parts: RoutingParts,
@@ -76,7 +76,7 @@ export async function openChooseRouting(
   const namespace = settings.namespace ?? 'dynamo';
   const onChange = (residents: readonly ResidentAddress[]): void => client.setResidents(residents);
   if (asksResidents) await lifetime.use(follow(settings, { namespace, discovery, plane, onChange, log, clock }));
-  await client.open(); // bounded by itself; requests never wait for a connection
+  await client.open(); // has its own deadline; requests never wait for a connection
   const router = asksResidents
     ? new ResidentRouter({
         client,
@@ -90,7 +90,7 @@ export async function openChooseRouting(
   return new ChooseRouting(router, explanationsOf(client, embedded), embedded, lifetime);
 }
 
-/** Returns how to ask workers what a prompt would find there. Only workers that know it serve the endpoint for it. */
+/** Returns the options for asking workers for quotes. Only workers that give quotes serve the endpoint. */
 function askOptions(
   { routerAskedWorkers: workersMax = 0, routerAskTimeoutMs: timeoutMs }: EdgeSettings,
   { plane, clock, random, metrics }: RoutingParts,
@@ -116,7 +116,7 @@ function askOptions(
   return { asker, workersMax };
 }
 
-/** Loads what speaks gRPC only if a URL asks for it: a function pays for each module that it loads at a cold start. */
+/** Loads the gRPC client only if a URL requires it: a function pays for each module that it loads at a cold start. */
 async function loadGrpcLine(
   settings: EdgeSettings,
   clock: Clock,
@@ -138,7 +138,7 @@ async function loadGrpcLine(
     try {
       known = readPlaneTls(settings)?.client;
     } catch {
-      // A file is away while it is replaced: what was there stands.
+      // The file is absent while it is being replaced; the earlier certificate then stays in use.
     }
     return known;
   };
@@ -160,7 +160,7 @@ interface Following {
   readonly log: Logger;
 }
 
-/** Follows the resident routers: those at the URLs that the settings name, or those in discovery. */
+/** Follows the resident routers: those at the URLs of the settings, or those in discovery. */
 function follow(
   settings: EdgeSettings,
   { namespace, discovery, plane, onChange, log, clock }: Following,
@@ -176,13 +176,13 @@ function follow(
   }
   const onProblem = (url: string, reason: unknown): void =>
     log.warn('resident router not found', { url, reason: reasonOf(reason) });
-  // A certificate is for the name, so a name that has several addresses stays one.
+  // A certificate is for the name, so a name with several addresses is not resolved.
   const resolve = async (host: string): Promise<readonly string[]> =>
     tcpTlsCaCertPath === undefined ? (await lookup(host, { all: true })).map(({ address }) => address) : [host];
   return watchResidentUrls({ urls, namespace, plane, clock, resolve, onChange, onProblem });
 }
 
-/** Returns what explains decisions: the resident that made them, or this process. */
+/** Returns the source of explanations: the resident that made the decisions, or this process. */
 function explanationsOf(client: ResidentClient, embedded: KvRouting | undefined): ExplanationSource {
   return {
     explained: async (requestId) =>
@@ -190,7 +190,7 @@ function explanationsOf(client: ResidentClient, embedded: KvRouting | undefined)
     explain: async (request) => {
       const explanation = (await client.explain(queryOf(request))) ?? (await embedded?.explanations.explain(request));
       if (explanation !== undefined) return explanation;
-      throw new ServeError('service_unavailable', 'No router answers that could explain its decisions');
+      throw new ServeError('service_unavailable', 'No router that could explain its decisions answers');
     },
   };
 }
@@ -215,7 +215,7 @@ class ChooseRouting implements Routing {
     this.#lifetime = lifetime;
   }
 
-  /** Returns undefined in a process that follows no loads: the resident knows them and applies the limits. */
+  /** Returns undefined in a process that does not follow loads: the resident follows them and applies the limits. */
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
     return this.#embedded?.busyWorkers(workers, limits);
   }
@@ -225,7 +225,7 @@ class ChooseRouting implements Routing {
   }
 
   follow(models: readonly RoutableModel[]): void {
-    this.#embedded?.follow(models); // removes its pools by itself, with what belongs to them
+    this.#embedded?.follow(models); // also removes its pools and their state
     this.#pools.follow(models);
   }
 

@@ -1,4 +1,4 @@
-/** What follows workers for a router: a function that follows nothing does not load it. */
+/** Feeds of a router, in a file of their own so that a function without feeds does not load it. */
 import type { Clock, Random } from '../clock/index.ts';
 import { Semaphore } from '../concurrency/index.ts';
 import type { Discovery } from '../discovery/index.ts';
@@ -19,7 +19,7 @@ import {
   type WorkerLoads,
 } from '../worker-events/index.ts';
 
-/** The parts of which routing is made. */
+/** Dependencies of routing. */
 export interface RoutingParts {
   readonly clock: Clock;
   readonly random: Random;
@@ -30,16 +30,16 @@ export interface RoutingParts {
   readonly plane: RequestPlane;
   /** Opens a plane on which a router answers other processes. */
   openServingPlane(): Promise<RequestPlane>;
-  /** Opens the event plane once there is something to follow. Undefined on hosts that can follow nothing. */
+  /** Opens the event plane once there is something to follow. Undefined on hosts that cannot follow events. */
   readonly openEventPlane: (() => EventPlane) | undefined;
   readonly metrics: FrontendMetrics;
   readonly routerMetrics: RouterMetrics;
   readonly logger: ProcessLogger;
-  /** Makes spans of what is decided for others. @default none are made */
+  /** Creates the spans of decisions for other processes. @default no spans */
   readonly tracer?: Tracer | undefined;
-  /** Busy limits of a model, by its primary name, as they are now. */
+  /** Returns the present busy limits of a model, by its primary name. */
   limitsOf(model: string): BusyLimits;
-  /** Hears when this process begins and ends to answer for the fleet. @default nothing hears of it */
+  /** Hears when this process begins and ends to answer for the fleet. @default none */
   readonly onAnswering?: ((isAnswering: boolean) => void) | undefined;
   /** State that routers share. @default none */
   readonly shared?: SharedRouterState | undefined;
@@ -48,13 +48,13 @@ export interface RoutingParts {
 /** Chooses workers for a frontend, and keeps itself informed of them. */
 export interface Routing {
   readonly router: Router<Worker>;
-  /** Why requests go where they go; undefined in modes that know nothing of caches. */
+  /** Explains why requests go to their workers; undefined in modes that do not look at caches. */
   readonly explanations: ExplanationSource | undefined;
   /** Returns the workers above the busy limits; undefined if no limit is set. */
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined;
-  /** Notes how many prompt tokens of a request a worker had cached, as the worker says. */
+  /** Notes how many prompt tokens of a request a worker had cached, by the worker's own report. */
   reused(pool: WorkerPool, tokens: number): void;
-  /** Takes the models as they are now, without aliases. */
+  /** Sets the present models, without aliases. */
   follow(models: readonly RoutableModel[]): void;
   close(): Promise<void>;
 }
@@ -66,16 +66,16 @@ export interface OpenFeeds {
   close(): Promise<void>;
 }
 
-/** Follows workers over `eventPlane`, which is its to close. */
+/** Follows workers over `eventPlane`, and closes it at its own end. */
 export function openFeeds(
   parts: Pick<RoutingParts, 'clock' | 'random' | 'discovery' | 'plane' | 'routerMetrics' | 'logger'>,
   eventPlane: EventPlane,
   options: {
     readonly loads: WorkerLoads;
     readonly followsKvEvents: boolean;
-    /** Hears of every load that a worker reports. */
+    /** Hears of every load report of a worker. */
     readonly onReport?: (report: LoadReport) => void;
-    /** The log of a component's events. @default none */
+    /** Returns the log of a component's events. @default none */
     readonly sourceOf?: ((scope: ComponentScope) => EventSource | undefined) | undefined;
   },
 ): OpenFeeds {
@@ -108,7 +108,7 @@ export function openFeeds(
   };
 }
 
-/** Follows the loads of every model's workers, and nothing else of them. */
+/** Follows only the loads of every model's workers. */
 export function followLoads(feeds: WorkerFeeds, models: readonly RoutableModel[]): void {
   const keys = new Set(models.map(({ pool }) => pool.key));
   for (const key of feeds.keys) if (!keys.has(key)) feeds.setWorkers(key, [], undefined);

@@ -1,7 +1,7 @@
 /**
  * @module routing
- * The assembly of routing: which router the settings ask for, with what keeps it informed. Frontends, the standalone services
- * and the simulator put the same parts together here; clock and chance come in as values.
+ * The assembly of routing: the router that the settings name, and the feeds that keep it informed. Frontends, the
+ * standalone services and the simulator assemble the same parts here. Clock and chance come in as values.
  */
 export { openFeeds, type Routing } from './feeds.ts';
 export type { RouterFiles } from './router-files.ts';

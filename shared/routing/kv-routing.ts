@@ -31,37 +31,37 @@ import type { Resident } from './resident.ts';
 import type { RouterFiles } from './router-files.ts';
 import type { IndexServer, RouterServer } from './router-server.ts';
 
-/** Dropped blocks are given back in slices of less than 1 ms, this often, and more often while there is much to do. */
+/** Interval at which dropped blocks are freed, in slices of less than 1 ms. It is shorter while there is much to do. */
 const HOUSEKEEPING_MS = 100;
 const BUSY_HOUSEKEEPING_MS = 10;
 const MIB = 2 ** 20;
 
-/** What belongs to one worker set beside its scheduler. */
+/** State of one worker set in addition to its scheduler. */
 interface Fed {
   readonly metrics: RouterPoolMetrics;
-  /** What the workers say that they hold; undefined without KV events. */
+  /** Index of the blocks that the workers report; undefined without KV events. */
   readonly index?: BlockIndex;
-  /** Where that comes from. */
+  /** Sink that fills it. */
   readonly sink?: BlockChangeSink;
-  /** What they should hold by the router's own decisions. */
+  /** Index of the blocks that they should hold by the router's own decisions. */
   readonly predictions?: ApproximateIndex;
 }
 
-/** What a `KvRouting` is made of beside what every routing is. */
+/** Options of a `KvRouting`, in addition to those of all routing. */
 interface KvRoutingOptions {
-  /** What the files say that the settings name. */
+  /** Contents of the files that the settings name. */
   readonly files: RouterFiles;
   /**
    * Opens the indexes of other processes.
-   * @param isRecording these indexes know of routing decisions only
+   * @param isRecording whether these indexes have only routing decisions
    * @default this process keeps indexes of its own
    */
   readonly openRemote?: ((isRecording: boolean) => RemoteIndexes) | undefined;
-  /** Closes what the routing opens. */
+  /** Lifetime of everything that the routing opens. */
   readonly lifetime: Lifetime;
 }
 
-/** Mode `kv`: an index for each worker set, fed by its workers' events, and the scheduler that asks it. */
+/** Routes in mode `kv`: an index for each worker set, filled by its workers' events, and the scheduler that uses it. */
 export class KvRouting implements Routing {
   readonly router: Router<Worker>;
   readonly explanations: ExplanationSource;
@@ -76,14 +76,14 @@ export class KvRouting implements Routing {
   readonly #clock: Clock;
   readonly #open: OpenFeeds | undefined;
   readonly #stalenessMs: number;
-  /** When a worker last told of its load, by worker. */
+  /** Time of the last load report of each worker. */
   readonly #heardMs = new Map<string, number>();
   #resident: Resident | undefined;
   #indexServer: IndexServer | undefined;
   readonly #remote: RemoteIndexes | undefined;
   readonly #routerId: string;
   readonly #replicas: Replicas | undefined;
-  /** By worker set; used where requests are placed by several routers. */
+  /** Shares by worker set, if several routers place requests. */
   readonly #shares = new Map<string, RendezvousShare>();
   #peerIds: readonly string[] = [];
   #housekeeping: Timer;
@@ -197,8 +197,8 @@ export class KvRouting implements Routing {
   }
 
   /**
-   * Answers other processes, too, from now on: as a resident router, or with its index, or both. The server is this
-   * routing's to close. Rejects when discovery cannot be written.
+   * Starts to answer other processes: as a resident router, or with its index, or both. The routing closes the server
+   * at its own end. Rejects if discovery cannot be written.
    */
   async serve(settings: EdgeSettings, server: RouterServer, isResident: boolean): Promise<void> {
     this.#lifetime.use(server);
@@ -221,7 +221,7 @@ export class KvRouting implements Routing {
     }
   }
 
-  /** Whether every cache is known as far as it is told, and somebody has told something within the staleness bound. */
+  /** Whether every reported cache is known, and a worker has sent a report within the staleness bound. */
   isFresh(pool: WorkerPool): boolean {
     if (this.#remote !== undefined) return this.#remote.isServed(pool);
     if (this.#open?.feeds.isSettled !== true) return false;
@@ -234,7 +234,7 @@ export class KvRouting implements Routing {
     return this.#lifetime.close();
   }
 
-  /** Worker sets whose events come, wholly or in part, from one component. */
+  /** Returns the worker sets whose events come, wholly or in part, from one component. */
   #poolsOf({ namespace, component }: ComponentScope): readonly ComponentPool[] {
     return this.#kv.pools.flatMap(({ pool, workers }) => {
       const { index } = this.#fedOf(pool);
@@ -258,7 +258,7 @@ export class KvRouting implements Routing {
     for (const share of this.#shares.values()) share.setOthers(routerIds);
   }
 
-  /** Adapters are fed with their base model. */
+  /** Returns the feeds of a worker set. Adapters share those of their base model. */
   #fedOf(facts: WorkerPool): Fed {
     const pool = rootOf(facts);
     const name = poolName(pool);
@@ -305,7 +305,7 @@ export class KvRouting implements Routing {
     this.#shares.delete(poolName(pool));
   }
 
-  /** Series of workers that left are removed. */
+  /** Updates the series of workers, and removes those of workers that left. */
   #showWorkers(models: readonly RoutableModel[]): void {
     const { metrics, routerMetrics } = this.#parts;
     const present = new Set<string>();
@@ -326,7 +326,7 @@ export class KvRouting implements Routing {
     this.#workerIds = present;
   }
 
-  /** What is computed when somebody looks. */
+  /** Registers the values that are computed when metrics are read. */
   #showState(): void {
     const { metrics, routerMetrics } = this.#parts;
     let duplicates = 0;
@@ -347,7 +347,7 @@ export class KvRouting implements Routing {
   }
 }
 
-/** Aggregated workers decode. */
+/** Returns the worker type for metrics. Aggregated workers count as decode workers. */
 function workerTypeOf({ role }: WorkerPool): RouterWorkerType {
   return role === 'prefill' ? 'prefill' : 'decode';
 }

@@ -5,7 +5,7 @@ import { SimpleRouter } from '../scheduler/index.ts';
 import { type BusyLimits, BusyWorkers, WorkerLoads } from '../worker-events/index.ts';
 import { followLoads, type OpenFeeds, openFeeds, type Routing, type RoutingParts } from './feeds.ts';
 
-/** Routing in a mode that knows nothing of caches. */
+/** Opens routing in a mode that does not look at caches. */
 export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {
   const router = new SimpleRouter<Worker>({
     mode,
@@ -16,7 +16,7 @@ export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings,
   return new PlainRouting(router, parts);
 }
 
-/** The workers' loads are followed where a busy limit needs them. */
+/** Routes in such a mode, and follows the workers' loads if a busy limit needs them. */
 class PlainRouting implements Routing {
   readonly router: Router<Worker>;
   readonly #pools: FollowedPools;
@@ -25,7 +25,7 @@ class PlainRouting implements Routing {
   readonly #loads = new WorkerLoads();
   readonly #busy: BusyWorkers;
   #models: readonly RoutableModel[] = [];
-  /** Opened by the first request that meets a busy limit: most frontends have none, and pay for no sockets. */
+  /** Feeds, opened by the first request with a busy limit. Most frontends have no limit, and need no sockets. */
   #open: OpenFeeds | undefined;
 
   constructor(router: Router<Worker>, parts: RoutingParts) {

@@ -22,10 +22,10 @@ import {
 import type { RoutingParts } from './feeds.ts';
 
 const WATCH_MS_MAX = 15_000;
-/** Operators wait for an explanation; the index is given up before that. */
+/** Deadline of the index look-up for an explanation. Operators wait for it, so it may be longer than for requests. */
 const EXPLAIN_MS_MAX = 2000;
 
-/** The indexers of one component, as discovery has them. */
+/** Indexers of one component, from discovery. */
 interface Followed {
   indexers: readonly IndexerAddress[];
   readonly watch: Promise<Watch | undefined>;
@@ -38,10 +38,10 @@ export class RemoteIndexes {
   readonly #observer: RemoteIndexObserver;
   readonly #indexes = new Map<string, RemoteIndex>(); // by worker set, as the router has them
   readonly #components = new Map<string, Followed>(); // bounded by the components of the fleet
-  /** Components of the workers of a worker set, its adapters' included. */
+  /** Components of the workers of a worker set and of its adapters. */
   readonly #componentsOf = new Map<string, Set<string>>();
 
-  /** @param isRecording the indexers know of decisions alone, so they are told of them */
+  /** @param isRecording whether the indexers have only decisions, so that this process reports its own to them */
   constructor(parts: RoutingParts, isRecording: boolean) {
     this.#parts = parts;
     this.#isRecording = isRecording;
@@ -64,17 +64,17 @@ export class RemoteIndexes {
     return index;
   }
 
-  /** `router`, which asks an indexer before it routes a request. */
+  /** Returns `router` so that it asks an indexer before it routes a request. */
   asking<Worker extends RoutableWorker>(router: Router<Worker>): Router<Worker> {
     return askingRouter(router, this.#indexOf);
   }
 
-  /** Whether somebody serves the index of the worker set. */
+  /** Whether a process serves the index of the worker set. */
   isServed(pool: WorkerPool): boolean {
     return this.#indexersOf(pool).length > 0;
   }
 
-  /** A request that is to be explained, with what is cached of it. */
+  /** Returns a request for an explanation, after asking the index about it. */
   ask(request: RouteRequest): Promise<RouteRequest> {
     return askIndex(request, this.#indexOf, AbortSignal.timeout(EXPLAIN_MS_MAX));
   }
@@ -110,7 +110,7 @@ export class RemoteIndexes {
     return components.flatMap((name) => this.#components.get(name)?.indexers ?? []);
   }
 
-  /** A component that cannot be followed is tried again when the models change. */
+  /** Follows a component. If that fails, the next change of the models tries again. */
   #watch(name: string, scope: RoutableModel['workers'][number]['scope']): void {
     const { discovery, logger } = this.#parts;
     const onChange = (indexers: readonly IndexerAddress[]): void => {

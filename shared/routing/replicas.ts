@@ -31,7 +31,7 @@ interface PeerLoadsOptions {
 const TICKS_A_SECOND = 4;
 const SECOND_MS = 1000;
 
-/** The load that others bring to the workers of this router, by what the workers say with their leases. */
+/** Load that other routers bring to the workers of this router, from the loads in the workers' leases. */
 class PeerLoads {
   readonly #options: PeerLoadsOptions;
   readonly #views = new Map<string, { readonly of: KvPool; readonly load: UnattributedLoad }>(); // by worker set
@@ -39,7 +39,7 @@ class PeerLoads {
   readonly #watch: Watch;
   #said: FleetLoads = new Map();
   #isNew = false;
-  /** Seconds since the last reading. */
+  /** Seconds since the last read. */
   #ageS = 0;
   #ticks = 0;
 
@@ -52,7 +52,7 @@ class PeerLoads {
     this.#timer = options.clock.every(SECOND_MS / TICKS_A_SECOND, () => this.#tick());
   }
 
-  /** This router, or one that it hears of, has booked a request. */
+  /** Notes that this router, or another that it hears, has booked a request. */
   booked(pool: WorkerPool, workerId: string, dpRank: number): void {
     this.#views.get(poolName(pool))?.load.booked(workerId, dpRank);
   }
@@ -62,7 +62,10 @@ class PeerLoads {
     this.#timer.cancel();
   }
 
-  /** Looks when something new was read, and each second until that is too old to have anything of this router's in it. */
+  /**
+   * Compares after each new read. Without one, it compares each second, until the read is too old to contain requests
+   * of this router.
+   */
   #tick(): void {
     const isSecond = ++this.#ticks % TICKS_A_SECOND === 0;
     if (isSecond) {
@@ -93,12 +96,12 @@ class PeerLoads {
 }
 
 interface ReplicaParts extends Pick<RoutingParts, 'clock' | 'discovery' | 'logger'> {
-  /** Names this router among them; hex. */
+  /** Id of this router among them, hex. */
   readonly routerId: string;
-  /** Told when another router has come or gone: those there are now. */
+  /** Called with the present other routers when one has come or gone. */
   onPeers(routerIds: readonly string[]): void;
   readonly eventPlane: EventPlane;
-  /** Told when replicas cannot be heard. @default nobody is */
+  /** Hears when replicas cannot be followed. @default none */
   readonly watch: PartWatch | undefined;
   readonly routerMetrics: Pick<RouterMetrics, 'peerBookingUnremembered' | 'unattributedRequests'>;
   /** Worker sets of the router. */
@@ -110,8 +113,9 @@ const OPEN_MS_MAX = 15_000;
 const CLOSE_MS_MAX = 1000;
 
 /**
- * Keeps the loads of this router and of those beside it alike (`--router-replica-sync`): tells them of every request over the
- * event plane, and hears what it was not told of from the workers, which is slower and forgets nothing.
+ * Keeps the loads of this router and of the routers beside it equal (`--router-replica-sync`). It tells them about
+ * every request over the event plane. The loads that workers report cover messages that were lost; they are slower, but
+ * complete.
  */
 export class Replicas implements PeerTeller {
   readonly #parts: ReplicaParts;
@@ -119,7 +123,7 @@ export class Replicas implements PeerTeller {
   #peers: ReadonlySet<string> = new Set();
   readonly #closing = new Set<Promise<void>>();
   readonly #loads: PeerLoads;
-  /** Where the requests of a worker are told. */
+  /** Link for the requests of each worker. */
   #places = new Map<string, ComponentLink>();
 
   constructor(parts: ReplicaParts) {
@@ -127,7 +131,7 @@ export class Replicas implements PeerTeller {
     this.#loads = new PeerLoads({ ...parts, metrics: parts.routerMetrics });
   }
 
-  /** The models as they are now. */
+  /** Sets the present models. */
   follow(models: readonly RoutableModel[]): void {
     const places = new Map<string, ComponentLink>();
     for (const { workers } of models) for (const worker of workers) places.set(worker.id, this.#placeOf(worker));
@@ -174,7 +178,9 @@ export class Replicas implements PeerTeller {
     }
   }
 
-  /** Routers of several components may differ: whoever places requests in one of them counts. */
+  /**
+   * Collects the routers of all components, which may differ: each router that places requests in one of them counts.
+   */
   #gatherPeers(): void {
     const peers = new Set([...this.#components.values()].flatMap((link) => [...link.peers]));
     if (peers.size === this.#peers.size && [...peers].every((id) => this.#peers.has(id))) return;
@@ -191,7 +197,7 @@ export class Replicas implements PeerTeller {
   }
 }
 
-/** What the routers of one component tell each other. */
+/** Messages between the routers of one component. */
 class ComponentLink {
   readonly #scope: ComponentScope;
   readonly #parts: ReplicaParts;
@@ -223,7 +229,7 @@ class ComponentLink {
   }
 
   async close(): Promise<void> {
-    this.#stopping.abort(new Error('replicas are told no more'));
+    this.#stopping.abort(new Error('the component is no longer followed'));
     await this.#opened;
     this.#parts.watch?.forget(this.#name);
     await this.#lifetime.close();
@@ -239,7 +245,7 @@ class ComponentLink {
       } catch (thrown) {
         if (signal.aborted) return;
         this.#parts.watch?.failed('replicas', reasonOf(thrown), this.#name);
-        await this.#parts.clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early when it is closed
+        await this.#parts.clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early if it is closed
       }
     }
   }
@@ -268,7 +274,8 @@ class ComponentLink {
         topic: ACTIVE_SEQUENCES_TOPIC,
         listener: {
           event: ({ payload }) => this.#sync?.receive(payload),
-          gap: (lossy) => this.#forget(this.#follower?.workerOf(lossy)), // the end of a request may be among what is lost
+          // The end of a request may be among the lost messages.
+          gap: (lossy) => this.#forget(this.#follower?.workerOf(lossy)),
         },
         onPublishers: (routerIds) => this.#setPeers(routerIds),
       }),
@@ -300,7 +307,7 @@ class ComponentLink {
     if (routerId !== undefined) this.#sync?.forgetPeers(routerId);
   }
 
-  /** To the worker set of the same model, and failing that to any that the worker is in. */
+  /** Applies an event to the worker set of the same model, or else to any that has the worker. */
   #apply(event: ActiveSequenceEvent): void {
     const has = ({ ranks }: KvPool): boolean => ranks.find(event.workerId, event.dpRank) !== undefined;
     const pools = this.#parts.pools().filter(has);

@@ -17,28 +17,28 @@ import type { KvRouter } from '../scheduler/index.ts';
 import type { RoutingParts } from './feeds.ts';
 import type { RouterServer } from './router-server.ts';
 
-/** The parts of which a resident router is made. */
+/** Dependencies of a resident router. */
 export interface ResidentParts
   extends Pick<RoutingParts, 'clock' | 'random' | 'metrics' | 'logger' | 'tracer' | 'onAnswering'> {
-  /** Decides, for others as for this process. */
+  /** Router that decides, for other processes as for this one. */
   readonly router: Pick<Router, 'choose'>;
-  /** The router asks an index elsewhere before it decides. */
+  /** Whether the router asks a remote index before it decides. */
   readonly asksFirst: boolean;
   readonly kv: KvRouter;
-  /** The models as they are now. */
+  /** Returns the present models. */
   models(): readonly RoutableModel[];
-  /** Workers of the model above its busy limits; undefined where it has none. */
+  /** Returns the workers of the model above its busy limits; undefined if it has no limits. */
   busyWorkers(model: RoutableModel): ReadonlySet<string> | undefined;
-  /** Shared with the other residents. @default nothing: this is the only one */
+  /** State shared with the other residents. @default none: this is the only one */
   readonly state: RouterState | undefined;
   /** The listener on which it answers. */
   readonly server: RouterServer;
 }
 
-/** A resident router that serves. */
+/** A resident router while it serves. */
 export interface Resident {
   readonly service: ResidentService;
-  /** Withdraws its names, lets callers that wait decide by themselves, and gives the lease back. */
+  /** Withdraws its names, lets waiting callers decide by themselves, and gives the lease back. */
   close(): Promise<void>;
 }
 
@@ -46,12 +46,15 @@ export interface Resident {
 const LEASE_NAME = 'router';
 const STOP_MS_MAX = 1000;
 const REPORT_INTERVAL_MS = 1000;
-/** Reports of workers for which a new holder of the lease waits: they then count what the holder before has sent. */
+/**
+ * Number of worker reports that a new holder of the lease waits for. They then include the requests of the earlier
+ * holder.
+ */
 const REPORTS_TO_SETTLE = 2;
 
 /**
- * Serves `Choose` on the request plane and registers it in discovery. Rejects when the port cannot be
- * bound, or discovery cannot be written.
+ * Serves `Choose` on the request plane and registers it in discovery. Rejects if the port cannot be bound, or discovery
+ * cannot be written.
  */
 export function openResident(settings: EdgeSettings, parts: ResidentParts): Promise<Resident> {
   return Lifetime.compose((lifetime) => serveResident(settings, parts, lifetime));
@@ -70,7 +73,7 @@ async function serveResident(settings: EdgeSettings, parts: ResidentParts, lifet
     end: (): void => {
       service.standDown();
       parts.onAnswering?.(false);
-      log.info('another router answers for the fleet, or nobody does');
+      log.info('this router no longer answers for the fleet');
     },
   };
   const lease = leaseOf(settings, parts, answering);
@@ -86,7 +89,7 @@ async function serveResident(settings: EdgeSettings, parts: ResidentParts, lifet
     if (lease === undefined) answering.end();
     else await lease.stop(AbortSignal.timeout(STOP_MS_MAX)).catch(() => {}); // it runs out by itself
   });
-  lifetime.use(service); // before the lease and gRPC: callers that wait then decide by themselves
+  lifetime.use(service); // before the lease and gRPC, so that waiting callers then decide by themselves
   lifetime.defer(() => server.withdraw(namespace, ROUTER_COMPONENT, endpoints));
   await server.register(namespace, ROUTER_COMPONENT, endpoints);
   log.info('resident router is up', { instance_id: instanceId, namespace });
@@ -108,7 +111,7 @@ function leaseOf(
     ttlMs: settings.leaseTtlSecs * 1000,
     onAcquired: begin,
     onLost: end,
-    onProblem: () => {}, // every failure of the table is told by the state itself
+    onProblem: () => {}, // the state itself reports every failure of the table
   });
 }
 

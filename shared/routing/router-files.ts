@@ -14,9 +14,9 @@ import {
   type TrackingHash,
 } from '../scheduler/index.ts';
 
-/** What the files that a router's settings name say. */
+/** Contents of the files that a router's settings name. */
 export interface RouterFiles {
-  /** Queue classes, and settings over the flags. */
+  /** Queue classes, and settings that override flags. */
   readonly policies: PolicyConfig | undefined;
   /** Predicts prefills. */
   readonly prefillDuration: PrefillDurationModel | undefined;
@@ -24,7 +24,7 @@ export interface RouterFiles {
   readonly tracking: TrackingHash | undefined;
 }
 
-/** Reads them. @throws KvRouterConfigError for one that cannot be used */
+/** Reads the files. @throws KvRouterConfigError for a file that cannot be used */
 export async function readRouterFiles(settings: RouterSettings): Promise<RouterFiles> {
   const policies = await readPolicies(settings.routerPolicyConfig);
   const { prefillLoadModel = settings.routerPrefillLoadModel } = policies?.settings ?? {};
@@ -36,8 +36,8 @@ export async function readRouterFiles(settings: RouterSettings): Promise<RouterF
 }
 
 /**
- * What the file of `--router-policy-config` says; undefined without one.
- * @throws KvRouterConfigError that names the field, Error with one line when the file cannot be read
+ * Reads the file of `--router-policy-config`; undefined without one.
+ * @throws KvRouterConfigError that names the field, Error with one line if the file cannot be read
  */
 async function readPolicies(path: string | undefined): Promise<PolicyConfig | undefined> {
   if (path === undefined) return undefined;
@@ -47,12 +47,12 @@ async function readPolicies(path: string | undefined): Promise<PolicyConfig | un
   } catch (cause) {
     throw new Error(`--router-policy-config: ${reasonOf(cause)}`, { cause });
   }
-  const { parsePolicyConfig } = await import('../scheduler/index.ts'); // a reader of YAML, for who has such a file
+  const { parsePolicyConfig } = await import('../scheduler/index.ts'); // loads a YAML reader, only if there is a file
   return parsePolicyConfig(yaml);
 }
 
 /**
- * What predicts prefills with `--router-prefill-load-model aic`.
+ * Opens the model that predicts prefills with `--router-prefill-load-model aic`.
  * @throws KvRouterConfigError for a model folder that cannot be read, and as `createPrefillEstimate`
  */
 async function openPrefillModel(settings: RouterSettings): Promise<PrefillDurationModel> {
@@ -80,8 +80,8 @@ async function readModelConfig(model: string): Promise<unknown> {
 }
 
 /**
- * The names of running requests' blocks (`--router-tracking-hash`); undefined = the public ones.
- * @throws KvRouterConfigError for a key that cannot be read; the message says nothing of what is in the file
+ * Returns the names of running requests' blocks (`--router-tracking-hash`); undefined = the public hashes.
+ * @throws KvRouterConfigError for a key that cannot be read; the message does not reveal the contents of the file
  */
 export async function openTracking(settings: RouterSettings): Promise<TrackingHash | undefined> {
   const { routerTrackingHash, routerTrackingKeyFile: path = '', routerTrackingKeyId: keyId = '' } = settings;

@@ -17,9 +17,9 @@ import type { RoutingParts } from './feeds.ts';
 export interface RouterServer {
   readonly instanceId: string;
   readonly plane: PlaneServer;
-  /** Names endpoints of a component in discovery. */
+  /** Registers endpoints of a component in discovery. */
   register(namespace: string, component: string, endpoints: readonly RouterEndpoint[]): Promise<void>;
-  /** Takes names out of discovery again; what cannot be withdrawn goes with the lease. */
+  /** Withdraws endpoints from discovery. Those that cannot be withdrawn expire with the lease. */
   withdraw(namespace: string, component: string, endpoints: readonly RouterEndpoint[]): Promise<void>;
   /** Withdraws every name and closes the listener. */
   close(): Promise<void>;
@@ -28,7 +28,7 @@ export interface RouterServer {
 const START_MS_MAX = 15_000;
 const STOP_MS_MAX = 1000;
 
-/** Listens on the request plane. Rejects when the port cannot be bound. */
+/** Listens on the request plane. Rejects if the port cannot be bound. */
 export function openRouterServer(parts: RoutingParts): Promise<RouterServer> {
   return Lifetime.compose((lifetime) => listen(parts, lifetime));
 }
@@ -79,9 +79,12 @@ export interface IndexServerOptions {
   readonly server: RouterServer;
   readonly discovery: Discovery;
   readonly kv: Pick<KvRouter, 'find'>;
-  /** The models as they are now. */
+  /** Returns the present models. */
   models(): readonly RoutableModel[];
-  /** The index knows of decisions alone: one process a component may serve it, or none would know of all. */
+  /**
+   * Whether the index has only decisions. Then one process of a component may serve it, or no index would have all
+   * decisions.
+   */
   readonly isRecording: boolean;
   readonly logger: Logger;
 }
@@ -99,7 +102,10 @@ export class IndexServer {
     this.#options = options;
   }
 
-  /** Serves the components of all workers. One that cannot be served yet is tried again when the models change. */
+  /**
+   * Serves the components of all workers. If a component cannot be served yet, the next change of the models tries
+   * again.
+   */
   follow(models: readonly RoutableModel[]): void {
     for (const { scope } of models.flatMap(({ workers }) => workers)) {
       const name = `${scope.namespace}/${scope.component}`;
@@ -125,7 +131,7 @@ export class IndexServer {
     if (isRecording) await this.#requireAlone({ namespace, component }, () => true);
     await server.register(namespace, component, endpoints);
     try {
-      // Of several that come at once, the one with the lowest id stays.
+      // If several start at once, the one with the lowest id stays.
       if (isRecording) await this.#requireAlone({ namespace, component }, (other) => other < server.instanceId);
     } catch (error) {
       await server.withdraw(namespace, component, endpoints);
@@ -143,7 +149,7 @@ export class IndexServer {
     const ids = records.flatMap((record) => (record.type === 'Endpoint' ? [record.instance_id] : []));
     const other = ids.find((id) => id !== server.instanceId && hasPrecedence(id));
     if (other === undefined) return;
-    throw new Error(`instance ${other} serves it; without KV events one process a component may`);
+    throw new Error(`instance ${other} serves it; without KV events only one process of a component may`);
   }
 
   #find(model: string, { namespace, component }: Scope): ServedIndex | undefined {

@@ -17,8 +17,8 @@ export async function openRouting(settings: EdgeSettings, parts: RoutingParts): 
 }
 
 /**
- * Opens mode `kv` in the role that the settings name: by an index of this process, from which a resident also answers
- * others, or by asking residents. A host that can follow nothing asks.
+ * Opens mode `kv` in the role that the settings name. One role uses an index of this process, from which a resident
+ * also answers others. The other asks residents; a host that cannot follow events takes this one.
  */
 async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promise<Routing> {
   const { useRemoteIndexer, serveIndexer = false, routerUrl } = settings;
@@ -39,7 +39,7 @@ async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promi
   });
 }
 
-/** Opens routing by an index of this process. Its code is loaded only here: functions have no index. */
+/** Opens routing by an index of this process. Only this function loads its code, because functions have no index. */
 async function openIndexedRouting(settings: EdgeSettings, parts: RoutingParts): Promise<KvRouting> {
   const [files, { KvRouting }, remote] = await Promise.all([
     openRouterFiles(settings),
@@ -66,7 +66,7 @@ export function openRouterMetrics(
 /**
  * Reads the files that a router's settings name, and loads the code for it.
  *
- * @throws KvRouterConfigError for one that cannot be used
+ * @throws KvRouterConfigError for a file that cannot be used
  */
 export async function openRouterFiles(settings: RouterSettings): Promise<RouterFiles> {
   const { readRouterFiles } = await import('./router-files.ts');

@@ -126,7 +126,7 @@ describe('frontends without KV events around one index', () => {
     expect(failedWrites).toBe(0);
 
     const second = await fleet.frontend([...SERVES, ...quiet]);
-    await second.waitForOutput(/the block index is not served .*one process a component may/, 10_000);
+    await second.waitForOutput(/the block index is not served .*only one process of a component may/, 10_000);
   });
 });
 

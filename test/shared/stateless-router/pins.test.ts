@@ -56,7 +56,7 @@ const FAULTS: readonly (readonly [PoolRole, RoutingHints, string, string])[] = [
     'aggregated',
     { backend_instance_id: 'a1', allowed_worker_ids: ['a2'] },
     'nvext.backend_instance_id',
-    'not among those that may take it',
+    'not one of those that may take it',
   ],
 ];
 
