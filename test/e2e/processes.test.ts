@@ -105,7 +105,7 @@ describe('stator frontend and stator worker in terminals of their own', () => {
     expect(await response.json()).toMatchObject({ error: { type: 'server_error', code: 'service_unavailable' } });
     expect(await (await fetch(`${frontend.url}/v1/models`)).json()).toEqual({ object: 'list', data: [] });
     await frontend.waitForOutput(/INFO models: model is served model=stator-mini workers=\d/);
-    await frontend.waitForOutput(/INFO models: model is served no more model=stator-mini reason=/);
+    await frontend.waitForOutput(/INFO models: model is no longer served model=stator-mini reason=/);
     const health = await fetch(`${frontend.url}/health`);
     expect(health.status).toBe(200);
     expect(await health.json()).toEqual({ status: 'healthy', endpoints: [], instances: [] });

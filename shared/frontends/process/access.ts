@@ -6,8 +6,8 @@ import { isLoopback } from '../../planes/index.ts';
 import { createAccessMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
 /**
- * Opens the gate that asks for API keys, where the settings want one; undefined where nobody needs a key. Its code is loaded
- * only then.
+ * Opens the gate that requires API keys, and loads its code only then. Returns undefined if the settings require no
+ * keys.
  */
 export async function openGate(
   settings: EdgeSettings,
@@ -17,7 +17,7 @@ export async function openGate(
 ): Promise<Gate | undefined> {
   if (!asksForKeys(settings)) {
     if (hasStore(settings))
-      log.warn('whoever reaches this process is served: STATOR_AUTH=off leaves its API keys unasked');
+      log.warn('every client that reaches this process is served: STATOR_AUTH=off leaves its API keys unchecked');
     return undefined;
   }
   const { KeyGate, openKeyStore } = await import('../../access/index.ts');
@@ -36,26 +36,28 @@ export async function openGate(
       metrics.read(outcome);
       if (isAway === (outcome === 'failed')) return;
       isAway = !isAway;
-      if (isAway) log.warn('API keys cannot be looked up: those in use go on', { reason: reasonOf(failure) });
+      if (isAway) log.warn('API keys cannot be looked up: keys in use stay valid', { reason: reasonOf(failure) });
       else log.info('API keys can be looked up again');
     },
   });
 }
 
-/** Whether somebody is served of whom no proof is asked, without that having been chosen. */
+/** Returns whether clients on other machines are served without proof, although the operator did not choose this. */
 export function isOpenToAll(settings: EdgeSettings): boolean {
   const { auth, httpHost } = settings;
   return auth === 'auto' && !asksForKeys(settings) && !(httpHost !== undefined && isLoopback(httpHost));
 }
 
-/** Names of requests, which every frontend that knows the same secret understands; none without a secret. */
+/** Returns the names of requests, which every frontend with the same secret understands; undefined without a secret. */
 export function openNames(settings: EdgeSettings): RequestNames | undefined {
   const { idSecret, planeToken } = settings;
   if (idSecret !== undefined) return new RequestNames(idSecret, settings.idSecretPrevious ?? undefined);
   return planeToken === undefined ? undefined : new RequestNames(planeToken, settings.planeTokenPrevious ?? undefined);
 }
 
-/** Whether clients need a key. On loopback, too: a proxy or a tunnel there brings others in. */
+/**
+ * Returns whether clients need a key. They need one on loopback, too, because a proxy or a tunnel there admits others.
+ */
 export function asksForKeys(settings: EdgeSettings): boolean {
   return settings.auth === 'on' || (settings.auth === 'auto' && hasStore(settings));
 }

@@ -7,26 +7,26 @@ import type { PlannerEventOf } from '../../protocol/index.ts';
 import type { FrontendMetrics, ProcessLogger, RequestRecorder, Tracer } from '../../telemetry/index.ts';
 import type { HoldBounds } from './hold.ts';
 
-/** What a host gives a frontend. */
+/** Options that a host gives a frontend. */
 export interface FrontendOptions extends TimeAndChance {
   readonly logger: ProcessLogger;
-  /** How the host wants its connections to workers. */
+  /** Options of the connections to workers. */
   readonly plane?: CallingPlaneOptions;
-  /** What the host may do to the discovery table. */
+  /** Choices of the host about how it uses discovery. */
   readonly discovery?: DiscoveryHost;
-  /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
+  /** Whether the host can follow events. A host that is frozen between requests cannot. @default true */
   readonly followsEvents?: boolean;
-  /** Hears of requests that wait for a worker: of the first of a model, and every 5 s while any waits. */
+  /** Called when the first request of a model waits for a worker, and every 5 s while any waits. */
   readonly onHeld?: (event: PlannerEventOf<'request.held'>) => void;
   /** Longest waits for a worker that the host can keep. @default as the settings say */
   readonly holdBounds?: HoldBounds;
-  /** Hears of every request, beside the records that the settings ask for. */
+  /** Receives every request, beside the records that the settings ask for. */
   readonly recorder?: Pick<RequestRecorder, 'requestEnded'>;
-  /** When the secrets of the fleet were first in force, Unix ms; undefined while it is not known. */
+  /** Returns when the secrets of the fleet were first in force, in Unix ms; undefined while it is not known. */
   readonly secretsSinceMs?: () => number | undefined;
 }
 
-/** What the steps of a frontend's composition share. */
+/** The objects that the steps of a frontend's composition share. */
 export interface FrontendDeps extends TimeAndChance {
   /** Closes what a step opens, in reverse order. */
   readonly lifetime: Lifetime;
@@ -34,13 +34,13 @@ export interface FrontendDeps extends TimeAndChance {
   readonly plane: RequestPlane;
   readonly metrics: FrontendMetrics;
   readonly logger: ProcessLogger;
-  /** Makes spans. @default none are made */
+  /** Creates spans. @default none are created */
   readonly tracer: Tracer | undefined;
   /** Whether the host can follow events. */
   readonly followsEvents: boolean;
-  /** Whether discovery follows the fleet by itself. */
+  /** Whether discovery follows the fleet itself, without being asked. */
   readonly isLasting: boolean;
-  /** Hears of requests that wait for a worker. */
+  /** Called while requests wait for a worker. */
   readonly onHeld: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
   /** Longest waits for a worker that the host can keep. @default as the settings say */
   readonly bounds: HoldBounds | undefined;

@@ -17,10 +17,10 @@ import {
   type RouterMetrics,
 } from '../../telemetry/index.ts';
 
-/** What a frontend shows of prefill and decode workers. */
+/** Shows the state of prefill and decode workers in metrics and log. */
 export interface Disaggregation {
   readonly observer: PipelineObserver;
-  /** The models as they are now, aliases left out. */
+  /** Takes the current models, without aliases. */
   follow(models: readonly RoutableModel[]): void;
 }
 
@@ -35,13 +35,13 @@ export function observeDisaggregation(
     observer: {
       kvTransferred: transferred,
       encodedInline: (model, failure) => {
-        if (failure === undefined) return; // nobody is there
+        if (failure === undefined) return; // there is no encode worker
         const reason = toWire(failure).message;
         logger.warn('an encode worker failed: media are encoded where the prompt is computed', { model, reason });
       },
       decodedAlone: (model, failure) => {
         metrics.decodedAlone(model);
-        if (failure === undefined) return; // nobody is there: said when the last one left
+        if (failure === undefined) return; // there is no prefill worker: logged when the last one left
         logger.warn('a prefill failed: the decode worker computes the prompt', {
           model,
           reason: toWire(failure).message,
@@ -66,8 +66,9 @@ export function observeDisaggregation(
 }
 
 /**
- * When decode workers compute prompts themselves; undefined = never, and wherever nobody knows what is cached.
- * @throws KvRouterConfigError for a configuration that cannot be
+ * Returns the rule by which decode workers compute prompts themselves. Returns undefined if they never do, or if no
+ * process knows what is cached.
+ * @throws KvRouterConfigError for an invalid configuration
  */
 export function openBypass(settings: EdgeSettings, source: ExplanationSource | undefined): Bypass | undefined {
   const { routerConditionalDisagg: isOn, routerConditionalDisaggConfig: config, routerQueueThreshold } = settings;

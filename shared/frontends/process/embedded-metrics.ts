@@ -4,24 +4,27 @@ import type { RoutableModel } from '../../pipeline/index.ts';
 import { EmbeddedMetrics, type MetricRegistry, openStandardError } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
 
-/** Several values a minute, of which CloudWatch makes one. */
+/** Interval between two values, in milliseconds. It gives several values a minute, which CloudWatch merges into one. */
 const PERIOD_MS = 15_000;
 
 interface PublishingParts {
   readonly clock: Clock;
   readonly registry: MetricRegistry;
   readonly lifecycle: Pick<ServiceLifecycle, 'inflight'>;
-  /** Each once. */
+  /** Returns each model once. */
   readonly models: () => readonly RoutableModel[];
-  /** Of what is known of the fleet; undefined where discovery keeps no view. */
+  /** Returns the age of the fleet view; undefined if discovery keeps no view. */
   readonly viewAgeMs: () => number | undefined;
-  /** When the secrets of the fleet were first in force, Unix ms. @default nobody knows */
+  /** Returns when the secrets of the fleet were first in force, in Unix ms. @default unknown */
   readonly secretsSinceMs?: (() => number | undefined) | undefined;
-  /** Takes lines, with their ends. @default standard error, as for the log */
+  /** Writes lines, with their line ends. @default to standard error, like the log */
   readonly write?: ((text: string) => void) | undefined;
 }
 
-/** Tells CloudWatch of a process that lasts, from now on; undefined where nobody asked for it (`STATOR_EMF`). */
+/**
+ * Publishes the metrics of a process on a server to CloudWatch from now on. Returns undefined unless `STATOR_EMF` asks
+ * for it.
+ */
 export function publishMetrics(settings: EdgeSettings, parts: PublishingParts): PublishedMetrics | undefined {
   const { emf: isWanted, emfService: name } = settings;
   return isWanted === true && name !== undefined ? new PublishedMetrics(name, settings, parts) : undefined;
@@ -53,18 +56,18 @@ class PublishedMetrics extends EmbeddedMetrics {
     this.#stop = () => timer.cancel();
   }
 
-  /** Writes what has come since the last time, and no more. */
+  /** Writes the values since the last time, and stops. */
   close(): void {
     this.#stop();
     this.flush();
   }
 }
 
-/** Follows how old the fleet view is; undefined until there was one. */
+/** Returns a watch on the age of the fleet view, which is undefined until there is a view. */
 export function watchView(clock: Clock) {
   let writtenMs: number | undefined;
   return {
-    /** A view was read that had been written `ageMs` ago. */
+    /** Takes note of a view that was written `ageMs` ago. */
     seen: (ageMs: number): void => {
       writtenMs = clock.nowMs() - ageMs;
     },
@@ -72,7 +75,7 @@ export function watchView(clock: Clock) {
   };
 }
 
-/** Those that a request of the model may go to. */
+/** Returns the number of workers that a request of the model may go to. */
 function workersOf({ readiness, workers }: RoutableModel): number {
   return readiness.isReady ? workers.length : 0;
 }

@@ -7,7 +7,7 @@ import type { ServiceLifecycle } from '../inference/lifecycle.ts';
 import type { Base } from './open-base.ts';
 import { primaryModels } from './open-directory.ts';
 
-/** Makes the service ready with its first workers: at once if the settings ask for none. */
+/** Makes the service ready when its first workers are there, or at once if the settings require none. */
 export function awaitFirstWorkers(
   settings: EdgeSettings,
   { deps, lifecycle }: Base,

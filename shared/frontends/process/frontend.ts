@@ -24,14 +24,14 @@ import { showModels } from './show-models.ts';
 /** A frontend ready to answer; the host decides where its requests come from. */
 export interface Frontend {
   readonly app: ReturnType<typeof createHttpApp>;
-  /** Returns the app for the operator of the process, who shows no key. */
+  /** Returns the app for the operator of the process, which requires no key. */
   readonly appForOperator: () => ReturnType<typeof createHttpApp>;
   /**
-   * Loads code that is otherwise loaded when it is first needed. A process that listens calls it before it does: clients
-   * may hold all file descriptors of the process, and Node tries to load a file only once.
+   * Loads code that is otherwise loaded when it is first needed. A process that listens calls it before it does:
+   * clients may hold all file descriptors of the process, and Node tries to load a file only once.
    */
   load(): Promise<void>;
-  /** The parts with which other dialects of inference work. */
+  /** Objects that other dialects of inference also use. */
   readonly inference: InferenceDeps;
   /** Room for requests that are being read, of every dialect. */
   readonly bodies: ByteBudget;
@@ -41,11 +41,11 @@ export interface Frontend {
   /** Whether every client that reaches it is served, although the operator has not asked for this. */
   readonly isOpenToAll: boolean;
   /**
-   * Returns whether a model answers chats: it is offered for them, and has a template if one is needed. Rejects when the
-   * model cannot be loaded.
+   * Returns whether a model answers chats: it is offered for them, and has a template if one is needed. Rejects when
+   * the model cannot be loaded.
    */
   readonly takesChats: (model: RoutableModel) => Promise<boolean>;
-  /** Resolves when what is known of the fleet is at most `maxAgeMs` old, or cannot be read (see `Discovery.refresh`). */
+  /** Resolves when the view of the fleet is at most `maxAgeMs` old, or cannot be read (see `Discovery.refresh`). */
   refresh(maxAgeMs: number, signal: AbortSignal, shardKey?: string): Promise<void>;
   /** Sends traces and logs that wait for their collector, in bounded time. */
   flush(): Promise<void>;
@@ -55,12 +55,12 @@ export interface Frontend {
   close(): Promise<void>;
 }
 
-/** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
+/** Builds the whole path from the HTTP app to the workers. Rejects with one line if discovery cannot be read. */
 export function composeFrontend(settings: EdgeSettings, options: FrontendOptions): Promise<Frontend> {
   return Lifetime.compose((lifetime) => compose(settings, options, lifetime));
 }
 
-/** Opens everything in the order in which it is needed; `lifetime` closes it in reverse. */
+/** Opens everything in the order of its dependencies; `lifetime` closes it in reverse. */
 async function compose(settings: EdgeSettings, options: FrontendOptions, lifetime: Lifetime): Promise<Frontend> {
   if (settings.modelPath !== undefined) await requireTokenizer(settings.modelPath);
   const base = await openBase(settings, options, lifetime);
@@ -126,7 +126,7 @@ async function compose(settings: EdgeSettings, options: FrontendOptions, lifetim
   };
 }
 
-/** Follows discovery, loads what it names, and makes the pipeline around it. */
+/** Follows discovery, loads the models that it names, and creates the pipeline around them. */
 async function followFleet(settings: EdgeSettings, deps: FrontendDeps) {
   const models = openDirectory(settings, deps);
   const { directory } = models;
@@ -134,7 +134,7 @@ async function followFleet(settings: EdgeSettings, deps: FrontendDeps) {
   const thresholds = thresholdsOf(settings);
   const fleet = await openFleetRouting(settings, deps, models, thresholds);
   const open = openPipeline(settings, deps, models, fleet, thresholds);
-  // All who follow the directory do so by now. It closes before them: nothing changes while they close.
+  // Every follower of the directory is registered by now. The directory closes before them: nothing changes meanwhile.
   deps.lifetime.use(directory);
   await directory.start(AbortSignal.timeout(DISCOVERY_TIMEOUT_MS));
   return { ...models, ...open, eventPlanes: fleet.eventPlanes };

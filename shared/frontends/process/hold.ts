@@ -9,10 +9,10 @@ import { BoundedMap } from '../../records/index.ts';
 import { type RoutableWorker, type Router, withChoose } from '../../router/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
-/** How long a request may wait at a host, whatever the settings say. */
+/** Longest waits for a worker that a host can keep, whatever the settings say. */
 export interface HoldBounds {
   readonly streamMsMax: number;
-  /** Longest wait of an answer that is not streamed. */
+  /** Longest wait of an answer that is not streamed, in milliseconds. */
   readonly unaryMsMax: number;
 }
 
@@ -20,31 +20,34 @@ interface HoldParts extends TimeAndChance {
   readonly registry: MetricRegistry;
   readonly logger: Logger;
   readonly discovery: Discovery;
-  /** Undefined on hosts that publish nothing. */
+  /** Opens the event plane; undefined on hosts that publish nothing. */
   readonly openEventPlane: (() => EventPlane) | undefined;
-  /** Hears of requests that wait for a worker: of the first of a model, and every 5 s while any waits. */
+  /** Called when the first request of a model waits for a worker, and every 5 s while any waits. */
   readonly onHeld?: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
-  /** Sends events to the planner's queue. @default there is none */
+  /** Outbox of the planner's queue. @default there is no queue */
   readonly outbox?: Pick<PlannerOutbox, 'put'> | undefined;
-  /** Whether discovery follows the fleet by itself. If not, it is refreshed while requests wait. */
+  /** Whether discovery follows the fleet itself. Otherwise the hold refreshes it while requests wait. */
   readonly isLasting: boolean;
   /** Longest waits that the host can keep, in milliseconds. @default none */
   readonly bounds?: HoldBounds | undefined;
-  /** Where the workers of the model are, or last were, and what they call it; undefined = unknown. */
+  /**
+   * Returns the namespace in which the workers of the model are, or last were, and the name that they use; undefined =
+   * unknown.
+   */
   fleetOf(model: string): { readonly namespace: string; readonly ownName: string } | undefined;
-  /** Returns what clients call a model, given what its workers call it. @default the same name */
+  /** Returns the name that clients use for a model, from the name that its workers use. @default the same name */
   readonly nameOf?: (ownName: string) => string;
 }
 
-/** The queue in which requests wait for workers, and the events that ask for some. */
+/** The queue in which requests wait for workers, and the events that ask planners for some. */
 export interface OpenHold {
   readonly hold: ColdStartQueue;
-  /** Requests that wait in the router's queue. They ask for workers, too. */
+  /** Requests that wait in the router's queue; they also ask for workers. */
   readonly queued: QueuedRequests;
   close(): Promise<void>;
 }
 
-/** Whether requests wait while their model has no worker. */
+/** Returns whether requests wait while their model has no worker. */
 export function holdsRequests({ holdTimeoutSecs = 0 }: EdgeSettings): boolean {
   return holdTimeoutSecs > 0;
 }
@@ -60,7 +63,8 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
   const want = (model: string, oldestAtMs: number): void => {
     const count = hold.countOf(model) + queued.count(model);
     const known = parts.fleetOf(model) ?? { namespace, ownName: model };
-    const event = events.publish(known.namespace, known.ownName, count, oldestAtMs); // planners know no other name
+    // Planners know the model only by its own name.
+    const event = events.publish(known.namespace, known.ownName, count, oldestAtMs);
     parts.outbox?.put(event);
     parts.onHeld?.(event);
   };
@@ -85,7 +89,10 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
   return { hold, queued, close: () => events.close() };
 }
 
-/** Looks for workers each second while requests wait for some, in a process whose discovery does not by itself. */
+/**
+ * Returns a function that reads the fleet each second while requests wait for workers, for a process whose discovery
+ * does not follow the fleet.
+ */
 function refresher({ clock, discovery, logger }: HoldParts): (isHolding: () => boolean) => Promise<void> {
   let isRunning = false;
   return async (isHolding) => {
@@ -103,7 +110,10 @@ function refresher({ clock, discovery, logger }: HoldParts): (isHolding: () => b
 
 const REFRESH_MS = 1000;
 
-/** Publishers that stay open, of the namespaces that asked last: a fleet may have new namespaces with every roll-out. */
+/**
+ * Bound of open publishers, which belong to the namespaces that asked last. A fleet may have new namespaces with every
+ * roll-out.
+ */
 const PUBLISHERS_MAX = 16;
 
 interface OpenPublisher {
@@ -111,7 +121,7 @@ interface OpenPublisher {
   close(): Promise<void>;
 }
 
-/** Publishes `request.held`; the plane is opened by the first one, as most frontends never publish any. */
+/** Publishes `request.held`. The first event opens the plane, because most frontends never publish any. */
 class HeldEvents {
   readonly #parts: HoldParts;
   readonly #source: string;
@@ -148,18 +158,19 @@ class HeldEvents {
       .then(async ({ publisher }) => {
         publisher.publish(event);
         if (known !== undefined) return;
-        await clock.sleep(HEARD_MS); // nobody had heard of the publisher yet; said twice, it counts once
+        await clock.sleep(HEARD_MS); // no subscriber knew the publisher yet; a repeated event counts once
         publisher.publish(event);
       })
       .catch((thrown: unknown) => {
-        if (this.#publishers.get(namespace) === opening) this.#publishers.delete(namespace); // the next event, in 5 s, tries again
+        // The next event, in 5 s, tries again.
+        if (this.#publishers.get(namespace) === opening) this.#publishers.delete(namespace);
         logger.warn('cannot ask for a worker', { model, namespace, reason: reasonOf(thrown) });
       });
     return event;
   }
 
   async close(): Promise<void> {
-    const opened = await Promise.allSettled(this.#publishers.values()); // told when one failed
+    const opened = await Promise.allSettled(this.#publishers.values()); // a failure was logged when it happened
     await Promise.all(opened.map((one) => one.status === 'fulfilled' && one.value.publisher.close()));
     await this.#plane?.close();
   }
@@ -196,29 +207,32 @@ class HeldEvents {
 }
 
 const PUT_MS_MAX = 5000;
-/** By then subscribers have found a new publisher. */
+/** Time after which subscribers have found a new publisher, in milliseconds. */
 const HEARD_MS = 1000;
 
 interface QueuedRequestsOptions {
   readonly clock: Clock;
-  /** Returns what clients call a model, given what its workers call it. @default the same name */
+  /** Returns the name that clients use for a model, from the name that its workers use. @default the same name */
   readonly nameOf?: ((ownName: string) => string) | undefined;
-  /** Requests of a model still wait: told every 5 s while any does, with when the oldest came as Unix time. */
+  /** Called every 5 s while requests of a model wait, with the time at which the oldest came, as Unix ms. */
   onWaiting(model: string, oldestAtMs: number): void;
 }
 
-/** As the wish for a first worker is repeated. */
+/**
+ * Interval between two reports of waiting requests, in milliseconds: as often as the request for a first worker is
+ * repeated.
+ */
 const TOLD_EVERY_MS = 5000;
 
 interface ModelQueue {
-  /** When each came, in that order. */
+  /** Times at which the requests came, in that order. */
   readonly waiting: Set<{ readonly atMs: number }>;
   readonly timer: Timer;
 }
 
 /**
- * Requests that wait in the queues of this process's router: new workers could take them. No planner hears of a wait that is
- * over within 5 s.
+ * Requests that wait in the queues of this process's router, and that new workers could take. Planners learn nothing of
+ * a wait that is over within 5 s.
  */
 export class QueuedRequests {
   readonly #options: QueuedRequestsOptions;
@@ -228,12 +242,12 @@ export class QueuedRequests {
     this.#options = options;
   }
 
-  /** Requests of the model that wait. */
+  /** Returns how many requests of the model wait. */
   count(model: string): number {
     return this.#queues.get(model)?.waiting.size ?? 0;
   }
 
-  /** `router`, with those that wait in its queue counted. */
+  /** Returns `router`, wrapped so that requests that wait in its queue are counted. */
   watch<Worker extends RoutableWorker>(router: Router<Worker>): Router<Worker> {
     return withChoose(router, (request, signal) => {
       let leave = (): void => {};

@@ -14,16 +14,16 @@ type ModelFacts = Parameters<FrontendMetrics['setModel']>[0];
 
 interface ModelGaugesOptions {
   readonly clock: Clock;
-  /** How often known models are looked at again; undefined = at every change. */
+  /** Interval after which known models are shown again, in milliseconds; undefined = at every change. */
   readonly intervalMs: number | undefined;
-  /** The models now. */
+  /** Returns the current models. */
   list(): readonly ModelFacts[];
   show(facts: ModelFacts): void;
 }
 
 /**
- * Shows what the cards of models say as gauges: a new model at once, what changes of it at the next look
- * (`DYN_HTTP_SVC_CONFIG_METRICS_POLL_INTERVAL_SECS`). A model that has gone keeps its gauges.
+ * Shows values of the models' cards as gauges. A new model appears at once; changes of a model appear after the
+ * interval (`DYN_HTTP_SVC_CONFIG_METRICS_POLL_INTERVAL_SECS`). A model that has gone keeps its gauges.
  */
 export class ModelGauges {
   readonly #options: ModelGaugesOptions;
@@ -37,7 +37,7 @@ export class ModelGauges {
     this.#stop = () => timer?.cancel();
   }
 
-  /** The set of models, or one of them, has changed. */
+  /** Takes note that the set of models, or one of them, has changed. */
   changed(): void {
     const { intervalMs, list } = this.#options;
     if (intervalMs === undefined) this.#showAll();
@@ -58,7 +58,7 @@ export class ModelGauges {
   }
 }
 
-/** Tells operators of workers that fall silent. */
+/** Returns an observer that counts and logs workers that fall silent. */
 export function stallObserver(registry: MetricRegistry, logger: Logger): PipelineObserver {
   const metrics = createStallMetrics(registry);
   return {
@@ -74,7 +74,7 @@ export function stallObserver(registry: MetricRegistry, logger: Logger): Pipelin
   };
 }
 
-/** What the card of a model says, as its gauges show it. */
+/** Returns the values of a model's card that its gauges show. */
 export function factsOf({ name, card, pool, contextLength }: RoutableModel, settings: EdgeSettings): ModelFacts {
   const { runtime_config: runtime } = card;
   return {
@@ -83,7 +83,7 @@ export function factsOf({ name, card, pool, contextLength }: RoutableModel, sett
     maxNumSeqs: runtime.max_num_seqs,
     maxNumBatchedTokens: runtime.max_num_batched_tokens,
     contextLength,
-    kvCacheBlockSize: pool.blockSizeTokens || undefined, // as routing names blocks: the operator's, where there is one
+    kvCacheBlockSize: pool.blockSizeTokens || undefined, // the size that routing uses: the operator's, if there is one
     migrationLimit: settings.migrationLimit,
   };
 }
@@ -93,7 +93,7 @@ interface KnownModel {
   readonly workers: ReadonlySet<string>;
 }
 
-/** Lines of models that come and go, and for who asks for details of their workers. */
+/** Logs models that come and go, and at level debug their workers. */
 export class ModelLines {
   readonly #logger: Logger;
   #known: ReadonlyMap<string, KnownModel> = new Map();
@@ -102,7 +102,7 @@ export class ModelLines {
     this.#logger = logger;
   }
 
-  /** These are all models now. */
+  /** Takes the current models, all of them. */
   changed(models: readonly RoutableModel[]): void {
     const before = this.#known;
     const now = new Map(models.map((model) => [model.name, knownOf(model)] as const));
@@ -113,14 +113,14 @@ export class ModelLines {
       if (readiness.isReady && !was?.isReady) {
         this.#logger.info('model is served', { model, workers: workers.length, prefill_workers: prefillWorkers });
       } else if (was?.isReady && !readiness.isReady) {
-        this.#logger.info('model is served no more', { model, reason: readiness.reason });
+        this.#logger.info('model is no longer served', { model, reason: readiness.reason });
       }
-      this.#tellWorkers(model, was?.workers ?? NOBODY, now.get(model)?.workers ?? NOBODY);
+      this.#tellWorkers(model, was?.workers ?? NO_WORKERS, now.get(model)?.workers ?? NO_WORKERS);
     }
     for (const [model, was] of before) {
       if (now.has(model)) continue;
-      if (was.isReady) this.#logger.info('model is served no more', { model, reason: 'its last worker has left' });
-      this.#tellWorkers(model, was.workers, NOBODY);
+      if (was.isReady) this.#logger.info('model is no longer served', { model, reason: 'its last worker has left' });
+      this.#tellWorkers(model, was.workers, NO_WORKERS);
     }
   }
 
@@ -131,14 +131,14 @@ export class ModelLines {
   }
 }
 
-const NOBODY: ReadonlySet<string> = new Set();
+const NO_WORKERS: ReadonlySet<string> = new Set();
 
 function knownOf({ readiness, workers, prefill }: RoutableModel): KnownModel {
   const all = [...workers, ...(prefill?.workers ?? [])];
   return { isReady: readiness.isReady, workers: new Set(all.map(({ id }) => id)) };
 }
 
-/** Lines of what becomes of requests: a move to another worker is worth knowing, each sending only when somebody looks. */
+/** Returns an observer that logs a request's move to another worker at level info, and each dispatch at level debug. */
 export function logRequests(logger: Logger): Pick<RequestObserver, 'sent' | 'moved'> {
   return {
     sent({ requestId, model, workerId, prefillWorkerId, dpRank, promptTokens, cachedTokens, attempt }) {
@@ -160,7 +160,10 @@ export function logRequests(logger: Logger): Pick<RequestObserver, 'sent' | 'mov
   };
 }
 
-/** Tells operators of workers that make more tokens than they were asked for: every time by a count, and by name. */
+/**
+ * Returns an observer of workers that make more tokens than the request asked for. It counts each case and logs the
+ * worker.
+ */
 export function overrunObserver(
   metrics: Pick<FrontendMetrics, 'limitReached'>,
   logger: Logger,
@@ -175,7 +178,7 @@ export function overrunObserver(
 
 type PreprocessingObserver = Pick<StageObserver, 'stage'> & Pick<PromptObserver, 'template' | 'tokenize'>;
 
-/** Returns `observer`, with a log line for the time of each preprocessing function (`--dyn-debug-perf`). */
+/** Returns `observer`, which also logs the time of each preprocessing function (`--dyn-debug-perf`). */
 export function logPreprocessing(observer: PreprocessingObserver, log: Logger): PreprocessingObserver {
   const tell = (name: string, ms: number): void =>
     log.info('time', { function: name, ms: Math.round(ms * 1000) / 1000 });

@@ -6,16 +6,16 @@ import { ServiceLifecycle } from '../inference/lifecycle.ts';
 import type { FrontendDeps, FrontendOptions } from './deps.ts';
 import { watchView } from './embedded-metrics.ts';
 
-/** What a frontend has before it knows any model. */
+/** The objects that a frontend has before it knows any model. */
 export interface Base {
   readonly deps: FrontendDeps;
   readonly telemetry: Telemetry;
   readonly lifecycle: ServiceLifecycle;
-  /** How old the fleet view is that was read last. */
+  /** Watch on the age of the fleet view that was last read. */
   readonly view: ReturnType<typeof watchView>;
 }
 
-/** Opens what every step needs: metrics, telemetry, the request plane and discovery. */
+/** Opens the objects that every step needs: metrics, telemetry, the request plane and discovery. */
 export async function openBase(settings: EdgeSettings, options: FrontendOptions, lifetime: Lifetime): Promise<Base> {
   const { clock, random, logger, discovery: host } = options;
   const metrics = createFrontendMetrics({ clock, prefix: settings.metricsPrefix, buckets: bucketsOf(settings) });

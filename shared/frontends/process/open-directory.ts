@@ -8,19 +8,22 @@ import type { FrontendDeps } from './deps.ts';
 import { holdsRequests } from './hold.ts';
 import { cardFilter, modelOpener, openPromptEncoder } from './open-model.ts';
 
-/** The models of the fleet, and what encodes their prompts. */
+/** The models of the fleet, and the encoder of their prompts. */
 export interface KnownModels {
-  /** Empty until it is started. */
+  /** Directory of the models; empty until it is started. */
   readonly directory: LiveModelDirectory;
   readonly store: ModelStore;
   readonly encoder: PromptEncoder;
-  /** Workers that failed lately; one that registers again is forgotten here. */
+  /** Workers that failed lately. A worker that registers again leaves this list. */
   readonly inhibition: Inhibition;
   /** Loads the code that opens models. */
   load(): Promise<void>;
 }
 
-/** Opens the directory of models, which loads what it names. Whoever follows it must do so before it is started. */
+/**
+ * Opens the directory of models, which loads the models that discovery names. Its followers must register before it
+ * starts.
+ */
 export function openDirectory(settings: EdgeSettings, deps: FrontendDeps): KnownModels {
   const { clock, metrics, logger, lifetime } = deps;
   const log = logger.for('models');
@@ -29,7 +32,7 @@ export function openDirectory(settings: EdgeSettings, deps: FrontendDeps): Known
   const store = new ModelStore({
     open: async (model) => {
       const loaded = await open(model);
-      void encoder.prepare(loaded.tokenizer); // beside what else a start does
+      void encoder.prepare(loaded.tokenizer); // while the start continues
       return loaded;
     },
     clock,
@@ -38,7 +41,7 @@ export function openDirectory(settings: EdgeSettings, deps: FrontendDeps): Known
   const inhibition = new Inhibition(clock, settings.inhibitedDurationSecs * 1000);
   const directory = createDirectory(settings, deps, inhibition, log);
   const { roles = [] } = settings;
-  const isRouterAlone = roles.length > 0 && roles.every((role) => role === 'router'); // it gets hashes of prompts
+  const isRouterAlone = roles.length > 0 && roles.every((role) => role === 'router'); // it receives hashes of prompts
   if (!isRouterAlone) directory.follow(() => store.prefetch(directory.list()));
   return { directory, store, encoder, inhibition, load };
 }

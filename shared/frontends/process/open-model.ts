@@ -18,17 +18,18 @@ import { createArtifactMetrics, type Logger, type MetricRegistry } from '../../t
 import { type LoadedModel, loadModelFolder, ModelFolderError, PromptEncoder } from '../../tokens/index.ts';
 import { OwnFolder } from './own-folder.ts';
 
-/** Why the files of a model that are on another machine were not fetched, and what would have them fetched. */
+/** Text that says why the files of a model on another machine were not fetched, and how to have them fetched. */
 const NOWHERE =
   ', or have them fetched: a worker gives its files over the network on its status server (DYN_SYSTEM_PORT of the worker), ' +
   'which none of this model has, and STATOR_ARTIFACTS_BUCKET names no bucket';
 
-/** Workers that are asked for the files of a model, one after the other. */
+/** Workers that are asked for the files of a model at most, one after the other. */
 const WORKERS_ASKED_MAX = 3;
 
 /**
- * Opens the models that cards name: out of their folder where that is on this machine, else fetched from the workers that
- * serve them, or from the bucket. `log` is told where something else than what was asked for has to do.
+ * Returns an opener of the models that cards name. It reads their folder if that is on this machine, and otherwise
+ * fetches the files from the workers that serve them, or from the bucket. It logs to `log` if it uses another tokenizer
+ * or template than the card's.
  */
 export function modelOpener(
   settings: EdgeSettings,
@@ -71,14 +72,14 @@ export function modelOpener(
         throw new ModelFilesAbsent(`${thrown.message}${NOWHERE}`, { cause: thrown });
       }
     };
-    /** With the operator's own folder as it is, where nothing else is to be had. */
+    /** Loads the operator's own folder, if the model's files are not available elsewhere. */
     const loadInstead = async (thrown: unknown): Promise<LoadedModel> => {
       const folder = thrown instanceof ModelFilesAbsent ? own.insteadFor(modelName) : undefined;
       if (folder === undefined) throw thrown;
       const loaded = await loadModelFolder(folder, { modelName, onHopelessTemplate, ...encoderOf(card) });
       own.opened(modelName, folder);
       const reason = reasonOf(thrown);
-      log.warn("the worker's files are not to be had: tokenizer and template are those of --model-path", {
+      log.warn("the worker's files are not available: tokenizer and template are those of --model-path", {
         model: modelName,
         folder,
         reason,
@@ -101,14 +102,17 @@ export function modelOpener(
 
 interface ModelOpener {
   readonly open: OpenModel;
-  /** Loads the code that fetches models, which the first model does otherwise. @throws ConfigError for a bucket that must not be asked */
+  /**
+   * Loads the code that fetches models, which otherwise the first model does. @throws ConfigError for a bucket that
+   * must not be asked
+   */
   load(): Promise<void>;
 }
 
-/** What models from elsewhere go through. */
+/** The cache for models from other machines, and the sources of their files. */
 interface Fetching {
   readonly cache: ModelCache;
-  /** Where the files of a model can be read: a few of the workers, another one first each time, then the bucket. */
+  /** Returns the sources of a model's files: a few of its workers, starting with a random one, and then the bucket. */
   sourcesOf(workers: readonly Worker[]): readonly ArtifactSource[];
   load(): Promise<void>;
 }
@@ -118,7 +122,7 @@ async function loadArtifacts() {
   return { bucketPlace, bucketSource, ModelCache, workerSource };
 }
 
-/** @throws ConfigError for a bucket that must not be asked */
+/** Opens the cache and the bucket. @throws ConfigError for a bucket that must not be asked */
 async function openFetching(
   settings: EdgeSettings,
   { clock, random }: TimeAndChance,
@@ -157,7 +161,7 @@ async function openFetching(
   };
 }
 
-/** Tells whether a model answers chats: it is offered for them, and has a template to write them with where one is needed. */
+/** Returns a check whether a model answers chats: it is offered for them, and has a template if one is needed. */
 export function chatCheck(store: Pick<ModelStore, 'get'>): (model: RoutableModel) => Promise<boolean> {
   return async (model) => {
     if (!model.card.model_type.includes('Chat')) return false;
@@ -166,7 +170,7 @@ export function chatCheck(store: Pick<ModelStore, 'get'>): (model: RoutableModel
   };
 }
 
-/** Whether a fast encoder is asked for, which the built-in one is. What the card says of the tokenizer wins. */
+/** Returns whether a fast encoder is required, which the built-in one is. The card's choice of a tokenizer wins. */
 function asksForFastOne({ runtime_config: runtime }: ModelCard, settings: EdgeSettings): boolean {
   return (runtime.tokenizer_backend ?? settings.tokenizer) === 'fastokens';
 }
@@ -184,7 +188,7 @@ function fastEncoder(model: string, settings: EdgeSettings, log: Logger) {
   };
 }
 
-/** Workers of other versions may publish names that are unknown here. */
+/** Logs parsers of a card that are unknown here, because workers of other versions may publish their names. */
 function warnOfParsers({ display_name: model, runtime_config: runtime }: ModelCard, log: Logger): void {
   const { tool_call_parser: toolCalls, reasoning_parser: reasoning } = runtime;
   const described = toolCalls ? describeToolCallParser(toolCalls) : undefined;
@@ -198,7 +202,7 @@ function warnOfParsers({ display_name: model, runtime_config: runtime }: ModelCa
   }
 }
 
-/** Whether models with that card are served (`DYN_PARSER_VERSION`); one that is not is told once a name. */
+/** Returns a filter for cards that are served (`DYN_PARSER_VERSION`). It logs each refused name once. */
 export function cardFilter(version: Settings<'frontend'>['parserVersion'], log: Logger): (card: ModelCard) => boolean {
   const refused = new Set<string>();
   return ({ display_name: model, runtime_config: { tool_call_parser: parser } }) => {
@@ -213,7 +217,10 @@ export function cardFilter(version: Settings<'frontend'>['parserVersion'], log: 
 
 const THREADS_MAX = 4;
 
-/** What tokenizes prompts: by default threads for long ones only, with `--dyn-preprocess-workers` threads for all. */
+/**
+ * Returns the encoder of prompts. By default its threads take only long prompts; with `--dyn-preprocess-workers` they
+ * take all.
+ */
 export function openPromptEncoder(settings: EdgeSettings, clock: Clock, log: Logger): PromptEncoder {
   const { tokenCacheMb, preprocessWorkers = 0 } = settings;
   const takesAll = preprocessWorkers > 0;

@@ -16,16 +16,16 @@ import { logPreprocessing, logRequests, overrunObserver, stallObserver } from '.
 import { type KnownModels, primaryModels } from './open-directory.ts';
 import type { FleetRouting } from './open-routing.ts';
 
-/** The pipeline, and what asks workers beside it. */
+/** The pipeline, and the objects beside it that ask workers. */
 export interface OpenPipeline {
   readonly pipeline: Pipeline;
   readonly caches: CacheClearer;
   readonly canceller: RequestCanceller;
-  /** Undefined in modes that know nothing of caches. */
+  /** Explains routing decisions; undefined in modes that do not know the caches. */
   readonly explainer: RoutingExplainer | undefined;
 }
 
-/** Opens the pipeline around the models and their routing. @throws KvRouterConfigError for a rule that cannot be */
+/** Opens the pipeline around the models and their routing. @throws KvRouterConfigError for an invalid rule */
 export function openPipeline(
   settings: EdgeSettings,
   deps: FrontendDeps,
@@ -72,7 +72,7 @@ export function openPipeline(
   };
 }
 
-/** Returns what is counted and logged of requests. */
+/** Returns the observer that counts and logs what happens to requests. */
 function observerOf(
   settings: EdgeSettings,
   { metrics, logger }: FrontendDeps,
@@ -108,7 +108,7 @@ function limitsOf(settings: EdgeSettings) {
   };
 }
 
-/** Returns the busy thresholds, which count only with an admission control that looks at them. */
+/** Returns the busy thresholds. They count only with an admission control that uses them. */
 export function thresholdsOf(settings: EdgeSettings): BusyThresholds {
   if (settings.admissionControl === 'none') return new BusyThresholds();
   return new BusyThresholds({

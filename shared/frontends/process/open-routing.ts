@@ -9,17 +9,17 @@ import { type OpenHold, openHold } from './hold.ts';
 import { type KnownModels, primaryModels } from './open-directory.ts';
 import { openPlannerFeed } from './planner-feed.ts';
 
-/** How a frontend chooses workers, and where requests wait for some. */
+/** How a frontend chooses workers, and where requests wait for workers. */
 export interface FleetRouting {
   readonly routing: Routing;
   readonly routerMetrics: RouterMetrics;
-  /** Undefined if the settings ask for no waiting. */
+  /** Queue of waiting requests; undefined if the settings ask for no waiting. */
   readonly holding: OpenHold | undefined;
-  /** Event planes that are open, one for each part of the process that follows events. */
+  /** Open event planes, one for each part of the process that follows events. */
   readonly eventPlanes: readonly EventPlane[];
 }
 
-/** Opens the routing that the settings name, and has it follow the models. */
+/** Opens the routing that the settings name, which then follows the models. */
 export async function openFleetRouting(
   settings: EdgeSettings,
   deps: FrontendDeps,
@@ -59,18 +59,18 @@ export async function openFleetRouting(
       openEventPlane,
     }),
   );
-  // The feed sends its last events while this process still answers for the fleet: before the routing gives its lease back.
+  // The feed sends its last events while this process still answers for the fleet: before routing returns its lease.
   lifetime.defer(() => feed?.close());
   directory.follow(() => {
     const workerSets = primaryModels(directory).flatMap(workerSetsOf);
     routing.follow(workerSets);
     feed?.follow(workerSets);
-    holding?.hold.look(); // after the routing: it knows the workers that requests have waited for
+    holding?.hold.look(); // after the routing, which now knows the workers that requests waited for
   });
   return { routing, routerMetrics, holding, eventPlanes };
 }
 
-/** Loads the code of event planes, and returns what opens them and notes each in `opened`. */
+/** Loads the code of event planes. Returns a function that opens one and adds it to `opened`. */
 async function eventPlaneOpener(
   settings: EdgeSettings,
   { clock, logger, discovery }: FrontendDeps,
@@ -84,7 +84,7 @@ async function eventPlaneOpener(
   };
 }
 
-/** Opens what routers share. Its code is loaded if there is a table, or a folder in its place. */
+/** Opens the state that routers share. Loads its code only if there is a table, or a folder in its place. */
 async function openSharedState(
   settings: EdgeSettings,
   { clock, random, logger, metrics, followsEvents }: FrontendDeps,

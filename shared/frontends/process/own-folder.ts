@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import { ConfigError } from '../../config/index.ts';
 import { findTokenizerFile } from '../../tokens/index.ts';
 
-/** @throws ConfigError for a folder (`--model-path`) without a tokenizer */
+/** Checks that a folder (`--model-path`) has a tokenizer. @throws ConfigError if it has none */
 export async function requireTokenizer(folder: string): Promise<void> {
   if ((await findTokenizerFile(folder)) !== undefined) return;
   throw new ConfigError([
@@ -11,8 +11,8 @@ export async function requireTokenizer(folder: string): Promise<void> {
 }
 
 /**
- * The folder that an operator gave this process (`--model-path`). It serves one model as it is, where that model's own files are
- * not to be had: with the tokenizer of another one every answer would be wrong.
+ * The folder that an operator gave this process (`--model-path`). It serves one model whose own files are not
+ * available. A second model never gets it, because the tokenizer of another model would make every answer wrong.
  */
 export class OwnFolder {
   readonly path: string | undefined;
@@ -22,12 +22,15 @@ export class OwnFolder {
     this.path = path === undefined ? undefined : resolve(path);
   }
 
-  /** A model was opened out of `folder`. */
+  /** Takes note that a model was opened from `folder`. */
   opened(model: string, folder: string): void {
     if (folder === this.path) this.#servedBy ??= model;
   }
 
-  /** The folder for a model that has no other; undefined where there is none, or it is another model's. */
+  /**
+   * Returns the folder for a model that has no other. Returns undefined if there is no folder, or another model uses
+   * it.
+   */
   insteadFor(model: string): string | undefined {
     return this.#servedBy === undefined || this.#servedBy === model ? this.path : undefined;
   }

@@ -10,24 +10,28 @@ interface FeedParts extends TimeAndChance {
   readonly registry: MetricRegistry;
   readonly logger: ProcessLogger;
   readonly discovery: Discovery;
-  /** Undefined on hosts that can follow nothing. */
+  /** Opens the event plane; undefined on hosts that cannot follow events. */
   readonly openEventPlane: (() => EventPlane) | undefined;
 }
 
-/** Sends what a frontend knows to the queue of planners. */
+/** Sends events about the fleet to the queue of planners. */
 export interface PlannerFeed {
   readonly outbox: PlannerOutbox;
-  /** This process begins, or ends, to answer for the fleet: one process of it tells planners of the workers. */
+  /**
+   * Takes note that this process begins, or ends, to answer for the fleet. Only one process tells planners of the
+   * workers.
+   */
   answering(isAnswering: boolean): void;
-  /** The models as they are now. */
+  /** Takes the current models. */
   follow(models: readonly RoutableModel[]): void;
   /**
-   * Sends what it has heard, in bounded time; call it while this process still answers. Later calls return the same promise.
+   * Sends the events that it holds, in bounded time. Call it while this process still answers for the fleet. Later
+   * calls return the same promise.
    */
   close(): Promise<void>;
 }
 
-/** Longest time that the end of a process waits for the queue. */
+/** Longest time that the end of a process waits for the queue, in milliseconds. */
 const CLOSE_MS_MAX = 3000;
 
 /** Opens the feed if the settings name a queue, and loads its code only then. */

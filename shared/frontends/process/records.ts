@@ -22,7 +22,7 @@ const ON: ReadonlySet<string> = new Set(['1', 'true', 'yes', 'on']);
 const OFF: ReadonlySet<string> = new Set(['', '0', 'false', 'no', 'off']);
 
 /**
- * What takes note of every request; undefined when nobody asked for it.
+ * Opens the recorder of every request. Returns undefined if the settings name no sink.
  * @throws Error with one line that names a sink that is not built
  */
 export function openRequestRecords(
@@ -46,12 +46,12 @@ export function openRequestRecords(
     onDropped: (count, reason) => dropped.with(reason).add(count),
     onFailure: (sink, error) => {
       if (!isFailing) logger.warn('request records cannot be written', { sink, reason: reasonOf(error) });
-      isFailing = true; // once is enough: the counter tells how many
+      isFailing = true; // one line is enough: the counter says how many
     },
   });
 }
 
-/** `DYN_REQUEST_TRACE` is a switch, or the list of sinks itself. */
+/** Returns the names of the sinks. `DYN_REQUEST_TRACE` is a switch, or the list of sinks itself. */
 function sinkNames({ requestTrace, requestTraceSinks }: EdgeSettings): readonly string[] {
   const said = requestTrace?.trim().toLowerCase() ?? '';
   if (OFF.has(said)) return [];
@@ -75,12 +75,13 @@ function openSink(
 }
 
 const BYTES_PER_MB = 1024 * 1024;
-/** Of the memory, for one response. */
+/** Largest share of the memory for one response. */
 const RECORD_SHARE_MAX = 1 / 8;
 
 /**
- * Opens the response store that the settings name: the table if there is one, else memory. Undefined when nothing is to be
- * stored, or, in a function without a table, when nothing could be found again: its environments share no memory.
+ * Opens the response store that the settings name: the table if there is one, otherwise memory. Returns undefined if
+ * responses are not stored. That also holds in a function without a table, because its environments share no memory and
+ * could not find a response again.
  */
 export async function openResponseStore(
   settings: EdgeSettings,
@@ -112,7 +113,10 @@ export async function openResponseStore(
   });
 }
 
-/** Opens what takes note of every request: the records of the settings, and beside them the host's or the published metrics. */
+/**
+ * Opens the recorders of every request: the records of the settings, and beside them the host's recorder or the
+ * published metrics.
+ */
 export function openRecorders(
   settings: EdgeSettings,
   { recorder, secretsSinceMs }: FrontendOptions,

@@ -32,6 +32,7 @@ export const COVERED: readonly string[] = [
   'shared/frontends/inference',
   'shared/frontends/lambda',
   'shared/frontends/node',
+  'shared/frontends/process',
   'shared/frontends/serve',
   'shared/grpc',
   'shared/parsers',

@@ -25,7 +25,7 @@ describe('the lines of models', () => {
       'debug worker joins m a 1',
       'debug worker joins m b 2',
       'debug worker leaves m a 1',
-      'info model is served no more m its last worker has left',
+      'info model is no longer served m its last worker has left',
       'debug worker leaves m b 0',
     ]);
   });
@@ -33,6 +33,6 @@ describe('the lines of models', () => {
   it('tell a model that cannot be served for now, once', () => {
     expect(
       follow([model('m')], [model('m', 'a')], [model('m')], [model('m')], []).filter((line) => /^info/.test(line)),
-    ).toEqual(['info model is served m 1 ', 'info model is served no more m no worker']);
+    ).toEqual(['info model is served m 1 ', 'info model is no longer served m no worker']);
   });
 });
