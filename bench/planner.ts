@@ -4,7 +4,9 @@
  * settings, and one that knows the future. Then come bursts of other kinds, nights without requests, and two pools.
  * Each ends with the front: the rows of Dynamo's laws that are ahead of every row of the rate law.
  *
- *     npm run bench:part -- bench/planner.ts [--json] [step|diurnal|burst|burst-again|burst-short|burst-uneven|burst-rare|burst-long|burst-often|burst-low|burst-mixed|burst-tall|burst-busy|burst-wild|night|apart ...]
+ *     npm run bench:part -- bench/planner.ts [--json]
+ *     [step|diurnal|burst|burst-again|burst-short|burst-uneven|burst-rare|burst-long|burst-often|burst-low
+ *     |burst-mixed|burst-tall|burst-busy|burst-wild|night|apart ...]
  */
 import { simulate } from '../shared/simulate/index.ts';
 import { summarize } from '../shared/simulate/summary.ts';

@@ -1,7 +1,7 @@
 /**
- * Measures the cost of a decision at a resident router, by gRPC and on the TCP request plane: process CPU time of the
- * router for one `Choose` with its release, and how long callers wait, at a steady pace. The prompt has 160 blocks, and
- * there are 64 workers. The router has its own process.
+ * Measures the cost of a decision at a resident router, by gRPC and on the TCP request plane, at a steady pace. It is
+ * the CPU time of the router for one `Choose` with its release, and how long callers wait. The prompt has 160 blocks,
+ * and there are 64 workers. The router has its own process.
  *
  *     npm run bench:part -- bench/router-service.ts [--json] [--rate 2000] [--seconds 4]
  */

@@ -1,5 +1,6 @@
 // Replays the reference rows in the simulator and prints the tables of docs/simulate.md.
-//   npm run bench:part -- bench/simulate.ts --traces FOLDER [--only rr,default,best,stator,lag,routers] [--rows conversation-x1-n4,...] [--seeds N]
+//   npm run bench:part -- bench/simulate.ts --traces FOLDER [--only rr,default,best,stator,lag,routers] [--rows
+//   conversation-x1-n4,...] [--seeds N]
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';

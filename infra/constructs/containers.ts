@@ -52,7 +52,7 @@ export function createTask(scope: Construct, props: FargateTaskDefinitionProps):
 
 /** Lets ECS use a role only for tasks of this account and region, whichever caller asks. */
 function assumeForOwnTasks({ node: { defaultChild } }: IRole): void {
-  if (!(defaultChild instanceof CfnRole)) throw new Error('the role of a task is none of this app');
+  if (!(defaultChild instanceof CfnRole)) throw new Error('the role of a task must be one that this app creates');
   defaultChild.addPropertyOverride('AssumeRolePolicyDocument.Statement.0.Condition', {
     StringEquals: { 'aws:SourceAccount': Aws.ACCOUNT_ID },
     ArnLike: { 'aws:SourceArn': `arn:${Aws.PARTITION}:ecs:${Aws.REGION}:${Aws.ACCOUNT_ID}:*` },

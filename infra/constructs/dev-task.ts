@@ -43,8 +43,8 @@ const WORKERS_MAX = 8;
 
 /**
  * A whole fleet in one task, for looking at it: a resident router, NATS and mock workers. It has a public address, by
- * which it fetches its images without a NAT gateway, and which nobody can connect to. Its group is that of the workers,
- * so that functions reach them.
+ * which it fetches its images without a NAT gateway. No client can connect to that address. Its security group is that
+ * of the workers, so that functions reach them.
  *
  *     function ── worker ports ──> [ edge (router) | worker | worker | NATS on loopback ]
  */
@@ -99,7 +99,8 @@ export class DevTask extends Construct implements IGrantable {
       }),
     );
     for (const container of [edge, ...containers]) container.addContainerDependencies({ container: nats });
-    this.cluster = new Cluster(this, 'Cluster', { vpc: network.vpc }) as ICluster; // optional properties as `T | undefined`
+    // The class declares its optional properties as `T | undefined`.
+    this.cluster = new Cluster(this, 'Cluster', { vpc: network.vpc }) as ICluster;
     createService(this, {
       part: 'all',
       isAlone: true,

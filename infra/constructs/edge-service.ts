@@ -64,13 +64,13 @@ interface EdgeServiceProps {
 const PLANE_PORT = 8700;
 
 /**
- * The container edge: one image with the role `router`, and `http` and `grpc` where somebody listens. Of its tasks the
- * holder of the lease answers the functions, which find it in discovery; the others stand by.
+ * The container edge: one image with the role `router`, and `http` and `grpc` if clients reach it. The task that holds
+ * the lease answers the functions, which find it in discovery. The other tasks stand by.
  *
  *     function ── 8700 ──> edge group ── worker ports ──> worker group
  *     clients ── 443 ──> load balancer ── 8000, 8001 ──┘└── 4222 ──> NATS
  *
- * `Choose` is on 8700, which the load balancer does not know: only functions reach it.
+ * `Choose` is on port 8700, to which the load balancer sends nothing: only functions reach it.
  */
 export class EdgeService extends Construct implements IGrantable {
   /** Role of the tasks. */

@@ -29,7 +29,7 @@ export class KeysTable extends Construct {
     if (encryptionKey === undefined) return;
     // Each replica names a key of its region. CDK knows which that is only in a stack that is bound to a region.
     const { defaultChild } = this.#table.node;
-    if (!(defaultChild instanceof CfnGlobalTable)) throw new Error('a table of keys is no global table');
+    if (!(defaultChild instanceof CfnGlobalTable)) throw new Error('the table of keys must be a global table');
     defaultChild.addPropertyOverride('Replicas.0.SSESpecification.KMSMasterKeyId', encryptionKey.keyArn);
   }
 

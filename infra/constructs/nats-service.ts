@@ -62,7 +62,8 @@ export class NatsService extends Construct {
     const names = servers === 1 ? ['nats'] : Array.from({ length: servers }, (_, at) => `nats-${at}`);
     const hosts = names.map((name) => `${name}.${DOMAIN}`);
     this.#group = new SecurityGroup(this, 'SecurityGroup', { vpc: network.vpc, description: 'NATS of Stator' });
-    if (servers > 1) this.#group.addIngressRule(this.#group, Port.tcp(NATS_PORTS.cluster), 'Servers'); // they may go anywhere
+    // Servers may send to any address, so only the rule for what comes in is missing.
+    if (servers > 1) this.#group.addIngressRule(this.#group, Port.tcp(NATS_PORTS.cluster), 'Servers');
     if (hasWebSocket) this.#group.connections.allowFrom(network.workerSecurityGroup, Port.tcp(NATS_PORTS.webSocket));
     const logGroup = createLogGroup(this, props.logRetentionDays);
     const domain = new PrivateDnsNamespace(this, 'Names', { vpc: network.vpc, name: DOMAIN });

@@ -100,7 +100,8 @@ export class Network extends Construct {
 
   /** Lets callers that may go anywhere reach the workers on the request plane. */
   allowToWorkers(callers: ISecurityGroup): void {
-    this.workerSecurityGroup.addIngressRule(callers, WORKER_PORTS, 'Request plane', true); // the rule lies in the callers' stack
+    // `true` puts the rules in the callers' stack.
+    this.workerSecurityGroup.addIngressRule(callers, WORKER_PORTS, 'Request plane', true);
     this.workerSecurityGroup.addIngressRule(callers, STATUS_PORTS, 'Model files', true);
   }
 }
@@ -155,7 +156,8 @@ function createVpc(scope: Construct, { zones = 2, availabilityZones: names, natG
     // Nothing uses the default group. Emptying it would take a custom resource with rights over security groups.
     restrictDefaultSecurityGroup: false,
   });
-  return vpc as IVpc; // the class declares optional properties as `T | undefined`, which exactOptionalPropertyTypes tells apart
+  // The class declares its optional properties as `T | undefined`, which exactOptionalPropertyTypes tells apart.
+  return vpc as IVpc;
 }
 
 function useVpc(scope: Construct, existing: ExistingVpc): IVpc {

@@ -115,7 +115,11 @@ export function describeFront(stack: Stack, store: FleetStore, front: PublicFron
   const place = `AWS_REGION=${Aws.REGION} STATOR_KEYS_TABLE=${store.keys.tableName}`;
   output('CreateKeyCommand', `${place} npx stator keys create --name first`, 'Makes the first API key');
   output('KeysTableName', store.keys.tableName, 'STATOR_KEYS_TABLE of stator keys');
-  output('OperatorPolicyArn', operator.managedPolicyArn, 'Policy for whoever runs stator keys and stator artifacts');
+  output(
+    'OperatorPolicyArn',
+    operator.managedPolicyArn,
+    'Policy for operators who run stator keys and stator artifacts',
+  );
   output('ArtifactsBucketName', store.artifacts.bucketName, 'Bucket for stator artifacts push');
   output('DiscoveryTableName', store.discovery.tableName, 'STATOR_DISCOVERY_TABLE of workers and edges');
   output('RouterStateTableName', store.routerState.tableName, 'STATOR_STATE_TABLE of container edges');

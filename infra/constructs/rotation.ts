@@ -4,8 +4,8 @@ import { ManagedPolicy, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import { type FleetSecrets, NATS_ROLES } from './fleet-secrets.ts';
 
 /**
- * Adds the command that rotates the secrets of a fleet, and the policy of who may run it: operators who make keys need
- * not.
+ * Adds the command that rotates the secrets of a fleet, and the policy of operators who may run it. Operators who make
+ * keys do not need it.
  */
 export function describeRotation(stack: Stack, secrets: FleetSecrets, cluster: ICluster): void {
   const policy = new ManagedPolicy(stack, 'RotatorPolicy', { description: 'Stator: what stator secrets rotate needs' });
@@ -16,22 +16,22 @@ export function describeRotation(stack: Stack, secrets: FleetSecrets, cluster: I
   }
   const ofCluster = { ArnEquals: { 'ecs:cluster': cluster.clusterArn } };
   policy.addStatements(
-    new PolicyStatement({ actions: ['ecs:ListServices'], resources: ['*'], conditions: ofCluster }), // knows no narrower resource
+    // This action takes no narrower resource.
+    new PolicyStatement({ actions: ['ecs:ListServices'], resources: ['*'], conditions: ofCluster }),
     new PolicyStatement({
       actions: ['ecs:DescribeServices', 'ecs:UpdateService'],
-      resources: [
-        `arn:${Aws.PARTITION}:ecs:${Aws.REGION}:${Aws.ACCOUNT_ID}:service/${cluster.clusterName}/*`, // fleets' are made later
-      ],
+      // All services of the cluster, because later stacks create those of fleets.
+      resources: [`arn:${Aws.PARTITION}:ecs:${Aws.REGION}:${Aws.ACCOUNT_ID}:service/${cluster.clusterName}/*`],
     }),
   );
   const nats = NATS_ROLES.map((role) => `--nats ${secrets.natsUser(role).secretArn}`).join(' ');
   const named = `--plane-token ${secrets.planeToken.secretArn} --id-secret ${secrets.idSecret.secretArn} ${nats}`;
   new CfnOutput(stack, 'RotateSecretsCommand', {
     value: `AWS_REGION=${Aws.REGION} npx stator secrets rotate --cluster ${cluster.clusterName} ${named}`,
-    description: 'Rotates the secrets of the fleet, and restarts who has them',
+    description: 'Rotates the secrets of the fleet, and restarts the services that have them',
   });
   new CfnOutput(stack, 'RotatorPolicyArn', {
     value: policy.managedPolicyArn,
-    description: 'Policy for whoever runs stator secrets',
+    description: 'Policy for operators who run stator secrets',
   });
 }

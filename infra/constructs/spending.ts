@@ -71,6 +71,6 @@ export function addSpending(scope: Construct, { name, alarms: { budgetUsd, topic
 export function warnOfSpending(scope: Construct, { alarms: { budgetUsd } }: Settings): void {
   if (budgetUsd !== undefined) return;
   const why =
-    'nobody is told what the deployment costs: set alarms.budgetUsd to US$ a month (stator deploy estimate says what to expect)';
+    'no budget reports what the deployment costs: set alarms.budgetUsd to US$ a month (stator deploy estimate says what to expect)';
   Annotations.of(scope).addWarningV2('stator:alarms.budgetUsd', why);
 }

@@ -54,7 +54,8 @@ export class StreamingApi extends Construct {
     super(scope, id);
     const throttle = { rateLimit: props.requestsPerSecond, burstLimit: props.burst };
     this.api = new RestApi(this, 'Api', {
-      restApiName: `${Stack.of(this).stackName}-Api`, // its metrics have this name, and alarms must not hear another API's
+      // Its metrics have this name, and alarms must not hear those of another API.
+      restApiName: `${Stack.of(this).stackName}-Api`,
       description: 'Stator: streaming HTTP frontend',
       endpointTypes: [EndpointType.REGIONAL],
       disableExecuteApiEndpoint: props.hasOwnName,

@@ -18,6 +18,10 @@ export const Alarms = z
   })
   .superRefine(({ topicArn, budgetUsd }, context) => {
     if (budgetUsd === undefined || topicArn !== undefined) return;
-    context.addIssue({ code: 'custom', path: ['budgetUsd'], message: 'needs alarms.topicArn, which is told' });
+    context.addIssue({
+      code: 'custom',
+      path: ['budgetUsd'],
+      message: 'needs alarms.topicArn, the topic that gets the messages',
+    });
   })
   .prefault({});

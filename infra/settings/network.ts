@@ -22,7 +22,7 @@ export const Network = z
           .string()
           .regex(
             /^[a-z]+(-[a-z]+)+-\d[a-z]$/,
-            'must be the name of a zone, as eu-west-1a; ids such as euw1-az1 are none',
+            'must be the name of a zone, such as eu-west-1a; euw1-az1 is an id and not a name',
           ),
       )
       .min(2)
@@ -80,11 +80,12 @@ export function checkZones({ network, nats, edges }: Zoned, context: z.Refinemen
   }
   if (vpc === undefined) return;
   if (network.flowLogs === true) {
-    const message = 'is of a VPC that is made: whoever made network.vpc has its flow logs';
+    const message = 'is only for a VPC that the deployment creates: network.vpc has flow logs of its own';
     context.addIssue({ code: 'custom', path: ['network', 'flowLogs'], message });
   }
   if (availabilityZones !== undefined) {
-    const message = 'is of a VPC that is made: those of network.vpc are in network.vpc.availabilityZones';
+    const message =
+      'is only for a VPC that the deployment creates: name the zones of network.vpc in network.vpc.availabilityZones';
     context.addIssue({ code: 'custom', path: ['network', 'availabilityZones'], message });
   }
   for (const kind of ['privateSubnetIds', 'publicSubnetIds'] as const) {

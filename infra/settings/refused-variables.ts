@@ -18,11 +18,11 @@ const ONE_FLEET = 'is how the processes of a fleet find each other, alike in all
 const GENERATIONS = 'follows from generation of fleets';
 const PORTS = 'is what security groups and health checks are made for';
 const PLATFORM = 'is set by the platform';
-const EMF = 'is what alarms and the dashboard read by';
-const OPEN = 'would let in whoever reaches the port';
-const JSON_LINES = 'is what CloudWatch reads lines by';
+const EMF = 'is the dimension that alarms and the dashboard read';
+const OPEN = 'would let in every process that reaches the port';
+const JSON_LINES = 'is the form in which CloudWatch reads lines';
 const NO_PLANNER = 'is planner.queueArn of this file, which gives the rights as well';
-const NO_ZMQ = 'is of ZeroMQ, and events go through NATS here';
+const NO_ZMQ = 'is for ZeroMQ, and events go through NATS here';
 const BY_SETTING = (path: string) => `is ${path} of this file`;
 
 /** Names of older spellings go with the newer one. */
@@ -42,7 +42,7 @@ const EVERYWHERE: Refusals = {
   STATOR_ARTIFACTS_BUCKET: MADE,
   STATOR_EMF: EMF,
   STATOR_EMF_SERVICE: EMF,
-  STATOR_AUTH: 'is always on: who reaches the endpoint shows a key',
+  STATOR_AUTH: 'is always on: a client that reaches the endpoint must show a key',
   STATOR_KEY_CACHE_SECS: BY_SETTING('keys.cacheSecs'),
   STATOR_METRICS_AUTH: BY_SETTING('keys.metrics'),
   STATOR_DOCS_AUTH: BY_SETTING('keys.docs'),
@@ -88,8 +88,8 @@ const CONTAINER: Refusals = {
   NATS_AUTH_CREDENTIALS_FILE: 'is not how the servers of this deployment know their clients',
   STATOR_NATS_STREAM_REPLICAS: BY_SETTING('nats.servers'),
   DYN_TCP_RPC_PORT: PORTS,
-  DYN_TCP_RPC_HOST: 'is the address of the task, which nobody knows before',
-  DYN_TCP_RPC_ADVERTISE_HOST: 'is the address of the task, which nobody knows before',
+  DYN_TCP_RPC_HOST: 'is the address of the task, which is not known before the task runs',
+  DYN_TCP_RPC_ADVERTISE_HOST: 'is the address of the task, which is not known before the task runs',
   STATOR_PLANE_OPEN: OPEN,
 };
 
@@ -106,8 +106,8 @@ const EDGE: Refusals = {
   DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: 'belongs to the time after which the platform kills a task',
   STATOR_HTTP_KEEP_ALIVE_SECS: 'must be longer than the load balancer waits, and is',
   STATOR_HOLD_TIMEOUT: BY_SETTING('limits.holdSecs'),
-  STATOR_KEYS_FILE: 'is of keys without a table, and there is one',
-  DYN_INTERACTIVE: 'is for somebody at a terminal',
+  STATOR_KEYS_FILE: 'is for keys without a table, and this deployment has a table',
+  DYN_INTERACTIVE: 'is for a person at a terminal',
   STATOR_ROLES: BY_SETTING('edges.container.listener'),
   STATOR_ROUTER_ROLE: BY_SETTING('edges.container.listener'),
   DYN_KSERVE_GRPC_SERVER: BY_SETTING('edges.container.grpc'),
@@ -133,9 +133,9 @@ const WORKER: Refusals = {
   DYN_SYSTEM_HOST: PORTS,
   DYN_SYSTEM_ENABLED: PORTS,
   DYN_SYSTEM_LIVE_PATH: PORTS,
-  STATOR_CONTROL_PORT: 'is a port that nothing lets anybody reach',
-  STATOR_CONTROL_HOST: 'is of a port that nothing lets anybody reach',
-  DYN_VLLM_HEADLESS: 'is of a part of an engine that serves nobody',
+  STATOR_CONTROL_PORT: 'is a port that no client can reach',
+  STATOR_CONTROL_HOST: 'is the address of a port that no client can reach',
+  DYN_VLLM_HEADLESS: 'is for a part of an engine that serves no requests',
 };
 
 /** Settings of a worker that have only a flag. */

@@ -104,7 +104,7 @@ export class EdgeStack extends Stack {
     if (rollout === 'now') front.function.rollOutAtOnce();
     else front.function.rollOutGradually(releaseAlarms);
     if (settings.alarms.topicArn === undefined) {
-      const why = 'alarms tell nobody: set alarms.topicArn to a topic of SNS';
+      const why = 'no one hears the alarms: set alarms.topicArn to a topic of SNS';
       Annotations.of(this).addWarningV2('stator:alarms.topicArn', why);
     }
     describeFront(this, store, front);

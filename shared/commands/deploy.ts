@@ -12,7 +12,7 @@ export const DEPLOY_HELP = `Usage: stator deploy estimate [FOLDER] [--requests-p
 
 Both read the templates that npx cdk synth has written to FOLDER (cdk.out).
 
-estimate: what a deployment to AWS costs, idle, under a load and at most, by list prices of us-east-1. It asks nobody.
+estimate: what a deployment to AWS costs, idle, under a load and at most, by list prices of us-east-1. It sends no request.
 
   --requests-per-day N       0 where it is not said
   --seconds-per-request S    how long an answer takes on average; 10 where it is not said

@@ -9,7 +9,7 @@ export const MODELS_HELP = `Usage: stator models list [flags of discovery]
        stator models forget NAME [flags of discovery]
 
 The models that a fleet keeps in mind after their workers have left (discovery backend dynamodb): a frontend that never saw a
-worker of one holds its requests (--hold-timeout) or answers 503, where it answers 404 for a name that nobody knows.
+worker of one holds its requests (--hold-timeout) or answers 503, where it answers 404 for an unknown name.
 
   list           each model with its namespace, component and endpoint
   forget NAME    from now on the name is unknown, unless a worker serves it; one that registers later makes it known again

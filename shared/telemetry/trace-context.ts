@@ -7,7 +7,9 @@ export interface TraceHeaders {
   readonly tracestate?: string | readonly string[] | undefined;
 }
 
-/** Our span in a trace: what log lines name and what workers continue. An OpenTelemetry `SpanContext` with both headers. */
+/**
+ * Our span in a trace: what log lines name and what workers continue. An OpenTelemetry `SpanContext` with both headers.
+ */
 export interface TraceContext extends SpanContext {
   /** The caller's span, when the trace is not ours. */
   readonly parentSpanId: string | undefined;
@@ -23,10 +25,11 @@ const VERSION = '00';
 const TRACESTATE_LENGTH_MAX = 512;
 
 /**
- * Continues the caller's trace with a span of our own. Without a usable `traceparent` a new trace starts and `tracestate` is
- * dropped (W3C Trace Context, 3.3).
+ * Continues the caller's trace with a span of our own. Without a usable `traceparent` a new trace starts and
+ * `tracestate` is dropped (W3C Trace Context, 3.3).
  *
- * @param isSampled decides by the id of the trace, and what its caller has decided, undefined where there is none. @default as the
+ * @param isSampled decides by the id of the trace, and what its caller has decided, undefined where there is none.
+ * @default as the
  *   caller, and all new traces, so that an engine which does record follows its own configuration
  */
 export function continueTrace(

@@ -9,7 +9,10 @@ export type SpanAttributes = Readonly<Record<string, SpanValue | undefined>>;
 
 export type SpanValue = string | number | boolean | readonly string[];
 
-/** Most characters of one text, and texts of one list: clients write some of them, and many spans may wait for a collector. */
+/**
+ * Most characters of one text, and texts of one list: clients write some of them, and many spans may wait for a
+ * collector.
+ */
 const TEXT_LENGTH_MAX = 1024;
 const TEXTS_MAX = 32;
 
@@ -56,7 +59,10 @@ export class Span {
   #durationMs: number | undefined;
   #error: string | undefined;
 
-  /** @param epochMs wall clock when the monotonic one was at 0: the same for all parts of a span, so that they fit together */
+  /**
+   * @param epochMs wall clock when the monotonic one was at 0: the same for all parts of a span, so that they fit
+   * together
+   */
   constructor(deps: SpanDeps, name: string, context: TraceContext, epochMs: number, options: SpanOptions = {}) {
     this.#deps = deps;
     this.#epochMs = epochMs;
@@ -119,13 +125,16 @@ function bounded(value: SpanValue): SpanValue {
 
 function clipped(text: string): string {
   if (text.length <= TEXT_LENGTH_MAX) return text;
-  return text.slice(0, TEXT_LENGTH_MAX).replace(/[\ud800-\udbff]$/, ''); // half a character is none
+  return text.slice(0, TEXT_LENGTH_MAX).replace(/[\ud800-\udbff]$/, ''); // no half characters
 }
 
 interface TracerOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** With `parentbased_` a trace that comes from outside keeps its caller's decision. @default 'parentbased_traceidratio' */
+  /**
+   * With `parentbased_` a trace that comes from outside keeps its caller's decision. @default
+   * 'parentbased_traceidratio'
+   */
   readonly sampler?: FleetSettings['otelTracesSampler'];
   /** Share of traces that are sampled where a ratio decides, 0 to 1. @default 1 */
   readonly sampleRatio?: number;

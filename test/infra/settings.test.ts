@@ -93,7 +93,7 @@ describe('readSettings', () => {
     ],
     [
       { network: { availabilityZones: ['eu-west-1a', 'eu-west-1b', 'eu-west-1c'], vpc: VPC } },
-      /network\.availabilityZones: is of a VPC that is made/,
+      /network\.availabilityZones: is only for a VPC that the deployment creates/,
     ],
     [
       { domain: { ...DOMAIN, containerName: 'edge.example.org', hostedZone: { id: 'Z1', name: 'example.com.' } } },
@@ -107,7 +107,7 @@ describe('readSettings', () => {
       { planner: { endpoint: true } },
       /planner\.endpoint: needs planner\.queueArn.*; planner\.endpoint: needs network\.vpc/,
     ],
-    [{ network: { vpc: VPC, flowLogs: true } }, /network\.flowLogs: is of a VPC that is made/],
+    [{ network: { vpc: VPC, flowLogs: true } }, /network\.flowLogs: is only for a VPC that the deployment creates/],
     [{ alarms: { topicArn: 'arn:aws:sns:...' } }, /alarms\.topicArn: must be an ARN, as arn:aws:SERVICE:REGION/],
     [
       { network: { vpc: { ...VPC, availabilityZones: ['a', 'b'], privateSubnetIds: ['subnet-1', 'subnet-2'] } } },

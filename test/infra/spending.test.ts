@@ -65,7 +65,7 @@ describe('the ceiling on what a deployment costs', () => {
     });
     devTemplate().resourceCountIs('AWS::Budgets::Budget', 0);
     expect(() => readSettings({ alarms: { budgetUsd: 5 } }, 'file')).toThrow(
-      'file: alarms.budgetUsd: needs alarms.topicArn, which is told',
+      'file: alarms.budgetUsd: needs alarms.topicArn, the topic that gets the messages',
     );
   });
 });
@@ -76,7 +76,7 @@ describe('costs that no client would report: production', () => {
   it.each([{}, { topicArn }])('is warned of where no budget is set: %j', (alarms) => {
     Annotations.fromStack(edgeOf(alarms)).hasWarning(
       '*',
-      Match.stringLikeRegexp('^nobody is told .* alarms.budgetUsd'),
+      Match.stringLikeRegexp('^no budget reports .* alarms.budgetUsd'),
     );
   });
 

@@ -10,7 +10,7 @@ export const SECRETS_HELP = `Usage: stator secrets rotate --cluster CLUSTER --pl
 Rotates the secrets by which the processes of a fleet on AWS know each other: makes new ones in Secrets Manager, then replaces the
 tasks of every service that has them, one service after the other: NATS, edges, workers. A process that does not have a new secret yet
 shows the one before, which all still believe, so no request is lost. The output RotateSecretsCommand of a deployment is this command with its names;
-whoever runs it needs the policy of the output RotatorPolicyArn.
+an operator who runs it needs the policy of the output RotatorPolicyArn.
 
   --cluster CLUSTER     of ECS, whose services have the tag stator:part. Without it secrets are put, and nothing is restarted
   --plane-token ID      name or ARN of the secret of STATOR_PLANE_TOKEN

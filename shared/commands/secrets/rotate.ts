@@ -132,7 +132,7 @@ function refuseUnfinished(
 async function restartAll(plan: RotationPlan, services: readonly FleetService[], parts: RotationParts): Promise<void> {
   const { cluster, serviceMsMax } = plan;
   if (cluster === undefined) {
-    parts.tell('no --cluster: restart whoever has the secrets, in any order, before the next rotation');
+    parts.tell('no --cluster: restart every process that has the secrets, in any order, before the next rotation');
     return;
   }
   for (const service of services) {

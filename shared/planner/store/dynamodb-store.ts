@@ -151,7 +151,7 @@ export class DynamoDbPlannerStore implements PlannerStore {
         return true;
       }
     }
-    throw new PlannerStoreError('unavailable', 'the GPU budget is being changed by others; try again');
+    throw new PlannerStoreError('unavailable', 'other planners keep changing the GPU budget; try again');
   }
 
   async reservations(signal: AbortSignal): Promise<Reservations> {

@@ -8,7 +8,8 @@ export interface LogDestination {
 }
 
 /**
- * Makes a line of what was logged: of `shown` for people, of `full` for machines. Both win over `bindings` of the same name.
+ * Makes a line of what was logged: of `shown` for people, of `full` for machines. Both win over `bindings` of the same
+ * name.
  */
 export interface LineWriter {
   write(
@@ -125,8 +126,9 @@ export function rankOf(level: FilterLevel): number {
 export type LogFilter = (target: string) => FilterLevel;
 
 /**
- * Reads `DYN_LOG` as the configuration does, `<default>,<target>=<level>,...`; the default is `info`. The longest target that
- * names a line's target or a parent of it decides; `planes` is a parent of `planes.tcp`, `planes/tcp` and `planes::tcp`.
+ * Reads `DYN_LOG` as the configuration does, `<default>,<target>=<level>,...`; the default is `info`. The longest
+ * target that names a line's target or a parent of it decides; `planes` is a parent of `planes.tcp`, `planes/tcp` and
+ * `planes::tcp`.
  *
  * @throws Error that names the part it cannot read and what is allowed.
  * @example parseLogFilter('warn,pipeline=debug')('pipeline.stop') // 'debug'
@@ -143,7 +145,9 @@ function covers(parent: string, target: string): boolean {
   return target === parent || (target.startsWith(parent) && '.:/'.includes(target.charAt(parent.length)));
 }
 
-/** Fields of a line beside its message, of any value. The logger hides secrets and cuts long values before it writes. */
+/**
+ * Fields of a line beside its message, of any value. The logger hides secrets and cuts long values before it writes.
+ */
 export type LogFields = Readonly<Record<string, unknown>>;
 
 const HIDDEN = '***';
@@ -170,8 +174,8 @@ export function hideSecretText(text: string): string {
 }
 
 /**
- * All `sources`, later ones winning, as one record of plain JSON values: secrets hidden, errors spelled out, integers of 64
- * bits as text, everything bounded.
+ * All `sources`, later ones winning, as one record of plain JSON values: secrets hidden, errors spelled out, integers
+ * of 64 bits as text, everything bounded.
  */
 export function toLoggable(...sources: readonly (LogFields | undefined)[]): Record<string, unknown> {
   const plain: Record<string, unknown> = {};
@@ -237,7 +241,9 @@ function loggableObject(value: object, depth: number): unknown {
   return plain;
 }
 
-/** An error with its causes in one text. The stack is kept only where the failure was not foreseen: without a `code`. */
+/**
+ * An error with its causes in one text. The stack is kept only where the failure was not foreseen: without a `code`.
+ */
 function loggableError(error: Error): Record<string, unknown> {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
   return {

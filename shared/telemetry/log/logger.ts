@@ -157,7 +157,10 @@ export function openLogger(settings: FleetSettings, clock: Clock = systemClock):
   return countAllRepeats(logger, clock);
 }
 
-/** What programs agree on: any `NO_COLOR` means none, `FORCE_COLOR` some even where nobody reads along, unless it is 0. */
+/**
+ * Says whether lines have colours, by the variables that programs agree on. Any `NO_COLOR` means no colours.
+ * `FORCE_COLOR` means colours even without a terminal, unless it is 0.
+ */
 export function isPainted(env: Readonly<Record<string, string | undefined>>, isTerminal: boolean): boolean {
   const { NO_COLOR: none = '', FORCE_COLOR: forced, TERM: terminal } = env;
   if (none !== '') return false;
@@ -165,7 +168,10 @@ export function isPainted(env: Readonly<Record<string, string | undefined>>, isT
   return isTerminal && terminal !== 'dumb';
 }
 
-/** The same for a process that talks to a person in its terminal: nothing below a warning, unless levels were asked for. */
+/**
+ * Returns the logger of a process that talks to a person in its terminal: nothing below a warning, unless the user set
+ * levels.
+ */
 export function openQuietLogger({
   settings,
   given,

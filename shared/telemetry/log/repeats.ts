@@ -2,13 +2,15 @@ import type { Clock, Timer } from '../../clock/index.ts';
 import type { LogFields } from './lines.ts';
 import type { Logger, ProcessLogger } from './types.ts';
 
-/** A line that repeats is told again after this long, after twice as long the next time, and so on. */
+/** Pause before a line that repeats is written again; it doubles each time. */
 const PAUSE_MS = 10_000;
 const PAUSE_MS_MAX = 3_600_000;
 
 /** Messages of one target; the others count as one. */
 const MESSAGES_MAX = 256;
-/** Lines of one message that differ in their fields: what is in them may be a peer's to choose. The others count as one. */
+/**
+ * Lines of one message that differ in their fields: what is in them may be a peer's to choose. The others count as one.
+ */
 const VARIANTS_MAX = 8;
 /** Characters of a field that tell lines apart. */
 const FIELD_CHARS_MAX = 120;
@@ -28,8 +30,8 @@ type Level = 'warn' | 'error';
 const waiting = new Set<() => void>();
 
 /**
- * Writes now how often each waiting line was left out, for every logger of this process. A process calls this when it is
- * asked to stop, because it may be killed soon after; at a normal end it happens by itself.
+ * Writes now how often each waiting line was left out, for every logger of this process. A process calls this when it
+ * is asked to stop, because it may be killed soon after; at a normal end it happens by itself.
  */
 export function tellUntold(): void {
   for (const tell of [...waiting]) tell();

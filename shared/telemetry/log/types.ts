@@ -6,8 +6,8 @@ export interface Logger {
   readonly isQuiet?: boolean;
   debug(message: string, fields?: LogFields): void;
   /**
-   * @param full what is written in place of `fields` for machines, and for people who asked for details: ids and whatever
-   * makes a line long. @default `fields`
+   * @param full what is written in place of `fields` for machines, and for people who asked for details: ids and
+   * whatever makes a line long. @default `fields`
    */
   info(message: string, fields?: LogFields, full?: LogFields): void;
   warn(message: string, fields?: LogFields): void;

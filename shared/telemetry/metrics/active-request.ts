@@ -25,8 +25,8 @@ type ShowWorker = ReturnType<typeof createWorkerFigures>['setWorker'];
 export type RequestMeter = Pick<ActiveRequest, keyof ActiveRequest>;
 
 /**
- * The meter of one request. It counts straight onto the model's series, which are plain numbers: nothing has to be folded
- * in at the end, and a scrape in the middle of a stream sees what has happened so far.
+ * The meter of one request. It counts straight onto the model's series, which are plain numbers: nothing has to be
+ * folded in at the end, and a scrape in the middle of a stream sees what has happened so far.
  *
  * | State | first `outputTokens` or `piece` | later ones | `end` |
  * |---|---|---|---|
@@ -130,7 +130,9 @@ export class ActiveRequest {
     this.#moves++;
   }
 
-  /** One engine output with `count` tokens arrived: the first sets TTFT, later ones count inter-token latency per token. */
+  /**
+   * One engine output with `count` tokens arrived: the first sets TTFT, later ones count inter-token latency per token.
+   */
   outputTokens(count: number): void {
     if (count <= 0 || this.#hasEnded) return;
     this.#arrived(count);
@@ -145,7 +147,10 @@ export class ActiveRequest {
     this.#pieces++;
   }
 
-  /** The worker says how many tokens the pieces so far hold; as long as it does not, each counts as one. Adds up over prompts. */
+  /**
+   * The worker says how many tokens the pieces so far hold; as long as it does not, each counts as one. Adds up over
+   * prompts.
+   */
   piecesHold(tokens: number): void {
     this.#toldTokens = (this.#toldTokens ?? 0) + tokens;
   }

@@ -76,7 +76,7 @@ export function createStallMetrics(registry: MetricRegistry) {
 export function createSpeculationMetrics(registry: MetricRegistry) {
   const prefills = registry.counter(
     'stator_frontend_speculative_prefills_total',
-    'Prompts of next turns that were to be computed ahead, by what became of them.',
+    'Prompts of next turns chosen to be computed ahead, by what became of them.',
     'model',
     'outcome',
   );
@@ -122,8 +122,8 @@ export interface RequestPlaneMetrics {
   /** From then until its first output. */
   firstOutput(seconds: number): void;
   /**
-   * A caller gave a call up or its connection was lost; once a call, on the worker's side. Not counted here: `WorkerRequestMeter.end`
-   * does, which also knows of calls that were stopped.
+   * A caller gave a call up or its connection was lost; once a call, on the worker's side. Not counted here:
+   * `WorkerRequestMeter.end` does, which also knows of calls that were stopped.
    */
   cancelled(): void;
 }
@@ -143,7 +143,8 @@ export function createRequestPlaneMetrics(registry: MetricRegistry): RequestPlan
   const sent = counter('bytes_sent_total', 'Bytes written to connections.').with();
   const received = counter('bytes_received_total', 'Bytes read from connections.').with();
   const errors = counter('errors_total', 'Connections that failed or broke the protocol.').with();
-  counter('accept_backoff_total', 'Pauses of a listener that could not accept.'); // Node accepts by itself: stays at zero
+  // Node accepts by itself, so this one stays at zero.
+  counter('accept_backoff_total', 'Pauses of a listener that could not accept.');
   return {
     bytesSent: (count) => sent.add(count),
     bytesReceived: (count) => received.add(count),

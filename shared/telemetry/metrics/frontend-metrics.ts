@@ -23,8 +23,8 @@ export interface RequestRoute {
 }
 
 /**
- * Metrics of a frontend process, and the observer that the pipeline reports its steps to. Each metric is declared beside the
- * functions that count on it. Nothing here throws or waits, apart from `render`.
+ * Metrics of a frontend process, and the observer that the pipeline reports its steps to. Each metric is declared
+ * beside the functions that count on it. Nothing here throws or waits, apart from `render`.
  */
 export type FrontendMetrics = ReturnType<typeof createFrontendMetrics>;
 

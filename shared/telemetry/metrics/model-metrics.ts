@@ -34,7 +34,7 @@ export function createModelMetrics(registry: MetricRegistry) {
   const migrations = counter('migration_total', 'Requests that moved to another worker.', 'model', 'migration_type');
   const migrationDuration = histogram(
     'migration_duration_seconds',
-    'Time from the failure of a worker until another has taken the request, or nobody has.',
+    'Time from the failure of a worker until another has taken the request, or no worker could.',
     MIGRATION_SECONDS,
     'model',
     'migration_type',
@@ -63,7 +63,9 @@ export function createModelMetrics(registry: MetricRegistry) {
         if (value !== undefined) facts[fact].with(model).set(value);
       }
     },
-    /** Sets where `model_ready` comes from: every scrape asks it. Aliases must not be in it. Replaces an earlier source. */
+    /**
+     * Sets where `model_ready` comes from: every scrape asks it. Aliases must not be in it. Replaces an earlier source.
+     */
     readModelsFrom(source: typeof readModels): void {
       readModels = source;
     },

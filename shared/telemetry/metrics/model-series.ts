@@ -81,7 +81,8 @@ function routeSeries(families: RequestFamilies, ...labels: readonly [string, str
 export type ModelSeries = ReturnType<typeof modelSeries>;
 
 function modelSeries(families: RequestFamilies, model: string) {
-  const routes = { unary: new Map<string, RouteSeries>(), stream: new Map<string, RouteSeries>() }; // endpoints are a closed list
+  // Endpoints are a closed list.
+  const routes = { unary: new Map<string, RouteSeries>(), stream: new Map<string, RouteSeries>() };
   return {
     model,
     inflight: families.inflight.with(model),
@@ -110,8 +111,8 @@ function modelSeries(families: RequestFamilies, model: string) {
 }
 
 /**
- * The series of every model asked for so far, by its name. Names can come from clients, so there is a bound: what comes after
- * `modelsMax` names counts on one shared model, `__other__`.
+ * The series of every model asked for so far, by its name. Names can come from clients, so there is a bound: what comes
+ * after `modelsMax` names counts on one shared model, `__other__`.
  */
 export function createModelSeries(registry: MetricRegistry, buckets: Buckets, modelsMax: number) {
   const families = requestFamilies(registry, buckets);

@@ -92,7 +92,10 @@ export type TelemetryDropped = (kind: 'spans' | 'lines', count: number) => void;
 /** Beginning of the names of a frontend's own metrics, unless `--metrics-prefix` says otherwise. */
 const FRONTEND_PREFIX = 'dynamo_frontend';
 
-/** Turns what an operator wrote into a legal metric prefix: `my-pre.fix` becomes `my_pre_fix`; nothing usable, the default. */
+/**
+ * Turns what an operator wrote into a legal metric prefix: `my-pre.fix` becomes `my_pre_fix`; nothing usable, the
+ * default.
+ */
 export function metricPrefix(text: string | undefined): string {
   const legal = (text ?? '').replaceAll(/[^a-zA-Z0-9_:]/g, '_').replace(/^(?=[0-9])/, '_');
   return /^_*$/.test(legal) ? FRONTEND_PREFIX : legal;
@@ -118,8 +121,8 @@ interface FamilyOptions<S> {
 }
 
 /**
- * A metric with its series. Look a series up once, keep it, and count on it with plain arithmetic: hashing labels at every call
- * would cost more than the rest of a short request's metrics together.
+ * A metric with its series. Look a series up once, keep it, and count on it with plain arithmetic: hashing labels at
+ * every call would cost more than the rest of a short request's metrics together.
  */
 export class MetricFamily<S extends Counter | Histogram> {
   readonly name: string;
@@ -175,7 +178,10 @@ export class MetricFamily<S extends Counter | Histogram> {
   }
 }
 
-/** Makes metrics whose names begin alike and whose series share labels. A metric without labels of its own is there at zero at once. */
+/**
+ * Makes metrics whose names begin alike and whose series share labels. A metric without labels of its own is there at
+ * zero at once.
+ */
 export interface MetricScope {
   counter(name: string, help: string, ...labelNames: string[]): MetricFamily<Counter>;
   gauge(name: string, help: string, ...labelNames: string[]): MetricFamily<Gauge>;
@@ -245,8 +251,8 @@ export class MetricRegistry implements MetricScope {
   }
 
   /**
-   * A counter's values by one of its labels, summed over the others; none where there is no counter of that name, all under `''` where
-   * it has no such label.
+   * A counter's values by one of its labels, summed over the others; none where there is no counter of that name, all
+   * under `''` where it has no such label.
    * @param name as it is without `--metrics-prefix`
    */
   totalsBy(name: string, label: string): Readonly<Record<string, number>> {

@@ -141,7 +141,8 @@ function overheadFamilies(registry: MetricRegistry, { routerId }: RouterIdentity
     scheduling: overhead('scheduling', 'Milliseconds from there to the decision, without waiting.', STAGES_MS),
     total: overhead('total', 'Milliseconds of all of it.', STAGES_MS),
   };
-  overhead('shared_cache_query', 'Milliseconds to ask the shared cache.', STAGES_MS); // there is none: both stay at zero
+  // There is no shared cache: both stay at zero.
+  overhead('shared_cache_query', 'Milliseconds to ask the shared cache.', STAGES_MS);
   registry
     .under('dynamo_router_', { router_id: routerId })
     .counter('shared_cache_errors_total', 'Questions that the shared cache did not answer.');
@@ -180,7 +181,7 @@ function indexFamilies(registry: MetricRegistry, router: RouterIdentity) {
     ).with(),
     forgottenBookings: counter(
       'peer_bookings_unremembered_total',
-      'Requests of other routers beyond those that are remembered: nobody but that router, or time, frees them.',
+      'Requests of other routers beyond those that are remembered: only that router, or time, frees them.',
     ).with(),
     unattributed: gauge(
       'unattributed_requests',

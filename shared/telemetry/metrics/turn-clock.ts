@@ -3,8 +3,8 @@ import type { Clock } from '../../clock/index.ts';
 const SETTLED = Promise.resolve();
 
 /**
- * Reads the clock once for everything that happens before the next microtask. A worker's frame holds tokens of many streams,
- * and reading the machine's clock costs four times as much as counting one of them (45 against 10 ns).
+ * Reads the clock once for everything that happens before the next microtask. A worker's frame holds tokens of many
+ * streams, and reading the machine's clock costs four times as much as counting one of them (45 against 10 ns).
  */
 export class TurnClock {
   readonly #clock: Clock;

@@ -21,7 +21,9 @@ export interface WorkerFigures {
 /** Workers shown at most, between two scrapes also some that left. */
 const WORKERS_MAX = 20_000;
 
-/** Series of one rank, made when they first have a value: requests set them, and looking them up by label costs more. */
+/**
+ * Series of one rank, made when they first have a value: requests set them, and looking them up by label costs more.
+ */
 interface ShownRank extends Pick<WorkerLabels, 'dpRank' | 'workerType'> {
   readonly gauges: (Gauge | undefined)[];
 }

@@ -1,6 +1,7 @@
 /**
- * Sends spans and log lines to an OpenTelemetry collector. Loaded only by processes that export, since the SDK is large.
- * Both queues are bounded and nothing waits for the collector; what it does not take is lost, with one line an outage.
+ * Sends spans and log lines to an OpenTelemetry collector. Loaded only by processes that export, since the SDK is
+ * large. Both queues are bounded and nothing waits for the collector; what it does not take is lost, with one line an
+ * outage.
  */
 import {
   type Attributes,

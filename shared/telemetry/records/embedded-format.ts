@@ -4,7 +4,9 @@ export const EMBEDDED_NAMESPACE = 'Stator';
 interface Described {
   readonly unit: string;
   readonly by: readonly (readonly string[])[];
-  /** Whether it is a gauge: containers report it all the time, functions never. The others are reported with requests. */
+  /**
+   * Whether it is a gauge: containers report it all the time, functions never. The others are reported with requests.
+   */
   readonly isGauge: boolean;
 }
 

@@ -36,9 +36,9 @@ interface ModelFigures {
 }
 
 /**
- * Metrics in CloudWatch's embedded format: lines of the log, which cost no call. A function writes them when the client has its whole
- * answer, a container every few seconds for all requests since. Labels are who tells them and models that a worker has or had, of
- * which there are few.
+ * Metrics in CloudWatch's embedded format: lines of the log, which cost no call. A function writes them when the client
+ * has its whole answer, a container every few seconds for all requests since. Labels are who tells them and models that
+ * a worker has or had, of which there are few.
  */
 export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   readonly #options: EmbeddedMetricsOptions;

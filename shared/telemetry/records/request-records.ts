@@ -85,8 +85,8 @@ export interface QueuedRecorderOptions {
 const FLUSH_MS = 1000;
 
 /**
- * Writes records behind the requests' backs: in batches, one at a time, with a bound on what waits. A sink that is slow or
- * broken costs records, never requests.
+ * Writes records behind the requests' backs: in batches, one at a time, with a bound on what waits. A sink that is slow
+ * or broken costs records, never requests.
  */
 export class QueuedRecorder implements RequestRecorder {
   readonly #options: QueuedRecorderOptions;
@@ -154,8 +154,8 @@ export interface FileSinkOptions {
 
 /**
  * Appends records to a file, each in the envelope that readers of Dynamo's traces expect:
- * `{"timestamp": <ms since the sink was opened>, "event": <record>}`. Every batch is a gzip member of its own, so a file is
- * readable whenever it is looked at.
+ * `{"timestamp": <ms since the sink was opened>, "event": <record>}`. Every batch is a gzip member of its own, so a
+ * file is readable whenever it is looked at.
  */
 export function createFileSink(options: FileSinkOptions): RecordSink {
   const { clock } = options;

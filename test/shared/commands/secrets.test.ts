@@ -225,7 +225,7 @@ describe('a rotation', () => {
     const rig = new Rig();
     await rig.run({ cluster: undefined }, ['plane']);
     expect(rig.done).toEqual(['put plane']);
-    expect(rig.told.at(-1)).toMatch(/^no --cluster: restart whoever has the secrets/);
+    expect(rig.told.at(-1)).toMatch(/^no --cluster: restart every process that has the secrets/);
   });
 });
 
