@@ -43,8 +43,9 @@ export const chat: BodyRoute = {
 };
 
 /**
- * @param customTools names of the tools whose calls are told as `custom`
- * @param hidesReasoning the answer says nothing of what the model thought
+ * Returns the dialect of chats.
+ * @param customTools names of the tools whose calls are written as `custom`
+ * @param hidesReasoning whether the answer leaves out what the model thought
  */
 const dialectOf = (customTools: ReadonlySet<string>, hidesReasoning: boolean): TextDialect => ({
   idPrefix: 'chatcmpl-',
@@ -70,7 +71,7 @@ const dialectOf = (customTools: ReadonlySet<string>, hidesReasoning: boolean): T
   },
 });
 
-/** How the answer to a chat is told. */
+/** The parts of a chat's answer that depend on the request. */
 interface ChatTelling {
   readonly customTools: ReadonlySet<string>;
   readonly hidesReasoning: boolean;
@@ -79,7 +80,7 @@ interface ChatTelling {
 /** Encodes a chat completion stream. */
 class ChatStream extends PromptStream {
   readonly #dispatch: DispatchEvents | undefined;
-  /** Undefined where there are no custom tools. */
+  /** Reads the calls of custom tools; undefined if there are no custom tools. */
   readonly #custom: CustomCalls | undefined;
   readonly #hidesReasoning: boolean;
   readonly #hasRole: boolean[] = [];
@@ -112,7 +113,7 @@ class ChatStream extends PromptStream {
     this.#dispatch?.callArguments(choice, text);
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, 'null');
     const input = this.#custom?.grow(choice, index, text);
-    if (input === '') return; // a piece of what stands around it
+    if (input === '') return; // the text was a part of the JSON around the input
     const grown =
       input === undefined
         ? `"function":{"arguments":${JSON.stringify(text)}}`
@@ -157,17 +158,17 @@ class ChatStream extends PromptStream {
     return `{"index":${choice},"delta":${delta},${ending}}`;
   }
 
-  /** Input of custom tools that was held back. */
+  /** Writes the input of custom tools that was held back. */
   #tellRest(choice: number, rest: readonly object[]): void {
     if (rest.length > 0) this.#writeDelta(choice, JSON.stringify({ tool_calls: rest }));
   }
 
-  /** Side events stand before the chunk that they complete. */
+  /** Writes side events before the chunk that they complete. */
   #tellFirst(frames: string): void {
     if (frames !== '') this.out.write(frames);
   }
 
-  /** The first chunk of a choice says who speaks, and only that. @param content JSON text */
+  /** Writes the first chunk of a choice, which has only the role of the speaker. @param content JSON text */
   #writeRole(choice: number, content: string): void {
     this.#hasRole[choice] = true;
     this.#writeDelta(choice, content === '""' ? ROLE : `{"role":"assistant","content":${content}}`);
@@ -180,7 +181,7 @@ class ChatStream extends PromptStream {
 
 const ROLE = '{"role":"assistant","content":""}';
 
-/** @param delta JSON text */
+/** Returns the JSON text of a choice of a chunk. @param delta JSON text */
 function deltaChoice(choice: number, delta: string): string {
   return `{"index":${choice},"delta":${delta},"finish_reason":null,"logprobs":null}`;
 }

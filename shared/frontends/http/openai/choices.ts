@@ -22,7 +22,10 @@ export interface SaidChoice {
 
 type Body = Record<string, unknown>;
 
-/** Text that grows from chunk to chunk; everything else in a delta or a choice is replaced by its last value. */
+/**
+ * Fields whose text grows from chunk to chunk. Every other field of a delta or a choice has the value of its last
+ * chunk.
+ */
 const GROWING: ReadonlySet<string> = new Set([
   'content',
   'text',
@@ -32,7 +35,7 @@ const GROWING: ReadonlySet<string> = new Set([
   'arguments',
 ]);
 
-/** What an answer says of itself, and the last word about its choices. */
+/** The fields that a whole answer of a dialect starts from, and the last change to its choices. */
 interface WholeDialect {
   /** `object` of the answer. */
   readonly object: 'chat.completion' | 'text_completion';
@@ -40,8 +43,8 @@ interface WholeDialect {
 }
 
 /**
- * Collects the chunks of a worker that took the body untouched into one object. A worker that sends a whole object instead is
- * passed through.
+ * Collects in one object the chunks of a worker that took the body untouched. If the worker sends a whole object
+ * instead, the object passes through.
  */
 export class BodyCollector {
   readonly #dialect: WholeDialect;
@@ -52,12 +55,12 @@ export class BodyCollector {
     this.#dialect = dialect;
   }
 
-  /** Nothing was added yet. */
+  /** Whether nothing was added yet. */
   get isEmpty(): boolean {
     return this.#choices.length === 0 && Object.keys(this.#collected).length === 0;
   }
 
-  /** @param firstChoice where the first choice of the chunk stands in the answer. @default 0 */
+  /** Adds a chunk. @param firstChoice index in the answer of the chunk's first choice. @default 0 */
   add(part: unknown, firstChoice = 0): void {
     const chunk = withFirstChoice(part, firstChoice);
     if (!isRecord(chunk)) return;
@@ -67,7 +70,7 @@ export class BodyCollector {
     for (const choice of choices) if (isRecord(choice)) this.#addChoice(choice);
   }
 
-  /** The object of all that was added. */
+  /** Returns the object of all that was added. */
   whole({ id, created, model }: WireNames, usage: object, inference: Inference): object {
     const sorted = this.#choices.sort((a, b) => Number(a.index) - Number(b.index));
     const { object } = this.#dialect;
@@ -92,7 +95,7 @@ export class BodyCollector {
   }
 }
 
-/** A choice of a chat has these keys whether or not the worker had anything to say under them. */
+/** Returns a choice of a chat with all of its keys, which it has even if the worker sent no values for them. */
 function withEveryKey({ message, ...rest }: Body, reasoningField: string): Body {
   const { reasoning_content: reasoning, content, ...said } = isRecord(message) ? message : {};
   return {
@@ -124,14 +127,14 @@ function merge(into: Body, from: Body): void {
     } else if (isRecord(known) && isRecord(value)) {
       merge(known, value);
     } else if (Array.isArray(known) && Array.isArray(value)) {
-      for (const one of value) known.push(one); // log probabilities, and lists of the worker's own
+      for (const one of value) known.push(one); // log probabilities, and the worker's own lists
     } else {
       into[key] = value;
     }
   }
 }
 
-/** Content in parts, where some of it came as plain text. */
+/** Returns content as a list of parts, even if it came as plain text. */
 function partsOf(content: unknown): readonly unknown[] {
   if (Array.isArray(content)) return content;
   return typeof content === 'string' && content !== '' ? [{ type: 'text', text: content }] : [];
@@ -149,7 +152,7 @@ function mergeToolCalls(known: unknown[], parts: readonly unknown[]): unknown[] 
   return known;
 }
 
-/** One entry of `choices[].logprobs.content` of chats. */
+/** Returns one entry of `choices[].logprobs.content` of chats. */
 function chatLogprob(token: TokenLogprob): object {
   return {
     token: token.token,
@@ -164,17 +167,17 @@ function alternative({ token, logprob, bytes }: NamedLogprob): object {
   return { token, logprob, bytes };
 }
 
-/** `choices[].logprobs` of a chat; null when there are none. */
+/** Returns `choices[].logprobs` of a chat; null when there are none. */
 export function chatLogprobs(tokens: readonly TokenLogprob[]): object | null {
   return tokens.length === 0 ? null : { content: tokens.map(chatLogprob), refusal: null };
 }
 
-/** As `chatLogprobs`, of a whole answer. */
+/** Returns `chatLogprobs` of a whole answer, as a list that is made when it is written. */
 export function wholeChatLogprobs(tokens: readonly TokenLogprob[]): object | null {
   return tokens.length === 0 ? null : { content: new LazyList(tokens, chatLogprob), refusal: null };
 }
 
-/** `choices[].logprobs` of completions; offsets stay empty. */
+/** `choices[].logprobs` of completions. Offsets stay empty. */
 interface CompletionLogprobs {
   readonly tokens: string[];
   readonly token_logprobs: number[];
@@ -183,8 +186,9 @@ interface CompletionLogprobs {
 }
 
 /**
- * Alternatives by their text; the sampled token stands among them under the text that the answer has. Of several tokens with
- * one text (parts of characters all read U+FFFD) the likeliest stays, but the sampled one keeps its own value.
+ * Returns alternatives by their text. The sampled token stands among them, under the text that the answer has. Parts of
+ * characters all read U+FFFD: of several tokens with one text the likeliest stays, but the sampled one keeps its own
+ * value.
  */
 function byText({ top, token, logprob }: TokenLogprob): Record<string, number> {
   const alternatives = new Map<string, number>();
@@ -203,7 +207,7 @@ export function completionLogprobs(tokens: readonly TokenLogprob[]): CompletionL
   };
 }
 
-/** As `completionLogprobs`, of a whole answer. */
+/** Returns `completionLogprobs` of a whole answer, as lists that are made when they are written. */
 export function wholeCompletionLogprobs(tokens: readonly TokenLogprob[]): object {
   const withAlternatives = tokens.filter(hasAlternatives);
   return {

@@ -37,7 +37,7 @@ export const completions: BodyRoute = {
   },
 };
 
-/** What `echo` repeats of each prompt: of token ids, the text that they stand for. */
+/** Returns the text that `echo` repeats of each prompt. Token ids become the text that they stand for. */
 async function echoedTexts(
   { pipeline }: HttpAppDeps,
   model: string,
@@ -47,7 +47,7 @@ async function echoedTexts(
   return Promise.all(echoes.map((echo) => (typeof echo === 'string' ? echo : pipeline.textOf(model, echo))));
 }
 
-/** Nothing is parsed on this route: there is no reasoning and no tool call. */
+/** The dialect of completions. This route parses neither reasoning nor tool calls. */
 const COMPLETIONS: TextDialect = {
   idPrefix: 'cmpl-',
   object: 'text_completion',
@@ -69,10 +69,10 @@ class CompletionStream extends PromptStream {
   readonly #hasEchoed: boolean[] = [];
 
   override annotation(name: string, value: string): void {
-    if (name !== 'formatted_prompt') super.annotation(name, value); // only what a template rendered is shown
+    if (name !== 'formatted_prompt') super.annotation(name, value); // a client may see only what a template rendered
   }
 
-  /** The prompt stands in front of each choice's first text. */
+  /** Puts the prompt in front of each choice's first text. */
   protected begin(choice: number, text: string): string {
     if (this.#echo === undefined || this.#hasEchoed[choice] === true) return text;
     this.#hasEchoed[choice] = true;

@@ -3,15 +3,18 @@ import type { SaidCall } from './choices.ts';
 import { CustomInputReader, customInput } from './custom-input.ts';
 import { withRest } from './wire.ts';
 
-/* Models call custom tools as functions of one text; chats show such calls with the text itself. */
+/* Models call custom tools as functions with one text as argument. Chats show such calls with the text itself. */
 
-/** A whole call. @param customTools names of the tools whose calls are told as `custom` */
+/**
+ * Returns a whole call as clients read it.
+ * @param customTools names of the tools whose calls are written as `custom`
+ */
 export function wholeCall({ id, name, arguments: text }: SaidCall, customTools: ReadonlySet<string>): object {
   if (customTools.has(name)) return { id, type: 'custom', custom: { name, input: customInput(text) } };
   return { id, type: 'function', function: { name, arguments: text } };
 }
 
-/** A whole choice of a worker that answers bodies. */
+/** Returns a whole choice of a worker that answers with bodies, with the calls of custom tools as clients read them. */
 export function withCustomCalls(choice: UnknownRecord, customTools: ReadonlySet<string>): UnknownRecord {
   const { message } = choice;
   if (!isRecord(message) || !Array.isArray(message.tool_calls)) return choice;
@@ -24,13 +27,13 @@ export function withCustomCalls(choice: UnknownRecord, customTools: ReadonlySet<
   return { ...choice, message: { ...message, tool_calls: calls } };
 }
 
-/** What is still to be told of a call when its choice ends. */
+/** The part of a call that the client still has to get when the choice ends. */
 interface CallRest {
   readonly index: number;
   readonly custom: { readonly input: string };
 }
 
-/** The calls of custom tools in one stream of a chat, by choice and number. */
+/** Calls of custom tools in one stream of a chat, by choice and number. */
 export class CustomCalls {
   readonly #names: ReadonlySet<string>;
   readonly #choices = new Map<number, Map<number, CustomInputReader>>();
@@ -39,7 +42,7 @@ export class CustomCalls {
     this.#names = names;
   }
 
-  /** A call begins. False for one of a function. */
+  /** Begins a call. Returns false if it calls a function. */
   begin(choice: number, index: number, name: string): boolean {
     if (!this.#names.has(name)) return false;
     const calls = this.#choices.get(choice) ?? new Map<number, CustomInputReader>();
@@ -47,12 +50,12 @@ export class CustomCalls {
     return true;
   }
 
-  /** The input that a piece of arguments adds, which may be none yet; undefined for the call of a function. */
+  /** Returns the input that a piece of arguments adds, which may be empty; undefined for a call of a function. */
   grow(choice: number, index: number, text: string): string | undefined {
     return this.#choices.get(choice)?.get(index)?.push(text);
   }
 
-  /** The choice says no more of its calls. */
+  /** Ends the calls of a choice. */
   end(choice: number): readonly CallRest[] {
     const calls = this.#choices.get(choice) ?? [];
     this.#choices.delete(choice);
@@ -61,12 +64,12 @@ export class CustomCalls {
     );
   }
 
-  /** No choice says any more. */
+  /** Ends the calls of every choice. */
   endAll(): readonly (readonly [choice: number, rest: readonly CallRest[]])[] {
     return [...this.#choices.keys()].map((choice) => [choice, this.end(choice)] as const);
   }
 
-  /** A chunk of a worker's own, in the published shape. */
+  /** Returns a worker's own chunk in the published shape. */
   shown(chunk: unknown): unknown {
     if (!isRecord(chunk) || !Array.isArray(chunk.choices)) return chunk;
     return { ...chunk, choices: chunk.choices.flatMap((choice: unknown) => this.#shownChoice(choice)) };
@@ -81,7 +84,7 @@ export class CustomCalls {
     if (reason != null) calls.push(...this.end(at));
     if (calls.length > 0) return [{ ...choice, delta: { ...rest, tool_calls: calls } }];
     if (!Array.isArray(given)) return [choice];
-    return withRest(choice, rest); // a piece of what stands around the input
+    return withRest(choice, rest); // the text was a part of the JSON around the input
   }
 
   #shownCall(choice: number, call: unknown): readonly unknown[] {

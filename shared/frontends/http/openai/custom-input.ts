@@ -1,9 +1,10 @@
-/** How the arguments of a custom tool's function begin, up to its one text; spaces may stand between the pieces. */
+/** Opening of the arguments of a custom tool's function, up to its one text. Spaces may stand between the pieces. */
 const OPENING = ['{', '"input"', ':', '"'] as const;
 
 /**
- * Reads the input of a custom tool out of its function's arguments as they are produced: `{"input": "..."}` gives the text of
- * the string, unescaped. Arguments of any other shape are given as they are, so that nothing the model wrote is lost.
+ * Reads the input of a custom tool out of its function's arguments while the model writes them. From `{"input": "..."}`
+ * it gives the text of the string, unescaped. It gives arguments of any other shape as they are, so that no output of
+ * the model is lost.
  *
  * | State | opening goes on | opening broken | in string | closing quote | end |
  * |---|---|---|---|---|---|
@@ -16,11 +17,11 @@ export class CustomInputReader {
   #state: 'opening' | 'string' | 'raw' | 'done' = 'opening';
   /** Text that is not given yet: the opening so far, or the start of an escape. */
   #held = '';
-  /** Pieces of the opening that were read, and units of the one that was begun. */
+  /** Number of pieces of the opening that were read. `#units` counts the characters of the next piece. */
   #pieces = 0;
   #units = 0;
 
-  /** The part of the input that `text` adds. */
+  /** Returns the part of the input that `text` adds. */
   push(text: string): string {
     switch (this.#state) {
       case 'opening':
@@ -34,7 +35,7 @@ export class CustomInputReader {
     }
   }
 
-  /** What is left when the arguments have ended. */
+  /** Returns the rest of the input when the arguments have ended. */
   end(): string {
     const held = this.#state === 'opening' ? this.#held : '';
     this.#held = '';
@@ -89,7 +90,7 @@ export class CustomInputReader {
   }
 }
 
-/** Where the next quote or backslash stands, or the end. */
+/** Returns the position of the next quote or backslash, or of the end. */
 function nextSpecial(text: string, from: number): number {
   for (let at = from; at < text.length; at++) {
     const code = text.charCodeAt(at);
@@ -98,7 +99,10 @@ function nextSpecial(text: string, from: number): number {
   return text.length;
 }
 
-/** Length of the escape at `at`, of both halves of a pair together; more than there is when it cannot be told yet. */
+/**
+ * Returns the length of the escape at `at`; both halves of a surrogate pair count as one. Returns more than the text
+ * has if the escape is not complete.
+ */
 function escapeLength(text: string, at: number): number {
   if (text[at + 1] !== 'u') return 2;
   if (!HIGH_HALF.test(text.slice(at + 2, at + 6))) return 6;
@@ -108,16 +112,16 @@ function escapeLength(text: string, at: number): number {
 
 const HIGH_HALF = /^d[89ab]/i;
 
-/** Escapes as their text; half a pair alone becomes U+FFFD, what JSON does not know stays as it is. */
+/** Returns escapes as their text. Half a surrogate pair becomes U+FFFD; an escape that JSON lacks stays as it is. */
 function readEscapes(escapes: string): string {
   try {
     return Buffer.from(String(JSON.parse(`"${escapes}"`))).toString();
   } catch {
-    return escapes; // nothing the model wrote is lost
+    return escapes; // no output of the model is lost
   }
 }
 
-/** The input that whole arguments hold. */
+/** Returns the input that whole arguments hold. */
 export function customInput(text: string): string {
   const reader = new CustomInputReader();
   return reader.push(text) + reader.end();

@@ -1,6 +1,6 @@
 import { wholeCall } from './custom-calls.ts';
 
-/** Which side events chat streams carry. */
+/** Side events that chat streams carry. */
 export interface DispatchSettings {
   /** One event for each complete tool call (`--enable-streaming-tool-dispatch`). @default false */
   readonly toolCalls: boolean;
@@ -15,7 +15,7 @@ interface OpenCall {
   arguments: string;
 }
 
-/** What a choice has said and no event has told yet. */
+/** Output of a choice that no event has carried yet. */
 interface Pending {
   reasoning: string;
   hasToldReasoning: boolean;
@@ -23,8 +23,8 @@ interface Pending {
 }
 
 /**
- * Side events that tell a whole tool call, or the whole reasoning, as soon as it is complete: for agents that act on them
- * before the stream ends. Each method returns the frames that stand before the chunk of what it was told; mostly none.
+ * Side events that carry a whole tool call, or the whole reasoning, as soon as it is complete. Agents act on them
+ * before the stream ends. Each method returns the frames that go before the chunk; mostly there are none.
  */
 export class DispatchEvents {
   readonly #settings: DispatchSettings;
@@ -36,7 +36,10 @@ export class DispatchEvents {
     this.#customTools = customTools;
   }
 
-  /** Undefined when there is nothing to tell. @param customTools names of the tools whose calls are told as `custom` */
+  /**
+   * Returns the writer of side events; undefined if the settings turn all of them off.
+   * @param customTools names of the tools whose calls are written as `custom`
+   */
   static for(settings: DispatchSettings, customTools: ReadonlySet<string>): DispatchEvents | undefined {
     return settings.toolCalls || settings.reasoning ? new DispatchEvents(settings, customTools) : undefined;
   }
@@ -59,7 +62,7 @@ export class DispatchEvents {
     if (call !== undefined) call.arguments += text;
   }
 
-  /** Content or a finish follows: what went before is complete. */
+  /** Completes the reasoning and calls of a choice, because content or a finish follows. */
   close(choice: number): string {
     const pending = this.#at(choice);
     return this.#closeReasoning(choice, pending) + this.#closeCall(choice, pending);

@@ -24,7 +24,7 @@ import { sendObject, sendParts } from '../sinks/send.ts';
 
 const atLeastOne = { minItems: 1 };
 
-/** Body of `POST /v1/embeddings`. Other root keys and other keys of `nvext` are ignored. */
+/** Body of `POST /v1/embeddings`. The schema ignores other root keys and other keys of `nvext`. */
 const embeddingsSchema = z.looseObject({
   model: modelName,
   input: z.union([
@@ -41,17 +41,17 @@ const embeddingsSchema = z.looseObject({
 
 type EmbeddingsBody = z.infer<typeof embeddingsSchema>;
 
-/** An embeddings request: one generation request an input, all answered as one. */
+/** An embeddings request as one generation request for each input. One response answers all of them. */
 interface DecodedEmbeddings {
-  /** A batch's requests have the ids `<server id>-<index>`. */
+  /** Requests of the batch. If there are several, their ids are `<server id>-<index>`. */
   readonly requests: readonly GenerationRequest[];
-  /** How the client wants to read the vectors. */
+  /** Format in which the client wants to read the vectors. */
   readonly format: 'float' | 'base64';
 }
 
 /**
  * Turns an embeddings body whose types are right into requests.
- * @param isPassedOn the model takes the body itself, which is then one request whatever it holds
+ * @param isPassedOn whether the model takes the body itself, which then is one request whatever it holds
  * @throws ServeError `invalid_value`, `headers_too_large`.
  */
 function decodeEmbeddings(body: EmbeddingsBody, isPassedOn: boolean, context: DecodeContext): DecodedEmbeddings {
@@ -85,7 +85,7 @@ function decodeInputs(input: EmbeddingsBody['input']): readonly PromptInput[] {
   return (input as readonly (string | readonly number[])[]).map(promptOf);
 }
 
-/** Inputs of one batch that are with workers at a time; the others wait for one of them to end. */
+/** Inputs of one batch that workers have at the same time. Each of the others waits until one of them ends. */
 const IN_FLIGHT_MAX = 64;
 
 /** `POST /v1/embeddings`. */
@@ -125,7 +125,7 @@ function embedAll(inference: Inference, decoded: DecodedEmbeddings, model: strin
   for (let started = 0; started < IN_FLIGHT_MAX; started++) startNext();
 }
 
-/** Gathers the vectors of a batch into one list object. The first failure ends all of it. */
+/** Collects the vectors of a batch in one list object. The first failure ends the batch. */
 class EmbeddingsList extends WholeSink {
   readonly #decoded: DecodedEmbeddings;
   readonly #model: string;
@@ -141,7 +141,9 @@ class EmbeddingsList extends WholeSink {
     this.#usage = new BatchUsage(decoded.requests.length);
   }
 
-  /** A worker that took the body untouched sends the whole object, any other with the vector of its prompt. */
+  /**
+   * Reads a worker's body: the whole object if the worker took the body untouched, otherwise the vector of one prompt.
+   */
   read(index: number, body: unknown): void {
     if (this.isOver) return;
     const embeddings = readEmbeddings(body);
@@ -156,7 +158,7 @@ class EmbeddingsList extends WholeSink {
     else this.#vectors[index] = text;
   }
 
-  /** @param startNext runs where inputs are left */
+  /** Counts an input as ended. @param startNext starts the next input; runs if inputs are left */
   inputEnded(index: number, usage: Usage, startNext: () => void): void {
     if (this.isOver) return;
     if (this.#body === undefined && this.#vectors[index] === undefined) {
@@ -168,7 +170,7 @@ class EmbeddingsList extends WholeSink {
     else this.end(whole, true);
   }
 
-  protected readonly hasOutput = true; // asked of each input
+  protected readonly hasOutput = true; // each input checks its own
 
   protected write(usage: Usage): Promise<void> | undefined {
     const { deps, elapsedMs } = this.inference;
@@ -189,7 +191,7 @@ class EmbeddingsList extends WholeSink {
   }
 }
 
-/** The sink of one input: a vector, of at most 2048. */
+/** Receives one input's vector, of at most 2048 dimensions. */
 class EmbeddingInput extends PartialSink {
   readonly #batch: EmbeddingsList;
   readonly #index: number;
@@ -210,7 +212,7 @@ class EmbeddingInput extends PartialSink {
     this.#batch.inputEnded(this.#index, usage, this.#startNext);
   }
 
-  /** The first failure ends the whole batch. */
+  /** Fails the whole batch at the first failure. */
   fail(error: ServeError): void {
     this.#batch.fail(error);
   }
@@ -224,14 +226,14 @@ class EmbeddingInput extends PartialSink {
   }
 }
 
-/** The JSON text of one vector; undefined when it is not base64 of little-endian f32. */
+/** Returns the JSON text of one vector; undefined when it is not base64 of little-endian f32. */
 function vectorText(base64: string, format: DecodedEmbeddings['format']): string | undefined {
   const floats = floatsOf(base64);
   if (floats === undefined) return undefined;
-  return format === 'base64' ? `"${base64}"` : JSON.stringify(floats); // a value that is not finite becomes null
+  return format === 'base64' ? `"${base64}"` : JSON.stringify(floats); // JSON writes a value that is not finite as null
 }
 
-/** Undefined when it is not base64 of little-endian f32. */
+/** Returns the numbers of a vector; undefined when it is not base64 of little-endian f32. */
 function floatsOf(base64: string): readonly number[] | undefined {
   const bytes = Buffer.from(base64, 'base64');
   if (bytes.length % Float32Array.BYTES_PER_ELEMENT !== 0 || bytes.toString('base64') !== base64) return undefined;
@@ -248,7 +250,10 @@ function isListObject(body: unknown): body is ListObject {
   return typeof body === 'object' && body !== null && 'data' in body && Array.isArray(body.data);
 }
 
-/** The list with its vectors as the client wants to read them; what is no vector of one is its worker's to answer for. */
+/**
+ * Returns the list with its vectors in the format that the client wants. It leaves an entry without a valid vector as
+ * the worker sent it.
+ */
 function withFormat(list: ListObject, format: DecodedEmbeddings['format']): object {
   const write = format === 'base64' ? asBase64 : asFloats;
   const data = new LazyList(list.data, (entry) => {

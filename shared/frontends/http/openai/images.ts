@@ -19,10 +19,10 @@ import type { BodyRoute, ExampleModels, Serve } from '../route.ts';
 import { readJson, serveInference, withBody } from '../serve-inference.ts';
 import { imagesBody, mediaRequest, WholeMedia } from './media.ts';
 
-/** Bytes that are made into base64 in one turn of the event loop; a multiple of three, so that the pieces fit together. */
+/** Bytes that become base64 in one turn of the event loop; a multiple of three, so that the pieces fit together. */
 const SLICE_BYTES = 3 * 256 * 1024;
 
-/** Fields that are numbers or flags in JSON; a form has only texts. */
+/** Fields that are numbers or flags in JSON. A form has only texts. */
 const INTEGERS: ReadonlySet<string> = new Set(['n', 'output_compression', 'partial_images']);
 
 const FLAGS: ReadonlySet<string> = new Set(['stream']);
@@ -65,12 +65,12 @@ const imagesSchema = z.looseObject({
     .nullish(),
 });
 
-/** What the edits route shows: it starts from a picture. */
+/** Body of the edits route in the OpenAPI document, where the picture to start from is required. */
 const imageEditsSchema = imagesSchema.extend({ input_reference: z.string() });
 
 type ImagesBody = z.infer<typeof imagesSchema>;
 
-/** Model of an images request that names none. */
+/** Model of an images request that does not name one. */
 const DEFAULT_IMAGE_MODEL = 'diffusion';
 
 /** An images body whose model is known. */
@@ -82,7 +82,7 @@ export const images: BodyRoute = {
   body: { name: 'ImageRequest', schema: imagesSchema, example: exampleOf },
 };
 
-/** `POST /v1/images/edits`: the same, starting from a picture, as JSON or as the form that OpenAI's clients send. */
+/** `POST /v1/images/edits`: makes images from a picture, sent as JSON or as the form of OpenAI's clients. */
 export const imageEdits: BodyRoute = {
   serve: serveRoute('edits'),
   body: {
@@ -115,7 +115,7 @@ function serveRoute(route: 'generations' | 'edits'): Serve {
   });
 }
 
-/** @throws ServeError 400; see `requireShape` */
+/** Parses an images body and names its model. @throws ServeError 400; see `requireShape` */
 function parseImages(body: JsonBody): NamedImagesBody {
   const images = requireShape(imagesSchema, body);
   return { ...images, model: images.model ?? DEFAULT_IMAGE_MODEL };
@@ -123,7 +123,7 @@ function parseImages(body: JsonBody): NamedImagesBody {
 
 /**
  * Turns an images body whose types are right into a request.
- * @param route `edits` starts from a picture, which is then required
+ * @param route `edits` starts from a picture and therefore requires one
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `headers_too_large`.
  */
 function decodeImages(
@@ -144,8 +144,9 @@ function isForm(exchange: HttpExchange): boolean {
 }
 
 /**
- * The form of an edit (`images.edit` of OpenAI's clients) as the JSON body that says the same. Files become `data:` URLs: the
- * first picture `input_reference`, all of them `image` where there are several, and `mask`.
+ * Reads the form of an edit (`images.edit` of OpenAI's clients) as a JSON body of the same meaning. Files become
+ * `data:` URLs: `input_reference` is the first picture, `image` lists all of them if there are several, and `mask` is
+ * the mask.
  * @throws ServeError `request_too_large`, `invalid_value`
  */
 function readImageForm(exchange: HttpExchange, deps: Pick<HttpAppDeps, 'settings' | 'bodies'>): Promise<JsonBody> {
@@ -195,7 +196,7 @@ function fieldValue(name: string, text: string): unknown {
   return text === 'true';
 }
 
-/** A file of the form as a `data:` URL. */
+/** Returns a file of the form as a `data:` URL. */
 async function pictureUrl(file: File, name: string): Promise<string> {
   if (file.size > LIMITS.picture_bytes.max) {
     const limitMb = LIMITS.picture_bytes.max / 1024 / 1024;
@@ -213,7 +214,7 @@ async function pictureUrl(file: File, name: string): Promise<string> {
   return url;
 }
 
-/** By its first bytes: clients often send no type, or a wrong one. */
+/** Returns the type of a picture by its first bytes, because clients often send no type or a wrong one. */
 function pictureType(bytes: Buffer): string | undefined {
   if (bytes.subarray(0, 4).equals(PNG)) return 'image/png';
   if (bytes.subarray(0, 3).equals(JPEG)) return 'image/jpeg';

@@ -9,12 +9,12 @@ type Body = Readonly<Record<string, unknown>>;
 
 type MediaBody = Parameters<typeof assembleTextless>[0] & Body & { readonly model: string };
 
-/** Gathers what a media worker sends, which takes bodies untouched, and sends one object. */
+/** Collects the parts that a media worker sends, and sends one object. Media workers take bodies untouched. */
 export class WholeMedia extends WholeSink {
   readonly #collect: (parts: readonly Body[]) => object;
   readonly #parts: Body[] = [];
 
-  /** @param collect makes the object of the worker's parts; there is at least one */
+  /** @param collect makes the object of the worker's parts, of which there is at least one */
   constructor(inference: Inference, collect: (parts: readonly Body[]) => object) {
     super(inference);
     this.#collect = collect;
@@ -33,7 +33,7 @@ export class WholeMedia extends WholeSink {
   }
 }
 
-/** The images object of what a worker sent, in one piece or several. */
+/** Returns the images object of what a worker sent, in one part or several. */
 export function imagesBody(parts: readonly Body[], names: WireNames): Body {
   const last = parts.at(-1) ?? {};
   return {
@@ -51,7 +51,7 @@ export function imagesBody(parts: readonly Body[], names: WireNames): Body {
   };
 }
 
-/** One videos object as a worker sent it, complete and under the names of this response. */
+/** Returns one videos object of a worker, with every field and the names of this response. */
 export function videoBody(part: Body, names: WireNames): Body {
   const said = Object.fromEntries(Object.entries(part).filter(([, value]) => value !== null));
   return {
@@ -65,17 +65,17 @@ export function videoBody(part: Body, names: WireNames): Body {
   };
 }
 
-/** All that a worker sent as one videos object: the last one, with the data of each. */
+/** Returns one videos object of all parts that a worker sent: the last part, with the data of all. */
 export function wholeVideoBody(parts: readonly Body[], names: WireNames): Body {
   return { ...videoBody(parts.at(-1) ?? {}, names), data: parts.flatMap(dataOf) };
 }
 
-/** The pictures or clips of a part. */
+/** Returns the pictures or clips of a part. */
 export function dataOf({ data }: Body): readonly Body[] {
   return Array.isArray(data) ? data.filter(isRecord) : [];
 }
 
-/** A request for a media worker, which takes the body itself. @param known the keys of its schema */
+/** Returns a request for a media worker, which takes the body itself. @param known keys of the schema */
 export function mediaRequest(
   endpoint: 'images' | 'videos',
   body: MediaBody,
@@ -93,7 +93,10 @@ export function mediaRequest(
   return assembleTextless(body, parts, context);
 }
 
-/** The body as media workers read it: what nobody here knows is theirs to judge and stands apart. */
+/**
+ * Returns the body as media workers read it. They get keys that the schema lacks under a key of their own, and judge
+ * them.
+ */
 function forWorker(body: Body, known: Body): Body {
   const named: Record<string, unknown> = {};
   const unknown: Record<string, unknown> = {};

@@ -1,18 +1,19 @@
 import { type GenerationRequest, jsonPieces, type ServingWorkers } from '../../../protocol/index.ts';
 import type { Inference } from '../serve-inference.ts';
 
-/** What one chunk contributes to `nvext`. */
+/** The part of `nvext` that one chunk contributes. */
 export interface NvextChunk {
-  /** Generated ids of the chunk. */
+  /** Generated token ids of the chunk. */
   readonly tokenIds: readonly number[];
-  /** Set on the chunk with a finish reason. */
+  /** Present on the chunk with a finish reason. */
   readonly finish?: { readonly stopReason?: string | number | undefined };
 }
 
 const NO_CHUNK: NvextChunk = { tokenIds: [] };
 
 /**
- * The `nvext` object of a response: only what the client asked for by `extra_fields`. Objects are built as JSON text, because worker ids are 64-bit numbers there.
+ * The `nvext` object of a response, with only the fields that the client asked for in `extra_fields`. Its objects are
+ * built as JSON text, because worker ids are 64-bit numbers there.
  */
 export class NvextFields {
   readonly #inference: Inference;
@@ -29,17 +30,20 @@ export class NvextFields {
     this.#handedOverMs = inference.elapsedMs;
   }
 
-  /** Undefined when the client asked for nothing, which is the usual case and costs nothing. */
+  /**
+   * Returns the fields that the client asked for; undefined if there are none, which is the usual case and costs
+   * nothing.
+   */
   static for(request: GenerationRequest, inference: Inference): NvextFields | undefined {
     return request.extraFields.length === 0 ? undefined : new NvextFields(inference, new Set(request.extraFields));
   }
 
-  /** True when chunks must be built one by one: something of `nvext` differs from chunk to chunk. */
+  /** Whether chunks must be built one by one, because a part of `nvext` differs from chunk to chunk. */
   get variesByChunk(): boolean {
     return this.#asked.has('completion_token_ids') || this.hasEngineData;
   }
 
-  /** Engine data that no chunk has carried yet. */
+  /** Whether there is engine data that no chunk has carried yet. */
   get hasEngineData(): boolean {
     return this.#engineData !== undefined;
   }
@@ -56,25 +60,25 @@ export class NvextFields {
     this.#worker = `"worker_id":{${fields.join(',')}}`;
   }
 
-  /** The workers that a dry run names, and the prompt: for the next chunk. */
+  /** Keeps for the next chunk the workers that a dry run names, and the prompt. */
   routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
     this.worker(workers);
     if (tokenIds.length > 0) this.#promptTokenIds = tokenIds;
   }
 
-  /** Kept for the next chunk. */
+  /** Keeps engine data for the next chunk. */
   engineData(data: Readonly<Record<string, unknown>>): void {
     if (ENGINE_FIELDS.some((field) => this.#asked.has(field))) this.#engineData = { ...this.#engineData, ...data };
   }
 
-  /** `,"nvext":{...}` of a chunk, or nothing. */
+  /** Returns `,"nvext":{...}` of a chunk, or an empty text. */
   take(chunk: NvextChunk = NO_CHUNK): string {
     const fields = this.#takeFields(chunk).map(([name, value]) => `"${name}":${JSON.stringify(value)}`);
     if (this.#worker !== '') fields.unshift(this.#worker);
     return fields.length === 0 ? '' : `,"nvext":{${fields.join(',')}}`;
   }
 
-  /** As `take`, of a whole object: in pieces, for there may be megabytes of what an engine tells. */
+  /** Yields the same text for a whole object in pieces, because the engine's data may have megabytes. */
   *pieces(chunk: NvextChunk): Generator<string> {
     let lead = ',"nvext":{';
     if (this.#worker !== '') {
@@ -104,7 +108,10 @@ export class NvextFields {
     return fields.filter(([name, value]) => value !== undefined && this.#asked.has(name));
   }
 
-  /** Prefill starts when the worker is known; without that event, when the request left the dialect. */
+  /**
+   * Returns the times of the request. Prefill starts when the worker is known; without that event, when the request
+   * left the dialect.
+   */
   #timing(): Readonly<Record<string, number>> {
     const totalMs = this.#inference.elapsedMs;
     const ttftMs = this.#inference.ttftMs ?? totalMs;

@@ -20,8 +20,8 @@ import { usageBody } from './wire.ts';
 
 /**
  * Starts every prompt of an answer under one signal.
- * @throws ServeError `server_overloaded` where there is no room for an answer that is kept until it is whole, `invalid_value` where
- * its echoes alone are too large for one, or another request has its id
+ * @throws ServeError `server_overloaded` if there is no room for an answer that is kept until it is whole,
+ * `invalid_value` if its echoes are already too large for one or another request has its id
  */
 export function generateAnswer(
   inference: Inference,
@@ -30,7 +30,8 @@ export function generateAnswer(
 ): void {
   const { requests, id, dialect, isContinuous, choicesPerPrompt, echoes } = answer;
   const names = namesOf(inference, isStream, dialect.idPrefix + id, primaryName, requests.length > 1);
-  for (const echo of echoes ?? []) inference.room.take(textMemory(echo) * choicesPerPrompt); // each choice begins with it
+  // Each choice begins with its echo
+  for (const echo of echoes ?? []) inference.room.take(textMemory(echo) * choicesPerPrompt);
   const batch = isStream ? new TextStream(inference, answer, names) : new WholeText(inference, answer, names);
   const signal = inference.watch(batch);
   for (const [index, request] of requests.entries()) {
@@ -45,7 +46,7 @@ export function generateAnswer(
 /** Collects the answer to one prompt, or to a batch of them, in one object. */
 class WholeText extends WholeSink {
   readonly answer: TextAnswer;
-  /** What workers sent that took the body untouched. */
+  /** Bodies of workers that took the request's body untouched. */
   readonly bodies: BodyCollector;
   readonly #names: WireNames;
   readonly #prompts: WholePrompt[] = [];
@@ -60,7 +61,7 @@ class WholeText extends WholeSink {
     this.#usage = new BatchUsage(answer.requests.length);
   }
 
-  /** The sink of one prompt. */
+  /** Returns the sink of one prompt. */
   prompt(index: number): WholePrompt {
     const prompt = new WholePrompt(this, index);
     this.#prompts.push(prompt);
@@ -94,7 +95,7 @@ class WholeText extends WholeSink {
 /** Collects the answer to one prompt. */
 class WholePrompt implements GenerationSink {
   readonly batch: WholeText;
-  /** In the order of their indices. */
+  /** Choices in the order of their indices. */
   readonly choices: SaidChoice[] = [];
   readonly #index: number;
   readonly #nvext: NvextFields | undefined;
@@ -115,7 +116,8 @@ class WholePrompt implements GenerationSink {
   delta(delta: TextDelta): void {
     const choice = this.#at(delta.choice);
     choice.text += delta.text;
-    for (const logprob of delta.logprobs ?? []) choice.logprobs.push(logprob); // any number of them
+    // A spread would limit how many there can be
+    for (const logprob of delta.logprobs ?? []) choice.logprobs.push(logprob);
     for (const id of delta.tokenIds) this.#tokenIds.push(id);
   }
 
@@ -156,14 +158,14 @@ class WholePrompt implements GenerationSink {
     this.batch.bodies.add(body, this.#firstChoice);
   }
 
-  /** A whole answer has no place for annotations. */
+  /** Drops annotations, because a whole answer has no place for them. */
   annotation(): void {}
 
   end(usage: Usage, finished: boolean): void {
     this.batch.promptEnded(usage, finished);
   }
 
-  /** The first failure ends the whole batch. */
+  /** Fails the whole batch at the first failure. */
   fail(error: ServeError): void {
     this.batch.fail(error);
   }

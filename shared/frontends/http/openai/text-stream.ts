@@ -19,24 +19,24 @@ import type { SaidChoice } from './choices.ts';
 import { NvextFields } from './nvext.ts';
 import { usageBody, withFirstChoice } from './wire.ts';
 
-/** What tells chats and completions apart. */
+/** The differences between chats and completions. */
 export interface TextDialect {
-  /** What stands before the id of an answer. */
+  /** Prefix of the id of an answer. */
   readonly idPrefix: string;
   /** `object` of a whole answer. */
   readonly object: 'chat.completion' | 'text_completion';
-  /** What every chunk of a stream says of itself: JSON text. */
+  /** JSON text of the fields that every chunk of a stream has. */
   readonly chunkFields: string;
-  /** Chunks say `usage: null` whether or not usage was asked for. */
+  /** Whether chunks say `usage: null` even if the client did not ask for usage. */
   readonly alwaysHasUsage: boolean;
   stream(batch: TextStream, index: number, running: RunningUsage | undefined): PromptStream;
-  /** An entry of the `choices` of a whole answer. */
+  /** Returns an entry of the `choices` of a whole answer. */
   choiceBody(choice: SaidChoice, index: number, inference: Inference): object;
-  /** An entry of the `choices` of an answer that is put together from a worker's own chunks. */
+  /** Returns an entry of the `choices` of an answer that is collected from a worker's own chunks. */
   wholeChoice(choice: UnknownRecord, inference: Inference): UnknownRecord;
 }
 
-/** What the answer to one prompt, or to a batch of them, is made with. */
+/** The requests of an answer to one prompt, or to a batch of them, and how to write it. */
 export interface TextAnswer extends Omit<DecodedCompletions, 'echoes'> {
   readonly dialect: TextDialect;
   /** Text before each prompt's choices. @default none */
@@ -44,8 +44,8 @@ export interface TextAnswer extends Omit<DecodedCompletions, 'echoes'> {
 }
 
 /**
- * Encodes the answer to one prompt, or to a batch of them, as one stream. Each prompt writes through its own `PromptStream`; the
- * first failure ends all of them, the last end ends the stream.
+ * Encodes the answer to one prompt, or to a batch of them, as one stream. Each prompt writes through its own
+ * `PromptStream`. The first failure ends all of them, and the last end ends the stream.
  */
 export class TextStream extends StreamSink {
   readonly answer: TextAnswer;
@@ -64,12 +64,12 @@ export class TextStream extends StreamSink {
     }
   }
 
-  /** The sink of one prompt. */
+  /** Returns the sink of one prompt. */
   prompt(index: number, running: RunningUsage | undefined): PromptStream {
     return this.answer.dialect.stream(this, index, running);
   }
 
-  /** One prompt has ended. @param isUntold its usage is known, and the client has not been told it */
+  /** Counts a prompt as ended. @param isUntold whether its usage is known and the client has not got it yet */
   promptEnded(usage: Usage, isUntold: boolean): void {
     if (this.isOver) return;
     this.#isUntold ||= isUntold;
@@ -89,7 +89,7 @@ export class TextStream extends StreamSink {
   }
 }
 
-/** Of what nobody generated. */
+/** Usage of an answer that no model generated. */
 export const NO_USAGE: Usage = { promptTokens: 0, completionTokens: 0 };
 const NO_LOGPROBS: readonly TokenLogprob[] = [];
 
@@ -102,9 +102,9 @@ export abstract class PromptStream implements GenerationSink {
   readonly #chunks: Chunks;
   readonly #nvext: NvextFields | undefined;
   readonly #firstChoice: number;
-  /** Present with continuous usage. */
+  /** Usage so far; present with continuous usage. */
   readonly #running: RunningUsage | undefined;
-  /** Chunks of text alone can be put together from constants. */
+  /** Whether chunks that have only text can be put together from constants. */
   #isPlain: boolean;
   #sawBody = false;
 
@@ -176,7 +176,7 @@ export abstract class PromptStream implements GenerationSink {
     this.batch.promptEnded(usage, this.#sawBody || finished);
   }
 
-  /** The first failure ends the whole batch. */
+  /** Fails the whole batch at the first failure. */
   fail(error: ServeError): void {
     this.batch.fail(error);
   }
@@ -189,18 +189,18 @@ export abstract class PromptStream implements GenerationSink {
     this.batch.onUnblocked(callback);
   }
 
-  /** Text of a choice is about to be written: writes what stands before it. Returns the text that is shown. */
+  /** Writes what goes before the text of a choice. Returns the text to write next. */
   protected abstract begin(choice: number, text: string, isLast: boolean): string;
-  /** A worker's own chunk as this dialect has it. */
+  /** Returns a worker's own chunk in the form of this dialect. */
   protected shown(body: unknown): unknown {
     return body;
   }
 
-  /** The JSON text of a choice that has said nothing yet. */
+  /** Returns the JSON text of a choice that has no output yet. */
   protected abstract opening(choice: number): string;
-  /** The JSON text of a choice in two pieces, around a text that comes with nothing else. */
+  /** Returns the JSON text of a choice in two pieces, before and after a text that comes with nothing else. */
   protected abstract around(choice: number): readonly [head: string, tail: string];
-  /** The JSON text of a choice. */
+  /** Returns the JSON text of a choice. */
   protected abstract choiceText(
     choice: number,
     text: string,
@@ -214,17 +214,18 @@ export abstract class PromptStream implements GenerationSink {
     this.out.write(this.#chunks.chunk(choice, nvext, usage));
   }
 
-  /** @param finish the same where it ends the choice */
+  /** Writes a chunk of text. @param finish equal to the first argument if it ends the choice */
   #writeText({ choice, text, tokenIds, logprobs = NO_LOGPROBS }: TextDelta, finish: TextFinish | undefined): void {
     const shown = this.begin(choice, text, finish !== undefined);
     const nvext = this.#nvext?.take({ tokenIds, ...(finish && { finish: { stopReason: finish.stopReason } }) }) ?? '';
-    if (finish === undefined && shown === '' && logprobs.length === 0 && nvext === '') return; // a part of a character
+    // The text is a part of a character
+    if (finish === undefined && shown === '' && logprobs.length === 0 && nvext === '') return;
     this.writeChoice(this.choiceText(this.#firstChoice + choice, shown, logprobs, finish?.reason ?? null), nvext);
   }
 }
 
 /**
- * The chunks of one prompt as text. What does not change from chunk to chunk is built once; a chunk of text alone is then three
+ * Writes the chunks of one prompt as text. It builds once what all chunks share, so a chunk that has only text is three
  * strings put together.
  */
 class Chunks {
@@ -232,11 +233,11 @@ class Chunks {
   readonly #around: (choice: number) => readonly [head: string, tail: string];
   readonly #identity: string;
   readonly #plainUsage: string;
-  /** Begins every chunk. The id is first asked for with the first of them. */
+  /** Text that begins every chunk. The first chunk asks for the id. */
   #start: string | undefined;
   #nvext = '';
   #isTailAscii: boolean;
-  /** Around the text of each choice. */
+  /** Text around the text of each choice. */
   readonly #contents: { readonly head: string; readonly tail: string }[] = [];
 
   constructor(
@@ -251,14 +252,14 @@ class Chunks {
     this.#isTailAscii = isAscii(this.#identity);
   }
 
-  /** Sets the `nvext` text that every chunk of text alone carries from now on. */
+  /** Sets the `nvext` text that every chunk with only text carries from now on. */
   setNvext(nvext: string): void {
     this.#nvext = nvext;
     this.#contents.length = 0;
     this.#isTailAscii = isAscii(this.#identity) && isAscii(nvext);
   }
 
-  /** The hot path: a chunk with nothing but text. */
+  /** Returns a chunk that has only text. Runs for every token. */
   content(choice: number, text: string): string {
     const { head, tail } = this.#contents[choice] ?? this.#open(choice);
     return head + JSON.stringify(text) + tail;
@@ -269,14 +270,17 @@ class Chunks {
     return this.#isTailAscii && isAscii(text);
   }
 
-  /** Any chunk. `choice` and `usage` are JSON text, `nvext` is `,"nvext":{...}` or nothing. */
+  /** Returns any chunk. `choice` and `usage` are JSON text, `nvext` is `,"nvext":{...}` or empty. */
   chunk(choice: string, nvext: string, usage: string | undefined): string {
     const told = usage === undefined ? this.#plainUsage : `,"usage":${usage}`;
     this.#start ??= startOf(this.#names);
     return `${this.#start}${choice}${this.#identity}${told}${nvext}}\n\n`;
   }
 
-  /** A chunk of a worker's own, in the published shape but for its names. @param running continuous usage */
+  /**
+   * Returns a worker's own chunk in the published shape, with the names of this response.
+   * @param running continuous usage
+   */
   body({ choices, usage: _usage, ...own }: UnknownRecord, running: unknown): string {
     this.#start ??= startOf(this.#names);
     const list = JSON.stringify(choices).slice(1, -1);

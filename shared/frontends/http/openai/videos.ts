@@ -42,10 +42,13 @@ export const videos: BodyRoute = {
   body,
 };
 
-/** `POST /v1/videos/generations/stream`: pictures as they come. */
+/** `POST /v1/videos/generations/stream`: writes pictures as the worker sends them. */
 export const motionJpeg: BodyRoute = { serve: serveRoute(true, (inference) => new MotionJpeg(inference)), body };
 
-/** Pictures are bytes of the answer: a place where they could be fetched is none. @throws ServeError `invalid_value` */
+/**
+ * Refuses `response_format` `url`, because the response carries the pictures themselves.
+ * @throws ServeError `invalid_value`
+ */
 function requireInline({ response_format: format }: z.infer<typeof videosSchema>): void {
   if (format !== 'url') return;
   const message = '`response_format` must be `b64_json` here: the stream carries the pictures themselves, got `url`';
@@ -74,8 +77,8 @@ function serveRoute(
 }
 
 /**
- * Writes the pictures of a video worker as motion JPEG. The format has no place for an error and
- * none for an end: what fails before the first picture has its status, what fails later just ends.
+ * Writes the pictures of a video worker as motion JPEG. The format has no place for an error or an end: a failure
+ * before the first picture has its status, a later failure only ends the response.
  */
 class MotionJpeg extends DialectSink<Inference> {
   #isCommitted = false;
@@ -125,12 +128,12 @@ function noPictures(holds: string): ServeError {
 
 const WEBM = Buffer.of(0x1a, 0x45, 0xdf, 0xa3);
 
-/** Whether the bytes are a video of their own, MP4 or WebM, which no part of a stream of pictures can be. */
+/** Returns whether the bytes are a whole video, MP4 or WebM, which cannot be a part of a stream of pictures. */
 function isClip(bytes: Buffer): boolean {
   return bytes.toString('latin1', 4, 8) === 'ftyp' || bytes.subarray(0, 4).equals(WEBM);
 }
 
-/** The bytes of a picture; undefined for what is no base64, which is skipped. */
+/** Returns the bytes of a picture; undefined for text that is not base64, which the stream skips. */
 function pictureOf(base64: unknown): Buffer | undefined {
   if (typeof base64 !== 'string' || base64 === '') return undefined;
   const bytes = Buffer.from(base64, 'base64');

@@ -1,7 +1,7 @@
 import type { Usage } from '../../../protocol/index.ts';
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 
-/** `usage` of chats and completions; details only where somebody counted them. */
+/** Returns `usage` of chats and completions, with the details that the worker counted. */
 export function usageBody(usage: Usage): Readonly<Record<string, unknown>> {
   return {
     prompt_tokens: usage.promptTokens,
@@ -16,7 +16,7 @@ export function usageBody(usage: Usage): Readonly<Record<string, unknown>> {
   };
 }
 
-/** A worker's own chunk of one prompt, with the choices where they stand in the whole batch. */
+/** Returns a worker's own chunk of one prompt, with its choices numbered as in the whole batch. */
 export function withFirstChoice(body: unknown, firstChoice: number): unknown {
   if (firstChoice === 0 || !isRecord(body)) return body;
   const { choices } = body;
@@ -25,7 +25,7 @@ export function withFirstChoice(body: unknown, firstChoice: number): unknown {
   return { ...body, choices: moved };
 }
 
-/** A worker's own chunk whose reasoning stands under the name that this deployment has for it. */
+/** Returns a worker's own chunk with its reasoning under the name that this deployment configures. */
 export function withReasoningField(body: unknown, field: string): unknown {
   if (field === REASONING_FIELD || !isRecord(body) || !Array.isArray(body.choices)) return body;
   const choices = body.choices.map((choice: unknown) => {
@@ -36,7 +36,7 @@ export function withReasoningField(body: unknown, field: string): unknown {
   return { ...body, choices };
 }
 
-/** A worker's own chunk without its reasoning; choices that say nothing else are left out. */
+/** Returns a worker's own chunk without its reasoning. Choices that have nothing else are left out. */
 export function withoutReasoningDelta(body: unknown): unknown {
   if (!isRecord(body) || !Array.isArray(body.choices)) return body;
   const choices = body.choices.flatMap((choice: unknown): readonly unknown[] => {
@@ -47,18 +47,18 @@ export function withoutReasoningDelta(body: unknown): unknown {
   return { ...body, choices };
 }
 
-/** A choice of a chunk with what is left of its delta; none if it says nothing any more. */
+/** Returns a choice of a chunk with the rest of its delta; an empty list if nothing is left. */
 export function withRest(choice: UnknownRecord, delta: UnknownRecord): readonly UnknownRecord[] {
   const saysNothing = Object.keys(delta).length === 0 && choice.finish_reason == null && choice.logprobs == null;
   return saysNothing ? [] : [{ ...choice, delta }];
 }
 
-/** A whole choice without its reasoning. */
+/** Returns a whole choice without its reasoning. */
 export function withoutReasoning(choice: UnknownRecord, field: string): UnknownRecord {
   if (!isRecord(choice.message)) return choice;
   const { [field]: _reasoning, ...message } = choice.message;
   return { ...choice, message };
 }
 
-/** What reasoning is called in chunks of workers. */
+/** Name of the reasoning in chunks of workers. */
 const REASONING_FIELD = 'reasoning_content';
