@@ -10,8 +10,8 @@ import { exampleId } from './examples.ts';
 type Json = Readonly<Record<string, unknown>>;
 
 /**
- * The OpenAPI 3.1 document of an app with these settings. The bodies are described by the very schemas that check them.
- * @param models that the examples ask for
+ * Returns the OpenAPI 3.1 document of an app with these settings. The schemas that check bodies also describe them.
+ * @param models names of models for the examples
  */
 export async function openApiDocument(
   operations: readonly Operation[],
@@ -85,7 +85,10 @@ function bodyOf(bodies: readonly RouteBody[], models: ExampleModels): Json {
   return { required: true, content: { 'application/json': { schema, example: bodies[0]?.example(models) } } };
 }
 
-/** Only objects and text have a schema: of a sequence of events or pictures, readers take one for that of a part. */
+/**
+ * Returns the content of a response. Only objects and text have a schema: readers would take a schema of a stream of
+ * events or pictures for that of one part.
+ */
 function contentOf(types: readonly string[] = ['application/json']): Json {
   if (types.length === 0) return {};
   return { content: Object.fromEntries(types.map((type) => [type, CONTENTS[type] ?? {}])) };
@@ -96,7 +99,9 @@ const CONTENTS: Readonly<Record<string, Json>> = {
   'text/plain': { schema: { type: 'string' } },
 };
 
-/** A schema as JSON Schema; on a route that refuses unknown keys, with exactly those that can be used. */
+/**
+ * Returns a schema as JSON Schema. On a route that refuses unknown keys it has exactly the keys that the route uses.
+ */
 function schemaOf({ schema, keys, ignoresOtherKeys = false }: RouteBody, { decode }: HttpSettings): Json {
   const described = describe(schema);
   if (keys === undefined || decode.ignoresUnknownKeys) return described;
@@ -117,7 +122,7 @@ function describe(schema: z.ZodType): z.core.JSONSchema.BaseSchema {
   return described;
 }
 
-/** What failures look like: one envelope, apart from two routes' own. */
+/** Bodies of failures: one common envelope, and one of their own for two routes. */
 export const FAILURES = {
   Error: {
     type: 'object',
@@ -151,16 +156,16 @@ export const FAILURES = {
   ThresholdError: { type: 'object', required: ['error'], properties: { error: { type: 'string' } } },
 } as const satisfies Readonly<Record<FailureName, Json>>;
 
-/** Of every route: refused before anything is looked at, and mistakes of ours. */
+/** Failures of every route: refused before anything was read, and bugs. */
 const ANYWHERE: readonly ErrorCode[] = ['headers_too_large', 'internal_error'];
-/** Of every route that reads a body. */
+/** Failures of every route that reads a body. */
 const BODY: readonly ErrorCode[] = [
   'invalid_value',
   'request_too_large',
   'unsupported_media_type',
   'service_unavailable',
 ];
-/** Of every route that has a model answer. */
+/** Failures of every route that a model answers. */
 const INFERENCE: readonly ErrorCode[] = [
   ...BODY,
   'model_not_found',
@@ -172,7 +177,7 @@ const INFERENCE: readonly ErrorCode[] = [
   'deadline_exceeded',
 ];
 
-/** The codes of routes whose body says nothing else. */
+/** Codes of routes whose bodies have no other failures. */
 const CODES_OF_TAG: Readonly<Record<Operation['tag'], readonly ErrorCode[]>> = {
   Generation: INFERENCE,
   Messages: INFERENCE,
@@ -181,29 +186,29 @@ const CODES_OF_TAG: Readonly<Record<Operation['tag'], readonly ErrorCode[]>> = {
   Operations: [],
 };
 
-/** A worker may refuse a request with a status of its own. */
+/** Status range of a worker's own refusal. */
 const WORKERS_OWN = '4XX';
 
 const ABOUT: Readonly<Record<string, string>> = {
   400: 'A field is wrong; `param` names it.',
-  404: 'There is nothing of that name.',
+  404: 'Nothing has that name.',
   413: 'The body is too large.',
-  415: 'The body is not of a type that is read here.',
-  422: 'The body has not the shape that is asked for.',
+  415: 'This route does not read bodies of that type.',
+  422: 'The body does not have the required shape.',
   429: 'Too many requests; see Retry-After.',
   431: 'Too many header lines.',
   499: 'The request was cancelled.',
-  500: 'A mistake of ours or of a worker.',
-  501: 'Nothing here can do that.',
+  500: 'The server or a worker made a mistake.',
+  501: 'This deployment cannot do that.',
   502: 'The engine behind a worker gave no usable answer.',
-  503: 'Nobody can take the request now; see Retry-After.',
+  503: 'No worker can take the request now; see Retry-After.',
   504: 'The answer took too long.',
   529: 'Every worker is busy; see Retry-After.',
   [WORKERS_OWN]: 'The worker refused the request.',
 };
 const RETRIED = new Set(['429', '503', '529']);
 
-/** The failures of an operation by status, as references to `failureResponses`. */
+/** Returns the failures of an operation by status, as references to `failureResponses`. */
 export function failuresOf(operation: Operation, settings: HttpSettings): Readonly<Record<string, Json>> {
   const named = statusesOf(operation, settings).map((status) => [status, envelopeOf(operation, status)] as const);
   return Object.fromEntries(
@@ -211,7 +216,7 @@ export function failuresOf(operation: Operation, settings: HttpSettings): Readon
   );
 }
 
-/** Every response that the failures of `operations` refer to. */
+/** Returns every response that the failures of `operations` refer to. */
 export function failureResponses(operations: readonly Operation[], settings: HttpSettings): Json {
   const responses: Record<string, Json> = {};
   for (const operation of operations) {
@@ -231,13 +236,15 @@ function statusesOf(operation: Operation, settings: HttpSettings): readonly stri
   return [...new Set([...statuses, ...own, ...(isInference ? [WORKERS_OWN] : [])])].sort();
 }
 
-/** Overload has a number of its own in Anthropic's dialect, and one that the operator chooses elsewhere. */
+/**
+ * Returns the status of a code. Overload has a status of its own in Anthropic's dialect, and elsewhere the operator's.
+ */
 function statusOf(code: ErrorCode, { tag }: Operation, { overloadStatus }: HttpSettings): number {
   if (code !== 'server_overloaded') return codeRow(code).status;
   return tag === 'Messages' ? OVERLOAD_STATUS : overloadStatus;
 }
 
-/** What fails before a route's own code runs, or in it, is told in the common envelope. */
+/** Returns the envelope of a failure. What fails before a route's own code runs, or in it, has the common envelope. */
 function envelopeOf({ failure = 'Error' }: Operation, status: string): FailureName {
   return failure === 'ThresholdError' && (status === '431' || status === '500') ? 'Error' : failure;
 }

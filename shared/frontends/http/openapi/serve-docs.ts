@@ -17,15 +17,18 @@ import { exampleModels } from './examples.ts';
 export const OPENAPI_PATH = '/openapi.json';
 
 interface MadeDocument {
-  /** The models that its examples ask for. */
+  /** Names of the models in the examples. */
   readonly models: string;
   readonly text: string;
 }
 
-/** `GET /openapi.json`. The document is made when it is first asked for, and anew when its examples name other models. */
+/**
+ * `GET /openapi.json`: sends the document. The first request makes it, and a later one makes it again if the examples
+ * name other models.
+ */
 export function serveOpenApi(operations: readonly Operation[]): Serve {
   let document: MadeDocument | undefined;
-  // Loaded on demand: a function that nobody asks for it never parses it.
+  // The import is lazy: a function parses the code only if a client asks for the document.
   const load = () => loadCode('the OpenAPI document', () => import('./document.ts'));
   const serve = async (deps: HttpAppDeps, exchange: HttpExchange): Promise<void> => {
     const models = exampleModels(modelsShown(deps, exchange, 'models'));
@@ -41,7 +44,7 @@ export function serveOpenApi(operations: readonly Operation[]): Serve {
 
 export const DOCS_PATH = '/docs';
 
-/** What the page loads; the page itself is ours, so that nothing comes from another host. */
+/** Files that the page loads. The page itself is written here, so that nothing comes from another host. */
 const ASSETS: ReadonlyMap<string, string> = new Map([
   ['swagger-ui.css', 'text/css; charset=utf-8'],
   ['swagger-ui-bundle.js', 'text/javascript; charset=utf-8'],
@@ -51,7 +54,7 @@ const CACHED = { 'cache-control': 'public, max-age=86400' };
 
 const NO_PAGE = 'This deployment has no documentation page; the API is described at /openapi.json';
 
-/** The document's address is relative: the page may stand behind a prefix of the host. */
+/** HTML of the page. The document's address is relative, because the page may be behind a prefix of the host. */
 const PAGE = `<!doctype html>
 <html lang="en">
 <head>
@@ -69,13 +72,13 @@ const PAGE = `<!doctype html>
 </html>
 `;
 
-/** `GET /docs`: the page has a folder of its own. */
+/** `GET /docs`: redirects to the page, which has a folder of its own. */
 export function redirectToDocs(_deps: HttpAppDeps, exchange: HttpExchange): void {
   exchange.head(303, { location: `${DOCS_PATH}/`, 'content-length': '0' });
   exchange.sink.end();
 }
 
-/** `GET /docs/` and what the page loads. */
+/** `GET /docs/` and the files that the page loads. */
 export async function serveDocs(_deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const name = exchange.path.slice(DOCS_PATH.length + 1);
   const type = ASSETS.get(name);
@@ -91,9 +94,10 @@ export async function serveDocs(_deps: HttpAppDeps, exchange: HttpExchange): Pro
   }
 }
 
-/** The package holds assets compressed, a fifth of their size, which is how browsers take them. */
+/** Sends an asset. The package holds assets compressed, a fifth of their size, and browsers take them so. */
 async function sendAsset(exchange: HttpExchange, path: string, type: string): Promise<void> {
-  const packed = await readFile(`${path}.gz`).catch(() => undefined); // a function and the sources have them plain
+  // A function and the sources have them uncompressed
+  const packed = await readFile(`${path}.gz`).catch(() => undefined);
   const takesPacked = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(exchange.header('accept-encoding') ?? '');
   const bytes = packed === undefined ? await readFile(path) : takesPacked ? packed : await unpack(packed);
   exchange.head(200, {
@@ -107,7 +111,7 @@ async function sendAsset(exchange: HttpExchange, path: string, type: string): Pr
   exchange.sink.end();
 }
 
-/** Beside the bundles, or the package itself when run from sources. */
+/** Returns the folder of the assets: beside the bundles, or in the package if the process runs from sources. */
 function assetFolder(): string | undefined {
   const here = dirname(fileURLToPath(import.meta.url));
   const places = [
@@ -118,7 +122,7 @@ function assetFolder(): string | undefined {
   return places.find((place) => existsSync(place));
 }
 
-/** `GET /`: where things are, as a page for a browser and as JSON for everybody else. */
+/** `GET /`: lists the places of this server, as a page for browsers and as JSON for other clients. */
 export function serveRoot({ settings }: HttpAppDeps, exchange: HttpExchange): void {
   const places = placesOf(settings);
   if (wantsPage(exchange.header('accept'))) {
@@ -146,12 +150,15 @@ function placesOf({ paths }: HttpSettings): readonly Place[] {
   ];
 }
 
-/** Browsers name HTML first; programs take anything. */
+/** Returns whether to send a page. Browsers name HTML first; programs accept anything. */
 function wantsPage(accept: string | undefined): boolean {
   return accept?.includes('text/html') === true;
 }
 
-/** Links are relative: the page may stand behind a prefix of the host. The paths are the operator's. */
+/**
+ * Returns the page of places. Links are relative, because the page may be behind a prefix of the host. The operator
+ * sets the paths.
+ */
 function pageOf(places: readonly Place[]): string {
   const rows = places.map(
     ({ path, about }) => `<li><a href="${escapeMarkup(path.slice(1))}">${escapeMarkup(path)}</a> ${about}</li>`,

@@ -18,10 +18,10 @@ import { type BodyRoute, decodePath, EXPLAIN_PATH, shownId } from '../route.ts';
 import { readJson, warnOfLeftOut } from '../serve-inference.ts';
 import { sendJson } from '../sinks/send.ts';
 
-/** A body that is JSON but not of the right shape, on this route alone. */
+/** Status of a JSON body of the wrong shape, only on this route. */
 const WRONG_SHAPE_STATUS = 422;
 
-/** Body of `POST /busy_threshold`. Unknown keys are ignored. */
+/** Body of `POST /busy_threshold`. The schema ignores unknown keys. */
 const busyThresholdSchema = z.looseObject({
   model: z.string(),
   active_decode_blocks_threshold: z.number().meta({ minimum: 0, maximum: 1 }).nullish(),
@@ -31,7 +31,10 @@ const busyThresholdSchema = z.looseObject({
 
 type BusyThresholdBody = z.infer<typeof busyThresholdSchema>;
 
-/** `GET /busy_threshold` lists the thresholds of every model, `POST` reads or sets those of one: failures in an envelope of its own. */
+/**
+ * `GET /busy_threshold` lists the thresholds of every model. `POST` reads or sets those of one. Failures have an
+ * envelope of their own.
+ */
 async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   try {
     sendJson(
@@ -41,7 +44,7 @@ async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchange): Pr
     );
   } catch (thrown) {
     const error = toServeError(thrown);
-    if (error.code === 'internal_error') throw error; // told as everywhere
+    if (error.code === 'internal_error') throw error; // sent in the common envelope
     sendJson(exchange, error.status, { error: error.message });
   }
 }
@@ -114,7 +117,7 @@ function thresholdBody(model: string, values: BusyThresholdValues): object {
   };
 }
 
-/** `POST /clear_kv_blocks`: empties the prefix caches of every worker, and lists what became of each. */
+/** `POST /clear_kv_blocks`: empties the prefix caches of every worker, and lists the result of each. */
 export async function serveClearKvBlocks({ caches, lookUp }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   await lookUp?.(undefined);
   const workers = (await caches?.clear()) ?? [];
@@ -141,7 +144,7 @@ export async function serveClearKvBlocks({ caches, lookUp }: HttpAppDeps, exchan
 
 const UUID = /([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})(-\d+)?/i;
 
-/** `GET /router/explain/{id}`: why one of the last requests went to its worker. */
+/** `GET /router/explain/{id}`: says why one of the last requests went to its worker. */
 export async function serveExplained(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(EXPLAIN_PATH.length + 1));
   const explainer = requireExplainer(deps);
@@ -154,7 +157,10 @@ export async function serveExplained(deps: HttpAppDeps, exchange: HttpExchange):
   throw new ServeError('not_found', message);
 }
 
-/** `POST /router/explain`: where the request of a chat or completions body would go now. Nothing is sent or booked. */
+/**
+ * `POST /router/explain`: says where the request of a chat or completions body would go now. It sends and reserves
+ * nothing.
+ */
 export async function serveExplain(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const explainer = requireExplainer(deps);
   const json = await readJson(exchange, deps);
@@ -168,7 +174,7 @@ function requireExplainer({ explainer }: HttpAppDeps): NonNullable<HttpAppDeps['
   throw new ServeError('not_implemented', 'Decisions can be explained in router mode kv only: --router-mode kv');
 }
 
-/** A body with messages is a chat; of a batch of prompts the first counts. */
+/** Decodes a body: one with messages is a chat. Of a batch of prompts the first counts. */
 function decode(json: JsonBody, deps: HttpAppDeps, exchange: HttpExchange): GenerationRequest {
   const isChat = typeof json.value === 'object' && json.value !== null && 'messages' in json.value;
   if (isChat) {
@@ -178,10 +184,11 @@ function decode(json: JsonBody, deps: HttpAppDeps, exchange: HttpExchange): Gene
     warnOfLeftOut(exchange, context.leftOut);
     return request;
   }
-  return decodeCompletions(parseCompletionsBody(json), decodeContext({ deps, exchange })).requests[0]!; // a batch has at least one prompt
+  // A batch has at least one prompt
+  return decodeCompletions(parseCompletionsBody(json), decodeContext({ deps, exchange })).requests[0]!;
 }
 
-/** What a request may be known as inside: by the id as it is, or by the one that its response id was made from. */
+/** Returns the request ids that an id may stand for: itself, or the one that a response id was made from. */
 function requestIdsOf(id: string): readonly string[] {
   const [found, ...parts] = UUID.exec(id) ?? [];
   if (found === undefined) return [id];

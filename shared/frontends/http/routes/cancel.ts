@@ -5,12 +5,12 @@ import type { HttpExchange } from '../exchange/exchange.ts';
 import { decodePath, shownId } from '../route.ts';
 import { sendJson } from '../sinks/send.ts';
 
-/** Below it stands the id of a response, or at the edge that serves it the request id that the server gave. */
+/** Path above a response id, or above a request id that this edge gave. */
 export const CANCEL_PATH = '/v1/cancel';
 
 /**
- * `POST /v1/cancel/{id}`: ends a running request, for clients whose leaving no edge can see. The request's own
- * response, at whatever edge, ends as cancelled.
+ * `POST /v1/cancel/{id}`: ends a running request, for clients whose leaving no edge can see. The response to the
+ * request, at any edge, ends as cancelled.
  */
 export async function serveCancel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(CANCEL_PATH.length + 1));

@@ -10,8 +10,8 @@ import { serveReadiness } from './models.ts';
 const SHUTTING_DOWN = { status: 'shutting_down', message: 'Service is shutting down' };
 
 /**
- * `GET /health`: from memory, since anybody may ask at any pace; `?ready=<model>` tells of one model. Where workers are and
- * what cannot be reached is told to operators alone.
+ * `GET /health`: answers from memory, because anyone may ask at any rate. `?ready=<model>` asks about one model. Only
+ * operators see where workers are and which brokers cannot be reached.
  */
 export async function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const asked = new URLSearchParams(exchange.query).get('ready');
@@ -45,7 +45,7 @@ export function serveLive(deps: HttpAppDeps, exchange: HttpExchange): void {
   else sendJson(exchange, 503, SHUTTING_DOWN);
 }
 
-/** `GET` and `POST /ping`, as SageMaker asks: an empty 200 while the process lives. */
+/** `GET` and `POST /ping`: answers an empty 200 while the process lives, as SageMaker expects. */
 export function servePing({ lifecycle }: HttpAppDeps, exchange: HttpExchange): void {
   sendText(exchange, lifecycle.isLive ? 200 : 503, 'application/json', '');
 }
@@ -55,7 +55,7 @@ export function serveVersion(_: HttpAppDeps, exchange: HttpExchange): void {
   sendJson(exchange, 200, { version: packageJson.version });
 }
 
-/** One text for all probes between two changes of the fleet. */
+/** Texts of responses. All probes between two changes of the fleet share one text. */
 const TEXTS = new WeakMap<readonly EndpointRecord[], string>();
 
 function healthyText({ instances, absences }: HttpAppDeps): string {
@@ -66,7 +66,7 @@ function healthyText({ instances, absences }: HttpAppDeps): string {
   return away.length === 0 ? text : `${text.slice(0, -1)},"away":${JSON.stringify(away)}}`;
 }
 
-/** Built as text: instance ids are bare 64-bit numbers here, beside the hex of logs and metrics. */
+/** Writes the body as text, because instance ids are 64-bit numbers here, beside the hex of logs and metrics. */
 function renderHealthy(records: readonly EndpointRecord[]): string {
   const endpoints = [
     ...new Set(records.map((one) => `dyn://${one.namespace}.${one.component}.${one.endpoint}`)),
@@ -92,7 +92,7 @@ function instanceText(record: EndpointRecord): string {
   return `{${names},"instance_id":${BigInt(`0x${hexId}`)},${rest},"worker":${JSON.stringify(hexId)}}`;
 }
 
-/** `GET /metrics`: Prometheus text, 500 with plain text when it cannot be made. Never rejects. */
+/** `GET /metrics`: sends Prometheus text, or 500 with plain text if rendering fails. Never rejects. */
 export async function serveMetrics({ metrics, logger }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   try {
     sendText(exchange, 200, metrics.contentType, await metrics.render());

@@ -14,12 +14,12 @@ import { sendJson } from '../sinks/send.ts';
 
 const READY_SUFFIX = '/ready';
 
-/** Readiness is for probes, which have no keys. */
+/** Returns the access of a path below the models. Readiness is for probes, which have no keys. */
 export function modelAccess(path: string): Access {
   return path.endsWith(READY_SUFFIX) ? 'open' : 'key';
 }
 
-/** `GET /v1/models`: models that can be served now. */
+/** `GET /v1/models`: lists the models that can be served now. */
 export async function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   if (deps.lookUp !== undefined) await deps.lookUp(undefined);
   requireService(deps);
@@ -29,8 +29,8 @@ export async function serveModelList(deps: HttpAppDeps, exchange: HttpExchange):
 }
 
 /**
- * `GET /v1/models/{id}` and `GET /v1/models/{id}/ready`. Ids may hold slashes, raw or
- * encoded; a model whose own name ends in `/ready` wins over the suffix.
+ * `GET /v1/models/{id}` and `GET /v1/models/{id}/ready`. Ids may have slashes, raw or encoded. A model whose own name
+ * ends in `/ready` wins over the suffix.
  */
 export async function serveModel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(pathBelow(deps.settings.paths.models).length + 1));
@@ -47,7 +47,10 @@ export async function serveModel(deps: HttpAppDeps, exchange: HttpExchange): Pro
   }
 }
 
-/** Readiness of one model: 200 when it can be served, 503 when not, 404 when nobody registered it or has not for a while. */
+/**
+ * Sends the readiness of one model: 200 if it can be served, 503 if not, 404 if no worker has registered it for a
+ * while.
+ */
 export async function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: string): Promise<void> {
   const { lifecycle, pipeline } = deps;
   if (deps.lookUp !== undefined) await deps.lookUp(name);
@@ -71,12 +74,12 @@ export async function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, 
   sendJson(exchange, isReady ? 200 : 503, readinessBody(name, { ...readiness, isReady, reason }));
 }
 
-/** Tokens; what is unknown is not sent. */
+/** Returns the limits of a model, in tokens. Unknown limits are left out. */
 function limitsOf({ contextLength }: ServedModel, { contextWindow = contextLength, maxOutputTokens }: HttpSettings) {
   return { context: contextWindow === 0 ? undefined : contextWindow, output: maxOutputTokens };
 }
 
-/** Nobody here knows whose a model is: it is this deployment's. */
+/** Owner of every model: the name of this server, because it does not know another. */
 const OWNER = 'stator';
 
 function modelBody(model: ServedModel, { settings }: HttpAppDeps, { grant }: HttpExchange): object {
@@ -116,12 +119,12 @@ function namespaceBody(namespace: NamespaceReadiness): object {
   };
 }
 
-/** The client speaks Anthropic's dialect and may. */
+/** Returns whether the client speaks Anthropic's dialect and that dialect is on. */
 export function wantsAnthropicModels({ settings }: HttpAppDeps, exchange: HttpExchange): boolean {
   return settings.anthropic.isEnabled && exchange.header('anthropic-version') !== undefined;
 }
 
-/** A model in Anthropic's shape. */
+/** Returns a model in Anthropic's shape. */
 function anthropicModel(model: ServedModel, { settings }: HttpAppDeps): object {
   const { context, output } = limitsOf(model, settings);
   return {
@@ -134,7 +137,7 @@ function anthropicModel(model: ServedModel, { settings }: HttpAppDeps): object {
   };
 }
 
-/** Every model on one page. */
+/** Returns every model on one page. */
 function anthropicModelList(models: readonly ServedModel[], deps: HttpAppDeps): object {
   return {
     data: models.map((model) => anthropicModel(model, deps)),

@@ -16,10 +16,10 @@ import type { BodyRoute } from '../route.ts';
 import { readJson, warnOfLeftOut } from '../serve-inference.ts';
 import { sendJson } from '../sinks/send.ts';
 
-/** What tells readers of the API's description that a field is there. */
+/** Returns a JSON Schema that says that a field is present. */
 const isGiven = (name: string) => ({ required: [name], properties: { [name]: { not: { type: 'null' } } } });
 
-/** Body of `POST /tokenize`, as vLLM has it: a prompt, or a chat. Other root keys are ignored, as there. */
+/** Body of `POST /tokenize`, as in vLLM: a prompt, or a chat. The schema ignores other root keys, as vLLM does. */
 const tokenizeSchema = z
   .looseObject({
     model: z.string().nullish(),
@@ -41,7 +41,7 @@ const detokenizeSchema = z.looseObject({ model: z.string().nullish(), tokens: z.
 /** Tokens that become text between two turns of the event loop. */
 const SLICE_TOKENS = 4096;
 
-/** `POST /tokenize`: the tokens that a prompt has, or a chat once the model's template has written it. */
+/** `POST /tokenize`: returns the tokens of a prompt, or of a chat that the model's template has rendered. */
 async function serveTokenize(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   requireService(deps);
   const json = await readJson(exchange, deps);
@@ -57,7 +57,7 @@ async function serveTokenize(deps: HttpAppDeps, exchange: HttpExchange): Promise
   sendJson(exchange, 200, { count: tokens.length, max_model_len: contextLength, tokens, token_strs: strings });
 }
 
-/** `POST /detokenize`: the text that tokens stand for, special ones included. */
+/** `POST /detokenize`: returns the text of tokens, special ones included. */
 async function serveDetokenize(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   requireService(deps);
   const body = requireShape(detokenizeSchema, await readJson(exchange, deps));
@@ -77,7 +77,7 @@ async function serveDetokenize(deps: HttpAppDeps, exchange: HttpExchange): Promi
   sendJson(exchange, 200, { prompt: texts.join('') + detokenizer.flush() });
 }
 
-/** The model that is asked for, or the only one that there is. @throws ServeError */
+/** Returns the requested model, or the only one. @throws ServeError */
 function modelOf(deps: HttpAppDeps, exchange: HttpExchange, asked: string | null | undefined): string {
   if (asked == null) {
     const names = new Set(modelsShown(deps, exchange).map(({ primaryName }) => primaryName));

@@ -11,19 +11,19 @@ import {
 import type { WireNames } from '../../sinks/response-names.ts';
 import type { OutputItem } from './output-items.ts';
 
-/** Where a response stands. */
+/** The state of a response. */
 export interface ResponseState {
   readonly status: 'in_progress' | 'completed' | 'incomplete' | 'cancelled' | 'failed';
   readonly output: readonly unknown[];
-  /** Absent until the end, and when nobody counted. */
+  /** Absent until the end, and if no worker counted the tokens. */
   readonly usage?: Usage;
-  /** Unix seconds; of completed responses only. */
+  /** Unix seconds; only completed responses have it. */
   readonly completedAt?: number;
   readonly incompleteReason?: 'max_output_tokens' | 'content_filter';
   readonly error?: ServeError;
 }
 
-/** A response object with every published key. */
+/** Returns a response object with every published key. */
 export function responseBody(names: WireNames, echo: ResponseEcho, state: ResponseState): Record<string, unknown> {
   const { status, output, usage, completedAt, incompleteReason, error } = state;
   return {
@@ -65,7 +65,7 @@ export function responseBody(names: WireNames, echo: ResponseEcho, state: Respon
   };
 }
 
-/** Why a response is not complete, of the two reasons that are published. */
+/** Returns why a response is not complete, as one of the two reasons that OpenAI publishes. */
 export function incompleteReasonOf(
   reason: FinishReason | null | undefined,
 ): 'max_output_tokens' | 'content_filter' | undefined {
@@ -73,13 +73,16 @@ export function incompleteReasonOf(
   return reason === 'content_filter' ? reason : undefined;
 }
 
-/** The published codes say little: the caller's limit, the caller's mistake, ours. */
+/**
+ * Returns the published code of a failure. The codes only tell apart the caller's limit, the caller's mistake and the
+ * server's.
+ */
 function failureCode({ status }: ServeError): string {
   if (status === 429) return 'rate_limit_exceeded';
   return status >= 400 && status < 500 ? 'invalid_prompt' : 'server_error';
 }
 
-/** `usage` of a response. */
+/** Returns `usage` of a response. */
 export function responseUsage(usage: Usage): object {
   const { promptTokens, completionTokens, cachedTokens, reasoningTokens, hidesCache = false } = usage;
   return {
@@ -91,7 +94,7 @@ export function responseUsage(usage: Usage): object {
   };
 }
 
-/** An item as clients read it, complete or not. */
+/** Returns an item as clients read it, complete or not. */
 export function itemBody(item: OutputItem, showsSummary: boolean): Readonly<Record<string, unknown>> {
   const { kind, id, callId, text, status } = item;
   switch (kind) {
@@ -122,33 +125,35 @@ function calledName({ name, namespace }: OutputItem): Readonly<Record<string, un
   return namespace === undefined ? { name } : { name, namespace };
 }
 
-/** An object on this wire; a text that the model broke off inside of stands as it is. */
+/**
+ * Parses the arguments of a search, which are an object on this wire. Text that the model did not complete stays text.
+ */
 function searchArguments(text: string): unknown {
   if (text.trim() === '') return {};
   try {
     return JSON.parse(text);
   } catch {
-    return text; // nothing the model wrote is lost
+    return text; // no output of the model is lost
   }
 }
 
-/** An item that has just been opened. */
+/** Returns an item that has just been opened. */
 export function openedBody(item: OutputItem): Readonly<Record<string, unknown>> {
   const body = itemBody(item, false);
   return 'content' in body ? { ...body, content: [] } : body;
 }
 
-/** The one part of a message. */
+/** Returns the only part of a message. */
 export function textPart({ text, logprobs }: OutputItem): Readonly<Record<string, unknown>> {
   return { type: 'output_text', annotations: [], logprobs: new LazyList(logprobs, wholeLogprob), text };
 }
 
-/** A token's log probability in a delta: without its bytes. */
+/** Returns a token's log probability in a delta, which has no bytes. */
 export function deltaLogprob({ token, logprob, top }: TokenLogprob): object {
   return { token, logprob, top_logprobs: top.map((other) => ({ token: other.token, logprob: other.logprob })) };
 }
 
-/** A token's log probability in a whole text. */
+/** Returns a token's log probability in a whole text. */
 export function wholeLogprob(token: TokenLogprob): object {
   return { ...withBytes(token), top_logprobs: token.top.map(withBytes) };
 }

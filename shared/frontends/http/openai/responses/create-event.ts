@@ -2,18 +2,18 @@ import { ServeError } from '../../../../errors/index.ts';
 import type { JsonBody } from '../../../../protocol/index.ts';
 import { isRecord } from '../../../../records/index.ts';
 
-/** What an event of a WebSocket asks for. */
+/** An event of a WebSocket that asks for a response. */
 interface CreateEvent {
-  /** As `POST /v1/responses` takes it, streamed. */
+  /** Body as `POST /v1/responses` takes it, always for a stream. */
   readonly body: JsonBody;
-  /** False for one that prepares a response to be followed: nothing is generated. */
+  /** Whether to generate. False for an event that only prepares a response to be followed. */
   readonly generates: boolean;
 }
 
 const CREATE = 'response.create';
 
 /**
- * Reads an event of a client: a body with a type, and with what sockets alone have.
+ * Reads a client's event: a body with a type, and with the fields that only sockets have.
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `unsupported_parameter`
  */
 export function readCreateEvent(json: JsonBody): CreateEvent {

@@ -16,7 +16,7 @@ const GROWTH = {
 type GrowingKind = keyof typeof GROWTH;
 const SUMMARY = 'response.reasoning_summary_text';
 
-/** Characters of a text from which on its event is one that may be large. */
+/** Characters of a text from which its event may be large. */
 const LONG_CHARS = 64 * 1024;
 
 const END = '}\n\n';
@@ -33,23 +33,24 @@ interface DeltaPieces {
 }
 
 /**
- * The events of one stream as text, numbered from 0. What does not change from delta to delta is
- * built once an item; a delta is then five strings put together.
+ * Writes the events of one stream as text, numbered from 0. It builds once for each item what all its deltas share, so
+ * a delta is five strings put together.
  */
 export class ItemEvents implements ItemObserver {
   readonly #write: WriteFrame;
   readonly #writeEvent: WriteEvent;
   readonly #showsSummary: boolean;
   #sequence = 0;
-  /** The growth of the open item has events of its own. */
+  /** Whether the growth of the open item has its own events. */
   #isTold = false;
   #delta: DeltaPieces = { head: '', middle: '' };
   #tail = END;
   #summaryDelta: DeltaPieces | undefined;
 
   /**
-   * @param showsSummary reasoning is told a second time, as a summary
-   * @param writeEvent for events that may be large. @default writes them as one frame
+   * @param showsSummary whether reasoning is written a second time, as a summary
+   * @param writeEvent writes events that may be large.
+   * @default writes them as one frame
    */
   constructor(write: WriteFrame, showsSummary: boolean, writeEvent?: WriteEvent) {
     this.#write = write;
@@ -57,12 +58,12 @@ export class ItemEvents implements ItemObserver {
     this.#showsSummary = showsSummary;
   }
 
-  /** An event that carries the response; `body` is JSON text. */
+  /** Returns an event that carries the response. `body` is JSON text. */
   response(type: string, body: string): string {
     return `${this.responseHead(type)}${body}${END}`;
   }
 
-  /** What stands before the response in its event; `}` and an empty line stand behind it. */
+  /** Returns the text before the response in its event; `}` and an empty line follow the response. */
   responseHead(type: string): string {
     return `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},"response":`;
   }
@@ -86,7 +87,7 @@ export class ItemEvents implements ItemObserver {
     this.#summaryDelta = deltaPieces(SUMMARY, item, '"summary_index":0,');
   }
 
-  /** The hot path. */
+  /** Runs for every token. */
   grew(_item: OutputItem, text: string, logprobs: readonly TokenLogprob[] | undefined): void {
     if (!this.#isTold) return;
     if (text.length > LONG_CHARS && logprobs === undefined) {
@@ -105,7 +106,7 @@ export class ItemEvents implements ItemObserver {
     }
   }
 
-  /** A text that was told whole: without log probabilities of its own. */
+  /** Writes a text that came as a whole, without log probabilities of its own. */
   #grewLong(text: string): void {
     const { head, middle } = this.#delta;
     this.#writeEvent(head + this.#sequence++ + middle, text, this.#tail);
@@ -163,7 +164,10 @@ export class ItemEvents implements ItemObserver {
 
 type GrowingItem = OutputItem & { readonly kind: GrowingKind };
 
-/** Summaries and searches for tools are told whole, when they are complete. */
+/**
+ * Returns whether an item's text has delta events. Summaries and tool searches are written whole, when they are
+ * complete.
+ */
 function isGrowing(item: OutputItem): item is GrowingItem {
   return Object.hasOwn(GROWTH, item.kind);
 }
@@ -176,30 +180,30 @@ function deltaPieces(growth: string, { id, index }: OutputItem, place: string): 
   };
 }
 
-/** How a response ends. */
+/** Name of the event that ends a response. */
 export type FinalEvent = 'response.completed' | 'response.incomplete' | 'response.failed';
 
-/** Where one response goes: events of a stream, or one object. All texts are JSON. */
+/** Destination of one response: events of a stream, or one object. All texts are JSON. */
 export interface ResponseOutlet {
-  /** Hears of the items. */
+  /** Receives the items. */
   readonly observer: ItemObserver;
-  /** The client has been told of the response: a failure must be told by it too. */
+  /** Whether the client has read a part of the response. A failure must then be an event of the response. */
   readonly isBegun: boolean;
-  /** A response without a word still has an empty message. */
+  /** Whether a response without output needs an empty message. */
   readonly needsItem: boolean;
-  /** @param body made when it is told: by then it is known who answers */
+  /** Begins the response. @param body makes the first body when it is written: by then the worker is known */
   begin(body: () => string): void;
   annotate(frame: string): void;
-  /** @returns as `sendObject` */
+  /** Ends the response. @returns as `sendObject` */
   finish(event: FinalEvent, body: object, nvext: Iterable<string>): Promise<void> | undefined;
-  /** Ends a response that has not begun. Returns its status. */
+  /** Refuses a response that has not begun. Returns its status. */
   refuse(error: ServeError): number;
   abandon(): void;
 }
 
 const NOBODY: ItemObserver = Object.freeze({ opened: () => {}, grew: () => {}, closed: () => {} });
 
-/** A response as one object. */
+/** Sends a response as one object. */
 export class ObjectOutlet implements ResponseOutlet {
   readonly observer = NOBODY;
   readonly isBegun = false;
@@ -211,7 +215,7 @@ export class ObjectOutlet implements ResponseOutlet {
   }
 
   begin(): void {
-    // an object begins when it is complete
+    // the object is sent when it is complete
   }
 
   annotate(): void {
@@ -227,11 +231,11 @@ export class ObjectOutlet implements ResponseOutlet {
   }
 
   abandon(): void {
-    // nothing is armed
+    // nothing is pending
   }
 }
 
-/** A response as events. */
+/** Sends a response as events. */
 export class StreamOutlet implements ResponseOutlet {
   readonly observer: ItemEvents;
   readonly needsItem = false;
@@ -247,10 +251,10 @@ export class StreamOutlet implements ResponseOutlet {
     return this.#out.isCommitted;
   }
 
-  /** Both events wait with the head: until something was generated, a failure still has its status. */
+  /** Keeps both first events with the head, so that a failure before the first output still has its status. */
   begin(body: () => string): void {
     for (const event of ['response.created', 'response.in_progress']) {
-      const head = this.observer.responseHead(event); // takes the event's number
+      const head = this.observer.responseHead(event); // uses up the event's number
       this.#out.annotate(() => `${head}${body()}${END}`);
     }
   }

@@ -12,16 +12,16 @@ import { CustomInputReader } from '../custom-input.ts';
 export interface OutputItem {
   readonly kind: OutputKind;
   readonly id: string;
-  /** Place in `output`. */
+  /** Index in `output`. */
   readonly index: number;
-  /** Of calls; empty for text. */
+  /** Id of a call; empty for text. */
   readonly callId: string;
   readonly name: string;
-  /** Of calls of tools that stand in one. */
+  /** Namespace of the tool, for calls of tools that are in one. */
   readonly namespace: string | undefined;
-  /** What was said so far: text, reasoning, a summary, a function's arguments or a custom tool's input. */
+  /** Output so far: text, reasoning, a summary, a function's arguments or a custom tool's input. */
   text: string;
-  /** Lengths of the pieces in which `text` was said, in UTF-16 units: what a replay needs to number its events alike. */
+  /** Lengths of the pieces in which `text` came, in UTF-16 units. A replay needs them to number its events alike. */
   readonly pieces: number[];
   readonly logprobs: TokenLogprob[];
   status: 'in_progress' | 'completed' | 'incomplete';
@@ -30,17 +30,17 @@ export interface OutputItem {
 type CalledTool = Pick<OutputItem, 'callId' | 'name' | 'namespace'>;
 const NO_CALL: CalledTool = { callId: '', name: '', namespace: undefined };
 
-/** Hears of items as they come about. Calls are synchronous and in the order of generation. */
+/** Receives items while they grow. Calls are synchronous and in the order of generation. */
 export interface ItemObserver {
   opened(item: OutputItem): void;
-  /** `text` was added to the open item. */
+  /** Called when `text` was added to the open item. */
   grew(item: OutputItem, text: string, logprobs: readonly TokenLogprob[] | undefined): void;
   closed(item: OutputItem): void;
 }
 
 /**
- * The items of one response, in the order of generation, one open at a time: what begins closes what was open. A summary is one
- * item of text, and whatever else the model says beside it is left out.
+ * Keeps the items of one response, in the order of generation. One is open at a time: an item that begins closes the
+ * open one. A summary is one item of text; any other output of the model is left out of it.
  *
  * | Open item | text | reasoning | call begins | call text | end |
  * |---|---|---|---|---|---|
@@ -75,7 +75,7 @@ export class OutputItems {
     return this.#items;
   }
 
-  /** The hot path. */
+  /** Runs for every token. */
   text(text: string, logprobs?: readonly TokenLogprob[]): void {
     const item = this.#open?.kind === this.#textKind ? this.#open : this.#begin(this.#textKind);
     if (logprobs !== undefined) item.logprobs.push(...logprobs);
@@ -95,7 +95,10 @@ export class OutputItems {
     this.#reader = shape.kind === 'custom_tool_call' ? new CustomInputReader() : undefined;
   }
 
-  /** @throws ServeError `internal_error` for a call that is not open: its item has been told as complete. */
+  /**
+   * Adds text to a call.
+   * @throws ServeError `internal_error` for a call that is not open, because the client has its item as complete.
+   */
   callText(index: number, text: string): void {
     if (this.#isSummary) return;
     const item = this.#open;
@@ -107,7 +110,7 @@ export class OutputItems {
     this.#growCall(item, this.#reader === undefined ? text : this.#reader.push(text));
   }
 
-  /** An empty message, for responses that must have an item. */
+  /** Adds an empty message to a response that must have an item. */
   openEmptyMessage(): void {
     this.#begin('message');
   }

@@ -19,18 +19,18 @@ const MEBIBYTE = 1024 * 1024;
 
 const TURN_CHARS = 128 * 1024;
 
-/** Records that are read at a time for one request: each may have megabytes, of which an item is wanted. */
+/** Records that one request reads at a time. Each may have megabytes, of which the request needs one item. */
 const READ_AT_ONCE = 4;
 
-/** Whether the response to `body` is to be stored (`--response-store`). */
+/** Returns whether to store the response to `body` (`--response-store`). */
 export function isStored({ responseStore, settings }: HttpAppDeps, body: ResponsesBody): boolean {
   if (responseStore === undefined) return false;
   return settings.responseStore === 'on-request' ? body.store === true : body.store !== false;
 }
 
 /**
- * A stored response that its owner may see.
- * @throws ServeError `not_found`, or `service_unavailable` when the store cannot be asked.
+ * Returns a stored response if its owner asks for it.
+ * @throws ServeError `not_found`, or `service_unavailable` if the store does not answer.
  */
 export async function findStored(deps: HttpAppDeps, id: string, asker: Asker): Promise<StoredResponse> {
   const stored = await lookForStored(deps, id, asker);
@@ -43,7 +43,7 @@ export function responseNotFound(id: string): ServeError {
 }
 
 /**
- * What was said before `body`: all items of the response it follows, those of its own output last.
+ * Returns all items of the response that `body` follows, those of its own output last.
  * @throws ServeError `previous_response_not_found`, `service_unavailable`.
  */
 async function earlierItems(
@@ -60,8 +60,9 @@ async function earlierItems(
 }
 
 /**
- * Puts items in the place of references to them. References to ids that were not made here, or are forgotten, stay as they
- * are, and say nothing to the model; unless nothing stands behind one, so that it is what is asked.
+ * Replaces references to items by the items. A reference stays as it is if this deployment did not make the id or has
+ * forgotten it; the model then gets nothing for it. A forgotten reference at the end is an error, because it is the
+ * question.
  * @throws ServeError `not_found`, `invalid_value` for too many, `service_unavailable`.
  */
 async function resolveReferences(
@@ -88,12 +89,12 @@ async function resolveReferences(
       resolved.add(referenced, `input[${at}].id`);
       return referenced;
     }
-    if (at < items.length - 1) return item; // forgotten since: history without it, which its reader tells of
+    if (at < items.length - 1) return item; // forgotten: the history goes on without it, and `decode` reports that
     throw new ServeError('not_found', `Item with id '${item.id}' not found.`, { param: `input[${at}].id` });
   });
 }
 
-/** The items that are referred to, by id, of the responses that they name. */
+/** Returns the items that references name, by id. It reads them from the responses that the ids name. */
 async function referencedItems(
   deps: HttpAppDeps,
   responseIds: readonly string[],
@@ -119,13 +120,16 @@ async function referencedItems(
 }
 
 interface GatheredItems {
-  /** What was said before the request. */
+  /** Items of the conversation before the request. */
   readonly earlier: readonly InputItem[];
-  /** The request's own, references replaced by what they stand for. */
+  /** Items of the request itself, with references replaced. */
   readonly own: readonly InputItem[];
 }
 
-/** Everything that a request's prompt is made of. @throws ServeError as `earlierItems` and `resolveReferences` */
+/**
+ * Returns every item that a request's prompt is made of.
+ * @throws ServeError as `earlierItems` and `resolveReferences`
+ */
 export async function gatherItems(
   deps: HttpAppDeps,
   exchange: HttpExchange,
@@ -141,8 +145,8 @@ export async function gatherItems(
 }
 
 /**
- * What follows a response answers calls of that conversation, which is kept here whole. A conversation that the client brings
- * along is told as it is.
+ * Checks that results in a followed conversation answer calls in it, because this server has the whole conversation. A
+ * conversation that the client sends itself stays unchecked.
  * @throws ServeError `invalid_value`
  */
 function requireCalls(earlier: readonly InputItem[], own: readonly InputItem[]): void {
@@ -161,23 +165,26 @@ function isResult(
   return item.type === 'function_call_output' || item.type === 'custom_tool_call_output';
 }
 
-/** Under which ids a result may name the item. */
+/** Returns the ids under which a result may name the item. */
 function callIds(item: InputItem): readonly unknown[] {
   const { call_id, id } = (item.type === 'foreign' ? item.item : item) as { call_id?: unknown; id?: unknown };
   return [call_id, id];
 }
 
-/** What is kept of a request until its response is complete. */
+/** The data of a request that is kept until its response is complete. */
 export interface KeptInput {
   readonly id: string;
   readonly owner: string;
-  /** Everything that went into the prompt. */
+  /** Every item that went into the prompt. */
   readonly items: readonly InputItem[];
-  /** Where it is kept instead of the store: what a client did not want stored may be followed on its connection. */
+  /**
+   * Memory that keeps the response instead of the store. A client may follow a response on its connection even if the
+   * client did not want it stored.
+   */
   readonly memory?: ResponseMemory | undefined;
 }
 
-/** Stores a response. False when that failed, which costs the client the response's name and nothing else. */
+/** Stores a response. Returns false if that failed; then the client can no longer refer to the response. */
 export async function keep(
   deps: HttpAppDeps,
   { id, owner, items, memory }: KeptInput,
@@ -195,10 +202,13 @@ export async function keep(
   }
 }
 
-/** Who asks for a stored response, and for how long. */
+/** The client that asks for a stored response, and how long it waits. */
 type Asker = Pick<HttpExchange, 'grant' | 'sink' | 'memory'>;
 
-/** A stored response that its owner may see, by any of its ids. Rejects with a ServeError when the store cannot be asked. */
+/**
+ * Returns a stored response that the asker may see, by any of its ids. Rejects with a ServeError if the store does not
+ * answer.
+ */
 export async function lookForStored(
   deps: HttpAppDeps,
   id: string,
@@ -213,7 +223,7 @@ export async function lookForStored(
   }
 }
 
-/** What a failed look into the store means to the request that needed it. */
+/** Returns the error of a request that needed the store and could not read it. */
 export function storeFailure({ logger }: HttpAppDeps, id: string, cause: unknown, signal: AbortSignal): ServeError {
   if (signal.aborted) return new ServeError('client_closed_request', 'client disconnected', { cause });
   logger.warn('response store cannot be reached', { response_id: id, reason: reasonOf(cause) });
@@ -221,8 +231,8 @@ export function storeFailure({ logger }: HttpAppDeps, id: string, cause: unknown
 }
 
 /**
- * Everything that a stored response knows: its input, then its output. Both were checked when they were made. Of what a summary
- * took the place of, only the user's own words stay.
+ * Returns the input of a stored response, then its output. Both were checked when they were made. If a summary replaced
+ * the conversation, only the user's messages stay of the input.
  */
 function itemsOf({ input, response }: StoredResponse): readonly InputItem[] {
   const given = (input as readonly Readonly<Record<string, unknown>>[]).map(readItem);
@@ -231,26 +241,26 @@ function itemsOf({ input, response }: StoredResponse): readonly InputItem[] {
   return [...(isCompacted ? given.filter(isUserMessage) : given), ...output];
 }
 
-/** What the user said: kept beside a summary. */
+/** Returns whether an item is a message of the user, which stays beside a summary. */
 export function isUserMessage(item: InputItem): boolean {
   return item.type === 'message' && item.role === 'user';
 }
 
 /**
- * What a request brings along without sending it: the items that stand behind ids, each as often as it is named. A few
- * kilobytes of references to one long item would else become a prompt of any size.
+ * Counts the bytes that a request refers to without sending them: each item as often as an id names it. Without a
+ * bound, a few kilobytes of references to one long item would become a prompt of any size.
  */
 class ResolvedBytes {
   readonly #limitBytes: number;
   readonly #sizes = new Map<InputItem, number>();
   #bytes = 0;
 
-  /** @param limitBytes the largest body: what may not be sent may not be named either */
+  /** @param limitBytes bytes of the largest body: a client may not refer to more than it may send */
   constructor(limitBytes: number) {
     this.#limitBytes = limitBytes;
   }
 
-  /** Finds out how large items are, in several turns of the event loop where they are large. */
+  /** Measures items, in several turns of the event loop if they are large. */
   async measure(items: Iterable<InputItem>): Promise<void> {
     let chars = 0;
     for (const item of items) {
@@ -267,8 +277,8 @@ class ResolvedBytes {
   }
 
   /**
-   * One item more, which was measured.
-   * @param param field that names it
+   * Counts one more item, which was measured.
+   * @param param field that names the item
    * @throws ServeError `request_too_large`
    */
   add(item: InputItem, param: string): void {
@@ -276,7 +286,7 @@ class ResolvedBytes {
     if (this.#bytes > this.#limitBytes) throw this.#tooLarge(param);
   }
 
-  /** An item that will be added once at least. @throws as `add` */
+  /** Checks that an item fits that will be added at least once. @throws as `add` */
   require(item: InputItem, param: string): void {
     if (this.#bytes + (this.#sizes.get(item) ?? 0) > this.#limitBytes) throw this.#tooLarge(param);
   }

@@ -23,22 +23,22 @@ import { type KeptInput, keep } from './response-keeper.ts';
 
 type Recorded = Pick<StoredResponse, 'response' | 'pieces'>;
 
-/** What a response is made with. */
+/** The request of a response, and how to write it. */
 export interface ResponseSinkParts {
   readonly inference: Inference;
   readonly decoded: DecodedResponses;
   readonly names: WireNames;
-  /** What its items are named after, and it is stored under. */
+  /** Id under which the response is stored. Its items are named after it. */
   readonly storedId: string;
   readonly outlet: ResponseOutlet;
-  /** Undefined when the response is not stored. */
+  /** Input to store with the response; undefined when the response is not stored. */
   readonly kept: KeptInput | undefined;
-  /** What the client is told of a state. @default a response object */
+  /** Returns the body that the client reads for a state. @default a response object */
   readonly compose?: (state: ResponseState) => JsonObject;
 }
 
 /**
- * One request's response in the Responses dialect: the same events make the stream and the object.
+ * Writes one request's response in the Responses dialect. The same events make the stream and the object.
  *
  * | State | event | end | failure | cancel | client gone |
  * |---|---|---|---|---|---|
@@ -57,7 +57,7 @@ export class ResponseSink extends DialectSink<Inference> {
   /** The body of a response that is complete or cancelled. */
   #final: JsonObject | undefined;
   #isAbandoned = false;
-  /** The response once it is over; undefined when there is none. */
+  /** Resolves with the response when it is over; undefined if the request leaves no response. */
   readonly recorded: Promise<Recorded | undefined>;
   #tellRecorded: (recorded: Recorded | undefined) => void = () => {};
 
@@ -74,12 +74,12 @@ export class ResponseSink extends DialectSink<Inference> {
     this.#begin(decoded.request);
   }
 
-  /** Whether it becomes a response that has an id: a compaction is none. */
+  /** Whether the result is a response that has an id. A compaction is not one. */
   get isResponse(): boolean {
     return this.#parts.compose === undefined;
   }
 
-  /** The hot path. */
+  /** Runs for every token. */
   override text(_choice: number, text: string): void {
     if (!this.isOver && text !== '') this.#items.text(text);
   }
@@ -159,15 +159,15 @@ export class ResponseSink extends DialectSink<Inference> {
     this.#conclude(isCut ? 'response.incomplete' : 'response.completed', state, () => this.inference.succeed(usage));
   }
 
-  /** A request that somebody asked to cancel ends as a response with that status, not as a failure. */
+  /** Ends a request that a client asked to cancel as a response with that status, not as a failure. */
   protected tell(error: ServeError): void {
     if (isClientCancel(error) && !this.#parts.decoded.compacts)
-      this.#cancelled(error); // half a summary is none
+      this.#cancelled(error); // half a summary is useless
     else if (this.#outlet.isBegun) this.#failBegun(error);
     else this.inference.fail(error, this.#outlet.refuse(error));
   }
 
-  /** The response as it stands. */
+  /** Returns the response as it is now. */
   snapshot(): JsonObject {
     return this.#final ?? this.#body({ status: 'in_progress', output: this.#output() });
   }
@@ -189,10 +189,11 @@ export class ResponseSink extends DialectSink<Inference> {
     this.#items.close('incomplete');
     const body = this.#body({ status: 'failed', output: this.#output(), error });
     this.#final = body;
-    void this.#writeFinal('response.failed', body); // a stream's last event: at once
+    void this.#writeFinal('response.failed', body); // the last event of a stream, sent at once
     const { kept } = this.#parts;
     this.inference.fail(error, 200);
-    if (kept !== undefined && kept.memory === undefined) void keep(this.inference.deps, kept, this.#recorded(body)); // tells of its own failure; nobody waits for a failed response
+    // `keep` logs its own failure, and no client waits until a failed response is stored
+    if (kept !== undefined && kept.memory === undefined) void keep(this.inference.deps, kept, this.#recorded(body));
   }
 
   #cancelled(error: ServeError): void {
@@ -208,7 +209,7 @@ export class ResponseSink extends DialectSink<Inference> {
     this.#outlet.begin(() => JSON.stringify(this.#body({ status: 'in_progress', output: [] })));
   }
 
-  /** Stores the response if it is to be stored, then tells the client how it ended. */
+  /** Stores the response if the client wants that, then sends the client its end. */
   #conclude(event: FinalEvent, state: ResponseState, settle: () => void): void {
     const { kept } = this.#parts;
     const body = this.#body(state);
@@ -219,7 +220,7 @@ export class ResponseSink extends DialectSink<Inference> {
       settle();
       return undefined;
     };
-    // First the store, then the last event: a client may name the response as soon as it has read that.
+    // The store comes before the last event: a client may name the response as soon as it has read that event.
     const finished =
       kept === undefined
         ? finish(body)
@@ -234,13 +235,13 @@ export class ResponseSink extends DialectSink<Inference> {
     return compose?.(state) ?? responseBody(names, decoded.echo, state);
   }
 
-  /** The response, with the lengths of its pieces where the client was told them one by one. */
+  /** Returns the response, with the lengths of its pieces if the client read them one by one. */
   #recorded(response: JsonObject): Recorded {
     if (!this.#parts.decoded.request.stream) return { response };
     return { response, pieces: this.#items.all.map(({ pieces }) => pieces) };
   }
 
-  /** Ends what the client reads with `body`, and `nvext` in it if that was asked for. */
+  /** Ends the client's response with `body`. The body gets `nvext` if the client asked for it. */
   #writeFinal(event: FinalEvent, body: JsonObject): Promise<void> | undefined {
     const nvext = this.#nvext?.pieces({ tokenIds: [], finish: { stopReason: this.#stopReason } }) ?? [];
     return this.#outlet.finish(event, body, nvext);

@@ -8,7 +8,7 @@ const serveInputItems = serveLater(async () => (await import('./stored.ts')).ser
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 
-/** The routes of the Responses API, at and below `path` (`DYN_HTTP_SVC_RESPONSES_PATH_ENV`). */
+/** Returns the routes of the Responses API, at and below `path` (`DYN_HTTP_SVC_RESPONSES_PATH_ENV`). */
 export function responsesRoutes(path: string): readonly Route[] {
   const below = pathBelow(path);
   const stored = `${below}/{id}`;
@@ -18,7 +18,7 @@ export function responsesRoutes(path: string): readonly Route[] {
   const loadCompact = async () => (await import('./serve-responses.ts')).compact;
   const of = (at: string, access: Route['access'], serve: Serve, ...operations: readonly Described[]): Route =>
     route(
-      at.replace('{id}', ':id{resp_[^/]+}'), // whatever else stands below the path is not found
+      at.replace('{id}', ':id{resp_[^/]+}'), // any other path below is not found
       access,
       serve,
       ...operations.map((each) => ({ path: at, tag: 'Responses' as const, ...each })),

@@ -67,7 +67,7 @@ const serveResponses = serveInference({
           : undefined,
     });
     if (!parsed.generates) sink.end({ promptTokens: 0, completionTokens: 0 }, true);
-    else generate(inference, request, sink, { meter, isWritten: false }); // what is stored is kept whole
+    else generate(inference, request, sink, { meter, isWritten: false }); // a stored answer is kept until it is whole
   },
 });
 
@@ -80,13 +80,16 @@ export const responses: BodyRoute = {
   },
 };
 
-/** @throws ServeError `invalid_value` when the client chose the id of a stored response, `service_unavailable`. */
+/**
+ * Checks that the id of a response is not in the store.
+ * @throws ServeError `invalid_value` if the client chose the id of a stored response, `service_unavailable`.
+ */
 async function requireUnstored({ deps, exchange }: Inference, id: string): Promise<void> {
   if (exchange.header(CHOSEN_ID) === undefined || deps.responseStore === undefined) return;
   if ((await lookForStored(deps, id, exchange)) !== undefined) throw idIsTaken();
 }
 
-/** `POST /v1/responses/input_tokens`: an estimate, without a look at the model. */
+/** `POST /v1/responses/input_tokens`: estimates the tokens, without reading the model. */
 async function serveInputTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   requireService(deps);
   const json = await readJson(exchange, deps);
@@ -103,8 +106,8 @@ export const inputTokens: BodyRoute = {
 };
 
 /**
- * `POST /v1/responses/compact`: lets the model sum the conversation up, and sends what takes its place: what the user
- * said, and the summary as one item.
+ * `POST /v1/responses/compact`: lets the model summarize the conversation. The response holds what replaces the
+ * conversation: the user's messages, and the summary as one item.
  */
 const serveCompact = serveInference({
   endpoint: 'responses',
@@ -141,7 +144,10 @@ export const compact: BodyRoute = {
   },
 };
 
-/** The response in the published shape. @param said what the user said: kept as it is, before the summary */
+/**
+ * Returns the compaction in the published shape.
+ * @param said messages of the user, which stay unchanged before the summary
+ */
 function compaction(
   inference: Inference,
   decoded: DecodedResponses,
@@ -174,8 +180,9 @@ function nothingToCompact(): ServeError {
 }
 
 /**
- * The model of a conversation that names none: the one that answered last, else the only one that chats.
- * @throws ServeError `missing_required_parameter` when neither says it
+ * Returns the model of a conversation that does not name one: the last one that answered, otherwise the only one that
+ * chats.
+ * @throws ServeError `missing_required_parameter` if neither exists
  */
 async function defaultModel(
   { pipeline, ...deps }: HttpAppDeps,

@@ -23,8 +23,8 @@ const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 100;
 
 /**
- * `GET` and `DELETE /v1/responses/{id}`: a stored one, or, to look at, one that is being made in this process. With
- * `stream=true` its events, from the one behind `starting_after` on.
+ * `GET` and `DELETE /v1/responses/{id}`: reads or deletes a stored response. `GET` also reads one that this process is
+ * generating. With `stream=true` it sends the events, from the one after `starting_after`.
  */
 export async function serveStoredResponse(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = idOf(deps, exchange);
@@ -35,12 +35,12 @@ export async function serveStoredResponse(deps: HttpAppDeps, exchange: HttpExcha
   await sendStored(exchange, running ?? (await findStored(deps, id, exchange)).response);
 }
 
-/** Pauses between looks for a response that another edge stores once it has heard of its end. */
+/** Pauses between look-ups of a response, which another edge stores after it has heard that the response ended. */
 const STORED_PAUSES_MS = [50, 100, 200, 400];
 
 /**
- * `POST /v1/responses/{id}/cancel`: ends a response that is being made, here or at another edge. One that is complete is given
- * back as it is.
+ * `POST /v1/responses/{id}/cancel`: ends a running response, here or at another edge. Returns a complete response as it
+ * is.
  */
 export async function serveResponseCancel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = idOf(deps, exchange);
@@ -49,9 +49,12 @@ export async function serveResponseCancel(deps: HttpAppDeps, exchange: HttpExcha
   await sendStored(exchange, found?.snapshot() ?? (await cancelElsewhere(deps, id, exchange)));
 }
 
-/** @throws ServeError `not_found`, or `service_unavailable` when the store or a worker cannot be asked */
+/**
+ * Ends a response at another edge.
+ * @throws ServeError `not_found`, or `service_unavailable` if the store or a worker does not answer
+ */
 async function cancelElsewhere(deps: HttpAppDeps, id: string, exchange: HttpExchange): Promise<JsonObject> {
-  if (requestKeyOf(id) === undefined) throw responseNotFound(id); // costs no look into the store
+  if (requestKeyOf(id) === undefined) throw responseNotFound(id); // saves a look-up in the store
   const stored = await lookForStored(deps, id, exchange);
   if (stored !== undefined) return stored.response;
   if (!(await cancelRequest(deps, id, exchange.grant.owner))) throw responseNotFound(id);
@@ -60,10 +63,13 @@ async function cancelElsewhere(deps: HttpAppDeps, id: string, exchange: HttpExch
     const kept = await lookForStored(deps, id, exchange);
     if (kept !== undefined) return kept.response;
   }
-  return { id, object: 'response', status: 'cancelled', output: [] }; // what it had said, its own edge alone knows
+  return { id, object: 'response', status: 'cancelled', output: [] }; // only its own edge knows the output
 }
 
-/** `GET /v1/responses/{id}/input_items`: newest first, unless `order=asc`; `limit` 1 to 100; `after` an item's id. */
+/**
+ * `GET /v1/responses/{id}/input_items`: lists items, newest first unless `order=asc`. `limit` is 1 to 100; `after` is
+ * an item's id.
+ */
 export async function serveInputItems(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const query = new URLSearchParams(exchange.query);
   const limit = readLimit(query.get('limit'));
@@ -111,26 +117,26 @@ function afterIndex(items: readonly JsonObject[], after: string | null): number 
   throw new ServeError('invalid_value', `no item with id '${after}'`, { param: 'after' });
 }
 
-/** The id in a path that matched: what stands between the API's path and the next slash. */
+/** Returns the id in a path that matched: the text between the API's path and the next slash. */
 function idOf({ settings }: HttpAppDeps, { path }: HttpExchange): string {
   return path.slice(pathBelow(settings.paths.responses).length + 1).split('/')[0]!; // a split has at least one part
 }
 
-/** The response as it is being made in this process; undefined where its owner has none of that id. */
+/** Returns a response that this process is generating; undefined if the owner has no such response. */
 function findRunning({ lifecycle }: HttpAppDeps, id: string, { grant }: HttpExchange): ResponseSink | undefined {
   const sink = lifecycle.running.sinkOf(id, grant.owner);
   return sink instanceof ResponseSink && sink.isResponse ? sink : undefined;
 }
 
-/** Characters that are written before others get a turn. */
+/** Characters to write before other requests get a turn. */
 const TURN_CHARS = 128 * 1024;
 
-/** What a client wants of a response's events: those behind `after`, or all for -1. */
+/** The events that a client wants of a response: those after `after`, or all for -1. */
 interface ReplayQuery {
   readonly after: number;
 }
 
-/** Undefined when the query asks for the object. @throws ServeError `invalid_value` */
+/** Reads the query; undefined if it asks for the object. @throws ServeError `invalid_value` */
 function readReplayQuery(query: URLSearchParams): ReplayQuery | undefined {
   const stream = query.get('stream') ?? 'false';
   if (stream !== 'true' && stream !== 'false') {
@@ -145,7 +151,7 @@ function readReplayQuery(query: URLSearchParams): ReplayQuery | undefined {
 }
 
 /**
- * Sends the events of a response. One that is still being made in this process is told once it is complete.
+ * Sends the events of a response. If this process is still generating it, the events come when it is complete.
  * @throws ServeError `not_found`, `service_unavailable`, `deadline_exceeded`
  */
 async function serveReplay(
@@ -175,7 +181,7 @@ async function serveReplay(
 
 type Recorded = Pick<StoredResponse, 'response' | 'pieces'>;
 
-/** Waits as long as the response takes, whose own time is bounded, and no longer than the client and the host do. */
+/** Waits for a response, whose own time is bounded, but no longer than the client and the host wait. */
 function untilLeft<T>(made: Promise<T>, { sink, deadline }: HttpExchange): Promise<T> {
   const whileRead = untilAborted(made, sink.closed);
   return deadline === undefined ? whileRead : untilAborted(whileRead, deadline);
@@ -186,7 +192,7 @@ const FINAL_EVENTS: Readonly<Record<string, FinalEvent>> = {
   failed: 'response.failed',
 };
 
-/** What a response is told as before anything was said. */
+/** Fields of a response before its first output. */
 const UNSAID = {
   status: 'in_progress',
   output: [],
@@ -197,10 +203,10 @@ const UNSAID = {
 } as const;
 
 /**
- * The events of a response that is complete, numbered as its stream numbered them: a client that lost the stream goes on
- * behind the last event that it has. Log probabilities stand in the events that close a text, not in its deltas.
- * Comes as pieces of text, of which no one is large.
- * @param after number of the last event that is left out; -1 for none
+ * Yields the events of a complete response, numbered as in its stream: a client that lost the stream goes on after the
+ * last event that it has. Log probabilities are in the events that close a text, not in its deltas. No piece of text is
+ * large.
+ * @param after number of the last event to leave out; -1 = none
  */
 function* replayFrames({ response, pieces }: Recorded, after: number): Generator<string> {
   const frames: Iterable<string>[] = [];
@@ -246,7 +252,7 @@ function hasSummary({ reasoning }: JsonObject): boolean {
   return typeof reasoning === 'object' && reasoning !== null && (reasoning as JsonObject).summary != null;
 }
 
-/** The text as it was said; in one piece where nobody noted how. */
+/** Yields the text in the pieces in which it came, or in one piece if their lengths are unknown. */
 function* piecesOf(text: string, lengths: readonly number[] | undefined): Generator<string> {
   let from = 0;
   for (const length of lengths ?? []) {
@@ -256,7 +262,7 @@ function* piecesOf(text: string, lengths: readonly number[] | undefined): Genera
   if (from < text.length) yield text.slice(from);
 }
 
-/** The item that `body` was written of (`itemBody`). */
+/** Returns the item that `body` was made of (`itemBody`). */
 function itemOf(body: JsonObject, index: number): OutputItem {
   const part = (body.content as readonly JsonObject[] | undefined)?.[0];
   return {
