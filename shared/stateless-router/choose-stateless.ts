@@ -1,52 +1,52 @@
 import { type RendezvousKey, weightOf } from '../router/index.ts';
 
-/** Those who can be chosen, by number. */
+/** The workers of a pool, by number. */
 export interface StatelessFleet {
   readonly ids: readonly string[];
-  /** `seedOf` the name that outlives the worker's process, or of its id. */
+  /** `seedOf` the stable name of each worker, or of its id. */
   readonly seeds: Uint32Array;
-  /** What each has to do, in any unit; infinite = it is to be passed over while another is left. */
+  /** Load of each worker, in any unit; infinite = the choice skips it while another is left. */
   readonly loads: Float64Array;
 }
 
-/** A key of the prompt, and how much of all traffic has it. */
+/** A key of the prompt, and its share of all traffic. */
 export interface DemandedKey {
   readonly key: RendezvousKey;
-  /** 0 to 1. */
+  /** Share of the traffic, 0 to 1. */
   readonly share: number;
-  /** Nobody else was seen with it: it stands for one conversation. */
+  /** Whether no other conversation was seen with the key, so that it stands for one conversation. */
   readonly isOwn: boolean;
 }
 
 export interface StatelessAsk {
-  /** From what many prompts have in common to what few have. */
+  /** Keys, from those that many prompts have to those that few have. */
   readonly levels: readonly DemandedKey[];
-  /** Of the request itself. */
+  /** Key of the request itself. */
   readonly draw: RendezvousKey;
-  /** Load that is no reason to pass over anybody, in the unit of the loads. */
+  /** Load below which the choice skips no worker, in the unit of the loads. */
   readonly slack: number;
 }
 
-/** Workers that a key names at least, so that there are others when one has too much to do. */
+/** Least number of workers that a key names, so that there are others if one is overloaded. */
 const CANDIDATES_MIN = 4;
-/** Room for demand to be more than it was. */
+/** Factor by which demand may exceed its measured share. */
 const HEADROOM = 1.25;
-/** How far above the mean a worker may be loaded. */
+/** Factor by which a worker's load may exceed the mean. */
 const LOAD_FACTOR = 1.25;
-/** Of those that are as good, so many are drawn, and the one with less to do is taken. */
+/** Number of workers that are drawn among equals. The less loaded of them takes the request. */
 const DRAWN = 2;
 
 /**
- * Chooses among the workers `open` of a fleet, without knowing what they have cached: rendezvous hashing with bounded
- * loads. A key that many prompts have names as many workers as their share of the traffic takes; a deeper key narrows
- * those down, until one is the conversation's own and names one worker of them, the same at every turn. Where no key
- * is, the request is drawn.
+ * Chooses among the workers `open` of a fleet, without knowledge of their caches: rendezvous hashing with bounded
+ * loads. A key that many prompts have names as many workers as its share of the traffic requires. A deeper key narrows
+ * them down, until a key is the conversation's own. That key names one of the workers, the same at every turn. Without
+ * such a key, the choice draws a worker.
  *
- *     all workers  --system prompt, half of the traffic-->  5 of 8  --tenant-->  4 of those  --conversation-->  1 of those
+ *     all workers  --system prompt, half of the traffic-->  5 of 8  --tenant-->  4 of 5  --conversation-->  1 of 4
  *
- * A worker that has more to do than 1.25 times the mean is passed over. A pure function of its arguments whatever the
- * order of `open`: processes with the same view decide alike, and when a worker comes or goes only what it gains or
- * loses moves.
+ * The choice skips a worker with more than 1.25 times the mean load. It is a pure function of its arguments, for any
+ * order of `open`: processes with the same view decide alike. When a worker comes or goes, only the requests that it
+ * gains or loses move.
  *
  * @param open numbers of the workers that may take the request; at least one
  * @returns the number of one of them
@@ -65,11 +65,11 @@ export function chooseStateless(
 }
 
 /**
- * The workers that are worth being asked what the request would cost there: those that its conversation's key would
- * fall to one after the other, else that many drawn among those that its beginnings name; the rest of `open` where
- * these are fewer.
+ * Returns the workers that are worth asking for a quote. These are the workers to which the conversation's key falls
+ * one after another. Without such a key, they are drawn among those that its beginnings name. If these are too few, the
+ * rest of `open` follows.
  *
- * @param count at most so many are named, and at least one
+ * @param count largest number of workers, at least one
  */
 export function candidatesOf(
   { levels, draw }: StatelessAsk,
@@ -92,7 +92,10 @@ export function candidatesOf(
   return Uint32Array.of(...named, ...more);
 }
 
-/** The workers that the beginnings name, and the key that names one of them where the request has one of its own. */
+/**
+ * Returns the workers that the beginnings name, and the conversation's own key, if the request has one, which names one
+ * of them.
+ */
 function narrow(
   levels: readonly DemandedKey[],
   fleet: StatelessFleet,
@@ -107,7 +110,10 @@ function narrow(
   return { set };
 }
 
-/** At least one of the open workers is not above it, unless all are to be passed over. */
+/**
+ * Returns the load above which a worker is skipped. At least one open worker is not above it, unless all must be
+ * skipped.
+ */
 function boundOf(fleet: StatelessFleet, open: Uint32Array, slack: number): number {
   let total = 0;
   let count = 0;
@@ -120,7 +126,10 @@ function boundOf(fleet: StatelessFleet, open: Uint32Array, slack: number): numbe
   return (LOAD_FACTOR * total) / Math.max(1, count) + slack;
 }
 
-/** The heaviest of `set` that is not above `bound`, else of `open`; where all are above it the heaviest of `set`. */
+/**
+ * Returns the heaviest of `set` with a load up to `bound`, or else of `open`. If all are above it, returns the heaviest
+ * of `set`.
+ */
 function heaviestWithin(
   bound: number,
   key: RendezvousKey,
@@ -144,7 +153,10 @@ function heaviestWithin(
   return elsewhere ?? (heaviestOf(1, key, fleet, set)[0] as number);
 }
 
-/** The `count` heaviest of `set`, the heaviest first; of two as heavy the one with the smaller id goes first. */
+/**
+ * Returns the `count` heaviest of `set`, the heaviest first. Of two equally heavy workers, the one with the smaller id
+ * is first.
+ */
 function heaviestOf(count: number, key: RendezvousKey, { ids, seeds }: StatelessFleet, set: Uint32Array): Uint32Array {
   const weights = Float64Array.from(set, (worker) => weightOf(key, seeds[worker] as number));
   const places = Uint32Array.from(set, (_, place) => place);
@@ -159,10 +171,10 @@ function heaviestOf(count: number, key: RendezvousKey, { ids, seeds }: Stateless
   return places.subarray(0, count).map((place) => set[place] as number);
 }
 
-/** So many are found one by one, faster than by sorting all. */
+/** Number of workers up to which finding them one by one is faster than sorting all. */
 const FEW = 8;
 
-/** Brings what goes before all from `start` on to that place. */
+/** Moves the item that comes before all others from `start` on to that place. */
 function bringForward(places: Uint32Array, start: number, isBefore: (one: number, other: number) => boolean): void {
   let best = start;
   for (let at = start + 1; at < places.length; at++) {

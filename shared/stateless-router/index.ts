@@ -1,7 +1,7 @@
 /**
  * @module stateless-router
- * Routing where no router knows the caches: `StatelessRouter` chooses by hashing and asks the workers for quotes, how
- * cheap the prompt is there.
+ * Routing if no router knows the caches: `StatelessRouter` chooses by hashing and asks the workers for quotes, which
+ * say how cheap the prompt is there.
  */
 export { createAskMetrics, WorkerAsker } from './quotes/ask-workers.ts';
 export {

@@ -3,22 +3,22 @@ import { BoundedMap } from '../records/index.ts';
 import type { HashedPrompt } from '../router/index.ts';
 import { keyOfText, type RendezvousKey } from '../router/index.ts';
 
-/** What one prompt has in common with others, from what many have to what few have: longer and longer beginnings. */
+/** Keys of longer and longer beginnings of one prompt, from those that many prompts have to those that few have. */
 export interface PromptLevels {
   readonly keys: readonly RendezvousKey[];
-  /** Of its conversation, where that is known without looking at others. */
+  /** Key of its conversation, if it is known without comparing prompts. */
   readonly conversation: RendezvousKey | undefined;
   readonly prompt: HashedPrompt;
 }
 
-/** The first beginning that is looked at, in tokens; each further one is longer by the factor. */
+/** Length of the first beginning, in tokens. Each further one is longer by the factor. */
 const FIRST_TOKENS = 128;
 const GROWTH = 1.25;
 
 /**
- * The levels of a prompt. Beginnings end at fixed depths, so that a conversation keeps those that it has when it grows.
+ * Returns the levels of a prompt. Beginnings end at fixed depths, so that a growing conversation keeps its keys.
  *
- * @param conversation the same at all its turns. @default not known
+ * @param conversation key that all turns of the conversation share. @default unknown
  */
 export function promptLevels(
   prompt: HashedPrompt,
@@ -35,22 +35,27 @@ export function promptLevels(
   return { keys, conversation, prompt };
 }
 
-/** Key of everything up to the end of block `depth`, counted from 1: a sequence hash covers all blocks before it. */
+/**
+ * Returns the key of everything up to the end of block `depth`, counted from 1: a sequence hash covers all blocks
+ * before it.
+ */
 function keyOfBlock(sequence: Uint32Array, depth: number): RendezvousKey {
   return [sequence[2 * depth - 2] ?? 0, sequence[2 * depth - 1] ?? 0];
 }
 
-/** Letters that are read of each end of a text: two that differ only between them, at one length, are taken for one. */
+/**
+ * Letters that are read at each end of a text. Two texts of one length that differ only in between get the same key.
+ */
 const END_LETTERS = 2048;
-/** Values that are read of one message; deeper ones than `DEPTH_MAX` are not. */
+/** Bound of the values that are read of one message. Values deeper than `DEPTH_MAX` are ignored. */
 const VALUES_MAX = 64;
 const DEPTH_MAX = 4;
-/** Messages before the first of the user that are read. */
+/** Bound of the messages before the first user message that are read. */
 const MESSAGES_MAX = 8;
 
 /**
- * Key of a conversation by how it began: all up to the user's first message, which every later turn repeats. Undefined
- * where no user has said anything. It takes the same time for messages of any length.
+ * Returns the key of a conversation by its beginning: all messages up to the user's first one, which every later turn
+ * repeats. Undefined if there is no user message. It takes the same time for messages of any length.
  */
 export function conversationKey(messages: readonly ChatMessage[]): RendezvousKey | undefined {
   const user = messages.findIndex(({ role }) => role === 'user');
@@ -63,7 +68,7 @@ export function conversationKey(messages: readonly ChatMessage[]): RendezvousKey
   return keyOfText(said.join('\n'));
 }
 
-/** Adds the texts of a message's content, a sample of the long ones. */
+/** Adds the texts of a message's content, with a sample of long ones. */
 function collect(value: unknown, said: string[], countMax: number, depth: number): void {
   if (said.length >= countMax || depth > DEPTH_MAX) return;
   if (typeof value === 'string') said.push(sampleOf(value));
@@ -81,48 +86,48 @@ function sampleOf(text: string): string {
     : `${text.length} ${text.slice(0, END_LETTERS)} ${text.slice(-END_LETTERS)}`;
 }
 
-/** Where a conversation ended when it was seen last. */
+/** End of a conversation when it was last seen. */
 interface End {
   readonly blocks: number;
   readonly key: RendezvousKey;
   readonly tokens: number;
 }
 
-/** A key that prompts were seen with. */
+/** Counts of a key that prompts had. */
 interface Seen {
   conversations: number;
-  /** Of the latest ones that have no deeper key. */
+  /** Ends of the latest prompts that have no deeper key. */
   readonly ends: End[];
 }
 
 const KEYS_MAX = 16_384;
 const ENDS_MAX = 8;
-/** Requests after which all that was counted counts half. */
+/** Number of requests after which all counts are halved. */
 const HALVED_AFTER = 256;
-/** Less than this is left of one that was counted long ago. */
+/** Count below which a key is forgotten. */
 const FORGOTTEN_BELOW = 0.5;
 
 /**
- * What part of the traffic has which key, as far as one process sees: its requests are a sample of all. Conversations
- * are counted and not their turns, for one has a request under way at a time; a prompt that goes on from one seen
- * before is the same conversation.
+ * Measures which part of the traffic has which key, as one process sees it: its requests are a sample of all. It counts
+ * conversations instead of turns, because a conversation has one request at a time. A prompt that continues an earlier
+ * one belongs to the same conversation.
  */
 export class PrefixDemand {
-  readonly #seen = new BoundedMap<number, Seen>(KEYS_MAX); // the one used longest ago first
+  readonly #seen = new BoundedMap<number, Seen>(KEYS_MAX); // the least recently used leaves first
   #requests = 0;
   #conversations = 0;
 
-  /** Requests seen, older ones counting less. */
+  /** Number of requests seen. Older ones count less. */
   get requests(): number {
     return this.#requests;
   }
 
-  /** Conversations seen, likewise. */
+  /** Number of conversations seen. Older ones count less. */
   get conversations(): number {
     return this.#conversations;
   }
 
-  /** Conversations with the key, but for the one that was noted last. */
+  /** Returns the number of conversations with the key, except the last one that was noted. */
   othersWith(key: RendezvousKey): number {
     return Math.max(0, (this.#seen.get(numberOf(key))?.conversations ?? 0) - 1);
   }
@@ -151,7 +156,7 @@ export class PrefixDemand {
     return seen;
   }
 
-  /** Whether the prompt begins with one that was seen and is longer; that one's end is taken away. */
+  /** Whether the prompt is longer than an earlier one and begins with it. Removes the end of the earlier one. */
   #goesOn({ keys, prompt }: PromptLevels): boolean {
     const { sequence } = prompt.hashes;
     for (let at = keys.length - 1; at >= 0; at--) {
@@ -186,7 +191,7 @@ function isSame([low, high]: RendezvousKey, [otherLow, otherHigh]: RendezvousKey
   return low === otherLow && high === otherHigh;
 }
 
-/** 53 bits of a key: maps of numbers are twice as fast as maps of texts. */
+/** Returns 53 bits of a key, because maps of numbers are twice as fast as maps of texts. */
 function numberOf([low, high]: RendezvousKey): number {
   return (high & 0x1f_ffff) * 2 ** 32 + low;
 }

@@ -17,36 +17,38 @@ import { candidatesOf, chooseStateless, type DemandedKey, type StatelessFleet } 
 import { conversationKey, PrefixDemand, type PromptLevels, promptLevels } from './prompt-keys.ts';
 import type { AskedPlace, WorkerAsker } from './quotes/ask-workers.ts';
 
-/** One request, as far as the decision goes. */
+/** The parts of a request that the decision needs. */
 export interface StatelessRequest {
   readonly id: string;
   readonly prompt: HashedPrompt;
   /**
-   * The same at all turns of a conversation, by the client's word or by how it began; undefined = not known. Others may
-   * have it, too.
+   * Key that all turns of a conversation share, from the client or from its beginning; undefined = unknown. Other
+   * conversations may have the same key.
    */
   readonly conversation: RendezvousKey | undefined;
 }
 
-/** What one request weighs beside its prompt, in prompt tokens: passes that it takes part in cost time, too. */
+/** Load of one request in addition to its prompt, in prompt tokens, because its part of each pass costs time, too. */
 const REQUEST_TOKENS = 500;
-/** A worker's load is no reason to pass it over while it is only that much above its share. */
+/** Load above its share up to which the choice skips no worker. */
 const SLACK_TOKENS = 8 * REQUEST_TOKENS;
-/** What is known of the workers is about that old. */
+/** Approximate age of the known loads. */
 const VIEW_AGE_MS = 1000;
-/** A worker computes about so much of what waits there until it is known that it waits. */
+/** Prompt tokens that a worker computes, approximately, before its report of them arrives. */
 const DRAINED_TOKENS = 50_000;
 /**
- * Requests after which a process takes a beginning that it has not seen for a conversation's own, and prompts to be as
- * long as those seen.
+ * Number of requests after which a process trusts what it has seen. Then a new beginning counts as a conversation's
+ * own, and prompts are expected to be as long as those seen.
  */
 const REQUESTS_TO_TRUST = 4;
-/** How fast that grows: after n requests a key is taken for 1 / (1 + 16 n) of the traffic more than was seen. */
+/** Speed at which trust grows: after n requests a key counts as 1 / (1 + 16 n) of the traffic more than was seen. */
 const TRUST_A_REQUEST = 16;
-/** What is left of another conversation when it was counted long ago is less. */
+/**
+ * Number of other conversations below which a key counts as having no other: less may be left of one counted long ago.
+ */
 const ANOTHER = 0.5;
 
-/** A request that this process has sent and whose worker may not have said so yet. */
+/** A request that this process has sent, and that its worker may not have reported yet. */
 interface Sent {
   readonly worker: number;
   readonly tokens: number;
@@ -54,28 +56,28 @@ interface Sent {
 }
 
 /**
- * Prompts that take less time than questions do ask nobody: so many tokens are computed in 15 ms. Short ones among long
- * ones do, as they would wait behind those.
+ * Prompt tokens that a worker computes in about 15 ms. Asking takes longer, so shorter prompts ask no worker. Short
+ * prompts among long ones do ask, because they would wait behind those.
  */
 const ASKED_TOKENS_MIN = 1000;
-/** Prompts seen lately, for their mean length. */
+/** Number of recent prompts in the mean length. */
 const RECENT = 16;
 
 const NOTHING_SAID: FleetLoads = new Map();
 
-/** Where one request may go, as things are when it is asked. */
+/** The possible places of one request at the time of the question. */
 interface StatelessLook<Worker> {
-  /** The worker that takes it. */
+  /** Returns the worker that takes it. */
   chosen(): Worker;
   /**
-   * Workers that are worth being asked, at most `count`: the one that takes it comes first; none where asking costs
-   * more than it may save.
+   * Returns the workers that are worth asking, at most `count`. The one that takes the request comes first. Returns
+   * none if asking costs more than it may save.
    */
   candidates(count: number): readonly Worker[];
 }
 
 /**
- * Decides for one pool of workers by hashing. What it needs it sees by itself: its own requests, and loads about a
+ * Decides for one pool of workers by hashing. It uses only what its process sees: its own requests, and loads about a
  * second old.
  */
 export class StatelessDecider<Worker extends RoutableWorker> {
@@ -84,13 +86,13 @@ export class StatelessDecider<Worker extends RoutableWorker> {
   #workers: readonly Worker[] = [];
   #all = new Uint32Array(0);
   #fleet: StatelessFleet = { ids: [], seeds: new Uint32Array(0), loads: new Float64Array(0) };
-  /** What the loads of the fleet were made from, beside what was sent since. */
+  /** Reports from which the loads of the fleet were computed. Requests sent since are added to them. */
   #said = NOTHING_SAID;
-  /** In the order of their sending; those before `sentFrom` are in what the workers say. */
+  /** Sent requests in the order of their sending. Those before `sentFrom` are in the workers' reports. */
   #sent: Sent[] = [];
   #sentFrom = 0;
   #prompts = 0;
-  /** Of those seen lately. */
+  /** Mean length of the recent prompts. */
   #meanTokens = 0;
 
   constructor(blockSizeTokens: number) {
@@ -111,14 +113,15 @@ export class StatelessDecider<Worker extends RoutableWorker> {
       loads: new Float64Array(workers.length),
     };
     this.#said = NOTHING_SAID;
-    this.#sent = []; // numbers mean other workers now
+    this.#sent = []; // the numbers now belong to other workers
     this.#sentFrom = 0;
   }
 
   /**
-   * Where the request may go; undefined where there is no worker. Counts the request: once for each.
+   * Returns the possible places of the request; undefined if there is no worker. Counts the request, so call it once
+   * for each.
    * @param said loads of the workers, the same map until there are others
-   * @param mayTake ids of those who may. @default all
+   * @param mayTake ids of the workers that may take it. @default all
    */
   look(
     request: StatelessRequest,
@@ -148,14 +151,14 @@ export class StatelessDecider<Worker extends RoutableWorker> {
     };
   }
 
-  /** Returns whether asking may save more than it costs; while few prompts were seen it may. */
+  /** Returns whether asking may save more than it costs. It may as long as few prompts were seen. */
   #noteLength(tokens: number): boolean {
     this.#prompts++;
     this.#meanTokens += (tokens - this.#meanTokens) / Math.min(this.#prompts, RECENT);
     return this.#prompts < REQUESTS_TO_TRUST || Math.max(tokens, this.#meanTokens) >= ASKED_TOKENS_MIN;
   }
 
-  /** The request goes to that worker, whose load it is from now on. One that has left meanwhile is nobody's. */
+  /** Adds the load of the request to its worker. Has no effect if the worker has left meanwhile. */
   sent({ id }: Pick<Worker, 'id'>, { prompt }: StatelessRequest, nowMs: number): void {
     const worker = this.#fleet.ids.indexOf(id);
     if (worker < 0) return;
@@ -164,7 +167,10 @@ export class StatelessDecider<Worker extends RoutableWorker> {
     this.#weigh(sent, 1);
   }
 
-  /** How much of the traffic has each key: what was seen, and while little was seen, as much as may be. */
+  /**
+   * Returns the share of the traffic of each key: the share that was seen, plus a margin that is large after few
+   * requests.
+   */
   #demanded(levels: PromptLevels): readonly DemandedKey[] {
     const demand = this.#demand;
     const feared = 1 / (1 + TRUST_A_REQUEST * demand.requests);
@@ -207,7 +213,7 @@ export class StatelessDecider<Worker extends RoutableWorker> {
   }
 }
 
-/** Prompt tokens that a rank of the worker has before it, each request counted as some more. */
+/** Returns the prompt tokens that a rank of the worker has before it. Each request counts as some more. */
 function loadOf(said: WorkerLoad | undefined, ranks: number): number {
   if (said === undefined) return 0;
   if (said.isDraining) return Number.POSITIVE_INFINITY;
@@ -222,29 +228,29 @@ export interface StatelessRouterOptions<Worker extends RoutableWorker = Routable
   readonly clock: Clock;
   readonly inhibition: Inhibition;
   /**
-   * What workers say of themselves, about a second old. @default nothing: what this process has sent is the only known
-   * load
+   * Returns the loads in the workers' reports, about a second old. @default none: only the requests of this process
+   * count as load
    */
   loads?(): FleetLoads;
-  /** Asks workers what a prompt would cost there. @default nobody is asked */
+  /** Asks workers for quotes. @default no worker is asked */
   readonly asker?: AskOptions<Worker> | undefined;
 }
 
 export interface AskOptions<Worker extends RoutableWorker> {
   readonly asker: Pick<WorkerAsker<Worker>, 'place'>;
-  /** Workers that one request asks at most. */
+  /** Bound of the workers that one request asks. */
   readonly workersMax: number;
 }
 
 /**
- * What is left when no router answers and no index is fresh: hashing (`chooseStateless`). Every process decides alike,
- * so that conversations return to their worker. Where workers can be asked, hashing names a few and their answers
- * decide.
+ * Routes if no router answers and no index is fresh, by hashing (`chooseStateless`). Every process decides alike, so
+ * that conversations return to their worker. If workers can be asked, hashing names a few and their answers decide.
  */
 export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
   readonly mode = 'kv';
   readonly #options: StatelessRouterOptions<Worker>;
-  readonly #deciders = new Map<string, StatelessDecider<Worker>>(); // bounded by the models in discovery, two roles each
+  /** Bounded by the models in discovery, with two roles each. */
+  readonly #deciders = new Map<string, StatelessDecider<Worker>>();
 
   constructor(options: StatelessRouterOptions<Worker>) {
     this.#options = options;
@@ -267,7 +273,8 @@ export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> imp
     const workers = decider?.workers ?? [];
     const eligible = eligibleWorkers(request, workers, this.#options.inhibition);
     const isPinned = pinnedIn(pool, routing) !== undefined;
-    if (isPinned || decider === undefined) return reservationOf(eligible[0] as Worker, rankIn(pool, routing)); // never empty
+    // The list is never empty.
+    if (isPinned || decider === undefined) return reservationOf(eligible[0] as Worker, rankIn(pool, routing));
     return this.#decide(request, decider, eligible, signal);
   }
 
@@ -285,7 +292,8 @@ export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> imp
     const conversation = said === undefined ? messages && conversationKey(messages) : keyOfText(said);
     const asked = { id, prompt, conversation };
     const look = decider.look(asked, loads?.() ?? NOTHING_SAID, clock.nowMs(), mayTake);
-    if (look === undefined) return reservationOf(eligible[0] as Worker, rankIn(pool, routing)); // they all left this instant
+    // All workers left in this instant.
+    if (look === undefined) return reservationOf(eligible[0] as Worker, rankIn(pool, routing));
     const place = await this.#ask(request, prompt, look, signal);
     signal.throwIfAborted();
     const worker = place?.worker ?? look.chosen();
@@ -293,7 +301,10 @@ export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> imp
     return reservationOf(worker, rankIn(pool, routing) ?? rankOf(place), place, pool.blockSizeTokens);
   }
 
-  /** Where the workers say that it costs least; undefined where nobody is to be asked, or too few answer. */
+  /**
+   * Returns the place that costs least according to the workers; undefined if no worker should be asked, or too few
+   * answer.
+   */
   async #ask(
     { id, pool, routing }: RouteRequest,
     { tokens, hashes }: HashedPrompt,
@@ -313,12 +324,12 @@ export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> imp
   }
 }
 
-/** The rank that a place is at; undefined where the worker has but one, and nothing is to be said. */
+/** Returns the rank of a place; undefined if the worker has only one, which the request need not name. */
 function rankOf(place: AskedPlace<RoutableWorker> | undefined): number | undefined {
   return place !== undefined && place.worker.dataParallelSize > 1 ? place.dpRank : undefined;
 }
 
-/** Nothing is held here: workers say what they have. */
+/** Returns a reservation that holds nothing here, because workers report their load themselves. */
 function reservationOf<Worker extends RoutableWorker>(
   worker: Worker,
   dpRank: number | undefined,

@@ -12,22 +12,22 @@ export interface WorkerAskerOptions<Worker extends RoutableWorker> {
   readonly plane: Pick<RequestPlane, 'call'>;
   readonly clock: Clock;
   readonly random: Pick<Random, 'uuid'>;
-  /** For all questions that one request asks. @default 50 */
+  /** Deadline of all questions of one request. @default 50 */
   readonly timeoutMs?: number | undefined;
-  /** Where a worker is asked, the same object for the same worker; undefined = it cannot be. */
+  /** Returns how to reach a worker, the same object for the same worker; undefined = it cannot be asked. */
   transportOf(worker: Worker): Transport | undefined;
   readonly metrics: AskMetrics;
 }
 
-/** A prompt with what it asks about. */
+/** A prompt and the parts of it that a question contains. */
 export interface AskedPrompt extends PlacedPrompt {
   /** Sequence hashes of its complete blocks, as pairs of halves. */
   readonly sequence: Uint32Array;
-  /** The data-parallel rank that has to take it. @default any */
+  /** Data-parallel rank that must take it. @default any */
   readonly dpRank?: number | undefined;
 }
 
-/** Where a prompt is best put, as the workers say. */
+/** Best place for a prompt, according to the workers. */
 export interface AskedPlace<Worker> {
   readonly worker: Worker;
   readonly dpRank: number;
@@ -39,48 +39,47 @@ interface AskLimits {
   readonly signal: AbortSignal;
 }
 
-/** Where a request goes, and what came of asking. */
+/** Choice for a request, and the outcome of the questions. */
 interface Chosen {
   readonly quote: RankQuote;
   readonly outcome: Exclude<AskOutcome, 'unanswered'>;
 }
 
-/** What the worker says that hashing names. */
+/** Answer of the worker that hashing names. */
 interface HomeAnswer {
   readonly quotes: readonly RankQuote[];
-  /** Where it holds a place. */
+  /** Rank where it holds a place. */
   readonly held?: RankQuote | undefined;
 }
 
 const NOT_ASKED: Promise<HomeAnswer> = Promise.resolve({ quotes: [] });
 const ANY = Number.POSITIVE_INFINITY;
 const TIMEOUT_MS = 50;
-/** The part of its time that a request waits for the worker that hashing names, before it asks others, too. */
+/** Share of its time for which a request waits for the worker that hashing names. Then it also asks others. */
 const FIRST_SHARE = 0.5;
-/** So many have to answer for their answers to be compared. */
+/** Number of answers that a comparison needs. */
 const ANSWERS_MIN = 2;
-/** A worker that did not answer is not asked for so long: nobody waits for it request after request. */
+/** Time for which a worker that did not answer is not asked, so that requests do not wait for it one after another. */
 const SILENT_MS = 1000;
-/** Workers that are remembered as late. */
+/** Bound of the workers recorded as late. */
 const LATE_MAX = 4096;
 
 /**
- * Asks workers what a prompt would find there, and claims a place. First the one that hashing names, which promises a
- * place with its answer where it has little to do for the prompt: the most requests need no other. Else the others are
- * asked, and the cheapest of all is claimed: at the time of the claim a worker may have promised places to others, and
- * then the claim is refused and goes to whoever is cheapest now.
+ * Asks workers for quotes of a prompt, and claims a place. It first asks the worker that hashing names. If that one has
+ * little to compute for the prompt, its answer promises a place, and most requests need no other. Otherwise it asks the
+ * others, and claims a place at the cheapest of all. By then that worker may have promised places to others. It then
+ * refuses the claim, and the next claim goes to the worker that is cheapest now.
  *
  *     hold? ──> the one that hashing names ──held──> go there
  *                    └──answer──> quote? ──> the others at once ──answers──> claim at the cheapest ──held──> go there
  *                                                                                 ^────refused, twice────┘
  *
- * Who does not answer in time, or nonsense, is not compared; where fewer than two answer the caller decides by what it
- * knows.
+ * A late or invalid answer is not compared. If fewer than two workers answer, the caller decides without them.
  */
 export class WorkerAsker<Worker extends RoutableWorker> {
   readonly #options: WorkerAskerOptions<Worker>;
   readonly #silent: Inhibition;
-  /** When each one was late first that has not answered since. */
+  /** Time since which each worker that has not answered since was late. */
   readonly #lateSinceMs = new Map<string, number>();
 
   constructor(options: WorkerAskerOptions<Worker>) {
@@ -89,8 +88,9 @@ export class WorkerAsker<Worker extends RoutableWorker> {
   }
 
   /**
-   * Resolves within the deadline, at once when `signal` aborts; never rejects.
-   * @param workers those worth asking, the one of `prompt.homeId` among them; a few, as each costs a question
+   * Returns the place. Resolves within the deadline, at once if `signal` aborts. Never rejects.
+   * @param workers those worth asking, with the one of `prompt.homeId` among them. They should be few, because each
+   * costs a question
    */
   async place(
     prompt: AskedPrompt,
@@ -103,7 +103,7 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     const asked = askable.filter((worker) => !this.#silent.has(worker.id));
     const giveUp = new AbortController();
     const onAbort = (): void => giveUp.abort(signal.reason);
-    signal.addEventListener('abort', onAbort, { once: true }); // once for all questions
+    signal.addEventListener('abort', onAbort, { once: true }); // one listener for all questions
     if (signal.aborted) onAbort();
     const limits = { endMs: clock.nowMs() + this.#timeoutMs, signal: giveUp.signal };
     const chosen = asked.length < ANSWERS_MIN ? undefined : await this.#choose(prompt, asked, limits);
@@ -121,7 +121,7 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     if (early?.held !== undefined) return { quote: early.held, outcome: 'home' };
     const others = asked.filter((worker) => worker !== home);
     const answers = await Promise.all(others.map((worker) => this.#quotesOf(worker, prompt, limits)));
-    const first = await asking; // it may have come meanwhile: a worker that is only slow is compared
+    const first = await asking; // a slow worker may have answered meanwhile; its answer counts
     if (first.held !== undefined) return { quote: first.held, outcome: 'home' };
     const quotes = [...first.quotes, ...answers.flat()];
     const answered = new Set(quotes.map(({ workerId }) => workerId));
@@ -129,7 +129,7 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     return answered.size < ANSWERS_MIN ? undefined : this.#claimBest(prompt, asked, quotes, limits);
   }
 
-  /** What the worker says that hashing names, and where it holds a place. */
+  /** Asks the worker that hashing names. Returns its answer and the place that it holds. */
   async #askHome(prompt: AskedPrompt, home: Worker, limits: AskLimits): Promise<HomeAnswer> {
     const { quotes, heldAt } = await this.#answerOf(home, prompt, limits, termsOf(prompt, prompt.dpRank));
     const held = quotes.find(({ dpRank }) => dpRank === heldAt);
@@ -137,7 +137,7 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     return { quotes, held };
   }
 
-  /** What `answer` resolves to; undefined where that takes longer. */
+  /** Returns the result of `answer`; undefined if it takes longer. */
   #within<T>(ms: number, answer: Promise<T>): Promise<T | undefined> {
     const { clock } = this.#options;
     return new Promise((resolve) => {
@@ -150,8 +150,8 @@ export class WorkerAsker<Worker extends RoutableWorker> {
   }
 
   /**
-   * A worker is silent that has not answered for as long as a request may ask: once it may be too busy, or this process
-   * may have stood still.
+   * Notes which workers answered. A worker is silent once it has not answered for as long as a request may ask. A
+   * single late answer is not enough: the worker may be busy, or this process may have paused.
    */
   #noteAnswers(asked: readonly Worker[], answered: ReadonlySet<string>): void {
     const nowMs = this.#options.clock.nowMs();
@@ -219,7 +219,7 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     return this.#read(worker, await this.#ask(worker, { kind: 'claim', claim }, limits), decodeClaimAnswer);
   }
 
-  /** Body of the answer; undefined when there is none. */
+  /** Returns the body of the answer; undefined if there is none. */
   async #ask(worker: Worker, question: QuoteQuestion, { endMs, signal }: AskLimits): Promise<unknown> {
     const { plane, clock, random } = this.#options;
     const transport = this.#transportOf(worker) as Transport;
@@ -237,7 +237,7 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     try {
       return decode(body);
     } catch {
-      this.#silent.add(worker.id); // of another version: as good as silent, and counted as that
+      this.#silent.add(worker.id); // another version counts as silent
       return undefined;
     }
   }
@@ -252,13 +252,12 @@ export class WorkerAsker<Worker extends RoutableWorker> {
 }
 
 /**
- * How a request that asked workers found its place. `home`: the first one that was asked promised it. `held`: the
- * cheapest of several did. `late`: by what they said, without a promise, as time was over. `unanswered`: fewer than two
- * answered.
+ * How a request that asked workers found its place. `home`: the first worker promised it. `held`: the cheapest of
+ * several did. `late`: by the answers, without a promise, because time was over. `unanswered`: fewer than two answered.
  */
 type AskOutcome = 'home' | 'held' | 'late' | 'unanswered';
 
-/** What a router that asks workers counts. */
+/** Metrics of a router that asks workers. */
 export interface AskMetrics {
   asked(outcome: AskOutcome): void;
 }
@@ -268,7 +267,7 @@ const OUTCOMES: readonly AskOutcome[] = ['home', 'held', 'late', 'unanswered'];
 export function createAskMetrics(registry: MetricRegistry): AskMetrics {
   const asked = registry.counter(
     'stator_router_asked_total',
-    'Requests for which workers were asked what they would cost there, by what came of it.',
+    'Requests for which workers were asked for quotes, by outcome.',
     'outcome',
   );
   for (const outcome of OUTCOMES) asked.with(outcome);

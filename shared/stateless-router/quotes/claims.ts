@@ -3,84 +3,88 @@ import { workerError } from '../../errors/index.ts';
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 
 /*
- * What is asked of a worker and what it says, on the request plane. The sequence hashes of a prompt ride as the raw u32 tail of
- * the OPEN frame, low half first.
+ * Questions to workers and their answers, on the request plane. The sequence hashes of a prompt are the raw u32 tail
+ * of the OPEN frame, low half first.
  */
 
 /**
- * Endpoint of a worker's component where it is asked; in no record of discovery, as its place follows from the model's.
+ * Endpoint of a worker's component for questions. It is in no record of discovery, because its place follows from the
+ * model's.
  */
 export const QUOTE_ENDPOINT = 'quote';
 
-/** Blocks of a prompt that are asked about: 32 KiB a question. Those beyond count as computed anew everywhere. */
+/** Bound of the blocks in a question: 32 KiB. Further blocks count as not cached at every worker. */
 const BLOCKS_MAX = 4096;
 const RANKS_MAX = 1024;
 const ID_LENGTH_MAX = 1024;
 
-/** Not a client's mistake: the two ends are of different versions, or one of them is not what it seems. */
+/**
+ * Reads records. A fault is not the client's mistake: the two ends have different versions, or one of them is not a
+ * worker or router.
+ */
 const read = new RecordReader((what) => workerError('BackendProtocol', what));
 
 /** A question to a worker. */
 export type QuoteQuestion =
-  /** What would a prompt find, and may it come at once? */
+  /** Asks how cheap the prompt is there, and for a place at once if it is cheap enough. */
   | {
       readonly kind: 'quote';
       readonly blockSizeTokens: number;
       readonly sequence: Uint32Array;
       readonly hold?: HoldTerms | undefined;
     }
-  /** May it come? */
+  /** Asks for a place. */
   | { readonly kind: 'claim'; readonly claim: PlaceClaim };
 
-/** When a worker promises a place with its quotes. */
+/** Terms on which a worker promises a place with its quotes. */
 export interface HoldTerms {
-  /** Of the request. */
+  /** Id of the request. */
   readonly id: string;
   /** Prompt tokens. */
   readonly tokens: number;
-  /** The rank that has to take it. @default any */
+  /** Rank that must take it. @default any */
   readonly dpRank?: number | undefined;
-  /** Only where it would compute at most so many of them, */
+  /** Bound of the prompt tokens that the worker would have to compute for it. */
   readonly uncachedTokensMax: number;
-  /** and at most so many with what waits there. */
+  /** Bound of the worker's backlog including those tokens. */
   readonly backlogTokensMax: number;
 }
 
 export interface PlaceClaim {
-  /** Of the request. */
+  /** Id of the request. */
   readonly id: string;
   readonly dpRank: number;
-  /** Prompt tokens that it will compute. */
+  /** Prompt tokens that the worker will compute for it. */
   readonly tokens: number;
-  /** It goes elsewhere when there are more before it; infinite = it comes in any case. */
+  /** Backlog above which the request goes elsewhere; infinite = it comes in any case. */
   readonly prefillTokensMax: number;
 }
 
-/** What one rank says that a prompt would find there. */
+/** Quote of one rank for a prompt. */
 export interface QuotedRank {
   readonly dpRank: number;
-  /** Leading prompt tokens that are cached. */
+  /** Leading prompt tokens that the rank has cached. */
   readonly cachedTokens: number;
-  /** Prompt tokens that are to be computed there before it, those of requests on their way among them. */
+  /** Prompt tokens that the rank will compute before it, with those of requests that are still to arrive. */
   readonly prefillTokens: number;
   /** KV blocks in use. */
   readonly activeBlocks: number;
 }
 
-/** What a worker says. */
+/** Answer of a worker. */
 export interface QuoteAnswer {
   readonly ranks: readonly QuotedRank[];
-  /** The rank that holds a place for the request; undefined = none does. */
+  /** Rank that holds a place for the request; undefined = none. */
   readonly heldAt?: number | undefined;
 }
 
 export interface ClaimAnswer {
   readonly isHeld: boolean;
-  /** Prompt tokens before it, without its own. */
+  /** Prompt tokens before the request, without its own. */
   readonly prefillTokens: number;
 }
 
-/** Record and tail of a question. */
+/** Returns record and tail of a question. */
 export function encodeQuestion(question: QuoteQuestion): {
   readonly body: UnknownRecord;
   readonly tokenIds?: Uint32Array;
@@ -95,7 +99,7 @@ export function encodeQuestion(question: QuoteQuestion): {
   return { body: { claim: { request_id: id, dp_rank: dpRank, tokens, ...limit } } };
 }
 
-/** @throws ServeError for a record that is no question */
+/** @throws ServeError for a record that is not a question */
 export function decodeQuestion(body: unknown, tail: Uint32Array | undefined): QuoteQuestion {
   const { claim, hold, block_size_tokens } = read.record(body, 'question');
   if (claim !== undefined) return { kind: 'claim', claim: decodeClaim(read.record(claim, 'claim')) };
@@ -152,7 +156,7 @@ export function encodeQuotes({ ranks, heldAt }: QuoteAnswer): UnknownRecord {
   };
 }
 
-/** @throws ServeError for a record that is no answer to a question for quotes */
+/** @throws ServeError for a record that is not an answer to a question for quotes */
 export function decodeQuotes(body: unknown): QuoteAnswer {
   const { ranks, held_at } = read.record(body, 'answer');
   const heldAt = held_at === undefined ? undefined : read.wholeNumber(held_at, 'held_at');
@@ -173,28 +177,28 @@ export function encodeClaimAnswer({ isHeld, prefillTokens }: ClaimAnswer): Unkno
   return { held: isHeld, prefill_tokens: prefillTokens };
 }
 
-/** @throws ServeError for a record that is no answer to a claim */
+/** @throws ServeError for a record that is not an answer to a claim */
 export function decodeClaimAnswer(body: unknown): ClaimAnswer {
   const { held, prefill_tokens } = read.record(body, 'answer');
   if (typeof held !== 'boolean') throw read.refuse(held, 'held', 'true or false');
   return { isHeld: held, prefillTokens: read.wholeNumber(prefill_tokens, 'prefill_tokens') };
 }
 
-/** A request whose prompt is promised a place and is on its way there. */
+/** A request that has a promised place and has not arrived yet. */
 export interface HeldPlace {
   readonly id: string;
   readonly dpRank: number;
-  /** Prompt tokens that it will compute. */
+  /** Prompt tokens that the worker will compute for it. */
   readonly tokens: number;
 }
 
-/** A place is given up when its request has not come by then: it went elsewhere, or whoever sent it is gone. */
+/** Time after which a place is given up if its request has not arrived: it went elsewhere, or its sender is gone. */
 const HELD_MS = 250;
-/** Places held at once; those beyond are promised without being counted. */
+/** Bound of the places held at once. Further ones are promised without being counted. */
 const HELD_MAX = 4096;
 
 /**
- * Requests on their way to one worker, so that those who ask it in the same instant see one another.
+ * Requests that are to arrive at one worker, so that routers that ask it in the same instant see each other's requests.
  *
  *     quote ──> claim ──held──> request arrives, or 250 ms are over
  *                 └──refused──> claim elsewhere
@@ -205,13 +209,13 @@ export class PlaceBook {
   readonly #held = new Map<string, HeldPlace & { readonly untilMs: number }>(); // the oldest first
   readonly #tokens = new Map<number, number>(); // by rank
 
-  /** @param onUncounted a place is promised without being counted */
+  /** @param onUncounted called when a place is promised without being counted */
   constructor(clock: Pick<Clock, 'nowMs'>, onUncounted = () => {}) {
     this.#clock = clock;
     this.#onUncounted = onUncounted;
   }
 
-  /** Prompt tokens on their way to a rank. */
+  /** Returns the prompt tokens of requests that are to arrive at a rank. */
   tokensOf(dpRank: number): number {
     this.#forgetLate();
     return this.#tokens.get(dpRank) ?? 0;
@@ -228,7 +232,10 @@ export class PlaceBook {
     this.#count(place, 1);
   }
 
-  /** The request is there, and counted by the engine from now on. Nothing for one that holds no place. */
+  /**
+   * Notes that the request has arrived, so that the engine counts it from now on. Has no effect for a request without a
+   * place.
+   */
   arrived(id: string): void {
     const place = this.#held.get(id);
     if (place === undefined) return;

@@ -1,47 +1,45 @@
 import { SHORT_BACKLOG_TOKENS, statorTerms, uncachedTokens, uncachedWeight } from '../../scheduler/index.ts';
 import type { HeldPlace, HoldTerms, QuotedRank } from './claims.ts';
 
-/** What a rank of a worker said that a prompt would find there. */
+/** A rank's quote for a prompt, and its worker. */
 export interface RankQuote extends QuotedRank {
   readonly workerId: string;
 }
 
-/** Places that a request claims one after another; the last one is taken whatever comes. */
+/** Number of places that a request claims one after another. It takes the last one in any case. */
 export const CLAIMS_MAX = 3;
 
-/** A prompt that looks for a place. */
+/** A prompt for which a place is sought. */
 export interface PlacedPrompt {
-  /** Of its request. */
+  /** Id of its request. */
   readonly id: string;
-  /** Worker that hashing names: it goes there unless another one is clearly cheaper. */
+  /** Worker that hashing names. The request goes there unless another one is clearly cheaper. */
   readonly homeId: string;
   readonly tokens: number;
   readonly blockSizeTokens: number;
 }
 
-/** The cheapest of several. */
+/** The cheapest of several quotes. */
 export interface BestQuote {
   readonly quote: RankQuote;
-  /** Prompt tokens that it would compute there. */
+  /** Prompt tokens that the worker would have to compute for it. */
   readonly uncachedTokens: number;
-  /**
-   * With more prompt tokens than that before it another one would be clearly cheaper; infinite where there is no other.
-   */
+  /** Backlog above which another worker would be clearly cheaper; infinite if there is no other. */
   readonly prefillTokensMax: number;
 }
 
 /**
- * What a place costs more that is not where hashing sends the request: as much as computing all of it, at most this
- * many tokens. So every turn of a conversation goes one way in all processes, but for those that find their worker
- * busy, and those that decide in one instant, on the same quotes, do not all decide alike.
+ * Bound, in tokens, of the extra cost of a place that hashing does not name. The extra cost is as much as computing the
+ * whole prompt. It sends every turn of a conversation to one worker, from all processes, unless that worker is busy. It
+ * also keeps processes that decide in one instant, with the same quotes, from all choosing the same worker.
  */
 const AWAY_TOKENS = 3000;
-/** A claim is refused for no less: another question takes time, too. */
+/** Backlog up to which no claim is refused, because another question takes time, too. */
 const CLAIM_SLACK_TOKENS = 1000;
 
 /**
- * The terms on which the worker that hashing names takes a prompt without others being asked: it would compute so
- * little that nobody is clearly cheaper, and in a pass or two with what waits there.
+ * Returns the terms on which the worker that hashing names may take a prompt without questions to others. It would
+ * compute so little that no other worker is clearly cheaper, and would do so in a pass or two along with its backlog.
  */
 export function termsOf({ id, tokens }: Pick<PlacedPrompt, 'id' | 'tokens'>, dpRank?: number): HoldTerms {
   const weight = uncachedWeight(0, 1);
@@ -50,8 +48,8 @@ export function termsOf({ id, tokens }: Pick<PlacedPrompt, 'id' | 'tokens'>, dpR
 }
 
 /**
- * The place that a worker holds on the terms, undefined = none: at the rank with the least to do, the request's own
- * tokens among it, then with the fewest blocks in use.
+ * Returns the place that a worker holds on these terms; undefined = none. It is at the rank with the least to compute,
+ * the request's own tokens included, and then with the fewest blocks in use.
  */
 export function placeOn(terms: HoldTerms, ranks: readonly QuotedRank[]): HeldPlace | undefined {
   const { id, dpRank: wanted, uncachedTokensMax, backlogTokensMax } = terms;
@@ -67,8 +65,8 @@ export function placeOn(terms: HoldTerms, ranks: readonly QuotedRank[]): HeldPla
 }
 
 /**
- * The quote to take: the cheapest by the cost model `stator`, the one that hashing names preferred. A pure function of
- * its arguments.
+ * Returns the best quote: the cheapest by the cost model `stator`, with a preference for the worker that hashing names.
+ * A pure function of its arguments.
  * @param quotes at least one
  */
 export function bestQuote(prompt: PlacedPrompt, quotes: readonly RankQuote[]): BestQuote {

@@ -54,6 +54,7 @@ export const COVERED: readonly string[] = [
   'shared/simulate',
   'shared/standalone',
   'shared/telemetry',
+  'shared/stateless-router',
   'shared/tokens',
   'shared/worker-events',
   'wasm',
