@@ -14,28 +14,28 @@ import type {
 import { ReservationBook, type ReservationBookOptions } from './reservation-book.ts';
 
 export interface ResidentServiceOptions extends ReservationBookOptions {
-  /** Decides; the same router that serves this process's own requests. */
+  /** Router that decides; it also serves this process's own requests. */
   readonly router: Pick<Router, 'choose'>;
-  /** The router asks elsewhere before it decides, so that queries wait for that, too. @default false */
+  /** Whether the router asks another process before it decides, so that queries wait for that, too. @default false */
   readonly asksFirst?: boolean | undefined;
-  /** Tells of it. */
+  /** Router that explains its decisions. */
   readonly kv: Pick<KvRouter, 'explain' | 'explained' | 'pools'>;
-  /** Makes a span of each decision. @default none are made */
+  /** Creates a span of each decision. @default no spans */
   readonly tracer?: Tracer | undefined;
-  /** The worker set as it is now. */
+  /** Returns the present worker set. */
   findPool(key: string, role: PoolRole): PresentPool | undefined;
   /** Whether this process is the one that answers: it holds the lease, and has settled. */
   isLeader(): boolean;
 }
 
-/** Of queries that do not wait: they are decided as they are asked. */
+/** Signal of queries that do not wait: they are decided at once. */
 const NEVER = new AbortController().signal;
-/** Queries that wait at once; a fleet with more than that waiting has its own queue limits too high. */
+/** Bound of the queries that wait at once. A fleet with more has too high limits of its own queue. */
 const WAITING_MAX = 65_536;
 
 /**
- * The core of the resident router: decisions for requests of other processes, with reservations that outlive neither
- * their request nor, by more than two seconds, the process that asked.
+ * The core of the resident router: decides on requests of other processes, with reservations. A reservation ends with
+ * its request. If the process that asked is gone, it ends at most two seconds later.
  */
 export class ResidentService implements ChooseService {
   readonly #options: ResidentServiceOptions;
@@ -47,17 +47,17 @@ export class ResidentService implements ChooseService {
     this.#book = new ReservationBook(options);
   }
 
-  /** Whether this process is the one of the residents that answers. */
+  /** Whether this process is the resident that answers. */
   get isLeader(): boolean {
     return this.#options.isLeader();
   }
 
-  /** Reservations held now. */
+  /** Number of reservations that are held now. */
   get reservations(): number {
     return this.#book.size;
   }
 
-  /** Queries that wait for their decision now. */
+  /** Number of queries that wait for their decision now. */
   get waiting(): number {
     return this.#waiting.size;
   }
@@ -78,7 +78,7 @@ export class ResidentService implements ChooseService {
 
   async #choose(query: ChooseQuery, caller: ChooseCaller): Promise<ChosenWorker> {
     const { requestId } = query;
-    if (!this.isLeader) throw notLeading('another router answers, or nobody does yet');
+    if (!this.isLeader) throw notLeading('another router answers, or no router does yet');
     const held = this.#heldFor(query);
     if (held !== undefined) return held;
     if (this.#waiting.size >= WAITING_MAX) throw workerError('WorkerOverloaded', 'too many requests wait');
@@ -91,12 +91,12 @@ export class ResidentService implements ChooseService {
         return waiting.signal;
       },
     };
-    this.#leave(requestId, 'another query with its id'); // its caller has lost patience, and asks again
+    this.#leave(requestId, 'another query with its id'); // its caller gave up, and asks again
     if (this.#options.asksFirst) waiting = this.#wait(requestId, caller.left);
     try {
       const reservation = await this.#options.router.choose(request, waiting?.signal ?? NEVER);
       if (waiting?.signal.aborted || caller.hasLeft) {
-        reservation.release(); // it left in the very turn of its decision, or was never there to hear it
+        reservation.release(); // it left in the turn of its decision, or before
         throw waiting?.signal.reason ?? workerError('Cancelled');
       }
       return this.#book.add(requestId, reservation);
@@ -110,13 +110,13 @@ export class ResidentService implements ChooseService {
     else this.#book.prefillDone(requestId, reservationId);
   }
 
-  /** A worker reports requests that it has taken on, and requests that have left it. Those of others are ignored. */
+  /** Takes a worker's report of requests that have arrived there or left. Ignores requests of others. */
   reported(workerId: string, arrived: readonly string[], left: readonly string[]): void {
     for (const requestId of arrived) this.#book.seenAt(workerId, requestId);
     for (const requestId of left) this.#book.leftWorker(workerId, requestId);
   }
 
-  /** A worker is no more, and nothing at it is reserved. */
+  /** Ends all reservations at a worker that is gone. */
   workerGone(workerId: string): void {
     this.#book.leftAll(workerId);
   }
@@ -141,7 +141,10 @@ export class ResidentService implements ChooseService {
     return this.#options.kv.explain(routeRequestOf(query, present));
   }
 
-  /** Somebody else answers from now on: those that wait are told to ask there. Reservations run on. */
+  /**
+   * Ends the waits of all queries, because another router answers from now on. Their callers then ask that one.
+   * Reservations continue.
+   */
   standDown(): void {
     for (const requestId of [...this.#waiting.keys()]) this.#leave(requestId, 'this router no longer holds the lease');
   }
@@ -151,7 +154,7 @@ export class ResidentService implements ChooseService {
     this.#book.close();
   }
 
-  /** What the request holds already; a place at a worker that has failed it since is given back. */
+  /** Returns the place that the request already holds. Gives it back if its worker has failed the request since. */
   #heldFor({ requestId, excluded }: ChooseQuery): ChosenWorker | undefined {
     const held = this.#book.find(requestId);
     if (held === undefined || !excluded.has(held.workerId)) return held;
@@ -159,12 +162,12 @@ export class ResidentService implements ChooseService {
     return undefined;
   }
 
-  /** Until its turn comes, it is told to leave, or `gone` aborts. */
+  /** Makes a request wait until its turn comes, the service rejects it, or `gone` aborts. */
   #wait(requestId: string, gone: AbortSignal): AbortController {
     const waiting = new AbortController();
     this.#waiting.set(requestId, waiting);
     const leave = (): void => {
-      // Callers also leave after the decision: a failure with its stack would cost more than they do.
+      // Callers also leave after the decision: a failure with its stack would cost more than their leaving.
       if (this.#waiting.get(requestId) === waiting) waiting.abort(workerError('Cancelled'));
     };
     gone.addEventListener('abort', leave, { once: true });
@@ -185,7 +188,7 @@ export class ResidentService implements ChooseService {
   }
 }
 
-/** A failure after which the caller decides by itself, or asks another router. */
+/** Creates the failure after which the caller decides by itself, or asks another router. */
 function notLeading(why: string): ServeError {
   return workerError('WorkerUnavailable', why);
 }
@@ -195,14 +198,14 @@ function routeRequestOf(query: ChooseQuery, { pool, busy }: PresentPool): RouteR
   return { id, pool, prompt, routing, override, excluded, avoided, policyClass, busy, tokenIds: undefined };
 }
 
-/** Facts that are read when somebody looks. */
+/** Values that are read together with the metrics. */
 interface ResidentFacts {
   readonly isLeader: boolean;
   readonly reservations: number;
   readonly waiting: number;
 }
 
-/** What a resident router counts beside what every router does; returns what a reservation that runs out is told to. */
+/** Registers the metrics that only a resident router has. Returns the callback for a reservation that runs out. */
 export function createResidentMetrics(
   registry: MetricRegistry,
   facts: () => ResidentFacts,
@@ -212,7 +215,7 @@ export function createResidentMetrics(
   const waiting = registry.gauge('stator_router_waiting_queries', 'Queries of other processes that wait in the queue.');
   const expired = registry.counter(
     'stator_router_reservations_expired_total',
-    'Places freed because their request was never seen at the worker, or nothing was heard of it any more.',
+    'Places freed because their request was never seen at the worker, or there was no sign of it any more.',
     'seen',
   );
   for (const seen of ['true', 'false']) expired.with(seen);

@@ -1,6 +1,6 @@
 /**
- * @module router-service A router that another process asks, over the request plane or gRPC: `ResidentService` answers,
- * `ResidentRouter` asks. An index is asked likewise: `RemoteIndex`.
+ * @module router-service A router that other processes ask, over the request plane or gRPC: `ResidentService` answers,
+ * and `ResidentRouter` asks. `RemoteIndex` asks an index in the same way.
  */
 export { createResidentMetrics, ResidentService } from './choose-service.ts';
 export { RouterLine } from './grpc/router-line.ts';

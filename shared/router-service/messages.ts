@@ -6,34 +6,36 @@ import type { ExplanationRecord, RankLoad } from '../scheduler/index.ts';
 import { hashedPrompt } from '../scheduler/index.ts';
 
 /*
- * The router's own records on the request plane, in the names of proto/router.proto. Block hashes are in none of them: they
- * ride as the raw u32 tail of the OPEN frame, first every local hash, then every sequence hash, low half first, so that no
- * 64-bit integer meets a codec.
+ * Records of the router on the request plane, in the names of proto/router.proto. Block hashes are the raw u32 tail of
+ * the OPEN frame: first every local hash, then every sequence hash, low half first. So no codec sees a 64-bit integer.
  */
 
 /** Component and endpoints of the resident router in discovery. */
 export const ROUTER_COMPONENT = 'router';
-/** Instance under which a resident router is reached by address alone. */
+/** Instance id of a resident router that callers find only by its address. */
 export const WELL_KNOWN_INSTANCE = 'resident';
 export const CHOOSE_ENDPOINT = 'choose';
 export const RELEASE_ENDPOINT = 'release';
 export const LOADS_ENDPOINT = 'loads';
 export const EXPLAIN_ENDPOINT = 'explain';
 
-/** Not the client's mistake: the two ends are of different versions. Whoever asked decides without the other. */
+/**
+ * Reads records. A fault is not the client's mistake: the two ends have different versions. The caller then decides
+ * without the other end.
+ */
 const read = new RecordReader((what) => workerError('BackendProtocol', what));
 
 const ROLES: readonly PoolRole[] = ['aggregated', 'prefill', 'decode'];
 const WORDS_PER_BLOCK = 4;
 
-/** Body of a question that only sees whether the router is there; it is accepted and ended. */
+/** Body of a question that only probes the router, which accepts and ends it. */
 export const PROBE_BODY = { probe: true } as const;
 
 export function isProbe(body: unknown): boolean {
   return read.record(body, 'message').probe === true;
 }
 
-/** Record and tail of a query. */
+/** Returns record and tail of a query. */
 export function encodeQuery(query: ChooseQuery): { readonly body: UnknownRecord; readonly tokenIds: Uint32Array } {
   const { poolKey, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass } = query;
   const { local, sequence } = prompt.hashes;
@@ -56,7 +58,7 @@ export function encodeQuery(query: ChooseQuery): { readonly body: UnknownRecord;
   };
 }
 
-/** @throws ServeError for a record that is no query */
+/** @throws ServeError for a record that is not a query */
 export function decodeQuery(requestId: string, body: unknown, tail: Uint32Array | undefined): ChooseQuery {
   const fields = read.record(body, 'message');
   const { role, override, policy_class: policyClass } = fields;
@@ -71,7 +73,7 @@ export function decodeQuery(requestId: string, body: unknown, tail: Uint32Array 
       tokens: read.wholeNumber(fields.prompt_tokens, 'prompt_tokens'),
       hashes: splitTail(tail ?? new Uint32Array(0)),
     },
-    routing: read.record(fields.routing ?? {}, 'routing') as RoutingHints, // made by a frontend, which has checked what clients sent
+    routing: read.record(fields.routing ?? {}, 'routing') as RoutingHints, // a frontend made it, and checked it
     override: override === undefined ? undefined : (read.record(override, 'override') as RouterConfigOverride),
     excluded: new Set(read.texts(fields.excluded ?? [], 'excluded')),
     avoided: new Set(read.texts(fields.avoided ?? [], 'avoided')),
@@ -100,12 +102,12 @@ export function encodeDecision(chosen: ChosenWorker): UnknownRecord {
 export type ChooseMessage =
   | {
       readonly kind: 'queued';
-      /** For tests: how many wait before it. */
+      /** Number of queries that wait before it, for tests. */
       readonly position: number;
     }
   | { readonly kind: 'decision'; readonly chosen: ChosenWorker };
 
-/** @throws ServeError for a record that is no answer */
+/** @throws ServeError for a record that is not an answer */
 export function decodeMessage(body: unknown): ChooseMessage {
   const { queued, decision } = read.record(body, 'message');
   if (queued !== undefined)
@@ -127,7 +129,7 @@ export function encodeChange({ requestId, reservationId, stage }: ReservationCha
   return { request_id: requestId, reservation_id: reservationId, stage };
 }
 
-/** @throws ServeError for a record that is no change */
+/** @throws ServeError for a record that is not a change */
 export function decodeChange(body: unknown): ReservationChangeQuery {
   const { request_id: requestId, reservation_id: reservationId, stage } = read.record(body, 'message');
   if (stage !== 'end' && stage !== 'prefill_done') throw read.refuse(stage, 'stage', 'end or prefill_done');
@@ -138,7 +140,7 @@ export function decodeChange(body: unknown): ReservationChangeQuery {
   };
 }
 
-/** Hashes of a tail; each half a view of it. @throws ServeError for a tail of a wrong length */
+/** Returns the hashes of a tail; each half is a view of it. @throws ServeError for a tail of a wrong length */
 function splitTail(tail: Uint32Array): ChooseQuery['prompt']['hashes'] {
   if (tail.length % WORDS_PER_BLOCK !== 0)
     throw workerError('BackendProtocol', 'block hashes must be as many local as sequence hashes');
@@ -152,19 +154,19 @@ export interface ChooseQuery {
   /** `WorkerPool.key`, on which both sides must agree. */
   readonly poolKey: string;
   readonly role: PoolRole;
-  /** What the prompt was hashed with; a resident that uses another one cannot answer. */
+  /** Block size with which the prompt was hashed. A resident with another one cannot answer. */
   readonly blockSizeTokens: number;
   readonly prompt: HashedPrompt;
   readonly routing: RoutingHints;
   readonly override: RouterConfigOverride | undefined;
   /** Workers that failed the request. */
   readonly excluded: ReadonlySet<string>;
-  /** Workers to pass over while another is left. */
+  /** Workers to skip while another is left. */
   readonly avoided: ReadonlySet<string>;
   readonly policyClass: string | undefined;
   /**
-   * Header that names the caller's span. It crosses beside the record, and is then its caller's. @default the caller
-   * makes none
+   * Header that names the caller's span. It is sent beside the record, and the service takes it from the caller.
+   * @default the caller has no span
    */
   readonly traceparent?: string | undefined;
 }
@@ -176,14 +178,14 @@ export interface ChosenWorker {
   readonly dpRank: number | undefined;
   readonly overlapBlocks: number;
   readonly cachedTokens: number;
-  /** Names this place, so that the release of an earlier one of the same request does not end it. Hex. */
+  /** Id of this place, hex. The release of an earlier place of the same request does not end this one. */
   readonly reservationId: string;
 }
 
-/** How far a request with a reservation has come. `prefill_done`: its first token is there. */
+/** Stage of a request with a reservation. `prefill_done`: its first token has come. */
 export type ReservationStage = 'prefill_done' | 'end';
 
-/** What is known of a reservation by its caller. */
+/** Change of a reservation, from its caller. */
 export interface ReservationChangeQuery {
   readonly requestId: string;
   readonly reservationId: string;
@@ -200,46 +202,49 @@ export interface PoolLoads {
   readonly loads: readonly RankLoad[];
 }
 
-/** A worker set as the process of the resident sees it. */
+/** A worker set as the resident's process sees it. */
 export interface PresentPool {
   readonly pool: WorkerPool;
   /** Its workers above the busy limits of their model. @default none */
   readonly busy?: ReadonlySet<string> | undefined;
 }
 
-/** Who asks, as the service sees it. */
+/** A caller, as the service sees it. */
 export interface ChooseCaller {
-  /** Whether it has left: its connection is gone, or it asks no more. */
+  /** Whether it has left: its connection is gone, or it has cancelled. */
   readonly hasLeft: boolean;
-  /** Aborts then. Made when it is first read: few queries wait, and a signal costs microseconds. */
+  /**
+   * Signal that aborts when it leaves. Created at the first read, because few queries wait and a signal costs
+   * microseconds.
+   */
   readonly left: AbortSignal;
-  /** Header that names its span. @default it makes none */
+  /** Header that names its span. @default it has no span */
   readonly traceparent?: string | undefined;
-  /** Its query waits, with so many ahead of it. Told once, and not where it need not wait. */
+  /** Hears that its query waits, and how many are ahead of it. Called once, and not if it need not wait. */
   queued(position: number): void;
 }
 
-/** The resident router, whatever carries its answers. */
+/** The resident router, without the transport of its answers. */
 export interface ChooseService {
   /** Whether this process answers `choose`; for health checks of the router by name. */
   readonly isLeader: boolean;
   /**
-   * Asks for a worker. Rejects with a `ServeError`, also where the caller has left before the decision, and then
-   * nothing is reserved.
+   * Asks for a worker. Rejects with a `ServeError`, also if the caller has left before the decision; then nothing is
+   * reserved.
    */
   choose(query: ChooseQuery, caller: ChooseCaller): Promise<ChosenWorker>;
-  /** A reservation goes on or ends. Idempotent; one that is not known is ignored. */
+  /** Updates or ends a reservation. Idempotent; ignores an unknown one. */
   release(change: ReservationChangeQuery): void;
   loads(): readonly PoolLoads[];
-  /** What was decided for a request, if it was one of the last. */
+  /** Returns the explanation of the decision for a request, if it was one of the last. */
   explained(requestId: string): ExplanationRecord | undefined;
-  /** What would be decided now. @throws ServeError as `choose` fails */
+  /** Explains the decision that would be made now. @throws ServeError as `choose` fails */
   explain(query: ChooseQuery): ExplanationRecord;
 }
 
 const NOBODY: ReadonlySet<string> = new Set();
 
-/** The query for a request. @param avoided in place of the request's own */
+/** Returns the query for a request. @param avoided replaces the request's own */
 export function queryOf(request: RouteRequest, avoided = request.avoided ?? NOBODY): ChooseQuery {
   const { id: requestId, pool, routing, override, excluded, policyClass, traceparent } = request;
   const { key: poolKey, role, blockSizeTokens } = pool;

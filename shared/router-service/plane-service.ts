@@ -28,20 +28,20 @@ import {
   RECORDED,
 } from './remote-index.ts';
 
-/** An endpoint of the router as it is registered in discovery. */
+/** An endpoint of the router, as registered in discovery. */
 export interface RouterEndpoint {
   readonly endpoint: string;
   readonly transport: Transport;
 }
 
-/** Who serves: an instance, and the component whose endpoints these are. */
+/** Instance that serves, and the component of its endpoints. */
 export interface ServingAddress {
   readonly instanceId: string;
   readonly namespace: string;
   readonly component: string;
 }
 
-/** Serves endpoints of a component on a request plane; returns them for discovery. */
+/** Serves endpoints of a component on a request plane. Returns them for discovery. */
 export function serveEndpoints(
   server: PlaneServer,
   { instanceId, namespace, component }: ServingAddress,
@@ -52,7 +52,7 @@ export function serveEndpoints(
   });
 }
 
-/** Serves the router on a request plane; returns its endpoints for discovery. */
+/** Serves the router on a request plane. Returns its endpoints for discovery. */
 export function serveRouterOnPlane(
   server: PlaneServer,
   address: Omit<ServingAddress, 'component'>,
@@ -76,7 +76,7 @@ export function serveRouterOnPlane(
   );
 }
 
-/** A stream: `queued` or not, then the decision. Losing the caller leaves the queue. */
+/** Answers with a stream: perhaps `queued`, then the decision. A caller that leaves also leaves the queue. */
 function serveChoose(service: ChooseService, call: IncomingCall): void {
   if (isProbe(call.body)) {
     call.end();
@@ -102,7 +102,7 @@ function serveChoose(service: ChooseService, call: IncomingCall): void {
   );
 }
 
-/** By request id (`{ explain: id }`), or of a query. */
+/** Explains by request id (`{ explain: id }`), or a query. */
 function serveExplain(service: ChooseService, call: IncomingCall): void {
   const { explain } = call.body as { readonly explain?: unknown };
   const explanation =
@@ -120,13 +120,13 @@ export interface ServedIndex {
 }
 
 export interface IndexServiceOptions extends ServingAddress {
-  /** The index of a model's workers in the component; undefined while there is none. */
+  /** Returns the index of a model's workers in the component; undefined while there is none. */
   find(model: string): ServedIndex | undefined;
-  /** The index knows of decisions alone, so those of other routers are taken. */
+  /** Whether the index has only decisions, so that it accepts those of other routers. */
   readonly isRecording: boolean;
 }
 
-/** Serves block indexes to routers that keep none; returns the endpoints for discovery. */
+/** Serves block indexes to routers that keep none. Returns the endpoints for discovery. */
 export function serveIndexOnPlane(server: PlaneServer, options: IndexServiceOptions): readonly RouterEndpoint[] {
   const service = new IndexService(options.find);
   return serveEndpoints(server, options, {
@@ -137,7 +137,7 @@ export function serveIndexOnPlane(server: PlaneServer, options: IndexServiceOpti
   });
 }
 
-/** Nonsense and unknown models are answered in the record, as Dynamo does, not by a failure of the call. */
+/** Answers invalid queries and unknown models in the record, as Dynamo does, instead of failing the call. */
 function respond(call: IncomingCall, answer: (body: unknown) => unknown): void {
   let body: unknown;
   try {
@@ -174,7 +174,7 @@ class IndexService {
     const { index, ranks } = this.#indexOf(model);
     const rank = ranks.find(workerId, dpRank);
     if (rank === undefined) throw new Error(`worker ${workerId} has no rank ${dpRank} here`);
-    // Nobody will tell when the request ends: its blocks age from now on.
+    // The end of the request is not reported, so its blocks age from now on.
     const id = `${workerId}/${dpRank}`;
     index.decided?.(id, rank, { local, sequence });
     index.freed?.(id);

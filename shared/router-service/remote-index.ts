@@ -18,55 +18,55 @@ import type { ComponentScope } from '../worker-events/index.ts';
 import { type ServingInstance, watchInstances } from './residents.ts';
 
 /*
- * A block index asked from elsewhere. Records are Dynamo's; 64-bit integers are written as decimal text, and read as text, bigint
- * or a number that is exact.
+ * A block index in another process. Records are Dynamo's. 64-bit integers are written as decimal text, and read as
+ * text, bigint or an exact number.
  */
 
 /** Endpoints in the component of the workers whose blocks are indexed. */
 export const INDEX_QUERY_ENDPOINT = 'kv_indexer_query';
 export const INDEX_RECORD_ENDPOINT = 'kv_indexer_record_routing_decision';
 
-/** Which ranks hold the start of this prompt? */
+/** A question which ranks hold the start of a prompt. */
 interface IndexQuery {
   readonly model: string;
   /** Local hashes of its blocks, pairs of u32 halves. */
   readonly local: Uint32Array;
-  /** Leaves the tiers below the device out. */
+  /** Whether to leave out the tiers below the device. */
   readonly isDeviceOnly: boolean;
 }
 
-/** How many blocks of a prompt one rank holds. */
+/** Number of blocks of a prompt that one rank holds. */
 export interface RankBlocks extends RankId {
   readonly blocks: number;
 }
 
-/** Who holds the start of a prompt; a lower tier goes on where the one above it ends. */
+/** Ranks that hold the start of a prompt. A lower tier continues where the one above it ends. */
 interface IndexScores {
   readonly device: readonly RankBlocks[];
   readonly host: readonly RankBlocks[];
   readonly disk: readonly RankBlocks[];
 }
 
-/** A request went to a rank, which holds its blocks from now on. */
+/** A request that went to a rank, which holds its blocks from now on. */
 interface RoutingRecord extends RankId {
   readonly model: string;
   readonly local: Uint32Array;
   readonly sequence: Uint32Array;
 }
 
-/** What was said: the answer, or why there is none. */
+/** Answer of the index, or a refusal. */
 type IndexAnswer<Value> = { readonly kind: 'ok'; readonly value: Value } | { readonly kind: 'refused' };
 
 const read = new RecordReader((what) => new TypeError(what));
 
-/** Blocks in one message; a prompt of 4 million tokens in blocks of 16 fits. */
+/** Bound of the blocks in one message. A prompt of 4 million tokens in blocks of 16 fits. */
 const BLOCKS_MAX = 262_144;
 
 function encodeIndexQuery({ model, local, isDeviceOnly }: IndexQuery): UnknownRecord {
   return { model_name: model, block_hashes: hashTexts(local), ...(isDeviceOnly && { device_only: true }) };
 }
 
-/** @throws TypeError for a record that is no query, or holds a hash that is not exact */
+/** @throws TypeError for a record that is not a query, or has a hash that is not exact */
 export function decodeIndexQuery(body: unknown): IndexQuery {
   const fields = read.record(body, 'message');
   return {
@@ -91,7 +91,7 @@ export function encodeScores({ device, host, disk }: IndexScores): UnknownRecord
   };
 }
 
-/** @throws TypeError for a record that is no answer to a query */
+/** @throws TypeError for a record that is not an answer to a query */
 function decodeScores(body: unknown): IndexAnswer<IndexScores> {
   const { TieredScores: scores, Error: reason } = read.record(body, 'message');
   if (typeof reason === 'string') return { kind: 'refused' };
@@ -100,7 +100,7 @@ function decodeScores(body: unknown): IndexAnswer<IndexScores> {
   const disk: RankBlocks[] = [];
   for (const entry of read.list(lower, 'lower_tier')) {
     const [tier, held] = read.list(entry, 'lower_tier');
-    // What lies beyond the disk is as far away as the disk, as in the index itself.
+    // Tiers beyond the disk count as disk, as in the index itself.
     const into = tier === 'host_pinned' ? host : disk;
     for (const hit of read.list(read.record(held, 'lower_tier').hits, 'hits')) into.push(rankBlocksOf(hit));
   }
@@ -117,26 +117,27 @@ function encodeRecord({ model, workerId, dpRank, local, sequence }: RoutingRecor
   };
 }
 
-/** @throws TypeError for a record that names no decision, or holds a hash that is not exact */
+/** @throws TypeError for a record that is not a decision, or has a hash that is not exact */
 export function decodeRecord(body: unknown): RoutingRecord {
   const fields = read.record(body, 'message');
   const local = read.u64Pairs(fields.local_hashes, 'local_hashes', BLOCKS_MAX);
   const sequence = read.u64Pairs(fields.sequence_hashes, 'sequence_hashes', BLOCKS_MAX);
-  if (local.length !== sequence.length) throw new TypeError('sequence_hashes must be as many as local_hashes');
+  if (local.length !== sequence.length)
+    throw new TypeError('sequence_hashes and local_hashes must have the same length');
   return { model: read.text(fields.model_name, 'model_name'), ...rankOf(fields.worker), local, sequence };
 }
 
-/** What a recorded decision is answered with. */
+/** Answer to a recorded decision. */
 export const RECORDED = 'Recorded';
 
-/** @throws TypeError for a record that is no answer to a recorded decision */
+/** @throws TypeError for a record that is not an answer to a recorded decision */
 function decodeRecorded(body: unknown): IndexAnswer<undefined> {
   if (body === RECORDED) return { kind: 'ok', value: undefined };
   read.text(read.record(body, 'message').Error, 'Error');
   return { kind: 'refused' };
 }
 
-/** An answer that gives a reason instead. */
+/** Returns an answer that gives a reason instead of a result. */
 export function encodeRefusal(reason: string): UnknownRecord {
   return { Error: reason };
 }
@@ -161,7 +162,7 @@ function rankOf(worker: unknown): RankId {
 
 function hashTexts(pairs: Uint32Array): readonly string[] {
   const view = new BigUint64Array(pairs.length >> 1);
-  new Uint32Array(view.buffer).set(pairs); // low half first is how Node's machines lay u64 out
+  new Uint32Array(view.buffer).set(pairs); // Node's machines store u64 with the low half first
   return Array.from(view, String);
 }
 
@@ -169,7 +170,7 @@ function hashTexts(pairs: Uint32Array): readonly string[] {
 export interface IndexerAddress {
   readonly instanceId: string;
   readonly query: Transport;
-  /** Undefined where the index is fed by events. */
+  /** Endpoint for decisions; undefined if events fill the index. */
   readonly record: Transport | undefined;
 }
 
@@ -179,46 +180,46 @@ interface RemoteIndexOptions {
   readonly random: Pick<Random, 'uuid'>;
   readonly ranks: RankTable;
   readonly model: string;
-  /** The indexers as they are now, in a stable order. */
+  /** Returns the present indexers, in a stable order. */
   indexers(): readonly IndexerAddress[];
-  /** Decisions are told to the index, which knows of nothing else. */
+  /** Whether the index has only decisions, so that this process reports its own to it. */
   readonly isRecording: boolean;
   readonly observer: RemoteIndexObserver;
 }
 
-/** What is counted of an index that lies elsewhere. */
+/** Metrics of an index in another process. */
 export interface RemoteIndexObserver {
-  /** A request was routed without knowing what is cached. */
+  /** Hears that a request was routed without knowledge of the caches. */
   queryFailed(): void;
-  /** A decision was not recorded. */
+  /** Hears that a decision was not recorded. */
   writeFailed(): void;
 }
 
-/** A request waits no longer for what is cached: it is only worth some prefill. */
+/** Deadline of a question: knowledge of the caches only saves some prefill. */
 const QUERY_MS_MAX = 50;
-/** An indexer that did not answer is left alone for so long. */
+/** Time for which an indexer that did not answer is not asked. */
 const PAUSE_MS = 250;
 const WRITE_MS_MAX = 2000;
-/** Decisions on their way at once; more are not recorded. */
+/** Bound of the decisions that are being sent; further ones are not recorded. */
 const WRITES_MAX = 1024;
 
 /**
- * The index of a worker set that another process keeps. It is asked before the request is routed (`look`), and the
- * scheduler finds what was said in its own turn (`match`). Without an answer nothing counts as cached, and load alone
- * decides: a request never fails for want of the index.
+ * The index of a worker set in another process. The router asks it before it routes a request (`look`), and the
+ * scheduler reads the answer in its own turn (`match`). Without an answer nothing counts as cached, and only load
+ * decides: a request never fails because of the index.
  */
 export class RemoteIndex implements PrefixIndex {
   readonly #options: RemoteIndexOptions;
-  /** What was said of a prompt, for as long as its request is here. */
+  /** Answers for prompts whose requests are still here. */
   readonly #said = new WeakMap<BlockHashes, IndexScores>();
-  readonly #pausedUntilMs = new Map<string, number>(); // by instance; pruned when one is looked for
+  readonly #pausedUntilMs = new Map<string, number>(); // by instance; pruned by each search
   #writes = 0;
 
   constructor(options: RemoteIndexOptions) {
     this.#options = options;
   }
 
-  /** Asks what is cached of a prompt. Resolves in any case within 50 ms, and at once when `signal` aborts. */
+  /** Asks for the cached blocks of a prompt. Resolves in any case within 50 ms, and at once if `signal` aborts. */
   async look(hashes: BlockHashes, signal: AbortSignal): Promise<void> {
     if (hashes.local.length === 0 || this.#said.has(hashes)) return;
     const { model, observer } = this.#options;
@@ -258,13 +259,13 @@ export class RemoteIndex implements PrefixIndex {
   }
 
   removeRank(rank: number): void {
-    this.#options.ranks.recycle(rank); // nothing here refers to ranks by number
+    this.#options.ranks.recycle(rank); // nothing in this index refers to ranks by number
   }
 
   #fill(overlaps: Overlaps, tier: 'device' | 'host' | 'disk', rows: readonly RankBlocks[]): void {
     for (const { workerId, dpRank, blocks } of rows) {
       const rank = this.#options.ranks.find(workerId, dpRank);
-      if (rank === undefined) continue; // a worker that this process has not heard of
+      if (rank === undefined) continue; // a worker that this process does not know
       overlaps.touch(rank);
       overlaps[tier][rank] = blocks;
     }
@@ -282,7 +283,7 @@ export class RemoteIndex implements PrefixIndex {
     this.#pausedUntilMs.set(instanceId, this.#options.clock.nowMs() + PAUSE_MS);
   }
 
-  /** One question; undefined when there is no answer in time, or none in our language. Never rejects. */
+  /** Sends one question. Returns undefined if there is no valid answer in time. Never rejects. */
   async #ask<Value>(
     transport: Transport,
     body: unknown,
@@ -303,8 +304,8 @@ export class RemoteIndex implements PrefixIndex {
 }
 
 /**
- * `router`, whose index lies elsewhere: what is cached of a prompt is asked before the request is routed.
- * @param indexOf the index of a worker set; undefined while the set is new
+ * Returns `router` so that it asks an index in another process about a prompt before it routes the request.
+ * @param indexOf returns the index of a worker set; undefined while the set is new
  */
 export function askingRouter<Worker extends RoutableWorker>(
   router: Router<Worker>,
@@ -313,7 +314,7 @@ export function askingRouter<Worker extends RoutableWorker>(
   return withChoose(router, async (request, signal) => router.choose(await askIndex(request, indexOf, signal), signal));
 }
 
-/** The request with its blocks named, and the index asked about them. */
+/** Returns the request with the hashes of its blocks, after asking the index about them. */
 export async function askIndex(
   request: RouteRequest,
   indexOf: (pool: WorkerPool) => RemoteIndex | undefined,
@@ -328,7 +329,8 @@ export async function askIndex(
 }
 
 /**
- * Follows who serves the block index of a component, in the order of their ids: every router asks the same one first.
+ * Follows the processes that serve the block index of a component, in the order of their ids, so that every router asks
+ * the same one first.
  */
 export function watchIndexers(
   discovery: Discovery,
@@ -346,7 +348,7 @@ export function watchIndexers(
   return watchInstances(discovery, component, onInstances, signal);
 }
 
-/** What a router with a remote index counts. @param routerId hex */
+/** Registers the metrics of a router with a remote index. @param routerId hex */
 export function createRemoteIndexMetrics(registry: MetricRegistry, routerId: string): RemoteIndexObserver {
   const failures = (what: string, about: string) =>
     registry

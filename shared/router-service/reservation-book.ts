@@ -5,9 +5,9 @@ import type { ChosenWorker } from './messages.ts';
 export interface ReservationBookOptions {
   readonly clock: Clock;
   readonly random: Pick<Random, 'instanceId'>;
-  /** A reservation is freed when nobody has seen its request at the worker after this long. @default 2000 */
+  /** Time after which a reservation is freed if its request has not been seen at the worker. @default 2000 */
   readonly unseenMsMax?: number;
-  /** A reservation ran out. */
+  /** Hears that a reservation ran out. */
   onExpired?(wasSeen: boolean): void;
 }
 
@@ -18,7 +18,7 @@ interface Entry {
 }
 
 const UNSEEN_MS_MAX = 2000;
-/** One that was seen, and of which nothing was heard for this long, is freed as well. */
+/** Time without a sign after which a reservation that was seen is freed, too. */
 const SEEN_MS_MAX = 600_000;
 
 /**
@@ -29,11 +29,11 @@ const SEEN_MS_MAX = 600_000;
  * | unseen (after the decision, 2 s) | -> seen | freed | freed |
  * | seen (10 min since the last sign) | - | freed | freed |
  *
- * A worker that is gone has left all of them.
+ * All reservations at a worker end if the worker is gone.
  */
 export class ReservationBook {
   readonly #options: ReservationBookOptions;
-  // Each in the order in which they run out. Bounded: what nobody ends runs out.
+  // Each map is in the order in which its entries run out. Bounded: an entry that no caller ends runs out.
   readonly #unseen = new Map<string, Entry>();
   readonly #seen = new Map<string, Entry>();
   readonly #prefix: string;
@@ -49,7 +49,7 @@ export class ReservationBook {
     return this.#unseen.size + this.#seen.size;
   }
 
-  /** The request has none, or its caller has seen to the one before. */
+  /** Adds a reservation. The request must have none, or its caller must have handled the earlier one. */
   add(requestId: string, reservation: Reservation): ChosenWorker {
     const { worker, dpRank, overlapBlocks, cachedTokens } = reservation;
     const reservationId = `${this.#prefix}${(++this.#number).toString(16)}`;
@@ -64,19 +64,19 @@ export class ReservationBook {
     return this.#entryOf(requestId)?.chosen;
   }
 
-  /** The worker has the request. Only the worker that was chosen counts. */
+  /** Notes that the worker has the request. Only the chosen worker counts. */
   seenAt(workerId: string, requestId: string): void {
     const entry = this.#entryOf(requestId);
     if (entry?.chosen.workerId === workerId) this.#noteSeen(requestId, entry);
   }
 
-  /** The request left the worker. */
+  /** Notes that the request left the worker. */
   leftWorker(workerId: string, requestId: string): void {
     const entry = this.#entryOf(requestId);
     if (entry?.chosen.workerId === workerId) this.free(requestId);
   }
 
-  /** Every request left the worker: it is gone. */
+  /** Notes that every request left the worker, because it is gone. */
   leftAll(workerId: string): void {
     for (const entries of [this.#unseen, this.#seen]) {
       for (const [requestId, { chosen }] of entries) if (chosen.workerId === workerId) this.free(requestId);
@@ -94,7 +94,7 @@ export class ReservationBook {
     if (this.find(requestId)?.reservationId === reservationId) this.free(requestId);
   }
 
-  /** Frees whatever the request holds. Idempotent. */
+  /** Frees the places that the request holds. Idempotent. */
   free(requestId: string): void {
     const entry = this.#entryOf(requestId);
     this.#unseen.delete(requestId);
@@ -102,7 +102,7 @@ export class ReservationBook {
     entry?.reservation.release();
   }
 
-  /** Frees everything. */
+  /** Frees all places. */
   close(): void {
     for (const requestId of [...this.#unseen.keys(), ...this.#seen.keys()]) this.free(requestId);
     this.#timer?.cancel();
@@ -120,7 +120,7 @@ export class ReservationBook {
     this.#arm();
   }
 
-  /** One timer for the one that runs out next. It may find that one gone, and is set again. */
+  /** Sets one timer for the reservation that runs out next. If that one has gone by then, the timer is set again. */
   #arm(): void {
     if (this.#timer !== undefined) return;
     const nextMs = Math.min(...[this.#unseen, this.#seen].map(expiryOfFirst));

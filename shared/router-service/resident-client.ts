@@ -5,38 +5,38 @@ import type { ChooseQuery, ChosenWorker } from './messages.ts';
 import { PlaneLine, type PlaneLineOptions, type ResidentAddress, type ResidentLine } from './residents.ts';
 
 /**
- * Why a resident router did not decide. `standby`: it leaves that to another one. `lost`: it could not be reached, or
- * went away. `silent`: its first message did not come in time.
+ * Reason why a resident router did not decide. `standby`: it leaves that to another one. `lost`: it could not be
+ * reached, or went away. `silent`: its first message did not come in time.
  */
 export type UnansweredReason = 'standby' | 'lost' | 'silent';
 
-/** What became of one question to one resident router. */
+/** Outcome of one question to one resident router. */
 export type ChooseAnswer =
   | { readonly kind: 'decided'; readonly chosen: ChosenWorker }
-  /** It decided that nobody takes the request. */
+  /** The router decided that no worker takes the request. */
   | { readonly kind: 'rejected'; readonly error: ServeError }
   | { readonly kind: 'unanswered'; readonly reason: UnansweredReason };
 
 export interface ResidentClientOptions extends PlaneLineOptions {
-  /** Makes the way to a gRPC address. @default there are none */
+  /** Creates the line to a gRPC address. @default there are no such addresses */
   readonly grpcLine?: ((place: string) => ResidentLine) | undefined;
   /** Deadline of opening a channel. @default 100 */
   readonly connectTimeoutMs?: number;
-  /** Deadline of the first message, for all routers that are asked together. @default 10 */
+  /** Deadline of the first message, shared by all routers that are asked. @default 10 */
   readonly chooseTimeoutMs?: number;
 }
 
-/** What the resident routers say of a request. */
+/** Answer of the resident routers to a request. */
 export type ResidentAnswer =
-  /** `line`: where the router is told what becomes of the request. */
+  /** `line`: the connection on which the router hears about changes of the request. */
   | { readonly kind: 'decided'; readonly chosen: ChosenWorker; readonly line: Pick<ResidentLine, 'change'> }
   | Extract<ChooseAnswer, { readonly kind: 'rejected' }>
-  /** `no_resident`: none is registered. */
+  /** `no_resident`: discovery has no resident router. */
   | { readonly kind: 'unanswered'; readonly reason: UnansweredReason | 'no_resident' };
 
 const CHOOSE_TIMEOUT_MS = 10;
 
-/** Asks the resident routers of a namespace: the one that answered last first, the others while there is time. */
+/** Asks the resident routers of a namespace: first the one that answered last, then the others while there is time. */
 export class ResidentClient {
   readonly #options: ResidentClientOptions;
   #channels: readonly ResidentChannel[] = [];
@@ -46,7 +46,7 @@ export class ResidentClient {
     this.#options = options;
   }
 
-  /** The routers as they are now; channels to new ones are opened. */
+  /** Sets the present routers. Opens channels to new ones. */
   setResidents(addresses: readonly ResidentAddress[]): void {
     const known = new Map(this.#channels.map((channel) => [keyOf(channel.address), channel]));
     this.#channels = addresses.map(
@@ -62,7 +62,7 @@ export class ResidentClient {
     await Promise.all(this.#channels.map((channel) => channel.open()));
   }
 
-  /** Rejects with the signal's reason only. */
+  /** Asks for a worker. Rejects only with the signal's reason. */
   async choose(query: ChooseQuery, signal: AbortSignal): Promise<ResidentAnswer> {
     signal.throwIfAborted();
     const { clock, chooseTimeoutMs = CHOOSE_TIMEOUT_MS } = this.#options;
@@ -79,11 +79,11 @@ export class ResidentClient {
       this.#last = channel;
       return answer.kind === 'decided' ? { ...answer, line: channel.line } : answer;
     }
-    void this.open(); // beside the request, which goes its way without a resident
+    void this.open(); // runs beside the request, which continues without a resident
     return { kind: 'unanswered', reason };
   }
 
-  /** The first explanation that a router gives; undefined when none can. Never rejects, and ends in time. */
+  /** Returns the first explanation of a router; undefined if no router has one. Never rejects, and ends in time. */
   async explain(about: string | ChooseQuery): Promise<ExplanationRecord | undefined> {
     await this.open();
     for (const channel of this.#inOrder()) {
@@ -93,7 +93,7 @@ export class ResidentClient {
     return undefined;
   }
 
-  /** Leaves every router. */
+  /** Closes the channels to all routers. */
   close(): void {
     for (const channel of this.#channels) channel.close();
     this.#channels = [];
@@ -106,15 +106,15 @@ export class ResidentClient {
   }
 }
 
-/** A router that was restarted is another instance; one that moved has another address. */
+/** Returns the key of a router. A restarted router is another instance; a moved one has another address. */
 function keyOf(address: ResidentAddress): string {
   return `${address.instanceId} ${JSON.stringify('grpc' in address ? address.grpc : address.choose)}`;
 }
 
 const CONNECT_TIMEOUT_MS = 100;
-/** How long a late answer is waited for, to give its place back; then the resident frees it by itself. */
+/** Time for which a late answer is awaited, to give its place back. After that the resident frees it by itself. */
 const LATE_MS_MAX = 2000;
-/** A channel that is closed is tried again so often at most, and only while somebody asks. */
+/** Least interval between two attempts to open a closed channel. Attempts happen only while requests ask. */
 const RETRY_MS = 250;
 
 /**
@@ -144,7 +144,7 @@ class ResidentChannel {
     return this.#isOpen;
   }
 
-  /** Sees whether the router is there, unless that is known or was tried just now. Never rejects, and ends in time. */
+  /** Probes the router, unless its state is known or was tried just now. Never rejects, and ends in time. */
   open(): Promise<void> {
     const nowMs = this.#options.clock.nowMs();
     if (this.#isOpen) return Promise.resolve();
@@ -189,7 +189,7 @@ class ResidentChannel {
         if (state === 'waiting') enter('queued');
         else if (state === 'late') call.kill();
       };
-      const call = this.line.choose(query, onQueued); // it tells nothing in this turn
+      const call = this.line.choose(query, onQueued); // it never answers in this turn
       let timer = afterSocketsAreRead(clock, firstMessageMs, giveUp);
       signal.addEventListener('abort', onAbort, { once: true });
       call.decision.then(
@@ -210,12 +210,12 @@ class ResidentChannel {
     return answer;
   }
 
-  /** A decision that came too late holds a place that nobody will use. */
+  /** Gives back the place of a decision that came too late to be used. */
   #giveBack({ requestId }: ChooseQuery, { reservationId }: ChosenWorker): void {
     this.line.change({ requestId, reservationId, stage: 'end' });
   }
 
-  /** No more is asked. */
+  /** Ends all further questions. */
   close(): void {
     this.#isOpen = false;
     this.line.close();
@@ -224,11 +224,14 @@ class ResidentChannel {
 
 function lineTo(address: ResidentAddress, options: ResidentClientOptions): ResidentLine {
   if (!('grpc' in address)) return new PlaneLine(address, options);
-  if (options.grpcLine === undefined) throw new TypeError(`nothing here speaks gRPC to ${address.grpc}`);
+  if (options.grpcLine === undefined) throw new TypeError(`no gRPC client for ${address.grpc}`);
   return options.grpcLine(address.grpc);
 }
 
-/** Whether the router has said no, rather than nothing: a full fleet, or a mistake of the client. */
+/**
+ * Whether the router has decided on a rejection (a full fleet, or a mistake of the client) instead of failing to
+ * answer.
+ */
 function isDecision({ code }: ServeError): boolean {
   return code === 'server_overloaded' || code === 'invalid_value';
 }

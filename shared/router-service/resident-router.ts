@@ -17,34 +17,34 @@ import type { ResidentLine } from './residents.ts';
 /** A router with an index of its own in this process. */
 export interface EmbeddedRouter<Worker extends RoutableWorker = RoutableWorker> {
   readonly router: Router<Worker>;
-  /** Whether its index is loaded and recent enough to decide by. */
+  /** Whether its index is loaded and recent enough for decisions. */
   isFresh(pool: WorkerPool): boolean;
 }
 
 export interface ResidentRouterOptions<Worker extends RoutableWorker = RoutableWorker> {
   readonly client: Pick<ResidentClient, 'choose'>;
-  /** @default none: a process that is frozen between requests keeps no index */
+  /** Router with an index in this process. @default none: a process that is frozen between requests keeps no index */
   readonly embedded?: EmbeddedRouter<Worker> | undefined;
-  /** Decides when nobody else can. */
+  /** Router that decides if no other can. */
   readonly stateless: Router<Worker>;
   readonly inhibition: Inhibition;
   readonly metrics: FallbackMetrics;
   readonly logger: Logger;
 }
 
-/** The workers of a pool as they were told last. */
+/** The workers of a pool, as last set. */
 interface ListedPool<Worker> {
   readonly workers: readonly Worker[];
   readonly byId: ReadonlyMap<string, Worker>;
 }
 
 /**
- * A router that lets the resident router decide, and decides itself when that one does not:
+ * A router that lets the resident router decide. If that one does not answer, it decides itself:
  *
  *   resident --silent, lost, standby--> embedded index, if fresh --> stateless hashing
  *
- * each request anew, so that the first one after an outage is the resident's again. A request that the resident turns
- * down fails; one that it does not answer never does for that.
+ * It starts with the resident for each request, so that the first request after an outage goes there again. A request
+ * that the resident rejects fails. A request that the resident does not answer does not fail for that reason.
  */
 export class ResidentRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
   readonly mode = 'kv';
@@ -83,7 +83,10 @@ export class ResidentRouter<Worker extends RoutableWorker = RoutableWorker> impl
     return this.#fallBack(held, { ...request, prompt }, signal);
   }
 
-  /** What the resident's answer gives, or why it gives nothing. @throws ServeError when it turns the request down */
+  /**
+   * Returns the reservation from the resident's answer, or the reason why there is none. @throws ServeError if the
+   * resident rejects the request
+   */
   #take(answer: ResidentAnswer, { id, pool, excluded }: RouteRequest): Reservation<Worker> | FallbackReason {
     switch (answer.kind) {
       case 'rejected':
@@ -116,7 +119,7 @@ export class ResidentRouter<Worker extends RoutableWorker = RoutableWorker> impl
     return stateless.choose(request, signal);
   }
 
-  /** Counts, and says it once for each change. */
+  /** Counts a decision, and logs each change of the source. */
   #decidedBy(source: DecisionSource, reason?: FallbackReason): void {
     const { metrics, logger } = this.#options;
     metrics.decided(source);
@@ -155,7 +158,9 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
     if (this.#stage === undefined) this.#tell('prefill_done');
   }
 
-  /** The worker's own reports tell of output; a message for each token would cost more than it is worth. */
+  /**
+   * Does nothing: the worker's own reports count output, and a message for each token would cost more than it is worth.
+   */
   produced(): void {}
 
   release(): void {
@@ -168,13 +173,13 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
   }
 }
 
-/** Where a decision came from. */
+/** Source of a decision. */
 export type DecisionSource = 'resident' | 'embedded' | 'stateless';
 
-/** Why the resident router did not make it. `unknown_worker`: it chose one that this process has not heard of. */
+/** Reason why the resident router did not decide. `unknown_worker`: it chose one that this process does not know. */
 export type FallbackReason = UnansweredReason | 'no_resident' | 'unknown_worker';
 
-/** What a process that asks resident routers counts. */
+/** Metrics of a process that asks resident routers. */
 export interface FallbackMetrics {
   decided(source: DecisionSource): void;
   fellBack(reason: FallbackReason): void;
@@ -191,7 +196,7 @@ export function createFallbackMetrics(registry: MetricRegistry): FallbackMetrics
   );
   const fallbacks = registry.counter(
     'stator_router_fallbacks_total',
-    'Requests that the resident router did not decide, by why.',
+    'Requests that the resident router did not decide, by reason.',
     'reason',
   );
   const degraded = registry.gauge('stator_router_degraded', '1 while the last decision was not the resident router’s.');

@@ -19,37 +19,46 @@ import {
   WELL_KNOWN_INSTANCE,
 } from './messages.ts';
 
-/** A change of a reservation that did not arrive by then is left to the resident's own limits. */
+/** Deadline of a change of a reservation. If it does not arrive, the resident's own limits end the reservation. */
 export const CHANGE_MS_MAX = 2000;
-/** Operators wait for an explanation, requests never do. */
+/** Deadline of an explanation. Operators wait for one, requests never do. */
 export const EXPLAIN_MS_MAX = 2000;
 
-/** What carries questions to one resident router: the request plane (`PlaneLine`), or gRPC (router/grpc). */
+/** Carries questions to one resident router, over the request plane (`PlaneLine`) or gRPC (router/grpc). */
 export interface ResidentLine {
-  /** Connects where that is to be done, and sees whether the router is there. Never rejects, and ends in time. */
+  /** Connects if necessary, and checks whether the router is there. Never rejects, and ends in time. */
   probe(timeoutMs: number): Promise<boolean>;
-  /** Asks for a worker. `onQueued` is told when the request has to wait, on a later turn. */
+  /** Asks for a worker. Calls `onQueued` in a later turn if the request has to wait. */
   choose(query: ChooseQuery, onQueued: () => void): AskedCall;
-  /** Tells how far a request is. Not waited for, and given up after `CHANGE_MS_MAX`. Never throws. */
+  /**
+   * Reports the stage of a request. The caller does not wait, and the report is given up after `CHANGE_MS_MAX`. Never
+   * throws.
+   */
   change(change: ReservationChangeQuery): void;
-  /** Why one of the last requests went to its worker, or where a query would go now; undefined when it cannot say. */
+  /**
+   * Explains why one of the last requests went to its worker, or where a query would go now; undefined if the router
+   * cannot say.
+   */
   explain(about: string | ChooseQuery): Promise<ExplanationRecord | undefined>;
-  /** Nothing is asked any more. Questions under way may still be answered. */
+  /** Ends further questions. Earlier ones may still be answered. */
   close(): void;
 }
 
-/** A question under way. */
+/** A question that is being answered. */
 export interface AskedCall {
-  /** Rejects with the class that the router or the way to it gives: `WorkerUnavailable` is a standby's. */
+  /**
+   * Decision of the router. Rejects with the class from the router or the connection: a standby gives
+   * `WorkerUnavailable`.
+   */
   readonly decision: Promise<ChosenWorker>;
-  /** Leaves the router's queue. What comes of the question then means nothing. Idempotent. */
+  /** Leaves the router's queue. The outcome of the question then has no meaning. Idempotent. */
   kill(): void;
 }
 
-/** The router has ended its answer before it decided. */
+/** Failure of a router that ended its answer before it decided. */
 export const UNDECIDED: ServeError = workerError('Disconnected', 'an answer without a decision');
 
-/** Where a resident router is reached on the request plane. */
+/** Address of a resident router on the request plane. */
 interface PlaneAddress {
   readonly instanceId: string;
   readonly choose: Transport;
@@ -63,7 +72,7 @@ export interface PlaneLineOptions {
   readonly random: Pick<Random, 'uuid'>;
 }
 
-/** A resident router as discovery knows it, or by its gRPC address alone: `host:port`. */
+/** A resident router from discovery, or one known only by its gRPC address: `host:port`. */
 export type ResidentAddress = PlaneAddress | { readonly instanceId: string; readonly grpc: string };
 
 /** Asks a resident router on the request plane. The plane keeps the connection. */
@@ -84,11 +93,11 @@ export class PlaneLine implements ResidentLine {
     const { requestId: id, traceparent } = query;
     const request = { id, headers: traceparent === undefined ? {} : { traceparent }, ...encodeQuery(query) };
     let kill = (): void => {};
-    let isDecided = false; // rejecting what is resolved is not free
+    let isDecided = false; // rejecting a resolved promise has a cost
     const decision = new Promise<ChosenWorker>((resolve, reject) => {
       const call = this.#options.plane.call(this.#address.choose, request, {
         accepted() {},
-        tokens: () => reject(workerError('BackendProtocol', 'a router that sends tokens')),
+        tokens: () => reject(workerError('BackendProtocol', 'the router sent tokens')),
         output: ({ body }) => {
           try {
             const message = decodeMessage(body);
@@ -135,15 +144,15 @@ export class PlaneLine implements ResidentLine {
   }
 }
 
-/** An instance of a component, and where each of its endpoints is reached. */
+/** An instance of a component, and the address of each of its endpoints. */
 export interface ServingInstance {
   readonly instanceId: string;
   readonly endpoints: Readonly<Partial<Record<string, Transport>>>;
 }
 
 /**
- * Follows the instances of a component, in the order of their ids: told once all are read, and at every change.
- * Rejects when discovery cannot be read, or with the signal's reason.
+ * Follows the instances of a component, in the order of their ids. The first call comes once all are read, then one at
+ * every change. Rejects if discovery cannot be read, or with the signal's reason.
  */
 export async function watchInstances(
   discovery: Discovery,
@@ -183,8 +192,8 @@ function instancesOf(records: Iterable<EndpointRecord>): readonly ServingInstanc
 }
 
 /**
- * Follows the resident routers of a namespace: the instances whose endpoints are all there. Rejects as
- * `watchInstances`.
+ * Follows the resident routers of a namespace: the instances that have all their endpoints. Rejects as `watchInstances`
+ * does.
  */
 export function watchResidents(
   discovery: Discovery,
@@ -204,26 +213,26 @@ export function watchResidents(
 }
 
 /**
- * Where resident routers listen, for callers that do not look them up in discovery: `tcp://host:port`,
+ * Addresses of resident routers for callers that do not look them up in discovery: `tcp://host:port`,
  * `grpc://host:port`.
  */
 interface ResidentUrlOptions {
   readonly urls: readonly string[];
   readonly namespace: string;
-  /** Says how a router is reached at the place of a `tcp` URL. */
+  /** Returns the address of a router at the place of a `tcp` URL. */
   readonly plane: Pick<RequestPlane, 'at'>;
   readonly clock: Clock;
-  /** Addresses of the host name of a URL: a name of several tasks has several, of which one answers. */
+  /** Returns the addresses of the host name of a URL. A name of several tasks has several, of which one answers. */
   resolve(host: string): Promise<readonly string[]>;
   onChange(residents: readonly ResidentAddress[]): void;
-  /** A name could not be resolved; what it stood for before stays. */
+  /** Hears that a name could not be resolved. Its earlier addresses stay. */
   onProblem(url: string, reason: unknown): void;
 }
 
-/** Names are looked up so often: tasks come and go behind them. */
+/** Interval between two look-ups of a name, in milliseconds, because tasks behind it come and go. */
 const REFRESH_MS = 5000;
 
-/** Follows the addresses behind the URLs. Resolves once every name was looked up; never rejects. */
+/** Follows the addresses of the URLs. Resolves after the first look-up of every name. Never rejects. */
 export async function watchResidentUrls(options: ResidentUrlOptions): Promise<{ close(): void }> {
   const { urls, namespace, plane, clock, resolve, onChange, onProblem } = options;
   const planeAddressOf = (place: string): ResidentAddress => addressOnPlane(plane, place, namespace);
@@ -231,7 +240,7 @@ export async function watchResidentUrls(options: ResidentUrlOptions): Promise<{ 
   let before = '';
   let isLooking = false;
   const look = async (): Promise<void> => {
-    if (isLooking) return; // the resolver has a deadline of its own
+    if (isLooking) return; // the resolver has its own deadline
     isLooking = true;
     await Promise.all(
       urls.map(async (url) => {
@@ -268,7 +277,7 @@ function grpcAddressOf(place: string): ResidentAddress {
 }
 
 function addressOnPlane({ at }: Pick<RequestPlane, 'at'>, place: string, namespace: string): ResidentAddress {
-  if (at === undefined) throw new Error('endpoints of this request plane are found by discovery alone');
+  if (at === undefined) throw new Error('endpoints of this request plane can only be found by discovery');
   const transportOf = (endpoint: string): Transport =>
     at(place, `${WELL_KNOWN_INSTANCE}/${namespace}/${ROUTER_COMPONENT}/${endpoint}`);
   return {

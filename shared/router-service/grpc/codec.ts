@@ -5,32 +5,32 @@ import { isRecord } from '../../records/index.ts';
 import type { PoolRole } from '../../router/index.ts';
 import type { ChooseMessage, ChooseQuery, ChosenWorker, PoolLoads, ReservationChangeQuery } from '../messages.ts';
 
-/** The service that a router serves by gRPC, as both ends name it. */
+/** Name of the service that a router serves by gRPC. */
 export const ROUTER = 'stator.router.v1.Router';
 
-/** A prompt of a million blocks has 16 MB of hashes. */
+/** Bound of a message. A prompt of a million blocks has 16 MB of hashes. */
 export const MESSAGE_BYTES_MAX = 32 << 20;
 
 /** Trailer of a failure: its class in Stator's own names, which are finer than the statuses of gRPC. */
 export const ERROR_KIND_TRAILER = 'stator-error-kind';
-/** Field of the client's request that is at fault. */
+/** Trailer of a failure: the invalid field of the client's request. */
 export const ERROR_PARAM_TRAILER = 'stator-error-param';
 
 /*
- * What both ends of proto/router.proto write and read, by tables of its fields: a decision is one of the few things here that
- * happens thousands of times a second, and every message maps straight to the service's own types. The test reads and writes
- * each with the messages that protobufjs makes of the file, so that they cannot part.
+ * Writers and readers of the messages of proto/router.proto, by tables of its fields. A decision happens thousands of
+ * times a second, so every message maps directly to the service's own types. The test reads and writes each with the
+ * messages that protobufjs makes of the file, so that the two stay equal.
  */
 
-/** Wire types by the names that the library has for values. */
+/** Wire types by the library's names of values. */
 const WIRE_TYPES = { string: 2, bytes: 2, uint32: 0, int32: 0, double: 1 } as const;
 
 /**
- * A field: its name here, what its value is, and `repeated`, or `explicit` where it is told apart from an absent one.
- * Others are left out when they are empty or 0. Messages within a message are their bytes.
+ * A field: its name here, the type of its value, and its presence. `explicit` fields differ from absent ones. Others
+ * are left out if they are empty or 0. Messages within a message are bytes.
  */
 type Field = readonly [name: string, type: keyof typeof WIRE_TYPES, presence?: 'explicit' | 'repeated'];
-/** By number. */
+/** Fields by number. */
 type Fields = readonly (Field | undefined)[];
 
 const QUERY = fieldsOf(
@@ -76,10 +76,10 @@ const LOADS_RESPONSE = fieldsOf(['pools', 'bytes', 'repeated']);
 const EXPLAIN_REQUEST = fieldsOf(['requestId', 'string', 'explicit'], ['query', 'bytes', 'explicit']);
 const EXPLAIN_RESPONSE = fieldsOf(['json', 'string']);
 
-/** By their numbers in the file. */
+/** Roles by their numbers in the file. */
 const ROLES: readonly PoolRole[] = ['aggregated', 'prefill', 'decode'];
 
-/** Numbered from 1. */
+/** Returns the fields, numbered from 1. */
 function fieldsOf(...fields: readonly Field[]): Fields {
   return [undefined, ...fields];
 }
@@ -101,12 +101,12 @@ function write(fields: Fields, message: object): Uint8Array {
 
 function writeOne(writer: protobuf.Writer, number: number, type: Field[1], value: unknown): void {
   writer.uint32((number << 3) | WIRE_TYPES[type]);
-  writer[type](value as never); // it is of the type that the table says
+  writer[type](value as never); // the table names its type
 }
 
 /**
- * Fills `message`, which has what absent fields mean. Fields that it does not know are passed over.
- * @param fault whose one is that cannot be read: the client's request, or the router's answer
+ * Fills `message`, which has the values of absent fields. Ignores unknown fields.
+ * @param fault class of the failure if it cannot be read: the client's request is at fault, or the router's answer
  */
 function read<Message extends object>(
   fields: Fields,
@@ -133,7 +133,7 @@ function read<Message extends object>(
 const BYTES_PER_HASH = 8;
 const NO_BYTES = new Uint8Array(0);
 
-/** @throws ServeError `invalid_value` for a request that makes no sense */
+/** @throws ServeError `invalid_value` for an invalid request */
 export function decodeChooseRequest(bytes: Uint8Array): ChooseQuery {
   const fields = read(QUERY, bytes, {
     requestId: '',
@@ -188,15 +188,15 @@ export function encodeChooseRequest(query: ChooseQuery): Uint8Array {
 }
 
 /**
- * Pairs of u32 halves, low half first, as all machines that Node has builds for lay them out. Copied: they lie
- * anywhere.
+ * Returns pairs of u32 halves, low half first, as on all machines that Node has builds for. They are copied, because
+ * the bytes may not be aligned.
  */
 function hashesOf(bytes: Uint8Array): Uint32Array {
   if (bytes.length % BYTES_PER_HASH !== 0) throw invalid('hashes have 8 bytes each');
   return new Uint32Array(Uint8Array.from(bytes).buffer);
 }
 
-/** A view of them: halves of 32 bits, little-endian as all machines that Node has builds for. */
+/** Returns a view of the bytes: halves of 32 bits, little-endian as on all machines that Node has builds for. */
 function bytesOf({ buffer, byteOffset, byteLength }: Uint32Array): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
@@ -207,7 +207,7 @@ function jsonOf<T>(field: string, json: string): T | undefined {
     const value: unknown = JSON.parse(json);
     if (isRecord(value)) return value as T;
   } catch {
-    // told below, as for JSON of another kind
+    // the error below covers it, as JSON of another kind
   }
   throw invalid(`${field} must be a JSON object`);
 }
@@ -220,7 +220,7 @@ export function encodeDecisionResponse(chosen: ChosenWorker): Uint8Array {
   return write(CHOOSE_RESPONSE, { decision: write(DECISION, chosen) });
 }
 
-/** @throws ServeError `BackendProtocol` for an answer that cannot be read, or of which nothing is known */
+/** @throws ServeError `BackendProtocol` for an answer that cannot be read or is of an unknown kind */
 export function decodeChooseResponse(bytes: Uint8Array): ChooseMessage {
   const nothing: { queued?: Uint8Array; decision?: Uint8Array } = {};
   const { queued, decision } = read(CHOOSE_RESPONSE, bytes, nothing, 'BackendProtocol');
@@ -260,12 +260,12 @@ export function encodeLoadsResponse(pools: readonly PoolLoads[]): Uint8Array {
   });
 }
 
-/** What is to be explained: a decision that was made, or a query. */
+/** Request for an explanation: of a decision that was made, or of a query. */
 type ExplainQuery =
   | { readonly kind: 'request'; readonly requestId: string }
   | { readonly kind: 'query'; readonly query: ChooseQuery };
 
-/** @throws ServeError `invalid_value` for a request that makes no sense */
+/** @throws ServeError `invalid_value` for an invalid request */
 export function decodeExplainRequest(bytes: Uint8Array): ExplainQuery {
   const nothing: { requestId?: string; query?: Uint8Array } = {};
   const { requestId, query } = read(EXPLAIN_REQUEST, bytes, nothing);
@@ -274,7 +274,7 @@ export function decodeExplainRequest(bytes: Uint8Array): ExplainQuery {
   throw invalid('request_id or query must be given');
 }
 
-/** By request id, or of a query. */
+/** Encodes a request by request id, or with a query. */
 export function encodeExplainRequest(about: string | ChooseQuery): Uint8Array {
   return write(
     EXPLAIN_REQUEST,
@@ -286,7 +286,7 @@ export function encodeExplainResponse(explanation: unknown): Uint8Array {
   return write(EXPLAIN_RESPONSE, { json: JSON.stringify(explanation) });
 }
 
-/** @throws Error for an answer that is no JSON */
+/** @throws Error for an answer that is not JSON */
 export function decodeExplainResponse(bytes: Uint8Array): unknown {
   return JSON.parse(read(EXPLAIN_RESPONSE, bytes, { json: '' }).json);
 }

@@ -25,27 +25,32 @@ import {
   ROUTER,
 } from './codec.ts';
 
-/** A resident router's channel decides when to connect and whom to ask; the library is to do only what it is told. */
+/**
+ * Options of the gRPC library, which leave to the resident router's channel when to connect and which router to ask.
+ */
 const OPTIONS: ClientOptions = {
   'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
   'grpc.enable_retries': 0,
   'grpc.enable_http_proxy': 0,
   'grpc.enable_channelz': 0,
   'grpc.service_config_disable_resolution': 1,
-  'grpc.use_local_subchannel_pool': 1, // a new connection is one: it does not wait for the last one's back-off
+  'grpc.use_local_subchannel_pool': 1, // a new connection does not wait for the back-off of the last one
 };
 const NOTHING = new Uint8Array(0);
 
 export interface RouterLineOptions {
-  /** Shown with every call, where the fleet has one. */
+  /** Secret sent with every call, if the fleet has one. */
   readonly secret?: string | undefined;
-  /** The one before it was rotated, for routers that have not heard of the new one: shown beside it. @default none */
+  /**
+   * Secret before the rotation, for routers that do not have the new one yet. It is sent along with the new one.
+   * @default none
+   */
   readonly previousSecret?: string | undefined;
-  /** Asked for each connection: certificates are renewed. @default it speaks plainly */
+  /** Returns the TLS of a connection. Called for each one, because certificates are renewed. @default no TLS */
   readonly tls?: () => PlaneClientTls | undefined;
 }
 
-/** Asks the resident router at `place`, `host:port`, by gRPC. Connects when it is first asked. */
+/** Asks the resident router at `place`, `host:port`, by gRPC. Connects at the first question. */
 export class RouterLine implements ResidentLine {
   readonly #place: string;
   readonly #clock: Clock;
@@ -62,7 +67,7 @@ export class RouterLine implements ResidentLine {
     this.#clock = clock;
   }
 
-  /** By a health check of the process: a standby is there. Connects anew after one that failed. */
+  /** Probes by a health check of the process: a standby also passes it. Connects again after a failed probe. */
   async probe(timeoutMs: number): Promise<boolean> {
     if ((await this.#ask(`/${HEALTH}/Check`, NOTHING, timeoutMs)) !== undefined) return true;
     this.#disconnect();
@@ -106,7 +111,7 @@ export class RouterLine implements ResidentLine {
     try {
       return answer && (decodeExplainResponse(answer) as ExplanationRecord);
     } catch {
-      return undefined; // of another version; another router may explain
+      return undefined; // another version; another router may explain
     }
   }
 
@@ -123,13 +128,13 @@ export class RouterLine implements ResidentLine {
     return this.#client;
   }
 
-  /** Calls under way go on. */
+  /** Closes the connection. Calls that are running continue. */
   #disconnect(): void {
     this.#client?.close();
     this.#client = undefined;
   }
 
-  /** One short question; resolves with the answer, undefined when it failed or did not come in time. */
+  /** Sends one short question. Resolves with the answer; undefined if it failed or was late. */
   #ask(path: string, question: Uint8Array, timeoutMs: number): Promise<Uint8Array | undefined> {
     if (this.#isClosed) return Promise.resolve(undefined);
     return new Promise((resolve) => {
@@ -154,13 +159,14 @@ function optionsOf(tls: PlaneClientTls | undefined): ClientOptions {
   return name === undefined ? OPTIONS : { ...OPTIONS, 'grpc.ssl_target_name_override': name };
 }
 
-/** A failure that names its class is the router's; one without is the connection's. */
+/** Returns the failure of a call. One that names its class comes from the router, one without from the connection. */
 function failureOf({ metadata, details }: ServiceError): ServeError {
   const [kind] = metadata.get(ERROR_KIND_TRAILER);
   if (kind === undefined) return workerError('Disconnected', details);
   const [param] = metadata.get(ERROR_PARAM_TRAILER);
   const field = param === undefined ? {} : { param: String(param) };
-  return fromWire({ kind: String(kind) as WorkerErrorKind, message: details, ...field }); // reads unknown ones as such
+  // `fromWire` accepts kinds that it does not know.
+  return fromWire({ kind: String(kind) as WorkerErrorKind, message: details, ...field });
 }
 
 function toBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {

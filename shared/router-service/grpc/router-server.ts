@@ -35,34 +35,34 @@ import {
   ROUTER,
 } from './codec.ts';
 
-/** A frontend that has vanished is found out by this. */
+/** Interval of pings that detect a frontend that has vanished. */
 const KEEPALIVE_MS = 30_000;
 
 export interface RouterGrpcOptions extends TimeAndChance {
   readonly service: ChooseService;
   readonly host: string;
-  /** 0 = any free one. */
+  /** Port of the listener; 0 = any free one. */
   readonly port: number;
-  /** What callers show as `authorization: Bearer`; the health check is for anybody. @default nothing is asked for */
+  /** Secret that callers send as `authorization: Bearer`. The health check needs none. @default no secret */
   readonly secret?: string | undefined;
-  /** The one before it was rotated, which counts as well. @default none */
+  /** Secret before the rotation, which is also accepted. @default none */
   readonly previousSecret?: string | undefined;
-  /** @default it speaks plainly */
+  /** TLS of the listener. @default no TLS */
   readonly tls?: PlaneServerTls | undefined;
 }
 
 /** The router's gRPC server. */
 export interface RouterGrpcServer {
   readonly port: number;
-  /** For new connections, where there was a certificate from the start. */
+  /** Uses the certificate for new connections, if there was one from the start. */
   useCertificate(tls: PlaneServerTls): void;
-  /** Calls under way are cut. */
+  /** Closes the server, and aborts the calls that are running. */
   close(): Promise<void>;
 }
 
 /**
  * Serves proto/router.proto, the standard health check, and reflection.
- * @throws Error with one line that names the setting to change when the port cannot be bound
+ * @throws Error with one line that names the setting to change if the port cannot be bound
  */
 export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<RouterGrpcServer> {
   const { service, host, port, clock, random, secret, tls } = options;
@@ -136,7 +136,8 @@ function choose(service: ChooseService, call: GrpcCall, secrets: readonly string
   try {
     requireSecret(call, secrets);
   } catch (thrown) {
-    throw classed(thrown, 'BackendProtocol'); // another fleet's: it decides without this router, rather than fail its request
+    // A caller of another fleet decides without this router, instead of failing its request.
+    throw classed(thrown, 'BackendProtocol');
   }
   receiveOne(call, (bytes) => {
     const caller: ChooseCaller = {
@@ -159,7 +160,7 @@ function choose(service: ChooseService, call: GrpcCall, secrets: readonly string
   });
 }
 
-/** Whoever is of another version decides without this router, too. */
+/** Reads a query. A caller with another version decides without this router. */
 function readQuery(bytes: Uint8Array): ChooseQuery {
   try {
     return decodeChooseRequest(bytes);
@@ -175,13 +176,13 @@ function explain(service: ChooseService, bytes: Uint8Array): unknown {
   return found;
 }
 
-/** @throws ServeError `invalid_api_key` for callers that show none of `secrets`, where there are some */
+/** @throws ServeError `invalid_api_key` for callers that send none of `secrets`, if there are any */
 function requireSecret(call: GrpcCall, secrets: readonly string[]): void {
   if (secrets.length === 0 || secrets.some((secret) => holdsSecret(call, secret))) return;
   throw new ServeError('invalid_api_key', 'authorization must be Bearer and the value of STATOR_PLANE_TOKEN');
 }
 
-/** A failure with its class in Stator's own names. */
+/** Adds Stator's own class to a failure. */
 function classed(thrown: unknown, kind: WorkerErrorKind = toWire(thrown).kind): GrpcStatus {
   const error = toServeError(thrown);
   return new GrpcStatus(codeRow(error.code).grpc, error.message, {

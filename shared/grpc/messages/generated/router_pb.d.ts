@@ -433,7 +433,7 @@ export declare const StageSchema: GenEnum<Stage>;
 export declare const Router: GenService<{
   /**
    * Asks for a worker. The answer is `queued` or not, and then the decision; its first message comes within milliseconds.
-   * Cancelling the call leaves the queue. UNAVAILABLE: another router answers, or nobody does yet.
+   * Cancelling the call leaves the queue. UNAVAILABLE: another router answers, or no router does yet.
    *
    * @generated from rpc stator.router.v1.Router.Choose
    */
