@@ -45,57 +45,73 @@ import { canaryProbe, StalledWorkers, StreamWatch } from './run/stalled-workers.
 export interface PipelineOptions {
   readonly models: LiveModelDirectory;
   readonly store: ModelStore;
-  /** Told by its owner who the workers are, as `models` change. */
+  /** Router; its owner tells it the workers, as `models` change. */
   readonly router: Router<Worker>;
-  /** The router's; told of workers that fail. */
+  /** Inhibition of the router, which learns here of workers that fail. */
   readonly inhibition: Inhibition;
   readonly plane: RequestPlane;
   readonly clock: Clock;
   /** Encodes prompts. @default one without a cache and without threads */
   readonly encoder?: PromptEncoder;
-  /** What engines made of media before. @default nothing yet */
+  /** Memory of what engines made of media. @default an empty one */
   readonly media?: MediaMemory;
-  /** Ids of tool calls. @default systemRandom */
+  /** Source of the ids of tool calls. @default systemRandom */
   readonly random?: Random;
   readonly observer: PipelineObserver;
-  /** Times that one request may move to another worker. @default 3 */
+  /** How often one request may move to another worker. @default 3 */
   readonly migrationLimit?: number;
-  /** Prompt plus output above this is no longer moved. @default no limit */
+  /** Tokens of prompt and output above which a request no longer moves. @default no limit */
   readonly migrationTokensMax?: number | undefined;
-  /** Longest silence of a worker within a stream, 0 = no bound. @default 0 */
+  /** Longest silence of a worker within a stream, 0 = no bound. In milliseconds. @default 0 */
   readonly streamSilenceMsMax?: number;
-  /** Silence within a stream after which its worker gets no new request until it has proved itself, 0 = never. @default 0 */
+  /**
+   * Silence within a stream, in milliseconds, after which its worker gets no new request until a canary passes. 0 =
+   * never.
+   * @default 0
+   */
   readonly stallMs?: number;
-  /** What the first answer of a worker may take. @default 0 */
+  /** Longest time for the first answer of a worker, in milliseconds. @default 0 */
   readonly warmUpMs?: number | undefined;
-  /** Longest answer to a canary. @default 3000, less where `stallMs` is less */
+  /** Longest wait for the answer to a canary, in milliseconds. @default 3000, less if `stallMs` is less */
   readonly canaryTimeoutMs?: number;
-  /** Hide tools from the template when `tool_choice` is none; a model's card may say no as well. @default true */
+  /**
+   * Whether to hide tools from the template when `tool_choice` is `none`; a model's card may also say no.
+   * @default true
+   */
   readonly excludesUnusableTools?: boolean;
-  /** Tokens of a choice for requests that name no number (`STATOR_MAX_TOKENS_DEFAULT`). @default what the context leaves */
+  /**
+   * Tokens of a choice for requests that name no number (`STATOR_MAX_TOKENS_DEFAULT`).
+   * @default what the context leaves
+   */
   readonly maxTokensDefault?: number | undefined;
-  /** A failed prefill fails its request (`--enforce-disagg`), which else is prefilled where it is decoded. @default false */
+  /**
+   * Whether a failed prefill fails its request (`--enforce-disagg`). Otherwise the decode worker computes the prompt.
+   * @default false
+   */
   readonly enforcesPrefill?: boolean;
-  /** What knows where a request would go. @default nobody does, and requests that ask for it are answered as others */
+  /** Says where a request would go. @default absent: requests that ask for it are answered like others */
   readonly explanations?: Pick<ExplanationSource, 'explain'> | undefined;
-  /** Prompts of next turns that are computed ahead at once, where requests ask for it. @default 16 */
+  /** Prompts of next turns that are computed ahead at the same time, for requests that ask for it. @default 16 */
   readonly speculativePrefillsMax?: number;
-  /** When a decode worker computes a prompt itself (`--router-conditional-disagg`). @default never */
+  /** Decides when a decode worker computes a prompt itself (`--router-conditional-disagg`). @default never */
   readonly bypassesPrefill?: Bypass | undefined;
-  /** Where requests wait while their model has no worker. Its owner has it `look` after every change of `models`. @default they fail */
+  /**
+   * Queue of requests whose model has no worker. Its owner calls `look` after every change of `models`.
+   * @default such requests fail
+   */
   readonly hold?: ColdStartQueue | undefined;
   /** Busy thresholds of every model until others are set. @default none */
   readonly thresholds?: BusyThresholds;
-  /** Told of a worker that a request could not be sent to, because no connection could be made. @default nobody is */
+  /** Called with a worker to which no connection could be made. @default nothing is called */
   readonly onUnreachable?: (workerId: string) => void;
-  /** Tells which workers are above `limits`. @default nobody is */
+  /** Returns the workers above `limits`. @default none */
   readonly busyWorkers?: (workers: readonly Worker[], limits: BusyThresholdValues) => ReadonlySet<string> | undefined;
 }
 
-/** Until the next report of a worker's load, which says whether it is still full. */
+/** Time until the next report of a worker's load, which says whether the worker is still full. */
 const LOAD_REPORT_MS = 1000;
 
-/** `close` ends what the pipeline does by itself; requests under way are their clients' to end. */
+/** Creates a pipeline. `close` ends what the pipeline does by itself; clients end their own running requests. */
 export function createPipeline(options: PipelineOptions): Pipeline & { close(): void } {
   return new DiscoveredPipeline(options);
 }
@@ -152,7 +168,7 @@ class DiscoveredPipeline implements Pipeline {
       options.busyWorkers?.(workers, this.thresholds.of(model.primaryName));
     const modelNow = ({ primaryName, mdcSum }: RoutableModel): RoutableModel | undefined => {
       const now = models.find(primaryName);
-      return now?.mdcSum === mdcSum ? now : undefined; // tokens mean something else to workers with another card
+      return now?.mdcSum === mdcSum ? now : undefined; // tokens have another meaning at workers with another card
     };
     const watched = { clock, silenceMsMax, stallMs, warmUpMs, probe, stalledWorkers: this.#stalled, modelNow };
     const streamWatch = silenceMsMax > 0 || stallMs > 0 ? new StreamWatch(watched) : undefined;
@@ -210,7 +226,8 @@ class DiscoveredPipeline implements Pipeline {
   async countTokens(request: GenerationRequest): Promise<number | undefined> {
     const model = this.models.known(request.model);
     if (model === undefined || model.card.model_input !== 'Tokens') return undefined;
-    if (model.card.runtime_config.media_chats === true && namesMedia(request.prompt)) return undefined; // its worker counts
+    // Its worker counts them
+    if (model.card.runtime_config.media_chats === true && namesMedia(request.prompt)) return undefined;
     return promptTokens(this.#asModelWants(request, model), await this.#options.store.get(model), this.#tools);
   }
 
@@ -242,7 +259,7 @@ class DiscoveredPipeline implements Pipeline {
     return tokenizer.decode(tokenIds, { skipSpecialTokens: false });
   }
 
-  /** The request with what the model's card and this deployment say about its prompt. */
+  /** Returns the request with the defaults of the model's card and of this deployment for its prompt. */
   #asModelWants(request: GenerationRequest, { card }: RoutableModel): GenerationRequest {
     return withCardDefaults(request, card, this.#options.excludesUnusableTools ?? true);
   }
@@ -268,10 +285,11 @@ class DiscoveredPipeline implements Pipeline {
       await this.#tellRoute(this.#dryRun, request, model, preprocessed, sink, signal);
       return;
     }
-    const reader = preprocessed.request.input.kind === 'text' ? undefined : loaded; // else the worker answers in bodies
+    // Without a reader the worker answers with bodies
+    const reader = preprocessed.request.input.kind === 'text' ? undefined : loaded;
     if (reader !== undefined) {
       const { promptTokens } = preprocessed;
-      meter.promptTokens(promptTokens); // else the worker will tell
+      meter.promptTokens(promptTokens); // otherwise the worker counts them
       this.#nextTurns.follow(sink, { request, model, loaded: reader, promptTokens });
     }
     const { input } = preprocessed.request;
@@ -305,7 +323,10 @@ class DiscoveredPipeline implements Pipeline {
     sink.routed(workers, ready.input.kind === 'tokens' ? [...ready.input.tokenIds] : []);
   }
 
-  /** The model that the request names, once it can be served. @throws ServeError `model_not_found`, `service_unavailable` */
+  /**
+   * Returns the model that the request names, as soon as it can be served.
+   * @throws ServeError `model_not_found`, `service_unavailable`
+   */
   async #modelFor(
     { model: name, endpoint, stream: isStream }: GenerationRequest,
     sink: GenerationSink,
@@ -327,7 +348,10 @@ class DiscoveredPipeline implements Pipeline {
   }
 }
 
-/** What requests may name: every known model, each as good as ready where requests wait for workers (`isHeld`). */
+/**
+ * Returns the models that requests may name: every known model. If requests wait for workers (`isHeld`), each counts as
+ * ready.
+ */
 function requestableModels(models: LiveModelDirectory, isHeld: boolean): ModelDirectory {
   const asFound = (model: RoutableModel): RoutableModel =>
     model.readiness.isReady || !isHeld
@@ -340,7 +364,7 @@ function requestableModels(models: LiveModelDirectory, isHeld: boolean): ModelDi
   return { list: () => models.listKnown().map(asFound), find, known: find };
 }
 
-/** Asks the worker for special tokens as well, in case it makes text itself, unless the client has said what it wants. */
+/** Asks the worker to keep special tokens, in case it makes the text itself, unless the client has chosen. */
 function keepSpecialTokens(prompt: Preprocessed): Preprocessed {
   const output: OutputOptions = { skip_special_tokens: false, ...prompt.request.output };
   return { ...prompt, request: { ...prompt.request, output } };
@@ -352,7 +376,7 @@ function workerTells(name: string): ServeError {
   });
 }
 
-/** What the client asked to see of the preprocessing. */
+/** Sends the annotations of the preprocessing that the client asked for. */
 function annotate(
   request: GenerationRequest,
   formattedPrompt: string | undefined,

@@ -18,11 +18,11 @@ import { MediaMemory } from '../prompt/media-memory.ts';
 import { preprocess, withCardDefaults } from '../prompt/preprocess.ts';
 import { type Bypass, prefillRouting } from '../run/prefill-stage.ts';
 
-/** What knows why requests go where they go: this process's router, or the resident one that it asks. */
+/** A source of explanations why requests go to their workers: this process's router, or the resident router. */
 export interface ExplanationSource {
-  /** Undefined for a request that is not among the last ones. */
+  /** Returns the explanation of one of the last requests; undefined for other requests. */
   explained(requestId: string): Promise<ExplanationRecord | undefined>;
-  /** What would be decided now; books nothing. */
+  /** Returns what the router would decide now, without a reservation. */
   explain(request: RouteRequest): Promise<ExplanationRecord>;
 }
 
@@ -30,11 +30,11 @@ export interface RoutingExplainerOptions {
   readonly models: LiveModelDirectory;
   readonly store: ModelStore;
   readonly encoder: PromptEncoder;
-  /** What engines made of media before. @default nothing yet */
+  /** Memory of what engines made of media. @default an empty one */
   readonly media?: MediaMemory;
   readonly clock: Clock;
   readonly source: ExplanationSource;
-  /** Decode workers may compute prompts themselves, so what they have cached counts there. @default false */
+  /** Whether decode workers may compute prompts themselves, so that blocks in their caches count. @default false */
   readonly isConditional?: boolean;
 }
 
@@ -53,8 +53,9 @@ export class RoutingExplainer {
   }
 
   /**
-   * Where `asked` would go, and where its prompt would be computed. Rejects with a ServeError as `Pipeline.generate` fails before it routes, and with
-   * `not_implemented` for models whose prompts only their workers can read.
+   * Returns where `asked` would go, and where its prompt would be computed. Rejects with a ServeError as
+   * `Pipeline.generate` fails before it routes. Rejects with `not_implemented` for models whose prompts only their
+   * workers can read.
    */
   async explain(asked: GenerationRequest): Promise<ExplanationRecord> {
     const { models, store, encoder, clock, source, isConditional = false } = this.#options;
@@ -81,8 +82,8 @@ export class RoutingExplainer {
 }
 
 /**
- * Asks the router where both stages would go now, and decides by that. Where it does not answer, or would
- * place nothing, nothing is bypassed.
+ * Asks the router where both stages would go now, and decides by the answer. Bypasses nothing if the router does not
+ * answer or would find no worker.
  */
 export function conditionalBypass(
   rule: ConditionalDisaggregation,
@@ -93,7 +94,7 @@ export function conditionalBypass(
     try {
       answers = await Promise.all([explain(prefill.request), explain(decode.request)]);
     } catch {
-      return false; // the way without a bypass needs no facts
+      return false; // the usual way needs no facts
     }
     const [forPrefill, forDecode] = answers;
     const [near, far] = [chosenIn(forPrefill, prefill.workers), chosenIn(forDecode, decode.workers)];

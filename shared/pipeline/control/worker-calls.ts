@@ -7,25 +7,25 @@ import { askOnce, type OneAnswer, type RequestPlane, type Transport } from '../.
 import { asRecord, asWholeNumber } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
 
-/** What asks a worker's control endpoints. */
+/** Dependencies of calls to workers' control endpoints. */
 export interface ControlCaller {
   readonly plane: RequestPlane;
   readonly clock: Clock;
   readonly random: Random;
-  /** The live endpoints of every worker that serves this edge, from memory. */
+  /** Returns the live endpoints of every worker that serves this edge, from memory. */
   readonly instances: () => readonly EndpointRecord[];
 }
 
 /** Workers that one operator's request asks at once. */
 const CALLS_AT_ONCE_MAX = 64;
 
-/** Asks every one of `workers`, some at once. */
+/** Asks each of `workers`, several at once. */
 function askEach<W, Said>(workers: readonly W[], ask: (worker: W) => Promise<Said>): Promise<readonly Said[]> {
   const slots = new Semaphore(CALLS_AT_ONCE_MAX);
   return Promise.all(workers.map((worker) => slots.run(() => ask(worker))));
 }
 
-/** Asks one control endpoint; resolves within `timeoutMs`, whatever happens. */
+/** Asks one control endpoint. Resolves within `timeoutMs`, whatever happens. */
 function askControl(
   { plane, clock, random }: ControlCaller,
   transport: Transport,
@@ -36,30 +36,30 @@ function askControl(
   return askOnce(plane, transport, question, { clock, timeoutMs });
 }
 
-/** Every live instance of a control endpoint. */
+/** Returns every live instance of a control endpoint. */
 function listControl({ instances }: ControlCaller, endpoint: string): readonly EndpointRecord[] {
   return instances().filter((record) => record.endpoint === endpoint);
 }
 
-/** What became of one worker's cache. */
+/** Result of clearing one worker's cache. */
 export interface ClearedWorker {
   readonly model: string;
   /** `namespace/component/clear_kv_blocks`. */
   readonly endpoint: string;
-  /** Hex. */
+  /** Id in hex. */
   readonly workerId: string;
-  /** Why the cache is as it was; undefined when it is empty now. */
+  /** Why the cache was not cleared; undefined if it is empty now. */
   readonly failure: string | undefined;
 }
 
 export interface CacheClearerOptions extends ControlCaller {
-  /** Primary models with their workers. */
+  /** Returns the primary models with their workers. */
   readonly models: () => readonly RoutableModel[];
 }
 
 /** Endpoint of a worker that empties its prefix cache. */
 const CLEAR_ENDPOINT = 'clear_kv_blocks';
-/** For one worker to answer. */
+/** Longest wait for one worker's answer. */
 const CLEAR_MS_MAX = 10_000;
 
 /** Empties the prefix caches of every worker of every model. */
@@ -70,7 +70,7 @@ export class CacheClearer {
     this.#options = options;
   }
 
-  /** Asks every worker, some at once; resolves with what became of each. */
+  /** Asks every worker, several at once. Resolves with the result of each. */
   async clear(): Promise<readonly ClearedWorker[]> {
     const records = listControl(this.#options, CLEAR_ENDPOINT);
     const transports = new Map(records.map((record) => [keyOf(record, record.instance_id), record.transport]));
@@ -95,36 +95,40 @@ function keyOf({ namespace, component }: Pick<EndpointRecord, 'namespace' | 'com
   return `${namespace}/${component}/${workerId}`;
 }
 
-/** What workers said to a cancel. */
+/** Answers of workers to a cancel. */
 export interface CancelOutcome {
-  /** Whether one of them worked on the request, which it does no more. */
+  /** Whether one of them worked on the request, which it has ended. */
   readonly isCancelled: boolean;
-  /** Workers that did not say. */
+  /** Number of workers that did not answer. */
   readonly silent: number;
 }
 
 const CANCEL_ENDPOINT = 'cancel';
-/** For all workers together. */
+/** Longest wait for all workers together. */
 const CANCEL_MS_MAX = 2000;
-/** Requests that are looked for at a time. */
+/** Requests that are cancelled at the same time. */
 const CANCELS_AT_ONCE_MAX = 64;
-/** Some tenths of a processor core; a fleet of 50 workers is asked 100 times a second, one of any size now and then. */
+/**
+ * Calls per second to workers: some tenths of a processor core. They suffice for 100 cancels a second in a fleet of 50
+ * workers, or for a cancel now and then in a fleet of any size.
+ */
 const CALLS_PER_SECOND_MAX = 5000;
 
-/** What one worker said. */
+/** Answer of one worker. */
 interface Said {
-  /** Calls of the request that it has ended; undefined when it did not say. */
+  /** Calls of the request that it has ended; undefined if it did not answer. */
   readonly cancelled: number | undefined;
-  /** It had a part of the request, and gave it away before its end. */
+  /** Whether it had a part of the request and gave the request away before its end. */
   readonly hasLeft: boolean;
 }
 
 const SILENT: Said = Object.freeze({ cancelled: undefined, hasLeft: false });
 
 /**
- * Ends requests of other edges. The name of a request says at which worker it began: that one alone is asked, and has the
- * request as long as it has not moved. Every worker is asked where the name has none, since the request was at several or at
- * none yet, and where the named one is gone, silent, or has given the request away. What that costs is bounded.
+ * Ends requests of other edges. The name of a request says at which worker it began. The canceller asks only that
+ * worker, which has the request as long as the request has not moved. It asks every worker if the name has no worker,
+ * because the request was at several or at none. It also asks every worker if the named one is gone, silent, or has
+ * given the request away. The cost of that has a bound.
  */
 export class RequestCanceller {
   readonly #options: ControlCaller;
@@ -137,8 +141,8 @@ export class RequestCanceller {
   }
 
   /**
-   * Resolves within two seconds. Who asks for the same request meanwhile shares the answer.
-   * @throws ServeError `server_overloaded` when more requests are to be cancelled than workers may be asked for
+   * Resolves within two seconds. A second caller for the same request shares the answer.
+   * @throws ServeError `server_overloaded` if cancelling needs more calls than the bound allows
    */
   async cancel(named: NamedRequest): Promise<CancelOutcome> {
     const known = this.#underWay.get(named.key);
@@ -155,7 +159,7 @@ export class RequestCanceller {
     const said: Said[] = [];
     const named = workers.filter((record) => workerId !== undefined && record.instance_id === workerId);
     if (named.length > 0) {
-      // Of a worker that does not answer, enough time is left for the others.
+      // A worker that does not answer leaves enough time for the others.
       said.push(...(await this.#askAll(named, key, endMs - CANCEL_MS_MAX / 2)));
       const isElsewhere = said.some(({ cancelled, hasLeft }) => cancelled === undefined || hasLeft);
       const isCancelled = said.some(({ cancelled = 0 }) => cancelled > 0);

@@ -5,23 +5,25 @@ import { type ModelTerms, modelOf, type RoutableModel } from './routable-model.t
 
 interface RememberedModelsOptions {
   readonly clock: Pick<Clock, 'nowMs'>;
-  /** How long a name is remembered; 0 = not at all. */
+  /** How long a name is remembered, in milliseconds; 0 = not at all. */
   readonly rememberedMs: number;
-  /** Names that are remembered at a time, the latest ones. */
+  /** Largest number of remembered names; the latest ones stay. */
   readonly rememberedMax: number;
-  /** Whether the worker with that id is there, whatever it serves. */
+  /** Returns whether the worker with that id is live, whatever it serves. */
   isWorkerLive(id: string): boolean;
 }
 
 interface Remembered {
   readonly model: RoutableModel;
-  /** Who served it last. */
+  /** Ids of the workers that served it last. */
   readonly workerIds: readonly string[];
   /** `Clock.nowMs` */
   readonly untilMs: number;
 }
 
-/** The models that nobody serves any more, with what was known of them, for as long as they may come back. */
+/**
+ * Remembers models that no worker serves any more, with their last state, for as long as their workers may come back.
+ */
 export class RememberedModels {
   readonly #options: RememberedModelsOptions;
   readonly #remembered: BoundedMap<string, Remembered>;
@@ -31,7 +33,7 @@ export class RememberedModels {
     this.#remembered = new BoundedMap(options.rememberedMax);
   }
 
-  /** The models have changed: those that have gone are remembered, those that are back are not. */
+  /** Takes over a change of the models: remembers those that have gone, and forgets those that are back. */
   change(before: ReadonlyMap<string, RoutableModel>, now: ReadonlyMap<string, RoutableModel>): void {
     const { clock, rememberedMs } = this.#options;
     for (const name of now.keys()) this.#remembered.delete(name);
@@ -44,7 +46,10 @@ export class RememberedModels {
     }
   }
 
-  /** The model of that name, without workers. An adapter whose worker is still there was taken out of it, and is gone. */
+  /**
+   * Returns the model of that name, without workers. An adapter is gone if its worker is live, because the worker has
+   * unloaded it.
+   */
   find(name: string): RoutableModel | undefined {
     const remembered = this.#remembered.get(name);
     if (remembered === undefined) return undefined;
@@ -57,7 +62,7 @@ export class RememberedModels {
     return isUnloaded ? undefined : model;
   }
 
-  /** Every model that `find` would find. */
+  /** Returns every model that `find` would find. */
   list(): readonly RoutableModel[] {
     if (this.#remembered.size === 0) return NONE;
     return [...this.#remembered.keys()].flatMap((name) => this.find(name) ?? NONE);
@@ -66,17 +71,20 @@ export class RememberedModels {
 
 const NONE: readonly RoutableModel[] = [];
 
-/** What is true of every model that nobody serves. */
+/** Fields that are the same for every model that no worker serves. */
 const ABANDONED = {
   workers: [],
   standing: [],
   readiness: { isReady: false, reason: 'no worker', namespaces: {} },
 } as const;
 
-/** Of an instance that is none: nothing serves the model as far as the catalogue knows. */
+/** Instance id in the catalogue that means no instance: no worker serves the model. */
 const NO_INSTANCE = '0';
 
-/** The models of the fleet's catalogue, which outlive their workers: known also to a process that never saw one. */
+/**
+ * Models of the fleet's catalogue, which outlive their workers. A process knows them even if it never saw a worker of
+ * theirs.
+ */
 export class CataloguedModels {
   readonly #clock: Pick<Clock, 'wallMs'>;
   readonly #terms: ModelTerms;
@@ -101,7 +109,7 @@ export class CataloguedModels {
     this.#models = models;
   }
 
-  /** The model of that name, without workers. */
+  /** Returns the model of that name, without workers. */
   find(name: string): RoutableModel | undefined {
     return this.#models.get(name);
   }

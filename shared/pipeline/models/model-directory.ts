@@ -16,44 +16,45 @@ import { type JoinedCard, type ModelTerms, modelOf, type RoutableModel } from '.
 
 export interface ModelDirectoryOptions extends ModelTerms {
   readonly discovery: Discovery;
-  /** Serve only models of this namespace. */
+  /** Namespace whose models are served. @default every namespace */
   readonly namespace?: string | undefined;
-  /** Serve only models of namespaces that start so; wins over `namespace`. */
+  /** Prefix of the namespaces whose models are served; wins over `namespace`. */
   readonly namespacePrefix?: string | undefined;
   /** Name that clients see in place of a model's own (`--model-name`). @default none */
   readonly modelName?: string | undefined;
-  /** A further model keeps its own name, as another one has `modelName`: told once a model. */
+  /** Called once for each further model, which keeps its own name because another model has `modelName`. */
   readonly onNotRenamed?: (model: string, renamed: string) => void;
   readonly clock: Clock;
-  /** How long names are remembered after their last worker has left. @default 0 */
+  /** How long names are remembered after their last worker has left, in milliseconds. @default 0 */
   readonly rememberedMs?: number;
-  /** Names that are remembered at a time, the latest ones. @default 1024 */
+  /** Largest number of remembered names; the latest ones stay. @default 1024 */
   readonly rememberedMax?: number;
-  /** Whether models with that card are served. @default all are */
+  /** Returns whether models with that card are served. @default all are */
   readonly serves?: (card: ModelCard) => boolean;
-  /** Told after every change of the set of models or workers. */
+  /** Called after every change of the set of models or workers. */
   readonly onChange?: () => void;
   readonly onWorkerAdded?: (workerId: string) => void;
   readonly onDiscoveryFailing?: (error: Error) => void;
   readonly onDiscoveryRecovered?: () => void;
 }
 
-/** The models in discovery, joined with the endpoint instances that serve them, and kept current. */
+/** Joins the models in discovery with the endpoint instances that serve them, and keeps them current. */
 export class LiveModelDirectory implements ModelDirectory {
   readonly #options: ModelDirectoryOptions;
   readonly #cards = new Map<string, ModelRecord>();
   readonly #endpoints = new Map<string, EndpointRecord>();
-  /** Those in key order; made when somebody first looks after a change. */
+  /** Endpoints in key order. The first look after a change makes the list. */
   #instances: readonly EndpointRecord[] | undefined;
   #models: ReadonlyMap<string, RoutableModel> = new Map();
   #listed: readonly RoutableModel[] = [];
-  /** Names that nobody serves any more, with what was known of them. */
+  /** Names that no worker serves any more, with their last state. */
   readonly #remembered: RememberedModels;
   readonly #catalogued: CataloguedModels;
   readonly #renaming: ModelRenaming | undefined;
   #watches: Watch[] = [];
   #isDirty = false;
-  readonly #followers = new Set<() => void>(); // one for each part of the process that follows changes, or waits for one
+  // One for each part of the process that follows changes, or waits for one
+  readonly #followers = new Set<() => void>();
 
   constructor(options: ModelDirectoryOptions) {
     this.#options = options;
@@ -106,7 +107,10 @@ export class LiveModelDirectory implements ModelDirectory {
     return this.#models.get(name);
   }
 
-  /** The model of that name, also after its last worker has left, or without one ever seen: a worker may be started for it. */
+  /**
+   * Returns the model of that name, even if its last worker has left or no worker was ever seen: one may be started for
+   * it.
+   */
   known(name: string): RoutableModel | undefined {
     const known = this.#models.get(name) ?? this.#remembered.find(name);
     if (known !== undefined) return known;
@@ -115,12 +119,12 @@ export class LiveModelDirectory implements ModelDirectory {
     return catalogued && this.#shown(catalogued);
   }
 
-  /** What clients call the model that its workers call so. */
+  /** Returns the name that clients use for a model. @param ownName its name at its workers */
   shownNameOf(ownName: string): string {
     return this.#renaming?.shownNameOf(ownName) ?? ownName;
   }
 
-  /** Every name that `known` would find. */
+  /** Returns every model that `known` would find. */
   listKnown(): readonly RoutableModel[] {
     const others = new Map<string, RoutableModel>();
     const catalogued = [...this.#catalogued.list()].flatMap((model) => this.#shown(model) ?? []);
@@ -129,19 +133,25 @@ export class LiveModelDirectory implements ModelDirectory {
     return known.length === 0 ? this.#listed : [...this.#listed, ...known];
   }
 
-  /** Every live endpoint of the namespaces that are followed, in key order; the same list until one comes or goes. */
+  /**
+   * Returns every live endpoint of the followed namespaces, in key order: the same list until an endpoint comes or
+   * goes.
+   */
   instances(): readonly EndpointRecord[] {
     this.#instances ??= [...this.#endpoints].sort(byKey).map(([, record]) => record);
     return this.#instances;
   }
 
-  /** Runs `tell` after every change, until the function that is returned is called. */
+  /** Runs `tell` after every change, until the caller calls the returned function. */
   follow(tell: () => void): () => void {
     this.#followers.add(tell);
     return () => void this.#followers.delete(tell);
   }
 
-  /** Resolves once `holds` is true of the list: at once, or after the change that makes it so. Rejects with the signal's reason. */
+  /**
+   * Resolves as soon as `holds` is true of the list: at once, or after the change that makes it true. Rejects with the
+   * signal's reason.
+   */
   async until(holds: (models: readonly RoutableModel[]) => boolean, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     if (holds(this.#listed)) return;
@@ -154,7 +164,7 @@ export class LiveModelDirectory implements ModelDirectory {
     await untilAborted(held, signal).finally(unfollow);
   }
 
-  /** Whether the workers of a namespace are followed. */
+  /** Returns whether the workers of a namespace are followed. */
   isInScope(namespace: string): boolean {
     const { namespace: exact, namespacePrefix } = this.#options;
     if (namespacePrefix !== undefined) return namespace.startsWith(namespacePrefix);
@@ -190,7 +200,7 @@ export class LiveModelDirectory implements ModelDirectory {
     if (this.isInScope(namespace) && this.#options.serves?.(card) !== false) this.#cards.set(event.key, event.record);
   }
 
-  /** Many changes of one turn cost one rebuild. */
+  /** Schedules a rebuild. Many changes in one turn cost one rebuild. */
   #scheduleRebuild(): void {
     if (this.#isDirty) return;
     this.#isDirty = true;
@@ -224,7 +234,7 @@ export class LiveModelDirectory implements ModelDirectory {
     for (const tell of this.#followers) tell();
   }
 
-  /** The models by the names that clients see. */
+  /** Returns the models by the names that clients see. */
   #renamed(models: ReadonlyMap<string, RoutableModel>): ReadonlyMap<string, RoutableModel> {
     const renaming = this.#renaming;
     if (renaming === undefined) return models;
@@ -240,7 +250,7 @@ export class LiveModelDirectory implements ModelDirectory {
     return this.#renaming === undefined ? model : this.#renaming.shown(model);
   }
 
-  /** The earliest time that any worker known so far has named, which stays when that worker leaves. */
+  /** Returns the earliest time that any worker known so far has named. It stays when that worker leaves. */
   #createdSecs(ownName: string, cards: readonly JoinedCard[]): number {
     const name = this.shownNameOf(ownName);
     const before = (this.#models.get(name) ?? this.#remembered.find(name))?.createdSecs ?? Number.POSITIVE_INFINITY;
@@ -252,7 +262,7 @@ export class LiveModelDirectory implements ModelDirectory {
 
 const REMEMBERED_MAX = 1024;
 
-/** Key of the instance that a card belongs to: the card's own, without the adapter at its end. */
+/** Returns the key of the instance that a card belongs to: the card's own, without the adapter at its end. */
 function endpointKeyOf(cardKey: string, { model_suffix: adapter }: ModelRecord): string {
   return adapter === undefined ? cardKey : cardKey.slice(0, cardKey.lastIndexOf('/'));
 }

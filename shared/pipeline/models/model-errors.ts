@@ -3,27 +3,30 @@ import { nearestName, ServeError } from '../../errors/index.ts';
 import { MODEL_TYPES } from '../../protocol/index.ts';
 import type { ServedModel } from '../pipeline.ts';
 
-/** What a request asked for, as far as it was read. */
+/** The model that a request asked for, as far as the body was read. */
 export interface AskedModel {
-  /** Undefined where the whole route has no model. */
+  /** Name of the model; undefined if the whole route has no model. */
   readonly name?: string | undefined;
   /** Kind of request; undefined = any. */
   readonly type?: ModelType | undefined;
-  /** Others may be served than are known here. @default false */
+  /** Whether more models may be served than this process knows. @default false */
   readonly isPart?: boolean | undefined;
-  /** Field that held the name. */
+  /** Field of the body that held the name. */
   readonly param?: string | undefined;
 }
 
-/** Names that a message lists. */
+/** Names that a message lists at most. */
 const LISTED_MAX = 10;
-/** Names that a wrong one is compared with; longer ones than that are no typing errors. */
+/** Names that a wrong name is compared with at most. */
 const COMPARED_MAX = 256;
 const NAME_CHARS_MAX = 100;
 
 const ELSEWHERE = '`GET /v1/models` lists the models that are served here.';
 
-/** Nobody registered the name, or not for that kind of request. The message says what there is, and what is nearest. */
+/**
+ * Returns the error for a name that no worker registered, or not for that kind of request. The message lists the
+ * models, and the nearest name.
+ */
 export function modelNotFound(models: readonly ServedModel[], asked: AskedModel): ServeError {
   const subject = asked.name === undefined ? '' : `: ${quoted(asked.name)}`;
   const hint = asked.isPart === true ? ELSEWHERE : missingModelHint(models, asked);
@@ -31,7 +34,7 @@ export function modelNotFound(models: readonly ServedModel[], asked: AskedModel)
   return new ServeError('model_not_found', message, { param: asked.param });
 }
 
-/** What to ask for instead, in sentences. */
+/** Returns what to ask for instead, in sentences. */
 export function missingModelHint(models: readonly ServedModel[], { name, type }: AskedModel): string {
   const served = models.filter(
     ({ card, readiness }) => readiness.isReady && (type === undefined || card.model_type.includes(type)),
@@ -44,7 +47,7 @@ export function missingModelHint(models: readonly ServedModel[], { name, type }:
   return [...about, listing(served)].join(' ');
 }
 
-/** Names for requests of other kinds are worth telling: the right route may be all that is wrong. */
+/** Lists the names for requests of other kinds, because a client may only have chosen the wrong route. */
 function othersServed(models: readonly ServedModel[]): string {
   const others = models.filter(({ readiness }) => readiness.isReady);
   return others.length === 0 ? '' : ` For others: ${listed(others)}.`;
@@ -77,10 +80,15 @@ function shortened(name: string): string {
   return name.length > NAME_CHARS_MAX ? `${name.slice(0, NAME_CHARS_MAX)}…` : name;
 }
 
-/** Workers take seconds at least to come up; sooner tries would find nothing new. */
+/**
+ * Pause before a client should try again. Workers take seconds at least to start; an earlier try would find nothing
+ * new.
+ */
 const NOT_READY_RETRY_MS = 5000;
 
-/** The name is registered or remembered, but no namespace has all the workers that it needs. */
+/**
+ * Returns the error for a name that is registered or remembered, while no namespace has all the workers that it needs.
+ */
 export function modelNotReady(name: string): ServeError {
   const message =
     `Model \`${name}\` is not ready to serve requests yet. ` +

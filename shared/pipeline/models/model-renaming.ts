@@ -1,19 +1,20 @@
 import type { RoutableModel } from './routable-model.ts';
 
 interface ModelRenamingOptions {
-  /** Told once of each further model, which keeps its own name. */
+  /** Called once for each further model, which keeps its own name. */
   readonly onOther?: ((model: string, renamed: string) => void) | undefined;
 }
 
-/** Others that are remembered as told. */
+/** Largest number of further models that are remembered as reported. */
 const TOLD_MAX = 1000;
 
 /**
- * Gives one model the name that an operator chose (`--model-name`), in place of its own and of its aliases: one that is called so
- * already, else the one that was offered first, for as long as it is known. Adapters and further models keep theirs.
+ * Gives one model the name that an operator chose (`--model-name`), in place of its own name and its aliases. A model
+ * that already has the name comes first, then the one that was offered first. It keeps the name for as long as it is
+ * known. Adapters and further models keep their own names.
  */
 export class ModelRenaming {
-  /** What clients see. */
+  /** Name that clients see. */
   readonly name: string;
   readonly #onOther: ModelRenamingOptions['onOther'];
   readonly #told = new Set<string>();
@@ -26,7 +27,7 @@ export class ModelRenaming {
 
   /**
    * Chooses among `models`, which have their own names.
-   * @param remembered the model of the chosen name as it was known last: it keeps the name while it may come back
+   * @param remembered the last known model of the chosen name, which keeps the name while it may come back
    */
   choose(models: readonly RoutableModel[], remembered: RoutableModel | undefined): void {
     const candidates = models.filter(({ name, primaryName, card }) => name === primaryName && card.lora === undefined);
@@ -41,25 +42,27 @@ export class ModelRenaming {
     }
   }
 
-  /** The model as clients see it; undefined for what they see no more: another name of the renamed one. */
+  /**
+   * Returns the model as clients see it; undefined for another name of the renamed model, which clients no longer see.
+   */
   shown(model: RoutableModel): RoutableModel | undefined {
     if (model.primaryName !== this.#ownName) return model;
     return model.name === model.primaryName ? { ...model, name: this.name, primaryName: this.name } : undefined;
   }
 
-  /** What clients call the model that is named so. */
+  /** Returns the name that clients use for the model. @param ownName its name at its workers */
   shownNameOf(ownName: string): string {
     return ownName === this.#ownName ? this.name : ownName;
   }
 
-  /** The name by which `models` knows what clients ask for as `name`; undefined where nobody may ask so. */
+  /** Returns the name in `models` of what clients ask for as `name`; undefined if no client may use that name. */
   ownNameOf(name: string): string | undefined {
     if (name === this.name && this.#ownName !== undefined) return this.#ownName;
     return name === this.#ownName ? undefined : name;
   }
 }
 
-/** The one that was offered first comes first, at every frontend alike. */
+/** Compares by age: the model that was offered first comes first, alike at every frontend. */
 function byAge(one: RoutableModel, other: RoutableModel): number {
   return one.createdSecs - other.createdSecs || (one.name < other.name ? -1 : 1);
 }

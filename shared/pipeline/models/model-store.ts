@@ -4,33 +4,33 @@ import { BoundedMap } from '../../records/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from './routable-model.ts';
 
-/** Opens the model's files, that its card names. Rejects with a message that says what is wrong and what to do. */
+/** Opens the files that the model's card names. Rejects with a message that says what is wrong and what to do. */
 export type OpenModel = (model: Pick<RoutableModel, 'card' | 'workers'>) => Promise<LoadedModel>;
 
 export interface ModelStoreOptions {
   readonly open: OpenModel;
   readonly clock: Clock;
-  /** Told of a failed attempt, and of those after it only when they fail for another reason. */
+  /** Called after a failed attempt. Called after later attempts only if they fail for another reason. */
   readonly onFailure: (model: string, reason: string) => void;
-  /** Models kept loaded; the one used longest ago leaves first. @default 16 */
+  /** Largest number of loaded models; the one used longest ago leaves first. @default 16 */
   readonly modelsMax?: number;
-  /** A failed load is not tried again sooner; twice as long after each further failure, up to a minute. @default 5000 */
+  /** Pause after a failed load; doubles after each further failure, up to a minute. In milliseconds. @default 5000 */
   readonly retryAfterMs?: number;
 }
 
 interface Slot {
   readonly loaded: Promise<LoadedModel>;
-  /** Failed loads in a row, this one included. */
+  /** Failed loads in a row, including the present one. */
   failures: number;
   /** Why the last of them failed. */
   reason: string | undefined;
-  /** `Clock.nowMs` from which on it is loaded anew; infinite unless it has failed. */
+  /** `Clock.nowMs` from which the model is loaded again; infinite unless it has failed. */
   retryAtMs: number;
 }
 
 const RETRY_MS_MAX = 60_000;
 
-/** Tokenizers and templates of the models in discovery, loaded once per card checksum. */
+/** Loads the tokenizers and templates of the models in discovery, once per card checksum. */
 export class ModelStore {
   readonly #options: Required<ModelStoreOptions>;
   readonly #slots: BoundedMap<string, Slot>; // by card checksum
@@ -40,25 +40,25 @@ export class ModelStore {
     this.#slots = new BoundedMap(modelsMax);
   }
 
-  /** The loaded model. Rejects with `service_unavailable` when it cannot be opened. */
+  /** Returns the loaded model. Rejects with `service_unavailable` when it cannot be opened. */
   get(model: RoutableModel): Promise<LoadedModel> {
     const slot = this.#slots.get(model.mdcSum);
     if (slot === undefined || this.#options.clock.nowMs() >= slot.retryAtMs) return this.#load(model, slot);
-    this.#slots.set(model.mdcSum, slot); // used last
+    this.#slots.set(model.mdcSum, slot); // the last used slot is the newest
     return slot.loaded;
   }
 
-  /** Starts loading what is not loaded yet, so that the first request does not wait for it. Pushes nothing out. */
+  /** Starts loading models, so that the first request does not wait for it. Does not evict loaded models. */
   prefetch(models: readonly RoutableModel[]): void {
     for (const model of models) {
       if (this.#slots.size >= this.#options.modelsMax) return;
-      const isServed = model.workers.length > 0; // before that there is nobody to fetch it from
+      const isServed = model.workers.length > 0; // without a worker there is no source for its files
       if (!isServed || model.card.model_input !== 'Tokens' || this.#slots.has(model.mdcSum)) continue;
-      this.#load(model).catch(() => undefined); // reported by onFailure; the next request reads the slot
+      this.#load(model).catch(() => undefined); // `onFailure` reports it, and the next request reads the slot
     }
   }
 
-  /** @param before the attempt that failed */
+  /** Loads a model. @param before the attempt that failed */
   #load(model: RoutableModel, before?: Slot): Promise<LoadedModel> {
     const failures = before?.failures ?? 0;
     const { open, clock, onFailure } = this.#options;

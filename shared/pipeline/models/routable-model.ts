@@ -11,67 +11,75 @@ export interface Worker extends RoutableWorker {
   readonly endpoint: string;
   /** Component whose topics carry the worker's events and load. */
   readonly scope: { readonly namespace: string; readonly component: string };
-  /** Whether it publishes what its cache holds. */
+  /** Whether it publishes which blocks its cache holds. */
   readonly publishesKvEvents: boolean;
   /** Whether it answers a router that has missed such events. */
   readonly hasLocalIndexer: boolean;
-  /** Where decode workers meet the engine of a prefill worker, if it has such a place. */
+  /** Address at which decode workers meet the engine of a prefill worker, if it has one. */
   readonly rendezvous?: { readonly host: string; readonly port: number } | undefined;
-  /** Which decode workers may or should fetch the blocks of a prefill worker. @default any */
+  /** Rules for which decode workers may or should fetch the blocks of a prefill worker. @default any */
   readonly kvTransfer?: KvTransferPolicy | undefined;
-  /** Where the files of its card can be fetched: `host:port/path`. @default nowhere */
+  /** Address of the files of its card: `host:port/path`. @default nowhere */
   readonly filesAt?: string | undefined;
   /** Whether it takes media that an encode worker has encoded. @default false */
   readonly routesToEncoder?: boolean | undefined;
 }
 
-/** A pool and those who are in it. */
+/** A pool and its workers. */
 export interface WorkersOfPool {
   readonly pool: WorkerPool;
-  /** In key order. */
+  /** Workers in key order. */
   readonly workers: readonly Worker[];
 }
 
-/** The prefill workers of a model whose decode workers have their prompts computed elsewhere: at least one. */
+/** Prefill workers of a model whose decode workers do not compute their prompts: at least one. */
 export type PrefillPool = WorkersOfPool;
 
-/** A model as the pipeline needs it: what clients see, and who serves it. */
+/** A model as the pipeline needs it: the fields that clients see, and its workers. */
 export interface RoutableModel extends ServedModel {
-  /** Checksum of the card's identity; workers with another one are another worker set. */
+  /** Checksum of the card's identity. Workers with another checksum are another worker set. */
   readonly mdcSum: string;
-  /** Of the card; workers of the model may be in others too. Kept after the last worker has left. */
+  /**
+   * Namespace of the card, kept after the last worker has left. The model may have workers in other namespaces, too.
+   */
   readonly namespace: string;
-  /** The worker set as the router names it. */
+  /** Worker set as the router names it. */
   readonly pool: WorkerPool;
   /** Workers that take requests now, in key order; empty while the model is not ready. */
   readonly workers: readonly Worker[];
-  /** Decode workers whose prefill workers have all left: they end what was begun, and take nothing new. @default none */
+  /**
+   * Decode workers whose prefill workers have all left. They end their running requests and take no new ones.
+   * @default none
+   */
   readonly standing?: readonly Worker[];
-  /** Who computes their prompts; undefined = they do. */
+  /** Workers that compute the prompts for them; undefined = they compute prompts themselves. */
   readonly prefill?: PrefillPool | undefined;
-  /** Who encodes media for them. @default nobody */
+  /** Workers that encode media for them. @default none */
   readonly encoders?: readonly Worker[];
 }
 
-/** The worker sets of a model as routing follows them: its own, and its prefill workers as one more. */
+/** Returns the worker sets of a model as routing follows them: its own, and its prefill workers as one more. */
 export function workerSetsOf(model: RoutableModel): readonly RoutableModel[] {
   const { prefill } = model;
   const own = model.workers.length > 0 ? model : { ...model, workers: routableWorkers(model) };
   return prefill === undefined ? [own] : [own, { ...model, ...prefill, prefill: undefined }];
 }
 
-/** Those who may take a request of the model: who take new ones, or else who end what was begun. */
+/**
+ * Returns the workers that may take a request of the model: those that take new ones, otherwise those that end running
+ * ones.
+ */
 export function routableWorkers({ workers, standing = NO_WORKERS }: RoutableModel): readonly Worker[] {
   return workers.length > 0 ? workers : standing;
 }
 
 const NO_WORKERS: readonly Worker[] = [];
 
-/** What the settings of a process say of every model. */
+/** Settings of a process that apply to every model. */
 export interface ModelTerms {
   /** Block size of every model's KV cache, whatever the cards say. */
   readonly kvCacheBlockSizeTokens?: number | undefined;
-  /** Decode workers serve without prefill workers (`--decode-fallback`). @default false */
+  /** Whether decode workers serve without prefill workers (`--decode-fallback`). @default false */
   readonly decodesAlone?: boolean | undefined;
 }
 
@@ -79,7 +87,7 @@ export interface ModelTerms {
 export interface JoinedCard {
   readonly record: ModelRecord;
   readonly endpoint: EndpointRecord | undefined;
-  /** Of an adapter: the card of the base model at the same instance. @default it is none, or that is not known */
+  /** Card of the base model at the same instance, for an adapter. @default no adapter, or the base is unknown */
   readonly base?: ModelRecord | undefined;
 }
 
@@ -96,7 +104,7 @@ export function modelOf(
   );
   const isReady = (namespace: string): boolean => readiness.namespaces[namespace]?.isReady === true;
   const ready = live.filter(({ record }) => isServing(record) && isReady(record.namespace));
-  // Workers whose cards differ cannot share one prompt format: the first ready card in key order decides.
+  // Workers with different cards cannot share one prompt format: the first ready card in key order decides.
   const chosen = ready[0] ?? cards.find(({ record }) => isServing(record)) ?? cards[0];
   if (chosen === undefined) throw new Error(`model ${name} has no card`);
   const { card } = chosen.record;
@@ -140,15 +148,15 @@ export function modelOf(
   };
 }
 
-/** The pool of prefill workers beside `pool`. Its key is its own, as pools come and go one by one. */
+/** Returns the pool of prefill workers beside `pool`. It has its own key, because pools come and go separately. */
 function prefillPoolOf(pool: WorkerPool, workers: readonly Worker[]): PrefillPool | undefined {
   if (pool.role !== 'decode' || workers.length === 0) return undefined;
   return { pool: { ...pool, key: `${pool.key}.prefill`, role: 'prefill' }, workers };
 }
 
 /**
- * Whether blocks that a worker with the card `prefill` computes are those that one with the card `decode` needs: what prompts
- * are made of is equal. How answers are read is the decode worker's alone.
+ * Returns whether a decode worker can use blocks that a prefill worker computes. The parts of both cards that prompts
+ * are made of must be equal. Only the decode worker's card says how to read answers.
  */
 function computesFor(prefill: ModelCard, decode: ModelCard): boolean {
   if (prefill.kv_cache_block_size !== decode.kv_cache_block_size) return false;
@@ -192,20 +200,23 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
   ];
 }
 
-/** Engines that do not know their machine's address are met where the worker itself is. */
+/** Returns where to meet an engine. If the engine does not know its machine's address, it is the worker's own. */
 function rendezvousOf({ disaggregated_endpoint: at }: ModelCard['runtime_config'], { transport }: EndpointRecord) {
   if (at?.bootstrap_port === undefined) return undefined;
   const host = at.bootstrap_host ?? (transport.tcp === undefined ? undefined : hostOf(transport.tcp));
   return host === undefined ? undefined : { host, port: at.bootstrap_port };
 }
 
-/** Of `host:port/path`, an IPv6 address without its brackets. */
+/** Returns the host of `host:port/path`; an IPv6 address loses its brackets. */
 function hostOf(address: string): string {
   const hostPort = address.split('/', 1)[0] as string; // a split has at least one part
   return hostPort.slice(0, hostPort.lastIndexOf(':')).replace(/^\[(.*)\]$/, '$1');
 }
 
-/** Hash over what decides how prompts are made and answers read; workers that agree on it are one worker set. */
+/**
+ * Hashes the parts of a card that decide how to make prompts and read answers. Workers with the same hash are one
+ * worker set.
+ */
 function cardChecksum(card: ModelCard): string {
   const known = CHECKSUMS.get(card);
   if (known !== undefined) return known;
@@ -241,9 +252,9 @@ function isServing(record: ModelRecord): boolean {
 }
 
 /**
- * Whether a model can be served, given the cards whose endpoints are live: in one namespace at
- * least one worker serves, and every worker type present there finds the peers that it needs.
- * @param decodesAlone decode workers need no peers (`--decode-fallback`)
+ * Returns whether a model can be served, given the cards whose endpoints are live: in one namespace at least one worker
+ * serves, and every worker type present there finds the peers that it needs.
+ * @param decodesAlone whether decode workers need no peers (`--decode-fallback`)
  */
 export function readinessOf(live: readonly ModelRecord[], decodesAlone = false): ModelReadiness {
   const byNamespace = new Map<string, ModelRecord[]>();
@@ -281,7 +292,7 @@ function namespaceReadiness(present: readonly ModelRecord[], decodesAlone: boole
   return { isReady: false, reason, workerTypes, missingWorkerTypes };
 }
 
-/** What the alternative that lacks least still lacks; nothing when one alternative is met or none is asked for. */
+/** Returns what the alternative that lacks least still lacks; nothing if one alternative is met or there are none. */
 function closestMiss(needs: readonly (readonly string[])[], live: ReadonlySet<string>): readonly string[] {
   let closest: readonly string[] | undefined;
   for (const alternative of needs) {
@@ -291,11 +302,13 @@ function closestMiss(needs: readonly (readonly string[])[], live: ReadonlySet<st
   return closest ?? [];
 }
 
-/** Where requests are prefilled, as far as discovery says. */
+/** State of a model's prefill, as far as discovery says. */
 export type PrefillState = 'pending' | 'active' | 'unavailable';
 
 /**
- * | State | a prefill worker is there | none is |
+ * Returns the next state of a model's prefill.
+ *
+ * | State | a prefill worker is there | no prefill worker is there |
  * |---|---|---|
  * | pending | active | pending |
  * | active | active | unavailable |

@@ -1,11 +1,11 @@
 export type MediaKind = 'image' | 'video' | 'audio';
 
-/** The token by which a chat template marks the place of a medium, by kind. */
+/** Tokens with which a chat template marks the place of a medium, by kind. */
 export type Placeholders = ReadonlyMap<MediaKind, number>;
 
-/** What an engine made of the media of a prompt. */
+/** Tokens that an engine made of the media of a prompt. */
 export interface Expansions {
-  /** The tokens that took each one's place, in the order of the prompt. */
+  /** Tokens in place of each medium, in the order of the prompt. */
   readonly runs: readonly Uint32Array[];
   readonly placeholders: Placeholders;
 }
@@ -13,7 +13,10 @@ export interface Expansions {
 /** Tokens that are tried as a placeholder. */
 const CANDIDATES_MAX = 32;
 
-/** Where the media of a prompt stand: the indexes of their placeholders; undefined where those are not known, or not as many. */
+/**
+ * Returns the indexes of the placeholders of a prompt's media; undefined if they are not known, or their number
+ * differs.
+ */
 export function placesOf(
   tokens: Uint32Array,
   kinds: readonly MediaKind[],
@@ -32,8 +35,8 @@ export function placesOf(
 }
 
 /**
- * What stands in `expanded`, the prompt as its engine has it, in place of each placeholder of `tokens`, the prompt as it was
- * rendered here. Undefined where the two do not fit together in one clear way.
+ * Finds the tokens of each medium. `expanded` is the prompt as its engine has it, and `tokens` the prompt as rendered
+ * here, with placeholders. Returns undefined if the two do not fit together in one clear way.
  */
 export function expansionsOf(
   tokens: Uint32Array,
@@ -57,7 +60,9 @@ export function expansionsOf(
   return undefined;
 }
 
-/** Tokens that stand `count` times in the prompt, those first of which the engine has made most. */
+/**
+ * Returns the tokens that stand `count` times in the prompt, beginning with those of which the engine has made most.
+ */
 function candidates(
   tokens: Uint32Array,
   expanded: Uint32Array,
@@ -79,14 +84,17 @@ function countsOf(tokens: Uint32Array): ReadonlyMap<number, number> {
   return counts;
 }
 
-/** What stands in `expanded` at each of `places`: the text between them is the same in both, and there is some. */
+/**
+ * Returns the tokens in `expanded` at each of `places`. Both prompts have the same text between the places, and it is
+ * not empty.
+ */
 function runsBetween(
   tokens: Uint32Array,
   expanded: Uint32Array,
   places: readonly number[],
 ): readonly Uint32Array[] | undefined {
   const runs: Uint32Array[] = [];
-  let [from, start] = [0, 0]; // the text after the last place, and where the run there begins
+  let [from, start] = [0, 0]; // the text after the last place, and the start of the run there
   for (const [at, place] of places.entries()) {
     const text = tokens.subarray(from, place);
     const found = at === 0 ? (startsWith(expanded, text) ? 0 : -1) : indexOf(expanded, text, start + 1);

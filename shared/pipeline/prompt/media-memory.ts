@@ -2,10 +2,10 @@ import { BoundedMap } from '../../records/index.ts';
 import { mediaIdentity } from '../../tokens/index.ts';
 import type { MediaKind, Placeholders } from './media-expansion.ts';
 
-/** What is known of how one model takes media. */
+/** Knowledge about how one model takes media. */
 interface ModelMedia {
   placeholders: Placeholders;
-  /** Tokens of a medium, on average. */
+  /** Average number of tokens of a medium. */
   meanTokens: number;
 }
 
@@ -13,23 +13,23 @@ const MODELS_MAX = 256;
 const SHAPES_MAX = 20_000;
 const URLS_MAX = 20_000;
 const SHAPE_WORDS_MAX = 8 << 20;
-/** A picture of middling size, until one was seen. */
+/** Tokens of a picture of medium size, until an engine has read one. */
 const TOKENS_GUESS = 576;
 /** Weight of the latest medium in the average. */
 const LATEST = 0.1;
 const NONE: Placeholders = new Map<MediaKind, number>();
 
 /**
- * What engines have made of media: how many tokens, and which. Only they know that, and the same medium becomes the same tokens
- * again. Bounded: who was used longest ago leaves.
+ * Remembers how many tokens, and which, engines have made of media. Only engines know that, and they make the same
+ * tokens of the same medium again. The memory is bounded: the entry used longest ago leaves.
  */
 export class MediaMemory {
   readonly #models = new BoundedMap<string, ModelMedia>(MODELS_MAX);
-  /** By model and medium, as runs of equal tokens: `[token, count, ...]`. */
+  /** Tokens by model and medium, as runs of equal tokens: `[token, count, ...]`. */
   readonly #shapes = new BoundedMap<string, Uint32Array>(SHAPES_MAX, (shape) => {
     this.#shapeWords -= shape.length;
   });
-  /** What lay at an URL when it was last read, by the URL's own identity. */
+  /** Identity of the medium that was last read at a URL, by the URL's own identity. */
   readonly #identities = new BoundedMap<string, string>(URLS_MAX);
   readonly #shapeWordsMax: number;
   #shapeWords = 0;
@@ -43,23 +43,23 @@ export class MediaMemory {
     return this.#models.get(model)?.placeholders ?? NONE;
   }
 
-  /** Of a medium that is not known. */
+  /** Returns the expected tokens of an unknown medium. */
   expectedTokens(model: string): number {
     return Math.round(this.#models.get(model)?.meanTokens ?? TOKENS_GUESS);
   }
 
-  /** The identity of what lies at `url`; undefined for a place of which nobody has told. */
+  /** Returns the identity of the medium at `url`; undefined if no worker has reported it. */
   identityOf(url: string): string | undefined {
     return isInline(url) ? mediaIdentity(url) : this.#identities.use(mediaIdentity(url));
   }
 
-  /** A worker has read `url`. */
+  /** Notes the identity that a worker has read at `url`. */
   noteIdentity(url: string, identity: string): void {
     if (isInline(url)) return;
     this.#identities.set(mediaIdentity(url), identity);
   }
 
-  /** The tokens of a medium at a model; undefined where they are not known. */
+  /** Returns the tokens of a medium at a model; undefined if they are not known. */
   tokensOf(model: string, identity: string): Uint32Array | undefined {
     const shape = this.#shapes.use(`${model}/${identity}`);
     return shape && unpack(shape);

@@ -10,11 +10,11 @@ import { type PromptTools, tokenizePrompt } from './prompt-tokens.ts';
 /** A medium that a chat names. */
 interface NamedMedium {
   readonly kind: MediaKind;
-  /** Undefined for sound that stands in the message as such. */
+  /** URL of the medium; undefined for sound that the message itself holds. */
   readonly url: string | undefined;
-  /** Of what it holds, as far as that is known here. */
+  /** Identity of its content, if this process knows that. */
   readonly identity: string | undefined;
-  /** Of what it holds, or of its place. */
+  /** Hash of its content, or of its place. */
   readonly hash: bigint;
 }
 
@@ -31,11 +31,11 @@ const KINDS: Readonly<Record<string, MediaKind>> = {
   audio_url: 'audio',
   input_audio: 'audio',
 };
-/** Fields of a body that change what a medium becomes: an engine mixes them into its own identifiers. */
+/** Fields of a body that change the tokens of a medium. An engine mixes them into its own identifiers. */
 const READING = ['mm_processor_kwargs', 'media_io_kwargs'] as const;
 const NO_TOKENS = new Uint32Array(0);
 
-/** Whether the chat is rendered by the workers of its model: it names media, or nobody here could. */
+/** Returns whether workers render the chat: it names media, or no other process could render it. */
 export function isRenderedByWorker({ prompt }: GenerationRequest, model: RoutableModel, loaded: LoadedModel): boolean {
   if (prompt.kind !== 'chat' || model.card.runtime_config.media_chats !== true) return false;
   return loaded.chatTemplate === undefined || namesMedia(prompt);
@@ -49,22 +49,22 @@ export function namesMedia(prompt: PromptInput): boolean {
 }
 
 /**
- * A chat with media as routers see it: the tokens that its engine will have, where it is known what that makes of each medium,
- * and the media's own hashes in the blocks that they take. What is not known is learned from the worker's answer; until then
- * the prompt is known up to the first such medium, which has a home among the workers.
+ * A chat with media as routers see it: the tokens that its engine will have, with the media's own hashes in their
+ * blocks. The tokens of a medium are known if an engine has reported them before; otherwise the worker's answer reports
+ * them. Until then the prompt is known up to the first unknown medium. Such a medium has a home among the workers.
  */
 export class MediaPrompt {
   readonly #model: string;
   readonly #memory: MediaMemory;
   readonly #media: readonly NamedMedium[];
-  /** As rendered here, a placeholder for each medium; empty where it cannot be. */
+  /** Prompt as rendered here, with a placeholder for each medium; empty if it cannot be rendered here. */
   readonly #rendered: Uint32Array;
-  /** Tokens before the first medium, where its placeholder is not known. */
+  /** Tokens before the first medium, if its placeholder is not known. */
   readonly #before: number;
   readonly #isPlain: boolean;
   readonly #tokens: Uint32Array;
   readonly #places: readonly MediaPlace[];
-  /** Media of which nobody knows what they become. */
+  /** Media whose tokens are not known. */
   readonly #unknown: readonly NamedMedium[];
 
   private constructor(
@@ -89,7 +89,10 @@ export class MediaPrompt {
     this.#unknown = expanded.unknown;
   }
 
-  /** Rejects as `PromptEncoder.encode`. A chat that cannot be rendered here is its engine's to refuse. */
+  /**
+   * Makes the prompt. Rejects as `PromptEncoder.encode`. If a chat cannot be rendered here, its engine may still refuse
+   * it.
+   */
   static async of(
     request: GenerationRequest,
     model: RoutableModel,
@@ -118,18 +121,18 @@ export class MediaPrompt {
     return new MediaPrompt(key, memory, media, { rendered, before, isPlain });
   }
 
-  /** Whether the worker's answer is to say what the prompt became. */
+  /** Whether to ask the worker for the tokens of the prompt. */
   get asksForTokens(): boolean {
     return this.#isPlain && this.#rendered.length > 0 && this.#unknown.length > 0;
   }
 
-  /** What the worker that has most of the unknown media is the home of. */
+  /** Home of the prompt by its first unknown medium: the worker there has most of the unknown media. */
   get home(): PromptHome | undefined {
     const [first] = this.#unknown;
     return first && { key: keyOfText(first.hash.toString(16)), tokens: this.#unknownTokens };
   }
 
-  /** The prompt for a pool, its blocks named. */
+  /** Returns the prompt for a pool, with the names of its blocks. */
   hashedFor(
     { blockSizeTokens, isEagle }: WorkerPool,
     { lora_name: loraName, cache_salt: cacheSalt }: GenerationRequest['routing'],
@@ -139,10 +142,10 @@ export class MediaPrompt {
     return { tokens: this.#tokens.length + this.#unknownTokens, hashes };
   }
 
-  /** The worker says what its media are, and what it made of the prompt. */
+  /** Learns from the worker the identities of its media and the tokens of the prompt. */
   learn({ ids, token_ids: told }: PromptMedia): void {
     const media = this.#media;
-    if (ids.length !== media.length) return; // of another kind than this process knows
+    if (ids.length !== media.length) return; // the worker has media that this process does not know
     if (this.#isPlain)
       for (const [at, { url }] of media.entries()) if (url !== undefined) this.#note(url, ids[at] as string);
     if (told === undefined || !this.asksForTokens) return;
@@ -169,7 +172,7 @@ export class MediaPrompt {
     const kinds = media.map(({ kind }) => kind);
     const placeholders = placesOf(rendered, kinds, this.#memory.placeholdersOf(model));
     if (placeholders === undefined) {
-      const start = this.#before; // from there on nothing may be taken for the same prompt with other media
+      const start = this.#before; // no block from there on may match the same prompt with other media
       return { tokens: rendered, places: media.map(({ hash }) => ({ start, end: start + 1, hash })), unknown: media };
     }
     const pieces: Uint32Array[] = [];
@@ -206,7 +209,7 @@ function joined(pieces: readonly Uint32Array[], length: number): Uint32Array {
   return tokens;
 }
 
-/** The hashes of the media of each block. */
+/** Returns the hashes of the media of each block. */
 function byBlock(places: readonly MediaPlace[], blockSizeTokens: number): ReadonlyMap<number, readonly bigint[]> {
   const blocks = new Map<number, bigint[]>();
   if (blockSizeTokens === 0) return blocks;
@@ -224,7 +227,10 @@ function kindOf({ type }: Readonly<Record<string, unknown>>): MediaKind | undefi
   return typeof type === 'string' ? KINDS[type] : undefined;
 }
 
-/** @param reading fields that change what the media become; what they become is nobody's business but the engine's then */
+/**
+ * Returns the media of a prompt.
+ * @param reading fields that change the tokens of the media, which then only the engine knows
+ */
 function mediaOf(prompt: PromptInput, memory: MediaMemory, reading: unknown): readonly NamedMedium[] {
   if (prompt.kind !== 'chat') return [];
   const parts = prompt.messages.flatMap(({ content }) => (Array.isArray(content) ? content : []));
@@ -244,7 +250,7 @@ function urlOf(part: Readonly<Record<string, unknown>>): string | undefined {
   return typeof url === 'string' ? url : undefined;
 }
 
-/** The request with what `shown` makes of each medium: engines show templates its kind alone. */
+/** Returns the request with each medium replaced by `shown` of it: engines show templates only its kind. */
 function withParts(
   request: GenerationRequest,
   shown: (kind: MediaKind) => readonly Readonly<Record<string, unknown>>[],

@@ -1,10 +1,10 @@
 import type { SamplingDefaults } from '../../discovery/index.ts';
 import type { SamplingOptions, StopConditions } from '../../protocol/index.ts';
 
-/** What tokens are drawn by: a greedy request draws none, and some engines take it for a contradiction. */
+/** Parameters of drawing tokens. A greedy request draws none, and some engines refuse the combination. */
 const OF_DRAWING = ['temperature', 'top_p', 'top_k', 'min_p'] as const;
 
-/** The sampling of a request, the model's own where the client says nothing. */
+/** Returns the sampling of a request, with the model's defaults for what the client left out. */
 export function sampledAs(
   sampling: SamplingOptions,
   { max_tokens: _, max_tokens_limit: __, ...defaults }: SamplingDefaults,
@@ -15,8 +15,8 @@ export function sampledAs(
 }
 
 /**
- * Tokens of a choice that are asked for: by the client, else by the model or this deployment, whichever says less; within the
- * bound that the engine was told. Undefined = as many as there is room for.
+ * Returns the requested tokens of a choice: the client's number, otherwise the smaller one of the model's and this
+ * deployment's. The bound of the engine limits it. Undefined = as many as there is room for.
  * @param ofDeployment `STATOR_MAX_TOKENS_DEFAULT`
  */
 export function tokensAsked(

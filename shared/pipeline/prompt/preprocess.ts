@@ -21,20 +21,20 @@ import {
   tokensLeft,
 } from './prompt-tokens.ts';
 
-/** A request ready to be sent, and what was learned on the way. */
+/** A request that is ready to send, and facts learned on the way. */
 export interface Preprocessed {
   readonly request: EngineRequest;
-  /** 0 where only the worker knows (prompt embeddings, text models). */
+  /** Number of tokens; 0 if only the worker knows it (prompt embeddings, text models). */
   readonly promptTokens: number;
-  /** The rendered prompt, where there was one to render. */
+  /** The rendered prompt, if a template rendered one. */
   readonly formattedPrompt: string | undefined;
-  /** Of a chat that its worker renders: what can be known of the prompt here. */
+  /** The known part of the prompt, for a chat that its worker renders. */
   readonly media?: MediaPrompt | undefined;
 }
 
 /**
- * Turns a request into what workers take: render, tokenize, check the length, fill in stop conditions. `loaded` is undefined
- * exactly for models that take text or tensors.
+ * Turns a request into what workers take: renders, tokenizes, checks the length, and fills in stop conditions. `loaded`
+ * is undefined exactly for models that take text or tensors.
  * @throws ServeError `invalid_value`, `context_length_exceeded`; as `PromptEncoder.encode` rejects
  */
 export async function preprocess(
@@ -55,7 +55,7 @@ export async function preprocess(
   return withTokens(request, model, loaded, tokens, tools.maxTokensDefault);
 }
 
-/** The request with its prompt in tokens. @throws as `preprocess` */
+/** Returns the request with its prompt in tokens. @throws as `preprocess` */
 export function withTokens(
   request: GenerationRequest,
   model: RoutableModel,
@@ -85,7 +85,9 @@ export function withTokens(
   };
 }
 
-/** Length of the prompt, for those who only want to know. Rejects with a ServeError, e.g. `invalid_value`. */
+/**
+ * Returns the length of a prompt, for callers that need nothing else. Rejects with a ServeError, e.g. `invalid_value`.
+ */
 export async function promptTokens(
   request: GenerationRequest,
   loaded: LoadedModel,
@@ -95,7 +97,7 @@ export async function promptTokens(
   return tokenIds.length;
 }
 
-/** The request of a worker that reads prompts itself. */
+/** Returns the request for a worker that reads prompts itself. */
 export function passThrough(request: GenerationRequest, model: RoutableModel): Preprocessed {
   const { prompt } = request;
   const input: EngineInput =
@@ -103,7 +105,7 @@ export function passThrough(request: GenerationRequest, model: RoutableModel): P
       ? { kind: 'tensor', body: prompt.body }
       : {
           kind: 'text',
-          // Every dialect over chat hands on a chat body, which is what such workers understand.
+          // Every dialect over chat passes on a chat body, which such workers understand.
           endpoint: prompt.kind === 'chat' ? 'chat_completions' : request.endpoint,
           body: { ...request.body, model: model.card.source_path ?? model.card.display_name },
         };
@@ -129,7 +131,7 @@ function engineRequest(
   const lora = model.card.lora?.name;
   return {
     id: request.id,
-    model: model.card.display_name, // the worker's own name for it, whatever clients call it
+    model: model.card.display_name, // the worker's own name for it, not the clients'
     input,
     stop,
     sampling: withoutSingleN(request.sampling),
@@ -155,7 +157,7 @@ function withoutSingleN(sampling: SamplingOptions): SamplingOptions {
 }
 
 function checkVocabulary(request: GenerationRequest, tokenIds: Uint32Array, loaded: LoadedModel): void {
-  if (request.prompt.kind !== 'tokens') return; // our own encoder only makes known ids
+  if (request.prompt.kind !== 'tokens') return; // this server's encoder only makes known ids
   const size = Math.max(loaded.tokenizer.vocabSize, loaded.info.vocabSize ?? 0);
   const outside = tokenIds.find((id) => id >= size);
   if (outside === undefined) return;
@@ -166,7 +168,7 @@ function checkVocabulary(request: GenerationRequest, tokenIds: Uint32Array, load
   );
 }
 
-/** The model's own end tokens end the output unseen, unless the client asked to ignore them. */
+/** Adds the model's end tokens, which end the output unseen, unless the client asked to ignore them. */
 function stopConditions(
   stop: StopConditions,
   maxTokens: number | undefined,
@@ -181,7 +183,7 @@ function stopConditions(
   return { ...filled, stop_token_ids_hidden: [...new Set([...(stop.stop_token_ids_hidden ?? []), ...eosTokenIds])] };
 }
 
-/** The request with what the model's card and this deployment say about its prompt. */
+/** Returns the request with the defaults of the model's card and of this deployment for its prompt. */
 export function withCardDefaults(
   request: GenerationRequest,
   card: ModelCard,
@@ -190,10 +192,12 @@ export function withCardDefaults(
   return withoutUnusableTools(withDefaultThinking(request, card), card, excludesTools);
 }
 
-/** Template variables that say whether to think; `reasoning_effort` sets one of them. */
+/** Template variables that switch thinking on or off; `reasoning_effort` sets one of them. */
 const SWITCHES = ['thinking', 'enable_thinking', 'thinking_mode'] as const;
 
-/** The request with the model's own thinking mode (`--dyn-default-thinking-mode`) where it names none itself. */
+/**
+ * Returns the request with the model's thinking mode (`--dyn-default-thinking-mode`) if the request does not name one.
+ */
 function withDefaultThinking(request: GenerationRequest, card: ModelCard): GenerationRequest {
   const mode = card.runtime_config.default_thinking_mode;
   const { prompt } = request;
@@ -206,8 +210,8 @@ function withDefaultThinking(request: GenerationRequest, card: ModelCard): Gener
 }
 
 /**
- * The request without tools that it forbids to call, so that the template does not tempt the model; unless the deployment
- * or the model's card shows them.
+ * Returns the request without tools that it forbids to call, so that the template does not tempt the model. They stay
+ * if the deployment or the model's card shows them.
  */
 function withoutUnusableTools(request: GenerationRequest, card: ModelCard, excludesTools: boolean): GenerationRequest {
   const { prompt } = request;

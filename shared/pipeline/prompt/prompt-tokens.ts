@@ -5,10 +5,10 @@ import type { LoadedModel, PromptEncoder, Tokenizer } from '../../tokens/index.t
 import type { PromptObserver } from '../pipeline.ts';
 import type { MediaMemory } from './media-memory.ts';
 
-/** What turns prompts into tokens. */
+/** The dependencies of turning prompts into tokens. */
 export interface PromptTools {
   readonly encoder: PromptEncoder;
-  /** What engines made of media before. */
+  /** Memory of what engines made of media. */
   readonly media: MediaMemory;
   readonly clock: Clock;
   readonly observer: Partial<PromptObserver>;
@@ -19,16 +19,18 @@ export interface PromptTools {
 interface PromptLimits {
   /** Name for metrics. */
   readonly model: string;
-  /** Tokens; a prompt that reaches it is not counted to its end. 0 = unknown. */
+  /** Context in tokens. A prompt that reaches it is not counted to its end. 0 = unknown. */
   readonly contextLength: number;
-  /** With what the tokenizer itself puts around a text. @default for embeddings alone */
+  /** Whether to add the tokens that the tokenizer itself puts around a text. @default only for embeddings */
   readonly addsSpecialTokens?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface PromptTokens {
   readonly tokenIds: Uint32Array;
-  /** False when the prompt has more tokens than these, which are as many as the context at least. */
+  /**
+   * Whether all tokens are here. False if the prompt has more; then there are at least as many as the context holds.
+   */
   readonly isWhole: boolean;
   readonly formattedPrompt: string | undefined;
   readonly promptEmbeds: string | undefined;
@@ -37,7 +39,7 @@ export interface PromptTokens {
 const NO_TOKENS = new Uint32Array(0);
 
 /**
- * The prompt in tokens.
+ * Turns the prompt into tokens.
  * @throws ServeError `invalid_value`, `context_length_exceeded`, `not_implemented`; as `PromptEncoder.encode` rejects
  */
 export async function tokenizePrompt(
@@ -64,7 +66,9 @@ export async function tokenizePrompt(
 }
 
 /**
- * Special tokens are not added to what is continued: a chat template writes its own, a raw prompt is the client's. Embedding models are trained on texts with them: some read the vector off the last one.
+ * Encodes a text. A text that the model continues gets no special tokens: a chat template writes its own, and a raw
+ * prompt belongs to the client. Embedding models are trained on texts with special tokens. Some read the vector off the
+ * last one.
  */
 async function encode(
   request: GenerationRequest,
@@ -112,8 +116,8 @@ function render(request: GenerationRequest, loaded: LoadedModel, { clock, observ
 }
 
 /**
- * What a template refuses, said of the field that the client wrote. Templates of models without eyes fail on content that is a
- * list, in words that help nobody: a hint helps.
+ * Returns a template's refusal as an error of the field that the client wrote. Templates of models that take only text
+ * fail on content that is a list, in words that do not help the client. So the error adds a hint.
  */
 function inItsField(error: ServeError, request: GenerationRequest): ServeError {
   const hasMedia = mediaParts(request.prompt) !== undefined;
@@ -123,8 +127,8 @@ function inItsField(error: ServeError, request: GenerationRequest): ServeError {
 }
 
 /**
- * `text` without its NUL characters, which no tokenizer has. By bytes, since replacing them in the text takes 100 ns and two
- * objects for each: a second for eight million.
+ * Returns `text` without its NUL characters, which no tokenizer has. It works on bytes: replacing them in the text
+ * takes 100 ns and two objects for each, a second for eight million.
  */
 export function stripNuls(text: string): string {
   if (!text.includes('\0')) return text;
@@ -139,13 +143,13 @@ export function stripNuls(text: string): string {
 
 type MediaData = NonNullable<EngineRequest['multiModalData']>;
 
-/** Kinds of parts that workers fetch. `input_audio` has no place on the request plane (1.6.1). */
+/** Kinds of parts that workers fetch. The request plane has no place for `input_audio`. */
 const MEDIA = ['image_url', 'video_url', 'audio_url'] as const;
 
 /**
- * The pictures, clips and sounds of a chat, by kind and in the order of the prompt: the template leaves a placeholder for
- * each, and the worker fetches what stands there. Undefined when there are
- * none. Whether a model can see or hear is its worker's to say.
+ * Returns the pictures, clips and sounds of a chat, by kind and in the order of the prompt. The template leaves a
+ * placeholder for each, and the worker fetches the medium. Undefined when there are none. Only the worker knows whether
+ * its model can see or hear.
  */
 export function mediaParts(prompt: PromptInput): MediaData | undefined {
   if (prompt.kind !== 'chat') return undefined;
@@ -155,7 +159,8 @@ export function mediaParts(prompt: PromptInput): MediaData | undefined {
     if (kind === undefined) continue;
     found ??= {};
     found[kind] ??= [];
-    found[kind].push({ Url: (part[kind] as { readonly url: string }).url }); // shapes of parts were checked with the body
+    // The shapes of parts were checked with the body
+    found[kind].push({ Url: (part[kind] as { readonly url: string }).url });
   }
   return found;
 }
@@ -164,27 +169,27 @@ function* partsOf(messages: readonly ChatMessage[]): Generator<Readonly<Record<s
   for (const { content } of messages) if (Array.isArray(content)) yield* content;
 }
 
-/** How long a prompt is known to be. */
+/** The known length of a prompt. */
 interface PromptLength {
   readonly tokens: number;
-  /** False when there are more tokens than were counted. */
+  /** Whether all tokens were counted. */
   readonly isWhole: boolean;
 }
 
 /**
- * Refuses a text that no choice of tokens makes fit, before any work is spent on it. `contextLength` 0 = unknown.
+ * Refuses a text that cannot fit whatever its tokens are, before any work is spent on it. `contextLength` 0 = unknown.
  * @throws ServeError `context_length_exceeded`
  */
 function refuseHopeless(request: GenerationRequest, text: string, tokenizer: Tokenizer, contextLength: number): void {
-  if (contextLength === 0 || text.length < contextLength) return; // no token without a character
+  if (contextLength === 0 || text.length < contextLength) return; // each token has at least one character
   const tokens = tokenizer.fewestTokens?.(text.length) ?? 0;
   if (tokens >= contextLength) throw tooLong(request, { tokens, isWhole: false }, contextLength);
 }
 
 /**
- * `max_tokens`: what is left of the context when absent, clamped to it when larger; and within the room of an
- * answer that is kept until it is whole.
- * @param asked for by the client, else by the model or this deployment
+ * Returns `max_tokens`: the rest of the context if absent, and at most that. It is also within the room of an answer
+ * that is kept until it is whole.
+ * @param asked number of the client, otherwise of the model or this deployment
  * @throws ServeError `context_length_exceeded` when nothing is left, `invalid_value` when the answer would be too large
  */
 export function tokensLeft(
@@ -202,13 +207,14 @@ function leftOfContext(
   contextLength: number,
   asked: number | undefined,
 ): number | undefined {
-  if (contextLength === 0 || request.prompt.kind === 'embeds') return asked; // how long embeddings are, only the worker knows
+  // Only the worker knows how long embeddings are
+  if (contextLength === 0 || request.prompt.kind === 'embeds') return asked;
   if (prompt.tokens >= contextLength) throw tooLong(request, prompt, contextLength);
   const left = contextLength - prompt.tokens;
   return asked === undefined ? left : Math.min(asked, left);
 }
 
-/** What was asked for must fit into the room of the answer; who asked for nothing gets what fits. */
+/** Checks that requested tokens fit into the room of the answer. A request that names no number gets what fits. */
 function fitted(request: GenerationRequest, tokens: number | undefined): number | undefined {
   const { answerTokensMax, stop, sampling, output } = request;
   if (tokens === undefined || answerTokensMax === undefined || tokens <= answerTokensMax) return tokens;
@@ -232,7 +238,7 @@ function tooLong(request: GenerationRequest, { tokens, isWhole }: PromptLength, 
   );
 }
 
-/** The field of the client's body that holds the prompt. */
+/** Returns the field of the client's body that holds the prompt. */
 export function promptField({ endpoint, prompt }: GenerationRequest): string {
   switch (endpoint) {
     case 'embeddings':
@@ -240,7 +246,7 @@ export function promptField({ endpoint, prompt }: GenerationRequest): string {
     case 'responses':
     case 'chat_completions':
     case 'anthropic_messages':
-      if (prompt.kind === 'tokens') return 'nvext.token_data'; // given in place of the conversation
+      if (prompt.kind === 'tokens') return 'nvext.token_data'; // sent in place of the conversation
       return endpoint === 'responses' ? 'input' : 'messages';
     default:
       return prompt.kind === 'chat' ? 'messages' : 'prompt';
