@@ -49,7 +49,7 @@ export interface EventSource {
 }
 
 /** Dependencies that all feeds of a process share. */
-export interface FeedSurroundings {
+export interface FeedDeps {
   readonly eventPlane: EventPlane;
   readonly discovery: Discovery;
   readonly recovery: RecoveryClient;
@@ -87,7 +87,7 @@ const RETRY_MS = 1000;
  * `RankFollower` for each followed rank. It ignores all other events on the topic.
  */
 export class KvEventFeed {
-  readonly #surroundings: FeedSurroundings;
+  readonly #deps: FeedDeps;
   readonly #scope: ComponentScope;
   readonly #workers = new Map<string, Followed>();
   /** Recovery endpoints by worker and rank, from discovery. */
@@ -104,10 +104,10 @@ export class KvEventFeed {
    */
   #restoresRanks: boolean;
 
-  constructor(scope: ComponentScope, surroundings: FeedSurroundings) {
+  constructor(scope: ComponentScope, deps: FeedDeps) {
     this.#scope = scope;
-    this.#surroundings = surroundings;
-    this.#source = surroundings.sourceOf?.(scope);
+    this.#deps = deps;
+    this.#source = deps.sourceOf?.(scope);
     this.#restoresRanks = this.#source === undefined;
     if (this.#source === undefined) this.#events = this.#subscribe();
     this.#opened = this.#open();
@@ -208,7 +208,7 @@ export class KvEventFeed {
 
   #subscribe(): TopicFollower {
     return new TopicFollower({
-      ...this.#surroundings,
+      ...this.#deps,
       scope: { kind: 'component', ...this.#scope },
       topic: KV_EVENTS_TOPIC,
       listener: {
@@ -220,7 +220,7 @@ export class KvEventFeed {
 
   /** Starts to restore ranks once events arrive and endpoints are known, so that no event is lost in between. */
   async #open(): Promise<void> {
-    const { clock, logger } = this.#surroundings;
+    const { clock, logger } = this.#deps;
     const { signal } = this.#stopping;
     await this.#events?.opened;
     while (this.#watch === undefined && !signal.aborted) {
@@ -240,7 +240,7 @@ export class KvEventFeed {
 
   #watchEndpoints(signal: AbortSignal): Promise<Watch> {
     const { namespace, component } = this.#scope;
-    const { discovery, clock } = this.#surroundings;
+    const { discovery, clock } = this.#deps;
     const query = { bucket: 'v1/instances', prefix: `${namespace}/${component}` } as const;
     const event: WatchListener['event'] = (each) => {
       if (each.kind === 'removed') this.#endpointRemoved(each.key);
@@ -274,7 +274,7 @@ export class KvEventFeed {
   }
 
   #createFollower({ worker, sink }: Followed, dpRank: number): RankFollower {
-    const { clock, random, slots, observer, logger, recovery, defer = endOfTurn } = this.#surroundings;
+    const { clock, random, slots, observer, logger, recovery, defer = endOfTurn } = this.#deps;
     return new RankFollower({
       rank: { workerId: worker.id, dpRank },
       sink,
@@ -299,7 +299,7 @@ export class KvEventFeed {
   }
 
   #skipped(reason: SkipReason, publisherId: string): void {
-    const { observer, logger } = this.#surroundings;
+    const { observer, logger } = this.#deps;
     observer.skipped(reason);
     logger.warn('unusable KV events are skipped', { ...this.#scope, publisher_id: publisherId, reason });
   }

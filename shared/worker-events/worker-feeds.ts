@@ -1,7 +1,7 @@
 import type { BlockIndex, IndexStatus, RankTable } from '../block-index/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { EventEnvelope } from '../planes/index.ts';
-import { type ComponentScope, type FeedSurroundings, type FollowedWorker, KvEventFeed } from './kv-event-feed.ts';
+import { type ComponentScope, type FeedDeps, type FollowedWorker, KvEventFeed } from './kv-event-feed.ts';
 import { type BlockChange, type BlockChangeSink, LOAD_TOPIC } from './kv-events.ts';
 import { TopicFollower } from './topic-follower.ts';
 import { decodeLoadReport, type LoadReport, type WorkerLoads } from './worker-loads.ts';
@@ -30,15 +30,15 @@ export interface WorkerFeedsOptions {
  * each component and topic that their workers publish on. Closes the subscriptions of a component without workers.
  */
 export class WorkerFeeds {
-  readonly #surroundings: FeedSurroundings;
+  readonly #deps: FeedDeps;
   readonly #options: WorkerFeedsOptions;
   readonly #scopes = new Map<string, OpenScope>();
   /** Scope of each worker, by worker set. */
   readonly #sets = new Map<string, Map<string, OpenScope>>();
   readonly #closing = new Set<Promise<void>>();
 
-  constructor(surroundings: FeedSurroundings, options: WorkerFeedsOptions) {
-    this.#surroundings = surroundings;
+  constructor(deps: FeedDeps, options: WorkerFeedsOptions) {
+    this.#deps = deps;
     this.#options = options;
   }
 
@@ -89,9 +89,9 @@ export class WorkerFeeds {
     const key = `${scope.namespace}/${scope.component}`;
     const known = this.#scopes.get(key);
     if (known !== undefined) return known;
-    const events = this.#options.followsKvEvents ? new KvEventFeed(scope, this.#surroundings) : undefined;
+    const events = this.#options.followsKvEvents ? new KvEventFeed(scope, this.#deps) : undefined;
     const loads = new TopicFollower({
-      ...this.#surroundings,
+      ...this.#deps,
       scope: { kind: 'component', ...scope },
       topic: LOAD_TOPIC,
       listener: { event: (envelope) => this.#receiveLoad(envelope, events) },
@@ -104,7 +104,7 @@ export class WorkerFeeds {
   #receiveLoad({ payload }: EventEnvelope, events: KvEventFeed | undefined): void {
     const report = decodeLoadReport(payload);
     if (report === undefined) {
-      this.#surroundings.observer.skipped('malformed');
+      this.#deps.observer.skipped('malformed');
       return;
     }
     this.#options.loads.set(report);
@@ -118,7 +118,7 @@ export class WorkerFeeds {
       this.#scopes.delete(key);
       const closing = Promise.all([open.events?.close(), open.loads.close()]).then(
         () => void this.#closing.delete(closing),
-        (thrown: unknown) => this.#surroundings.logger.warn('a feed did not close', { reason: reasonOf(thrown) }),
+        (thrown: unknown) => this.#deps.logger.warn('a feed did not close', { reason: reasonOf(thrown) }),
       );
       this.#closing.add(closing);
     }

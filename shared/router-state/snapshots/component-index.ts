@@ -5,7 +5,7 @@ import type { EventLog } from '../../planes/index.ts';
 import type { RankId } from '../../router/index.ts';
 import type { EventSource, KvEventFeed, RankPlace } from '../../worker-events/index.ts';
 import { IndexReader, type IndexReaderOptions } from './index-reader.ts';
-import type { FoldedIndex } from './snapshot.ts';
+import type { JoinedIndex } from './snapshot.ts';
 import { Snapshotter, type SnapshotterOptions } from './snapshotter.ts';
 
 export interface ComponentIndexOptions
@@ -52,7 +52,7 @@ export class ComponentIndex implements EventSource {
   /** Starts to fill the indexes. `feed` follows the event ids of each rank. */
   start(feed: ComponentFeed & { restoreAll(): void }): void {
     const { pools, onProblem } = this.#options;
-    const parts = { ...this.#options, log: this.#log, index: foldComponent(feed, pools) };
+    const parts = { ...this.#options, log: this.#log, index: joinIndexes(feed, pools) };
     const reader = new IndexReader({ ...parts, onProblem: (problem) => onProblem('log', problem) });
     this.#reader = reader;
     this.#snapshotter = new Snapshotter({ ...parts, reader, onProblem: (problem) => onProblem('snapshots', problem) });
@@ -119,7 +119,7 @@ export interface ComponentPool {
 export type ComponentFeed = Pick<KvEventFeed, 'received' | 'places' | 'resume' | 'ranks' | 'recover'>;
 
 /** Joins all worker sets whose events are in one log to the index that `IndexReader` fills and `Snapshotter` writes. */
-export function foldComponent(feed: ComponentFeed, pools: () => readonly ComponentPool[]): FoldedIndex {
+export function joinIndexes(feed: ComponentFeed, pools: () => readonly ComponentPool[]): JoinedIndex {
   /**
    * Replaces whole pools by the indexes that were read. In other pools, forgets the blocks of this component's workers.
    */

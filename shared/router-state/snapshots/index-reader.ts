@@ -3,9 +3,9 @@ import { PeriodicTask } from '../../concurrency/index.ts';
 import type { EventLogFollower, EventLogListener, EventLogState } from '../../planes/index.ts';
 import type { RankId } from '../../router/index.ts';
 import type { SnapshotPlace, SnapshotPointer } from '../router-state.ts';
-import { type LogPosition, readSnapshot, type SnapshotParts } from './snapshot.ts';
+import { type LogPosition, readSnapshot, type SnapshotDeps } from './snapshot.ts';
 
-export interface IndexReaderOptions extends SnapshotParts {
+export interface IndexReaderOptions extends SnapshotDeps {
   /**
    * Interval between two attempts to hydrate, while they fail, and between two checks that the log is still the same
    * one. @default 1000

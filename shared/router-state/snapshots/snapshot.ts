@@ -131,7 +131,7 @@ function parseFacts(text: string): SnapshotFacts {
  * The index as the log and the snapshots see it: `IndexReader` fills it and `Snapshotter` writes it. It consists of the
  * block indexes and of the feed that follows the event ids of each rank.
  */
-export interface FoldedIndex {
+export interface JoinedIndex {
   /**
    * Applies the events of one message. Events of a rank in recovery wait for its dump, and events that were already
    * applied are skipped. A gap in the ids of a rank makes the index recover that rank by itself.
@@ -161,12 +161,12 @@ export interface FoldedIndex {
 }
 
 /** Dependencies of reading and writing the snapshots of one index. */
-export interface SnapshotParts {
+export interface SnapshotDeps {
   readonly state: RouterState;
   readonly pointer: StateName;
   readonly store: SnapshotStore;
   readonly log: EventLog;
-  readonly index: FoldedIndex;
+  readonly index: JoinedIndex;
   readonly clock: Clock;
   readonly random: Random;
 }

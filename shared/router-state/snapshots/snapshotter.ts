@@ -2,9 +2,9 @@ import { PeriodicTask } from '../../concurrency/index.ts';
 import type { LeaseHolder } from '../lease-holder.ts';
 import type { SnapshotPlace, SnapshotPointer } from '../router-state.ts';
 import type { IndexReader } from './index-reader.ts';
-import { objectName, objectPrefix, type SnapshotParts, writeSnapshot } from './snapshot.ts';
+import { objectName, objectPrefix, type SnapshotDeps, writeSnapshot } from './snapshot.ts';
 
-export interface SnapshotterOptions extends SnapshotParts {
+export interface SnapshotterOptions extends SnapshotDeps {
   /** Reader that keeps `index` at the head of `log`. */
   readonly reader: Pick<IndexReader, 'position' | 'hydrations'>;
   readonly lease: Pick<LeaseHolder, 'fence' | 'renew'>;

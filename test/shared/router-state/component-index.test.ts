@@ -8,8 +8,8 @@ import {
   LeaseHolder,
   type SnapshotStore,
 } from '../../../shared/router-state/index.ts';
-import { type ComponentFeed, foldComponent } from '../../../shared/router-state/snapshots/component-index.ts';
-import type { FoldedIndex } from '../../../shared/router-state/snapshots/snapshot.ts';
+import { type ComponentFeed, joinIndexes } from '../../../shared/router-state/snapshots/component-index.ts';
+import type { JoinedIndex } from '../../../shared/router-state/snapshots/snapshot.ts';
 import type { RankPlace } from '../../../shared/worker-events/kv-event-feed.ts';
 import { MemoryRouterStateHub } from '../../support/router/memory-router-state.ts';
 import { createMemorySnapshotStore } from '../../support/router/memory-snapshot-store.ts';
@@ -87,9 +87,9 @@ class ScriptedFeed implements ComponentFeed {
 }
 
 /** What a snapshot would have of them, but for the last bytes. */
-function written(fold: FoldedIndex, cut = 0): ReadonlyMap<string, Uint8Array> {
+function written(joined: JoinedIndex, cut = 0): ReadonlyMap<string, Uint8Array> {
   return new Map(
-    fold.write().map(({ name, chunks }) => {
+    joined.write().map(({ name, chunks }) => {
       const bytes = new Uint8Array(Buffer.concat([...chunks]));
       return [name, bytes.slice(0, Math.max(0, bytes.length - cut))];
     }),
@@ -113,15 +113,15 @@ describe('the indexes of a component', () => {
   it('go through one snapshot, each set by its name', async () => {
     const pools = [poolOf('aggregated one', ['a1', 'a2']), poolOf('aggregated two', ['b1'])];
     const feed = new ScriptedFeed(pools);
-    const fold = foldComponent(feed, () => pools);
-    fold.received(stored('a1', 1, [1, 2, 3]));
-    fold.received(stored('b1', 7, [4]));
-    const cursors = fold.cursors();
-    const snapshot = written(fold);
+    const joined = joinIndexes(feed, () => pools);
+    joined.received(stored('a1', 1, [1, 2, 3]));
+    joined.received(stored('b1', 7, [4]));
+    const cursors = joined.cursors();
+    const snapshot = written(joined);
 
     const others = [...fresh(pools)].reverse();
     const other = new ScriptedFeed(others);
-    await foldComponent(other, () => others).load(snapshot, cursors, never);
+    await joinIndexes(other, () => others).load(snapshot, cursors, never);
     expect(blocksOf(others[1]!, 'a1')).toBe(3);
     expect(blocksOf(others[0]!, 'b1')).toBe(1);
     expect(other.places()).toEqual(cursors);
@@ -129,34 +129,34 @@ describe('the indexes of a component', () => {
 
   it('leave out a set that other components feed, too', async () => {
     const pools = [poolOf('whole', ['a1']), poolOf('spread', ['b1'], false)];
-    const fold = foldComponent(new ScriptedFeed(pools), () => pools);
-    fold.received(stored('a1', 1, [1]));
-    fold.received(stored('b1', 1, [2]));
-    expect(fold.cursors().map(({ workerId }) => workerId)).toEqual(['a1']);
+    const joined = joinIndexes(new ScriptedFeed(pools), () => pools);
+    joined.received(stored('a1', 1, [1]));
+    joined.received(stored('b1', 1, [2]));
+    expect(joined.cursors().map(({ workerId }) => workerId)).toEqual(['a1']);
     const others = fresh(pools);
     store(others[1]!, 'b1', [8, 9]); // perhaps out of date
-    await foldComponent(new ScriptedFeed(others), () => others).load(written(fold), fold.cursors(), never);
+    await joinIndexes(new ScriptedFeed(others), () => others).load(written(joined), joined.cursors(), never);
     expect(blocksOf(others[0]!, 'a1')).toBe(1);
     expect(blocksOf(others[1]!, 'b1')).toBe(0);
   });
 
   it('take nothing on trust of a set that the snapshot does not have', async () => {
     const before = [poolOf('old', ['a1'])];
-    const fold = foldComponent(new ScriptedFeed(before), () => before);
-    fold.received(stored('a1', 1, [1]));
+    const joined = joinIndexes(new ScriptedFeed(before), () => before);
+    joined.received(stored('a1', 1, [1]));
     const others = [poolOf('new', ['a1'])];
     const feed = new ScriptedFeed(others);
-    await foldComponent(feed, () => others).load(written(fold), fold.cursors(), never);
+    await joinIndexes(feed, () => others).load(written(joined), joined.cursors(), never);
     expect(feed.places()).toEqual([]);
     expect(blocksOf(others[0]!, 'a1')).toBe(0);
   });
 
   it('forget workers that have left since the snapshot was taken', async () => {
     const before = [poolOf('set', ['a1', 'gone'])];
-    const fold = foldComponent(new ScriptedFeed(before), () => before);
-    fold.received(stored('gone', 1, [1, 2]));
+    const joined = joinIndexes(new ScriptedFeed(before), () => before);
+    joined.received(stored('gone', 1, [1, 2]));
     const others = [poolOf('set', ['a1'])];
-    await foldComponent(new ScriptedFeed(others), () => others).load(written(fold), fold.cursors(), never);
+    await joinIndexes(new ScriptedFeed(others), () => others).load(written(joined), joined.cursors(), never);
     expect(others[0]!.index.ranks.find('gone', 0)).toBeUndefined();
     while (others[0]!.index.housekeep()) {}
     expect(others[0]!.index.blockCount).toBe(0);
@@ -164,9 +164,9 @@ describe('the indexes of a component', () => {
 
   it.each([3, 10, 200, 1e9])('stay as they are when a snapshot is cut %i bytes short of whole', async (cut) => {
     const pools = [poolOf('set', ['a1'])];
-    const fold = foldComponent(new ScriptedFeed(pools), () => pools);
-    fold.received(stored('a1', 1, [1, 2]));
-    await expect(fold.load(written(fold, cut), fold.cursors(), never)).rejects.toThrow();
+    const joined = joinIndexes(new ScriptedFeed(pools), () => pools);
+    joined.received(stored('a1', 1, [1, 2]));
+    await expect(joined.load(written(joined, cut), joined.cursors(), never)).rejects.toThrow();
     expect(blocksOf(pools[0]!, 'a1')).toBe(2);
   });
 });

@@ -1,7 +1,7 @@
 import type { Random } from '../../../shared/clock/index.ts';
 import type { EventEnvelope } from '../../../shared/planes/index.ts';
 import type { RankId } from '../../../shared/router/router.ts';
-import type { FoldedIndex } from '../../../shared/router-state/snapshots/snapshot.ts';
+import type { JoinedIndex } from '../../../shared/router-state/snapshots/snapshot.ts';
 import type { RankPlace } from '../../../shared/worker-events/kv-event-feed.ts';
 import type { ScriptedEventLog } from './event-log.ts';
 
@@ -67,7 +67,7 @@ export class ScriptedWorkers {
 }
 
 /** An index of plain sets that follows event ids. */
-export class NaiveIndex implements FoldedIndex {
+export class NaiveIndex implements JoinedIndex {
   readonly #workers: ScriptedWorkers;
   #held = new Map<string, Set<number>>();
   #cursors = new Map<string, RankPlace>();
