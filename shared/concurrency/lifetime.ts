@@ -60,7 +60,7 @@ export class Lifetime {
    */
   defer(close: () => unknown): void {
     if (this.#closed !== undefined) {
-      void closeAll([close]).catch(() => {}); // the error below says more: something is opened after the end
+      void closeAll([close]).catch(() => {}); // the error below says more: code has opened a value after the end
       throw new Error('opened after its lifetime had ended');
     }
     this.#closings.push(close);

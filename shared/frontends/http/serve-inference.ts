@@ -75,7 +75,7 @@ async function notServed(
 ): Promise<ServeError> {
   const named = await read(exchange, deps).then(
     ({ value }) => (value as { readonly model?: unknown } | null)?.model,
-    () => undefined, // a body that cannot be read names none
+    () => undefined, // a body that cannot be read names no model
   );
   const name = typeof named === 'string' ? named : undefined;
   const type = ENDPOINTS[endpoint].modelType;
@@ -143,7 +143,7 @@ async function parse(bytes: Uint8Array): Promise<JsonBody> {
   await endOfTurn();
   if (bytes.length < LARGE_BYTES) return parseJsonBody(bytes);
   const json = await parseLargeJsonBody(bytes, endOfTurn);
-  await endOfTurn(); // the caller goes on in a turn of its own
+  await endOfTurn(); // so that the caller continues in another turn
   return json;
 }
 

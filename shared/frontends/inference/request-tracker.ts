@@ -109,7 +109,7 @@ export class RequestTracker<
 
   #requireFree(id: string): void {
     const isChosen = this.exchange.header(CHOSEN_ID) !== undefined; // a generated id names only this request
-    if (isChosen && this.deps.lifecycle.running.has(id)) throw idIsTaken(); // of any owner
+    if (isChosen && this.deps.lifecycle.running.has(id)) throw idIsTaken(); // even if the request has another owner
   }
 
   /** Owner of the request. */

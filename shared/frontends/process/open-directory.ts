@@ -62,7 +62,7 @@ function createDirectory(
     kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
     decodesAlone: settings.decodeFallback,
     clock,
-    // Requests that wait for workers may come long after the last one has gone.
+    // A request that waits for workers may come long after the last worker has left.
     rememberedMs: holdsRequests(settings) ? Number.POSITIVE_INFINITY : settings.modelMemorySecs * 1000,
     serves: cardFilter(settings.parserVersion, log),
     onWorkerAdded: (workerId) => inhibition.forget(workerId),

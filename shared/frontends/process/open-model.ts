@@ -20,8 +20,8 @@ import { OwnFolder } from './own-folder.ts';
 
 /** Text that says why the files of a model on another machine were not fetched, and how to have them fetched. */
 const NOWHERE =
-  ', or have them fetched: a worker gives its files over the network on its status server (DYN_SYSTEM_PORT of the worker), ' +
-  'which none of this model has, and STATOR_ARTIFACTS_BUCKET names no bucket';
+  ', or have them fetched: from a worker of the model, which serves its files if DYN_SYSTEM_PORT is set there ' +
+  '(none of them does), or from a bucket (STATOR_ARTIFACTS_BUCKET is not set)';
 
 /** Workers that are asked for the files of a model at most, one after the other. */
 const WORKERS_ASKED_MAX = 3;
@@ -42,12 +42,12 @@ export function modelOpener(
     opening ??= openFetching(settings, sources, log, registry);
     return opening;
   };
-  let isEncoderTold = false;
+  let hasLoggedEncoder = false;
   const own = new OwnFolder(settings.modelPath);
   const encoderOf = (card: ModelCard) => {
     if (!asksForFastOne(card, settings)) return {};
-    if (!isEncoderTold) log.debug('fastokens: the built-in encoder is the fast one here');
-    isEncoderTold = true;
+    if (!hasLoggedEncoder) log.debug('fastokens: the built-in encoder is the fast one here');
+    hasLoggedEncoder = true;
     return fastEncoder(card.display_name, settings, log);
   };
   const open: OpenModel = async ({ card, workers }) => {

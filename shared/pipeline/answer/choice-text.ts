@@ -7,8 +7,9 @@ import type { Detokenizer, Tokenizer } from '../../tokens/index.ts';
  *     hidden:   text so far  ──emitted──┤├── held: longest suffix that may still become a stop string
  *     visible:  text so far  ──emitted (all of it)──┤
  *
- * An Aho-Corasick automaton over UTF-16 units: whatever the stop strings and the text, each unit costs a bounded number of
- * steps on average. What must be held is the depth of the automaton's node, the longest suffix that begins a stop string.
+ * An Aho-Corasick automaton over UTF-16 units. Each unit costs a bounded number of steps on average, whatever the stop
+ * strings and the text. The number of units to hold is the depth of the automaton's node: the length of the longest
+ * suffix that begins a stop string.
  */
 export class StopStrings {
   readonly #automaton: Automaton;
@@ -17,18 +18,18 @@ export class StopStrings {
   #held = '';
   #matched: string | undefined;
 
-  /** @param isVisible the stop string is part of the output (`include_stop_str_in_output`) */
+  /** @param isVisible whether the stop string is part of the output (`include_stop_str_in_output`) */
   constructor(stops: readonly string[], isVisible: boolean) {
     this.#automaton = new Automaton(stops);
     this.#isVisible = isVisible;
   }
 
-  /** The stop string that ended the text, once one did. */
+  /** The stop string that ended the text; undefined if none has. */
   get matched(): string | undefined {
     return this.#matched;
   }
 
-  /** Takes the next piece of text and returns what may be shown. After a match everything else is swallowed. */
+  /** Takes the next piece of text, and returns the text that may be shown. Returns nothing more after a match. */
   push(text: string): string {
     if (this.#matched !== undefined || text === '') return '';
     const depthBefore = this.#automaton.depthOf(this.#node);
@@ -44,21 +45,21 @@ export class StopStrings {
     return shown;
   }
 
-  /** Releases what was held: the text ended for another reason. */
+  /** Returns the text that was held, because the text has ended for another reason. */
   flush(): string {
     const held = this.#matched === undefined ? this.#held : '';
     this.#held = '';
     return held;
   }
 
-  /** What was held and then `text`, up to `end`, an index in `text`: negative where it lies in what was held. */
+  /** Returns the held text and `text` up to `end`, an index in `text`. A negative `end` lies in the held text. */
   #upTo(text: string, end: number, heldLength: number): string {
     return end >= 0 ? this.#held + text.slice(0, end) : this.#held.slice(0, heldLength + end);
   }
 
   /**
-   * The match in this piece that starts first, the first stop string in the list winning a tie; `end` is an index in `text`.
-   * After a match the scan goes on only while the node may have begun no later: a longer one may have started before.
+   * Returns the match in this piece that starts first; of equal ones, the first in the list of stop strings. After a
+   * match the scan continues while the node's suffix starts no later, because a longer stop string may start earlier.
    */
   #scan(text: string): Match | undefined {
     let best: Match | undefined;
@@ -81,8 +82,9 @@ export class StopStrings {
 
 interface Match {
   readonly stop: string;
-  /** Place in the list of stop strings. */
+  /** Index in the list of stop strings. */
   readonly rank: number;
+  /** Index in the piece of text after the match. */
   readonly end: number;
 }
 
@@ -90,14 +92,14 @@ const ROOT = 0;
 const NONE = -1;
 const UNITS = 0x1_0000;
 
-/** Trie of the stop strings with failure links. Nodes are numbers; edges one map, keyed by node and unit. */
+/** Trie of the stop strings with failure links. Nodes are numbers. One map holds all edges, keyed by node and unit. */
 class Automaton {
   readonly stops: readonly string[];
   readonly #edges = new Map<number, number>();
   readonly #depth: number[] = [0];
-  /** Node of the longest proper suffix that is in the trie too. */
+  /** Node of the longest proper suffix that is also in the trie. */
   readonly #fail: number[] = [ROOT];
-  /** Longest stop string that ends at a node, the first of equal ones; `NONE` without one. */
+  /** Rank of the longest stop string that ends at a node, the first of equal ones; `NONE` if there is none. */
   readonly #ends: number[] = [NONE];
 
   constructor(stops: readonly string[]) {
@@ -107,10 +109,10 @@ class Automaton {
   }
 
   depthOf(node: number): number {
-    return this.#depth[node] as number; // nodes are given out by `#add`
+    return this.#depth[node] as number; // `#add` has made every node
   }
 
-  /** Rank of the longest stop string that ends at this node, or `NONE`. */
+  /** Returns the rank of the longest stop string that ends at this node, or `NONE`. */
   endsHere(node: number): number {
     return this.#ends[node] as number;
   }
@@ -140,7 +142,7 @@ class Automaton {
     if (node !== ROOT && this.#ends[node] === NONE) this.#ends[node] = rank;
   }
 
-  /** Sets the links, parents before children: by depth, since a link leads to a lesser one. */
+  /** Sets the failure links in order of depth, because a link leads to a node of lesser depth. */
   #link(): void {
     const edges = [...this.#edges].sort(([, a], [, b]) => this.depthOf(a) - this.depthOf(b));
     for (const [key, node] of edges) {
@@ -152,24 +154,24 @@ class Automaton {
   }
 }
 
-/** What ends the text of one choice, and what of it is shown. Built once a request, shared by its choices. */
+/** Rules for the end of a choice's text, and for the part that is shown. All choices of a request share them. */
 export interface ChoiceRules {
   readonly minTokens: number;
-  /** Most tokens of a choice, whatever the engine makes; infinite where nobody knows. */
+  /** Largest number of tokens of a choice, even if the engine makes more; infinite if no limit is known. */
   readonly maxTokens: number;
   readonly stopStrings: readonly string[];
   readonly showsStopString: boolean;
-  /** Model's own end tokens: they end the text unseen and are no `stop_reason`. */
+  /** The model's own end tokens. They end the text, are not shown, and are not reported as `stop_reason`. */
   readonly hiddenIds: ReadonlySet<number>;
-  /** End tokens that the client named: unseen, and the `stop_reason`. */
+  /** End tokens that the client named. They are not shown, and are reported as `stop_reason`. */
   readonly stopIds: ReadonlySet<number>;
   /** End tokens whose text is shown. */
   readonly visibleIds: ReadonlySet<number>;
 }
 
 /**
- * Text of one choice, token by token. At an end token, a stop string or the first token beyond its most it has ended, whether
- * or not the engine says so; tokens after that are ignored.
+ * Text of one choice, token by token. It ends at an end token, at a stop string, or at the first token beyond the
+ * limit, even if the engine does not say so. Later tokens are ignored.
  */
 export class ChoiceText {
   readonly #rules: ChoiceRules;
@@ -195,27 +197,27 @@ export class ChoiceText {
     return this.#generated;
   }
 
-  /** Tokens that the last `push` counted: those after the end are not. */
+  /** Tokens that the last `push` counted, without those after the end. */
   get counted(): number {
     return this.#counted;
   }
 
-  /** An end token, a stop string or a token too many was seen: nothing that follows is part of the text. */
+  /** Whether an end token, a stop string or a token beyond the limit has come. Nothing after it is part of the text. */
   get hasEnded(): boolean {
     return this.#isOverrun || this.#endToken !== undefined || this.matchedStop !== undefined;
   }
 
-  /** The engine went on behind the last token that was asked for. */
+  /** Whether the engine went beyond the last token of the request. */
   get isOverrun(): boolean {
     return this.#isOverrun;
   }
 
-  /** The stop string that was matched, once one was. */
+  /** The stop string that was matched; undefined if none was. */
   get matchedStop(): string | undefined {
     return this.#stops?.matched;
   }
 
-  /** What ended the text, in the terms of `stop_reason`: a string or token id of the client's, nothing for the model's own. */
+  /** The client's stop string or token id that ended the text; undefined if the model's own end token did. */
   get stopReason(): string | number | undefined {
     if (this.#stops?.matched !== undefined) return this.#stops.matched;
     return this.#endToken !== undefined && !this.#rules.hiddenIds.has(this.#endToken) ? this.#endToken : undefined;
@@ -225,7 +227,7 @@ export class ChoiceText {
   push(ids: ArrayLike<number>, start: number, count: number): string {
     const before = this.#generated;
     if (count === 0) {
-      this.#counted = 0; // a closing record: nothing of it can be too much
+      this.#counted = 0; // a closing record has no tokens
       return '';
     }
     const end = start + Math.min(count, this.room);
@@ -239,12 +241,12 @@ export class ChoiceText {
     return text;
   }
 
-  /** How many tokens more may come: none where an estimate has counted more than there may be. */
+  /** Number of tokens that may still come; 0 if an estimate has already counted more than the limit. */
   get room(): number {
     return Math.max(0, this.#rules.maxTokens - this.#generated);
   }
 
-  /** Takes text that the engine detokenized itself. @param isCut it is what fits of a text that does not */
+  /** Takes text that the engine detokenized itself. @param isCut whether the caller has cut it at the limit */
   pushText(text: string, tokenCount: number, isCut = false): string {
     this.#generated += tokenCount;
     this.#counted = tokenCount;
@@ -253,7 +255,7 @@ export class ChoiceText {
     return shown;
   }
 
-  /** Everything still held back, once no more tokens come. */
+  /** Returns all text that is still held back, after the last token. */
   flush(): string {
     const tail = this.#detokenizer.flush();
     if (this.#stops === undefined) return tail;
@@ -276,12 +278,12 @@ export class ChoiceText {
   }
 }
 
-/** Longer pieces are estimated: encoding them would hold up other streams. */
+/** Longest piece that is encoded to count its tokens. Encoding a longer one would delay other streams. */
 const ENCODED_CHARS_MAX = 16_384;
 
 /**
- * Counts the tokens of text that a worker sends without their ids: by the model's tokenizer, each piece for itself; without
- * one that encodes in this thread, a token for every three bytes of all pieces so far.
+ * Counts the tokens of text that a worker sends without their ids. The model's tokenizer encodes each piece by itself.
+ * If it does not encode in this thread, a token is estimated for every three bytes of all pieces so far.
  */
 export class TextTokens {
   readonly #tokenizer: Tokenizer | undefined;
@@ -291,7 +293,7 @@ export class TextTokens {
     this.#tokenizer = tokenizer?.encodesInThreads === true ? undefined : tokenizer;
   }
 
-  /** Tokens that `piece` adds. */
+  /** Returns the number of tokens that `piece` adds. */
   of(piece: string): number {
     if (piece === '') return 0;
     if (this.#tokenizer !== undefined && piece.length <= ENCODED_CHARS_MAX) return this.#tokenizer.encode(piece).length;

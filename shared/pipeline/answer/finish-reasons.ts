@@ -6,7 +6,7 @@ const FINISH_REASONS = 'gen_ai.response.finish_reasons';
 /** Collects the finish reasons of a request's choices for its span. */
 export class FinishReasons {
   readonly #span: Span | undefined;
-  /** By choice. */
+  /** Reasons by the index of their choice. */
   readonly #reasons: (string | undefined)[] = [];
 
   /** @param span that of the request; undefined if no spans are made */

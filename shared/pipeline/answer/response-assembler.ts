@@ -19,7 +19,7 @@ import { FinishReasons } from './finish-reasons.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
 import { failureInFinish, type LogprobStyle, namedLogprobs, toldReason } from './worker-output.ts';
 
-/** One output in this many is timed: reading the clock for each would cost more than some of them do. */
+/** One output in this many is timed. Reading the clock costs more than some outputs do. */
 const TIMED_EVERY = 8;
 const NO_CLOCK: Pick<Clock, 'nowMs'> = { nowMs: () => 0 };
 
@@ -27,12 +27,13 @@ const NO_CLOCK: Pick<Clock, 'nowMs'> = { nowMs: () => 0 };
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
 /** Prompt ids that prime the detokenizer. */
 const PROMPT_TAIL = 6;
-/** Tokens added to the limit for estimated counts: those of short answers are wrong by more than their size. */
+/**
+ * Tokens added to the limit of estimated counts, because the error of a short answer's estimate may exceed its size.
+ */
 const ESTIMATE_SLACK_TOKENS = 64;
 
 /**
- * Assembles the answer to one request: worker output in, text and events out, across any number of workers.
- * `isComplete` turns true when every choice has ended, so that the worker need send nothing more.
+ * Assembles the answer to one request from the output of any number of workers, and sends text and events to the sink.
  */
 export class ResponseAssembler {
   readonly #sink: GenerationSink;
@@ -105,7 +106,7 @@ export class ResponseAssembler {
     return this.#hasLocalEnd && this.isComplete;
   }
 
-  /** Whether a worker made more of a choice than was asked of it. */
+  /** Whether a worker sent more tokens of a choice than the request allows. */
   get hasOverrun(): boolean {
     return this.#hasOverrun;
   }

@@ -22,11 +22,11 @@ import type { Tokenizer } from '../../tokens/index.ts';
 /** How the text of one request becomes reasoning, content and tool calls; the same for all its choices. */
 export interface SplitPlan {
   readonly reasoning: ReasoningPlan | undefined;
-  /** The model's tool-call parser and what the request says about tools; undefined when there are no calls to look for. */
+  /** The model's tool-call parser and the request's tools; undefined if the text cannot have tool calls. */
   readonly tools: { readonly parser: string | undefined; readonly options: ToolCallOptions } | undefined;
-  /** Markers are special tokens: the text must be decoded with them, unless the client said otherwise. */
+  /** Whether markers are special tokens, which the text then keeps unless the client has asked to skip them. */
   readonly keepsSpecialTokens: boolean;
-  /** Ids of end tokens that belong to a tool call's markup and must be seen by its parser. */
+  /** Ids of end tokens that belong to a tool call's markup, so that its parser needs their text. */
   readonly visibleEndIds: readonly number[];
 }
 
@@ -39,8 +39,8 @@ interface PlanInput {
 }
 
 /**
- * The plan of a chat; undefined when its text is all content.
- * @throws ServeError `not_implemented` when the model was registered with a parser that this server does not have
+ * Returns the plan of a chat; undefined if all its text is content.
+ * @throws ServeError `not_implemented` if the model was registered with a parser that this server does not have
  */
 export function planSplit(input: PlanInput): SplitPlan | undefined {
   const { prompt } = input.request;
@@ -77,7 +77,8 @@ function reasoningPlan(
   const found = findReasoningFormat(name);
   if (found.kind === 'refused') throw unservable(found.reason);
   const isToken = (text: string): boolean => tokenizer?.tokenToId(text) !== undefined;
-  // A tokenizer of the family that has no token for the marker is one of a model that may write about it.
+  // A tokenizer of this family that has no token for a call's marker belongs to a model whose text may mention the
+  // marker.
   const isOfFamily = found.format.markers.some(isToken);
   const toolChoice = prompt.toolChoice ?? 'auto';
   return planReasoning(found.format, {
@@ -118,8 +119,8 @@ function unservable(reason: string): ServeError {
 }
 
 /**
- * The text of one choice on its way through the parsers: reasoning first, tool calls in what is left. Events go to the sink in the order of the text; content comes back to the caller, who knows what else belongs to
- * the same frame.
+ * Passes the text of one choice through the parsers: reasoning first, then tool calls in the rest. Events go to the
+ * sink in the order of the text. Content goes back to the caller, which knows what else belongs to the same frame.
  */
 export class TextSplit implements ToolCallSink {
   readonly #choice: number;
@@ -149,7 +150,7 @@ export class TextSplit implements ToolCallSink {
     return this.#takeContent();
   }
 
-  /** The text is complete: the content that was held back, and the reason that the client reads. */
+  /** Ends the text. Returns the content that was held back, and the finish reason for the client. */
   end(reason: FinishReason | null): { readonly text: string; readonly reason: FinishReason | null } {
     this.#reasoning?.end(this.#fromReasoning);
     const shown = this.#tools === undefined ? reason : this.#tools.end(reason, this);
@@ -170,7 +171,7 @@ export class TextSplit implements ToolCallSink {
     this.#sink.toolArguments(this.#choice, index, fragment);
   }
 
-  /** What reasoning leaves over may hold tool calls. */
+  /** Sink of the reasoning parser. The content that it finds goes on to the tool-call parser. */
   readonly #fromReasoning: ReasoningSink = {
     reasoning: (text) => {
       this.#isReasoning = true;
@@ -185,7 +186,7 @@ export class TextSplit implements ToolCallSink {
     else this.#tools.push(text, this);
   }
 
-  /** Content that stands before an event leaves before it. */
+  /** Sends the content that precedes an event, before that event. */
   #flushContent(): void {
     if (this.#content === '') return;
     this.#sink.text(this.#choice, this.#takeContent(), 0);

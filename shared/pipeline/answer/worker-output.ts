@@ -11,17 +11,22 @@ import type { Tokenizer } from '../../tokens/index.ts';
 
 const GIVEN_UP: ReadonlySet<string> = new Set(['cancelled', 'abort']);
 
-/** Whether a choice was given up: it ends as it stands. */
+/** Whether a finish reason says that the worker gave the choice up. The choice then ends with the text so far. */
 export function isGivenUp(reason: EngineOutput['finish_reason']): boolean {
   return typeof reason === 'string' && GIVEN_UP.has(reason);
 }
 
-/** The reason that the client reads for one that `failureInFinish` let pass. */
+/**
+ * Returns the client's form of a reason that is not a failure (`failureInFinish`); `stop` if there is no other form.
+ */
 export function toldReason(reason: EngineOutput['finish_reason']): FinishReason {
   return (typeof reason === 'string' ? textFinishOf(reason) : undefined) ?? 'stop';
 }
 
-/** The failure that a finish reason reports: told in words, named `error`, or a word that nobody knows. */
+/**
+ * Returns the failure that a finish reason reports: one with an error message, or one whose name is unknown here, such
+ * as `error`. Returns undefined for other reasons.
+ */
 export function failureInFinish(reason: EngineOutput['finish_reason']): ServeError | undefined {
   if (reason === undefined || reason === null) return undefined;
   if (typeof reason === 'object') return fromWire({ kind: 'Internal', message: reason.error });
@@ -31,16 +36,16 @@ export function failureInFinish(reason: EngineOutput['finish_reason']): ServeErr
 
 export interface LogprobStyle {
   readonly tokenizer: Tokenizer;
-  /** Tokens read `token_id:<id>`. */
+  /** Whether tokens appear as `token_id:<id>`. */
   readonly asIds: boolean;
   readonly skipSpecialTokens: boolean;
-  /** Most alternatives to show, the sampled token not counted; 0 = none at all. */
+  /** Largest number of alternatives to show, without the sampled token; 0 = none. */
   readonly alternatives: number;
 }
 
 const UTF8 = new TextEncoder();
 
-/** The log probabilities of one engine output, named for clients; undefined when the worker sent none. */
+/** Returns the log probabilities of one engine output with the tokens' texts; undefined if the worker sent none. */
 export function namedLogprobs(output: EngineOutput, style: LogprobStyle): TokenLogprob[] | undefined {
   const { token_ids: ids, log_probs: logprobs, top_logprobs: tops } = output;
   if (ids === undefined || logprobs === undefined || logprobs === null) return undefined;
@@ -50,7 +55,9 @@ export function namedLogprobs(output: EngineOutput, style: LogprobStyle): TokenL
   });
 }
 
-/** The sampled token stands among its alternatives; it is appended when the worker left it out. */
+/**
+ * Returns the sampled token with its alternatives. It is one of them itself, and is appended if the worker left it out.
+ */
 function oneToken(id: number, logprob: number, alternatives: readonly TopLogprob[], style: LogprobStyle): TokenLogprob {
   const own =
     style.skipSpecialTokens && style.tokenizer.isSpecial(id) && !style.asIds
@@ -64,7 +71,7 @@ function oneToken(id: number, logprob: number, alternatives: readonly TopLogprob
   return { ...own, top: hasOwn || top.length === 0 ? top : [...top, own] };
 }
 
-/** A skipped special token: it has no text in the answer. Among the alternatives of another token it is named. */
+/** Returns a skipped special token, which has no text in the answer. As an alternative of another token it has one. */
 function unseen(tokenId: number, logprob: number): NamedLogprob {
   return { tokenId, token: '', bytes: null, logprob };
 }

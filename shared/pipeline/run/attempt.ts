@@ -10,10 +10,10 @@ import type { RunContext } from './run-context.ts';
 import { Waiting } from './waiting.ts';
 
 /**
- * The span of one request at one worker, from sending it until leaving it.
+ * Begins the span of one request at one worker, from sending it until leaving the worker.
  *
- * @param parent of the request; undefined where no spans are made
- * @param links the attempt before, the prefill that this decode goes on from
+ * @param parent span of the request; undefined if no spans are made
+ * @param links spans of the previous attempt, and of the prefill that this decode continues
  */
 export function dispatchSpan(
   parent: Span | undefined,
@@ -23,38 +23,41 @@ export function dispatchSpan(
 ): Span | undefined {
   return parent?.child('dispatch', {
     kind: 'client',
-    attributes: { phase, worker_id: worker.id, dp_rank: dpRank }, // the worker chooses its rank where nobody else has
+    attributes: { phase, worker_id: worker.id, dp_rank: dpRank }, // if it is undefined, the worker chooses its rank
     links,
   });
 }
 
-/** What tells a worker whose part its work is; nothing where no spans are made: it goes on from the request's own headers. */
+/** Returns the headers that make a worker's spans children of `span`; none if no spans are made. */
 export function traceHeaders(span: Span | undefined): Readonly<Record<string, string>> {
   return span === undefined ? NO_HEADERS : { traceparent: span.context.traceparent };
 }
 
 const NO_HEADERS: Readonly<Record<string, string>> = {};
 
-/** One try of a request at one decode worker, from choosing that until leaving it. */
+/** One try of a request at one decode worker, from choosing the worker until leaving it. */
 export class Attempt {
-  /** Computes the prompt elsewhere; undefined = its worker does. */
+  /** Call to the prefill worker that computes the prompt; undefined = the decode worker computes it. */
   prefillCall: PrefillCall | undefined;
   reservation: Reservation<Worker> | undefined;
   call: Call | undefined;
-  /** From its worker. */
+  /** Tokens from the worker of this attempt. */
   outputTokens = 0;
-  /** Its worker has said something of the answer, in tokens or in its own words. */
+  /** Whether the worker has sent a part of the answer, in tokens or in text. */
   hasBegun = false;
   #span: Span | undefined;
   #waiting: Waiting | undefined;
-  /** Of the attempt before. */
+  /** Span of the previous attempt. */
   readonly #before: Span | undefined;
 
   constructor(before?: Attempt) {
     if (before !== undefined) this.#before = before.#span ?? before.#before;
   }
 
-  /** The request goes to the worker of `reservation`. @param parent span of the request @returns the headers that tell the worker */
+  /**
+   * Begins the span of the dispatch to the worker of `reservation`. Returns the headers that carry it to the worker.
+   * @param parent span of the request
+   */
   beginSpan(reservation: Reservation<Worker>, parent: Span | undefined): Readonly<Record<string, string>> {
     if (parent === undefined) return NO_HEADERS;
     const links = [this.#before, this.prefillCall?.span].flatMap((span) => span?.context ?? []);
@@ -66,21 +69,21 @@ export class Attempt {
     return traceHeaders(this.#span);
   }
 
-  /** The request is on its way to the worker. */
+  /** Starts to measure the wait for the worker's first output. */
   sent({ observer, clock }: Pick<RunContext, 'observer' | 'clock'>, phase: StagePhase): void {
     this.#waiting = new Waiting(observer, clock, phase);
   }
 
-  /** The worker has said something, for the first time or again. */
+  /** Ends that wait. Does nothing if it has ended. */
   answered(): void {
     this.#waiting?.end(true);
     this.#waiting = undefined;
   }
 
   /**
-   * Its worker has no more to do with the request. Idempotent.
-   * @param error why the attempt failed
-   * @param why it ended before its time without having failed
+   * Ends the attempt: its span, its wait, its prefill if no token has come, and its reservation. Idempotent.
+   * @param error reason of a failure; undefined if the attempt did not fail
+   * @param why reason of an early end without a failure
    */
   leave(error: string | undefined, why?: 'moved' | 'cancelled' | 'given up'): void {
     this.#span?.set({ ended_by: why });
@@ -95,14 +98,14 @@ export class Attempt {
   }
 }
 
-/** Why a request is sent to another worker, until that one has taken it. */
+/** A move to another worker that no worker has accepted yet. */
 interface Move {
   readonly sinceMs: number;
   readonly type: 'new_request' | 'ongoing_request';
   readonly event: RequestMove;
 }
 
-/** What one request has left of its moves to other workers, and what it takes along. */
+/** The moves to other workers that one request has left, and the tokens that it takes along. */
 export class MigrationBudget {
   readonly #context: RunContext;
   readonly #modelName: string;
@@ -111,7 +114,9 @@ export class MigrationBudget {
   readonly #isMovable: boolean;
   readonly #generated: GeneratedTokens | undefined;
   #left: number;
-  /** From the last worker that had the request; those that turned it away since then do not count. */
+  /**
+   * The move away from the last worker that had accepted the request. Workers that refused it since do not replace it.
+   */
   #move: Move | undefined;
 
   /** @param modelName primary name of the model, for the metrics */
@@ -125,29 +130,29 @@ export class MigrationBudget {
     this.#generated = this.#left > 0 && this.#isMovable ? new GeneratedTokens() : undefined;
   }
 
-  /** Keeps what the worker made, for the next one to go on from. */
+  /** Keeps tokens of the output, so that another worker can continue after them. */
   keep(ids: ArrayLike<number>, start: number, count: number): void {
     this.#generated?.add(ids, start, count);
   }
 
-  /** The request as the next worker gets it; undefined when no token is left to make. */
+  /** Returns the request as the next worker gets it; undefined if no token is left to generate. */
   continuation(): EngineRequest | undefined {
     return continuationOf(this.#request, this.#generated);
   }
 
-  /** Whether what has begun may move once more: a move is left, and the request not too long for it. */
+  /** Whether a stream that has begun may move: a move is left, and the request is not too long for it. */
   get isOpen(): boolean {
     return this.#left > 0 && this.#isMovable && !this.#isTooLong;
   }
 
   /**
-   * Whether the request may move after `error`; takes a move from the budget when it may. One that cannot go on elsewhere may still be
-   * offered to another worker when the first did not take it.
+   * Returns whether the request may move after `error`, and if so takes a move from the budget. A request that cannot
+   * continue elsewhere (`isMovable`) may still go to another worker if the first one refused it.
    *
-   * @param workerId who failed it
-   * @param isPrefillLost the worker did not get the blocks of the prompt, whatever the class of `error`
-   * @param hasOutput the client has had some of the answer
-   * @param sinceMs when the search for another worker began. @default now
+   * @param workerId worker that failed the request.
+   * @param isPrefillLost whether the worker did not get the blocks of the prompt, whatever the class of `error`.
+   * @param hasOutput whether the client has received a part of the answer.
+   * @param sinceMs time at which the search for another worker began. @default now
    */
   take(
     error: ServeError,
@@ -178,7 +183,7 @@ export class MigrationBudget {
     return true;
   }
 
-  /** A worker has taken the request: returns whether that was a move, and counts it. */
+  /** Notes that a worker has accepted the request. Returns whether that completes a move, and counts the move. */
   arrived(): boolean {
     const move = this.#move;
     if (move === undefined) return false;
@@ -189,7 +194,7 @@ export class MigrationBudget {
     return true;
   }
 
-  /** The request is over, whether or not it was to move. */
+  /** Notes that the request is over. A move under way ends with `outcome`. */
   over(outcome: 'failure' | 'cancelled'): void {
     if (this.#move !== undefined) this.#end(this.#move, outcome);
   }
@@ -207,7 +212,7 @@ export class MigrationBudget {
   }
 }
 
-/** Token ids of the output so far, kept so that another worker can go on from them. */
+/** Token ids of the output so far, kept so that another worker can continue after them. */
 export class GeneratedTokens {
   #ids = new Uint32Array(64);
   #count = 0;
@@ -218,10 +223,10 @@ export class GeneratedTokens {
 
   add(ids: ArrayLike<number>, start: number, count: number): void {
     if (this.#count + count > this.#ids.length) this.#grow(this.#count + count);
-    for (let at = 0; at < count; at++) this.#ids[this.#count++] = ids[start + at] as number; // inside the caller's range
+    for (let at = 0; at < count; at++) this.#ids[this.#count++] = ids[start + at] as number; // in the caller's range
   }
 
-  /** `prompt` followed by the output so far. */
+  /** Returns `prompt` followed by the output so far. */
   after(prompt: Uint32Array): Uint32Array {
     const all = new Uint32Array(prompt.length + this.#count);
     all.set(prompt);
@@ -236,7 +241,9 @@ export class GeneratedTokens {
   }
 }
 
-/** The request that goes on after `generated`, with reduced budgets; undefined when no token is left to make. */
+/**
+ * Returns the request that continues after `generated`, with reduced limits; undefined if no token is left to generate.
+ */
 export function continuationOf(
   request: EngineRequest,
   generated: GeneratedTokens | undefined,
@@ -255,7 +262,7 @@ export function continuationOf(
   };
 }
 
-/** The worker has done nothing for the request: it was never there, or turned it away. */
+/** Whether the worker has done nothing for the request: it could not be reached, or refused the request. */
 function isRefusal({ worker: kind }: ServeError): boolean {
   return kind === 'WorkerOverloaded' || kind === 'WorkerUnavailable' || kind === 'CannotConnect';
 }

@@ -2,32 +2,38 @@ import type { Clock, Timer } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
 
-/** Told of the requests that wait for a worker. Durations in milliseconds. */
+/** Observes the requests that wait for a worker. Durations in milliseconds. */
 export interface ColdStartObserver {
-  /** So many requests of the model wait, 0 = none any more. */
+  /**
+   * Called when the number of waiting requests of a model changes. @param count requests that wait; 0 = none any more
+   */
   holding(model: string, count: number): void;
-  /** Somebody should start a worker: told for the first request of a model, then every 5 s while any waits. */
+  /**
+   * Called when a model needs another worker: for the first waiting request, then every 5 s while any waits.
+   * @param oldestAtMs Unix time at which the oldest of them came
+   */
   wanted(model: string, count: number, oldestAtMs: number): void;
-  /** A request waits no more. */
+  /** Called when a request stops waiting. */
   held(model: string, outcome: ColdStartOutcome, waitedMs: number): void;
 }
 
-/** `refused` = there was no room to wait. */
+/** How a wait ended. `refused` = the queue was full. */
 export type ColdStartOutcome = 'served' | 'timeout' | 'cancelled' | 'refused';
 
 export interface ColdStartOptions {
   readonly clock: Clock;
   /** Longest wait of one request. */
   readonly timeoutMs: number;
-  /** Longest wait of one whose answer is not streamed: nothing is heard of it meanwhile. @default `timeoutMs` */
+  /** Longest wait of a request whose answer is not streamed: its client sees nothing meanwhile. @default `timeoutMs` */
   readonly unaryTimeoutMs?: number;
-  /** Requests of one model that wait at a time. @default 256 */
+  /** Requests of one model that wait at the same time. @default 256 */
   readonly requestsMax?: number;
   readonly observer: ColdStartObserver;
 }
 
-/** What a held request waits for: workers, and how many requests they take at once. */
+/** The workers that a held request has found. */
 export interface WorkerCapacity {
+  /** Requests that they take at the same time. */
   readonly capacity: number;
 }
 
@@ -36,37 +42,41 @@ export interface HeldRequest<Found extends WorkerCapacity> {
   readonly model: string;
   /** Whether its answer is streamed. @default true */
   readonly isStream?: boolean;
-  /** What it waits for. */
+  /** Returns the workers that may take it; undefined while there are none. */
   readonly find: () => Found | undefined;
-  /** Who keeps its place. */
+  /** Identity of the request, which holds its place until `over` is called with it. */
   readonly holder: object;
 }
 
-/** Requests that `workers` of `model` take at once, as its card says; no bound where it does not. */
+/**
+ * Returns how many requests `workers` take at the same time, by the model's card; infinite if the card does not say.
+ */
 export function capacityOf(model: RoutableModel, workers: readonly Worker[]): number {
   const ofRank = model.card.runtime_config.max_num_seqs ?? Number.POSITIVE_INFINITY;
   return workers.reduce((sum, { dataParallelSize }) => sum + ofRank * dataParallelSize, 0);
 }
 
-/** A model's wish for a worker is repeated this often. */
+/** Interval at which a model's wish for a worker is repeated. */
 const WANTED_EVERY_MS = 5000;
 
 /**
- * Requests whose model has no worker now, oldest first. Each waits until what it needs is
- * there, for at most the bound; nothing is polled: `look` says that something has changed. No more go on at a time than
- * the workers take, so that the first one to come is not flooded and the next ones find work; the rest waits its turn.
+ * Requests whose model has no worker now, oldest first. Each waits for workers, for at most `timeoutMs`. The queue does
+ * not poll: its owner calls `look` when models or workers have changed. At any time no more requests leave the queue
+ * than the workers take. So the first worker to come is not flooded, and later workers find requests.
  *
- * | A request | its workers have a place | they have none, or none is there | the bound passes |
- * |---|---|---|---|
- * | waits | goes on and takes the place until it is over | waits | goes on if they are there, else fails |
+ * | Event for a waiting request | Effect |
+ * |---|---|
+ * | its workers have a place | it leaves, and holds the place until it is over |
+ * | its workers are full, or there are none | it waits |
+ * | its time has passed | it leaves if there are workers, otherwise it fails |
  */
 export class ColdStartQueue {
   readonly #options: ColdStartOptions;
   readonly #requestsMax: number;
   readonly #queues = new Map<string, ModelQueue>(); // a queue leaves with its last request
-  /** Who went on from here and is not over. */
+  /** Requests that have left the queue and are not over, by their holder. */
   readonly #holders = new Map<object, Held>();
-  /** How many they are, by model. */
+  /** Number of those requests, by model. */
   readonly #taken = new Map<string, number>();
 
   constructor(options: ColdStartOptions) {
@@ -74,39 +84,39 @@ export class ColdStartQueue {
     this.#requestsMax = options.requestsMax ?? 256;
   }
 
-  /** Requests that wait, of all models. */
+  /** Number of waiting requests of all models. */
   get count(): number {
     let count = 0;
     for (const { waiting } of this.#queues.values()) count += waiting.size;
     return count;
   }
 
-  /** Requests that wait, of one model. */
+  /** Returns the number of waiting requests of one model. */
   countOf(model: string): number {
     return this.#queues.get(model)?.waiting.size ?? 0;
   }
 
-  /** Whether requests of the model wait: new ones get in line. */
+  /** Returns whether requests of the model wait. New requests must queue behind them. */
   isHolding(model: string): boolean {
     return this.#queues.has(model);
   }
 
   /**
-   * Resolves with what `find` gives once that is not undefined and has a place, which `holder` keeps until it is `over`.
-   * Rejects when the queue is full or the bound has passed (`service_unavailable`; `server_overloaded` when the queue is
-   * full of requests for workers that are there), and with the signal's reason when it aborts.
+   * Resolves with the workers that `find` returns when they have a place. `holder` holds the place until it is `over`.
+   * Rejects with `service_unavailable` if the queue is full or the time has passed, with `server_overloaded` if the
+   * queue is full although there are workers, and with the signal's reason when it aborts.
    */
   until<Found extends WorkerCapacity>(
     { model, isStream = true, find, holder }: HeldRequest<Found>,
     signal: AbortSignal,
   ): Promise<Found> {
-    this.over(holder); // one that has lost its worker waits without a place
+    this.over(holder); // a request that has lost its worker gives up its place before it waits again
     if (signal.aborted) return Promise.reject(signal.reason);
     const queue = this.#queueOf(model);
     if (queue.waiting.size >= this.#requestsMax) {
       this.#options.observer.held(model, 'refused', 0);
       const isThere = find() !== undefined;
-      const refusal = isThere ? workerError('ResourceExhausted') : this.#failure(model, queue); // before it is forgotten
+      const refusal = isThere ? workerError('ResourceExhausted') : this.#failure(model, queue); // before `#leave`
       this.#leave(model, queue);
       return Promise.reject(refusal);
     }
@@ -115,7 +125,7 @@ export class ColdStartQueue {
     return this.#wait({ model, find, holder }, queue, boundMs, signal);
   }
 
-  /** `holder` needs its place no more: it has ended, or has failed. Nothing for one that has none. */
+  /** Frees the place of `holder`, whose request has ended or failed. Does nothing if it has no place. */
   over(holder: object): void {
     const held = this.#holders.get(holder);
     if (held === undefined) return;
@@ -125,7 +135,7 @@ export class ColdStartQueue {
     this.#lookAt(held.model);
   }
 
-  /** Models or workers have changed: goes through the requests that wait, oldest first. */
+  /** Lets waiting requests leave, oldest first, after models or workers have changed. */
   look(): void {
     for (const model of [...this.#queues.keys()]) this.#lookAt(model);
   }
@@ -152,14 +162,14 @@ export class ColdStartQueue {
         settle();
       };
       const giveUp = (): void => end('cancelled', () => reject(signal.reason));
-      const goOn = (found: Found): void => {
+      const serve = (found: Found): void => {
         this.#take(model, holder, signal);
         end('served', () => resolve(found));
       };
       const timer = clock.after(boundMs, () => {
         const found = find();
-        // A worker that is there and full has a queue of its own: that is no reason to fail.
-        if (found !== undefined) goOn(found);
+        // A full worker has a queue of its own, so the request need not fail.
+        if (found !== undefined) serve(found);
         else end('timeout', () => reject(this.#failure(model, queue)));
       });
       const request: Waiting = {
@@ -167,13 +177,13 @@ export class ColdStartQueue {
         atMs: clock.wallMs(),
         look: () => {
           const found = find();
-          if (found !== undefined && (this.#taken.get(model) ?? 0) < found.capacity) goOn(found);
+          if (found !== undefined && (this.#taken.get(model) ?? 0) < found.capacity) serve(found);
         },
       };
       signal.addEventListener('abort', giveUp, { once: true });
       queue.waiting.add(request);
       observer.holding(model, queue.waiting.size);
-      request.look(); // those before it may wait for something else
+      request.look(); // earlier requests may wait for other workers
       if (queue.waiting.size === 1 && queue.waiting.has(request)) this.#want(model, queue);
     });
   }
@@ -212,7 +222,7 @@ export class ColdStartQueue {
     if (oldest !== undefined) this.#options.observer.wanted(model, waiting.size, oldest.atMs);
   }
 
-  /** `Retry-After` is what is left until the oldest request gives up: by then a worker should be there. */
+  /** Returns the failure of a request. `Retry-After` is the time until the oldest waiting request fails. */
   #failure(model: string, { waiting }: ModelQueue): ServeError {
     const [oldest] = waiting;
     const leftMs = oldest === undefined ? 0 : oldest.untilMs - this.#options.clock.nowMs();
@@ -225,9 +235,9 @@ export class ColdStartQueue {
 const RETRY_AFTER_MS_MIN = 1000;
 
 interface Waiting {
-  /** When its bound passes, by `Clock.nowMs`. */
+  /** `Clock.nowMs` at which its time has passed. */
   readonly untilMs: number;
-  /** When it came, as Unix time. */
+  /** Unix time at which it came. */
   readonly atMs: number;
   look(): void;
 }
@@ -239,7 +249,7 @@ interface Held {
 }
 
 interface ModelQueue {
-  /** In order of arrival. */
+  /** Requests in order of arrival. */
   readonly waiting: Set<Waiting>;
   readonly wanted: Timer;
 }

@@ -30,13 +30,13 @@ export class DryRun {
   /** Rejects with the failure that the request itself would have, and with the signal's reason when it aborts. */
   async run(request: EngineRequest, routed: RoutedRequest): Promise<ServingWorkers> {
     const prefill = await this.#prefillPlace(request, routed);
-    const decoded = prefill === undefined ? request : this.#stage.decodeRequest(request, prefill);
+    const toDecode = prefill === undefined ? request : this.#stage.decodeRequest(request, prefill);
     const { pool, workers } = this.#context.poolOf(routed.model);
     const namespace = prefill?.worker.scope.namespace;
     const strangers = namespace === undefined ? [] : workers.filter(({ scope }) => scope.namespace !== namespace);
     const eligibility = new WorkerEligibility(this.#context, routed);
     const unreachable = strangers.map(({ id }) => id);
-    const decode = await this.#placeOf(eligibility.route(decoded, { pool, workers }, unreachable), workers, routed);
+    const decode = await this.#placeOf(eligibility.route(toDecode, { pool, workers }, unreachable), workers, routed);
     const first = prefill ?? decode;
     return {
       prefillWorkerId: first.worker.id,
@@ -62,7 +62,7 @@ export class DryRun {
       return await this.#placeOf(asked.route, asked.workers, routed);
     } catch (thrown) {
       if (prefill.isEnforced || !(thrown instanceof ServeError) || thrown.status < 500) throw thrown;
-      return undefined; // as a prefill that fails
+      return undefined; // after a prefill that fails, the decode worker computes the prompt
     }
   }
 

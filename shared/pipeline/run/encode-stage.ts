@@ -5,13 +5,15 @@ import { isRecord } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
 import type { DispatchContext, RoutedRequest } from './run-context.ts';
 
-/** Longest time that media may take to be encoded elsewhere: after it they are encoded where the prompt is computed. */
+/**
+ * Longest time for an encode worker, in milliseconds. After it the worker that computes the prompt encodes the media.
+ */
 const ENCODE_MS = 30_000;
 
 export type EncoderResult = NonNullable<EngineRequest['encoderResult']>;
 
 export interface EncodeStageOptions extends Pick<DispatchContext, 'plane' | 'clock' | 'observer' | 'stalledWorkers'> {
-  /** The model as it is now; undefined when another one has its name. */
+  /** Returns the model as it is now; undefined if another one has its name. */
   modelNow(model: RoutableModel): RoutableModel | undefined;
 }
 
@@ -20,8 +22,8 @@ export interface EncodeStageOptions extends Pick<DispatchContext, 'plane' | 'clo
  *
  *     request ──> encode worker ──(encoder_result)──> prefill or aggregated worker: the request, with the result
  *
- * All media of a request go to one worker, encode workers take turns, and what they cannot do the next worker does itself: it
- * gets the media all the same.
+ * All media of a request go to one encode worker, and the encode workers take turns. The next worker gets the media as
+ * well, and encodes them itself if the encode worker could not.
  */
 export class EncodeStage {
   readonly #options: EncodeStageOptions;
@@ -32,8 +34,8 @@ export class EncodeStage {
   }
 
   /**
-   * The encode worker's result; undefined where nobody wants one, no encode worker is there, or it failed.
-   * Rejects with a ServeError that the client is to blame for, and with the signal's reason when it aborts.
+   * Resolves with the encode worker's result; undefined if the model's workers use none, there is no encode worker, or
+   * it failed. Rejects with a ServeError that the client has caused, and with the signal's reason when it aborts.
    */
   async run(request: EngineRequest, routed: RoutedRequest): Promise<EncoderResult | undefined> {
     const { model, signal } = routed;
@@ -50,7 +52,7 @@ export class EncodeStage {
       return await this.#ask(worker, request, routed);
     } catch (thrown) {
       const error = toServeError(thrown);
-      if (signal.aborted || error.status < 500) throw thrown; // nobody else could do better
+      if (signal.aborted || error.status < 500) throw thrown; // no other worker could do better
       observer.encodedInline?.(model.primaryName, error);
       return undefined;
     }
@@ -66,12 +68,12 @@ export class EncodeStage {
   }
 }
 
-/** Whether those who would compute the prompt hand media to encode workers (`--route-to-encoder`). */
+/** Whether the workers that compute the prompt hand media to encode workers (`--route-to-encoder`). */
 function wantsEncoder({ prefill, workers }: RoutableModel): boolean {
   return (prefill?.workers ?? workers).some(({ routesToEncoder }) => routesToEncoder === true);
 }
 
-/** The one output that counts holds `encoder_result` beside a finish reason, without tokens. */
+/** Returns the result in the output of an encode worker: it has `encoder_result`, a finish reason and no tokens. */
 function resultOf({ encoder_result: result, finish_reason: reason }: EngineOutput = {}): EncoderResult {
   if (typeof reason === 'object' && reason !== null) throw workerError('Internal', reason.error);
   if (isRecord(result)) return result as EncoderResult;

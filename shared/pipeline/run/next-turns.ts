@@ -17,14 +17,14 @@ import { RequestRun, type RunParts } from './run.ts';
 const LASTS_MS_MAX = 30_000;
 
 export interface NextTurnsOptions {
-  /** Of the pipeline's own requests. */
+  /** Dependencies of the runs of clients' requests. */
   readonly run: RunParts;
   readonly prefill: PrefillStageOptions;
   readonly tools: PromptTools;
   readonly clock: Clock;
   readonly random: Random;
   readonly observer: PipelineObserver;
-  /** Prompts that are computed ahead at once; of more, the newest are not. */
+  /** Prompts computed ahead at the same time. Further ones are dropped. */
   readonly max: number;
 }
 
@@ -41,16 +41,17 @@ interface Turn {
 
 type Reason = Extract<SpeculationOutcome, 'superseded' | 'dropped'>;
 
-/** One prompt that is computed ahead. */
+/** One prompt computed ahead. */
 interface Ahead {
   readonly turn: Turn;
   stop(why: Reason): void;
 }
 
 /**
- * Computes the prompt of a conversation's next turn, as far as it is known, while its user still reads the answer
- * (`agent_hints.speculative_prefill`): one token of the next turn is generated and thrown away, so that a worker has the blocks.
- * It gives way to whatever a client waits for: it does not queue, does not move, and stops when the turn itself comes.
+ * Computes the known part of a conversation's next prompt while its user still reads the answer
+ * (`agent_hints.speculative_prefill`). It generates one token of the next turn and discards it, so that a worker has
+ * the blocks. Requests of clients come first: a prompt computed ahead never queues, never moves to another worker, and
+ * stops when the turn itself arrives.
  */
 export class NextTurns {
   readonly #options: NextTurnsOptions;
@@ -75,23 +76,23 @@ export class NextTurns {
     };
   }
 
-  /** What the answer to `request` is told: `sink`, unless somebody has to listen for the sake of the next turn. */
+  /** Returns the sink for the answer to `request`: `sink`, or one around it that keeps the answer for the next turn. */
   listen({ speculatesPrefill, prompt }: GenerationRequest, sink: GenerationSink): GenerationSink {
     if (speculatesPrefill !== true || prompt.kind !== 'chat' || this.#options.max === 0) return sink;
     return prompt.continueFinalMessage === true || mediaParts(prompt) !== undefined ? sink : new OverheardSink(sink);
   }
 
-  /** The request as its model wants it: once what `listen` gave for it has ended, the next turn is prepared. */
+  /** Prepares the next turn as soon as the answer has ended. @param sink the sink that `listen` has returned */
   follow(sink: GenerationSink, turn: Omit<Turn, 'messages' | 'heard'>): void {
     const { prompt } = turn.request;
     if (!(sink instanceof OverheardSink) || prompt.kind !== 'chat') return;
     const { messages } = prompt;
     sink.onEnd = (heard) => {
-      this.#options.clock.after(0, () => this.#prepare({ ...turn, messages, heard })); // the answer leaves first
+      this.#options.clock.after(0, () => this.#prepare({ ...turn, messages, heard })); // after the answer has been sent
     };
   }
 
-  /** A client's request: what is under way for this very turn has no use any more. */
+  /** Stops the prompts computed ahead for the turn that this client's request is. */
   arrived({ model, prompt, routing }: GenerationRequest): void {
     if (this.#underWay.size === 0 || prompt.kind !== 'chat') return;
     for (const ahead of this.#underWay) {
@@ -102,7 +103,7 @@ export class NextTurns {
     }
   }
 
-  /** Whatever is under way is stopped. Idempotent. */
+  /** Stops all prompts computed ahead. Idempotent. */
   close(): void {
     this.#isClosed = true;
     for (const ahead of this.#underWay) ahead.stop('dropped');
@@ -158,10 +159,10 @@ export class NextTurns {
   }
 }
 
-/** By which a request leaves a router's queue as it enters it. */
+/** Aborted signal, by which a request leaves the router's queue as soon as it enters it. */
 const BUSY = AbortSignal.abort(workerError('WorkerOverloaded', 'nothing is computed ahead while clients wait'));
 
-/** What of a request its next turn has, too: who asks, whose blocks they are and where they may be. */
+/** Returns the parts of a request that its next turn shares: the client, the owner of the blocks and their place. */
 function only(request: GenerationRequest): Omit<GenerationRequest, 'id' | 'prompt'> {
   const { model, endpoint, metadata, routing, trace, extraArgs: _, ...rest } = request;
   const { priority: __, priority_jump: ___, strict_priority: ____, expected_output_tokens: _____, ...kept } = routing;
@@ -186,8 +187,8 @@ function only(request: GenerationRequest): Omit<GenerationRequest, 'id' | 'promp
 }
 
 /**
- * The tokens with which the next turn begins whatever it says: those that two renderings have in common, in which only the text of
- * the message to come differs. So it does not matter how a template writes an answer that another message follows.
+ * Returns the tokens with which the next turn begins, whatever its message says: the common prefix of two renderings
+ * that differ only in the text of that message. So it does not matter how a template writes an earlier answer.
  */
 async function knownTokens(turn: Turn, tools: PromptTools, signal: AbortSignal): Promise<Uint32Array> {
   const [one, other] = await Promise.all(['1', 'a'].map((text) => tokensWith(turn, text, tools, signal)));
@@ -208,7 +209,7 @@ async function tokensWith(
       ? { role: 'user', content: text }
       : { role: 'tool', tool_call_id: heard.calls[0].id, content: text };
   const prompt = { ...request.prompt, messages: [...messages, answerOf(heard), next] };
-  const whole = { ...request, prompt, stop: { max_tokens: 1 } } as GenerationRequest; // of a chat
+  const whole = { ...request, prompt, stop: { max_tokens: 1 } } as GenerationRequest; // its prompt is a chat
   const { request: ready }: Preprocessed = await preprocess(whole, model, loaded, tools, signal);
   return ready.input.kind === 'tokens' ? ready.input.tokenIds : undefined;
 }
@@ -226,20 +227,20 @@ function answerOf({ text, calls }: Heard): ChatMessage {
   };
 }
 
-/** Whether `messages` go on from the turn: its own, its answer, and more. */
+/** Whether `messages` continue the turn: they have its messages, then its answer. */
 function isNextTurn(messages: readonly ChatMessage[], before: readonly ChatMessage[], { text }: Heard): boolean {
   const at = before.length;
   if (messages.length <= at || JSON.stringify(messages[at - 1]) !== JSON.stringify(before[at - 1])) return false;
   return (messages[at]?.content ?? '') === text;
 }
 
-/** Workers are full, or leave: nothing is wrong. */
+/** Returns the outcome after a failure. Full or leaving workers are not a fault. */
 function outcomeOf({ code }: ServeError): SpeculationOutcome {
   const isNoRoom = code === 'server_overloaded' || code === 'service_unavailable' || code === 'context_length_exceeded';
   return isNoRoom ? 'dropped' : 'failed';
 }
 
-/** Whose steps are not those of a client's request. */
+/** Returns an observer without the steps of requests, because no client has made this one. */
 function quiet(observer: PipelineObserver): PipelineObserver {
   const { workerStalled } = observer;
   return workerStalled === undefined ? {} : { workerStalled };
@@ -261,7 +262,7 @@ const UNMETERED: RequestMeter = {
   ttftMs: undefined,
 };
 
-/** Takes an answer that nobody reads. */
+/** Discards an answer, and reports how it ended. */
 class DeafSink implements GenerationSink {
   readonly #over: (outcome: SpeculationOutcome) => void;
 

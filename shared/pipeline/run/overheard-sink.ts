@@ -1,17 +1,17 @@
 import { ForwardingSink, type TextDelta, type TextFinish, type Usage } from '../../protocol/index.ts';
 
-/** What an answer said, as its conversation goes on with it. */
+/** An answer as the next turn of its conversation repeats it. */
 export interface Heard {
   readonly text: string;
   readonly calls: readonly { readonly id: string; readonly name: string; readonly arguments: string }[];
 }
 
-/** Characters of an answer that are kept; a longer one is not overheard. */
+/** Characters of an answer that are kept. A longer answer is not reported. */
 const HEARD_CHARS_MAX = 1 << 20;
 
 /**
- * Keeps what the first choice of an answer says while it forwards the answer. Reasoning is not kept: most templates leave it out of
- * later turns, and so do most clients.
+ * Keeps text and tool calls of an answer's first choice while it forwards the answer. It does not keep reasoning,
+ * because most templates and most clients leave that out of later turns.
  */
 export class OverheardSink extends ForwardingSink {
   /** Called after the end of an answer that its model ended by itself. */

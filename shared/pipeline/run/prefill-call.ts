@@ -16,14 +16,14 @@ import type { WatchedStream } from './stalled-workers.ts';
 import { Waiting } from './waiting.ts';
 import { avoidAfter } from './worker-choice.ts';
 
-/** What a prefill worker made of a prompt. */
+/** The answer of a prefill worker. */
 export interface PrefillReport {
-  /** Everything it said, the parameters of the handoff left out. */
+  /** All its outputs, without the parameters of the handoff. */
   readonly outputs: readonly EngineOutput[];
-  /** How the blocks can be had; undefined = it does not say. */
+  /** Parameters with which a decode worker fetches the blocks; undefined = the worker has sent none. */
   readonly disaggregatedParams: unknown;
   readonly usage: CompletionUsage | undefined;
-  /** The answer ends with its first token: nothing is left to decode. */
+  /** Whether the answer ends with its first token, so that nothing is left to decode. */
   readonly isWhole: boolean;
 }
 
@@ -32,39 +32,39 @@ export interface PrefillCallOptions {
   readonly model: RoutableModel;
   readonly pool: PrefillPool['pool'];
   readonly reservation: Reservation<Worker>;
-  /** As sent: one token, the rank named. */
+  /** The request as sent: one token to generate, and the rank. */
   readonly request: EngineRequest;
   readonly headers: Readonly<Record<string, string>>;
-  /** Whether another prefill worker could be tried. */
+  /** Returns whether another prefill worker could be tried. */
   readonly hasOther: () => boolean;
-  /** Of this call, where spans are made; ends with it. */
+  /** Span of this call, which ends with it; undefined if no spans are made. */
   readonly span?: Span | undefined;
 }
 
 /**
- * The first call of a disaggregated request: one call to one prefill worker.
+ * The prefill of a disaggregated request: one call to one prefill worker.
  *
  * | State | worker ends | worker fails | worker is silent | abandon | fetched |
  * |---|---|---|---|---|---|
- * | running | done | failed | failed | abandoned, worker told to stop | - |
+ * | running | done | failed | failed | abandoned, the call sends STOP | - |
  * | abandoned | over; its blocks released if it has kept any | over | over | - | - |
  * | done, kept | - | - | failed, its blocks released | its blocks released | over |
  * | done | - | - | - | its blocks released | - |
  * | failed | - | - | - | - | - |
  */
 export class PrefillCall implements CallSink, WatchedStream {
-  /** Resolves with the report; rejects with a ServeError. Never settles once the call is abandoned. */
+  /** Resolves with the report; rejects with a ServeError. Never settles after `abandon`. */
   readonly done: Promise<PrefillReport>;
-  /** Resolves with the reason when there is nothing to go on from: the worker failed, or fell silent before `fetched`. */
+  /** Resolves with the reason when the blocks are lost: the worker failed, or fell silent before `fetched`. */
   readonly lost: Promise<ServeError>;
   showedLife = false;
-  readonly hasBegun = false; // one token at the end is all that there is
+  readonly hasBegun = false; // the only token comes at the end
   readonly isPaused = false;
-  /** `Clock.nowMs` when the worker was done. */
+  /** `Clock.nowMs` when the worker ended its stream. */
   endedAtMs: number | undefined;
   failure: ServeError | undefined;
   readonly #options: PrefillCallOptions;
-  readonly #outputs: EngineOutput[] = []; // of one token
+  readonly #outputs: EngineOutput[] = []; // few, because the request is for one token
   #params: unknown;
   #usage: CompletionUsage | undefined;
   #call: Call | undefined;
@@ -84,7 +84,7 @@ export class PrefillCall implements CallSink, WatchedStream {
     this.lost = new Promise((resolve) => {
       this.#lose = resolve;
     });
-    this.done.catch(() => undefined); // whoever waits for it is told; a call in the background has nobody who waits
+    this.done.catch(() => undefined); // with a rendezvous no code may wait for `done`; `lost` reports the failure
   }
 
   get span(): Span | undefined {
@@ -121,25 +121,25 @@ export class PrefillCall implements CallSink, WatchedStream {
     return this.#isOver;
   }
 
-  /** Its worker is done, and has to live until a decode worker has fetched the blocks. */
+  /** Watches the worker, which is done, until a decode worker has fetched the blocks. */
   keep(): void {
     const { context, model } = this.#options;
     context.streamWatch?.add(this, this.worker, model);
   }
 
-  /** Its worker may do now as it likes. Idempotent. */
+  /** Stops watching the worker, because it no longer needs to keep the blocks. Idempotent. */
   fetched(): void {
     this.#options.context.streamWatch?.delete(this);
   }
 
-  /** Nobody goes on from what the worker computes: it is told to free that. Idempotent. */
+  /** Tells the worker to stop and to free its blocks, because no decode worker will fetch them. Idempotent. */
   abandon(): void {
     if (this.#isAbandoned) return;
     this.#isAbandoned = true;
-    this.#options.reservation.release(); // its id may be booked again at once
+    this.#options.reservation.release(); // now, because the next reservation may have the same id
     this.span?.set({ ended_by: 'abandoned' });
-    this.span?.end(); // unless it has ended
-    if (this.#isOver) this.fetched(); // or by nobody
+    this.span?.end(); // without effect if it has ended
+    if (this.#isOver) this.fetched(); // ends the watch
     if (!this.#isOver) this.#call?.stop();
     else if (this.failure === undefined) this.#release();
   }
@@ -194,7 +194,7 @@ export class PrefillCall implements CallSink, WatchedStream {
     this.fail(workerError('ResponseTimeout'));
   }
 
-  /** One token is not worth two workers at once: the prompt is begun anew where it can be, and stays where it cannot. */
+  /** Starts the prompt again at another prefill worker, if there is one. A handover is not worth it for one token. */
   moveAsked(): void {
     if (this.#isOver || this.#isAbandoned || !this.#options.hasOther()) return;
     this.#call?.kill('moved');
@@ -206,12 +206,12 @@ export class PrefillCall implements CallSink, WatchedStream {
       this.timedOut();
       return;
     }
-    this.fetched(); // by nobody: its blocks cannot be had
-    this.#release(); // should the worker come back
+    this.fetched(); // ends the watch: no worker can fetch the blocks any more
+    this.#release(); // in case the worker comes back
     this.#failWith(workerError('ResponseTimeout'));
   }
 
-  /** What a worker said that ended without a failure, and is none the less one. */
+  /** Returns the failure that the outputs report although the stream has ended normally. */
   #failureSaid(): ServeError | undefined {
     const last = this.#outputs.at(-1);
     if (last === undefined) return workerError('StreamIncomplete', 'the prefill worker said nothing');
@@ -240,7 +240,7 @@ export class PrefillCall implements CallSink, WatchedStream {
     reservation.release();
   }
 
-  /** A request with the handoff of another one: frees what it holds. Nothing else ends before the worker's own time-out. */
+  /** Sends the request that frees the blocks of the handoff. Otherwise the worker holds them until its own timeout. */
   #release(): void {
     const { context, request } = this.#options;
     if (this.#params === undefined && request.bootstrapInfo === undefined) return;
@@ -250,7 +250,7 @@ export class PrefillCall implements CallSink, WatchedStream {
       annotations: [RELEASE_PREFILL],
       ...(this.#params === undefined ? {} : { prefillResult: { disaggregated_params: this.#params } }),
     });
-    const sink: CallSink = { accepted() {}, tokens() {}, output() {}, end() {}, fail() {} }; // it helps or it does not
+    const sink: CallSink = { accepted() {}, tokens() {}, output() {}, end() {}, fail() {} }; // ignores the answer
     const sent = { id: `release-${request.id}`, headers: {}, deadlineMs: RELEASE_MS, ...release };
     context.plane.call(this.worker.transport, sent, sink);
   }

@@ -26,31 +26,34 @@ export type Bypass = (
 
 export interface PrefillStageOptions extends DispatchContext {
   readonly random: Random;
-  /** A failed prefill fails its request (`--enforce-disagg`). */
+  /** Whether a failed prefill fails its request (`--enforce-disagg`). */
   readonly isEnforced: boolean;
-  /** Undefined where every prompt goes to a prefill worker. */
+  /** Undefined if every prompt goes to a prefill worker. */
   readonly bypasses: Bypass | undefined;
-  /** The model as it is now; undefined when another one has its name. */
+  /** Returns the model as it is now; undefined if another one has its name. */
   modelNow(model: RoutableModel): RoutableModel | undefined;
 }
 
-/** One request that could be prefilled apart. */
+/** One request whose prompt a prefill worker could compute. */
 export interface PrefillQuestion {
   readonly request: EngineRequest;
   readonly routed: RoutedRequest;
-  /** Of prefill workers; those that fail the request now are noted. */
+  /** Prefill workers that may still take it. The stage excludes those that fail the request. */
   readonly eligibility: WorkerEligibility;
 }
 
-/** One request that is to be prefilled. */
+/** One request whose prompt a prefill worker should compute. */
 export interface PrefillAsk extends PrefillQuestion {
-  /** Whether it may be tried at another prefill worker after `error`; counts as a move when it may. */
+  /** Returns whether another prefill worker may be tried after `error`, and if so counts a move. */
   mayRetry(error: ServeError): boolean;
-  /** Whether it could be, without asking for it. */
+  /** Returns whether another prefill worker may be tried, without counting a move. */
   couldRetry(): boolean;
 }
 
-/** | `here` | the decode worker computes the prompt | `away` | it fetches the blocks | `whole` | there is nothing to decode | */
+/**
+ * The outcome of the stage. `here`: the decode worker computes the prompt. `away`: it fetches the blocks from the
+ * prefill worker. `whole`: the answer is complete, and there is nothing to decode.
+ */
 export type Prefilled =
   | { readonly kind: 'here'; readonly request: EngineRequest }
   | {
@@ -66,7 +69,7 @@ export type Prefilled =
  *
  *     request ──> prefill worker: one token ──(disaggregated_params)──> decode worker: the answer
  *
- *     the same with a rendezvous:  prefill worker ─┐  both at once, with one room;
+ *     with a rendezvous:           prefill worker ─┐  both at the same time, with one room;
  *                      request ──> decode worker ──┘  the engines meet there
  */
 export class PrefillStage {
@@ -80,14 +83,16 @@ export class PrefillStage {
     return this.#options.isEnforced;
   }
 
-  /** Rejects with a ServeError when the request cannot go on at all, and with the signal's reason when it aborts. */
+  /**
+   * Runs the stage. Rejects with a ServeError if the request must fail, and with the signal's reason when it aborts.
+   */
   async run(ask: PrefillAsk): Promise<Prefilled> {
     const { observer, isEnforced, modelNow } = this.#options;
     const { request, routed } = ask;
     const { model, signal } = routed;
     const prefill = modelNow(model)?.prefill;
     if (prefill === undefined) {
-      if (model.card.needs.length === 0) return { kind: 'here', request }; // an adapter: its decode workers have it alone
+      if (model.card.needs.length === 0) return { kind: 'here', request }; // an adapter that only decode workers have
       if (isEnforced) throw workerError('Unavailable', 'no prefill worker is left');
       observer.decodedAlone?.(model.primaryName);
       return { kind: 'here', request };
@@ -100,7 +105,7 @@ export class PrefillStage {
         return await this.#once(ask, prefill);
       } catch (thrown) {
         const error = toServeError(thrown);
-        if (signal.aborted || error.status < 500) throw error; // nobody else could do better
+        if (signal.aborted || error.status < 500) throw error; // no other worker could do better
         if (this.#hasUntried(ask, prefill) && ask.mayRetry(error)) continue;
         if (isEnforced) throw error;
         observer.decodedAlone?.(model.primaryName, error);
@@ -110,8 +115,8 @@ export class PrefillStage {
   }
 
   /**
-   * What `run` would ask the router for, and of whom; undefined where the decode worker would compute the prompt. Rejects as
-   * `run` does before it asks.
+   * Returns the request with which `run` would ask the router, and the workers for it; undefined if the decode worker
+   * would compute the prompt. Rejects with the errors of `run` up to that point.
    */
   async asks(
     ask: PrefillQuestion,
@@ -161,12 +166,12 @@ export class PrefillStage {
     return eligibility.route(request, { pool, workers }, remote, prefillRouting(request.routing, workers));
   }
 
-  /** Those of `workers` whose blocks no decode worker may fetch. */
+  /** Returns the ids of `workers` whose blocks no decode worker may fetch. */
   #remote(request: EngineRequest, model: RoutableModel, workers: readonly Worker[]): readonly string[] {
     return outOfReach(workers, request.routing, (this.#options.modelNow(model) ?? model).workers);
   }
 
-  /** A prompt is not computed for a request that no decode worker would take then. */
+  /** Refuses a request if all decode workers are busy, so that its prompt is not computed in vain. */
   #refuseWhereNobodyDecodes(model: RoutableModel): void {
     const { workers } = this.#options.modelNow(model) ?? model;
     const busy = this.#options.busyOf(model, workers);
@@ -188,13 +193,13 @@ export class PrefillStage {
     return workers.some(({ id }) => !excluded.has(id));
   }
 
-  /** The prefill workers that there are now, without `worker`. */
+  /** Returns the present prefill workers without `worker`. */
   #others(model: RoutableModel, worker: Worker): readonly Worker[] {
     const { workers = [] } = this.#options.modelNow(model)?.prefill ?? {};
     return workers.filter(({ id }) => id !== worker.id);
   }
 
-  /** Where the two engines of a request meet, if the prefill worker has such a place. */
+  /** Returns where the two engines of a request meet, if the prefill worker has a rendezvous. */
   #meetingOf({ worker, dpRank: rank }: Reservation<Worker>): BootstrapInfo | undefined {
     const { rendezvous, dataParallelSize: size } = worker;
     if (rendezvous === undefined) return undefined;
@@ -202,7 +207,7 @@ export class PrefillStage {
     return { bootstrap_host: rendezvous.host, bootstrap_port: rendezvous.port, bootstrap_room: room };
   }
 
-  /** The whole request, for a decode worker that gets the blocks of its prompt. */
+  /** Returns the request for a decode worker that gets the blocks of its prompt from `worker`. */
   decodeRequest(
     request: EngineRequest,
     { worker, dpRank }: Pick<Reservation<Worker>, 'worker' | 'dpRank'>,
@@ -222,7 +227,10 @@ export class PrefillStage {
 
 const NOBODY: ReadonlySet<string> = new Set();
 
-/** Only prompts of tokens can be computed apart; log probabilities of a prompt exist only where it was computed. */
+/**
+ * Whether a prefill worker can compute the prompt: only prompts of tokens, and not if the client wants their log
+ * probabilities, which exist only at the worker that computes the prompt.
+ */
 function isDivisible({ input, output, embedding }: EngineRequest): boolean {
   return input.kind === 'tokens' && output.prompt_logprobs === undefined && embedding === undefined;
 }
@@ -231,7 +239,7 @@ function bypassed(request: EngineRequest): EngineRequest {
   return { ...request, annotations: [...request.annotations, BYPASS_ANNOTATION] };
 }
 
-/** One token of one choice. A token that must come may not be an end. */
+/** Returns the request for a prefill worker: one token of one choice. With `min_tokens` it may not be an end token. */
 function prefillRequest(request: EngineRequest, { dpRank }: Reservation<Worker>): EngineRequest {
   const { n: _, best_of: __, ...sampling } = request.sampling;
   const mustGoOn = (request.stop.min_tokens ?? 0) > 0;
@@ -244,14 +252,17 @@ function prefillRequest(request: EngineRequest, { dpRank }: Reservation<Worker>)
   };
 }
 
-/** Hints for the prefill pool: those that name decode workers are not for it. */
+/** Returns the routing hints for the prefill pool, without those that name decode workers. */
 export function prefillRouting(routing: RoutingHints, workers: readonly Worker[]): RoutingHints {
   const { backend_instance_id: _, decode_worker_id: __, dp_rank: ___, allowed_worker_ids: allowed, ...rest } = routing;
   const isMeant = allowed !== undefined && workers.some(({ id }) => allowed.includes(id));
   return isMeant ? { ...rest, allowed_worker_ids: allowed } : rest;
 }
 
-/** Fails where the worker does not say how its blocks can be had; one that says that there are none was too short for any. */
+/**
+ * Returns the request for the decode worker, with the parameters to fetch the blocks. Empty parameters mean that the
+ * prompt is too short for a block. @throws ServeError if the prefill worker has sent no parameters
+ */
 function handoffOf(
   request: EngineRequest,
   decode: EngineRequest,

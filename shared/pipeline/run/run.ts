@@ -63,7 +63,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
   readonly #choice: WorkerChoice;
   readonly #prefillers: WorkerEligibility;
   readonly #budget: MigrationBudget;
-  /** Whether this request uses prefill workers no more. */
+  /** Whether this request no longer uses prefill workers. */
   #isWithoutPrefill = false;
   #encoded: Promise<EncoderResult | undefined> | undefined;
   #attempt = new Attempt();
@@ -138,7 +138,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
       this.#abandon(toServeError(thrown));
       return;
     }
-    if (this.#isClosed) return; // the answer could not be kept
+    if (this.#isClosed) return; // there was no memory to keep the answer
     if (this.#response.endsBeforeWorker) this.#endHere();
     else this.#heedReader();
   }
@@ -162,7 +162,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
       this.#abandon(toServeError(thrown));
       return;
     }
-    if (this.#isClosed) return; // the answer could not be kept
+    if (this.#isClosed) return; // there was no memory to keep the answer
     if (this.#response.endsBeforeWorker) this.#endHere();
     else this.#heedReader();
   }
@@ -286,7 +286,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#attempt.call?.pause();
   }
 
-  /** Tries again if that may help, otherwise fails. @param lost prefill that failed */
+  /** Tries again if that may help, otherwise fails. @param lost prefill whose blocks are lost */
   #goOn(error: ServeError, lost: PrefillCall | undefined): void {
     if (lost !== undefined) this.#prefillers.failedAt(lost.worker.id);
     if (!this.#mayGoOn(error, lost !== undefined)) {
@@ -352,8 +352,8 @@ export class RequestRun implements HandoverHost, WatchedStream {
   }
 
   /**
-   * Has an encode worker encode media, if there is one. Once for all attempts: a result outlives the worker that used
-   * it.
+   * Has an encode worker encode the media, if there is one. It does so once for all attempts, because the result stays
+   * valid when the worker that used it is gone.
    */
   async #encode(request: EngineRequest): Promise<EngineRequest> {
     const { encode } = this.#context;
@@ -416,7 +416,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.end();
   }
 
-  /** Starts again after a prefill failed while the decode worker waits for it. Without a token only time is lost. */
+  /** Starts again after a prefill failed while the decode worker waits for it. Does nothing if a token has come. */
   #losePrefill(error: ServeError): void {
     const { prefillCall, call, outputTokens } = this.#attempt;
     if (this.#isClosed || prefillCall === undefined || outputTokens > 0) return;
@@ -470,7 +470,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.showedLife = true;
     this.#hasOutput = true;
     attempt.outputTokens += tokens;
-    const isFirst = attempt.outputTokens === tokens; // of this worker
+    const isFirst = attempt.outputTokens === tokens; // the first output of this worker
     if (isFirst) {
       attempt.answered();
       attempt.reservation?.prefillDone();

@@ -5,10 +5,10 @@ import { BoundedMap } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
 import type { WorkerObserver } from '../pipeline.ts';
 
-/** What became of a canary: `taken` by its worker, whose engine then said nothing. */
+/** The outcome of a canary. `taken`: the worker has accepted it, but its engine has sent nothing. */
 type Canary = 'passed' | 'taken' | 'failed';
 
-/** Sends one canary to a worker. Undefined where none can be made; never rejects. */
+/** Sends one canary to a worker. Returns undefined if none can be made for the model; never rejects. */
 type Probe = (worker: Worker, model: RoutableModel) => Promise<Canary> | undefined;
 
 interface StalledWorkersOptions {
@@ -16,9 +16,9 @@ interface StalledWorkersOptions {
   readonly probe: Probe;
   /** Pause between two canaries to a worker. */
   readonly pauseMs: number;
-  /** Whether discovery still names the worker; one that it does not is forgotten. */
+  /** Returns whether discovery still lists the worker. If it does not, the worker is forgotten. */
   isListed(workerId: string): boolean;
-  /** A worker takes requests again. */
+  /** Called when a worker may take requests again. */
   onRecovered(): void;
   readonly observer: Partial<WorkerObserver>;
 }
@@ -45,7 +45,7 @@ export class StalledWorkers {
     return this.#ids;
   }
 
-  /** Does nothing where no canary could end it. */
+  /** Notes a worker as stalled. Does nothing if no canary can be made, because no canary could then clear it. */
   add(worker: Worker, model: RoutableModel): void {
     if (this.#isClosed || this.#ids.has(worker.id)) return;
     const probing = this.#options.probe(worker, model);
@@ -90,16 +90,16 @@ export class StalledWorkers {
 }
 
 interface CanaryOptions {
-  /** Token that texts of the model begin with, where that is known. @default nobody knows */
+  /** Returns the token with which texts of the model begin, if it is known. @default unknown for all models */
   bosTokenOf?(model: RoutableModel): Promise<number | undefined>;
   readonly plane: RequestPlane;
   readonly clock: Clock;
   readonly random: Random;
-  /** Until the first output. */
+  /** Longest time until the first output. */
   readonly timeoutMs: number;
 }
 
-/** Probes by one-token requests over the request plane. */
+/** Returns a probe that sends requests for one token over the request plane. */
 export function canaryProbe(options: CanaryOptions): Probe {
   const { random, bosTokenOf } = options;
   return (worker, model) => {
@@ -107,7 +107,7 @@ export function canaryProbe(options: CanaryOptions): Probe {
     const probed = { model: card.display_name, input: card.model_input, types: card.model_type };
     const request = (bosTokenId?: number) => healthCheckRequest(`canary-${random.uuid()}`, { ...probed, bosTokenId });
     if (request() === undefined) return undefined;
-    const unknown = (): undefined => undefined; // a model that cannot be loaded is told of where that was tried
+    const unknown = (): undefined => undefined; // the code that tries to load the model has logged the failure
     const known = card.model_input === 'Tokens' && bosTokenOf !== undefined;
     const asked = known ? bosTokenOf(model).catch(unknown).then(request) : Promise.resolve(request());
     return asked.then((canary) => (canary === undefined ? 'failed' : sendCanary(worker, canary, options)));
@@ -128,7 +128,7 @@ function sendCanary(worker: Worker, request: EngineRequest, { plane, clock, time
       },
       tokens: () => settle('passed'),
       output: () => settle('passed'),
-      end: () => settle('failed'), // nothing when an output came before
+      end: () => settle('failed'), // without effect after an output
       fail: () => settle('failed'),
     };
     const timer = clock.after(timeoutMs, () => {
@@ -141,18 +141,20 @@ function sendCanary(worker: Worker, request: EngineRequest, { plane, clock, time
 
 /** A stream that may fall silent. */
 export interface WatchedStream {
-  /** Set by the stream at every sign of life of its worker; the watch clears it. One store a token is all that this costs. */
+  /**
+   * Set by the stream at every sign of life of its worker, and cleared by the watch. It costs only one store a token.
+   */
   showedLife: boolean;
-  /** Its client reads too slowly: silence says nothing of the worker. */
+  /** Whether the client reads too slowly. Silence then says nothing about the worker. */
   readonly isPaused: boolean;
-  /** Its present worker has begun to answer. */
+  /** Whether the present worker has begun to answer. */
   readonly hasBegun: boolean;
   readonly promptTokens: number;
-  /** Its worker has said everything and has only to live: no silence is too long for that. @default no */
+  /** Whether the worker has sent everything and must only stay alive. No silence is too long then. @default false */
   readonly isDone?: boolean;
-  /** Silent for longer than any stream may be; no longer watched. */
+  /** Called when the stream has been silent for longer than `silenceMsMax`. It is then no longer watched. */
   timedOut(): void;
-  /** Its worker is stalled: it may move on. Told again after the next bound where it stays. */
+  /** Called when the worker is stalled, so that the stream may move; again after each further `stallMs` if it stays. */
   stalled(): void;
 }
 
@@ -164,9 +166,11 @@ interface StreamWatchOptions {
   readonly stallMs: number;
   readonly probe: Probe;
   readonly stalledWorkers: StalledWorkers;
-  /** What the first answer of a worker may take where no other that has answered could take its requests. @default 0 */
+  /** Time for a worker's first answer while no worker that has answered before can take its requests. @default 0 */
   readonly warmUpMs?: number | undefined;
-  /** The model with its workers of now; undefined = it is served no more. @default as it was */
+  /**
+   * Returns the model with its present workers; undefined = it is no longer served. @default the model of the stream
+   */
   modelNow?(model: RoutableModel): RoutableModel | undefined;
 }
 
@@ -181,15 +185,15 @@ interface WatchedWorker {
   readonly worker: Worker;
   readonly model: RoutableModel;
   readonly entries: Set<Entry>;
-  /** Of any of its streams. */
+  /** `Clock.nowMs` of the sweep that saw the last sign of life of any of its streams. */
   lastMs: number;
   isProbed: boolean;
 }
 
-/** Workers of which it is remembered that they have answered, or since when they are waited for; the oldest are forgotten. */
+/** Workers in `FirstAnswers` at most; the oldest are forgotten. */
 const REMEMBERED_MAX = 10_000;
 
-/** Which workers have answered this process at all: an engine may compile for its first answer. */
+/** Remembers which workers have ever answered this process. An engine may need to compile before its first answer. */
 class FirstAnswers {
   /** `Clock.nowMs` of the first request; undefined once it has answered. */
   readonly #askedMs = new BoundedMap<string, number | undefined>(REMEMBERED_MAX);
@@ -206,25 +210,25 @@ class FirstAnswers {
     return this.#askedMs.has(workerId) && this.#askedMs.get(workerId) === undefined;
   }
 
-  /** How long the first answer is awaited. */
+  /** Returns for how long the first answer has been awaited. */
   awaitedMs(workerId: string, nowMs: number): number {
     return nowMs - (this.#askedMs.get(workerId) ?? nowMs);
   }
 }
 
-/** A prompt may take a millisecond a token before its silence means anything: engines compute several tokens in that time. */
+/** Time that a prompt may take before silence counts. Engines compute several tokens in a millisecond. */
 const PREFILL_MS_PER_TOKEN = 1;
 
 /**
- * Notices streams whose worker has been silent for too long. One coarse timer for all streams, running only while there are
- * any; a silence is noticed within a quarter of its bound after it.
+ * Notices streams whose worker has been silent for too long. One coarse timer serves all streams and runs only while
+ * there are any. It notices a silence at most a quarter of the limit too late.
  *
- * | Silent for the stall bound | others of the worker move | then |
+ * | Silent for `stallMs` | other streams of the worker | effect |
  * |---|---|---|
- * | a stream that has begun | yes | the worker is stalled, the stream moves |
- * | a stream that has not | yes | it waits: a full engine makes requests wait |
- * | every stream | no | a canary; if it fails and nothing has moved, the worker is stalled and its streams move |
- * | every stream of a worker that has never answered | no | nothing, while it takes canaries, may warm up, and no other worker that has answered can take over |
+ * | a stream that has begun | get output | the worker is stalled, the stream moves |
+ * | a stream that has not begun | get output | it waits, because a full engine makes requests wait |
+ * | every stream | - | a canary; if it fails and no stream has shown life, the worker is stalled and its streams move |
+ * | every stream of a worker that has never answered | - | none while it accepts canaries, has time to warm up, and no worker that has answered can take over |
  */
 export class StreamWatch {
   readonly #options: StreamWatchOptions;
@@ -290,7 +294,7 @@ export class StreamWatch {
   #judge(worker: WatchedWorker, nowMs: number): void {
     const { stallMs } = this.#options;
     const entries = [...worker.entries];
-    if (entries.every(({ stream }) => stream.isPaused)) worker.lastMs = nowMs; // it may not say anything
+    if (entries.every(({ stream }) => stream.isPaused)) worker.lastMs = nowMs; // it must not send anything
     const silentMs = nowMs - worker.lastMs;
     if (silentMs >= stallMs) {
       if (silentMs >= stallMs + longestPrefillMs(entries)) this.#doubt(worker, nowMs);
@@ -300,7 +304,7 @@ export class StreamWatch {
     if (silent.length > 0) this.#stall(worker, silent);
   }
 
-  /** Everything is silent: perhaps there is just nothing to say yet. */
+  /** Sends a canary to a worker whose streams are all silent: perhaps there is only nothing to send yet. */
   #doubt(worker: WatchedWorker, sinceMs: number): void {
     if (worker.isProbed) return;
     const probing = this.#options.probe(worker.worker, worker.model);
@@ -317,7 +321,9 @@ export class StreamWatch {
     });
   }
 
-  /** It has never answered, has not been waited for too long, and nobody who has answered could take its place. */
+  /**
+   * Whether a worker may still warm up: it has never answered, has time left, and no worker that has could replace it.
+   */
   #isWarmingUp({ worker, model }: WatchedWorker): boolean {
     const { clock, warmUpMs = 0, stalledWorkers, modelNow } = this.#options;
     if (this.#firstAnswers.has(worker.id)) return false;
@@ -330,19 +336,19 @@ export class StreamWatch {
     const nowMs = this.#options.clock.nowMs();
     this.#options.stalledWorkers.add(worker, model);
     for (const entry of entries) {
-      entry.lastMs = nowMs; // those that stay are told again after the next bound
+      entry.lastMs = nowMs; // a stream that stays gets the next call after another `stallMs`
       if (!entry.stream.isPaused) entry.stream.stalled();
     }
   }
 }
 
-/** The workers of the model in the role of one of them. */
+/** Returns the workers of the model that have the same role as `worker`. */
 function membersOf(worker: Worker, { workers, prefill, encoders = [] }: RoutableModel): readonly Worker[] {
   const pools = [workers, prefill?.workers ?? [], encoders];
   return pools.find((pool) => pool.some(({ id }) => id === worker.id)) ?? workers;
 }
 
-/** What the prompts that are still computed may take. */
+/** Returns the time that the longest prompt not yet computed may take. */
 function longestPrefillMs(entries: readonly Entry[]): number {
   let tokens = 0;
   for (const { stream } of entries) if (!stream.hasBegun) tokens = Math.max(tokens, stream.promptTokens);

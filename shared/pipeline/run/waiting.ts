@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import type { PipelineObserver, StagePhase } from '../pipeline.ts';
 
-/** The time from sending a request to a worker until its first output. */
+/** Measures the time from sending a request to a worker until its first output. */
 export class Waiting {
   readonly #observer: PipelineObserver;
   readonly #clock: Pick<Clock, 'nowMs'>;

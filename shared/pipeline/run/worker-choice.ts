@@ -13,8 +13,9 @@ const NOBODY: ReadonlySet<string> = new Set();
 export class WorkerEligibility {
   readonly #context: DispatchContext;
   readonly #request: RoutedRequest;
-  /** Workers that failed the request; set from the first failure on, which most requests do not have. */
+  /** Workers that failed the request; undefined until the first failure, because most requests have none. */
   #failed: Set<string> | undefined;
+  /** Workers that once could not get the blocks of a prefill worker. */
   #suspects: Set<string> | undefined;
 
   constructor(context: DispatchContext, request: RoutedRequest) {
@@ -132,7 +133,7 @@ export class WorkerChoice {
   readonly eligibility: WorkerEligibility;
 
   /**
-   * @param holder the holder of a place in the `ColdStartQueue`, if there is one.
+   * @param holder identity of the request in the `ColdStartQueue`, if there is one
    * @param isStream whether the answer is streamed
    */
   constructor(context: RunContext, request: RoutedRequest, holder: object, isStream: boolean) {
@@ -151,7 +152,7 @@ export class WorkerChoice {
   /**
    * Chooses a worker. If requests are held, waits while no worker is left to take this one.
    *
-   * @param namespace the one that the prompt's blocks are in and cannot leave; undefined = there are no blocks yet
+   * @param namespace that of the prompt's blocks, which they cannot leave; undefined = there are no blocks yet
    */
   async choose(request: EngineRequest, namespace: string | undefined): Promise<Reservation<Worker>> {
     const { hold } = this.#context;
@@ -160,8 +161,8 @@ export class WorkerChoice {
       try {
         return await this.#ask(request, namespace);
       } catch (thrown) {
-        const isAlone = hold !== undefined && toServeError(thrown).code === 'service_unavailable';
-        if (!isAlone || this.#untried().length > 0) throw thrown;
+        const mayWait = hold !== undefined && toServeError(thrown).code === 'service_unavailable';
+        if (!mayWait || this.#untried().length > 0) throw thrown;
         const find = (): WorkerCapacity | undefined => {
           const untried = this.#untried();
           return untried.length === 0 ? undefined : { capacity: capacityOf(model, untried) };

@@ -40,6 +40,7 @@ export const COVERED: readonly string[] = [
   'shared/pipeline/create-pipeline.ts',
   'shared/pipeline/models',
   'shared/pipeline/prompt',
+  'shared/pipeline/run',
   'shared/planes',
   'shared/planner',
   'shared/protocol/anthropic',

@@ -66,8 +66,8 @@ const dialectOf = (customTools: ReadonlySet<string>, hidesReasoning: boolean): T
     logprobs: wholeChatLogprobs(logprobs),
   }),
   wholeChoice: (choice, { deps }) => {
-    const told = customTools.size === 0 ? choice : withCustomCalls(choice, customTools);
-    return hidesReasoning ? withoutReasoning(told, deps.settings.reasoningField) : told;
+    const shown = customTools.size === 0 ? choice : withCustomCalls(choice, customTools);
+    return hidesReasoning ? withoutReasoning(shown, deps.settings.reasoningField) : shown;
   },
 });
 
@@ -128,8 +128,8 @@ class ChatStream extends PromptStream {
 
   protected override shown(body: unknown): unknown {
     const { reasoningField } = this.batch.inference.deps.settings;
-    const told = this.#hidesReasoning ? withoutReasoningDelta(body) : withReasoningField(body, reasoningField);
-    return this.#custom === undefined ? told : this.#custom.shown(told);
+    const shown = this.#hidesReasoning ? withoutReasoningDelta(body) : withReasoningField(body, reasoningField);
+    return this.#custom === undefined ? shown : this.#custom.shown(shown);
   }
 
   protected begin(choice: number, text: string, isLast: boolean): string {
