@@ -131,7 +131,7 @@ describe.runIf(PYTHON !== '')("Triton's own client", () => {
     ["the client's", 'DEADLINE_EXCEEDED', /deadline exceeded/i],
     ['a method that is not served', 'UNIMPLEMENTED', 'does not implement the method'],
     ['no key', 'UNAUTHENTICATED', 'API key'],
-  ])('is told what is wrong: %s', (what, status, message) => {
+  ])('gets an error that says what is wrong: %s', (what, status, message) => {
     const { [what]: told } = report.errors as Readonly<Record<string, readonly string[]>>;
     expect(told).toEqual([
       `StatusCode.${status}`,
@@ -243,7 +243,7 @@ describe('a client in Node that reads the published files', () => {
     expect([said === '', finish]).toEqual([false, 'length']);
   });
 
-  it('is told what is wrong', async () => {
+  it('gets an error that says what is wrong', async () => {
     await expect(infer({ model_name: 'nope' })).rejects.toMatchObject({
       code: 5,
       details: expect.stringContaining("Model 'nope' not found"),

@@ -111,7 +111,7 @@ describe('a worker told to stop', () => {
   });
 
   it.each(Object.keys(STUCK) as (keyof typeof STUCK)[])(
-    'keeps what is %s to its end, whoever else is there',
+    'keeps what is %s to its end, with or without other workers',
     async (what) => {
       const fleet = await VirtualFleet.open(['aggregated']);
       const [first] = fleet.workers as [FleetWorker];

@@ -55,7 +55,7 @@ describe.each(Object.keys(WORKER_FAULTS) as (keyof typeof WORKER_FAULTS)[])('a w
 });
 
 describe('a client that leaves', () => {
-  it.each(CELLS)('$stage, with $name ($form): its place is free, and nobody goes on for it', async (cell) => {
+  it.each(CELLS)('$stage, with $name ($form): its place is free, and no worker goes on for it', async (cell) => {
     const fleet = await VirtualFleet.open(cell.roles);
     const { victim, asked, others } = await reach(fleet, cell.stage, cell.form);
     const idle = fleet.workers.filter((worker) => worker !== victim && worker.running === 0);
@@ -76,7 +76,7 @@ describe('a client that leaves', () => {
 
 describe('a frontend that is killed', () => {
   it.each(CELLS)(
-    '$stage, with $name ($form): its workers drop what nobody waits for, and the next frontend answers',
+    '$stage, with $name ($form): its workers drop what no client waits for, and the next frontend answers',
     async (cell) => {
       const whole = await undisturbed(cell);
       const fleet = await VirtualFleet.open(cell.roles);

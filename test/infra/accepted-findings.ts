@@ -84,11 +84,11 @@ export const ACCEPTED: readonly Accepted[] = [
   {
     rule: /-VPC7$/,
     path: /^Network\/Vpc$/,
-    reason: 'flow logs are for whoever wants them: nothing here accepts connections from outside',
+    reason: 'flow logs are a choice of the operator: nothing here accepts connections from outside',
   },
 ];
 
-/** Whether somebody has a reason for a finding. */
+/** Whether the list has a reason for a finding. */
 export function isAccepted(
   { rule, path }: { readonly rule: string; readonly path: string },
   accepted: readonly Accepted[] = ACCEPTED,

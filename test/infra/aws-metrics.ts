@@ -1,6 +1,6 @@
 /**
- * Metrics that services of AWS tell, as far as alarms watch them: by namespace and name the sets of dimensions, each sorted and joined by
- * commas.
+ * Metrics of AWS services that alarms watch. By namespace and name it lists the sets of dimensions, each sorted and joined
+ * by commas.
  */
 export const awsMetrics: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
   'AWS/Lambda': {
@@ -16,7 +16,7 @@ export const awsMetrics: Readonly<Record<string, Readonly<Record<string, readonl
     HTTPCode_Target_5XX_Count: ['LoadBalancer', 'LoadBalancer,TargetGroup'],
     RequestCount: ['LoadBalancer', 'LoadBalancer,TargetGroup'],
     UnHealthyHostCount: ['LoadBalancer,TargetGroup'],
-    // That of targets is told where targets speak TLS alone, which tasks do not.
+    // A load balancer reports that of targets only if targets speak TLS, which tasks do not.
     ClientTLSNegotiationErrorCount: ['LoadBalancer'],
   },
   'ECS/ContainerInsights': {

@@ -29,8 +29,8 @@ const httpFunctionCode = Code.fromInline('export const handler = () => {};');
 const IMAGES = { edge: 'registry.example/stator:1' };
 
 /**
- * @param isValidated whether CDK holds what it synthesises against the rules of CloudFormation, and throws by them. Loading
- * them takes seconds, so one suite does, `lint.test.ts`, for everything that a deployment may have.
+ * @param isValidated whether CDK holds what it synthesises against the rules of CloudFormation, and throws by them.
+ * Loading them takes seconds, so one suite does, `lint.test.ts`, for everything that a deployment may have.
  */
 export function openApp(isValidated = false): App {
   return new App({ context, builtinCloudFormationValidation: isValidated });

@@ -82,6 +82,18 @@ describe('the linter of prose', () => {
     ].join('\n');
     expect(linesOf(await lintSource('source.ts', source))).toEqual([1, 2, 4, 6, 7, 12]);
   });
+
+  it('reads only the titles of a file of tests', async () => {
+    const source = [
+      "describe('whoever reads', () => {",
+      "  it('asks nobody', () => {",
+      "    expect(() => call('for nobody', 1)).toThrow('the page that nobody reads');",
+      '  });',
+      "  it.each([['nobody']])('asks nobody for %s', (name) => {}); // for nobody",
+      '});',
+    ].join('\n');
+    expect(linesOf(await lintSource('source.test.ts', source))).toEqual([1, 2, 5]);
+  });
 });
 
 describe('wrapping', () => {

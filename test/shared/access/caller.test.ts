@@ -13,7 +13,7 @@ describe('refuseStranger', () => {
     ['::ffff:127.0.0.1', { host: 'LOCALHOST:9000' }],
     ['127.0.0.1', {}],
     ['127.0.0.1', { ...HOST, origin: 'http://localhost:8000' }],
-  ])('takes %s with %o for somebody at this machine', (peer, headers) => {
+  ])('takes %s with %o for a client on this machine', (peer, headers) => {
     expect(refuseStranger(caller(headers as Record<string, string>, peer))).toBeUndefined();
   });
 

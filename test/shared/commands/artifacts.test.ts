@@ -73,7 +73,7 @@ describe('stator artifacts', () => {
     await expect(runArtifacts(argv as string[], own)).rejects.toThrow(message as string);
   });
 
-  it('names the bucket that refuses, and plain HTTP that nobody has permitted', async () => {
+  it('names the bucket that refuses, and plain HTTP that no setting permits', async () => {
     server.refusal = 403;
     await expect(runArtifacts(['push', FOLDER], env)).rejects.toThrow(/^bucket models: /);
     await expect(runArtifacts(['list'], { ...env, AWS_ALLOW_HTTP: 'false' })).rejects.toThrow(/AWS_ALLOW_HTTP=true/);

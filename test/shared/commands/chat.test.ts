@@ -127,12 +127,15 @@ describe('a chat through a pipe', () => {
 });
 
 describe.each([true, false])('the commands of a chat (in a terminal: %s)', (isTTY) => {
-  it.each(['/quit', '/exit', '/bye', '/q', '  /QUIT '])('%s leaves, and is asked of nobody', async (command) => {
-    const bed = openChat({ isTTY });
-    bed.type(`${command}\r\n`);
-    await bed.over;
-    expect(bed.asked).toEqual([]);
-  });
+  it.each(['/quit', '/exit', '/bye', '/q', '  /QUIT '])(
+    '%s leaves, and no model gets it as a question',
+    async (command) => {
+      const bed = openChat({ isTTY });
+      bed.type(`${command}\r\n`);
+      await bed.over;
+      expect(bed.asked).toEqual([]);
+    },
+  );
 
   it('are single words: a line that only begins with one is a question', async () => {
     const bed = openChat({ isTTY });
@@ -147,7 +150,7 @@ describe.each([true, false])('the commands of a chat (in a terminal: %s)', (isTT
 });
 
 describe('a chat in a terminal', () => {
-  it('says what keys and commands do, also where a command is none', async () => {
+  it('says what keys and commands do, also for an unknown command', async () => {
     const bed = openChat({ isTTY: true });
     bed.type('/help\r');
     await waitUntil(() => bed.text().includes('every other line is a question'));
@@ -191,7 +194,7 @@ describe('a chat in a terminal', () => {
   it.each([
     [false, '\u001b[2mhm\u001b[0m'],
     [true, 'hm'],
-  ])('shows thoughts, painted unless it is to be plain (%s)', async (isPlain, expected) => {
+  ])('shows thoughts, painted unless the chat must be plain (%s)', async (isPlain, expected) => {
     const bed = openChat({ isTTY: true, isPlain });
     bed.type('one\r');
     await bed.say({ kind: 'thought', text: 'hm' });

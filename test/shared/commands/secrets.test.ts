@@ -221,7 +221,7 @@ describe('a rotation', () => {
     expect(rig.done).toEqual([]);
   });
 
-  it('without a cluster leaves restarts to whoever runs the processes', async () => {
+  it('without a cluster leaves restarts to the operator of the processes', async () => {
     const rig = new Rig();
     await rig.run({ cluster: undefined }, ['plane']);
     expect(rig.done).toEqual(['put plane']);

@@ -108,7 +108,7 @@ describe('a refresh', () => {
     expect([second.outcome, asked.length]).toEqual(['waiting', 2]);
   });
 
-  it('with no age at all is an exact one, and takes none of before or of the view for it', async () => {
+  it('with no age at all is an exact one, and uses neither an earlier reading nor the view', async () => {
     await clock.advance(1.1 * POLL_MS);
     expect(asked.map(({ request }) => request.isExact)).toEqual([false]);
     const call = refresh(0);

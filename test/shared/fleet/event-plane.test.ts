@@ -26,7 +26,7 @@ it('publishes on loopback while the whole fleet is on this machine', async () =>
 it.each([
   { DYN_DISCOVERY_BACKEND: 'file', DYN_EVENT_PLANE_HOST: '0.0.0.0' },
   { DYN_DISCOVERY_BACKEND: 'dynamodb', STATOR_DISCOVERY_TABLE: 't' },
-])('publishes to nobody with %o, and says what to set', async (env) => {
+])('publishes nothing with %o, and says what to set', async (env) => {
   const words =
     /^a ZMQ publisher of the event plane would listen on 0\.0\.0\.0 .*DYN_EVENT_PLANE=nats.*STATOR_PLANE_OPEN=on/;
   await expect(endpointOf(env)).rejects.toThrow(words);

@@ -55,7 +55,7 @@ describe.runIf(hasDynamoDb())('secrets that a frontend passes to functions', () 
     expect(await passed()).toEqual({ STATOR_PLANE_TOKEN: A, STATOR_ID_SECRET: B });
   });
 
-  it('are those of the newest rotation, whoever starts last', async () => {
+  it('are those of the newest rotation, whichever process starts last', async () => {
     await pass({ planeToken: A, idSecret: C });
     await pass({ planeToken: B, planeTokenPrevious: A, idSecret: C });
     expect(await pass({ planeToken: A, idSecret: C })).toEqual(['functions have newer secrets than this process']);

@@ -97,7 +97,7 @@ async function pass(clock: VirtualClock, seconds: number): Promise<void> {
   for (let turn = 0; turn < seconds * 20; turn++) await clock.advance(50);
 }
 
-describe('what routers share is told away and back', () => {
+describe('the report that a part which routers share is away or back', () => {
   it.each<[Fault, string]>([
     ['table', 'table'],
     ['log', 'log'],

@@ -47,7 +47,7 @@ describe('bursts that are over before a worker has started', () => {
     expect(fleet.run(QUIET, 120)).toBe(2);
   });
 
-  it('have none after the first one where none are to be kept, and theirs from then on', () => {
+  it('have none after the first one if none should be kept, and theirs from then on', () => {
     const unkept = { rate_surge_hold_seconds: 0 };
     expect(withBursts(1, unkept).run(QUIET, 60)).toBe(2);
     expect(withBursts(2, unkept).run(QUIET, 560)).toBe(5);
@@ -136,7 +136,7 @@ describe('bursts that are over before a worker has started', () => {
     expect(fleet.run(QUIET, 800)).toBe(2);
   });
 
-  it('are told from a load that stays: what lasts for two starts is not awaited', () => {
+  it('differ from a load that stays: what lasts for two starts is not awaited', () => {
     const fleet = new ObedientFleet(plannerOf(SMOOTH));
     fleet.run(QUIET, 600);
     expect(fleet.run(BURST, 420)).toBe(5);

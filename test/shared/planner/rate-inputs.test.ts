@@ -155,7 +155,7 @@ describe('figures that cannot be', () => {
     );
   });
 
-  it('a time that is none is a mistake of the host', () => {
+  it('a time that is not a number is a mistake of the host', () => {
     const input = { nowS: Number.NaN, counts: {}, started: 0, held: 0, running: 0 };
     expect(() => tick(startPlanner(0), input, plannerOf())).toThrow('nowS must be a number of seconds, not NaN');
   });

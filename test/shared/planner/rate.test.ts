@@ -32,7 +32,7 @@ describe('the rate law', () => {
     expect(slow.ready).toBeGreaterThan(quick.ready);
   });
 
-  it('holds still, and does not shrink, while nobody who counts requests is heard', () => {
+  it('holds still, and does not shrink, while no process that counts requests is heard', () => {
     const fleet = new ObedientFleet(plannerOf());
     fleet.run({ rate: 64 }, 120);
     expect(fleet.run({ rate: undefined }, 1800)).toBe(6);

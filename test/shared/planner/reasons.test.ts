@@ -91,7 +91,7 @@ describe('why a planner decides as it does', () => {
     }
   });
 
-  it('names numbers, whatever a planner is told', () => {
+  it('names numbers, whatever a planner hears', () => {
     const odd = fc.oneof(fc.double(), fc.constantFrom(undefined, 0, -1, Number.NaN, Number.POSITIVE_INFINITY, 1e15));
     const counts = fc.record({ ready: fc.nat(20), starting: fc.nat(5) });
     const shown = fc.record({

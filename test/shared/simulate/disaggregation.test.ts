@@ -41,7 +41,7 @@ describe('one request in a fleet of two pools', () => {
     expect(e2eMs[0]! - ttftMs[0]!).toBeCloseTo(2 * stepMs, 1);
   });
 
-  it('moves only what the decode worker does not have, where it is told so', () => {
+  it('moves only what the decode worker does not have, if the settings say so', () => {
     const prompt = { inputTokens: 2048, segmentIds: [1, 2, 3, 4] };
     const workload = workloadOf([prompt, { ...prompt, arrivalMs: 10_000 }]);
     const prefill = { workers: 1, dataParallelSize: 1, engine: REFERENCE_ENGINE };
@@ -77,7 +77,7 @@ describe('one request in a fleet of two pools', () => {
     ).toEqual([0, 4]);
   });
 
-  it('holds its blocks until they have crossed, and nobody computes in their place', () => {
+  it('holds its blocks until they have crossed, and no request computes in their place', () => {
     const engine = { ...REFERENCE_ENGINE, numGpuBlocks: 4 };
     const transfer = { ...LINK, bandwidthGbps: 0.001 }; // 1 ms a token
     const prefill = { workers: 1, dataParallelSize: 1, engine, transfer };

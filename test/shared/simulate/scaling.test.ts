@@ -37,7 +37,7 @@ describe('a fleet whose workers come and go', () => {
     expect(3600 * summary.gpuHours).toBeCloseTo(2 * (simulation.durationMs / 1000) - 20, 0);
   });
 
-  it('holds what comes while nobody serves, and answers it', () => {
+  it('holds requests that come while no worker serves, and answers them', () => {
     const workload = steady(20, 100, 10);
     const { summary, scaling } = scaled((now) => ({ decode: now >= 5000 ? 1 : 0 }), {}, { workload, workers: 0 });
     expect(summary.requests).toBe(20);
@@ -132,7 +132,7 @@ describe('workers with two minutes of notice', () => {
     expect(Math.max(...simulation.e2eMs)).toBeLessThan(30_000 * 20);
   });
 
-  it("are replaced by Dynamo's laws too, though of the last one's passes nobody tells any more", () => {
+  it("are replaced by Dynamo's laws too, though the last one no longer reports its passes", () => {
     const config = parsePlannerConfig({ mode: 'agg', law: 'latency', min_endpoint: 2 });
     const policy = new PlannerPolicy({ config, engines: { decode: { gpus: 1 } } }, 10_000);
     const { simulation, scaling } = scaled(

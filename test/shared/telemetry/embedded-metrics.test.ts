@@ -91,7 +91,7 @@ describe('metrics of a function in its log', () => {
     expect(flushed()).toEqual([]);
   });
 
-  it('count what nobody serves, by a model that the fleet knows', () => {
+  it('count requests that no worker serves, by a model that the fleet knows', () => {
     const { metrics, flushed } = open();
     metrics.requestEnded(REFUSED);
     expect(flushed()).toMatchObject([{ Model: 'tiny', Unserved: 1 }]);
@@ -209,7 +209,7 @@ describe('metrics of containers in their log', () => {
     expect(flushed()).toEqual([]);
   });
 
-  it('say that nobody serves a model any more', () => {
+  it('say that no worker serves a model any more', () => {
     const { measure, flushed } = openService();
     measure({ workers: new Map([['tiny', 2]]) });
     flushed();
@@ -218,7 +218,7 @@ describe('metrics of containers in their log', () => {
     expect(flushed()).toMatchObject([{ Model: 'tiny', Workers: 0 }]);
   });
 
-  it('are gauges alone while nobody asks anything', () => {
+  it('are only gauges while no request comes', () => {
     const { measure, flushed } = openService();
     measure({ activeStreams: 0, viewAgeMs: 1, secretAgeMs: 1, workers: new Map([['tiny', 0]]) });
     const told = flushed().flatMap(({ _aws }) => _aws.CloudWatchMetrics.flatMap(({ Metrics }) => Metrics));

@@ -14,7 +14,7 @@ function bed() {
 }
 
 describe('a line that repeats', () => {
-  it('is told once, then with how many were left out, after longer and longer pauses', async () => {
+  it('is written once, then with how many were left out, after longer and longer pauses', async () => {
     const { clock, log, lines, told } = bed();
     for (let second = 0; second < 3600; second++) {
       log.warn('away', { reason: 'timeout' });
@@ -27,7 +27,7 @@ describe('a line that repeats', () => {
     expect(untold.reduce((sum, count) => sum + count, 0)).toBeGreaterThan(2500);
   });
 
-  it('is told to the last one, though none comes after it', async () => {
+  it('is counted to the last one, though none comes after it', async () => {
     const { clock, log, told } = bed();
     for (let at = 0; at < 5; at++) log.error('away');
     await clock.advance(60_000);
@@ -35,7 +35,7 @@ describe('a line that repeats', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('is told at once where the process ends, with all that was left out', async () => {
+  it('is written at once when the process ends, with all that was left out', async () => {
     const { clock, log, told } = bed();
     for (const worker of ['a', 'a', 'a', 'b']) log.with({ worker }).warn('away');
     for (let at = 0; at < 3; at++) log.error('request failed');
@@ -128,7 +128,7 @@ describe('the logger of a process', () => {
     expect(ending.stderr()).toMatch(/ away reason=timeout\n[\s\S]* away reason=timeout untold=3\n/);
   });
 
-  it('tells what it has left out when the process is told to stop, however long it drains', async () => {
+  it('writes what it has left out when the process must stop, however long it drains', async () => {
     const draining = await spawnTypeScript(ENTRY, ['signal']);
     await draining.waitForOutput(/ away reason=timeout\n/);
     draining.signal('SIGTERM');

@@ -19,7 +19,7 @@ function start(sampleRatio = 1) {
 const CALLER = `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01`;
 
 describe('spans', () => {
-  it('stand below the caller and above their parts, and name themselves to whoever is called', () => {
+  it('stand below the caller and above their parts, and name themselves to the process that is called', () => {
     const { tracer } = start();
     const root = tracer.begin('http-request', { traceparent: CALLER, tracestate: 'a=b' });
     const part = root.child('dispatch');

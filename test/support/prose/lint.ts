@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { TextlintKernel, type TextlintKernelOptions } from '@textlint/kernel';
-import { readProse } from './comments.ts';
+import { type Message, readProse, readTitles } from './comments.ts';
 import { refusedWordings, sentenceLength } from './rules.ts';
 import { REFUSED_OPENING, REFUSED_WORDINGS } from './words.ts';
 
@@ -39,7 +39,7 @@ const options: TextlintKernelOptions = {
   ],
 };
 
-/** Lints one file: a page in Markdown, or the comments and messages of a TypeScript file. */
+/** Lints one file: a page in Markdown, or what `lintSource` reads of a TypeScript file. */
 export async function lintFile(path: string): Promise<Finding[]> {
   const text = readFileSync(path, 'utf8');
   const findings = path.endsWith('.md') ? await lintPage(path, text) : await lintSource(path, text);
@@ -57,8 +57,9 @@ export async function lintPage(path: string, text: string): Promise<Finding[]> {
   return [...(await lintMarkdown(read)), ...(isChangelog ? [] : longLines(read.split('\n')))];
 }
 
-/** Lints the comments and the messages of a TypeScript file. */
+/** Lints the comments and the messages of a TypeScript file, or only the titles if it is a file of tests. */
 export async function lintSource(path: string, text: string): Promise<Finding[]> {
+  if (path.endsWith('.test.ts')) return refusedIn(readTitles(path, text));
   const { comments, messages } = readProse(path, text);
   const findings: Finding[] = [];
   const lines: string[] = [];
@@ -80,14 +81,18 @@ export async function lintSource(path: string, text: string): Promise<Finding[]>
   for (const { line, message } of await lintMarkdown(lines.join('\n'))) {
     findings.push({ line: lineOf[line - 1] ?? 1, message });
   }
-  for (const { line, text: message } of messages) {
-    for (const { pattern, advice } of REFUSED_WORDINGS) {
-      for (const found of message.matchAll(pattern)) findings.push({ line, message: `"${found[0]}": ${advice}` });
-    }
-  }
+  findings.push(...refusedIn(messages));
   const source = text.split('\n');
   const commented = new Set(comments.flatMap(({ firstLine, lines: own }) => own.map((_, index) => firstLine + index)));
   return [...findings, ...longLines(source.map((line, index) => (commented.has(index + 1) ? line : '')))];
+}
+
+function refusedIn(messages: readonly Message[]): Finding[] {
+  return messages.flatMap(({ line, text }) =>
+    REFUSED_WORDINGS.flatMap(({ pattern, advice }) =>
+      [...text.matchAll(pattern)].map(([found]) => ({ line, message: `"${found}": ${advice}` })),
+    ),
+  );
 }
 
 async function lintMarkdown(text: string): Promise<Finding[]> {

@@ -256,7 +256,7 @@ describe('the reports of a planner', () => {
     expect(lines.map(({ message }) => message)).toEqual(['a report was written', 'a report was written']);
   });
 
-  it('that cannot be written are told, and the next one is tried', async () => {
+  it('that cannot be written are reported, and the next one is tried', async () => {
     const { pages, clock, lines } = await bedOf({ report_interval_hours: 1, report_output_dir: '/dev/null/reports' });
     for (let minute = 0; minute <= 130; minute++) {
       pages.ticked(tickOf(60 * minute));

@@ -243,7 +243,7 @@ describe('flags of an engine', () => {
     ]);
   });
 
-  it('are named when the engine takes none of them', () => {
+  it('are named when the engine accepts none of them', () => {
     const mocker = (...flags: readonly string[]) => {
       try {
         resolveConfig('worker', ['--engine=mocker', ...flags], {});

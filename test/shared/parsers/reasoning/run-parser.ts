@@ -17,7 +17,7 @@ export function formatOf(name: string): ReasoningFormat {
   return found.format;
 }
 
-/** What has come out of a parser after each piece, and at the end. */
+/** Returns what has come out of a parser after each piece, and at the end. */
 export function runSteps(name: string, pieces: readonly string[], request: Partial<ReasoningRequest> = {}): Split[] {
   const plan = planReasoning(formatOf(name), { templateArgs: THINKING_ARGS, promptText: '', ...request });
   let reasoning = '';

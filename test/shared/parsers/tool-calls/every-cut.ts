@@ -30,7 +30,10 @@ function cutsOf(text: string): readonly (readonly string[])[] {
   return [...pairs, ...even];
 }
 
-/** What a text that ends early shows as text may be a call in the whole one, but no call is taken back. */
+/**
+ * Checks the message of a text that ends early. What it shows as text may be a call in the whole text, but the parser
+ * takes no call back.
+ */
 function checkBeginning(soFar: ReadMessage, whole: ReadMessage, isOnTheWay = true): void {
   if (isOnTheWay && !whole.content.startsWith(soFar.content)) throw new Error(`${soFar.content} is taken back`);
   same(

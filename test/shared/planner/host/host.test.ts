@@ -59,7 +59,7 @@ describe('what a fleet says, folded', () => {
     });
   });
 
-  it('starts another where a worker is too far behind to catch up, whoever tells of it', async () => {
+  it('starts another where a worker is too far behind to catch up, whichever process reports it', async () => {
     const planner = plannerOf({ rate_target_load: 1.2, rate_deviations: 0 });
     const story = tellStory(60, { rate: () => 10, workers: () => 1 });
     const behind = story.map(({ signal, sentAtS }) => {
@@ -143,7 +143,7 @@ describe('what a fleet says, folded', () => {
     expect(decisions[0]?.decidedAtMs).toBe(1000 * BEGIN_S);
   });
 
-  it('goes to nobody when nothing was asked for long enough, and only then', async () => {
+  it('goes to no worker when no request came for long enough, and only then', async () => {
     const planner = plannerOf({ min_endpoint: 0, idle_to_zero_seconds: 100, start_seconds: 10 });
     const idle = tellStory(300, { rate: () => 0, workers: () => 1 }).map(({ signal, sentAtS }) => {
       const quiet = signal as PlannerEventOf<'worker.rollup'>;
@@ -154,7 +154,7 @@ describe('what a fleet says, folded', () => {
     expect(decisions[0]!.decidedAtMs / 1000 - BEGIN_S).toBeGreaterThanOrEqual(100);
   });
 
-  it('holds while nobody who counts is heard, although ticks come', async () => {
+  it('holds while no process that counts requests is heard, although ticks come', async () => {
     const story = tellStory(60, { rate: () => 30, workers: () => 4 });
     const silence = Array.from({ length: 60 }, (_, at) => tickAt(65 + 10 * at, at));
     const { decisions } = await play([...story, ...silence]);
@@ -167,7 +167,7 @@ describe('what a fleet says, folded', () => {
     expect(decisions[0]).toMatchObject({ status: 'ADVISORY', isAdvisory: true });
   });
 
-  it('acknowledges what nobody can read, and goes on', async () => {
+  it('acknowledges unreadable events, and goes on', async () => {
     const problems: string[] = [];
     const [first] = tellStory(0, { rate: () => 1, workers: () => 1 });
     const bodies = [
@@ -298,7 +298,7 @@ describe('several planners of one model', () => {
     expect(decisions.toReversed()).toEqual(alone.decisions);
   });
 
-  it('give up a batch, to be handed out anew, where somebody else is faster each time', async () => {
+  it('give up a batch, to be handed out anew, if another planner is faster each time', async () => {
     const store = new MemoryPlannerStore();
     const losing = withCommit(store, async () => false);
     const [first] = tellStory(0, STEP);

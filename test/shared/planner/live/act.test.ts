@@ -126,7 +126,7 @@ describe('acting on decisions', () => {
     expect(connector.told.length).toBe(8);
   });
 
-  it('leaves a decision to whoever has it until the claim is over, and goes on after a crash', async () => {
+  it('leaves a decision to the planner that claimed it until the claim is over, and goes on after a crash', async () => {
     const { act, clock, connector, decide } = bedOf();
     await decide(3);
     await act('one');

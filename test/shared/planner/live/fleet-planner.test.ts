@@ -66,7 +66,7 @@ describe('the planner of a fleet', () => {
   });
 });
 
-describe('a planner that hears nobody', () => {
+describe('a planner that hears no process', () => {
   const NOBODY = 'no worker or frontend has been heard for 30 s: nothing is decided by what they serve';
   const bedOfEars = (options: FleetPlannerBedOptions = {}) => {
     let unheard = 0;

@@ -143,7 +143,7 @@ function bedOf(seed = 1) {
 
 const idsOf = (event: PlannerEventOf<'model.rollup'> | undefined) => event?.pools.agg?.workers ?? [];
 
-describe('whoever has the lease', () => {
+describe('the holder of the lease', () => {
   it('sends one message of a model every five seconds, however many workers tell', async () => {
     const { holder, pass, begin, rollups } = bedOf();
     holder();
@@ -291,7 +291,7 @@ describe('two processes, of which one has the lease', () => {
     expect(await first.registry.render()).toMatch(/outcome="handed_over"\} 1/);
   });
 
-  it('never count a request twice, whoever loses the table and whenever', async () => {
+  it('never count a request twice, whichever process loses the table and whenever', async () => {
     const step = fc.record({
       who: fc.nat(1),
       isCut: fc.boolean(),

@@ -125,7 +125,7 @@ describe('the roll-ups of a fleet, folded', () => {
     });
   });
 
-  it('drop who is silent for 20 s while others speak, and nobody where all are silent', () => {
+  it('drop a process that is silent for 20 s while others speak, and none if all are silent', () => {
     const aggregator = aggregatorOf();
     aggregator.add(said(0, 0, 0), 0);
     aggregator.add(said(1, 0, 0), 0);

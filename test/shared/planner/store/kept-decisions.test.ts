@@ -61,7 +61,7 @@ describe('decisions that are kept beside a run', () => {
     expect(await kept.readState('g', NEVER)).toBeUndefined();
   });
 
-  it('that cannot be kept are told, and the run goes on', async () => {
+  it('that cannot be kept are reported, and the run goes on', async () => {
     class Broken extends MemoryPlannerStore {
       override async commit(): Promise<boolean> {
         throw new Error('the disk is full');

@@ -144,7 +144,7 @@ describe('the smallest request that proves an engine alive', () => {
     expect(probe(more)).toMatchObject({ id: 'c', model: 'm', input, ...common });
   });
 
-  it.each([{ types: ['Images'] }, { types: ['Embedding'] }, { input: 'Tensor' }])('is none for %j', (more) => {
+  it.each([{ types: ['Images'] }, { types: ['Embedding'] }, { input: 'Tensor' }])('is absent for %j', (more) => {
     expect(probe(more)).toBeUndefined();
   });
 });

@@ -72,8 +72,8 @@ const REFUSALS: readonly (readonly [string, Answer])[] = [
   ['reads the beginning of an answer', (_, response) => response.writeHead(500, { 'content-length': '9' }).write('x')],
 ];
 
-describe('whoever sends spans', () => {
-  it.each(REFUSALS)('%s: loses them, is told once, and counts each', async (_, answer) => {
+describe('a process that sends spans', () => {
+  it.each(REFUSALS)('%s: loses them, logs it once, and counts each', async (_, answer) => {
     const { clock, tracer, lines, dropped } = await start(answer);
     for (let at = 0; at < 700; at++) tracer.begin('lost', {}).end(); // more than one batch
     await waitUntil(

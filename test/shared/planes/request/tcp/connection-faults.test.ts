@@ -278,7 +278,7 @@ describe('broken peers', () => {
     ['an OPEN with half a tail', frameBytes(FrameType.open, 1, HALF_A_TAIL), false],
     ['an OPEN with an even stream', frameBytes(FrameType.open, 2, { id: 'a', endpoint: 'b' }), false],
     ['CREDIT of a wrong length', frameBytes(FrameType.credit, 1, 'abc'), false],
-  ])('are cut off by the worker when they send %s, and nobody else is', async (_name, bytes, isFirst) => {
+  ])('are cut off by the worker when they send %s, and no other caller is', async (_name, bytes, isFirst) => {
     const held = new HeldCalls();
     const { transport } = await serve(held.handler);
     const good = send(openPlane(), transport);
