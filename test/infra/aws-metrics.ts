@@ -1,6 +1,6 @@
 /**
- * Metrics of AWS services that alarms watch. By namespace and name it lists the sets of dimensions, each sorted and joined
- * by commas.
+ * Metrics of AWS services that alarms watch. By namespace and name it lists the sets of dimensions, each sorted and
+ * joined by commas.
  */
 export const awsMetrics: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
   'AWS/Lambda': {

@@ -1,4 +1,4 @@
-/** A process that has the same trouble four times, and ends as its argument says: `end`, `exit`, `throw` or `signal`. */
+/** A process that has the same trouble four times, and ends as its argument says: `end`, `exit`, `throw`, `signal`. */
 import { stopSignal } from '../../../functions/process.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { openLogger } from '../../../shared/telemetry/index.ts';
