@@ -1,20 +1,20 @@
-/** What a worker does with requests. */
+/** The way in which a worker treats requests. */
 type WorkerState = 'serving' | 'withdrawn' | 'asleep' | 'refusing' | 'draining';
 
 /**
- * Four facts about a worker, which come and go independently of each other, and the state that follows from them: the lowest
+ * Four facts about a worker, which change independently of each other, and the state that follows from them: the lowest
  * row of the table whose fact holds. A lost lease changes none of them: callers that still know the worker are served.
  *
  * | State | holds when | new request | engine down | engine up | drain |
  * |---|---|---|---|---|---|
- * | serving | nothing else does | to the engine; waits or `WorkerOverloaded` above the limits | fail streams, withdraw | - | -> draining |
+ * | serving | no other row holds | to the engine; waits or `WorkerOverloaded` above the limits | fail streams, withdraw | - | -> draining |
  * | withdrawn | the engine is down | to the engine | - | restore | -> draining |
  * | asleep | `sleep` of the control | the engine refuses | withdrawn already | - | -> draining |
  * | refusing | a canary failed | `WorkerUnavailable`, withdrawn at the third | fail streams, withdraw | - | -> draining |
  * | draining | the drain began; it never ends | `WorkerUnavailable`; a prefill worker's blocks may be released | - | - | same promise |
  *
- * A worker is in discovery while it serves, and until the third canary in a row has failed. It is restored when the last fact
- * that stood against it is gone.
+ * A worker is in discovery while it serves, and until the third canary in a row has failed. It is restored when the
+ * last fact that prevented serving is gone.
  */
 export class WorkerCondition {
   isEngineUp = true;
@@ -30,12 +30,12 @@ export class WorkerCondition {
     return this.isEngineUp ? 'serving' : 'withdrawn';
   }
 
-  /** Whether nothing stands against serving. */
+  /** Whether no fact prevents the worker from serving. */
   get isFit(): boolean {
     return this.state === 'serving';
   }
 
-  /** Whether a canary can prove anything: a worker that refuses is proven again by one. */
+  /** Whether a canary can prove anything. A canary also proves a refusing worker again. */
   get canBeProven(): boolean {
     return this.isEngineUp && !this.isAsleep && !this.isDraining;
   }

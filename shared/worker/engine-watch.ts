@@ -11,17 +11,17 @@ const FAILURES_MAX = 3;
 interface EngineMonitorOptions {
   readonly engine: Engine;
   readonly clock: Clock;
-  /** Time between two checks; one that takes longer delays the next. */
+  /** Time between two checks, in milliseconds; a check that takes longer delays the next. */
   readonly intervalMs: number;
-  /** Longest time that a check may take. */
+  /** Longest time that a check may take, in milliseconds. */
   readonly timeoutMs: number;
-  /** Three checks in a row have failed, or one has shown that the engine is gone. */
+  /** Called when three checks in a row have failed, or one has shown that the engine is gone. */
   onDown(reason: unknown): void;
-  /** A check has passed again. */
+  /** Called when a check has passed again. */
   onUp(): void;
 }
 
-/** Asks the engine for its health for ever; one success after a failure counts as recovery. */
+/** Checks the engine's health until it is stopped; one success after a failure counts as recovery. */
 export class EngineMonitor {
   readonly #options: EngineMonitorOptions;
   readonly #timer: Timer;
@@ -34,7 +34,7 @@ export class EngineMonitor {
     this.#timer = options.clock.every(options.intervalMs, () => this.checkNow());
   }
 
-  /** Checks without waiting for the next turn, as something has shaken the trust in the engine. */
+  /** Checks at once, because an event has put the engine in doubt. */
   checkNow(): void {
     if (!this.#isChecking && !this.#stopping.signal.aborted) void this.#check();
   }
@@ -54,7 +54,8 @@ export class EngineMonitor {
       await withDeadline({ clock, timeoutMs, signal, lateMessage }, (limited) => engine.health(limited));
       this.#passed();
     } catch (reason) {
-      // Nobody listens any more, or has for as long as is allowed, or says that it is dead: asking again would only take time.
+      // The engine refuses connections, was silent for the whole time-out, or says that it is dead: another check is
+      // useless.
       const isGone = isRefused(reason) || isDead(reason) || clock.nowMs() - startedMs >= timeoutMs;
       this.#failed(reason, isGone);
     } finally {
@@ -83,28 +84,33 @@ function isDead(reason: unknown): boolean {
 interface EngineCanaryOptions {
   readonly engine: Pick<Engine, 'generate'>;
   readonly clock: Clock;
-  /** Time without an answer of the engine after which it is probed (`DYN_CANARY_WAIT_TIME`). */
+  /** Time without an answer of the engine after which it is probed (`DYN_CANARY_WAIT_TIME`), in milliseconds. */
   readonly idleMs: number;
-  /** Until the first output of a probe; also the pause after one that failed. */
+  /** Longest time until the first output of a probe, in milliseconds; also the pause after a failed probe. */
   readonly timeoutMs: number;
-  /** The same of an engine that has not answered anybody yet: its first answer may take a compilation. @default timeoutMs */
+  /**
+   * Longest time for an engine that has not answered any request yet: its first answer may take a compilation. @default
+   * timeoutMs
+   */
   readonly warmUpMs?: number | undefined;
-  /** A new probe. */
+  /** Returns a new probe. */
   request(): EngineRequest;
-  /** Probes make no sense now: the engine sleeps, or is known to be down. */
+  /** Returns whether probes make no sense now, because the engine sleeps or is known to be down. */
   isSuspended(): boolean;
-  /** `failures` in a row. */
+  /** Called after a failed probe, with the number of failures in a row. */
   onFailed(failures: number, reason: string): void;
-  /** The engine answers again. */
+  /** Called when the engine answers again. */
   onPassed(): void;
 }
 
-/** Proves an idle engine alive by the smallest request it takes, handed to it without a network. */
+/**
+ * Proves that an idle engine is alive, with the smallest request that it takes. The request does not cross a network.
+ */
 export class EngineCanary {
   readonly #options: EngineCanaryOptions;
   readonly #timer: Timer;
   #hasActivity = false;
-  /** It has answered nobody, and no probe has failed. */
+  /** Whether the engine has not answered any request, and no probe has failed. */
   #isCold = true;
   #sinceMs: number;
   #failures = 0;
@@ -117,7 +123,7 @@ export class EngineCanary {
     this.#timer = clock.every(Math.min(idleMs, timeoutMs) / 4, () => this.#look());
   }
 
-  /** The engine has answered somebody. Costs one store. */
+  /** Takes note that the engine has answered a request. Costs one store. */
   noteActivity(): void {
     this.#hasActivity = true;
   }
@@ -144,7 +150,7 @@ export class EngineCanary {
     const timeoutMs = Math.max(this.#options.timeoutMs, this.#isCold ? warmUpMs : 0);
     const aborter = new AbortController();
     const end = (settle: () => void): void => {
-      if (this.#stopProbe !== stop) return; // told once
+      if (this.#stopProbe !== stop) return; // reported once
       timer.cancel();
       this.#stopProbe = undefined;
       this.#sinceMs = clock.nowMs();
@@ -161,7 +167,7 @@ export class EngineCanary {
     const sink: EngineSink = {
       tokens: passed,
       output: passed,
-      end: () => failed('an empty answer'), // nothing when an output came before
+      end: () => failed('an empty answer'), // does nothing if an output came before
       fail: (error) => failed(error.message),
       isBlocked: () => false,
       onUnblocked: () => {},
@@ -187,7 +193,7 @@ export class EngineCanary {
   }
 }
 
-/** Loads the engine; what it says of itself then, with no more sequences than it is given requests. */
+/** Loads the engine, and returns its own facts. They claim no more sequences than the worker gives it requests. */
 export async function startEngine({ engine, settings }: SettledOptions, signal: AbortSignal): Promise<EngineInfo> {
   const info = await engine.start(signal);
   if (settings.requestLimit === undefined) return info;
@@ -195,7 +201,7 @@ export async function startEngine({ engine, settings }: SettledOptions, signal: 
   return { ...info, maxNumSeqs: Math.min(info.maxNumSeqs ?? ofRank, ofRank) };
 }
 
-/** Waits no longer than it may: the end of the process takes an engine of its own along. */
+/** Stops the engine, but waits only for its time-out. The end of the process also ends an engine that it started. */
 export async function stopEngine({ engine, clock, logger, settings }: SettledOptions): Promise<void> {
   const { engineStopMs } = settings;
   if (await forAtMost({ clock, timeoutMs: engineStopMs }, () => engine.stop())) return;

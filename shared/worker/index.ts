@@ -1,7 +1,7 @@
 /**
  * @module worker
- * Puts an engine behind an endpoint: serves it on the request plane, registers it under the process's lease, publishes its
- * cache changes and load, watches its health, and drains without losing a request.
+ * Puts an engine behind an endpoint: serves it on the request plane, registers it under the process's lease, publishes
+ * its cache changes and load, watches its health, and drains without losing a request.
  */
 export type { CardSettings } from './model-card.ts';
 export { applyEngineArgs, readEngineArgs } from './process/engine-args.ts';

@@ -1,9 +1,9 @@
 import type { ModelCard, ModelType, RuntimeConfig, TensorModelConfig, WorkerType } from '../discovery/index.ts';
 import type { EngineInfo, ModelFacts } from '../engines/index.ts';
 
-/** How the model is offered. */
+/** Names under which the model is offered. */
 export interface ServedNames {
-  /** Name that clients use. Default: the engine's own name of the model. */
+  /** Name that clients use. @default the engine's own name of the model */
   readonly displayName?: string | undefined;
   readonly aliases?: readonly string[] | undefined;
 }
@@ -26,15 +26,15 @@ export type CardSettings = Pick<
   | 'runtime_data'
 > & {
   readonly userData?: unknown;
-  /** What a tensor model takes and gives. @default nothing is said */
+  /** Inputs and outputs of a tensor model. @default absent */
   readonly tensorModelConfig?: TensorModelConfig | undefined;
-  /** Surfaces for text that are offered, of those that the model has (`--endpoint-types`). @default all */
+  /** Surfaces for text that are offered, among those that the model has (`--endpoint-types`). @default all */
   readonly endpointTypes?: readonly ('chat' | 'completions' | 'none')[] | undefined;
-  /** What the worker does in its deployment. @default 'aggregated' */
+  /** Role of the worker in its deployment. @default 'aggregated' */
   readonly workerType?: WorkerType | undefined;
 };
 
-/** The peers without which a worker serves nobody: one of these sets. */
+/** Sets of peers, by role. A worker serves only if all peers of one set are there. */
 const NEEDS: Readonly<Record<WorkerType, ModelCard['needs']>> = {
   aggregated: [],
   prefill: [['decode']],
@@ -43,10 +43,10 @@ const NEEDS: Readonly<Record<WorkerType, ModelCard['needs']>> = {
 };
 
 /**
- * The card of a worker. One that prefills for others offers no surface to clients and
- * says nothing of how answers are read.
+ * Returns the card of a worker. A prefill worker offers no surface to clients, and its card does not say how to read
+ * answers.
  *
- * @throws Error with a text for the operator when nothing names the model.
+ * @throws Error with a text for the operator if nothing names the model
  */
 export function buildModelCard(
   facts: ModelFacts,
@@ -59,7 +59,7 @@ export function buildModelCard(
   const { userData, tensorModelConfig, endpointTypes, workerType: role = 'aggregated', ...all } = settings;
   const { tool_call_parser: _, reasoning_parser: __, ...unread } = all;
   const runtime = role === 'prefill' ? unread : all;
-  const isAlone = engine.takesMediaChats === true && !hasTokenizer(facts); // nobody but the engine can render and tokenize
+  const isAlone = engine.takesMediaChats === true && !hasTokenizer(facts); // only the engine can render and tokenize
   const types = isAlone ? engine.modelType.filter((type) => type === 'Chat') : engine.modelType;
   return {
     display_name: displayName,
@@ -81,7 +81,7 @@ export function buildModelCard(
   };
 }
 
-/** Other models than those of text have no choice of surfaces. */
+/** Returns the offered types. Only models of text have a choice of surfaces. */
 function offered(types: readonly ModelType[], chosen: CardSettings['endpointTypes']): readonly ModelType[] {
   if (chosen === undefined) return types;
   return types.filter((type) => {
@@ -94,7 +94,7 @@ function hasTokenizer({ files }: ModelFacts): boolean {
   return Object.keys(files ?? {}).some((name) => name === 'tokenizer.json' || name.includes('tiktoken'));
 }
 
-/** A name made safe for keys. */
+/** Returns a name in a form that is safe for keys. */
 export function slugOf(name: string): string {
   return name.toLowerCase().replace(/[^a-z0-9_-]+/g, '-');
 }
@@ -122,13 +122,13 @@ function hasAny(record: object | undefined): boolean {
   return record !== undefined && Object.keys(record).length > 0;
 }
 
-/** Where decode engines meet this one, if it says so. */
+/** Returns where decode engines meet this one, if it says so. */
 function rendezvousOf({ bootstrapHost: host, bootstrapPort: port }: EngineInfo): RuntimeConfig {
   if (port === undefined) return {};
   return { disaggregated_endpoint: { ...(host === undefined ? {} : { bootstrap_host: host }), bootstrap_port: port } };
 }
 
-/** Leaves out what is undefined, as the wire does. */
+/** Removes fields that are undefined, as the wire does. */
 function defined<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
     [K in keyof T]?: Exclude<T[K], undefined>;

@@ -7,7 +7,7 @@ import type { AdapterCache } from './adapters/adapter-cache.ts';
 import type { EndpointHealth } from './control/endpoint-health.ts';
 import type { CardSettings, ServedNames } from './model-card.ts';
 
-/** Where a worker stands in the namespace. */
+/** Address of a worker in its fleet. */
 export interface WorkerAddress {
   readonly namespace: string;
   readonly component: string;
@@ -17,46 +17,46 @@ export interface WorkerAddress {
 export interface CanarySettings {
   readonly idleMs: number;
   readonly timeoutMs: number;
-  /** `timeoutMs` of an engine that has not answered yet. @default timeoutMs */
+  /** Value of `timeoutMs` for an engine that has not answered yet. @default timeoutMs */
   readonly warmUpMs?: number | undefined;
-  /** In place of the request that the model's card suggests. */
+  /** Request to send in place of the one that the model's card suggests. */
   readonly payload?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** What `WorkerSettings` are unless given. */
+/** Values of `WorkerSettings` that hold if the options give none. */
 export const DEFAULT_WORKER_SETTINGS = {
-  /** How long streams may run on after a drain began, before those that can move are moved. */
+  /** How long streams may continue after a drain began, before the movable ones are moved. */
   graceMs: 5000,
-  /** How long streams that cannot move may run on after a drain began. */
+  /** How long streams that cannot move may continue after a drain began. */
   drainLimitMs: 900_000,
-  /** How long a prefill worker keeps its engine after the last prompt, for decode workers to fetch. */
+  /** How long a prefill worker keeps its engine after the last prompt, so that decode workers can fetch its blocks. */
   prefillDrainMs: 0,
-  /** Requests that the engine has at once (`--engine-request-limit`); undefined = no limit. */
+  /** Requests that the engine may have at once (`--engine-request-limit`); undefined = no limit. */
   requestLimit: undefined as number | undefined,
-  /** Requests that wait for one of those to end (`DYN_DYNAMO_REQUEST_QUEUE_LIMIT`). */
+  /** Requests that may wait for one of those to end (`DYN_DYNAMO_REQUEST_QUEUE_LIMIT`). */
   requestQueueLimit: 16,
   loadReportIntervalMs: 1000,
-  /** Between two messages to planners; 0 = none (`STATOR_EVENT_ROLLUP_INTERVAL_MS`). */
+  /** Interval between two messages to planners; 0 = none (`STATOR_EVENT_ROLLUP_INTERVAL_MS`). */
   rollupIntervalMs: 5000,
-  /** GPUs of the engine, as planners count them. */
+  /** Number of the engine's GPUs, as planners count them. */
   gpus: 1,
-  /** How often a large change of load is looked for. */
+  /** Interval between two checks for a large change of load. */
   loadLookIntervalMs: 100,
-  /** Between two checks of the engine's health. */
+  /** Interval between two checks of the engine's health. */
   healthIntervalMs: 2000,
-  /** Longest check; one that takes longer says that the engine is down. */
+  /** Longest time for a check; a check that takes longer shows that the engine is down. */
   healthTimeoutMs: 30_000,
   /** Longest wait for the engine to stop. */
   engineStopMs: 60_000,
-  /** Whether the worker keeps an index of what it published and answers routers that missed some. */
+  /** Whether the worker keeps an index of its published events, and answers routers that missed some. */
   enableLocalIndexer: true,
   /** Whether adapters may be loaded and unloaded (`DYN_LORA_ENABLED`). */
   servesAdapters: false,
-  /** Depth of a sleep that does not name one. */
+  /** Depth of a sleep if the request names none. */
   sleepLevel: 1,
   /** Probes of an idle engine (`DYN_HEALTH_CHECK_ENABLED`); undefined = none. */
   canary: undefined as CanarySettings | undefined,
-  /** Longest write of one record to discovery once the worker has started. */
+  /** Longest write of one record to discovery after the worker has started. */
   discoveryTimeoutMs: 5000,
 };
 
@@ -65,34 +65,39 @@ export type WorkerSettings = Readonly<typeof DEFAULT_WORKER_SETTINGS>;
 /** `WorkerOptions` with every setting. */
 export type SettledOptions = WorkerOptions & { readonly settings: WorkerSettings };
 
-/** What a worker is made of. It stops the engine; the planes and discovery stay open, as others may use them. */
+/**
+ * The objects and settings of a worker. It stops the engine. The planes and discovery stay open, because others may use
+ * them.
+ */
 export interface WorkerOptions {
   readonly engine: Engine;
   readonly discovery: Discovery;
   readonly requestPlane: RequestPlane;
   readonly eventPlane: EventPlane;
   readonly address: WorkerAddress;
-  /** What the engine runs on, for routers that weigh devices. @default what the engine says of itself */
+  /** Device of the engine, for routers that weigh devices. @default the device that the engine reports */
   readonly deviceType?: string | undefined;
-  /** What is known of the model, or how to find out once the engine has loaded it. */
+  /** Facts about the model, or a function that finds them once the engine has loaded it. */
   readonly model: ModelFacts | ((engine: EngineInfo) => Promise<ModelFacts>);
   readonly names: ServedNames;
-  /** `host:port` of the status server, from which others fetch the files of the model. @default nowhere */
+  /**
+   * Address (`host:port`) of the status server, from which other processes fetch the files of the model. @default none
+   */
   readonly filesFrom?: string | undefined;
   readonly card?: CardSettings;
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;
-  /** Makes a span of every request; undefined = none are made. */
+  /** Creates a span for every request; undefined = no spans. */
   readonly tracer?: Tracer | undefined;
   readonly metrics: WorkerMetrics;
-  /** Where readiness shows, if somebody looks. */
+  /** Health that shows the readiness of the worker. */
   readonly health?: EndpointHealth;
-  /** Lower-case hex. Default: a new one. */
+  /** Id of the worker, in lower-case hex. @default a new one */
   readonly instanceId?: string;
   readonly settings?: Partial<WorkerSettings>;
-  /** Takes what planners are told beside the event plane. Default: nothing does. */
+  /** Receives the messages to planners, beside the event plane. @default no queue */
   readonly plannerOutbox?: Pick<PlannerOutbox, 'put'> | undefined;
-  /** Where adapters out of buckets are kept. Default: none are loaded from there. */
+  /** Cache of adapters from buckets. @default the worker loads none from there */
   readonly adapterCache?: AdapterCache | undefined;
 }

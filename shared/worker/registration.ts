@@ -6,28 +6,32 @@ import type { Logger } from '../telemetry/index.ts';
 
 export interface RegistrationOptions {
   readonly discovery: Discovery;
-  /** In the order of writing: a card whose endpoint is absent is unusable. */
+  /** Records in the order of writing: a card whose endpoint is absent is useless. */
   readonly records: readonly DiscoveryRecord[];
   readonly clock: Clock;
   readonly logger: Logger;
-  /** For each record that is written again or removed. */
+  /** Time limit for each record that is written again or removed, in milliseconds. */
   readonly writeTimeoutMs: number;
 }
 
-/** Longer than any store tries by itself, so that a start that fails tells the store's own reason. */
+/**
+ * Time limit of a first write, in milliseconds. It is longer than a store's own attempts, so that a failed start
+ * reports the store's own reason.
+ */
 const FIRST_WRITE_TIMEOUT_MS = 15_000;
-/** Pause before writing again what could not be written. */
+/** Pause before a failed write is repeated, in milliseconds. */
 const RETRY_MS = 1000;
 
 /**
- * The worker's records in discovery. What is wanted may change at any time; changes are carried out one after the other and
- * the last wish wins. Writing that failed is tried again; removal is not, as the lease ends the records anyway.
+ * The worker's records in discovery. The wanted state may change at any time. Changes are carried out one after the
+ * other, and the last wanted state wins. Failed writes are repeated. Failed removals are not, because the lease ends
+ * the records anyway.
  */
 export class Registration {
   readonly #options: RegistrationOptions;
   readonly #records: DiscoveryRecord[];
   #isWanted = false;
-  /** Undefined when a change broke off in the middle. */
+  /** Whether the records are written; undefined if a change broke off in the middle. */
   #isWritten: boolean | undefined = false;
   readonly #changes = new Semaphore(1);
 
@@ -47,31 +51,34 @@ export class Registration {
         written++;
       }
     } catch (thrown) {
-      if (written === 0) this.#isWritten = false; // nothing to take back: what arrives late ends with the lease
+      if (written === 0) this.#isWritten = false; // nothing to remove: a write that arrives late ends with the lease
       throw thrown;
     }
     this.#isWritten = true;
   }
 
-  /** Removes the records, the last one first. A failure is logged. */
+  /** Removes the records, the last one first. Logs a failure. */
   withdraw(): Promise<void> {
     this.#isWanted = false;
     return this.#reconcileNext();
   }
 
-  /** Writes the records again after a withdrawal. A failure is logged, and writing tried again until it works. */
+  /** Writes the records again after a withdrawal. Logs a failure, and repeats the writing until it works. */
   restore(): Promise<void> {
     this.#isWanted = true;
     return this.#reconcileNext();
   }
 
-  /** One more record from now on. Rejects with the store's failure; the record is wanted all the same. */
+  /** Adds a record. Rejects with the store's failure, but the record stays wanted. */
   add(record: DiscoveryRecord): Promise<void> {
     this.#records.push(record);
     return this.#change('put', record);
   }
 
-  /** Another record in the place of one, under the same name. A failure is logged: whoever looks sees the older one until the next change. */
+  /**
+   * Replaces a record by another under the same name. Logs a failure: readers then see the older record until the next
+   * change.
+   */
   async replace(older: DiscoveryRecord, record: DiscoveryRecord): Promise<void> {
     const at = this.#records.indexOf(older);
     if (at >= 0) this.#records[at] = record;
@@ -82,14 +89,14 @@ export class Registration {
     }
   }
 
-  /** One record less from now on. Rejects with the store's failure. */
+  /** Removes a record. Rejects with the store's failure. */
   drop(record: DiscoveryRecord): Promise<void> {
     const at = this.#records.indexOf(record);
     if (at >= 0) this.#records.splice(at, 1);
     return this.#change('remove', record);
   }
 
-  /** While the others are withdrawn there is nothing to change in the store. */
+  /** Changes one record in the store. While the records are withdrawn there is nothing to change. */
   #change(verb: 'put' | 'remove', record: DiscoveryRecord): Promise<void> {
     return this.#changes.run(async () => {
       if (this.#isWritten === true) await this.#write(verb, record, this.#options.writeTimeoutMs);

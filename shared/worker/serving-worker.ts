@@ -32,7 +32,7 @@ import { Registration } from './registration.ts';
 /** Canaries that fail in a row before the worker leaves discovery. */
 const CANARY_FAILURES_MAX = 3;
 
-/** A worker from its registration to the end of its drain. What it does with requests is its condition's `state`. */
+/** A worker from its registration to the end of its drain. Its condition's `state` says how it treats requests. */
 export class ServingWorker {
   readonly instanceId: string;
   readonly engineInfo: EngineInfo;
@@ -47,7 +47,7 @@ export class ServingWorker {
   readonly #quotes: QuoteService;
   readonly #traffic: TrafficCounter;
   readonly #reports: WorkerReports;
-  /** Of prefill workers. */
+  /** Keeps the engine of a draining prefill worker up while decode workers may still fetch blocks. */
   readonly #fetches: LastFetches | undefined;
   readonly #admission: Admission;
   readonly #endpointNames: string[] = [];
@@ -123,7 +123,7 @@ export class ServingWorker {
       this.#registration = new Registration({ discovery, records, clock, logger, writeTimeoutMs });
       showEventFaults(this.#options, this.instanceId, this.#registration, own);
       this.#control = this.#openControl(this.#registration);
-      discovery.onLeaseLost(() => this.#noteLease('warn', 'lease lost: serving whoever still knows this worker'));
+      discovery.onLeaseLost(() => this.#noteLease('warn', 'lease lost: serving callers that still know this worker'));
       discovery.onLeaseRegained(() => this.#noteLease('info', 'lease regained'));
       await server.reachable(signal);
       await this.#registration.register(signal);
@@ -168,7 +168,7 @@ export class ServingWorker {
     if (this.#server !== undefined) await flushStreams(this.#server, clock);
     await this.#fetches?.over();
     await this.#stopTelling();
-    await stopEngine(this.#options); // a prefill engine may wait here for its blocks to be fetched or released
+    await stopEngine(this.#options); // a prefill engine may wait here until its blocks are fetched or released
     await this.#server?.close();
     logger.info('worker has drained', { instance_id: this.instanceId, ...report });
     return report;
@@ -177,7 +177,7 @@ export class ServingWorker {
   readonly #serve = (call: IncomingCall): void => {
     const { engine, metrics, logger, tracer } = this.#options;
     if (servePrefillRelease(engine, call)) return;
-    const isProbe = isCanary(call); // a full worker is no silent one
+    const isProbe = isCanary(call); // a full worker is not a silent one
     if (!isProbe && !this.#admission.hasRoom) {
       metrics.refused();
       this.#traffic.refused(isRetry(call));
@@ -213,7 +213,7 @@ export class ServingWorker {
   readonly #onActivity = (): void => this.#canary?.noteActivity();
   readonly #onDoubt = (): void => this.#monitor?.checkNow();
 
-  /** Undefined for models that no small request can prove alive. */
+  /** Opens the canary; returns undefined for models that no small request can prove alive. */
   #openCanary({ idleMs, timeoutMs, warmUpMs, payload }: CanarySettings): EngineCanary | undefined {
     const { engine, clock, random } = this.#options;
     const { display_name: model, model_input: input, model_type: types } = this.card;
@@ -234,7 +234,7 @@ export class ServingWorker {
     });
   }
 
-  /** No new request from the first failure on; out of discovery at the third in a row. */
+  /** Refuses new requests from the first failure on, and leaves discovery at the third in a row. */
   #doubtEngine(failures: number, reason: string): void {
     if (this.#condition.isDraining) return;
     this.#options.logger.warn('canary failed', { instance_id: this.instanceId, failures, reason });
@@ -257,7 +257,7 @@ export class ServingWorker {
     this.#showHealth();
   }
 
-  /** Why a request that came now would not be taken, or not be answered. */
+  /** Returns why a request that comes now would be refused or not answered; undefined = it would be served. */
   #refusal(): ServeError | undefined {
     if (!this.#admission.hasRoom) return workerError('WorkerOverloaded', 'Server overloaded: worker at capacity');
     if (this.#condition.isFit) return undefined;
@@ -283,7 +283,7 @@ export class ServingWorker {
     });
   }
 
-  /** Prefill workers hand blocks over and answer no client: adapters are loaded where clients are answered. */
+  /** Whether the worker loads adapters. Prefill workers hand blocks over and answer no client, so they load none. */
   get #hasAdapters(): boolean {
     return this.#settings.servesAdapters && this.#options.engine.loadLora !== undefined;
   }
@@ -301,7 +301,7 @@ export class ServingWorker {
     });
   }
 
-  /** Out of discovery first, then the streams, then the engine. */
+  /** Puts the engine to sleep: first leaves discovery, then ends the streams, then stops the engine. */
   async #sleep(level: number, signal: AbortSignal): Promise<void> {
     this.#condition.isAsleep = true;
     this.#showHealth();
@@ -326,7 +326,7 @@ export class ServingWorker {
     await this.#returnIfFit();
   }
 
-  /** Back into discovery, unless something else still stands against it. Failures are logged. */
+  /** Returns to discovery, unless another fact still prevents it. Failures are logged. */
   async #returnIfFit(): Promise<void> {
     if (this.#condition.isFit) await this.#registration?.restore();
   }
@@ -340,14 +340,17 @@ export class ServingWorker {
     ];
   }
 
-  /** Where the files of the card are, for the records that have it. */
+  /** Returns the address of the card's files, for the records that carry the card. */
   #filesAt(): Pick<ModelRecord, 'files_at'> {
     const { filesFrom, address } = this.#options;
     const isServed = filesFrom !== undefined && Object.keys(this.card.files).length > 0;
     return isServed ? { files_at: `${filesFrom}/${metadataPath(address, this.card)}` } : {};
   }
 
-  /** A lease says who may be sent requests, not who may answer them: a store that is away must not stop a worker that is not. */
+  /**
+   * Logs a change of the lease. A lease says which workers get requests, not which may answer: a worker continues
+   * without its store.
+   */
   #noteLease(level: 'warn' | 'info', message: string): void {
     if (!this.#condition.isDraining) this.#options.logger[level](message, { instance_id: this.instanceId });
   }

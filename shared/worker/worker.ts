@@ -10,26 +10,27 @@ import { ServingWorker } from './serving-worker.ts';
 
 /** A worker that serves. */
 export interface Worker {
-  /** Lower-case hex. */
+  /** Id of the worker, in lower-case hex. */
   readonly instanceId: string;
   readonly engineInfo: EngineInfo;
   readonly card: ModelCard;
-  /** Requests under way. */
+  /** Number of requests under way. */
   readonly activeRequests: number;
-  /** Adapters, sleep and the like. */
+  /** Controls of the worker, such as adapters and sleep. */
   readonly control: WorkerControl;
   /**
-   * Resolves when the engine's process has ended by itself, or is one of the worker's own that answers no more: the worker has
-   * left discovery and can only be drained.
+   * Resolves when the engine's process has ended by itself, or an engine that the worker started no longer answers. The
+   * worker has then left discovery and can only be drained.
    */
   readonly engineExit: Promise<Error>;
-  /** Leaves discovery, takes no more requests, lets streams end, stops the engine. Idempotent. */
+  /** Leaves discovery, takes no more requests, lets streams end, and stops the engine. Idempotent. */
   drain(): Promise<DrainReport>;
 }
 
 /**
  * Loads the engine, serves its endpoint and registers it, strictly in this order.
- * Rejects, with everything closed again, when one of the steps fails or `signal` aborts; the message says what to change.
+ * Rejects, with everything closed again, when one of the steps fails or `signal` aborts; the message says what to
+ * change.
  *
  * @example
  * const worker = await startWorker({ engine, discovery, requestPlane, eventPlane, address, ... }, signal);
@@ -42,7 +43,7 @@ export async function startWorker(given: WorkerOptions, signal: AbortSignal): Pr
   const startedMs = clock.nowMs();
   let server: PlaneServer | undefined;
   try {
-    // A port that is taken is told before an engine loads for minutes. A broker may come while it does.
+    // The error of a taken port comes before an engine loads for minutes. A broker may start meanwhile.
     if (requestPlane.hasBroker !== true) server = await requestPlane.serve({ instanceId, signal });
     const info = await startEngine(options, signal);
     metrics.setModelLoadTime(clock.nowMs() - startedMs);
@@ -52,7 +53,7 @@ export async function startWorker(given: WorkerOptions, signal: AbortSignal): Pr
     const card = buildModelCard(facts, info, options.names, settings);
     tellOfShorterContext(options, info, facts);
     if (info.takesMediaChats === true && card.model_input === 'Text') {
-      const says = 'the model files are not on this machine: it serves chats alone, routed by load (--model-path)';
+      const says = 'the model files are not on this machine: it serves only chats, routed by load (--model-path)';
       options.logger.warn(says);
     }
     const worker = new ServingWorker(options, info, card, facts.bosTokenId);
@@ -66,7 +67,10 @@ export async function startWorker(given: WorkerOptions, signal: AbortSignal): Pr
   }
 }
 
-/** What the operator has asked for is not what clients get: the model's own length bounds the engine's. */
+/**
+ * Warns if clients get a shorter context than the operator asked for, because the model's own length bounds the
+ * engine's.
+ */
 function tellOfShorterContext(
   { logger }: WorkerOptions,
   { contextLength: asked }: EngineInfo,

@@ -177,7 +177,7 @@ describe.runIf(hasDynamoDb())('stator frontend and stator worker on a discovery 
     const stream = await openChat(frontend.url, { ...LONG, max_tokens: 600 });
     await stream.untilDeltas(1);
     table.proxy.cut();
-    await worker.waitForOutput(/lease lost: serving whoever still knows this worker/);
+    await worker.waitForOutput(/lease lost: serving callers that still know this worker/);
     expect(await readChat(frontend.url, SHORT)).toMatchObject({ finishReason: 'length', isDone: true });
     expect(await stream.answer).toMatchObject({
       finishReason: 'length',

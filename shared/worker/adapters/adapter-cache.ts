@@ -12,26 +12,26 @@ import { reasonOf, ServeError, workerError } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
 interface BucketFile {
-  /** Relative to the adapter's folder; never leaves it. */
+  /** Path relative to the adapter's folder; it never leaves that folder. */
   readonly name: string;
   readonly bytes: number;
   readonly object: GetObjectCommandInput;
 }
 
-/** An adapter as it lies in a bucket now. */
+/** The current state of an adapter in a bucket. */
 interface BucketAdapter {
-  /** 32 hex digits: others when the address or any file is another. */
+  /** Version in 32 hex digits, which changes if the address or any file changes. */
   readonly version: string;
   readonly bytes: number;
   readonly files: readonly BucketFile[];
 }
 
-/** The file by which engines know an adapter. */
+/** File that marks a folder as an adapter for engines. */
 const CONFIG = 'adapter_config.json';
 
 /**
- * Lists what lies under `s3://bucket/prefix/`.
- * @throws ServeError `NotFound` without an adapter there, `InvalidArgument` for an address of something else
+ * Lists the files under `s3://bucket/prefix/`.
+ * @throws ServeError `NotFound` if no adapter is there, `InvalidArgument` for another kind of address
  */
 async function findAdapter({ sdk, client }: S3, uri: string, signal: AbortSignal): Promise<BucketAdapter> {
   const [, bucket, path = ''] = /^s3:\/\/([^/]+)(?:\/(.*))?$/.exec(uri) ?? [];
@@ -42,16 +42,17 @@ async function findAdapter({ sdk, client }: S3, uri: string, signal: AbortSignal
   if (listed.IsTruncated === true) throw refuse(`\`${uri}\` holds more than one adapter: over 1000 objects`);
   const files: BucketFile[] = [];
   for (const { Key = '', Size: bytes = 0, ETag } of listed.Contents ?? []) {
-    if (Key.endsWith('/')) continue; // stands for a folder
+    if (Key.endsWith('/')) continue; // a key that represents a folder
     const name = Key.slice(prefix.length);
-    if (leavesItsFolder(name)) throw refuse(`\`${uri}\` holds the key \`${Key}\`, which is no path of a file`);
-    files.push({ name, bytes, object: { Bucket: bucket, Key, IfMatch: ETag } }); // its reading fails when it has changed since
+    if (leavesItsFolder(name)) throw refuse(`\`${uri}\` holds the key \`${Key}\`, which is not the path of a file`);
+    // `IfMatch` makes the reading fail if the object has changed since.
+    files.push({ name, bytes, object: { Bucket: bucket, Key, IfMatch: ETag } });
   }
   if (!files.some(({ name }) => name === CONFIG)) throw workerError('NotFound', `no ${CONFIG} under ${uri}`);
   return { version: versionOf(uri, files), bytes: files.reduce((sum, { bytes }) => sum + bytes, 0), files };
 }
 
-/** What went wrong with `uri`, in words for whoever wants it loaded. */
+/** Returns the failure of `uri` in words for the caller that wants to load it. */
 function toBucketError(uri: string, thrown: unknown): ServeError {
   if (thrown instanceof ServeError) return thrown;
   const { name, $metadata } = thrown as { readonly name?: string; readonly $metadata?: { httpStatusCode?: number } };
@@ -79,34 +80,38 @@ function refuse(message: string): ServeError {
 }
 
 export interface AdapterCacheOptions {
-  /** Made when it is first needed. */
+  /** Folder of the cache; created when it is first needed. */
   readonly folder: string;
   readonly buckets: BucketPlace;
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;
-  /** What the folder may hold. @default 64 GiB */
+  /** Bytes that the folder may hold. @default 64 GiB */
   readonly bytesMax?: number;
 }
 
 /** One fetch under way. */
 interface Fetch {
   readonly s3: S3;
-  /** Of all its files so far. */
+  /** Bytes of all its files so far. */
   readonly progress: { bytes: number };
   readonly signal: AbortSignal;
 }
 
 const BYTES_MAX = 64 * 2 ** 30;
 const ENTRIES_MAX = 1000;
-/** Longest fetch of one adapter. */
+/** Longest fetch of one adapter, in milliseconds. */
 const FETCH_MS_MAX = 15 * 60_000;
-/** A fetch of which nothing arrives for this long, or for twice that, is given up. */
+/**
+ * Interval of the check for silence, in milliseconds. A fetch is aborted after one or two intervals in which nothing
+ * arrived.
+ */
 const SILENCE_MS_MAX = 30_000;
 
 /**
- * Adapters out of buckets, in a folder of this machine. One that has not changed is fetched once; workers may share the
- * folder. A folder gets its name when it is whole. Beyond the bounds those go that were used longest ago and are not loaded.
+ * Adapters from buckets, in a folder of this machine that workers may share. An adapter that has not changed is fetched
+ * once. A folder gets its name when it is complete. Beyond the bounds the cache removes the adapters that were used
+ * longest ago and are not loaded.
  */
 export class AdapterCache {
   readonly #options: AdapterCacheOptions;
@@ -127,13 +132,10 @@ export class AdapterCache {
     });
   }
 
-  /**
-   * The folder of the adapter at `s3://bucket/prefix`, which stays until it is released.
-   * @throws ServeError that says what is wrong with the address, the bucket or the disk
-   */
+  /** Returns the folder of the adapter at `s3://bucket/prefix`, which stays until it is released. */
   async hold(uri: string, signal: AbortSignal): Promise<string> {
     const { clock, buckets: place } = this.#options;
-    const s3 = await openS3(place); // the SDK, too large to load for nothing, is loaded with the first one
+    const s3 = await openS3(place); // the first adapter loads the SDK, which is large
     const silence = new AbortController();
     const progress = { bytes: 0 };
     let seenBytes = -1;
@@ -153,11 +155,11 @@ export class AdapterCache {
       throw toBucketError(uri, thrown);
     } finally {
       watch.cancel();
-      s3.client.destroy(); // breaks what is still under way
+      s3.client.destroy(); // aborts requests that are still under way
     }
   }
 
-  /** Lets go of a folder that `hold` gave; of others it knows nothing. */
+  /** Releases a folder that `hold` returned; ignores other folders. */
   release(folder: string): void {
     this.#folders.release(folder);
   }

@@ -11,23 +11,23 @@ import type { AdapterCache } from './adapter-cache.ts';
 export interface AdaptersOptions {
   readonly engine: Engine;
   readonly registration: Registration;
-  /** Of the base model. */
+  /** Card of the base model. */
   readonly card: ModelCard;
   readonly address: WorkerAddress;
   readonly instanceId: string;
-  /** Where the files of the base model are fetched, which are the adapter's too. */
+  /** Address of the base model's files, which are also the adapter's. */
   readonly filesAt: Pick<ModelRecord, 'files_at'>;
-  /** Where adapters out of buckets are kept. @default those are refused */
+  /** Cache of adapters from buckets. @default the worker refuses them */
   readonly cache?: AdapterCache | undefined;
 }
 
 interface Loaded {
   readonly record: ModelRecord;
-  /** Where the engine has found it. */
+  /** Location from which the engine loaded it. */
   readonly location: string;
 }
 
-/** What an adapter route answers. */
+/** Answer of an adapter route. */
 export interface AdapterAnswer {
   readonly status: 'success';
   readonly message: string;
@@ -35,13 +35,13 @@ export interface AdapterAnswer {
   readonly lora_id: number;
 }
 
-/** More adapters than any engine holds at once. */
+/** Bound of loaded adapters: more than any engine holds at once. */
 const ADAPTERS_MAX = 1000;
 const ID_MAX = 0x7fff_ffffn;
 
 /**
- * The LoRA adapters of a worker. Each is a model of its own for clients: a card beside the base model's. One change at a
- * time; a card is written after its adapter is loaded and removed before it is unloaded.
+ * The LoRA adapters of a worker. For clients each is a model of its own, with a card beside the base model's. Only one
+ * change runs at a time. The card is written after the adapter is loaded, and removed before it is unloaded.
  */
 export class Adapters {
   readonly #options: AdaptersOptions;
@@ -52,7 +52,7 @@ export class Adapters {
     this.#options = options;
   }
 
-  /** Loads `name` from `uri`. Loading it again does nothing. */
+  /** Loads `name` from `uri`. Does nothing if it is already loaded. */
   load(name: string, uri: string, signal: AbortSignal): Promise<AdapterAnswer> {
     return this.#changes.run(async () => {
       const { engine, registration, card, cache } = this.#options;
@@ -96,14 +96,14 @@ export class Adapters {
     };
   }
 
-  /** What the engine is told: a folder on its machine, or a repository that it fetches itself. */
+  /** Returns the location for the engine: a folder on its machine, or a repository that the engine fetches itself. */
   async #locate(uri: string, signal: AbortSignal): Promise<string> {
     const { cache } = this.#options;
     const [, scheme, rest = ''] = /^([a-z0-9]+):\/\/(.*)$/.exec(uri) ?? [];
     if (scheme === 'file' && rest.startsWith('/')) return decodeURIComponent(rest);
     if (scheme === 'hf' && rest !== '') return rest;
     if (scheme === 's3' && cache !== undefined) return cache.hold(uri, signal);
-    throw refuse(`\`${uri}\` is none of file:///folder, s3://bucket/prefix and hf://owner/name`, 'source.uri');
+    throw refuse(`\`${uri}\` must be file:///folder, s3://bucket/prefix or hf://owner/name`, 'source.uri');
   }
 
   #recordOf(name: string, uri: string): ModelRecord {
@@ -115,10 +115,12 @@ export class Adapters {
   }
 }
 
-/** Prefill workers have no adapters: who answers computes the prompt as well. */
+/**
+ * Needs of an adapter's card. Prefill workers have no adapters, so the worker that answers also computes the prompt.
+ */
 const NO_PEERS: ModelCard['needs'] = [];
 
-/** A stable positive number for a name. */
+/** Returns a stable positive number for a name. */
 function idOf(name: string): number {
   return Number(xxh3Hash(new TextEncoder().encode(name), 0n) & ID_MAX || 1n);
 }

@@ -8,43 +8,43 @@ import { BoundedMap, isRecord } from '../../records/index.ts';
 import type { WorkerMetrics } from '../../telemetry/index.ts';
 import type { ServedCall } from './served-call.ts';
 
-/** How often callers are asked whether another worker can go on by now. */
+/** Interval at which the worker asks callers whether another worker can continue, in milliseconds. */
 const ASK_AGAIN_MS = 5000;
 
-/** How long the last frames of ended streams may take to leave. */
+/** How long the last frames of ended streams may take to leave, in milliseconds. */
 const FLUSH_LIMIT_MS = 1000;
 
 const FLUSH_LOOK_MS = 10;
 
-/** Requests of which is remembered that they went elsewhere; the oldest leaves first. */
+/** Bound of the remembered requests that went elsewhere; the oldest leaves first. */
 const LEFT_MAX = 4096;
 
-/** What became of the streams that were open when the drain began. */
+/** Outcomes of the streams that were open when the drain began. */
 export interface DrainReport {
   readonly finished: number;
-  /** Another worker goes on with them, or they were failed for callers of earlier releases to see to it. */
+  /** Streams that another worker continues, or that were failed so that callers of earlier releases move them. */
   readonly moved: number;
-  /** Failed at the drain's limit. */
+  /** Streams that failed at the drain's limit. */
   readonly failed: number;
 }
 
-/** What a cancel found. */
+/** Outcome of a cancel. */
 interface CancelReport {
-  /** Calls that it has ended. */
+  /** Number of calls that it ended. */
   readonly cancelled: number;
-  /** A call of the request ended here before its time: another worker may have it now. */
+  /** Whether a call of the request ended here before its time: another worker may have it now. */
   readonly left: boolean;
 }
 
 /** The requests that a worker is serving. Bounded by the plane's streams per connection. */
 export class CallsUnderWay {
   readonly #calls = new Set<ServedCall>();
-  /** Keys of requests that were cut here, and that another worker may go on with. */
+  /** Keys of requests that were cut here, and that another worker may continue. */
   readonly #left = new BoundedMap<string, true>(LEFT_MAX);
   #waiters: (() => void)[] = [];
   #moved = 0;
 
-  /** Those that another worker has gone on with, at their callers' word. */
+  /** Number of requests that another worker has continued, according to their callers. */
   get moved(): number {
     return this.#moved;
   }
@@ -65,25 +65,28 @@ export class CallsUnderWay {
     for (const waiter of this.#waiters.splice(0)) waiter();
   }
 
-  /** Resolves when none is left. */
+  /** Resolves when no request is left. */
   over(): Promise<void> {
     if (this.#calls.size === 0) return Promise.resolve();
     return new Promise((resolve) => this.#waiters.push(resolve));
   }
 
-  /** Fails those that `isChosen`, the latest first, so that none that waits runs for a moment; returns how many. */
+  /**
+   * Fails the calls for which `isChosen` is true, and returns their number. It begins with the latest, so that no
+   * waiting call starts in between.
+   */
   breakOff(error: ServeError, isChosen: (call: ServedCall) => boolean = () => true): number {
     const chosen = [...this.#calls].filter(isChosen).reverse();
     for (const call of chosen) call.breakOff(error);
     return chosen.length;
   }
 
-  /** Asks the callers of those that another worker could go on with. */
+  /** Asks the callers of requests that another worker could continue to move them. */
   askToMove(): void {
     for (const call of [...this.#calls]) if (call.isMovable && call.isAsked) call.askToMove();
   }
 
-  /** Ends those that a client knows by `id`, every prompt and stage of its request. */
+  /** Ends every prompt and stage of the request that a client knows by `id`. */
   cancel(id: string): CancelReport {
     const key = requestKeyOf(id);
     if (key === undefined) return { cancelled: 0, left: false };
@@ -98,9 +101,9 @@ export class CallsUnderWay {
 }
 
 /**
- * Lets streams under way end, up to the drain's limit. Once the grace period is over their callers are asked, over and over, to have
- * other workers go on with them: only they know whether there are any, and a stream that has nowhere to go stays. Both times
- * count from now.
+ * Lets streams under way end, up to the drain's limit. After the grace period it asks their callers repeatedly to move
+ * them to other workers. Only the callers know whether there are any, and a stream without another worker stays. Both
+ * times count from now.
  */
 export async function drainCalls(
   calls: CallsUnderWay,
@@ -131,7 +134,7 @@ export async function drainCalls(
   }
 }
 
-/** Waits until the plane has sent what ended streams still had, within a second. */
+/** Waits until the plane has sent the rest of ended streams, for a second at most. */
 export async function flushStreams(server: PlaneServer, clock: Clock): Promise<void> {
   const untilMs = clock.nowMs() + FLUSH_LIMIT_MS;
   do await clock.sleep(FLUSH_LOOK_MS);
@@ -139,20 +142,21 @@ export async function flushStreams(server: PlaneServer, clock: Clock): Promise<v
 }
 
 interface AdmissionOptions {
-  /** Requests that the engine has at once (`--engine-request-limit`); undefined = no limit. */
+  /** Requests that the engine may have at once (`--engine-request-limit`); undefined = no limit. */
   readonly requestLimit: number | undefined;
-  /** Requests that wait for one of those to end (`DYN_DYNAMO_REQUEST_QUEUE_LIMIT`). */
+  /** Requests that may wait for one of those to end (`DYN_DYNAMO_REQUEST_QUEUE_LIMIT`). */
   readonly queueLimit: number;
   readonly metrics: Pick<WorkerMetrics, 'atEngine' | 'queued'>;
 }
 
 /**
- * Lets so many requests through to the engine at once; so many more wait in the order they came. Whoever asks `hasRoom` before each one turns the rest away.
+ * Limits the requests at the engine. Further requests wait in the order of their arrival, up to another limit. The
+ * caller checks `hasRoom` before each request and refuses the rest.
  *
  * | Request | enters | ends or is cancelled |
  * |---|---|---|
  * | finds a place | to the engine | the oldest that waits goes to the engine |
- * | finds none | waits | forgotten |
+ * | finds no place | waits | forgotten |
  */
 export class Admission {
   readonly #options: AdmissionOptions;
@@ -179,7 +183,7 @@ export class Admission {
     metrics.queued(1);
   }
 
-  /** The request is over, whether it ran, waited or never entered. */
+  /** Removes a request that is over, whether it ran, waited or never entered. */
   leave(call: ServedCall): void {
     const { metrics } = this.#options;
     if (this.#waiting.delete(call)) metrics.queued(-1);
@@ -192,7 +196,7 @@ export class Admission {
     this.#run(next);
   }
 
-  /** `loads` with what waits here, of which the engine knows nothing. */
+  /** Returns `loads` with the requests that wait here added, which the engine does not know. */
   countedIn(loads: readonly EngineLoad[]): readonly EngineLoad[] {
     if (this.#waiting.size === 0) return loads;
     return loads.map((load) => {
@@ -214,21 +218,21 @@ export class Admission {
 }
 
 /**
- * How long a prefill worker that drains keeps its engine: nobody tells when decode workers have fetched the blocks of the last
- * prompts, so each of these is given the same time (`DYN_PREFILL_DRAIN_TIMEOUT_S`).
+ * How long a draining prefill worker keeps its engine. No message says when decode workers have fetched the blocks of
+ * the last prompts, so each prompt gets the same time (`DYN_PREFILL_DRAIN_TIMEOUT_S`).
  */
 export class LastFetches {
   readonly #clock: Clock;
   readonly #keepMs: number;
   #lastEndMs = Number.NEGATIVE_INFINITY;
 
-  /** @param keepMs after the end of each prompt; 0 = blocks are not waited for */
+  /** @param keepMs time after the end of each prompt; 0 = the worker does not wait for fetches */
   constructor(clock: Clock, keepMs: number) {
     this.#clock = clock;
     this.#keepMs = keepMs;
   }
 
-  /** A prompt has been computed. */
+  /** Takes note that a prompt has been computed. */
   noteEnd(): void {
     this.#lastEndMs = this.#clock.nowMs();
   }
@@ -241,8 +245,8 @@ export class LastFetches {
 }
 
 /**
- * Serves a call that gives up what an earlier prefill holds. Engines that cannot be told free it after their own
- * time-out. Returns false, with nothing done, for every other call.
+ * Serves a call that gives up the blocks of an earlier prefill. Engines without such a call free them after their own
+ * time-out. Returns false, and does nothing, for every other call.
  */
 export function servePrefillRelease(engine: Engine, call: IncomingCall): boolean {
   const { id, body, tokenIds } = call;
@@ -258,7 +262,9 @@ export function servePrefillRelease(engine: Engine, call: IncomingCall): boolean
   return true;
 }
 
-/** Takes such calls and no other: what a prefill worker that drains holds is given up sooner than its time-out. */
+/**
+ * Returns a handler that serves only these calls: a draining prefill worker thus frees blocks before their time-out.
+ */
 export function serveOnlyReleases(engine: Engine): PlaneHandler {
   return (call) => {
     if (servePrefillRelease(engine, call)) return;

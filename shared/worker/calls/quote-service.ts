@@ -17,17 +17,20 @@ import {
 export interface QuoteServiceOptions {
   readonly clock: Clock;
   readonly blockSizeTokens: number;
-  /** One entry a rank. */
+  /** Returns the load, with one entry for each rank. */
   load(): readonly EngineLoad[];
-  /** Leading prompt tokens that each rank has cached, by its place in `load`, caches below the device counted with their weight. */
+  /**
+   * Returns the leading prompt tokens that each rank has cached, in the order of `load`. Caches below the device count
+   * with their weight.
+   */
   cachedTokens(sequence: Uint32Array): readonly number[];
-  /** Why no request is taken now; undefined = one is. */
+  /** Returns why the worker takes no request now; undefined = it takes requests. */
   refusal(): ServeError | undefined;
-  /** A place was promised and not counted, as too many are. */
+  /** Called when a promised place is not counted, because there are too many. */
   onUncountedPlace?(): void;
 }
 
-/** Says what a prompt would cost here, and promises places to those that are about to come. */
+/** Answers how much a prompt would cost here, and promises places to requests that are about to come. */
 export class QuoteService {
   readonly #options: QuoteServiceOptions;
   readonly #places: PlaceBook;
@@ -53,7 +56,7 @@ export class QuoteService {
     }
   };
 
-  /** A request has come: the engine's own numbers have it from now on. */
+  /** Takes note that a request has come: from now on the engine's own numbers contain it. */
   arrived(requestId: string): void {
     this.#places.arrived(requestId);
   }
@@ -65,7 +68,7 @@ export class QuoteService {
     return encodeQuotes({ ranks, heldAt: question.hold === undefined ? undefined : this.#hold(question.hold, ranks) });
   }
 
-  /** Promises a place where that can be had on the terms; returns its rank. */
+  /** Promises a place if one is available on the terms, and returns its rank. */
   #hold(terms: HoldTerms, ranks: readonly QuotedRank[]): number | undefined {
     const place = placeOn(terms, ranks);
     if (place !== undefined) this.#places.hold(place);
@@ -74,7 +77,7 @@ export class QuoteService {
 
   #quotes(sequence: Uint32Array, blockSizeTokens: number): readonly QuotedRank[] {
     const { load, cachedTokens, blockSizeTokens: own } = this.#options;
-    const cached = blockSizeTokens === own ? cachedTokens(sequence) : []; // other blocks have other names
+    const cached = blockSizeTokens === own ? cachedTokens(sequence) : []; // blocks of another size have other hashes
     return load().map((rank, at) => ({
       dpRank: rank.dpRank,
       cachedTokens: cached[at] ?? 0,

@@ -26,33 +26,34 @@ import { type TrafficCounter, type TrafficMeter, UNSEEN } from '../events/rollup
 
 export interface ServedCallDeps {
   readonly engine: Engine;
-  /** Whether the engine is handed prompts that are embeddings. @default true */
+  /** Whether the engine accepts prompts that are embeddings. @default true */
   readonly takesPromptEmbeds?: boolean | undefined;
   readonly metrics: WorkerMetrics;
   readonly logger: Logger;
   /** Counts every request but canaries, for planners. */
   readonly traffic?: TrafficCounter | undefined;
-  /** Makes a span of every request but canaries; undefined = none are made. */
+  /** Creates a span for every request except canaries; undefined = no spans. */
   readonly tracer?: Tracer | undefined;
-  /** The request can be handed to the engine, by `run`, now or later. */
+  /** Admits the request: the receiver calls `run` now or later, which hands it to the engine. */
   admit(call: ServedCall): void;
-  /** The engine has answered something. */
+  /** Called when the engine has answered something. */
   readonly onActivity?: (() => void) | undefined;
-  /** The call has failed as one does whose engine is gone. */
+  /** Called when the call has failed as if the engine were gone. */
   readonly onDoubt?: (() => void) | undefined;
-  /** The call is over, however it ended. */
+  /** Called when the call is over, however it ended. */
   onOver(call: ServedCall): void;
 }
 
 /**
- * One request at the worker, between the plane and the engine: counts it, ends it at the engine when nobody wants it any
- * more, and lets the worker fail it. It may wait between `start` and `run`: the same events end it there.
+ * One request at the worker, between the plane and the engine. It counts the request, aborts it at the engine when no
+ * client wants it any more, and lets the worker fail it. The request may wait between `start` and `run`; the same
+ * events end it there.
  *
  * | Event | engine | caller reads | outcome |
  * |---|---|---|---|
  * | engine ends or fails | - | end or error | success or `generate` |
- * | STOP | aborted | what was made so far, then end | cancelled |
- * | KILL (another worker goes on, or nobody wants it), lost, deadline | aborted | nothing more | cancelled |
+ * | STOP | aborted | the output so far, then end | cancelled |
+ * | KILL (another worker continues, or no client wants it), lost, deadline | aborted | nothing more | cancelled |
  * | `fail` by the worker | aborted | the error | `generate` |
  * | `cancel` from another edge | aborted | that its client cancelled it | cancelled |
  */
@@ -81,22 +82,22 @@ export class ServedCall implements EngineSink {
       : deps.tracer?.begin('handle_payload', { traceparent, tracestate }, { kind: 'server', attributes });
   }
 
-  /** Whether another worker could go on with it. */
+  /** Whether another worker could continue the request. */
   get isMovable(): boolean {
     return this.#request === undefined || isMovable(this.#request);
   }
 
-  /** Whether its caller is asked, and no one guesses. */
+  /** Whether the worker can ask the caller to move the request, rather than guess. */
   get isAsked(): boolean {
     return this.#call.hearsMoves && this.#call.headers[MOVES_HEADER] !== undefined;
   }
 
-  /** Its caller has another worker go on with it. */
+  /** Whether its caller has moved it to another worker. */
   get wasMoved(): boolean {
     return this.#call.wasMoved;
   }
 
-  /** Data-parallel rank that has to serve it. */
+  /** Data-parallel rank that must serve it. */
   get dpRank(): number {
     return this.#request?.routing.dp_rank ?? 0;
   }
@@ -105,7 +106,7 @@ export class ServedCall implements EngineSink {
     return this.#call.tokenIds?.length ?? 0;
   }
 
-  /** Reads the request and has it admitted. */
+  /** Reads the request and asks for its admission. */
   start(): void {
     const call = this.#call;
     call.stopped.addEventListener('abort', () => this.#stop(), { once: true });
@@ -123,7 +124,7 @@ export class ServedCall implements EngineSink {
     if (!this.#isOver) call.accept();
   }
 
-  /** Hands the request to the engine. Once. */
+  /** Hands the request to the engine. Call it once. */
   run(): void {
     const request = this.#request;
     if (request === undefined || this.#isOver) return;
@@ -176,22 +177,25 @@ export class ServedCall implements EngineSink {
     this.#aborter.abort(error);
   }
 
-  /** The worker is about to end: its caller may have another one go on with it. */
+  /** Asks the caller to move the request to another worker, because this one is about to end. */
   askToMove(): void {
     this.#call.askToMove();
   }
 
-  /** What its client's ids of it have in common. */
+  /** Part that all ids of the request have in common. */
   get key(): string | undefined {
     return requestKeyOf(this.#call.id);
   }
 
-  /** It ended before its time, and not at its client's wish as far as is known here: another worker may go on with it. */
+  /**
+   * Whether it ended before its time, and, as far as this worker knows, not because its client wanted it: another
+   * worker may continue it.
+   */
   get wasCut(): boolean {
     return this.#wasCut;
   }
 
-  /** Ends the call at its client's wish, which came by another way than the call. */
+  /** Ends the call because its client cancelled it in another way than over the call. */
   cancel(): void {
     if (this.#isOver) return;
     const error = workerError('CancelledByClient');
@@ -200,10 +204,10 @@ export class ServedCall implements EngineSink {
     this.#aborter.abort(error);
   }
 
-  /** @throws ServeError that the caller reads: the request is its own mistake. */
+  /** Decodes the request. @throws ServeError for the caller: the mistake is in the request */
   #decode(): EngineRequest {
     const { id, body, tokenIds } = this.#call;
-    if (!isRecord(body)) throw workerError('InvalidArgument', 'the request is no record');
+    if (!isRecord(body)) throw workerError('InvalidArgument', 'the request is not a record');
     const request = decodeEngineRequest(id, body, tokenIds);
     if (this.#deps.takesPromptEmbeds === false) refuseEmbeds(request);
     const trace = traceOf(this.#call.headers, this.#span);
@@ -220,7 +224,7 @@ export class ServedCall implements EngineSink {
     if (this.#isOver) return;
     this.#wasCut = true;
     this.#aborter.abort(this.#call.stopped.reason);
-    this.#call.end(); // nothing when the stream is gone already
+    this.#call.end(); // does nothing if the stream is already gone
     this.#close('cancelled');
   }
 
@@ -234,7 +238,7 @@ export class ServedCall implements EngineSink {
       x_request_id: headers['x-request-id'],
       trace_id: parseTraceparent(headers.traceparent)?.traceId,
       ...toWire(error),
-      error_cause: error.code === 'internal_error' ? error.cause : undefined, // a mistake in somebody's code: where it is
+      error_cause: error.code === 'internal_error' ? error.cause : undefined, // a mistake in code: the cause says where
     });
     this.#call.fail(error);
     this.#close(type, error);
@@ -252,22 +256,22 @@ export class ServedCall implements EngineSink {
   }
 }
 
-/** @throws ServeError that names the field, and what the model's operator has to change */
+/** Refuses embeddings. @throws ServeError that names the field, and what the model's operator must change */
 function refuseEmbeds({ input }: EngineRequest): void {
   if (input.kind !== 'tokens' || input.promptEmbeds === undefined) return;
   const says = 'this model takes no prompt_embeds: its workers need vLLM with --enable-prompt-embeds';
   throw workerError('InvalidArgument', says, { param: 'prompt_embeds' });
 }
 
-/** Canaries are nobody's traffic. */
+/** Meter of canaries, which are not traffic. */
 const UNCOUNTED: WorkerRequestMeter = { firstResponse() {}, responseBytes() {}, end() {} };
 
-/** Whether it was at another worker before. */
+/** Returns whether the request was at another worker before. */
 export function isRetry({ headers }: Pick<IncomingCall, 'headers'>): boolean {
   return headers[RETRY_HEADER] !== undefined;
 }
 
-/** Whether a frontend asks for a sign of life. */
+/** Returns whether the call is a canary, with which a frontend asks for a sign of life. */
 export function isCanary({ body }: IncomingCall): boolean {
   return (body as { readonly _HEALTH_CHECK?: unknown } | null | undefined)?._HEALTH_CHECK === true;
 }

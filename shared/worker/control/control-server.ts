@@ -9,22 +9,22 @@ import type { WorkerControl } from './control.ts';
 import { type SmallServer, startSmallServer } from './small-server.ts';
 
 export interface ControlServerOptions {
-  /** Controls of the worker, once it serves. */
+  /** Returns the controls of the worker, once it serves. */
   control(): WorkerControl | undefined;
   readonly admission: Admission;
-  /** @default it speaks plainly */
+  /** Certificate of the server. @default no TLS */
   readonly tls?: PlaneServerTls | undefined;
   readonly logger: Logger;
-  /** `STATOR_CONTROL_PORT`; 0 = any free one. */
+  /** Port to listen on (`STATOR_CONTROL_PORT`); 0 = any free port. */
   readonly port: number;
-  /** `STATOR_CONTROL_HOST`. */
+  /** Host to listen on (`STATOR_CONTROL_HOST`). */
   readonly host: string;
 }
 
 /**
- * Serves the controls of a worker to whoever may use them, on a port of their own: what steers a worker does not stand where
- * its metrics are scraped.
- * @throws Error with a text for the operator when the port cannot be had.
+ * Serves the controls of a worker to callers that may use them. The port is separate from the metrics, so that scrapers
+ * do not reach the controls.
+ * @throws Error with a text for the operator if the port is not available
  */
 export function startControlServer(options: ControlServerOptions): Promise<SmallServer> {
   const { host, port, tls, logger } = options;
@@ -59,11 +59,11 @@ const BODY_BOUNDS = { bytesMax: 64 * 1024, timeoutMs: 30_000 };
 /** A request that is a control. */
 interface ControlCall {
   readonly name: string;
-  /** The adapter's name as the path has it: not decoded. */
+  /** Name of the adapter as the path has it, not decoded. */
   readonly adapter?: string;
 }
 
-/** The control behind a route; undefined = none. */
+/** Returns the control of a route; undefined = the route has none. */
 export function controlOf(method: string, path: string): ControlCall | undefined {
   if (path === '/v1/loras' && method === 'POST') return { name: 'load_lora' };
   if (path === '/v1/loras' && method === 'GET') return { name: 'list_loras' };
@@ -73,7 +73,7 @@ export function controlOf(method: string, path: string): ControlCall | undefined
   return control !== undefined && method === 'POST' ? { name: control } : undefined;
 }
 
-/** Runs a control and answers with what it says. Never rejects. */
+/** Runs a control and answers with its result. Never rejects. */
 async function answerControl(
   control: WorkerControl | undefined,
   call: ControlCall,
@@ -89,7 +89,7 @@ async function answerControl(
     answerJson(response, 200, await control.run(call.name, body, gone.signal));
   } catch (thrown) {
     const error = toServeError(thrown);
-    // Whoever reaches this port operates the worker: the engine's own words are for them.
+    // Callers of this port operate the worker, so they may read the engine's own message.
     const message = error.cause instanceof Error ? error.cause.message : String(error.cause ?? error.message);
     answerJson(response, error.status, { status: 'error', message });
   }
@@ -103,12 +103,12 @@ function decodeName(text: string): string {
   }
 }
 
-/** The fields of a body; none of an empty one. */
+/** Returns the fields of a body; an empty body has none. */
 async function readFields(request: IncomingMessage): Promise<UnknownRecord> {
   const body = await readJson(request);
   if (isRecord(body)) return body;
   const kind = body === null ? 'null' : Array.isArray(body) ? 'a list' : `a ${typeof body}`;
-  throw new ServeError('invalid_value', `the body is no JSON object but ${kind}`);
+  throw new ServeError('invalid_value', `the body must be a JSON object, not ${kind}`);
 }
 
 async function readJson(request: IncomingMessage): Promise<unknown> {
@@ -116,16 +116,16 @@ async function readJson(request: IncomingMessage): Promise<unknown> {
   if (kind === 'too-large') {
     throw new ServeError('request_too_large', `the body exceeds ${BODY_BOUNDS.bytesMax} bytes`);
   }
-  if (kind === 'no-utf8') throw new ServeError('invalid_json', 'the body is no UTF-8');
+  if (kind === 'no-utf8') throw new ServeError('invalid_json', 'the body is not UTF-8');
   if (text.trim() === '') return {};
   try {
     return JSON.parse(text);
   } catch {
-    throw new ServeError('invalid_json', 'the body is no JSON');
+    throw new ServeError('invalid_json', 'the body is not JSON');
   }
 }
 
-/** Answers with JSON, unless there is an answer already or nobody to read it. */
+/** Answers with JSON, unless an answer was already sent or the client is gone. */
 function answerJson(
   response: ServerResponse,
   status: number,

@@ -8,24 +8,24 @@ import type { Adapters } from '../adapters/adapters.ts';
 import type { CallsUnderWay } from '../calls/calls-under-way.ts';
 import { type RankJournal, RecoveryService } from '../events/rank-journal.ts';
 
-/** What a worker's operator may do to it beside draining. */
+/** The controls that a worker's operator has, apart from draining. */
 interface ControlTargets {
-  /** Undefined = adapters are off. */
+  /** Adapters of the worker; undefined = adapters are off. */
   readonly adapters: Adapters | undefined;
-  /** Undefined = the engine cannot. */
+  /** Clears the KV cache; undefined = the engine cannot. */
   clearKvBlocks?: ((signal: AbortSignal) => Promise<void>) | undefined;
   sleep?: ((level: number, signal: AbortSignal) => Promise<void>) | undefined;
   wake?: ((tags: readonly string[], signal: AbortSignal) => Promise<void>) | undefined;
-  /** Depth of a sleep that does not name one. */
+  /** Depth of a sleep if the request names none. */
   readonly sleepLevel: number;
 }
 
 type ControlName = 'clear_kv_blocks' | 'sleep' | 'wake_up' | 'load_lora' | 'unload_lora' | 'list_loras';
 
-/** Controls that are endpoints on the request plane too. */
+/** Controls that are also endpoints on the request plane. */
 const ADAPTER_ENDPOINTS = ['load_lora', 'unload_lora', 'list_loras'] as const satisfies readonly ControlName[];
 
-/** The controls of one worker, by name: the same for the request plane and the status server. */
+/** The controls of one worker, by name. The request plane and the control server use the same ones. */
 export class WorkerControl {
   readonly #targets: ControlTargets;
 
@@ -34,13 +34,14 @@ export class WorkerControl {
   }
 
   /**
-   * Runs one control to its end and returns what it answers.
-   * @throws ServeError `not_implemented` where worker or engine has no such control, `invalid_value` for a bad body
+   * Runs one control to its end and returns its answer.
+   * @throws ServeError `not_implemented` if the worker or its engine has no such control, `invalid_value` for a bad
+   * body
    */
   async run(name: string, body: unknown, signal: AbortSignal): Promise<object> {
     const { adapters, clearKvBlocks, sleep, wake, sleepLevel } = this.#targets;
     const fields = body ?? {};
-    if (!isRecord(fields)) throw workerError('InvalidArgument', 'the body is no JSON object');
+    if (!isRecord(fields)) throw workerError('InvalidArgument', 'the body must be a JSON object');
     switch (name as ControlName) {
       case 'clear_kv_blocks':
         await there(clearKvBlocks, name)(signal);
@@ -62,7 +63,7 @@ export class WorkerControl {
     }
   }
 
-  /** Serves one control on the request plane: its answer is the call's one `body`. */
+  /** Returns a handler that serves one control on the request plane; its answer is the call's only `body`. */
   handler(name: ControlName): PlaneHandler {
     return async (call) => {
       call.accept();
@@ -105,27 +106,27 @@ function textOf(fields: UnknownRecord, name: string): string {
   throw workerError('InvalidArgument', `${name} must be a text of 1 to 256 characters`, { param: name });
 }
 
-/** Endpoint that ends a request at an edge's wish that is not the request's own edge. */
+/** Endpoint that ends a request if an edge other than the request's own asks for it. */
 const CANCEL_ENDPOINT = 'cancel';
 
 const ID_LENGTH_MAX = 1024;
 
 interface SideEndpointsOptions {
-  /** Without transport: where each is served. */
+  /** Address of each endpoint, without its transport. */
   readonly at: Pick<EndpointRecord, 'namespace' | 'component' | 'instance_id'>;
   readonly engine: Engine;
   readonly calls: CallsUnderWay;
-  /** One for each rank whose cache events can be asked for. */
+  /** Journals of the ranks whose cache events can be queried. */
   readonly journals: readonly RankJournal[];
-  /** Whether adapters are loaded here. */
+  /** Whether the worker loads adapters. */
   readonly hasAdapters: boolean;
-  /** There when the first call comes. */
+  /** Returns the controls, which exist when the first call comes. */
   control(): WorkerControl;
-  /** Takes the calls of one endpoint from now on. */
+  /** Serves the calls of one endpoint from now on. */
   serve(endpoint: string, handler: PlaneHandler): Transport;
 }
 
-/** Serves what stands beside the model's own endpoint: recovery of cache events, one a rank, and control. */
+/** Serves the endpoints beside the model's own: recovery of cache events, one for each rank, and control. */
 export function serveSideEndpoints(options: SideEndpointsOptions): EndpointRecord[] {
   const { at, engine, calls, journals, hasAdapters, control } = options;
   const serve = (endpoint: string, handler: PlaneHandler): EndpointRecord => {
@@ -142,7 +143,7 @@ export function serveSideEndpoints(options: SideEndpointsOptions): EndpointRecor
   return records;
 }
 
-/** Ends what runs here under the id `{ id }`, and answers with what it found: a `CancelReport`. */
+/** Ends the calls that run here under the id `{ id }`, and answers with a `CancelReport`. */
 function serveCancel(calls: Pick<CallsUnderWay, 'cancel'>, call: IncomingCall): void {
   const { id } = (call.body ?? {}) as { readonly id?: unknown };
   if (typeof id !== 'string' || id === '' || id.length > ID_LENGTH_MAX) {

@@ -6,40 +6,43 @@ export type HealthStatus = 'ready' | 'notready';
 export interface HealthBody {
   readonly status: HealthStatus;
   readonly uptime: { readonly secs: number; readonly nanos: number };
-  /** An endpoint that several workers serve is ready when all of them say so. */
+  /** Status of each endpoint. An endpoint that several workers serve is ready when all of them are. */
   readonly endpoints: Readonly<Record<string, HealthStatus>>;
-  /** Why KV events that an engine was asked for do not come; it serves all the same. Absent = they come, or were not asked for. */
+  /**
+   * Reason why the KV events that the engine should send do not come; the worker serves nevertheless. Absent = they
+   * come, or were not requested.
+   */
   readonly kv_events?: { readonly status: 'missing'; readonly reason: string };
-  /** The same of each worker by its instance id, in a process of several. */
+  /** Status of each endpoint by worker, in a process of several; the key is the instance id. */
   readonly workers?: Readonly<Record<string, Readonly<Record<string, HealthStatus>>>>;
-  /** Brokers that the process needs and cannot reach, each with the reason; left out while there are none. */
+  /** Brokers that the process needs and cannot reach, each with the reason; absent if it reaches all. */
   readonly away?: readonly string[];
 }
 
 export interface EndpointHealthOptions {
-  /** What endpoints count as until they are set. @default 'notready' */
+  /** Status of endpoints until it is set. @default 'notready' */
   readonly starting?: HealthStatus;
-  /** Names of those that count (`DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS`); empty = all. @default all */
+  /** Names of the endpoints that count (`DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS`); empty = all. @default all */
   readonly counting?: readonly string[];
-  /** Workers of the process; each has to say that it is ready. @default 1 */
+  /** Number of workers in the process; each must report that it is ready. @default 1 */
   readonly workers?: number;
-  /** Brokers that the process needs and cannot reach. @default none */
+  /** Returns the brokers that the process needs and cannot reach. @default none */
   readonly absences?: () => readonly string[];
 }
 
-/** Which endpoints of a process can serve. The process is ready when all of those that count are. */
+/** The health of a process's endpoints. The process is ready when all endpoints that count are. */
 export class EndpointHealth {
   readonly #clock: Clock;
   readonly #startedMs: number;
   readonly #starting: HealthStatus;
   readonly #workersMin: number;
   readonly #absences: () => readonly string[];
-  /** By endpoint; as many as there are names. */
+  /** Status by endpoint; as many entries as there are names. */
   readonly #endpoints = new Map<string, HealthStatus>();
-  /** What each worker said, by its instance id. */
+  /** Status that each worker reported, by its instance id. */
   readonly #workers = new Map<string, Map<string, HealthStatus>>();
   readonly #counting: ReadonlySet<string>;
-  /** Of each worker whose KV events are missing, why. */
+  /** Reasons why KV events are missing, by worker. */
   readonly #eventFaults = new Map<string, string>();
 
   constructor(
@@ -56,14 +59,16 @@ export class EndpointHealth {
     for (const endpoint of [...endpoints, ...counting]) this.#endpoints.set(endpoint, starting);
   }
 
-  /** @param worker instance id of the one that says so; the only one of a process need not be named */
+  /**
+   * Sets the status of an endpoint. @param worker instance id of the worker; the only one of a process needs no name
+   */
   set(endpoint: string, status: HealthStatus, worker = ''): void {
     const own = this.#workers.get(worker) ?? new Map<string, HealthStatus>();
     this.#workers.set(worker, own.set(endpoint, status));
     this.#endpoints.set(endpoint, this.#statusOf(endpoint));
   }
 
-  /** @param why undefined = the KV events of that worker's engine come */
+  /** Sets why KV events are missing. @param why undefined = the KV events of that worker's engine come */
   setEventFault(why: string | undefined, worker = ''): void {
     if (why === undefined) this.#eventFaults.delete(worker);
     else this.#eventFaults.set(worker, why);

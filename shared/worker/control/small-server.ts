@@ -6,36 +6,36 @@ import { createServiceServer } from '../../fleet/index.ts';
 import { listenInRange, type PlaneServerTls } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
-/** A server of a worker process that listens. */
+/** A listening server of a worker process. */
 export interface SmallServer {
   readonly port: number;
-  /** For new connections, where there was a certificate from the start. */
+  /** Shows another certificate to new connections, if the server started with one. */
   useCertificate(tls: PlaneServerTls): void;
   close(): Promise<void>;
 }
 
 export interface SmallServerOptions {
-  /** As its log lines and errors call it. @example 'status server' */
+  /** Name in log lines and errors. @example 'status server' */
   readonly name: string;
   readonly host: string;
-  /** The first free one is bound. */
+  /** Ports to try; the first free one is bound. */
   readonly ports: PortRange;
-  /** Setting of the port, for whoever finds it taken. */
+  /** Setting of the port, which the error names if the port is taken. */
   readonly portSetting: string;
-  /** @default it speaks plainly */
+  /** Certificate of the server. @default no TLS */
   readonly tls?: PlaneServerTls | undefined;
   readonly logger: Logger;
 }
 
-/** A whole request has to arrive within this, its body included; what is late is looked for every `CHECK_MS`. */
+/** Longest time for a whole request to arrive, including its body. The server looks for late ones every `CHECK_MS`. */
 const REQUEST_MS_MAX = 10_000;
 const CHECK_MS = 2000;
-/** Probes, scrapers and operators; more than these are not let in. */
+/** Bound of open connections. Only probes, scrapers and operators connect. */
 const CONNECTIONS_MAX = 256;
 
 /**
- * Serves what few ask for and nothing large is sent to.
- * @throws Error with one line for the operator when the port cannot be had
+ * Serves pages that few clients read, and to which they send nothing large.
+ * @throws Error with one line for the operator if the port is not available
  */
 export async function startSmallServer(
   { name, host, ports, portSetting, tls, logger }: SmallServerOptions,

@@ -20,23 +20,26 @@ export interface StatusServerOptions {
   readonly health: EndpointHealth;
   readonly metrics: Pick<WorkerMetrics, 'contentType' | 'render'>;
   readonly logger: Logger;
-  /** What the worker says of its model, once it serves: the files named there are served. Absent = none. */
+  /**
+   * Returns the worker's model, once it serves. The server serves the files that the model's card names. Absent = no
+   * files.
+   */
   model?(): ServedFiles | undefined;
-  /** `DYN_SYSTEM_PORT`. */
+  /** Ports to try (`DYN_SYSTEM_PORT`). */
   readonly ports: PortRange;
-  /** `DYN_SYSTEM_HOST`. Default 0.0.0.0. */
+  /** Host to listen on (`DYN_SYSTEM_HOST`). @default 0.0.0.0 */
   readonly host?: string;
-  /** `DYN_SYSTEM_HEALTH_PATH`. Default `/health`. */
+  /** Path of the health page (`DYN_SYSTEM_HEALTH_PATH`). @default `/health` */
   readonly healthPath?: string;
-  /** `DYN_SYSTEM_LIVE_PATH`. Default `/live`. */
+  /** Path of the liveness page (`DYN_SYSTEM_LIVE_PATH`). @default `/live` */
   readonly livePath?: string;
 }
 
 /**
- * Serves health, metrics and model files of a worker process, to anybody: nothing here changes it. Start it before the engine
- * loads: it answers 503 until then.
+ * Serves health, metrics and model files of a worker process to every client, because nothing here changes the worker.
+ * Start it before the engine loads: it answers 503 until then.
  *
- * @throws Error with a text for the operator when the port cannot be had.
+ * @throws Error with a text for the operator if the port is not available
  */
 export async function startStatusServer(options: StatusServerOptions): Promise<SmallServer> {
   const { host = '0.0.0.0', ports, logger } = options;
@@ -69,8 +72,9 @@ async function answer(options: StatusServerOptions, request: IncomingMessage, re
 }
 
 /**
- * The file behind `/v1/metadata/{namespace}/{component}/{endpoint}/{slug}/_base/{file}`:
- * one that the card names, by its role or the name that it has on disk; undefined = none. Nothing else on the disk can be asked for.
+ * Returns the file of `/v1/metadata/{namespace}/{component}/{endpoint}/{slug}/_base/{file}`. It must be one that the
+ * card names, by its role or its name on disk, so that no other file on the disk can be read. Returns undefined for any
+ * other name.
  */
 function fileOf(path: string, served: ServedFiles | undefined): CheckedFile | undefined {
   if (served === undefined) return undefined;
@@ -83,7 +87,7 @@ function fileOf(path: string, served: ServedFiles | undefined): CheckedFile | un
   return Object.entries(card.files).find(isNamed)?.[1];
 }
 
-/** Path under which the files of a model are served, without slashes around it. */
+/** Returns the path under which the files of a model are served, without slashes around it. */
 export function metadataPath(
   { namespace, component, endpoint }: WorkerAddress,
   { slug }: Pick<ModelCard, 'slug'>,
@@ -92,7 +96,7 @@ export function metadataPath(
   return `v1/metadata/${place}/_base`;
 }
 
-/** Sends `file`; its checksum goes along, so that a reader need not compute it to know which one it is. */
+/** Sends `file` with its checksum, so that a reader knows which file it is without computing the checksum. */
 async function answerFile(file: CheckedFile | undefined, method: string, response: ServerResponse): Promise<void> {
   if (file === undefined) {
     response.writeHead(404).end();

@@ -3,7 +3,7 @@ import type { ActiveLoadRecord, RouterEventRecord } from '../../worker-events/in
 
 type EventData = RouterEventRecord['event']['data'];
 
-/** `workerId` in decimal. */
+/** Converts an event of the cache to its record. @param workerId in decimal */
 export function toRouterEvent(workerId: string, eventId: number, event: KvEvent): RouterEventRecord {
   return {
     worker_id: workerId,
@@ -45,12 +45,15 @@ function dataOf(event: KvEvent): EventData {
   }
 }
 
-/** Pairs of u32 halves, low half first, are little-endian u64 in memory on every machine that Node has builds for. */
+/**
+ * Returns the bytes of pairs of u32 halves, low half first. In memory they are little-endian u64 on every machine that
+ * Node has builds for.
+ */
 function bytesOf(pairs: Uint32Array): Uint8Array {
   return Buffer.from(pairs.buffer, pairs.byteOffset, pairs.byteLength);
 }
 
-/** Ids kept for one report; a worker takes no more requests than that in a second. */
+/** Bound of the ids for one report; a worker takes no more requests than that in a second. */
 const IDS_MAX = 65_536;
 
 /** Requests that have come and gone since the last report. */
@@ -60,9 +63,9 @@ interface RequestsReport {
 }
 
 /**
- * Requests for which a router in another process holds a place, as they come and go: the worker reports them, so that the
- * place is kept as long as they are here and no longer. Ids that do not fit are left to the limits of
- * the router.
+ * Requests for which a router in another process holds a place, as they come and go. The worker reports them, so that
+ * the router keeps the place exactly as long as they are here. Ids that do not fit are left to the limits of the
+ * router.
  */
 export class ReservedRequests {
   #arrived: string[] = [];
@@ -76,7 +79,7 @@ export class ReservedRequests {
     if (this.#left.length < IDS_MAX) this.#left.push(requestId);
   }
 
-  /** What has happened since it was asked last; undefined = nothing. */
+  /** Returns the requests since the last call; undefined = there are none. */
   take(): RequestsReport | undefined {
     if (this.#arrived.length === 0 && this.#left.length === 0) return undefined;
     const report = { arrived: this.#arrived, left: this.#left };

@@ -13,19 +13,19 @@ type Stored = Extract<KvEvent, { kind: 'stored' }>;
 type Removed = Extract<KvEvent, { kind: 'removed' }>;
 
 /**
- * Turns the events of an engine that may hold several copies of a block into events of a set: only the first store and the
- * last removal of a block go on. A run of stores that has copies in the middle is cut there.
+ * Converts the events of an engine that may hold several copies of a block into events of a set. It passes on only the
+ * first store and the last removal of a block. A run of stores that has copies in the middle is cut there.
  */
 export class KvEventFilter {
   readonly #copiesOfRank = new Map<string, BlockCopies>();
   readonly #holdsOnce: boolean;
 
-  /** @param holdsOnce a block that is stored again is the same one, which one removal ends */
+  /** @param holdsOnce whether storing a block again adds no copy, so that one removal ends it */
   constructor(holdsOnce = false) {
     this.#holdsOnce = holdsOnce;
   }
 
-  /** The events to publish, in order. Returns the same array when nothing was dropped. */
+  /** Returns the events to publish, in order. Returns the same array if it drops nothing. */
   apply(events: readonly KvEvent[]): readonly KvEvent[] {
     const kept: KvEvent[] = [];
     for (const event of events) {
@@ -42,7 +42,7 @@ export class KvEventFilter {
   #store(event: Stored, kept: KvEvent[]): void {
     const { blockHashes: hashes } = event;
     const copies = this.#copiesOf(event);
-    let start = 0; // first block of the run not yet given on
+    let start = 0; // first block of the run that was not passed on yet
     for (let at = 0; at < hashes.length; at += 2) {
       if (copies.add(hashes[at]!, hashes[at + 1]!, this.#holdsOnce ? 1 : undefined)) continue;
       if (at > start) kept.push(cutStored(event, start, at));
@@ -66,7 +66,7 @@ export class KvEventFilter {
     else if (count > 0) kept.push({ ...event, blockHashes: last.slice(0, count) });
   }
 
-  /** Each tier of a rank holds copies of its own. */
+  /** Returns the copies of a tier of a rank; each tier has its own. */
   #copiesOf({ dpRank, tier = 'device' }: Stored | Removed): BlockCopies {
     const key = `${dpRank}/${tier}`;
     let copies = this.#copiesOfRank.get(key);
@@ -78,7 +78,7 @@ export class KvEventFilter {
   }
 }
 
-/** The blocks at words `start .. end` of a store; their parent is the block before them. */
+/** Returns the event for the blocks at words `start .. end` of a store; their parent is the block before them. */
 function cutStored(event: Stored, start: number, end: number): Stored {
   return {
     ...event,
@@ -89,8 +89,9 @@ function cutStored(event: Stored, start: number, end: number): Stored {
 }
 
 /**
- * Counts the copies of each block that an engine holds under one hash: engines store a block again under the
- * hash it has already and remove each copy on its own. Open addressing on the u32 halves; bounded by the engine's cache.
+ * Counts the copies of each block that an engine holds under one hash. Engines store a block again under the hash that
+ * it already has, and remove each copy separately. The table uses open addressing on the u32 halves; the engine's cache
+ * bounds it.
  */
 export class BlockCopies {
   #low = new Uint32Array(SIZE_INITIAL);
@@ -98,7 +99,7 @@ export class BlockCopies {
   #copies = new Uint32Array(SIZE_INITIAL); // 0 = empty
   #used = 0;
 
-  /** Counts one more copy, up to `copiesMax`. True when it is the first. */
+  /** Counts one more copy, up to `copiesMax`. Returns whether it is the first. */
   add(low: number, high: number, copiesMax = Number.POSITIVE_INFINITY): boolean {
     if (this.#used * 2 >= this.#copies.length) this.#grow();
     const at = this.#slotOf(low, high);
@@ -113,7 +114,7 @@ export class BlockCopies {
     return true;
   }
 
-  /** Counts one copy less. True when it was the last, and for a block that was never seen. */
+  /** Counts one copy less. Returns whether it was the last; also true for a block that was never seen. */
   remove(low: number, high: number): boolean {
     const at = this.#slotOf(low, high);
     if (this.#copies[at]! > 1) {
@@ -124,7 +125,7 @@ export class BlockCopies {
     return true;
   }
 
-  /** Where the block is, or the empty slot where it would go. */
+  /** Returns the slot of the block, or the empty slot where it would go. */
   #slotOf(low: number, high: number): number {
     const mask = this.#copies.length - 1;
     let at = low & mask;
@@ -169,18 +170,19 @@ export class BlockCopies {
 
 interface KvEventPublisherOptions {
   readonly publisher: EventPublisher;
-  /** Hex. */
+  /** Id of the worker, in hex. */
   readonly instanceId: string;
   readonly dataParallelSize: number;
-  /** Of the filter. */
+  /** The filter's `holdsOnce`. */
   readonly holdsOnce?: boolean | undefined;
 }
 
 const NO_WORDS = new Uint32Array(0);
 
 /**
- * Publishes the cache changes of one engine: one message an engine step, or several of a step of very many; event ids counted per rank. What is published is
- * in the rank's journal first, so that a router which missed it can ask.
+ * Publishes the cache changes of one engine: one message for each engine step, or several for a step with very many.
+ * Each rank counts its own event ids. Each event enters the rank's journal before it is published, so that a router
+ * that missed it can ask.
  */
 export class KvEventPublisher {
   readonly #publisher: EventPublisher;
@@ -188,7 +190,7 @@ export class KvEventPublisher {
   readonly #filter: KvEventFilter;
   readonly #journals: readonly RankJournal[];
   readonly #index: BlockIndex;
-  /** Numbers of the ranks in it. */
+  /** Numbers of the ranks in the index. */
   readonly #ranks: readonly number[];
   readonly #overlaps = new Overlaps(0);
 
@@ -206,12 +208,15 @@ export class KvEventPublisher {
     });
   }
 
-  /** One for each rank. */
+  /** Journals, one for each rank. */
   get journals(): readonly RankJournal[] {
     return this.#journals;
   }
 
-  /** Leading blocks of a prompt that each rank holds; those below the device count with their weight in a router's cost. */
+  /**
+   * Returns the leading blocks of a prompt that each rank holds. Blocks below the device count with their weight in a
+   * router's cost.
+   */
   heldBlocks(sequence: Uint32Array): readonly number[] {
     this.#index.match({ local: NO_WORDS, sequence }, this.#overlaps);
     const { device, host, disk } = this.#overlaps;
@@ -224,7 +229,7 @@ export class KvEventPublisher {
   publish(events: readonly KvEvent[]): void {
     const records = this.#filter.apply(events).flatMap((event) => {
       const eventId = this.#journals[event.dpRank]?.append(event);
-      if (eventId === undefined) return []; // a rank that the engine did not speak of
+      if (eventId === undefined) return []; // a rank that the engine did not announce
       return [toRouterEvent(this.#workerId, eventId, event)];
     });
     for (let from = 0; from < records.length; from += EVENTS_PER_MESSAGE_MAX) {

@@ -8,18 +8,21 @@ import { toRouterEvent } from './event-records.ts';
 
 const EVENTS_MAX = 1024;
 
-/** Blocks kept in all; a rank that stores thousands of blocks in each event keeps fewer events. 16 bytes a block. */
+/**
+ * Bound of the kept blocks, at 16 bytes a block. A rank that stores thousands of blocks in each event keeps fewer
+ * events.
+ */
 const BLOCKS_MAX = 1 << 20;
 
 interface RankJournalOptions {
   readonly dpRank: number;
-  /** Of the worker alone; shared by its ranks. */
+  /** Index of this worker's blocks, which its ranks share. */
   readonly index: BlockIndex;
   /** Number of the rank in the index. */
   readonly rank: number;
-  /** In decimal. */
+  /** Id of the worker, in decimal. */
   readonly workerId: string;
-  /** Hex. */
+  /** Id of the publisher, in hex. */
   readonly publisherId: string;
 }
 
@@ -27,8 +30,8 @@ interface RankJournalOptions {
 const PART_BLOCKS_MAX = 16_384;
 
 /**
- * What one rank has published: every event numbered from 1, the last 1,024 of them, and an index of the blocks that they
- * amount to. Answers routers that have missed something.
+ * The events that one rank has published, numbered from 1: the last 1,024 of them, and an index of the blocks that
+ * result from all. It answers routers that have missed events.
  */
 export class RankJournal {
   readonly #options: RankJournalOptions;
@@ -38,22 +41,22 @@ export class RankJournal {
     this.#options = options;
   }
 
-  /** 0 = nothing was published yet. */
+  /** Id of the last event; 0 = none was published yet. */
   get lastEventId(): number {
     return this.#ring.newest;
   }
 
-  /** Numbers an event; call it for each that is published, before it is. */
+  /** Numbers an event. Call it for each event before it is published. */
   append(event: KvEvent): number {
     const { index, rank } = this.#options;
-    // What the index refuses (a parent that is gone), a router's refuses as well: both stay equal.
+    // An event that this index refuses (a parent that is gone) a router's index refuses, too: both stay equal.
     if (event.kind === 'cleared') index.cleared(rank);
     else if (event.kind === 'removed') index.removed(rank, event.tier ?? 'device', event.blockHashes);
     else index.stored(rank, event.tier ?? 'device', event.parentHash, event.blockHashes, event.tokensHashes);
     return this.#ring.add(event);
   }
 
-  /** Whether the answer holds every block of the rank, which costs more than a few events. */
+  /** Returns whether the answer contains every block of the rank, which costs more than a few events. */
   needsDump({ start_event_id: start, end_event_id: end }: RecoveryRequest): boolean {
     if (start !== undefined && end !== undefined && end < start) return false;
     const { oldest, newest } = this.#ring;
@@ -61,8 +64,9 @@ export class RankJournal {
   }
 
   /**
-   * The parts of an answer, which is that of the first call of `next`; undefined = a slice of work is over, and the
-   * next one is better left to another turn. A dump may hold some of what was published since: it is to be followed by all events after its `last_event_id`.
+   * Yields the parts of an answer, which shows the state at the first call of `next`. It yields undefined when a slice
+   * of work is over, and the caller should continue in another turn. A dump may contain some events that came later.
+   * Its reader must apply all events after the dump's `last_event_id`.
    */
   *answer(request: RecoveryRequest): Generator<RecoveryResponse | undefined, void, void> {
     const { start_event_id: start, end_event_id: end } = request;
@@ -71,7 +75,7 @@ export class RankJournal {
     if (this.needsDump(request)) {
       let from = 0;
       for (const { runs, isLast } of index.dump(rank)) {
-        const ids = from; // of a dump, which has its own
+        const ids = from; // a dump counts its own event ids
         const events = runs.map((run, at) => this.#record(ids + at, this.#stored(run)));
         if (events.length > 0) yield { TreeDump: { events, last_event_id: newest }, publisher_id };
         from += events.length;
@@ -110,7 +114,7 @@ interface KeptEvent {
   readonly event: KvEvent;
 }
 
-/** `kept` in groups of at most a part's blocks, at least one group; a single larger event is a group of its own. */
+/** Yields `kept` in groups of at most a part's blocks, and at least one group. A larger event is a group of its own. */
 function* inParts(kept: readonly KeptEvent[]): Generator<readonly KeptEvent[], void, void> {
   let from = 0;
   let blocks = 0;
@@ -131,17 +135,17 @@ export class EventRing {
   #next = 1;
   #blocks = 0;
 
-  /** Id of the last event added; one before the first id when there was none. */
+  /** Id of the last event added; if there was none, the id before the first. */
   get newest(): number {
     return this.#next - 1;
   }
 
-  /** Id of the oldest event kept; `newest + 1` when none is. */
+  /** Id of the oldest event that is kept; `newest + 1` if none is kept. */
   get oldest(): number {
     return this.#first;
   }
 
-  /** Returns the event's id. */
+  /** Adds an event and returns its id. */
   add(event: KvEvent): number {
     if (this.#next - this.#first === EVENTS_MAX) this.#drop();
     const id = this.#next++;
@@ -151,7 +155,7 @@ export class EventRing {
     return id;
   }
 
-  /** Must be between `oldest` and `newest`. */
+  /** Returns the event of an id between `oldest` and `newest`. */
   at(id: number): KvEvent {
     const event = this.#events[id % EVENTS_MAX];
     if (event === undefined || id < this.#first || id >= this.#next) throw new RangeError(`event ${id} is not kept`);
@@ -169,10 +173,10 @@ function blocksOf(event: KvEvent): number {
   return event.kind === 'cleared' ? 0 : event.blockHashes.length / 2;
 }
 
-/** Answers with every block of a rank that are under way at once; more are refused for now. */
+/** Bound of answers with every block of a rank that are under way at once; further queries are refused for now. */
 const DUMPS_MAX = 8;
 
-/** Answers routers that ask what they have missed; one for all ranks of a worker. */
+/** Answers routers that ask for missed events; one service for all ranks of a worker. */
 export class RecoveryService {
   #dumps = 0;
 
@@ -195,7 +199,10 @@ export class RecoveryService {
     });
   }
 
-  /** Sends parts as fast as the router takes them, a slice of a dump a turn: the engine's tokens go out between them. */
+  /**
+   * Sends parts as fast as the router takes them, one slice of a dump a turn, so that the engine's tokens leave between
+   * them.
+   */
   #send(call: IncomingCall, parts: Generator<RecoveryResponse | undefined, void, void>, onOver: () => void): void {
     while (!call.stopped.aborted) {
       if (call.isBlocked()) {
@@ -211,7 +218,7 @@ export class RecoveryService {
       call.output({ body: part.value });
     }
     parts.return();
-    call.end(); // nothing where the stream is gone already
+    call.end(); // does nothing if the stream is already gone
     onOver();
   }
 }
@@ -223,7 +230,7 @@ function readRequest(body: unknown): RecoveryRequest | undefined {
   const end = end_event_id ?? undefined;
   if (!isEventId(start) || !isEventId(end)) return undefined;
   return {
-    ...(rest as Pick<RecoveryRequest, 'worker_id' | 'dp_rank'>), // the endpoint says both already
+    ...(rest as Pick<RecoveryRequest, 'worker_id' | 'dp_rank'>), // the endpoint already names both
     ...(start === undefined ? {} : { start_event_id: start }),
     ...(end === undefined ? {} : { end_event_id: end }),
   };

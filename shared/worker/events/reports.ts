@@ -11,26 +11,26 @@ import { KvEventPublisher } from './kv-event-publisher.ts';
 import type { RankJournal } from './rank-journal.ts';
 import { RollupReporter, type RollupReporterOptions } from './rollup-reporter.ts';
 
-/** A rank's load has changed much when its used blocks moved by this share of all of them ... */
+/** Share of all blocks by which a rank's used blocks must move for a large change of load ... */
 const BLOCK_SHARE = 0.05;
-/** ... or its tokens still to prefill by this many. */
+/** ... and the same for its tokens that are still to prefill, as a number. */
 const PREFILL_TOKENS = 8192;
 
 interface LoadReporterOptions {
   readonly publisher: EventPublisher;
-  /** In decimal. */
+  /** Id of the worker, in decimal. */
   readonly workerId: string;
   readonly clock: Clock;
-  /** Longest time between two reports. */
+  /** Longest time between two reports, in milliseconds. */
   readonly reportIntervalMs: number;
-  /** How often the load is looked at, for a large change to be reported at once. */
+  /** Interval at which the load is checked, in milliseconds, so that a large change is reported at once. */
   readonly lookIntervalMs: number;
   read(): readonly EngineLoad[];
-  /** Id of the rank's last KV event; undefined where none are published. */
+  /** Returns the id of the rank's last KV event; undefined if none are published. */
   lastEventId(dpRank: number): number | undefined;
-  /** Requests that have come and gone since it was asked last; they go with the next load that is reported. */
+  /** Requests that have come and gone since the last call; they go with the next reported load. */
   readonly requests?: Pick<ReservedRequests, 'take'>;
-  /** Also told of every load that is reported. */
+  /** Receives every load that is reported. */
   onReport(load: EngineLoad): void;
 }
 
@@ -69,7 +69,7 @@ class LoadReporter {
     for (const load of loads) {
       this.#lastOfRank.set(load.dpRank, load);
       publisher.publish(toActiveLoad(workerId, load, lastEventId(load.dpRank), requests));
-      requests = undefined; // said once, whatever its rank
+      requests = undefined; // reported once, with any rank
       onReport(load);
     }
   }
@@ -90,8 +90,8 @@ interface WorkerReportsOptions extends RollupReporterOptions {
 }
 
 /**
- * What a worker tells routers, KV events and load on the event plane and its load with its lease in discovery, and planners:
- * what it has served, for its namespace.
+ * The reports of a worker. Routers get KV events and load over the event plane, and its load with its lease in
+ * discovery. Planners get the traffic that it served, over its namespace.
  */
 export class WorkerReports {
   readonly #options: WorkerReportsOptions;
@@ -104,18 +104,23 @@ export class WorkerReports {
     this.#options = options;
   }
 
-  /** Of the KV events, one a rank; empty where the engine publishes none. */
+  /** Journals of the KV events, one for each rank; empty if the engine publishes none. */
   get journals(): readonly RankJournal[] {
     return this.#events?.journals ?? [];
   }
 
-  /** Leading tokens of a prompt that each rank has cached, as its events say; a cache below the device counts in part. */
+  /**
+   * Returns the leading tokens of a prompt that each rank has cached, as its events say. A cache below the device
+   * counts in part.
+   */
   cachedTokens(sequence: Uint32Array): readonly number[] {
     const { kvBlockSizeTokens } = this.#options.engineInfo;
     return this.#events?.heldBlocks(sequence).map((blocks) => Math.round(blocks * kvBlockSizeTokens)) ?? [];
   }
 
-  /** Begins with KV events and load, each on a channel of the worker's component; returns the channels. */
+  /**
+   * Starts the reports of KV events and load, each on a channel of the worker's component, and returns the channels.
+   */
   async open(): Promise<EventChannelRecord[]> {
     const { worker, settings, instanceId, engineInfo, reserved } = this.#options;
     const { engine, clock, metrics } = worker;
@@ -138,7 +143,8 @@ export class WorkerReports {
       lastEventId: (dpRank) => this.journals[dpRank]?.lastEventId,
       onReport: (load) => metrics.setLoad(load),
     });
-    const isPlanned = settings.rollupIntervalMs > 0 && this.#options.card.worker_type !== 'encode'; // nobody scales those
+    // No planner scales encode workers.
+    const isPlanned = settings.rollupIntervalMs > 0 && this.#options.card.worker_type !== 'encode';
     if (isPlanned) {
       const { namespace } = worker.address;
       const publisher = await this.#openChannel(ROLLUP_TOPIC, channels, { kind: 'namespace', namespace });
@@ -147,7 +153,7 @@ export class WorkerReports {
     return channels;
   }
 
-  /** What the engine carries now; discovery hears of it with every look. */
+  /** Returns the current load of the engine, and passes it to discovery at every check. */
   #read(): readonly EngineLoad[] {
     const { worker, instanceId, load, isDraining } = this.#options;
     const loads = load();
@@ -155,7 +161,7 @@ export class WorkerReports {
     return loads;
   }
 
-  /** It takes nothing new from now on. */
+  /** Reports that the worker takes no new requests from now on. */
   tellDrain(): void {
     this.#rollups?.report();
   }

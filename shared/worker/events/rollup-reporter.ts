@@ -21,7 +21,7 @@ export interface RollupReporterOptions {
   readonly instanceId: string;
   readonly engineInfo: EngineInfo;
   readonly traffic: TrafficCounter;
-  /** One entry a rank. */
+  /** Returns the load, with one entry for each rank. */
   load(): readonly EngineLoad[];
   isDraining(): boolean;
 }
@@ -32,7 +32,7 @@ interface RankPasses {
   nextSampleMs: number;
 }
 
-/** Tells planners every few seconds what the worker has served and what it carries: all ranks in one message. */
+/** Tells planners every few seconds what the worker has served and its load, with all ranks in one message. */
 export class RollupReporter {
   readonly #options: RollupReporterOptions;
   readonly #publisher: EventPublisher;
@@ -126,7 +126,10 @@ export class RollupReporter {
     };
   }
 
-  /** What waits and what is decoded, without a time: of idle engines, and of those that do not tell of their passes. */
+  /**
+   * Returns the waiting and decoding work as a pass without a time, for idle engines and engines that do not report
+   * their passes.
+   */
   #loadAsPass({ runningRequests, waitingRequests, usedKvBlocks, activePrefillTokens }: EngineLoad): PassRow {
     const { kvBlockSizeTokens } = this.#options.engineInfo;
     const decoding = Math.round(runningRequests);
@@ -152,17 +155,17 @@ function poolOf({ worker_type: type }: Pick<ModelCard, 'worker_type'>): PoolName
   return type === 'prefill' || type === 'decode' ? type : 'agg';
 }
 
-/** One request, as it is counted: nothing a token. */
+/** The counts of one request. A token costs nothing here. */
 export interface TrafficMeter {
-  /** The first output is there. */
+  /** Takes note of the first output. */
   firstOutput(): void;
-  /** Of its prompt so many tokens lay in the cache. */
+  /** Takes note that this many tokens of its prompt were cached. */
   cached(tokens: number): void;
-  /** It is over. Only what was answered to its end counts as such. */
+  /** Takes note of its end. Only an answer that reached its end counts as complete. */
   end(isComplete: boolean, outputTokens: number): void;
 }
 
-/** Counts the requests of a worker for a planner: sums since the worker began. */
+/** Counts the requests of a worker for a planner, as sums since the worker began. */
 export class TrafficCounter {
   readonly #clock: Clock;
   readonly #totals: Record<keyof TrafficTotals, number> = { ...NO_TRAFFIC };
@@ -175,12 +178,12 @@ export class TrafficCounter {
     return { ...this.#totals };
   }
 
-  /** A request came and was not taken. */
+  /** Counts a request that came but was not taken. */
   refused(isRetry: boolean): void {
     if (!isRetry) this.#totals.started++;
   }
 
-  /** @param isRetry it was at another worker before, where it counted */
+  /** Begins to count a request. @param isRetry whether it was at another worker before, which counted it */
   begin(promptTokens: number, isRetry: boolean): TrafficMeter {
     const totals = this.#totals;
     const clock = this.#clock;
@@ -218,5 +221,5 @@ export class TrafficCounter {
   }
 }
 
-/** Of requests that are nobody's traffic. */
+/** Meter of requests that are not traffic. */
 export const UNSEEN: TrafficMeter = { firstOutput() {}, cached() {}, end() {} };

@@ -7,14 +7,14 @@ type Mocking = 'worker' | 'simulate';
 type Kind = 'number' | 'boolean' | 'string' | 'object';
 
 interface Key {
-  /** The flag that says the same. */
+  /** Flag with the same meaning. */
   readonly flag: string;
   readonly kind: Kind;
-  /** Null means that it is not set. */
+  /** Whether the value may be null, which means that it is not set. */
   readonly mayBeNull?: true;
 }
 
-/** Keys of `--extra-engine-args`. */
+/** Keys of `--extra-engine-args`, each with its flag. */
 const KEYS: Readonly<Record<string, Key>> = {
   engine_type: { flag: '--engine-type', kind: 'string' },
   num_gpu_blocks: { flag: '--num-gpu-blocks-override', kind: 'number' },
@@ -44,13 +44,13 @@ const KEYS: Readonly<Record<string, Key>> = {
 };
 
 const WORKER_TYPES: Readonly<Record<string, string>> = { aggregated: 'agg', prefill: 'prefill', decode: 'decode' };
-/** The external timing model and the lower cache tiers, which are not built. */
+/** Pattern of keys for the external timing model and the lower cache tiers, which are not built. */
 const NOT_BUILT = /^(aic|ais)_|(^|_)g[234]_/;
 
-/** Settings in which a file of mocker keys has had its say. */
+/** Settings after the keys of a mocker file were applied. */
 export interface EngineArgs<P extends Mocking> {
   readonly settings: ResolvedConfig<P>['settings'];
-  /** One line for each flag that gives way, and for each key without effect. */
+  /** Lines for each flag that gives way, and for each key without effect. */
   readonly warnings: readonly string[];
 }
 
@@ -64,9 +64,9 @@ export async function readEngineArgs(flag: string, path: string): Promise<unknow
 }
 
 /**
- * Puts mocker keys in the place of the flags that say the same.
- * @param source what the keys were given by, for messages
- * @throws ConfigError with a line for each unknown key and each value that cannot be
+ * Replaces flags by the mocker keys with the same meaning.
+ * @param source origin of the keys, for messages
+ * @throws ConfigError with a line for each unknown key and each invalid value
  */
 export function applyEngineArgs<P extends Mocking>(
   { process, settings, given }: ResolvedConfig<P>,
@@ -90,9 +90,9 @@ export function applyEngineArgs<P extends Mocking>(
   return { settings: values as typeof settings, warnings: warnings.map((warning) => `${source} ${warning}`) };
 }
 
-/** What the keys say by themselves, checked as flags are. */
+/** Resolves the keys alone, with the checks of the flags. */
 function resolveAlone(process: Mocking, argv: readonly string[], source: string) {
-  const engine = process === 'worker' ? ['--engine=mocker'] : []; // others need more settings
+  const engine = process === 'worker' ? ['--engine=mocker'] : []; // other engines need more settings
   try {
     return resolveConfig(process, [...engine, ...argv], {}, { allowMissing: true });
   } catch (thrown) {

@@ -9,7 +9,7 @@ import { type ControlServerOptions, startControlServer } from '../control/contro
 import type { SmallServer } from '../control/small-server.ts';
 import { type StatusServerOptions, startStatusServer } from '../control/status-server.ts';
 
-/** The status server that the settings ask for; undefined = none. */
+/** Opens the status server that the settings ask for; returns undefined if they ask for none. */
 export async function openStatusServer(
   settings: Settings<'worker'>,
   logger: ProcessLogger,
@@ -30,8 +30,8 @@ export async function openStatusServer(
 }
 
 /**
- * The server of the worker's controls that the settings ask for; undefined = none.
- * @throws Error with one line when anybody would reach it, or the token would cross a network in clear
+ * Opens the server of the worker's controls that the settings ask for; returns undefined if they ask for none.
+ * @throws Error with one line if every client could reach it, or the token would cross a network unencrypted
  */
 export async function openControlServer(
   settings: Settings<'worker'>,
@@ -56,7 +56,10 @@ export async function openControlServer(
   };
 }
 
-/** Where a worker keeps adapters out of buckets; undefined = it loads none. Throws for plain HTTP that nobody permitted. */
+/**
+ * Returns the cache of adapters from buckets; undefined = the worker loads no adapters. Throws for plain HTTP that the
+ * settings do not allow.
+ */
 export function adapterCache(
   settings: Settings<'worker'>,
   { clock, random }: TimeAndChance,

@@ -8,14 +8,14 @@ import { EndpointHealth } from '../control/endpoint-health.ts';
 import type { WorkerAddress } from '../options.ts';
 import { openStatusServer } from './open-parts.ts';
 
-/** What its status server shows in place of endpoints. */
+/** Name that the status server shows in place of endpoints. */
 const ENGINE = 'engine';
 
 /**
- * A secondary node of an engine that spans machines (`--headless`): the engine runs, and this process is known to nobody. Ends
- * with its engine.
+ * Starts a secondary node of an engine that spans machines (`--headless`). The engine runs, but no other process knows
+ * this one. The node ends with its engine.
  *
- * @throws ConfigError for settings that no secondary node can have
+ * @throws ConfigError for settings that a secondary node cannot have
  */
 export async function startSecondaryNode(
   config: ResolvedConfig<'worker'>,

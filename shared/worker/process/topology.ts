@@ -5,18 +5,23 @@ import { ConfigError, type Settings } from '../../config/index.ts';
 import { type TopologyFields, topologyFault, topologyTaint } from '../../scheduler/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
-/** Orchestrators write the files when they have placed the worker, which may be after its start. */
+/**
+ * Longest wait for the files, in milliseconds. Orchestrators write them after they have placed the worker, which may be
+ * after its start.
+ */
 const WAIT_MS = 30_000;
 const POLL_MS = 500;
 
-/** What a card says of where its worker stands; empty where the settings do not ask for it. */
+/** Fields of a card that say where its worker stands; empty unless the settings ask for them. */
 export type TopologyCard = TopologyFields & { readonly taints?: readonly string[] };
 
 /**
- * Reads where the worker stands: one file a domain, its name the domain and its content the value. Waits up to 30 s for that
- * of the transfer domain: a worker that must stay near and does not know where it is must not register.
+ * Reads where the worker stands, from one file for each domain: its name is the domain and its content the value. Waits
+ * up to 30 s for the file of the transfer domain. A worker that must stay near, but does not know where it is, must not
+ * register.
  *
- * @throws ConfigError without the name of that domain; Error with one line for the operator; the signal's reason when it aborts.
+ * @throws ConfigError if the settings name no transfer domain; Error with one line for the operator; the signal's
+ * reason if it aborts
  */
 export async function topologyCard(
   settings: Settings<'worker'>,
@@ -52,7 +57,7 @@ export async function topologyCard(
   return { ...fields, taints: Object.entries(domains).map(([name, value]) => topologyTaint(name, value)) };
 }
 
-/** Hidden files are the mount's own; a file without content is one that has not been written yet. */
+/** Reads all domains. Hidden files belong to the mount, and a file without content has not been written yet. */
 async function readDomains(folder: string): Promise<Readonly<Record<string, string>>> {
   const entries = await readdir(folder).catch(() => []); // not mounted yet
   const found = await Promise.all(

@@ -27,32 +27,32 @@ import { adapterCache as openAdapterCache, openControlServer, openStatusServer }
 import { startSecondaryNode } from './secondary-node.ts';
 import { topologyCard } from './topology.ts';
 
-/** The settings of a worker: of those that nobody gave, some are the engine's to choose. */
+/** The settings of a worker. The engine chooses some of those that were not given. */
 type WorkerConfig = ResolvedConfig<'worker'>;
 
-/** The workers of one process: one, or several mock ones. */
+/** The workers of one process: one, or several mock workers. */
 export interface WorkerProcess {
   readonly workers: readonly Worker[];
-  /** Resolves when an engine has ended by itself: there is nothing left but to drain and to exit with a failure. */
+  /** Resolves when an engine has ended by itself. The process can then only drain and exit with a failure. */
   readonly engineExit: Promise<Error>;
   /** Leaves discovery, lets streams end, stops the engines and closes everything. */
   drain(): Promise<void>;
 }
 
-/** Everything the workers of a process share. */
+/** The objects that the workers of a process share. */
 interface Surroundings extends Omit<WorkerOptions, 'engine' | 'model' | 'card' | 'names' | 'settings' | 'logger'> {
   readonly settings: Settings<'worker'>;
   readonly logger: ProcessLogger;
 }
 
-/** A model that is not the settings' to choose: one made from code. */
+/** A model that code defines, rather than the settings. */
 export interface DefinedModel {
   open(): Promise<OpenedEngine>;
   readonly names: ServedNames;
   readonly card: CardSettings;
 }
 
-/** Starts the workers that the settings ask for. Rejects with one line, everything closed again. */
+/** Starts the workers that the settings ask for. If it fails, it closes everything and rejects with one line. */
 export async function startWorkerProcess(
   config: WorkerConfig,
   timeAndChance: TimeAndChance,
@@ -69,12 +69,12 @@ export async function startWorkerProcess(
   );
 }
 
-/** What the composition of a worker process is given. */
+/** The objects that the composition of a worker process receives. */
 interface ProcessDeps extends TimeAndChance {
   readonly config: WorkerConfig;
   readonly address: WorkerAddress;
   readonly logger: ProcessLogger;
-  /** Undefined for a model that is made from code. */
+  /** Kind of the engine; undefined for a model that code defines. */
   readonly kind: EngineKind | undefined;
   readonly defined: DefinedModel | undefined;
   readonly lifetime: Lifetime;
@@ -90,7 +90,7 @@ async function openWorkers(deps: ProcessDeps, signal: AbortSignal): Promise<Work
   };
   const metrics = createWorkerMetrics({ clock, ...address, model: names.displayName ?? '' });
   const count = kind?.isSeveral === true ? settings.numWorkers : 1;
-  const planes: (RequestPlane | EventPlane)[] = []; // filled as they are opened
+  const planes: (RequestPlane | EventPlane)[] = []; // each is added when it opens
   const health = new EndpointHealth(clock, [address.endpoint], {
     starting: settings.systemStartingHealthStatus,
     counting: settings.systemUseEndpointHealthStatus,
@@ -99,7 +99,8 @@ async function openWorkers(deps: ProcessDeps, signal: AbortSignal): Promise<Work
   });
   const workers: Worker[] = [];
   const engines: Engine[] = [];
-  // Opened first and so closed last: telemetry sends what the rest logs at its end, and the two servers tell how the rest fares.
+  // These open first and so close last: telemetry sends the last logs of the others, and the two servers show their
+  // state.
   const telemetry = await lifetime.use(openTelemetry(settings, { clock, random }, logger, metrics.registry));
   const status = await lifetime.use(
     openStatusServer(settings, logger, {
@@ -124,7 +125,7 @@ async function openWorkers(deps: ProcessDeps, signal: AbortSignal): Promise<Work
   return { workers, engineExit, drain: () => lifetime.close() };
 }
 
-/** Returns the model of the engine that the settings name, which opens an engine for each worker. */
+/** Returns the model of the engine that the settings name. It opens an engine for each worker. */
 async function modelOfEngine(
   { config, clock, logger, kind }: ProcessDeps,
   names: ServedNames,
@@ -149,7 +150,7 @@ async function modelOfEngine(
   };
 }
 
-/** Opens what joins a worker process to its fleet. @param planes gets each plane that is opened */
+/** Opens the connections of a worker process to its fleet. @param planes receives each plane that opens */
 async function joinFleet(
   { config: { settings }, clock, random, logger, lifetime }: ProcessDeps,
   metrics: WorkerMetrics,
@@ -167,10 +168,13 @@ async function joinFleet(
   return { discovery, requestPlane, eventPlane: events, plannerOutbox };
 }
 
-/** Longest time that the end of a worker waits for the planner's queue. */
+/** Longest time that the end of a worker waits for the planner's queue, in milliseconds. */
 const OUTBOX_MS_MAX = 2000;
 
-/** Its code is loaded where a queue is named: beside a frontend that answers for the fleet, workers need none. */
+/**
+ * Opens the planner's queue, and loads its code only if the settings name a queue. Beside a frontend that answers for
+ * the fleet, workers need none.
+ */
 async function openOutbox(settings: Settings<'worker'>, clock: Clock, logger: ProcessLogger, registry: MetricRegistry) {
   if (settings.plannerQueueUrl === undefined) return undefined;
   const { openPlannerOutbox } = await import('../../fleet/index.ts');
@@ -236,7 +240,7 @@ function canaryOf(settings: Settings<'worker'>) {
   return { idleMs: canaryWaitTimeSecs * 1000, timeoutMs, warmUpMs: engineWarmUpSecs * 1000, payload: record };
 }
 
-/** @throws ConfigError for a role that the engine cannot take */
+/** Returns the role of the worker. @throws ConfigError for a role that the engine cannot take */
 function workerTypeOf(
   { disaggregationMode: mode, engine }: Settings<'worker'>,
   { roles = [] }: EngineKind,
@@ -247,12 +251,12 @@ function workerTypeOf(
   return mode === 'pd' ? 'aggregated' : mode; // prefill and decode in one, beside encode workers
 }
 
-/** Where others reach the status server. */
+/** Returns the address at which other processes reach the status server. */
 function addressOf({ systemHost, tcpRpcAdvertiseHost }: Settings<'worker'>, port: number): string {
   return formatHostPort(tcpRpcAdvertiseHost ?? listenAddress(systemHost).advertise, port);
 }
 
-/** `dyn://namespace.component.endpoint`, the scheme optional. */
+/** Parses `dyn://namespace.component.endpoint`, of which the scheme is optional. */
 function parseEndpoint(text: string): WorkerAddress {
   const [namespace, component, endpoint, ...rest] = text.replace(/^dyn:\/\//, '').split('.');
   if (!namespace || !component || !endpoint || rest.length > 0) {
@@ -261,7 +265,7 @@ function parseEndpoint(text: string): WorkerAddress {
   return { namespace, component, endpoint };
 }
 
-/** The process's own metrics, and those of its engine under their own names with our labels. */
+/** Returns the process's own metrics, followed by those of its engine under their own names with Stator's labels. */
 function withEngineMetrics(
   metrics: WorkerMetrics,
   engines: readonly Engine[],
@@ -274,12 +278,15 @@ function withEngineMetrics(
       const own = await metrics.render();
       const theirs = engines.map((engine) => relabelEngineMetrics(engine.metricsText?.() ?? '', labels));
       const pages = [own, ...theirs].map((text) => text.trimEnd()).filter((text) => text !== '');
-      return pages.map((text) => `${text}\n`).join(''); // readers refuse a page whose last line is not ended
+      return pages.map((text) => `${text}\n`).join(''); // readers refuse a page whose last line has no end
     },
   };
 }
 
-/** What the operator says on the card: how the model's text is to be read, what is offered of it and which prefixes find it. */
+/**
+ * Returns the fields of the card that the operator sets: how to read the model's text, which surfaces are offered, and
+ * which prefixes find it.
+ */
 export function cardSettings(settings: Settings<'worker'>): CardSettings {
   const { toolCallParser, reasoningParser, defaultThinkingMode, excludeToolsWhenToolChoiceNone: excludes } = settings;
   return {
@@ -292,7 +299,7 @@ export function cardSettings(settings: Settings<'worker'>): CardSettings {
   };
 }
 
-/** Pause between starting two of `count` mock workers, from `--stagger-delay`. */
+/** Returns the pause between the starts of two of `count` mock workers, from `--stagger-delay`. */
 export function staggerDelayMs(delaySecs: number, count: number): number {
   if (delaySecs >= 0) return delaySecs * 1000;
   if (count > 128) return 200;

@@ -314,7 +314,7 @@ describe('a worker whose engine takes more than the model', () => {
 });
 
 describe('a worker that loses its lease', () => {
-  it('goes on serving whoever still knows it, says so once, and when the lease is back', async () => {
+  it('goes on serving callers that still know it, and logs once that the lease is lost and once that it is back', async () => {
     const bed = mockBed();
     const worker = await bed.start();
     const running = bed.call(worker, range(10), { stop: { max_tokens: 20 } });
@@ -327,7 +327,7 @@ describe('a worker that loses its lease', () => {
     expect(running.sink).toMatchObject({ tokenCount: 20, end_: true });
     bed.discovery.regainLease();
     const told = bed.lines.map(({ message }) => message).filter((message) => message.startsWith('lease'));
-    expect(told).toEqual(['lease lost: serving whoever still knows this worker', 'lease regained']);
+    expect(told).toEqual(['lease lost: serving callers that still know this worker', 'lease regained']);
   });
 });
 

@@ -62,6 +62,7 @@ export const COVERED: readonly string[] = [
   'shared/stateless-router',
   'shared/telemetry',
   'shared/tokens',
+  'shared/worker',
   'shared/worker-events',
   'test/functions',
   'test/infra',

@@ -103,7 +103,7 @@ describe('adapters out of a bucket', () => {
     ['s3://nowhere/ad', 'NotFound', 's3://nowhere/ad: NoSuchBucket'],
     ['s3://', 'InvalidArgument', '`s3://` is not s3://bucket/prefix'],
     ['s3:///ad', 'InvalidArgument', '`s3:///ad` is not s3://bucket/prefix'],
-    ['s3://models/evil', 'InvalidArgument', 'holds the key `evil/../../x`, which is no path of a file'],
+    ['s3://models/evil', 'InvalidArgument', 'holds the key `evil/../../x`, which is not the path of a file'],
     ['s3://models/many', 'InvalidArgument', 'holds more than one adapter: over 1000 objects'],
   ])('refuse %s', async (uri, worker, words) => {
     put('evil', { 'adapter_config.json': '{}', '../../x': 'x' });

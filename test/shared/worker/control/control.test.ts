@@ -109,12 +109,12 @@ describe('adapters of a worker', () => {
     [
       'load_lora',
       { lora_name: 'ad', source: { uri: 's3://bucket/x' } },
-      'none of file:///folder, s3://bucket/prefix and hf://owner/name',
+      'must be file:///folder, s3://bucket/prefix or hf://owner/name',
     ],
     ['load_lora', { lora_name: 'm', source: { uri: 'file:///a' } }, 'base model'],
     ['sleep', { level: 9 }, 'level must be 1, 2 or 3'],
     ['wake_up', { tags: 'x' }, 'tags must be a list of texts'],
-    ['load_lora', 'text', 'the body is no JSON object'],
+    ['load_lora', 'text', 'the body must be a JSON object'],
   ])('refuse %s with %j', async (name, body, words) => {
     const { worker } = await bedWith();
     await expect(worker.control.run(name, body, never)).rejects.toMatchObject({ worker: 'InvalidArgument' });
@@ -281,7 +281,7 @@ describe('the control server', () => {
   ])('refuses a body that is JSON and no object: %s', async (body, kind) => {
     const bed = await bedWith();
     const url = await serve(bed.worker);
-    const refused = [400, { status: 'error', message: `the body is no JSON object but ${kind}` }];
+    const refused = [400, { status: 'error', message: `the body must be a JSON object, not ${kind}` }];
     expect(await ask(`${url}/v1/loras`, 'POST', body)).toEqual(refused);
     expect(await ask(`${url}/v1/loras/ad`, 'DELETE', body)).toEqual(refused);
     for (const name of ['sleep', 'wake_up', 'clear_kv_blocks']) {
