@@ -77,7 +77,7 @@ describe('approximate index by time to live', () => {
     expect(index.blockCount).toBe(6);
   });
 
-  it('has room for the prompts of others, however much is held for longer', () => {
+  it('has room for the prompts of others, even if much is held for longer', () => {
     const { index } = setUp({ blocksMax: 8 });
     for (let at = 1; at <= 8; at++) index.decided(`r${at}`, A, prompt(at), 86_400_000);
     const others = prompt(21, 22, 23, 24);
@@ -107,7 +107,7 @@ describe('approximate index by time to live', () => {
     expect(index.blockCount).toBe(0);
   });
 
-  it('forgets of a rank that was removed how long its blocks were held, whoever has its number next', async () => {
+  it('forgets how long the blocks of a removed rank were held, for the next rank with its number', async () => {
     const { clock, ranks, index } = setUp({ ttlMs: 1000 });
     index.decided('r', A, prompt(1, 2), 300_000);
     ranks.drop(A);
@@ -175,7 +175,7 @@ describe('approximate index by capacity', () => {
     expect(found(index, prompt(1, 2, 3))).toEqual({ [A]: 1 });
   });
 
-  it('goes by time where the capacity is unknown', async () => {
+  it('goes by time if the capacity is unknown', async () => {
     const { clock, index } = setUp({ policy: 'lru', ttlMs: 300 });
     index.decided('r', A, prompt(1, 2, 3));
     await clock.advance(900);

@@ -48,7 +48,7 @@ describe('block index on bad input', () => {
     expect(stored(1n, [[2n, 12n]], ranks.intern('2', 0))).toBe('parent_block_not_found');
   });
 
-  it('holds once what it is told twice, and loses once what it is told to lose twice', () => {
+  it('stores once what comes twice, and removes once what is removed twice', () => {
     const { index, rank, stored, held } = openIndex();
     for (let time = 0; time < 2; time++)
       expect(

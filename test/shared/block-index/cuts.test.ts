@@ -24,7 +24,7 @@ function slicesLeft(index: BlockIndex): number {
 }
 
 describe('a block that goes from the middle', () => {
-  it('takes all below it along at once for who asks, and in slices for the event loop', () => {
+  it('removes all blocks below it at once for readers, and in slices for the event loop', () => {
     const index = wideIndex(50_000);
     expect(remove(index, 0, prompt(...SYSTEM), [1])).toBe('ok');
     expect(deviceOf(index, conversation(7))).toEqual({ 0: 1, 1: 3 });
@@ -36,7 +36,7 @@ describe('a block that goes from the middle', () => {
     expect([index.blocksOf(0), index.blocksOf(1), index.blockCount]).toEqual([1, 3, 3]);
   });
 
-  it('costs one who holds nothing below it no look at what others hold there', () => {
+  it('costs a rank that holds nothing below it no check of the blocks of others there', () => {
     const index = wideIndex(50_000);
     expect(remove(index, 1, prompt(...SYSTEM), [2])).toBe('ok');
     expect(index.housekeep(1)).toBe(false);

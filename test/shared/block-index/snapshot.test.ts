@@ -35,7 +35,7 @@ describe('snapshot of a block index', () => {
     expect(loaded.blockCount).toBe(0);
   });
 
-  it('numbers its ranks anew where the table has other numbers', () => {
+  it('numbers its ranks anew if the table has other numbers', () => {
     const index = new BlockIndex({ ranks: tableOf(3) });
     store(index, 2, prompt(1, 2));
     const ranks = new RankTable();

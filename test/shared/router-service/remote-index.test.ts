@@ -180,7 +180,7 @@ describe('an index that another process serves', () => {
     expect(await rig.ask(rig.indexers[0]?.query, body)).toEqual({ Error: expect.stringMatching(reason) });
   });
 
-  it('learns of decisions where nothing else tells it, and forgets them in time', async () => {
+  it('learns of decisions if there are no events, and forgets them in time', async () => {
     const rig = new Rig({ isRecording: true });
     await rig.serve();
     rig.ranks.intern('2', 0);
@@ -206,7 +206,7 @@ describe('an index that another process serves', () => {
     expect(await rig.ask(rig.indexers[0]?.record, unknown)).toEqual({ Error: expect.stringMatching(/worker 7/) });
   });
 
-  it('counts each request that goes without it, and leaves a silent one alone for a while', async () => {
+  it('counts each request without an answer, and does not ask a silent index for a while', async () => {
     const rig = new Rig();
     expect(await rig.look(LONG)).toEqual({}); // nobody serves one
     await rig.serve();
@@ -226,7 +226,7 @@ describe('an index that another process serves', () => {
     expect(rig.failures.queries).toBe(4);
   });
 
-  it('counts decisions that nobody takes', async () => {
+  it('counts decisions that no index takes', async () => {
     const rig = new Rig({ isRecording: true });
     rig.remote.decided('r', rig.own.find('2', 0) as number, hashesOf(LONG));
     await rig.serve(); // it has never heard of worker 2

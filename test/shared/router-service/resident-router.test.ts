@@ -280,7 +280,7 @@ describe('a router whose resident does not answer', () => {
     expect(silent.released).toEqual([{ request_id: 'r', reservation_id: 'r1', stage: 'end' }]);
   });
 
-  it('waits on where it is told again that the request waits', async () => {
+  it('keeps waiting if the router says again that the request waits', async () => {
     const { clock, plane } = bed();
     const talkative = await impostor(plane, (call) => {
       call.output({ body: { queued: { position: 1 } } });

@@ -69,7 +69,7 @@ describe('a reservation of the resident router', () => {
     expect(resident.service.reservations).toBe(0);
   });
 
-  it('is the same one when it is asked for again', async () => {
+  it('is the same one for a repeated query', async () => {
     const resident = await Resident.open(new VirtualClock());
     const first = await choose(resident, query('r', prompt(160)));
     const again = await choose(resident, query('r', prompt(160)));
@@ -202,7 +202,7 @@ describe('the queue of the resident router', () => {
     expect(second.chosen).toBeDefined();
   });
 
-  it('is what a query waits in while an index elsewhere is asked, too', async () => {
+  it('also holds a query while a remote index is asked', async () => {
     const asking: (() => void)[] = [];
     const router = {
       choose: async (asked: RouteRequest, signal: AbortSignal) => {
@@ -222,7 +222,7 @@ describe('the queue of the resident router', () => {
     expect([resident.service.reservations, resident.service.waiting]).toEqual([1, 0]);
   });
 
-  it('sends everybody away when another router takes over, and keeps what is reserved', async () => {
+  it('rejects all queries when another router takes over, and keeps reservations', async () => {
     const { resident } = await full();
     const third = await choose(resident, query('r3', prompt(160, 3)));
     resident.service.standDown();
@@ -254,7 +254,7 @@ describe('a resident router that cannot answer', () => {
     expect((await choose(resident, query('r', prompt(16)))).chosen).toMatchObject({ workerId: 'b' });
   });
 
-  it('turns a request down whose override is out of range', async () => {
+  it('rejects a request whose override is out of range', async () => {
     const resident = await Resident.open(new VirtualClock());
     const { error } = await choose(resident, query('r', prompt(160), { override: { router_temperature: -1 } }));
     expect(error?.code).toBe('invalid_value');

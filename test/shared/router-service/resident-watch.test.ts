@@ -40,7 +40,7 @@ describe('resident routers that are named by URL', () => {
     ]);
   });
 
-  it('are reached by gRPC at the addresses of such a URL, whatever the others speak', async () => {
+  it('are reached by gRPC at the addresses of such a URL, also beside other transports', async () => {
     const { told } = await follow(['grpc://a:50051', 'tcp://a:9100'], new Map([['a', ['10.0.0.1', 'fd00::1']]]));
     expect(told.at(-1)?.map((address) => ('grpc' in address ? address.grpc : address.choose))).toEqual([
       '10.0.0.1:50051',

@@ -225,7 +225,7 @@ describe('a component with a log', () => {
     await lease.stop(never);
   });
 
-  it('is written after so many messages of the log, however soon', async () => {
+  it('is written after that many messages of the log, even before the interval', async () => {
     const log = new ScriptedEventLog();
     const due = { intervalMs: 3_600_000, messagesMax: 5 };
     const { clock, feed, lease, index, told } = bed(async () => log, { ...sharing(), due });
@@ -245,7 +245,7 @@ describe('a component with a log', () => {
     await lease.stop(never);
   });
 
-  it('begins with what the workers hold where it resets, and then with the snapshot that it wrote', async () => {
+  it('begins with the blocks of the workers where it resets, and then with the snapshot that it wrote', async () => {
     const log = new ScriptedEventLog();
     const shared = sharing();
     const run = async ({ resets, blocks }: { resets: boolean; blocks: readonly number[] }): Promise<string[]> => {

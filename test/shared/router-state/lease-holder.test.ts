@@ -88,7 +88,7 @@ describe('a lease', () => {
     expect(second.events).toEqual([]);
   });
 
-  it('is not taken on the word of table time alone', async () => {
+  it('is not taken only because table time says so', async () => {
     const { clock, hub, holder } = world();
     const other = hub.open();
     await other.takeLease(LEASE, { holder: 'alive', ttlMs: TTL_MS, seenFence: undefined }, never);

@@ -52,7 +52,7 @@ describe('what other routers tell of', () => {
     expect(scheduler.bookedLoad('a1', 0)).toEqual({ requests: 0, decodeBlocks: 0, prefillTokens: 0 });
   });
 
-  it('counts beside bookings where nobody told of it, and goes with the worker', () => {
+  it('counts beside bookings if no router reported it, and goes with the worker', () => {
     const scheduler = openScheduler();
     replicaBookings(scheduler, 16)(ADDED);
     scheduler.setUnattributedLoad('a1', 0, { requests: 3, decodeBlocks: 30, prefillTokens: 300 });

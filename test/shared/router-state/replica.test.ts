@@ -34,7 +34,7 @@ const anyEvent: fc.Arbitrary<ActiveSequenceEvent> = fc.record({
 });
 
 describe('what routers tell each other', () => {
-  it('arrives as it was told, over the event plane', async () => {
+  it('arrives unchanged over the event plane', async () => {
     const plane = createMemoryEventPlane({ clock: new VirtualClock() });
     const publisher = await plane.publisher(SCOPE, ACTIVE_SEQUENCES_TOPIC);
     let received: unknown;
@@ -187,7 +187,7 @@ describe('what other routers booked', () => {
     expect([...open]).toEqual([]);
   });
 
-  it('is told when there is more of it than is remembered', () => {
+  it('is reported when there are more requests than the bound', () => {
     const { sync, open, hear, unremembered } = listening(2);
     for (const requestId of ['x', 'y', 'z', 'x']) hear('a', added, { requestId });
     expect(unremembered()).toBe(1);

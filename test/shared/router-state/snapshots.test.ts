@@ -197,7 +197,7 @@ describe('hydration', () => {
     await world.stop();
   });
 
-  it('asks the workers when the log was made anew, whether it is told or not, and however long it is by then', async () => {
+  it('asks the workers when the log was created anew, with or without an event, at any length', async () => {
     for (const [isQuiet, messages] of [
       [false, 8],
       [true, 8],
@@ -291,7 +291,7 @@ describe('snapshots', () => {
     await world.stop();
   });
 
-  it('are written every interval, or sooner after many messages, by the lease holder alone', async () => {
+  it('are written every interval, or sooner after many messages, only by the lease holder', async () => {
     const world = new World(8);
     const [holder, standby] = [await world.router(), await world.router()];
     holder.lease.start();
@@ -339,7 +339,7 @@ describe('snapshots', () => {
     await world.stop();
   });
 
-  it('go on where the store was full', async () => {
+  it('continue after the store was full', async () => {
     const store = createMemorySnapshotStore(1200);
     const world = new World(10, { store });
     const router = await world.router();

@@ -104,7 +104,7 @@ function bed(ageMs: () => number = () => 0) {
   return { clock, worker, routers, send, end };
 }
 
-describe('load that nobody told of', () => {
+describe('load that no router reported', () => {
   it('is seen with the next report, and gone with the one after its end', async () => {
     const { clock, routers, send, end } = bed();
     const [ours, theirs] = routers;

@@ -17,7 +17,7 @@ describe('a start that waits for workers', () => {
     await expect(waiting.awaited).resolves.toBe('enough');
   });
 
-  it('goes on with as many as it waits for, and says how many there are until then', async () => {
+  it('continues with as many as it waits for, and says how many there are until then', async () => {
     const { waiting } = wait(2);
     expect(waiting.pending).toBe('Waiting for workers: 0 of 2 exist');
     waiting.seen(1);
@@ -30,7 +30,7 @@ describe('a start that waits for workers', () => {
     expect(waiting.pending).toBeUndefined();
   });
 
-  it('goes on after half an hour with those there are', async () => {
+  it('continues after half an hour with those there are', async () => {
     const { clock, waiting } = wait(2);
     await clock.advance(30 * MINUTE_MS - 1);
     expect(waiting.pending).toBeDefined();
@@ -38,7 +38,7 @@ describe('a start that waits for workers', () => {
     await expect(waiting.awaited).resolves.toBe('late');
   });
 
-  it('ends when it is told to stop, before or while it waits', async () => {
+  it('ends when its signal aborts, before or while it waits', async () => {
     const { stopping, waiting } = wait(2);
     stopping.abort();
     await expect(waiting.awaited).resolves.toBe('aborted');

@@ -219,7 +219,7 @@ describe('a process without events', () => {
     expect(await function_.counted('stator_router_degraded')).toBe(0);
   });
 
-  it('sends a conversation to where it went before when it asks nobody, once it has seen a few', async () => {
+  it('sends a conversation to its earlier worker without asking, once it has seen a few', async () => {
     fleet = new FleetRig();
     const function_ = await fleet.start(['--router-mode=kv', '--router-role=stateless'], { followsEvents: false });
     const said = (speaker: number, length: number) => Uint32Array.from({ length }, (_, at) => speaker * 10_000 + at);
@@ -273,7 +273,7 @@ describe('a function that asks workers', () => {
     return { cached, asked };
   }
 
-  it('sends a prompt to whoever of them has most of it, without knowing that before', async () => {
+  it('sends a prompt to the worker that has most of it cached, without knowing that before', async () => {
     const { cached, asked } = await open();
     const function_ = await fleet.start(STATELESS, { followsEvents: false });
     const long = { routing: { session_id: 's' }, tokenIds: Uint32Array.from({ length: 4000 }, (_, at) => at) };
@@ -286,7 +286,7 @@ describe('a function that asks workers', () => {
     expect(await function_.counted('stator_router_asked_total{outcome="held"}')).toBe(2);
   });
 
-  it('asks nobody for a short prompt among short ones, and one worker for a short prompt among long ones', async () => {
+  it('asks no worker for a short prompt among short ones, and one for a short prompt among long ones', async () => {
     const { asked } = await open();
     const function_ = await fleet.start(STATELESS, { followsEvents: false });
     const choose = (tokens: number) =>
@@ -303,7 +303,7 @@ describe('a function that asks workers', () => {
     expect(asked).toHaveLength(1);
   });
 
-  it('leaves a conversation where hashing sends it while all would cost the same', async () => {
+  it('leaves a conversation with the worker that hashing names while all cost the same', async () => {
     await open();
     const chosen = new Set<string>();
     for (let turn = 0; turn < 8; turn++) {
@@ -327,7 +327,7 @@ describe('a function that asks workers', () => {
     expect(asked).toEqual([]);
   });
 
-  it('asks nobody for a request that is pinned', async () => {
+  it('asks no worker for a pinned request', async () => {
     const { asked } = await open();
     const function_ = await fleet.start(STATELESS, { followsEvents: false });
     expect((await function_.choose({ routing: { backend_instance_id: 'c3' } })).worker.id).toBe('c3');
@@ -368,7 +368,7 @@ describe('replicas', () => {
     expect(await ours.counted(BLOCKS)).toBe(4);
   });
 
-  it('see what nobody told them of in what the workers say', async () => {
+  it('see requests that no router reported in the reports of workers', async () => {
     fleet = new FleetRig();
     const ours = await fleet.start(REPLICA);
     await fleet.settle(1000);

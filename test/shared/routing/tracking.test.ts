@@ -18,7 +18,7 @@ function settingsFor(file: string) {
 }
 
 describe('the key of tracked names', () => {
-  it('is not read where names are public', async () => {
+  it('is not read if names are public', async () => {
     const settings = { ...settingsFor('absent'), routerTrackingHash: 'public-xxh3-v1' } as const;
     await expect(openTracking(settings)).resolves.toBeUndefined();
   });

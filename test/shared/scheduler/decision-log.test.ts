@@ -44,7 +44,7 @@ describe('the log of decisions', () => {
     expect(costs).toEqual([3, 2, 4]);
   });
 
-  it('keeps fewer where each weighed many workers', () => {
+  it('keeps fewer decisions if each weighed many workers', () => {
     const log = new DecisionLog(1000);
     for (let at = 0; at < 40; at++) log.add(choice(`${at}`, 8192), candidates(8192, at));
     expect(log.find('23')).toBeUndefined();
@@ -52,7 +52,7 @@ describe('the log of decisions', () => {
     expect(log.find('39')).toBeDefined();
   });
 
-  it('keeps none where it may not', () => {
+  it('keeps none if the bound is 0', () => {
     expect(new DecisionLog(0).isOn).toBe(false);
   });
 });

@@ -102,7 +102,7 @@ describe('mode kv', () => {
     expect((await choose(routing, request('r2', prompt, { routing: routed }), two)).worker.id).toBe('b');
   });
 
-  it('goes home with what nobody is known to have, unless another has cached more or is freer', async () => {
+  it('sends a prompt that no worker is known to have cached to its home, unless another has more cached or less load', async () => {
     for (const costModel of ['stator', 'dynamo'] as const) {
       const routing = router({ config: kvRouterConfig({ costModel, queueThreshold: undefined }) });
       routing.setWorkers(pool, two);
@@ -132,7 +132,7 @@ describe('mode kv', () => {
     const asked = (id: string, tokens: Uint32Array): RouteRequest =>
       request(id, tokens, { pool: adapted, routing: { lora_name: 'tuned' } });
 
-    it('sends its requests to those alone, where its own blocks are cached', async () => {
+    it('sends its requests only to those, where its own blocks are cached', async () => {
       const routing = router();
       const prompt = promptTokens(160);
       store(routing, 'a', prompt, { loraName: 'tuned' });
@@ -153,7 +153,7 @@ describe('mode kv', () => {
       expect((await routing.choose(request('r2', promptTokens(160, 2)), NEVER)).worker).toBe(a);
     });
 
-    it('fails who waits for it when it is unloaded, and nobody else', async () => {
+    it('fails its waiting requests when it is unloaded, and no others', async () => {
       const routing = router();
       routing.setWorkers(pool, two);
       routing.setWorkers(adapted, two);
@@ -195,7 +195,7 @@ describe('mode kv', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('looks at the queue when time alone opens it', async () => {
+  it('checks the queue when time opens it', async () => {
     const clock = new VirtualClock();
     const routing = router({ config: kvRouterConfig({ costModel: 'stator' }) }, clock);
     const one = [worker('a')];
@@ -261,7 +261,7 @@ describe('mode kv', () => {
     });
   });
 
-  it('decides by load alone for prompts without tokens, and without an index when the credit is 0', async () => {
+  it('decides only by load for prompts without tokens, and without an index if the credit is 0', async () => {
     let asked = 0;
     const routing = router({
       config: kvRouterConfig({ overlapScoreCredit: 0, queueThreshold: undefined }),
@@ -351,7 +351,7 @@ describe('a router that waits for something before it chooses', () => {
     expect((await routing.choose(request('late', prompt), NEVER)).worker).toBe(a);
   });
 
-  it('finds nobody in a pool that it was never told of, or that is gone', async () => {
+  it('finds no worker in a pool that is unknown or gone', async () => {
     const routing = router();
     const unavailable = { code: 'service_unavailable' };
     await expect(routing.choose(request('early', prompt), NEVER)).rejects.toMatchObject(unavailable);

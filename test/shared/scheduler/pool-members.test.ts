@@ -9,7 +9,7 @@ const worker = (id: string): RoutableWorker => ({ id }) as RoutableWorker;
 const idsOf = (workers: readonly RoutableWorker[]): readonly string[] => workers.map(({ id }) => id);
 
 describe('the worker sets of a base model and its adapters', () => {
-  it('have everybody once, those of the base model first, whatever changes', () => {
+  it('have every worker once, those of the base model first, after any change', () => {
     const change = fc.record({
       set: fc.integer({ min: 0, max: 3 }),
       ids: fc.option(fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'd', 'e')), { nil: undefined }),
@@ -39,7 +39,7 @@ describe('the worker sets of a base model and its adapters', () => {
     );
   });
 
-  it.each([10, 100])('are told anew in time that grows with their number alone: %i adapters', (adapters) => {
+  it.each([10, 100])('are set again in time proportional to their number: %i adapters', (adapters) => {
     let reads = 0;
     const counted = (id: string): RoutableWorker =>
       ({

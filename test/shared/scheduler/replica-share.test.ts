@@ -54,7 +54,7 @@ describe('the shares of several routers', () => {
     }
   });
 
-  it('are everything for a router that is alone', () => {
+  it('are all ranks if there is only one router', () => {
     const share = new RendezvousShare(tableOf(3), 'only');
     expect([0, 1, 2].every((rank) => share.isOwn(rank))).toBe(true);
   });

@@ -78,7 +78,7 @@ describe('the choice', () => {
     },
   );
 
-  it('takes the worker with the smaller cache among ties where asked to (case 36)', () => {
+  it('takes the worker with the smaller cache among ties if configured so (case 36)', () => {
     const part = (letter: string): Uint32Array => promptTokens(8, letter.charCodeAt(0));
     const pool = new Pool({ blockSizeTokens: 8, config: { tieBreak: 'fewest-blocks' } });
     const sent = [
@@ -137,7 +137,7 @@ describe('the choice', () => {
   });
 });
 
-describe('who may take a request', () => {
+describe('the worker for a request', () => {
   const busy = (...ids: string[]) => ({ busyWorkers: new Set(ids) });
   const failureOf = (pool: Pool, more: Parameters<Pool['submit']>[2]) => {
     const { error } = pool.submit('r', promptTokens(64), more);
@@ -150,7 +150,7 @@ describe('who may take a request', () => {
     expect(pool.submit('r', promptTokens(64), busy('a')).decision?.workerId).toBe('b');
   });
 
-  it('is nobody when all are busy: an overload, not an outage (cases 8 and 9)', () => {
+  it('is missing if all are busy: an overload, not an outage (cases 8 and 9)', () => {
     const pool = new Pool();
     expect(failureOf(pool, busy('a', 'b'))).toEqual({
       kind: 'AllEligibleWorkersOverloaded',
@@ -163,7 +163,7 @@ describe('who may take a request', () => {
     });
   });
 
-  it('is nobody without the required taint, outside the allowed ids, or on a rank that is not there (case 10)', () => {
+  it('is missing without the required taint, outside the allowed ids, or on a missing rank (case 10)', () => {
     const pool = new Pool({ workers: [worker('a', { taints: ['a'] })] });
     const nobody = { kind: 'NoEndpoints', code: 'service_unavailable' };
     expect(failureOf(pool, { constraints: { required_taints: ['b'] } })).toEqual(nobody);
@@ -233,7 +233,7 @@ describe('bookings', () => {
     expect(pool.scheduler.activeRequests).toBe(1);
   });
 
-  it('can be made for a worker that somebody else chose', () => {
+  it('can be made for a worker that another router chose', () => {
     const pool = new Pool();
     const { hashes } = pool.request('r', promptTokens(64));
     const booking = { requestId: 'r', workerId: 'a', dpRank: 0, promptTokens: 64, hashes, uncachedTokens: 32 };
@@ -257,7 +257,7 @@ describe('bookings', () => {
     expect(pool.submit('r2', promptTokens(64), { pinned: { workerId: 'c' } }).decision?.deviceBlocks).toBe(0);
   });
 
-  it('that nobody freed end after five minutes', async () => {
+  it('that were never freed end after five minutes', async () => {
     const pool = new Pool();
     pool.submit('lost', promptTokens(64), { pinned: { workerId: 'a' } });
     await pool.clock.advance(299_000);
@@ -268,7 +268,7 @@ describe('bookings', () => {
     expect(pool.scheduler.activeRequests).toBe(0);
   });
 
-  it('count neither blocks nor prompt where the configuration or the request says so', () => {
+  it('count neither blocks nor prompt if the configuration or the request says so', () => {
     const pool = new Pool({ config: { trackActiveBlocks: false } });
     pool.submit('r1', promptTokens(64), { pinned: { workerId: 'a' }, override: { track_prefill_tokens: false } });
     expect(pool.loadOf('a')).toMatchObject({ activePrefillTokens: 0, activeDecodeBlocks: 0, activeRequests: 1 });
@@ -332,7 +332,7 @@ describe('explanations', () => {
     expect(JSON.parse(JSON.stringify(pool.scheduler.explained('r')))).toMatchObject(wanted);
   });
 
-  it('say why nobody could take a request', () => {
+  it('say why no worker could take a request', () => {
     const pool = new Pool({ workers: [] });
     expect(pool.scheduler.explain(pool.request('r', promptTokens(64)))).toMatchObject({
       chosen: null,
@@ -435,7 +435,7 @@ describe('the cost model stator', () => {
 });
 
 describe('observers', () => {
-  it('are told of decisions, of what waits and of what is turned away', () => {
+  it('hear of decisions, of waiting requests and of rejections', () => {
     const told: unknown[] = [];
     const pool = new Pool({
       config: { queueThreshold: 0, queuedRequestsMax: 2 },
@@ -480,7 +480,7 @@ describe('observers', () => {
     ]);
   });
 
-  it('are told how long the index and the decision took', () => {
+  it('hear how long the index and the decision took', () => {
     const told: unknown[] = [];
     const decided: SchedulerObserver['decided'] = ({ matchMs, schedulingMs }) =>
       void told.push([matchMs, schedulingMs]);

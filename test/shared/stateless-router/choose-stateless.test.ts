@@ -60,7 +60,7 @@ describe('a choice without state', () => {
     );
   });
 
-  it('goes to nobody whose load is above 1.25 times the mean and the slack', () => {
+  it('goes to no worker whose load is above 1.25 times the mean and the slack', () => {
     fc.assert(
       fc.property(levels, anyKey, workers, (asked, draw, fleet) => {
         const mean = fleet.reduce((sum, { load }) => sum + load, 0) / fleet.length;
@@ -84,7 +84,7 @@ describe('a choice without state', () => {
     );
   });
 
-  it('moves no conversation of a shared beginning when somebody outside its workers leaves', () => {
+  it('moves no conversation of a shared beginning when a worker outside its own leaves', () => {
     fc.assert(
       fc.property(anyKey, anyKey, fc.integer({ min: 6, max: 30 }), fc.nat(), (prefix, conversation, count, at) => {
         const all = idle(count);

@@ -29,7 +29,7 @@ describe('the key of a conversation', () => {
     );
   });
 
-  it('is another where system prompt, first question or a part of it differ', () => {
+  it('differs if system prompt, first question or a part of it differ', () => {
     fc.assert(
       fc.property(fc.string(), fc.string(), fc.string(), (system, user, more) => {
         const chat = (...texts: readonly [string, unknown]): ChatMessage[] => [

@@ -73,12 +73,12 @@ describe.each(routers())('a worker that a request names, in the mode %s,', (_, o
     },
   );
 
-  it('takes it where it is there', async () => {
+  it('takes it if it is there', async () => {
     const held = await choose(open(), asked('aggregated', { backend_instance_id: 'a2', dp_rank: 1 }), WORKERS);
     expect(held).toMatchObject({ worker: { id: 'a2' }, dpRank: 1 });
   });
 
-  it('is waited for where it has failed the request before, or while nobody serves at all', async () => {
+  it('is awaited if it has failed the request before, or while no worker serves', async () => {
     const routing = { backend_instance_id: 'a1' };
     const failed = { ...asked('aggregated', routing), excluded: new Set(['a1']) };
     await expect(choose(open(), failed, WORKERS)).rejects.toMatchObject({ code: 'service_unavailable', status: 503 });

@@ -42,7 +42,7 @@ describe('the levels of a prompt', () => {
     expect(after.keys.slice(0, before.keys.length)).toEqual(before.keys);
   });
 
-  it('are none for a prompt too short to be told apart', () => {
+  it('are none for a prompt that is too short to distinguish', () => {
     expect(levelsOf([[0, 10]]).keys).toEqual([]);
   });
 
@@ -87,7 +87,7 @@ describe('the demand that a process sees', () => {
       expect(demand.othersWith(key)).toBe(0);
   });
 
-  it('counts who else began a conversation alike, and not its own turns', () => {
+  it('counts other conversations that began alike, and not its own turns', () => {
     const demand = new PrefixDemand();
     for (let turn = 1; turn <= 5; turn++) demand.note(levelsOf([[0, 300 * turn]], 'one'));
     expect(demand.othersWith(keyOfText('one'))).toBe(0);

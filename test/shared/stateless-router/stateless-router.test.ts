@@ -68,7 +68,7 @@ describe('processes that have seen some requests', () => {
     return processes;
   }
 
-  it('send a conversation to its worker at every turn, whoever gets it', async () => {
+  it('send a conversation to its worker at every turn, from any process', async () => {
     const chosen = new Set<string>();
     for (const [turn, each] of (await seasoned(12)).entries()) {
       const held = await choose(each, request(`turn ${turn}`, asked(99_999, 400 + 300 * turn)), MANY);
@@ -154,7 +154,7 @@ describe('processes that have seen some requests', () => {
     expect(await sent('c')).toBe(first);
   });
 
-  it('find nobody in a pool that they were never told of', async () => {
+  it('find no worker in an unknown pool', async () => {
     const alone = process();
     await expect(alone.choose(request('r', SYSTEM), new AbortController().signal)).rejects.toMatchObject({
       code: 'service_unavailable',

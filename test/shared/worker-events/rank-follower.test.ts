@@ -129,7 +129,7 @@ describe('a rank that is followed', () => {
     expect(bed.queries).toEqual([4]);
   });
 
-  it('takes a dump where the events are no longer kept, and replaces all that it had', async () => {
+  it('takes a dump if the events are no longer kept, and replaces all its blocks', async () => {
     const bed = await followingBed();
     bed.worker.removed(2, 3);
     for (let at = 0; at < 2000; at++) bed.worker.stored(1, 1000 + at);
@@ -274,7 +274,7 @@ describe('the last events before a silence', () => {
     expect(bed.queries).toEqual([]);
   });
 
-  it('are asked for when a message of the worker was lost', async () => {
+  it('are requested when a message of the worker was lost', async () => {
     const bed = await followingBed();
     bed.worker.stored(3, 4);
     bed.follower.suspect();
@@ -629,7 +629,7 @@ describe('a rank that goes on from a snapshot', () => {
     expect(bed.outcomes).toEqual([]);
   });
 
-  it('says when a recovery that was asked for is over, and how', async () => {
+  it('reports the end of a requested recovery, and its outcome', async () => {
     const bed = followerBed();
     bed.worker.stored(undefined, 1);
     const { signal } = new AbortController();

@@ -9,7 +9,7 @@ import { waitUntil } from '../../support/wait-until.ts';
 const SCOPE = { kind: 'namespace', namespace: 'ns' } as const;
 
 describe('publishers of a topic', () => {
-  it('are told together when thousands join and leave at a time, each name a few times at most', async () => {
+  it('are reported together when thousands join and leave at once, each name a few times at most', async () => {
     const clock = systemClock;
     const random = seededRandom(1);
     const hub = new MemoryHub(clock);

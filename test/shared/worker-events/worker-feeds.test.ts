@@ -218,7 +218,7 @@ describe('the feed of a fleet', () => {
     await router.feeds.close();
   });
 
-  it('wipes a rank whose endpoint moved, before anybody took the worker off', async () => {
+  it('wipes a rank whose endpoint moved, before its worker was removed', async () => {
     const bed = fleetBed();
     const { engine } = await bed.worker('a1');
     const router = bed.router();
@@ -232,7 +232,7 @@ describe('the feed of a fleet', () => {
     expect(router.blocks('a1')).toEqual([]);
   });
 
-  it('counts and passes over what is no event, and says whose it is', async () => {
+  it('counts and skips a message that is not an event, and names its publisher', async () => {
     const bed = fleetBed();
     const { engine } = await bed.worker('a1');
     const router = bed.router();

@@ -127,7 +127,7 @@ describe('a router that asks the resident one by gRPC', () => {
     await waitUntil(() => resident.service.reservations === 0, { what: 'no reservation' });
   });
 
-  it('is known by the token of its fleet, and decides alone without it', async () => {
+  it('shows the token of its fleet, and decides by itself without it', async () => {
     const token = 't'.repeat(32);
     const resident = await Resident.open(new VirtualClock());
     const { address } = await serve(resident.service, 0, token);
@@ -155,7 +155,7 @@ describe('a router that asks the resident one by gRPC', () => {
     }
   });
 
-  it('is asked by TLS where there are certificates, and by nobody else', async () => {
+  it('is asked by TLS if there are certificates, and by no caller without TLS', async () => {
     const certificate = (name: string) => ({ cert: readTlsFixture(`${name}.crt`), key: readTlsFixture(`${name}.key`) });
     const [first, second, client] = [certificate('first'), certificate('second'), certificate('client')];
     const resident = await Resident.open(new VirtualClock());
@@ -249,7 +249,7 @@ describe('a router whose resident does not answer by gRPC', () => {
     expect(await asker.alone('standby')).toBe(1);
   });
 
-  it('decides by itself when it dies, also for who waits there, and finds the next one at its address', async () => {
+  it('decides by itself when it dies, also for waiting requests, and finds the next one at its address', async () => {
     const { resident, asker, server } = await bed();
     await Promise.all([1, 2].map((at) => asker.choose(`held ${at}`, prompt(160, at))));
     const waiting = asker.choose('r', prompt(160, 3));
@@ -310,7 +310,7 @@ describe('a router whose resident does not answer by gRPC', () => {
     expect(await asker.alone('lost')).toBe(1);
   });
 
-  it('decides by itself, and later, when nobody listens there', async () => {
+  it('decides by itself, also later, if no process listens there', async () => {
     const { server } = await serve((await Resident.open(new VirtualClock())).service);
     await server.close();
     const asker = new Asker();
@@ -361,7 +361,7 @@ describe('the messages of a caller', () => {
   });
 });
 
-it('names the span of the request in the metadata of that question alone', async () => {
+it('names the span of the request only in the metadata of that question', async () => {
   const clock = new VirtualClock();
   const spans: Span[] = [];
   const tracer = new Tracer({ clock, random: seededRandom(4), sinks: [{ ended: (span) => spans.push(span) }] });

@@ -95,7 +95,7 @@ describe('the router by gRPC', () => {
     expect(resident.service.reservations).toBe(0);
   });
 
-  it('answers nobody without its token, but health checks', async () => {
+  it('answers only health checks without its token', async () => {
     const { client, choose, unary, resident } = await open('t'.repeat(32));
     const asked = choose(chooseRequest('r', prompt(160)));
     expect((await asked.over)?.code).toBe(status.UNAUTHENTICATED);

@@ -218,7 +218,7 @@ describe('prefills whose length is predicted', () => {
     expect(real.prefillTokensAt(0, 15_000)).toBe(300);
   });
 
-  it('shrink by the anchor alone while another has no prediction', () => {
+  it('shrink only by the anchor while another has no prediction', () => {
     const real = load();
     real.add(entry('r1', 0, undefined, long), 0);
     real.add(entry('r2', 0, undefined, { prefillTokens: 600 }), 0);
@@ -228,7 +228,7 @@ describe('prefills whose length is predicted', () => {
     expect(real.prefillTokensAt(0, 90_000)).toBe(600);
   });
 
-  it('do not shrink what others brought, of which nothing is predicted', () => {
+  it('do not shrink the load of others, whose prefills are not predicted', () => {
     const real = load();
     real.add(entry('r1', 0, undefined, long), 0);
     real.setUnattributed(0, { requests: 1, decodeBlocks: 0, prefillTokens: 500 });

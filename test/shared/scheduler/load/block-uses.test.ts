@@ -128,7 +128,7 @@ describe('blocks in use', () => {
     }
   });
 
-  it('keep what they know of a prompt although whoever asked writes over it', () => {
+  it('keep their counts of a prompt after the caller overwrites its hashes', () => {
     const uses = new BlockUses(1);
     const hashes = hashesOf([1, 2, 3]);
     uses.acquire(0, hashes);

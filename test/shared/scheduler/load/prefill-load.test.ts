@@ -27,7 +27,7 @@ describe('the load model aic', () => {
     expect(prefillDuration.asked).toEqual([[36, 64]]);
   });
 
-  it('predicts nothing where nothing is left to compute or prompts are not load', () => {
+  it('predicts nothing if nothing is left to compute or prompts do not count as load', () => {
     const prefillDuration = new Prediction();
     const pool = new Pool({ prefillDuration, config: AIC });
     const prompt = promptTokens(64);

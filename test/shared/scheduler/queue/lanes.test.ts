@@ -35,7 +35,7 @@ const LIMITS: readonly (readonly [how: string, limit: Partial<SchedulingRequest>
 ];
 
 describe.each(MODELS)('requests that only busy workers may take, with the cost model %s', (_, config) => {
-  it.each(LIMITS)('hold up nobody else: %s', (_how, limit) => {
+  it.each(LIMITS)('delay no other requests: %s', (_how, limit) => {
     const pool = new Pool({ workers: fleet(), config });
     for (const at of [0, 1]) pool.submit(`long${at}`, promptTokens(50_000, at), limit);
     const stuck = pool.submit('stuck', promptTokens(2500, 2), limit);
@@ -75,7 +75,7 @@ describe.each(MODELS)('requests that only busy workers may take, with the cost m
 });
 
 describe('time alone', () => {
-  it('makes room for who waits, not for who comes just then and might go elsewhere, too', async () => {
+  it('makes room for the waiting request, not for a new one that other workers could take', async () => {
     const pool = new Pool({ workers: fleet().slice(0, 2), config: { costModel: 'stator', queueThreshold: 'auto' } });
     pool.submit('runs1', promptTokens(2000, 1), { allowedWorkers: new Set(['1']) });
     pool.submit('runs2', promptTokens(50_000, 2), { allowedWorkers: new Set(['2']) });
@@ -112,7 +112,7 @@ describe('ten thousand waiting requests', () => {
     return { queue, all };
   }
 
-  it('are not all looked at when something changes, however differently they are limited', () => {
+  it('are not all checked at a change, even if each is limited to other workers', () => {
     const { queue, all } = waitingQueue((at) => ({ allowedWorkers: new Set([`w${at}`, 'x']) }));
     let looks = 0;
     const canGo = (): boolean => {

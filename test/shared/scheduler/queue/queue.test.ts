@@ -65,7 +65,7 @@ describe('the gate', () => {
     expect(pool.submit('r4', promptTokens(ISL, 4)).decision).toBeUndefined();
   });
 
-  it('does not hold back a request that nobody may take', () => {
+  it('does not hold back a request that no worker may take', () => {
     const pool = narrow();
     pool.submit('r1', promptTokens(ISL, 1));
     expect(failureOf(pool.submit('r2', promptTokens(ISL, 2), { allowedWorkers: new Set(['z']) }))?.kind).toBe(
@@ -73,7 +73,7 @@ describe('the gate', () => {
     );
   });
 
-  it('opens for a new worker, and lets requests go that nobody is left for', () => {
+  it('opens for a new worker, and ends requests that no worker is left for', () => {
     const pool = narrow();
     pool.submit('r1', promptTokens(ISL, 1));
     const second = pool.submit('r2', promptTokens(ISL, 2));
@@ -181,7 +181,7 @@ describe('a waiting request', () => {
     expect(pool.scheduler.pendingRequests).toBe(0);
   });
 
-  it('is told when the router shuts down, like those that come later', () => {
+  it('fails when the router shuts down, like later requests', () => {
     const pool = narrow();
     pool.submit('r1', promptTokens(ISL, 1));
     const waiting = pool.submit('r2', promptTokens(ISL, 2));
@@ -203,7 +203,7 @@ describe('a waiting request', () => {
     });
   });
 
-  it('has its overlap looked up again after ten seconds, not before', async () => {
+  it('gets a new look-up of its overlap after ten seconds, not before', async () => {
     const late = async (waitMs: number) => {
       const pool = narrow({ workers: [worker('a', { maxNumBatchedTokens: ISL })] });
       pool.submit('r1', promptTokens(ISL, 1));
@@ -226,7 +226,7 @@ describe('a waiting request', () => {
     expect(waiting.decision).toMatchObject({ workerId: 'b', cachedTokens: 0 });
   });
 
-  it('may ask for more when it is told, without confusing the queue', () => {
+  it('may submit another from its callback, without confusing the queue', () => {
     const pool = narrow();
     pool.submit('r1', promptTokens(ISL, 1));
     const told: string[] = [];
@@ -277,7 +277,7 @@ policy_classes:
     expect(refused.error?.code).toBe('server_overloaded');
   });
 
-  it('of the older table go by what nobody has cached, and grow with the workers', () => {
+  it('of the older table apply to the tokens that no worker has cached, and grow with the workers', () => {
     const queueByIncomingMissingIsl = [
       { missingTokensFloor: 0, tokensPerWorkerMax: 4000 },
       { missingTokensFloor: 500, tokensPerWorkerMax: 1000 },
@@ -317,7 +317,7 @@ models:
     policy_classes: [{ name: one, policy_family: only, cache_bucket: any, quantum: 1 }]
 `;
 
-  it('are found by family and by what nobody has cached, or by the name of an explicit class', () => {
+  it('are found by family and by the tokens that no worker has cached, or by the name of an explicit class', () => {
     const { root, models, settings } = parsePolicyConfig(yaml);
     const nameOf = (asked: string | undefined, missing: number) =>
       root?.classes[root.classOf(asked, () => missing)]?.name;
@@ -387,7 +387,7 @@ describe('the queue of the cost model stator', () => {
     expect(pool.submit('r4', promptTokens(1600, 4)).decision).toBeUndefined();
   });
 
-  it('lets short prompts share passes: they wait only where 2,000 tokens would come together', () => {
+  it('lets short prompts share passes: they wait only if the backlog would reach 2,000 tokens', () => {
     const pool = narrow({ config: stator });
     const sent = Array.from({ length: 30 }, (_, at) => pool.submit(`r${at}`, promptTokens(96, at)));
     expect(sent.filter(({ decision }) => decision !== undefined)).toHaveLength(20); // 20 × 96 = 1,920
@@ -443,7 +443,7 @@ policy_classes:
     expect(drainOrder(pool, 'r1', { long, short, middle })).toEqual(order);
   });
 
-  it('keeps a threshold that somebody set: requests go to a busy worker up to it, and no further', () => {
+  it('keeps a threshold that is set: requests go to a busy worker up to it, and no further', () => {
     const pool = narrow({
       config: { ...stator, queueThreshold: 1 },
       workers: [worker('a', { maxNumBatchedTokens: 5000 })],

@@ -10,7 +10,7 @@ function isClaim({ body }: IncomingCall): boolean {
 }
 
 describe('a request that asks workers', () => {
-  it('asks the one that hashing names alone, where that has little to do', async () => {
+  it('asks only the worker that hashing names, if that has little to do', async () => {
     const rig = await AskingRig.open(FOUR);
     rig.worker('b').cachedTokens = [3000];
     rig.worker('c').cachedTokens = [3900];
@@ -68,7 +68,7 @@ describe('a request that asks workers', () => {
 });
 
 describe('requests of one instant in processes that do not see each other', () => {
-  it('go to a worker each, for a promised place counts with whoever asks next', async () => {
+  it('go to a worker each, because a promised place counts in the next quote', async () => {
     for (let round = 0; round < 20; round++) {
       const rig = await AskingRig.open(FOUR);
       const asking = ['x', 'y', 'z'].map((name, at) =>
@@ -141,7 +141,7 @@ describe('a worker', () => {
     expect((await process.place(asked('t')))?.worker.id).toBe('a');
   });
 
-  it('that hashing names and that is slow is waited for while the others answer: its cache is worth that', async () => {
+  it('that hashing names and that is slow is awaited while the others answer: its cache is worth that', async () => {
     const rig = await AskingRig.open(FOUR);
     const a = rig.worker('a');
     a.instead = (call) => void rig.clock.after(0.8 * DEADLINE_MS, () => a.service.serve(call));
