@@ -7,7 +7,7 @@ import { composeFrontend, serveFrontend } from '../../shared/frontends/index.ts'
 import { openLogger, openQuietLogger } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process.ts';
 
-/** `stator frontend`: serves HTTP until told to stop, then drains; or chats in the terminal. */
+/** Runs `stator frontend`: serves HTTP until a signal stops it, then drains. Or it chats in the terminal. */
 export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
   const { settings } = config;
   const { interactive: isInteractive } = settings;

@@ -40,7 +40,7 @@ export class WorkerProcesses implements ScalableWorkers {
   readonly #options: WorkerProcessesOptions;
   readonly #children = new Map<ChildProcess, 'starting' | 'ready' | 'draining'>();
   readonly #startSeconds: number[] = [];
-  /** Started again after a pause. */
+  /** Number of workers that start again after a pause. */
   #pausing = 0;
   #isStopping = false;
   #fail: (reason: string) => void = () => {};
@@ -157,8 +157,8 @@ export class WorkerProcesses implements ScalableWorkers {
 }
 
 /**
- * Lets a worker drain and end. It uses the channel, not a signal: after a Ctrl-C that has reached the worker, too, a
- * signal would kill it.
+ * Lets a worker drain and end. It uses the channel, not a signal: if a Ctrl-C has also reached the worker, a signal
+ * would kill it.
  */
 async function endProcess(child: ChildProcess): Promise<void> {
   if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;

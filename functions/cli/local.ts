@@ -20,26 +20,27 @@ import { stopSignal } from '../process.ts';
 import { renderBanner } from './local-banner.ts';
 import { type LocalFleet, localFleet, WorkerProcesses } from './local-workers.ts';
 
-/** How long all workers may take to register before those that have are enough. */
+/** How long all workers may take to register, in milliseconds. After that the command goes on with those that have. */
 const WORKERS_READY_MS = 20_000;
-/** Requests wait so long for a worker, where the planner may have let the last one go. */
+/** How long a request waits for a worker, in seconds, because the planner may have stopped the last one. */
 const HOLD_SECS = 60;
-/** Nothing is said of a start that is as short. */
+/** Length of a usual start, in milliseconds; a shorter one needs no message. */
 const USUAL_START_MS = 3000;
-/** Requests that come before the first worker wait for it so long. */
+/** How long requests wait that come before the first worker, in milliseconds. */
 const HELD_MS_MAX = 5000;
 
-/** Where the processes meet. @throws Error with one line that names the variable to change */
+/** Creates the folder in which the processes meet. @throws Error with one line that names the variable to change */
 async function temporaryFolder(): Promise<string> {
   try {
     return await mkdtemp(join(tmpdir(), 'stator-'));
   } catch (cause) {
-    throw new Error(`no folder can be made in ${tmpdir()}: ${reasonOf(cause)}. Check TMPDIR`, { cause });
+    throw new Error(`no folder can be created in ${tmpdir()}: ${reasonOf(cause)}. Check TMPDIR`, { cause });
   }
 }
 
 /**
- * `stator local`: a frontend in this process, its workers in processes of their own, nothing left behind at the end.
+ * Runs `stator local`: a frontend in this process and its workers in processes of their own. It leaves nothing behind
+ * at the end.
  */
 export async function run(config: ResolvedConfig<'local'>, env: Environment): Promise<number> {
   const { settings } = config;
@@ -64,7 +65,7 @@ interface LocalDeps {
   readonly logger: ProcessLogger;
   readonly planning: Awaited<ReturnType<typeof localPlanning>> | undefined;
   readonly stopped: Promise<string>;
-  /** Aborted once Ctrl-C is the chat's. */
+  /** Aborts when the chat takes over Ctrl-C. */
   readonly chatting: AbortController;
   /** Closes everything at the end: the planner, the frontend, the workers, and the folder where they meet. */
   readonly lifetime: Lifetime;
@@ -91,14 +92,14 @@ async function openLocal(deps: LocalDeps): Promise<Local> {
   );
   if (planning !== undefined) {
     const tell = (line: string): void => {
-      if (!given.interactive) process.stdout.write(`planner: ${line}\n`); // the output is the chat's
+      if (!given.interactive) process.stdout.write(`planner: ${line}\n`); // the chat owns the output
     };
     planner = await lifetime.use(openLocalPlanner({ ...SYSTEM, settings, planning, env, logger, workers, tell }));
   }
   return { ...deps, frontend, settings: given, workers, planner, fleet };
 }
 
-/** Returns what every worker is started with, and what its engine is. */
+/** Returns the arguments of every worker, and the arguments of its engine. */
 function workerArguments(config: ResolvedConfig<'local'>): [shared: readonly string[], behind: readonly string[]] {
   const { settings } = config;
   const forwarded = forwardSettings(config, 'worker');
@@ -134,7 +135,7 @@ function removeFolder(folder: string): Promise<void> {
 }
 
 /**
- * Requests wait until a model is served: a client that is started together with this command is none that comes too
+ * Holds requests until a model is served, so that a client that starts together with this command does not come too
  * early.
  */
 function openWithFirstModel({ frontend, fleet, stopped }: Local): void {
@@ -145,7 +146,7 @@ function openWithFirstModel({ frontend, fleet, stopped }: Local): void {
   const isServed = models.until((listed) => listed.some(({ readiness }) => readiness.isReady), ending.signal);
   isServed.then(
     () => lifecycle.discovered(),
-    () => undefined, // stopped before
+    () => undefined, // the command was stopped before
   );
 }
 
@@ -165,10 +166,10 @@ interface Local extends Pick<LocalDeps, 'logger' | 'stopped' | 'chatting' | 'lif
   readonly fleet: LocalFleet;
 }
 
-/** Serves until told to stop; resolves with why the workers cannot be had, if they cannot. */
+/** Serves until a signal stops it. Resolves with the reason if the workers cannot be started. */
 async function serveUntilEnd(local: Local): Promise<string | undefined> {
   const { frontend, settings, logger, workers, fleet, stopped, lifetime } = local;
-  // Before the workers: a port in use costs nothing.
+  // The server starts before the workers, so that a port in use costs no start of a worker.
   const server = await lifetime.use(serveFrontend(frontend, settings, logger), (serving) => serving.drain());
   workers.start();
   const failure = Promise.race([workers.failed, stopped.then(() => undefined)]);
@@ -181,7 +182,7 @@ async function serveUntilEnd(local: Local): Promise<string | undefined> {
   return failure;
 }
 
-/** Chats until the user leaves; resolves as above. */
+/** Chats until the user leaves. Resolves like `serveUntilEnd`. */
 async function chatInstead(local: Local): Promise<string | undefined> {
   const { frontend, settings, workers, stopped, chatting } = local;
   workers.start();
@@ -208,10 +209,13 @@ function planUntilEnd({ planner, workers, lifetime }: Local, isUp: boolean): voi
   });
 }
 
-/** Workers of one machine talk over loopback alone, whatever addresses it has. */
+/** Variables that keep the workers of one machine on loopback, whatever addresses it has. */
 const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1' };
 
-/** Resolves with true when every worker serves, or when some do and waiting any longer would tell the user nothing. */
+/**
+ * Resolves with true when every worker serves, or some do after the time for all is over. Resolves with false if `over`
+ * ends first.
+ */
 async function workersRegistered({ frontend, fleet }: Local, over: Promise<unknown>): Promise<boolean> {
   const ending = new AbortController();
   void over.finally(() => ending.abort());

@@ -7,7 +7,7 @@ import { openLogger, openTelemetry, type ProcessLogger } from '../../shared/tele
 import { stopSignal } from '../process.ts';
 import { WorkerProcesses } from './local-workers.ts';
 
-/** Plans for a fleet until the process must stop: `stator planner`. */
+/** Runs `stator planner`: plans for a fleet until the process must stop. */
 export async function run(config: ResolvedConfig<'planner'>, env: Environment): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(config.settings);

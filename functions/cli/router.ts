@@ -13,10 +13,10 @@ import {
 import { openLogger, openTelemetry, type ProcessLogger, type Telemetry } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process.ts';
 
-/** Answers under way when the process is told to stop. */
+/** How long answers under way may take after a signal to stop, in milliseconds. */
 const GRACE_MS = 5000;
 
-/** `stator router`: the standalone router or one of the services beside it until told to stop. */
+/** Runs `stator router`: the standalone router, or one of the services beside it, until a signal stops it. */
 export async function run({ settings }: ResolvedConfig<'router'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
@@ -33,7 +33,7 @@ export async function run({ settings }: ResolvedConfig<'router'>): Promise<numbe
   return 0;
 }
 
-/** What the log says of what serves. */
+/** Facts about the running service, for the log. */
 type Facts = Readonly<Record<string, string>>;
 
 interface RouterDeps {

@@ -10,6 +10,7 @@ export const COVERED: readonly string[] = [
   'bench',
   'docs',
   'examples',
+  'functions/cli',
   'functions/http',
   'functions/npm-flags.ts',
   'functions/process.ts',
