@@ -7,7 +7,7 @@ export const MINUTE = Duration.minutes(1);
 
 /**
  * A metric that the product tells by lines of its log.
- * @param source the dimension that says who tells it, and its value
+ * @param source the dimension that says which process reports it, and its value
  * @param by further dimensions
  * @throws Error where nothing tells it by these
  */

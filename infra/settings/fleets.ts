@@ -35,7 +35,7 @@ const MockFleet = z.strictObject({
 /** Models that clients may ask for. */
 export const Models = z.record(ModelName, Model).default({ 'stator-mini': { wanted: true } });
 
-/** Who serves them. */
+/** Workers that serve the models. */
 export const Fleets = z.record(Name, MockFleet).default({
   mock: {
     kind: 'mock',

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** Who has to show a key. */
+/** Routes that require a key, and how soon a revoked key is refused. */
 export const Keys = z
   .strictObject({
     /** Longest time until a revoked key is refused. */

@@ -46,7 +46,7 @@ export function continueTrace(
   return contextOf(span, caller.spanId, wholeMembers(oneText(headers.tracestate)));
 }
 
-/** A span below `parent`, in the same trace. */
+/** Returns a span below `parent`, in the same trace. */
 export function childOf(parent: TraceContext, random: Random): TraceContext {
   const { traceId, traceFlags, spanId: parentSpanId, tracestate } = parent;
   return contextOf({ traceId, spanId: newSpanId(random), traceFlags }, parentSpanId, tracestate);
@@ -61,7 +61,7 @@ export function parseTraceparent(header: string | undefined): SpanContext | unde
   return { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true };
 }
 
-/** The `traceparent` header that names `span`. */
+/** Returns the `traceparent` header that names `span`. */
 export function formatTraceparent(span: SpanContext): string {
   const isSampled = (span.traceFlags & TraceFlags.SAMPLED) !== 0; // the other bits are not ours to set
   return `${VERSION}-${span.traceId}-${span.spanId}-${isSampled ? '01' : '00'}`;
@@ -72,7 +72,7 @@ function contextOf(span: SpanContext, parentSpanId?: string, tracestate?: string
   return { traceId, spanId, traceFlags, parentSpanId, traceparent: formatTraceparent(span), tracestate };
 }
 
-/** A UUID without its dashes; its version digit keeps it from being all zero, as W3C demands. */
+/** Returns a UUID without its dashes; its version digit keeps it from being all zero, as W3C demands. */
 function newTraceId(random: Random): string {
   const uuid = random.uuid();
   return uuid.slice(0, 8) + uuid.slice(9, 13) + uuid.slice(14, 18) + uuid.slice(19, 23) + uuid.slice(24);

@@ -178,7 +178,7 @@ export class Tracer {
 const SHARE_DIGITS = 13; // 52 bits: exact as a number; the last ones of an id are random in every scheme
 const SHARES = 16 ** SHARE_DIGITS;
 
-/** The same answer everywhere for one trace and ratio. */
+/** Decides from the id of the trace, so that every process gives the same answer for one trace and ratio. */
 function isInShare(traceId: string, ratio: number): boolean {
   return Number.parseInt(traceId.slice(-SHARE_DIGITS), 16) < ratio * SHARES;
 }

@@ -74,7 +74,7 @@ export class ProductionObservability extends Construct {
   }
 }
 
-/** The alarms of every stage; gives back those that clients feel. */
+/** Adds the alarms of every stage, and returns those whose causes clients notice. */
 function addShared(alarms: Alarms, { front, settings, service }: ObservabilityProps): readonly IAlarm[] {
   for (const watch of functionWatches(front)) alarms.add(watch);
   return [apiWatch(front), ttftWatch(front, settings.alarms), ...noWorkerWatches(service, settings.models)].map(

@@ -163,7 +163,7 @@ class RepeatLogger implements Logger {
   }
 }
 
-/** Nothing was left out, and the pause is over. */
+/** Whether nothing was left out, and the pause is over. */
 function isOver({ toldAtMs, pauseMs, untold }: Repeating, nowMs: number): boolean {
   return untold === 0 && nowMs - toldAtMs >= pauseMs;
 }

@@ -52,7 +52,7 @@ export class Histogram {
     this.#sum += value * times;
   }
 
-  /** As `Counter.print`. */
+  /** Returns the series in Prometheus text form, as `Counter.print` does. */
   print(name: string, labels: string): string {
     const others = labels === '' ? '' : `,${labels}`;
     let seen = 0;
@@ -259,7 +259,7 @@ export class MetricRegistry implements MetricScope {
     return this.#families.get(this.#named(name))?.totalsBy(label) ?? {};
   }
 
-  /** Every metric in Prometheus text form. */
+  /** Returns every metric in Prometheus text form. */
   async render(): Promise<string> {
     for (const update of this.#beforeScrape) update();
     return Array.from(this.#families.values(), (family) => family.print()).join('\n');

@@ -180,7 +180,7 @@ function toReadableSpan(span: Span, resource: Resource): ReadableSpan {
   };
 }
 
-/** The exporters change no list, and say so nowhere. */
+/** Hands a list to the exporters, which do not change it, though their types do not say so. */
 function attributesOf({ attributes }: Span): Attributes {
   return attributes as Attributes;
 }
@@ -224,7 +224,7 @@ interface ExportResult {
 }
 
 export interface WatchOptions {
-  /** As log lines name what is exported. */
+  /** Name of what is exported, in log lines. */
   readonly signal: string;
   readonly logger: Logger;
   /** Items that wait for their batch; more are dropped. */
