@@ -8,7 +8,7 @@ import type { PrefillStage } from './prefill-stage.ts';
 import type { RoutedRequest, RunContext } from './run-context.ts';
 import { WorkerEligibility } from './worker-choice.ts';
 
-/** Answers what a router would decide now, without a reservation. */
+/** Returns what a router would decide now, without a reservation. */
 type Explain = (request: RouteRequest) => Promise<ExplanationRecord>;
 
 /** A worker and rank that would take one stage of a request. */
@@ -17,7 +17,7 @@ interface Place {
   readonly dpRank: number;
 }
 
-/** Says where a request would go now. Nothing is sent or reserved, and the request waits in no queue. */
+/** Says where a request would go now. It sends and reserves nothing, and the request waits in no queue. */
 export class DryRun {
   readonly #context: RunContext & { readonly prefill?: PrefillStage | undefined };
   readonly #explain: Explain;
