@@ -312,7 +312,7 @@ describe('the status of a chat stream', () => {
 });
 
 describe('a unary chat', () => {
-  it('folds choices, reasoning, tool calls and usage into one object', async () => {
+  it('collects choices, reasoning, tool calls and usage in one object', async () => {
     const { response, text } = await answer({ n: 2 }, ({ sink }) => {
       tell(sink, { kind: 'reasoning', choice: 0, text: 'why' });
       sink.text(0, 'He', 1);
@@ -353,7 +353,7 @@ describe('a unary chat', () => {
     });
   });
 
-  it("folds a text worker's chunks", async () => {
+  it("collects a text worker's chunks", async () => {
     const { text } = await answer({}, ({ sink }) => {
       const part = (choice: object, more: object = {}) =>
         tell(sink, { kind: 'body', body: { id: 'x', choices: [{ index: 0, ...choice }], ...more } });
@@ -447,7 +447,7 @@ describe('what operators see of a chat', () => {
     });
   });
 
-  it('counts names that nobody serves under one label', async () => {
+  it('counts names that no worker serves under one label', async () => {
     const { deps, response, lines } = await answer({ model: 'nope' }, () => undefined);
     expect(response.status).toBe(404);
     const text = await deps.metrics.render();

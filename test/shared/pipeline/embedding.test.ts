@@ -25,7 +25,7 @@ describe('the prompt of an embedding', () => {
     expect(decodeEngineRequest('r1', body, tokenIds).embedding).toEqual({ dimensions: 8 });
   });
 
-  it('leaves special tokens to whoever wrote a prompt that is continued', async () => {
+  it('adds no special tokens to a prompt that the model continues', async () => {
     const { promptTokens } = await preprocessed(request(), model(), closing);
     expect(promptTokens).toBe(3);
   });

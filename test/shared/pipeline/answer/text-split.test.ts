@@ -214,7 +214,7 @@ describe('the text of a chat', () => {
     ]);
   });
 
-  it('folds to the same answer however it is cut into outputs', () => {
+  it('gives the same answer however it is cut into outputs', () => {
     const piece = fc.constantFrom(
       '<think>',
       '</think>',

@@ -65,7 +65,7 @@ describe('cancelling a request that began at one worker', () => {
     expect(await cancelled(has(0), has(1), has(0))).toEqual({ asked: [1], isCancelled: true, silent: 0 });
   });
 
-  it('asks nobody else when the request is over there', async () => {
+  it('asks no other worker if the request is over there', async () => {
     expect(await cancelled(has(0), has(0), has(0))).toEqual({ asked: [1], isCancelled: false, silent: 0 });
   });
 
@@ -99,7 +99,7 @@ describe('cancelling a request that names no worker', () => {
     expect(asked).toEqual([{ id }, { id }]);
   });
 
-  it('tells that nobody had it', async () => {
+  it('says that no worker had it', async () => {
     const parts = await bed([has(0)]);
     const cancelling = new RequestCanceller(parts).cancel(spread());
     await parts.clock.advance(10);

@@ -68,7 +68,7 @@ describe('the catalogue', () => {
     expect(directory.listKnown()).toHaveLength(1);
   });
 
-  it('holds no adapters, and nobody who answers others alone', async () => {
+  it('holds no adapters, and no worker that only helps others', async () => {
     await leaveBehind(
       { ...modelWith({ display_name: 'adapter', lora: { name: 'adapter' } }), model_suffix: 'adapter' },
       modelWith({ display_name: 'prefill', worker_type: 'prefill' }, 'ns/backend/generate/b'),

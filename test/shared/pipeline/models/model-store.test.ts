@@ -106,7 +106,7 @@ describe('a model', () => {
 });
 
 describe('loading ahead', () => {
-  it('that nobody serves yet is not loaded ahead: there is nobody to fetch it from', async () => {
+  it('is not loaded ahead before a worker serves it, from which to fetch it', async () => {
     const store = storeOf();
     store.prefetch([named('a', { workers: [] })]);
     await clock.advance(100);

@@ -66,7 +66,7 @@ describe('a stream that its worker wants to be rid of', () => {
     expect(sink).toMatchObject({ shown: 'abxyz', ended: { usage: { completionTokens: 5 } } });
   });
 
-  it('goes on where it is when nobody answers in time', async () => {
+  it('goes on at its worker if no other answers in time', async () => {
     const { first, plane, sink, clock, moves } = await asked();
     const second = await plane.seen(2);
     say(first, 'xy');

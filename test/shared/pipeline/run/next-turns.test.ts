@@ -78,7 +78,7 @@ function textOf(call: SeenCall): string {
 }
 
 describe('the prompt of a next turn', () => {
-  it('is sent once the answer has ended, as far as it is known, for one token that nobody reads', async () => {
+  it('is sent once the answer has ended, as far as it is known, for one token that no client reads', async () => {
     const { turn, plane, outcomes } = open();
     await turn('cd');
     const call = await plane.seen(1);

@@ -94,7 +94,7 @@ describe('a worker that makes more tokens than were asked for', () => {
     expect(sink.ended?.usage.completionTokens).toBe(3);
   });
 
-  it('is cut in text without tokens, at twice as many and a few, for nobody knows how many they are', async () => {
+  it('is cut in text without tokens, at twice as many and a few, because their number is unknown', async () => {
     const { plane, sink } = start({ stop: { max_tokens: 10 } });
     const call = await plane.seen(1);
     call.sink.output({ text: 'x'.repeat(1_000_000) });
@@ -103,7 +103,7 @@ describe('a worker that makes more tokens than were asked for', () => {
   });
 });
 
-describe('a worker that speaks of what nobody asked for', () => {
+describe('a worker that sends output that no request asked for', () => {
   it.each([
     ['a choice', { choices: [{ index: 1, delta: { content: 'a' } }] }],
     ['a choice of a whole body', { choices: [{ index: 4_000_000_000, message: { content: 'a' } }] }],

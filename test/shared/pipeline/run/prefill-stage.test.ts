@@ -383,7 +383,7 @@ describe('a worker of a split fleet that wants to be rid of a request', () => {
     expect([sink.shown, seen.moves]).toEqual(['hello', []]);
   });
 
-  it('computes the prompt to its end where nobody else could, and gives it up where somebody can', async () => {
+  it('computes the prompt to its end if no other worker could, and otherwise gives it up', async () => {
     const alone = start({}, { prefills: [worker('p1')] });
     const only = await alone.plane.seen(1);
     accept(only);

@@ -202,7 +202,7 @@ describe('a worker that has never answered', () => {
     expect([...stalledWorkers.ids]).toEqual(['a']);
   });
 
-  it('is taken for dead when its time is over, whoever asked and left in between', async () => {
+  it('is taken for dead when its time is over, even if clients came and left in between', async () => {
     const { open, pass, stalledWorkers, watch } = coldBed();
     const first = open('a', warming);
     await pass(40);
