@@ -8,7 +8,7 @@ interface QueueSettings {
   readonly awsRegion?: string | undefined;
 }
 
-interface OutboxParts {
+interface OutboxDeps {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly registry: MetricRegistry;
@@ -20,7 +20,7 @@ interface OutboxParts {
  */
 export async function openPlannerOutbox(
   { plannerQueueUrl: queueUrl, sqsEndpoint: endpoint, awsRegion: region }: QueueSettings,
-  { clock, logger, registry }: OutboxParts,
+  { clock, logger, registry }: OutboxDeps,
 ): Promise<PlannerOutbox | undefined> {
   if (queueUrl === undefined) return undefined;
   // The outbox itself tries again, with the newest events at that time.

@@ -7,7 +7,7 @@ import type { ServiceLifecycle } from '../inference/lifecycle.ts';
 /** Interval between two values, in milliseconds. It gives several values a minute, which CloudWatch merges into one. */
 const PERIOD_MS = 15_000;
 
-interface PublishingParts {
+interface PublishingDeps {
   readonly clock: Clock;
   readonly registry: MetricRegistry;
   readonly lifecycle: Pick<ServiceLifecycle, 'inflight'>;
@@ -25,16 +25,16 @@ interface PublishingParts {
  * Publishes the metrics of a process on a server to CloudWatch from now on. Returns undefined unless `STATOR_EMF` asks
  * for it.
  */
-export function publishMetrics(settings: EdgeSettings, parts: PublishingParts): PublishedMetrics | undefined {
+export function publishMetrics(settings: EdgeSettings, deps: PublishingDeps): PublishedMetrics | undefined {
   const { emf: isWanted, emfService: name } = settings;
-  return isWanted === true && name !== undefined ? new PublishedMetrics(name, settings, parts) : undefined;
+  return isWanted === true && name !== undefined ? new PublishedMetrics(name, settings, deps) : undefined;
 }
 
 class PublishedMetrics extends EmbeddedMetrics {
   readonly #stop: () => void;
 
-  constructor(name: string, { roles = ['http'] }: EdgeSettings, parts: PublishingParts) {
-    const { clock, registry, lifecycle, models, viewAgeMs, write = openStandardError().write } = parts;
+  constructor(name: string, { roles = ['http'] }: EdgeSettings, deps: PublishingDeps) {
+    const { clock, registry, lifecycle, models, viewAgeMs, write = openStandardError().write } = deps;
     const servesClients = roles.some((role) => role !== 'router');
     super({
       source: { dimension: 'Service', name },
@@ -42,7 +42,7 @@ class PublishedMetrics extends EmbeddedMetrics {
       totals: (metric, label) => registry.totalsBy(metric, label),
       gauges: () => {
         const ageMs = viewAgeMs();
-        const sinceMs = parts.secretsSinceMs?.();
+        const sinceMs = deps.secretsSinceMs?.();
         return {
           ...(servesClients ? { activeStreams: lifecycle.inflight } : {}),
           ...(ageMs === undefined ? {} : { viewAgeMs: ageMs }),

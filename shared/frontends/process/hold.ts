@@ -16,7 +16,7 @@ export interface HoldBounds {
   readonly unaryMsMax: number;
 }
 
-interface HoldParts extends TimeAndChance {
+interface HoldDeps extends TimeAndChance {
   readonly registry: MetricRegistry;
   readonly logger: Logger;
   readonly discovery: Discovery;
@@ -53,32 +53,32 @@ export function holdsRequests({ holdTimeoutSecs = 0 }: EdgeSettings): boolean {
 }
 
 /** Opens the queue for requests without a worker; returns undefined if the settings ask for no waiting. */
-export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | undefined {
+export function openHold(settings: EdgeSettings, deps: HoldDeps): OpenHold | undefined {
   const { holdTimeoutSecs = 0, holdMax, namespace = 'dynamo' } = settings;
   if (!holdsRequests(settings)) return undefined;
-  const { clock, logger, registry } = parts;
-  const events = new HeldEvents(parts);
+  const { clock, logger, registry } = deps;
+  const events = new HeldEvents(deps);
   const metrics = createHoldMetrics(registry);
-  const refreshWhile = refresher(parts);
+  const refreshWhile = refresher(deps);
   const want = (model: string, oldestAtMs: number): void => {
     const count = hold.countOf(model) + queued.count(model);
-    const known = parts.fleetOf(model) ?? { namespace, ownName: model };
+    const known = deps.fleetOf(model) ?? { namespace, ownName: model };
     // Planners know the model only by its own name.
     const event = events.publish(known.namespace, known.ownName, count, oldestAtMs);
-    parts.outbox?.put(event);
-    parts.onHeld?.(event);
+    deps.outbox?.put(event);
+    deps.onHeld?.(event);
   };
-  const queued = new QueuedRequests({ clock, nameOf: parts.nameOf, onWaiting: want });
+  const queued = new QueuedRequests({ clock, nameOf: deps.nameOf, onWaiting: want });
   const hold: ColdStartQueue = new ColdStartQueue({
     clock,
-    timeoutMs: Math.min(holdTimeoutSecs * 1000, parts.bounds?.streamMsMax ?? Number.POSITIVE_INFINITY),
-    ...(parts.bounds === undefined ? {} : { unaryTimeoutMs: parts.bounds.unaryMsMax }),
+    timeoutMs: Math.min(holdTimeoutSecs * 1000, deps.bounds?.streamMsMax ?? Number.POSITIVE_INFINITY),
+    ...(deps.bounds === undefined ? {} : { unaryTimeoutMs: deps.bounds.unaryMsMax }),
     requestsMax: holdMax,
     observer: {
       ...metrics,
       holding: (model, count) => {
         metrics.holding(model, count);
-        if (!parts.isLasting) void refreshWhile(() => hold.count > 0); // never rejects
+        if (!deps.isLasting) void refreshWhile(() => hold.count > 0); // never rejects
       },
       wanted: (model, count, oldestAtMs) => {
         logger.info('requests wait for a worker', { model, requests: count });
@@ -93,7 +93,7 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
  * Returns a function that reads the fleet each second while requests wait for workers, for a process whose discovery
  * does not follow the fleet.
  */
-function refresher({ clock, discovery, logger }: HoldParts): (isHolding: () => boolean) => Promise<void> {
+function refresher({ clock, discovery, logger }: HoldDeps): (isHolding: () => boolean) => Promise<void> {
   let isRunning = false;
   return async (isHolding) => {
     if (isRunning) return;
@@ -123,22 +123,22 @@ interface OpenPublisher {
 
 /** Publishes `request.held`. The first event opens the plane, because most frontends never publish any. */
 class HeldEvents {
-  readonly #parts: HoldParts;
+  readonly #deps: HoldDeps;
   readonly #source: string;
   readonly #epoch: string;
   readonly #publishers: BoundedMap<string, Promise<OpenPublisher>>; // by namespace, the latest one last
   #sequence = 0;
   #plane: EventPlane | undefined;
 
-  constructor(parts: HoldParts) {
-    this.#parts = parts;
+  constructor(deps: HoldDeps) {
+    this.#deps = deps;
     this.#publishers = new BoundedMap(PUBLISHERS_MAX, (opening, namespace) => this.#closeDropped(opening, namespace));
-    this.#source = parts.random.instanceId();
-    this.#epoch = parts.random.instanceId();
+    this.#source = deps.random.instanceId();
+    this.#epoch = deps.random.instanceId();
   }
 
   publish(namespace: string, model: string, count: number, oldestAtMs: number): PlannerEventOf<'request.held'> {
-    const { clock, openEventPlane, logger } = this.#parts;
+    const { clock, openEventPlane, logger } = this.#deps;
     const event: PlannerEventOf<'request.held'> = {
       type: 'request.held',
       v: PLANNER_EVENT_VERSION,
@@ -179,12 +179,12 @@ class HeldEvents {
     opening
       .then((open) => open.close())
       .catch((thrown: unknown) =>
-        this.#parts.logger.debug('a publisher was not closed', { namespace, reason: reasonOf(thrown) }),
+        this.#deps.logger.debug('a publisher was not closed', { namespace, reason: reasonOf(thrown) }),
       );
   }
 
   async #open(namespace: string, openEventPlane: () => EventPlane): Promise<OpenPublisher> {
-    const { discovery } = this.#parts;
+    const { discovery } = this.#deps;
     const scope: EventScope = { kind: 'namespace', namespace };
     this.#plane ??= openEventPlane();
     const publisher = await this.#plane.publisher(scope, HELD_TOPIC);

@@ -6,7 +6,7 @@ import type { RoutableModel } from '../../pipeline/index.ts';
 import type { EventPlane, PlannerOutbox } from '../../planes/index.ts';
 import type { MetricRegistry, ProcessLogger } from '../../telemetry/index.ts';
 
-interface FeedParts extends TimeAndChance {
+interface FeedDeps extends TimeAndChance {
   readonly registry: MetricRegistry;
   readonly logger: ProcessLogger;
   readonly discovery: Discovery;
@@ -35,14 +35,14 @@ export interface PlannerFeed {
 const CLOSE_MS_MAX = 3000;
 
 /** Opens the feed if the settings name a queue, and loads its code only then. */
-export async function openPlannerFeed(settings: EdgeSettings, parts: FeedParts): Promise<PlannerFeed | undefined> {
+export async function openPlannerFeed(settings: EdgeSettings, deps: FeedDeps): Promise<PlannerFeed | undefined> {
   if (settings.plannerQueueUrl === undefined) return undefined;
-  return Lifetime.compose((lifetime) => openFeed(settings, parts, lifetime));
+  return Lifetime.compose((lifetime) => openFeed(settings, deps, lifetime));
 }
 
 async function openFeed(
   settings: EdgeSettings,
-  { openEventPlane, discovery, registry, clock, random, logger: loggers }: FeedParts,
+  { openEventPlane, discovery, registry, clock, random, logger: loggers }: FeedDeps,
   lifetime: Lifetime,
 ): Promise<PlannerFeed | undefined> {
   const { openPlannerOutbox } = await import('../../fleet/index.ts');

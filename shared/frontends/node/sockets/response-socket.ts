@@ -43,7 +43,7 @@ const GOODBYES = {
   room: [CLOSE.tryLater, 'another address needs one of your idle connections'],
 } as const;
 
-export interface ResponseSocketParts {
+export interface ResponseSocketDeps {
   readonly app: HttpApp;
   readonly webSocket: WebSocket;
   /** Request that asked for the socket. */
@@ -63,7 +63,7 @@ export interface ResponseSocketParts {
  * | closing | ignored | - | - | closed |
  */
 export class ResponseSocket implements Flushable {
-  readonly #parts: ResponseSocketParts;
+  readonly #deps: ResponseSocketDeps;
   readonly #room: EventRoom;
   readonly #timers: Timer[] = [];
   readonly #waiting: Uint8Array[] = [];
@@ -79,9 +79,9 @@ export class ResponseSocket implements Flushable {
   /** Time since which it has been idle. */
   idleSinceMs: number;
 
-  constructor(parts: ResponseSocketParts) {
-    const { clock, app, webSocket, request } = parts;
-    this.#parts = parts;
+  constructor(deps: ResponseSocketDeps) {
+    const { clock, app, webSocket, request } = deps;
+    this.#deps = deps;
     this.#room = new EventRoom(app.sockets.bodies, clock);
     this.idleSinceMs = clock.nowMs();
     request.socket.once('finish', () => this.#goodbyeSaid());
@@ -92,7 +92,7 @@ export class ResponseSocket implements Flushable {
       .on('ping', (data: Buffer) => this.#pinged(data))
       .on('pong', (data: Buffer) => this.#room.arrivedControl(data.length))
       .on('error', (error: Error & { code?: string }) => {
-        if (error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH') parts.onLimit('body_bytes');
+        if (error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH') deps.onLimit('body_bytes');
       })
       .on('close', () => this.#closed());
     this.#timers.push(
@@ -113,7 +113,7 @@ export class ResponseSocket implements Flushable {
 
   /** Sends an event. All events of a turn of the event loop leave in one write. */
   send(event: string): void {
-    const { webSocket, request } = this.#parts;
+    const { webSocket, request } = this.#deps;
     if (webSocket.readyState !== webSocket.OPEN) return;
     spendOfTurn(event.length);
     if (!this.#isCorked) {
@@ -127,15 +127,15 @@ export class ResponseSocket implements Flushable {
   flush(): void {
     if (!this.#isCorked) return;
     this.#isCorked = false;
-    this.#parts.request.socket.uncork();
+    this.#deps.request.socket.uncork();
   }
 
   isBlocked(): boolean {
-    return this.#parts.webSocket.bufferedAmount > HIGH_WATER_BYTES;
+    return this.#deps.webSocket.bufferedAmount > HIGH_WATER_BYTES;
   }
 
   onUnblocked(callback: () => void): void {
-    const { socket } = this.#parts.request;
+    const { socket } = this.#deps.request;
     if (!this.isBlocked() || socket.destroyed) {
       queueMicrotask(callback);
       return;
@@ -152,7 +152,7 @@ export class ResponseSocket implements Flushable {
     try {
       this.#room.arrived(bytes);
     } catch (thrown) {
-      this.#parts.onLimit('bodies_bytes');
+      this.#deps.onLimit('bodies_bytes');
       this.#close(CLOSE.tryLater, reasonOf(thrown));
     }
   }
@@ -164,7 +164,7 @@ export class ResponseSocket implements Flushable {
       return;
     }
     if (this.#waiting.length >= LIMITS.websocket_events.max) {
-      this.#parts.onLimit('websocket_events');
+      this.#deps.onLimit('websocket_events');
       this.#close(CLOSE.notAllowed, `more than ${LIMITS.websocket_events.max} events wait`);
       return;
     }
@@ -172,7 +172,7 @@ export class ResponseSocket implements Flushable {
       this.#room.arrivedWhole(data.length);
     } catch (thrown) {
       const error = toServeError(thrown);
-      this.#parts.onLimit('bodies_bytes');
+      this.#deps.onLimit('bodies_bytes');
       this.send(errorEvent(error.status, openAiErrorBody(error)));
       return;
     }
@@ -187,17 +187,17 @@ export class ResponseSocket implements Flushable {
     }
     const event = this.#waiting.shift();
     if (event === undefined || this.#isClosing) {
-      this.idleSinceMs = this.#parts.clock.nowMs();
+      this.idleSinceMs = this.#deps.clock.nowMs();
       return;
     }
-    const { app, request, memory } = this.#parts;
+    const { app, request, memory } = this.#deps;
     const sink = new TurnSink(this, (isGood) => void this.#over(isGood));
     this.#sink = sink;
     app.serve(new TurnExchange({ request, event, sink, memory, onRead: () => this.#room.read(event.length) }));
   }
 
   async #over(isGood: boolean): Promise<void> {
-    if (!isGood) await this.#parts.memory.forget();
+    if (!isGood) await this.#deps.memory.forget();
     // Refusals must not pile up if the client does not read them.
     await new Promise<void>((resolve) => this.onUnblocked(resolve));
     this.#sink = undefined;
@@ -205,7 +205,7 @@ export class ResponseSocket implements Flushable {
   }
 
   #pinged(data: Buffer): void {
-    const { webSocket } = this.#parts;
+    const { webSocket } = this.#deps;
     this.#room.arrivedControl(data.length);
     if (++this.#pings > PINGS_MAX) this.#close(CLOSE.notAllowed, 'too many pings');
     else if (!this.isBlocked() && webSocket.readyState === webSocket.OPEN) webSocket.pong(data);
@@ -213,7 +213,7 @@ export class ResponseSocket implements Flushable {
 
   /** Ends the connection of a client that may have gone or takes too long; otherwise sends a ping. */
   #look(): void {
-    const { webSocket, request, clock } = this.#parts;
+    const { webSocket, request, clock } = this.#deps;
     const { socket } = request;
     this.#pings = 0;
     const left = webSocket.bufferedAmount;
@@ -236,7 +236,7 @@ export class ResponseSocket implements Flushable {
   #close(code: number, reason: string): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
-    const { webSocket, clock } = this.#parts;
+    const { webSocket, clock } = this.#deps;
     this.flush();
     webSocket.close(code, reason.slice(0, 100));
     let waiting = Number.NaN;
@@ -256,7 +256,7 @@ export class ResponseSocket implements Flushable {
    * Ends a connection after its last bytes have left: this side closes, and the client may still keep its side open.
    */
   #goodbyeSaid(): void {
-    const { clock, request } = this.#parts;
+    const { clock, request } = this.#deps;
     this.#closed();
     const timer = clock.after(GOODBYE_MS, () => request.socket.destroy());
     request.socket.once('close', () => timer.cancel());
@@ -268,6 +268,6 @@ export class ResponseSocket implements Flushable {
     this.#waiting.length = 0;
     this.#room.release();
     this.#sink?.abandon();
-    this.#parts.memory.close();
+    this.#deps.memory.close();
   }
 }

@@ -12,7 +12,7 @@ import { ResponseSocket } from './response-socket.ts';
 import { createSocketMemories, SocketMemory } from './socket-memory.ts';
 import { agreedProtocol, shownAuthorization } from './turn-exchange.ts';
 
-interface ResponseSocketsParts {
+interface ResponseSocketsDeps {
   readonly app: HttpApp;
   readonly connections: Connections;
   readonly clock: Clock;
@@ -25,21 +25,21 @@ interface ResponseSocketsParts {
 
 /** The WebSockets of one server. */
 export class ResponseSockets {
-  readonly #parts: ResponseSocketsParts;
+  readonly #deps: ResponseSocketsDeps;
   readonly #open = new Map<ResponseSocket, string>(); // with the network that each comes from
   readonly #memories: MemoryResponseStore;
   #server: Promise<WebSocketServer> | undefined;
   #isDraining = false;
   #onEmpty: (() => void)[] = [];
 
-  constructor(parts: ResponseSocketsParts) {
-    this.#parts = parts;
-    this.#memories = createSocketMemories(parts.clock, parts.onLimit);
+  constructor(deps: ResponseSocketsDeps) {
+    this.#deps = deps;
+    this.#memories = createSocketMemories(deps.clock, deps.onLimit);
   }
 
   /** Takes over a connection whose request asks for a WebSocket. Never rejects. */
   async accept(request: IncomingMessage, head: Buffer): Promise<void> {
-    const { app, connections, random } = this.#parts;
+    const { app, connections, random } = this.#deps;
     const { socket } = request;
     socket.on('error', () => socket.destroy());
     if (!connections.upgraded(socket)) {
@@ -54,7 +54,7 @@ export class ResponseSockets {
       if (!(await app.sockets.admit(new NodeExchange(request, answer)))) return;
       const server = await this.load(); // before a place is taken, because other requests may come meanwhile
       if (!this.#makeRoom(networkOf(socket))) {
-        refuse(answer, overLimit('websockets', `${this.#parts.socketsMax} WebSockets are open; try again`), RETRY);
+        refuse(answer, overLimit('websockets', `${this.#deps.socketsMax} WebSockets are open; try again`), RETRY);
         return;
       }
       answer.detachSocket(socket);
@@ -74,7 +74,7 @@ export class ResponseSockets {
   gone(deadlineMs: number): Promise<void> {
     if (this.#open.size === 0) return Promise.resolve();
     return new Promise((resolve) => {
-      const timer = this.#parts.clock.after(deadlineMs, resolve);
+      const timer = this.#deps.clock.after(deadlineMs, resolve);
       this.#onEmpty.push(() => {
         timer.cancel();
         resolve();
@@ -89,12 +89,12 @@ export class ResponseSockets {
         noServer: true,
         clientTracking: false,
         perMessageDeflate: false, // messages that unpack to megabytes would need a bound, too
-        maxPayload: this.#parts.app.sockets.messageBytesMax,
+        maxPayload: this.#deps.app.sockets.messageBytesMax,
         autoPong: false,
         handleProtocols: agreedProtocol,
       });
       server.on('wsClientError', (error, _socket, request) => {
-        const answer = answerOn(request, () => this.#parts.connections.refuse(request.socket));
+        const answer = answerOn(request, () => this.#deps.connections.refuse(request.socket));
         refuse(answer, new ServeError('invalid_value', error.message), { 'sec-websocket-version': '13' });
       });
       return server;
@@ -103,7 +103,7 @@ export class ResponseSockets {
   }
 
   #opened(webSocket: import('ws').WebSocket, request: IncomingMessage): void {
-    const { app, clock, random, onLimit, onSockets } = this.#parts;
+    const { app, clock, random, onLimit, onSockets } = this.#deps;
     const memory = new SocketMemory(this.#memories, random.uuid());
     const socket = new ResponseSocket({ app, webSocket, request, memory, clock, onLimit });
     this.#open.set(socket, networkOf(request.socket));
@@ -122,8 +122,8 @@ export class ResponseSockets {
    * one.
    */
   #makeRoom(address: string): boolean {
-    if (this.#open.size < this.#parts.socketsMax) return true;
-    this.#parts.onLimit('websockets');
+    if (this.#open.size < this.#deps.socketsMax) return true;
+    this.#deps.onLimit('websockets');
     const counts = new Map<string, number>();
     for (const from of this.#open.values()) counts.set(from, (counts.get(from) ?? 0) + 1);
     const [most, count] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a));

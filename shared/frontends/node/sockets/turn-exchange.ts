@@ -46,7 +46,7 @@ function isOfTheSocket(name: string): boolean {
   return OF_THE_SOCKET.has(name) || name.startsWith('sec-websocket-');
 }
 
-interface TurnParts {
+interface TurnDeps {
   /** Request that asked for the socket. */
   readonly request: IncomingMessage;
   readonly event: Uint8Array;
@@ -65,11 +65,11 @@ export class TurnExchange implements HostExchange {
   readonly headerLines: number;
   readonly sink: TurnSink;
   readonly memory: ResponseMemory;
-  readonly #parts: TurnParts;
+  readonly #deps: TurnDeps;
 
-  constructor(parts: TurnParts) {
-    const { request, sink, memory } = parts;
-    this.#parts = parts;
+  constructor(deps: TurnDeps) {
+    const { request, sink, memory } = deps;
+    this.#deps = deps;
     this.path = pathOf(request.url ?? '/');
     this.peer = request.socket.remoteAddress;
     this.headerLines = request.rawHeaders.length / 2;
@@ -78,23 +78,23 @@ export class TurnExchange implements HostExchange {
   }
 
   get scheme(): 'ws' | 'wss' {
-    return schemeOf(this.#parts.request) === 'https' ? 'wss' : 'ws';
+    return schemeOf(this.#deps.request) === 'https' ? 'wss' : 'ws';
   }
 
   headerNames(): readonly string[] {
-    return [...Object.keys(this.#parts.request.headers).filter((name) => !isOfTheSocket(name)), 'content-type'];
+    return [...Object.keys(this.#deps.request.headers).filter((name) => !isOfTheSocket(name)), 'content-type'];
   }
 
   header(name: string): string | undefined {
     if (name === 'content-type') return 'application/json';
-    if (name === 'authorization') return shownAuthorization(this.#parts.request);
+    if (name === 'authorization') return shownAuthorization(this.#deps.request);
     if (isOfTheSocket(name)) return undefined;
-    const value = this.#parts.request.headers[name];
+    const value = this.#deps.request.headers[name];
     return typeof value === 'string' ? value : value?.[0];
   }
 
   async readBody(intake: BodyIntake): Promise<void> {
-    const { event, onRead } = this.#parts;
+    const { event, onRead } = this.#deps;
     onRead();
     intake.expect(event.length);
     intake.add(event);
