@@ -23,7 +23,7 @@ export class AskedModels {
     return this.#count;
   }
 
-  /** A reading has brought this index. Without one, no model can be left out, so all are shown. */
+  /** Takes the index of a reading. Without an index no model can be left out, so all are shown. */
   read(index: ViewIndex | undefined): void {
     this.#index = index;
     if (index !== undefined || this.#models === undefined) return;
@@ -49,7 +49,9 @@ export class AskedModels {
     return meant.size > 0;
   }
 
-  /** Whether everything with that name is shown, or everything; also false for a name that no model has. */
+  /**
+   * Returns whether all models with that name are shown, or all models if there is no name. False for an unknown name.
+   */
   isShown(name: string | undefined): boolean {
     if (this.#shown === undefined) return true;
     if (name === undefined) return false;
@@ -98,7 +100,7 @@ interface PartOptions {
   readonly read: (isFurther: boolean, signal: AbortSignal) => Promise<void>;
 }
 
-/** A replica of the table has the parts that the view names after a few times this long. */
+/** Pause between two readings. A replica of the table has the parts that the view names after a few such pauses. */
 const LAG_MS = 100;
 
 /** Shows models as they are asked for. */

@@ -53,8 +53,8 @@ const BACK_OFF_MS_MAX = 5000;
  */
 const REFRESH_RETRY_MS = 25;
 /**
- * Age at which a reading that others no longer wait for is aborted: by then its calls have had their answers, or it has
- * stood still.
+ * Age at which a reading that no caller waits for any more is aborted. By then its calls have had their answers, or its
+ * connection is dead.
  */
 const SLOW_MS_MAX = 5000;
 
@@ -121,8 +121,9 @@ export class FleetPoller {
 
   /**
    * Resolves once a reading is shown that began at most `maxAgeMs` ago, and at once if there is one; with 0 the reading
-   * is exact. Failed readings are repeated until `signal` aborts. But a failure of that same age is not worth a wait,
-   * because the next reading finds out. With `openMs`, a wait that ended in vain counts in the same way, for that long.
+   * is exact. Repeats failed readings until `signal` aborts. But it does not wait if a reading that began at most
+   * `maxAgeMs` ago has failed, because the next reading of the period tries again. With `openMs`, it does not wait
+   * either for that long after a wait that ended in vain.
    */
   async refresh(maxAgeMs: number, shardKey: string | undefined, signal: AbortSignal): Promise<void> {
     const { clock, covers: isCovered, openMs = 0 } = this.#options;

@@ -48,15 +48,15 @@ export interface FleetRequest {
   readonly isFailing: boolean;
   /** Models whose processes are asked for; undefined = all. */
   readonly models?: ReadonlySet<string> | undefined;
-  /** Whether more of the view of the last reading is wanted, so that its head is good enough. @default false */
+  /** Whether to read more of the last reading's view, under the same head. @default false */
   readonly isFurther?: boolean | undefined;
 }
 
 /** How long a view is used, and the head held, without being written again. */
 const VIEW_TTL_MS = 3000;
-/** The catalogue changes with roll-outs: the gatherer reads it every this many readings, */
+/** Number of readings between two in which the gatherer reads the catalogue, which changes only with roll-outs. */
 const CATALOGUE_EVERY = 15;
-/** and looks after the cards that it names every this many. */
+/** Time after which the gatherer keeps the catalogue's cards from expiring once more. */
 const CARDS_KEPT_MS = 86_400_000;
 /** Age of a view from which it says nothing about who is alive, for a process that knows of no outage. */
 const OUTAGE_MS_MAX = 120_000;
@@ -69,7 +69,7 @@ const NOTHING: Fleet = new Map();
  *     this process holds it       the leases, of which it then writes the view
  *     head is too old             takes its place; or reads the leases, at most once a period, and writes nothing
  *
- * While none of them can be read, what was last known stands.
+ * While none of them can be read, the last known fleet stays.
  */
 export class FleetReader {
   readonly #options: FleetReaderOptions;
@@ -145,7 +145,7 @@ export class FleetReader {
     if (this.isGathering) return this.#gather(isFailing, signal);
     const held = request.isFurther === true ? this.#head : undefined;
     const head = held ?? (await this.#view.readHead(signal));
-    // the head was fresh when it was read
+    // A held head was fresh when it was read.
     const state = held === undefined ? this.#judge(head) : { isFresh: true, isTakeable: false };
     this.#head = state.isFresh ? head : undefined;
     if (mayGather && state.isTakeable && (await this.#take(head, isFailing, signal)))
@@ -209,7 +209,7 @@ export class FleetReader {
     return { fleet, catalogue: this.#catalogue };
   }
 
-  /** Cards that cannot be read now are left out of the index, and read for the next view. */
+  /** Learns the names of cards. A card that cannot be read is left out of this index, and read for the next view. */
   #learnNames(fleet: Fleet, signal: AbortSignal): Promise<boolean> {
     const sums = new Set(this.#remembered);
     for (const { block } of fleet.values()) for (const sum of cardSumsOf(block)) sums.add(sum);

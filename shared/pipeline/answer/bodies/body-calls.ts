@@ -48,9 +48,9 @@ export interface CallRules {
 }
 
 /**
- * Puts the pieces of the tool calls of one choice in the published shape: each call under a number and an id of its own, with its
- * id and name first and once. Workers give several calls one number or none, say ids in the first piece, in every piece or
- * never, and names again, or in pieces.
+ * Puts the pieces of one choice's tool calls in the published shape: each call has its own number and id, and its id
+ * and name come first and once. Some workers give several calls the same number, or none. They send ids in the first
+ * piece, in every piece or never, and they repeat names or split them.
  *
  * | Piece | goes to |
  * |---|---|
@@ -92,8 +92,8 @@ export class BodyCalls {
   }
 
   /**
-   * No more comes for any call so far.
-   * @param isCut the choice ended at its length: what is missing is not made up
+   * Ends all calls so far.
+   * @param isCut whether the choice ended at its length, so that missing parts are not made up
    */
   end(isCut: boolean): readonly CallDelta[] {
     this.#out = [];
@@ -121,7 +121,7 @@ export class BodyCalls {
     return call;
   }
 
-  /** The call that a piece would go on with. */
+  /** Returns the call that a piece continues. */
   #at({ theirs, id }: Piece, at: number | undefined): Call | undefined {
     const named = id === '' ? undefined : this.#calls.find(({ theirId }) => theirId === id);
     if (named !== undefined && (theirs === undefined || named.theirs === undefined || named.theirs === theirs)) {
@@ -209,7 +209,7 @@ function pieceOf(part: UnknownRecord): Piece {
   const called = isRecord(part.function) ? part.function : part;
   const { index, id } = part;
   if (typeof index === 'number' && index >= CALLS_MAX)
-    throw workerError('BackendProtocol', `the index of a tool call is none below ${CALLS_MAX}`);
+    throw workerError('BackendProtocol', `the index of a tool call is not below ${CALLS_MAX}`);
   return {
     theirs: Number.isInteger(index) && Number(index) >= 0 ? Number(index) : undefined,
     id: typeof id === 'string' ? id : typeof id === 'number' ? String(id) : '',

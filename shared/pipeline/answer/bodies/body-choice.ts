@@ -3,7 +3,7 @@ import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import { BodyCalls, type CallDelta, type CallRules } from './body-calls.ts';
 import { chatLogprobs, completionLogprobs, finishOf, SAID_KEYS, type Said, saidIn } from './body-words.ts';
 
-/** What a choice of a body is read by. */
+/** Terms by which a choice of a body is read. */
 export interface ChoiceTerms extends Omit<CallRules, 'idOf'> {
   readonly isChat: boolean;
   idOf(choice: number, index: number): string;
@@ -12,7 +12,7 @@ export interface ChoiceTerms extends Omit<CallRules, 'idOf'> {
 /** An entry of `choices` of a chunk in the published shape; with `delta` of a chat, with `text` of completions. */
 export type ChunkChoice = UnknownRecord & { readonly index: number };
 
-/** Keys that are read here; every other key of a choice is its worker's own, and is passed on. */
+/** Keys that this file reads. Every other key of a choice is the worker's own, and is passed on. */
 const READ_KEYS: ReadonlySet<string> = new Set([
   'index',
   'delta',
@@ -25,8 +25,8 @@ const READ_KEYS: ReadonlySet<string> = new Set([
 const CALL_KEYS: ReadonlySet<string> = new Set(['role', 'tool_calls', 'function_call']);
 
 /**
- * One choice of an answer in bodies, of which each piece is put in the published shape: a role once, text as text, calls by number,
- * and no end before the last piece.
+ * One choice of an answer in bodies. It puts each piece in the published shape: the role once, text as text, calls by
+ * number, and no end before the last piece.
  */
 export class BodyChoice {
   readonly index: number;
@@ -35,7 +35,7 @@ export class BodyChoice {
   #hasBegun = false;
   #chars = 0;
   #finish: FinishReason | undefined;
-  /** The text that the last piece had, to count by. */
+  /** Text of the last piece, whose tokens the caller counts. */
   lastText = '';
 
   constructor(index: number, terms: ChoiceTerms) {
@@ -44,7 +44,7 @@ export class BodyChoice {
     this.#calls = new BodyCalls({ ...terms, idOf: (call) => terms.idOf(index, call) });
   }
 
-  /** The worker has said how it ends. */
+  /** Whether the worker has sent its finish reason. */
   get isFinished(): boolean {
     return this.#finish !== undefined;
   }
@@ -55,12 +55,14 @@ export class BodyChoice {
     return this.#terms.isChat ? this.#readChat(choice) : this.#readText(choice);
   }
 
-  /** The worker said beside the body how the choice ends. */
+  /** Takes a finish reason that the worker sent outside of the body. */
   told(finish: FinishReason): void {
     if (this.#finish === undefined) this.#noteFinish(finish);
   }
 
-  /** What is still to be said, with the end. @param isAtLimit as many tokens were made as were asked for */
+  /**
+   * Returns the rest of the choice, with its end. @param isAtLimit whether it has as many tokens as the request allows
+   */
   end(isAtLimit: boolean): ChunkChoice {
     const finish_reason = this.#reason(isAtLimit);
     if (!this.#terms.isChat) return { index: this.index, text: '', logprobs: null, finish_reason };
@@ -142,7 +144,7 @@ function textOf({ function: { name = '', arguments: text } }: CallDelta): string
   return name + text;
 }
 
-/** What is not null under all other keys. */
+/** Returns the values that are not null under all other keys. */
 function othersOf(record: UnknownRecord, isRead: (key: string) => boolean): UnknownRecord {
   let others: Record<string, unknown> | undefined;
   for (const key in record) {

@@ -3,8 +3,9 @@ import { type FinishReason, finishReasonOf } from '../../../protocol/index.ts';
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 
 /**
- * Why a choice ended, in a worker's words; undefined where it says nothing.
- * @throws ServeError `internal_error` where it failed, was given up, or ended for a reason that nobody knows: half an answer is none
+ * Returns the finish reason that a worker gives for a choice; undefined if it gives none.
+ * @throws ServeError `internal_error` if the choice failed, was given up, or ended for an unknown reason, because half
+ * an answer must not look whole
  */
 export function finishOf(told: unknown): FinishReason | undefined {
   const word = isRecord(told) ? told.type : told;
@@ -15,7 +16,7 @@ export function finishOf(told: unknown): FinishReason | undefined {
   throw workerError('Internal', `the worker ended a choice with the finish reason ${shown}`);
 }
 
-/** What a piece of an answer says. */
+/** The parts of a piece of an answer. */
 export interface Said {
   readonly content: string;
   readonly reasoning: string;
@@ -24,7 +25,7 @@ export interface Said {
   readonly parts?: readonly unknown[];
 }
 
-/** Of a delta or a message. Content may come in parts, and reasoning under any of the names that servers have for it. */
+/** Reads a delta or a message. Content may come in parts, and reasoning under any name that servers use for it. */
 export function saidIn(message: UnknownRecord): Said {
   const parts = Array.isArray(message.content) ? (message.content as readonly unknown[]) : undefined;
   const refusal = typeof message.refusal === 'string' ? message.refusal : '';
@@ -92,7 +93,7 @@ function partText(part: unknown, depth = 0): string {
   return '';
 }
 
-/** What is no text reads as its JSON: some servers hand an answer on that they have parsed. */
+/** Returns content as text. A value that is not text becomes its JSON, because some servers parse an answer. */
 function plainText(content: unknown): string {
   if (typeof content === 'string') return content;
   return content === undefined || content === null || content === false ? '' : JSON.stringify(content);
@@ -124,7 +125,7 @@ function named(token: unknown, logprob: unknown, bytes: unknown): UnknownRecord 
   return { token: plainText(token), logprob: numberOf(logprob), bytes: isBytes ? bytes : null };
 }
 
-/** Minus infinity is no JSON number. */
+/** Returns a log probability as a number that JSON has, which minus infinity is not. */
 function numberOf(value: unknown): number {
   return typeof value === 'number' && Number.isFinite(value) ? value : -9999;
 }

@@ -3,23 +3,23 @@ import { type CompletionUsage, type FinishReason, readUsage } from '../../../pro
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import { BodyChoice, type ChoiceTerms, type ChunkChoice } from './body-choice.ts';
 
-/** What the bodies of one answer are read by. */
+/** Terms by which the bodies of one answer are read. */
 export interface BodyTerms extends ChoiceTerms {
   /** Choices with which the worker may answer. */
   readonly choicesMax: number;
-  /** Tokens after which a choice is over; infinite where nobody says. */
+  /** Tokens after which a choice is over; infinite if no limit is known. */
   readonly maxTokens: number;
 }
 
-/** A chunk in the published shape. Who speaks to the client gives it its id, model, time and kind. */
+/** A chunk in the published shape. The dialect's sink gives it its id, model, time and kind. */
 export interface BodyChunk {
   readonly choices: readonly ChunkChoice[];
-  /** What the answer has used so far, where the worker says so with every chunk. */
+  /** Usage of the answer so far, if the worker sends it with every chunk. */
   readonly usage?: CompletionUsage;
   readonly [own: string]: unknown;
 }
 
-/** Keys that are read here or given by others; every other key is the worker's own, and is passed on. */
+/** Keys that this file reads or other code fills in. Every other key is the worker's own, and is passed on. */
 const READ_KEYS: ReadonlySet<string> = new Set([
   'id',
   'object',
@@ -35,26 +35,26 @@ const READ_KEYS: ReadonlySet<string> = new Set([
 const TIERS: ReadonlySet<unknown> = new Set(['auto', 'default', 'flex', 'scale', 'priority']);
 
 /**
- * The bodies with which a worker answers that took the client's body untouched, as chunks in the published shape, whatever the
- * worker sent: chunks or whole objects of chats or completions. A piece that ends its choice is kept back until nothing
- * more comes, since workers go on after an end, or say it twice.
+ * Reads the bodies of a worker that got the client's body unchanged, and returns chunks in the published shape. The
+ * worker may send chunks or whole objects, of chats or of completions. A piece that ends its choice waits until nothing
+ * more comes, because some workers continue after an end, or send it twice.
  */
 export class WorkerBodies {
   readonly #terms: BodyTerms;
   readonly #choices: BodyChoice[] = [];
   /** Pieces that end their choice. */
   #held: BodyChunk[] = [];
-  /** What chunks without choices said beside them. */
+  /** Other fields of chunks without choices. */
   #own: UnknownRecord = {};
   #usage: CompletionUsage | undefined;
-  /** Text of the last body, to count by. */
+  /** Text of the last body, whose tokens the caller counts. */
   lastText = '';
 
   constructor(terms: BodyTerms) {
     this.#terms = terms;
   }
 
-  /** What the worker says it has used. */
+  /** Usage that the worker has reported. */
   get usage(): CompletionUsage | undefined {
     return this.#usage;
   }
@@ -70,8 +70,8 @@ export class WorkerBodies {
   }
 
   /**
-   * Chunks that the client is shown now.
-   * @throws ServeError for a body that tells of a failure, or is none of those asked for
+   * Returns the chunks for the client.
+   * @throws ServeError for a body that reports a failure, or that does not fit the request
    */
   read(body: unknown): readonly BodyChunk[] {
     this.lastText = '';
@@ -102,17 +102,17 @@ export class WorkerBodies {
     return out;
   }
 
-  /** Text that the worker sends between its bodies. */
+  /** Takes text that the worker sends between its bodies. */
   readText(index: number, text: string): readonly BodyChunk[] {
     return this.read({ choices: [this.#terms.isChat ? { index, delta: { content: text } } : { index, text }] });
   }
 
-  /** The worker says beside its bodies how a choice ends. */
+  /** Takes a finish reason that the worker sends outside of its bodies. */
   told(index: number, reason: FinishReason): void {
     if (index < this.#terms.choicesMax) this.#at(index).told(reason);
   }
 
-  /** The worker is done: the last chunks, by which every choice has ended once. */
+  /** Ends the answer. Returns the last chunks, after which every choice has ended once. */
   end(): readonly BodyChunk[] {
     const isAtLimit =
       (this.#usage?.completion_tokens ?? 0) >= this.#terms.maxTokens * Math.max(1, this.#choices.length);
@@ -164,7 +164,7 @@ export class WorkerBodies {
     return choice;
   }
 
-  /** Later figures replace earlier ones, but for those that are missing. */
+  /** Takes reported usage. Later figures replace earlier ones; missing figures stay. */
   #noteUsage(usage: CompletionUsage): void {
     const before = this.#usage;
     const prompt_tokens = usage.prompt_tokens || (before?.prompt_tokens ?? 0);
@@ -179,15 +179,15 @@ export class WorkerBodies {
   }
 }
 
-/** @throws ServeError `bad_worker_response` for a choice beyond those asked for */
+/** @throws ServeError `bad_worker_response` for a choice beyond those of the request */
 function placeOf(told: unknown, at: number, count: number): number {
   if (told === undefined || told === null) return at;
   const index = typeof told === 'string' && told !== '' ? Number(told) : told;
   if (Number.isInteger(index) && (index as number) >= 0 && (index as number) < count) return index as number;
-  throw workerError('BackendProtocol', `the index of a choice is none below ${count}`);
+  throw workerError('BackendProtocol', `the index of a choice is not a number from 0 to ${count - 1}`);
 }
 
-/** What a worker says of the whole answer under names of its own, or under published ones with a value that fits. */
+/** Returns the fields of the whole answer: the worker's own, and published ones whose value fits. */
 function ownOf(body: UnknownRecord): UnknownRecord {
   const own: Record<string, unknown> = {};
   for (const key in body) {
@@ -200,7 +200,7 @@ function ownOf(body: UnknownRecord): UnknownRecord {
   return own;
 }
 
-/** The kept piece of a choice with its end. */
+/** Returns the kept piece of a choice with its end. */
 function joined(kept: ChunkChoice, end: ChunkChoice): ChunkChoice {
   const { finish_reason } = end;
   const delta = isRecord(kept.delta) && isRecord(end.delta) ? { delta: joinedDelta(kept.delta, end.delta) } : {};

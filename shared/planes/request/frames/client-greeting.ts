@@ -28,7 +28,7 @@ export class ClientGreeting {
     return this.#settings.secret !== undefined;
   }
 
-  /** Returns what it means if the worker closed the connection in `state`. */
+  /** Returns the error that explains why the worker closed the connection in `state`. */
   closedReason(state: string): Error {
     if (state === 'proving') return new PeerFault(NO_PROOF);
     const isUnheard = state === 'greeting' && !this.hasToken;

@@ -37,11 +37,12 @@ export interface ConnectionOptions {
   readonly observer?: RequestPlaneObserver;
 }
 
-/** Fills in the defaults of the options. */
+/** Options with their defaults filled in. */
 export type ConnectionSettings = Required<Omit<ConnectionOptions, 'token' | 'previousToken'>> & {
   readonly secret: PlaneSecrets | undefined;
 };
 
+/** Fills in the defaults of the options. */
 export function withDefaults({ token, previousToken, ...options }: ConnectionOptions): ConnectionSettings {
   return {
     connectTimeoutMs: 5000,

@@ -84,8 +84,8 @@ export class SlowStreams {
   }
 
   /**
-   * Ends all streams, because the connection is gone: earlier frames are still delivered, then `error`. Returns false
-   * if nothing waits.
+   * Fails a stream whose connection is gone, after its waiting frames. Returns false, and does nothing, if it has no
+   * waiting frames.
    */
   takesEnd(streamId: number, error: ServeError): boolean {
     const stream = this.#streams.get(streamId);
