@@ -127,7 +127,7 @@ describe('an embedding worker', () => {
   it.each([
     [['--engine=mocker'], 'DYN_VLLM_EMBEDDING_WORKER needs --engine vllm, sglang or openai'],
     [['--engine=vllm', '--model=m', '--disaggregation-mode=decode'], 'needs --disaggregation-mode agg'],
-    [['--engine=vllm', '--model=m', '--embedding-worker-processes=2'], '--embedding-worker-processes can be 1 alone'],
+    [['--engine=vllm', '--model=m', '--embedding-worker-processes=2'], '--embedding-worker-processes can only be 1'],
     [['--engine=vllm', '--model=m', '--enable-multimodal'], 'exclude each other'],
   ])('is never an ordinary worker in silence: %j', async (flags, says) => {
     const child = fleet.spawn(['worker', ...flags], { DYN_VLLM_EMBEDDING_WORKER: '1' });

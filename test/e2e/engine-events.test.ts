@@ -50,7 +50,7 @@ describe('KV events of engines that workers start', () => {
     await waitUntil(async () => (await (await fetch(`${worker.url}/health`)).text()).includes('"status":"missing"'));
     expect((await fetch(`${worker.url}/health`)).status).toBe(200);
     expect(await worker.metric('stator_worker_kv_events_missing')).toBe(1);
-    expect(worker.stdout() + worker.stderr()).toMatch(/WARN engine: KV events of the engine do not come/);
+    expect(worker.stdout() + worker.stderr()).toMatch(/WARN engine: no KV events arrive from the engine/);
     await waitUntil(async () =>
       (await (await fetch(`${frontend.url}/health`)).text()).includes('"kv_events":"missing"'),
     );
