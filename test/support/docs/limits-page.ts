@@ -10,8 +10,8 @@ and the table of settings; do not edit it.
   worker, unless the table says that the limit is measured while the answer grows.
 - \`stator_frontend_limits_reached_total{limit}\` counts how often each limit was reached. Its label is the name in the
   first column; every name is there from the start, at zero.
-- An error 503 comes with \`Retry-After\`: the process is full now. All other refusals would be the same tomorrow, so no
-  client should repeat such a request.
+- An error 503 comes with \`Retry-After\`: the process is full now. After any other refusal, a client should not repeat
+  the request, because it would be refused again.
 - Gauges show what the process holds now: \`stator_frontend_body_bytes\`, \`stator_frontend_answer_bytes\`, and
   \`stator_frontend_websockets\` for open WebSockets.
 
@@ -21,27 +21,28 @@ Stator collects an answer that is not streamed before it sends it. It also colle
 streamed or not, for the last event. The memory of such an answer is counted as it grows: 48 bytes for each piece of
 text and 2 for each character, and about 256 for each log probability.
 
-- A request for \`n\` x \`max_tokens\` x (1 + \`top_logprobs\`) values that cannot fit into \`answer_bytes\` gets 400. Without
-  \`max_tokens\`, the answer ends with \`length\` when its room is used up.
+- A request for \`n\` x \`max_tokens\` x (1 + \`top_logprobs\`) values that cannot fit into \`answer_bytes\` gets 400.
+  Without \`max_tokens\`, the answer ends with \`length\` when it has used that much memory.
 - An answer can outgrow the limit although its tokens fit (long pieces, bodies of a worker). Then it fails with 400, and
   Stator tells its worker to stop.
-- Streams need no room. If the reader does not keep up, its worker is stopped after 64 KiB and 256 outputs; a worker
-  that goes on in spite of that loses the stream.
+- Streams do not count. If the client does not keep up, the worker must pause after 64 KiB and 256 outputs. If the
+  worker sends more, the stream fails.
 
-\`answers_bytes\` is the room for all collected answers together. A request that finds no room gets 503, and so does an
-answer that grows when the room is full. \`answers_bytes\` and \`bodies_bytes\` are each a quarter of the heap limit unless
-set, so requests hold at most half of the heap.
+\`answers_bytes\` is the memory for all collected answers together. When it is used up, new requests get 503, and so do
+answers that still grow. \`answers_bytes\` and \`bodies_bytes\` are each a quarter of the heap limit unless set, so
+requests hold at most half of the heap.
 
 ## What workers make
 
-\`max_tokens\`, or the rest of the context, limits an answer whatever a worker sends, also after a move to another worker.
-Stator cuts a choice after its last allowed token and ends it with \`length\`. \`usage\` counts what the client received.
-Stator tells the worker to stop, and the log names it once in a line \`worker made more tokens than asked for\`.
+\`max_tokens\`, or the rest of the context, limits an answer, whatever a worker sends. After a move to another worker,
+it limits the whole answer. Stator cuts a choice after its last allowed token and ends it with \`length\`. \`usage\`
+counts what the client received. Stator tells the worker to stop, and names it once in the log:
+\`worker made more tokens than asked for\`.
 
-- Tokens of text that a worker sends without token ids can only be estimated: Stator cuts it at twice \`max_tokens\`
-  plus 64.
-- More choices than \`n\` are an error 502. Stator leaves out log probabilities without a token, and alternatives beyond
-  \`top_logprobs\`.
+- If a worker sends text without token ids, Stator can only estimate its tokens. It cuts such text at twice
+  \`max_tokens\` plus 64.
+- If a worker makes more choices than \`n\`, the request fails with 502. Stator leaves out log probabilities without a
+  token, and alternatives beyond \`top_logprobs\`.
 - One output of a worker has at most 32,768 letters and 4,096 tokens with 128 alternatives each, so that no other stream
   waits long while it is processed. Workers split longer outputs themselves.
 - For workers that answer with whole bodies, only the bytes are limited.
