@@ -1,7 +1,7 @@
 /**
  * @module frontends
- * The edge: HTTP as OpenAI and Anthropic speak it, KServe v2 by gRPC, and the hosts of both. A process composes a frontend, and
- * serves it until it is stopped, or as a function.
+ * The edge: HTTP as OpenAI and Anthropic speak it, KServe v2 by gRPC, and the hosts of both. A process composes a
+ * frontend, and serves it until the process is stopped, or as a function.
  */
 export { createLambdaHandler, LAMBDA_HOLD } from './lambda/lambda-handler.ts';
 export type { LambdaRuntime } from './lambda/lambda-sink.ts';
