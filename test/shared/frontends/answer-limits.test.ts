@@ -53,15 +53,18 @@ function sayMuch({ sink, options }: ScriptedCall): void {
 }
 
 describe('an answer that is kept until it is whole', () => {
-  it.each(ROUTES)('fails when it has grown too large, and its worker is told: %s', async (_name, path, body) => {
-    const test = open(sayMuch, { settings: { answerLimitBytes: 8 * MIB } });
-    const { status, text } = await post(test, path, body);
-    expect([200, 400]).toContain(status); // 200 where the stream had begun
-    expect(text).toContain('STATOR_HTTP_ANSWER_LIMIT_MB');
-    expect(test.pipeline.calls[0]?.options.signal.aborted).toBe(true);
-    expect(test.deps.answers.takenBytes).toBe(0);
-    expect(await reached(test, 'answer_bytes')).toBe(1);
-  });
+  it.each(ROUTES)(
+    'fails when it has grown too large, and the frontend tells its worker: %s',
+    async (_name, path, body) => {
+      const test = open(sayMuch, { settings: { answerLimitBytes: 8 * MIB } });
+      const { status, text } = await post(test, path, body);
+      expect([200, 400]).toContain(status); // 200 where the stream had begun
+      expect(text).toContain('STATOR_HTTP_ANSWER_LIMIT_MB');
+      expect(test.pipeline.calls[0]?.options.signal.aborted).toBe(true);
+      expect(test.deps.answers.takenBytes).toBe(0);
+      expect(await reached(test, 'answer_bytes')).toBe(1);
+    },
+  );
 
   it.each([
     ['log probabilities', tokenWithLogprobs],

@@ -179,7 +179,7 @@ describe('a request under a key', () => {
     expect([refused.status, await refused.json()]).toMatchObject([429, { error: { code: 'insufficient_quota' } }]);
   });
 
-  it('is none once its client has left while its key was looked up', async () => {
+  it('never starts if its client leaves while its key is looked up', async () => {
     const store = new MemoryKeyStore();
     const { text, record } = await issueKey(store, systemClock, { name: 'slow', scopes: ['inference'], limits: {} });
     let answer: (() => void) | undefined;

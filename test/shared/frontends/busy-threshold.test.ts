@@ -38,7 +38,7 @@ describe('/busy_threshold', () => {
     expect(test.deps.pipeline.thresholds.of('m')).toEqual({ decodeBlocksShare: 0.5, prefillTokens: 7 });
   });
 
-  it('sets nothing for a model that nobody registered', async () => {
+  it('sets nothing for a model that no worker has registered', async () => {
     const test = setUp();
     expect(await ask(test, { model: 'nope', active_prefill_tokens_threshold: 0 })).toEqual({
       status: 404,

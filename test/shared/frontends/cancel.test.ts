@@ -96,7 +96,7 @@ describe('POST /v1/cancel/{id} with what a client made up', () => {
   });
 
   it.each(['mine', 'x'.repeat(4000), `chatcmpl-${ID}x`, `${ID}${ID}`, `${ID}-0-0`, 'resp_1', '%ff', '%2e%2e'])(
-    'asks nobody about %s',
+    'asks no other process about %s',
     async (id) => {
       const asked: string[] = [];
       const test = setUp({ cancel: async ({ key }) => ({ isCancelled: asked.push(key) > 0, silent: 0 }) });
@@ -170,7 +170,7 @@ describe('POST /v1/cancel/{id} for a request of another process', () => {
     expect(new Set(other.asked.map(({ workerId }) => workerId))).toEqual(new Set([undefined]));
   });
 
-  it('asks nobody about an id that no edge has made, or another deployment has', async () => {
+  it('asks no other process about an id that no edge of this deployment has made', async () => {
     const id = await streamedId(edge(), ...STREAMS[0]);
     const other = edge();
     const forged = id.slice(0, -1) + (id.endsWith('0') ? '1' : '0');
@@ -184,7 +184,7 @@ describe('POST /v1/cancel/{id} for a request of another process', () => {
     expect(foreign.asked).toEqual([]);
   });
 
-  it('asks nobody where no secret is shared, and ids are plain', async () => {
+  it('asks no other process if the edges share no secret and ids are plain', async () => {
     const id = await streamedId(edge(0, true, null), ...STREAMS[0]);
     expect(id).toBe(`chatcmpl-${ID}`);
     const named = await streamedId(edge(), ...STREAMS[0]);
@@ -193,7 +193,7 @@ describe('POST /v1/cancel/{id} for a request of another process', () => {
     expect(other.asked).toEqual([]);
   });
 
-  it('is 404 when nobody has it, and 503 to be tried again when some did not say', async () => {
+  it('is 404 when no process has the request, and a retryable 503 when some processes did not answer', async () => {
     const id = await streamedId(edge(), ...STREAMS[0]);
     expect((await post(edge(0, false), `/v1/cancel/${id}`)).status).toBe(404);
     const refused = await post(edge(2, false), `/v1/cancel/${id}`);

@@ -21,7 +21,7 @@ const PREFLIGHT = {
 };
 
 describe('pages of other origins', () => {
-  it('are told before they send that they may, on every path', async () => {
+  it('learn from a preflight that they may send, on every path', async () => {
     for (const path of ['/v1/chat/completions', '/v1/nothing']) {
       const { status, headers, text } = await ask([ORIGIN], path, PREFLIGHT);
       expect({ status, text }).toEqual({ status: 204, text: '' });
@@ -55,7 +55,7 @@ describe('pages of other origins', () => {
     expect(headers.get('vary')).toBeNull();
   });
 
-  it.each([[[]], [['https://other.example']]])('are told nothing when only %j may', async (origins) => {
+  it.each([[[]], [['https://other.example']]])('learn nothing when only %j may send', async (origins) => {
     const preflight = await ask(origins, '/v1/chat/completions', PREFLIGHT);
     expect(preflight.status).toBe(405);
     expect(preflight.headers.get('access-control-allow-origin')).toBeNull();

@@ -107,7 +107,7 @@ describe.each([
   ['tokens', fromTokens],
   ['chunks', fromBodies],
 ])('the call of a custom tool by a worker of %s', (_what, worker) => {
-  it.each(CALLS)('is told as custom: %s', async (_case, written, input) => {
+  it.each(CALLS)('appears in the answer as a custom call: %s', async (_case, written, input) => {
     const calls = [
       { name: 'look', text: '{"a":1}' },
       { name: 'patch', text: written },
@@ -171,7 +171,7 @@ describe('the format of a custom tool', () => {
     [{ type: 'grammar', grammar: { syntax: 'regex', definition: '^a+$' } }, 'this regex grammar:\n^a+$'],
     [{ type: 'grammar', syntax: 'regex', definition: '^a+$' }, 'this regex grammar:\n^a+$'],
     [{ type: 'text' }, undefined],
-  ])('is told to the model: %j', async (format, said) => {
+  ])('reaches the model in the description of the tool: %j', async (format, said) => {
     for (const { status, request } of [await inChat(format), await inResponses(format)]) {
       expect(status).toBe(200);
       const tool = request?.prompt.kind === 'chat' ? request.prompt.tools?.[0] : undefined;
@@ -187,7 +187,7 @@ describe('the format of a custom tool', () => {
     [{ type: 'grammar', syntax: 'ebnf', definition: 'a' }, 'format.syntax: expected "lark" or "regex", got "ebnf"'],
     [{ type: 'grammar', syntax: 'lark' }, 'format.definition: expected the text of a grammar'],
     [{ type: 'grammar', grammar: { syntax: 'lark', definition: '' } }, 'format.grammar.definition: expected the text'],
-  ])('is refused if nobody can tell what it means: %j', async (format, said) => {
+  ])('is refused if its type or grammar is missing or unknown: %j', async (format, said) => {
     for (const { status, text } of [await inChat(format), await inResponses(format)]) {
       expect([status, JSON.parse(text).error?.message ?? JSON.parse(text).message]).toEqual([
         400,
@@ -262,7 +262,7 @@ describe.each(Object.entries(ROUTES))('allowed tools of %s', (path, { fields, ch
     ['required', ['look', 'patch'], ['patch', 'look']],
     ['auto', ['web_search', 'look'], ['look']],
     ['auto', ['web_search'], undefined], // left out, and named in the header
-  ])('are those that the model is told of: %s %j', async (mode, names, shown) => {
+  ])('are the only ones that the model sees: %s %j', async (mode, names, shown) => {
     const { status, warning, request } = await send(path, { ...fields, tool_choice: choice(mode, names) });
     expect([status, toolsShown(request)]).toEqual([200, shown]);
     expect(warning).toContain('web_search');

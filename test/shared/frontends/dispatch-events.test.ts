@@ -41,7 +41,7 @@ describe('side events of a chat stream', () => {
     expect(events.callStart(0, 0, 'c0', 'f')).toBe(tellsReasoning(0, 'a'));
   });
 
-  it('are told only as far as they are switched on', () => {
+  it('are sent only as far as they are switched on', () => {
     expect(DispatchEvents.for({ toolCalls: false, reasoning: false }, new Set())).toBeUndefined();
     const events = open({ toolCalls: true, reasoning: false });
     events.reasoning(0, 'why');

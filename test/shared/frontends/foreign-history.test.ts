@@ -74,7 +74,7 @@ const SHOWN: Readonly<Record<string, object>> = {
 
 describe('a picture that a tool returned', () => {
   it.each(Object.entries(SHOWN))(
-    'is told as text to a model that takes none, and the client hears of it: %s',
+    'becomes text for a model that does not take pictures, and a header says so to the client: %s',
     async (path, body) => {
       for (const stream of [false, true]) {
         const { status, text, warning, request } = await ask(path, { ...body, stream });
@@ -190,7 +190,7 @@ describe('a block that another server wrote into a history of Messages', () => {
     { type: 'search_result', title: 'get_weather', source: 'a', content: [{ type: 'text', text: 'b' }] },
     { type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'get_weather' } },
     { type: 'document', source: { type: 'content', content: [{ type: 'text', text: 'get_weather' }] } },
-  ])('is told in the result of a tool: $type', async (part) => {
+  ])('becomes text in the result of a tool: $type', async (part) => {
     const messages = [
       { role: 'user', content: 'hi' },
       { role: 'assistant', content: [{ type: 'tool_use', id: 'c', name: 'f', input: {} }] },

@@ -94,7 +94,7 @@ describe('a failing handler that tracks no inference request', () => {
     return test;
   };
 
-  it('is told to operators with its stack and the client’s id, and to the client without either', async () => {
+  it('reaches operators with its stack and the client’s id, and the client without either', async () => {
     const { app, lines } = failing();
     const response = await app.fetch(
       new Request('http://localhost/v1/models', { headers: { 'x-request-id': 'mine' } }),

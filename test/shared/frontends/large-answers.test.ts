@@ -88,7 +88,7 @@ describe('a large answer', () => {
     expect(test.deps.answers.takenBytes).toBe(0);
   });
 
-  it('waits for a reader that does not keep up, and counts for so long', async () => {
+  it('waits for a reader that does not keep up, and counts as unfinished for that long', async () => {
     const test = open(sayText);
     const { body } = await post(test, '/v1/chat/completions', CHAT);
     const reader = body!.getReader();

@@ -95,22 +95,19 @@ describe.each(Object.entries({ ...ROUTES, ...COUNTS }))('a hosted tool at %s', (
 
 const UNKNOWN = ['frobnicate', 'Function', 'shellfish', 'mcpx', 'web_searching', 'a 20250101', '', 'x'.repeat(5000)];
 
-describe.each(Object.entries({ ...ROUTES, ...COUNTS }))(
-  'a tool of a type that nobody knows, at %s',
-  (path, { body, tool }) => {
-    it.each(UNKNOWN)('is refused by its field, with what is allowed: %.20s', async (type) => {
-      for (const stream of path in COUNTS ? [undefined] : [false, true]) {
-        const { status, text, warning } = await send(path, { ...body, tools: [tool, { ...tool, type }], stream });
-        expect([status, warning]).toEqual([400, null]);
-        const { error } = JSON.parse(text) as { readonly error: { readonly message: string } };
-        expect(error.message).toContain(`tools[1].type: "${type.slice(0, 100)}" is no type of a tool; allowed are `);
-        expect(error.message.length).toBeLessThan(300);
-      }
-    });
-  },
-);
+describe.each(Object.entries({ ...ROUTES, ...COUNTS }))('a tool of an unknown type, at %s', (path, { body, tool }) => {
+  it.each(UNKNOWN)('is refused by its field, with what is allowed: %.20s', async (type) => {
+    for (const stream of path in COUNTS ? [undefined] : [false, true]) {
+      const { status, text, warning } = await send(path, { ...body, tools: [tool, { ...tool, type }], stream });
+      expect([status, warning]).toEqual([400, null]);
+      const { error } = JSON.parse(text) as { readonly error: { readonly message: string } };
+      expect(error.message).toContain(`tools[1].type: "${type.slice(0, 100)}" is no type of a tool; allowed are `);
+      expect(error.message.length).toBeLessThan(300);
+    }
+  });
+});
 
-describe('a type that nobody knows in Responses', () => {
+describe('an unknown type in Responses', () => {
   it('is refused within a namespace, too', async () => {
     const space = { type: 'namespace', name: 'n', tools: [{ type: 'frobnicate' }] };
     const { status, text } = await send('/v1/responses', { input: SAID, tools: [space] });
@@ -174,7 +171,7 @@ describe('an item of another server in the input of Responses', () => {
   });
 
   it.each(['compaction', 'compaction_summary', 'mcp_list_tools', 'mcp_approval_request'])(
-    'is named in the header if the model is told nothing of it: %s',
+    'is named in the header if the prompt leaves it out: %s',
     async (type) => {
       const item = ITEMS.find((each) => (each as { readonly type: string }).type === type);
       const { warning } = await send('/v1/responses', { input: [...SAID, item, ...SAID] });

@@ -234,7 +234,7 @@ describe('POST /v1/images/edits as a form', () => {
   );
 
   it.each(['multipart/form-data', 'multipart/form-data; boundary=other'])(
-    'is refused when it is none: %s',
+    'is refused when it is not a valid form: %s',
     async (type) => {
       const { app } = createTestApp({ pipeline: new ScriptedPipeline(MODELS) });
       const init = { method: 'POST', headers: { 'content-type': type }, body: '--x\r\n\r\n' };
@@ -249,13 +249,16 @@ describe('POST /v1/videos/generations/stream', () => {
   const part = (text: string) =>
     `--frame\r\nContent-Type: image/jpeg\r\nContent-Length: ${text.length}\r\n\r\n${text}\r\n`;
 
-  it.each([path, '/v1/videos/stream'])('%s writes each picture as a part and skips what is none', async (at) => {
-    const bodies = [picture('one'), { data: [{ b64_json: '%' }] }, { data: [] }, picture('two')];
-    const { response, bytes } = await ask(at, { model: 'vid', prompt: 'x' }, sends(...bodies));
-    expect(response.headers.get('content-type')).toBe('multipart/x-mixed-replace; boundary=frame');
-    expect(response.headers.get('x-request-id')).toBe('r');
-    expect(bytes.toString()).toBe(part('one') + part('two'));
-  });
+  it.each([path, '/v1/videos/stream'])(
+    '%s writes each picture as a part and skips what is not a picture',
+    async (at) => {
+      const bodies = [picture('one'), { data: [{ b64_json: '%' }] }, { data: [] }, picture('two')];
+      const { response, bytes } = await ask(at, { model: 'vid', prompt: 'x' }, sends(...bodies));
+      expect(response.headers.get('content-type')).toBe('multipart/x-mixed-replace; boundary=frame');
+      expect(response.headers.get('x-request-id')).toBe('r');
+      expect(bytes.toString()).toBe(part('one') + part('two'));
+    },
+  );
 
   it.each([
     ['a URL', { data: [{ url: 'https://a.example/b.mp4' }] }, 'holds no picture'],

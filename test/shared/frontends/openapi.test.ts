@@ -231,7 +231,7 @@ describe('what /openapi.json says of the parts of a conversation', async () => {
     },
   );
 
-  it('stays open for kinds that nobody knows, in what was said before', async () => {
+  it('stays open for unknown kinds in earlier turns', async () => {
     for (const list of [user.anyOf[1].items, input.anyOf[1].items]) {
       const last = (list.anyOf as readonly Json[]).at(-1);
       expect(Object.keys(last ?? {})).toEqual(['description']);

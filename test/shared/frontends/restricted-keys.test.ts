@@ -77,12 +77,15 @@ describe('names of models that a key may not use', () => {
     return { status: response.status, text: await response.text() };
   }
 
-  it.each(ASKS)('are not told at %s %j %j to a key that is restricted, nor to nobody', async (...asked: unknown[]) => {
-    for (const key of ['restricted', undefined]) {
-      const { text } = await ask(key, OPEN.replace('open', 'opne'), asked as never);
-      expect(text).not.toMatch(HIDDEN);
-    }
-  });
+  it.each(ASKS)(
+    'are hidden at %s %j %j from a key that is restricted, and from a client without a key',
+    async (...asked: unknown[]) => {
+      for (const key of ['restricted', undefined]) {
+        const { text } = await ask(key, OPEN.replace('open', 'opne'), asked as never);
+        expect(text).not.toMatch(HIDDEN);
+      }
+    },
+  );
 
   it.each(ASKS.filter(([, body]) => body !== undefined))(
     'are as good as none at %s %j',
@@ -101,7 +104,7 @@ describe('names of models that a key may not use', () => {
     ['/v1/completions', { prompt: 'hi' }],
     ['/v1/responses', { input: 'hi' }],
     ['/v1/messages', { ...chat, max_tokens: 4 }],
-  ] as const)('are told at %s to a key that may use them, with the one that was asked for', async (...asked) => {
+  ] as const)('are shown at %s to a key that may use them, with the one that was asked for', async (...asked) => {
     const { status, text } = await ask('free', 'nobody', asked);
     expect([status, text]).toEqual([404, expect.stringMatching(/nobody.*(secret-model.*open-model)/s)]);
   });
@@ -123,7 +126,7 @@ describe('names of models that a key may not use', () => {
 });
 
 describe('names of models that a key may not use, by gRPC', () => {
-  it('are told by no method, and those that it may use are', async () => {
+  it('are shown by no method, and those that it may use are', async () => {
     const { gate, issue, free } = await newGate();
     const kserve = await startScriptedKserve({ gate });
     const client = new KserveClient(`127.0.0.1:${kserve.server.port}`);

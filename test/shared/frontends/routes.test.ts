@@ -89,7 +89,7 @@ describe('two routes at one path', () => {
     expect(refusalOf(moved)).toThrow(message);
   });
 
-  it('are none where one of them is not served, or both have what is below them apart', () => {
+  it('do not conflict if one of them is not served, or if their sub-paths differ', () => {
     expect(refusalOf({ messages: '/v1/completions' }, false)).not.toThrow();
     expect(
       refusalOf({ models: '/a', responses: '/b', chat: '/a-b', health: '/healthz', metrics: '/m/x' }),
@@ -98,7 +98,7 @@ describe('two routes at one path', () => {
   });
 });
 
-describe('a model that nobody serves', () => {
+describe('a model that no worker serves', () => {
   const chat = (model: string, on = models) =>
     get(createTestApp({ pipeline: new ScriptedPipeline(on) }), '/v1/chat/completions', {
       method: 'POST',
@@ -119,7 +119,7 @@ describe('a model that nobody serves', () => {
     expect((await get(setUp(), '/v1/models/org/n')).body.error.message).toContain('Did you mean `org/m`?');
   });
 
-  it('is told of those alone that take such requests', async () => {
+  it('is answered with the names of only the models that take such requests', async () => {
     const { body } = await chat('emb', [...models, embedder]);
     expect(body.error.message).toBe(
       'Model not found: `emb`. It takes no chat requests. Served here: org/foo/ready, org/m.',
@@ -153,7 +153,7 @@ describe('GET /v1/models', () => {
     });
   });
 
-  it('says since when a model is there, the same at every time, and nothing of a context that nobody knows', async () => {
+  it('says since when a model is there, the same at every time, and leaves out a context length that no worker states', async () => {
     const unknown = servedModel('vague', { contextLength: 0, createdSecs: 1_234 });
     const clock = new VirtualClock();
     const test = createTestApp({ pipeline: new ScriptedPipeline([unknown]), clock });
@@ -272,7 +272,7 @@ describe('the stages of a process', () => {
     ['ready', { status: 'healthy' }, 200, 200],
     ['draining', { status: 'not_ready', stage: 'draining', message: 'Service is not ready' }, 503, 503],
     ['stopping', { status: 'shutting_down', message: 'Service is shutting down' }, 503, 503],
-  ] as const)('%s is told by /health and /live', async (stage, body, health, live) => {
+  ] as const)('%s shows in /health and /live', async (stage, body, health, live) => {
     const test = createTestApp({ stage });
     expect(await get(test, '/health')).toMatchObject({ status: health, body });
     expect(await get(test, '/live')).toMatchObject({ status: live });

@@ -83,7 +83,7 @@ describe('the spans of a request', () => {
     if (!stream) expect(operation.attributes).not.toHaveProperty('gen_ai.response.id');
   });
 
-  it('say nothing of what nobody said', async () => {
+  it('leave out what neither the client nor the worker stated', async () => {
     const { response, read } = await ask(({ sink }) => playTexts(sink, ['Hi']), {
       ...CHAT,
       temperature: null,

@@ -93,7 +93,7 @@ describe('what vLLM has beside /v1', () => {
     expect([status, text]).toEqual([400, expect.stringContaining(named)]);
   });
 
-  it('refuse tokens that are none, and bodies that are none', async () => {
+  it('refuse invalid tokens and invalid bodies', async () => {
     for (const tokens of [[-1], [1.5], ['1'], 'x', null]) {
       expect((await ask('POST', '/detokenize', { model: 'm', tokens })).status).toBe(400);
     }

@@ -76,7 +76,7 @@ function ask(
 const wait = (what: string, probe: () => boolean): Promise<boolean> => waitUntil(probe, { timeoutMs: 5000, what });
 
 describe('a gRPC server and hostile clients', () => {
-  it('answers nobody who has left with the very bytes that ask', async () => {
+  it('does not answer a client that left with the very bytes of its call', async () => {
     const server = await open([ECHO, LATER, FAILS]);
     const raw = await openRaw(server);
     const message = framed(Buffer.from('gone'));

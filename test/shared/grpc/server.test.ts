@@ -99,7 +99,7 @@ describe('a gRPC server', () => {
     expect((await ask(client, '/t.T/Echo', Buffer.from('on it goes'))).toString()).toBe('on it goes');
   });
 
-  it('says of a path that nobody serves, and of a compressed call, what is wrong', async () => {
+  it('says of a path without a handler, and of a compressed call, what is wrong', async () => {
     const server = await open([ECHO]);
     expect(await ask(clientOf(server), '/t.T/None', Buffer.alloc(0))).toMatchObject({
       code: status.UNIMPLEMENTED,

@@ -170,7 +170,7 @@ describe('messages that are not whole', () => {
     expect(await ask(client, '/t.T/Echo', Buffer.alloc(900_000))).toHaveLength(900_000);
   });
 
-  it('take room where nobody asks for them yet, in the smallest of pieces, too', async () => {
+  it('take room while no handler reads them yet, even in the smallest of pieces', async () => {
     const room = new WatchedRoom(1 << 20);
     const server = await open({ room });
     const raw = await openRaw(server);
@@ -268,7 +268,7 @@ describe('connections whose clients fall silent', () => {
     ['in the middle of a message', '/t.T/Echo', begun(1000)],
     ['in the middle of a message of a stream', '/t.T/Repeat', Buffer.concat([framed(Buffer.of(1)), begun(1000)])],
     ['without a message that anybody may send', '/grpc.health.v1.Health/Watch', Buffer.alloc(0)],
-  ])('are told so by their call and asked to go: %s', async (_when, path, said) => {
+  ])('get a status on their call and a GOAWAY: %s', async (_when, path, said) => {
     const server = await open();
     const raw = await openRaw(server);
     raw.write(openFrame(1, path), dataFrame(1, said));

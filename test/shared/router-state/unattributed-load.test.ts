@@ -118,7 +118,7 @@ describe('load that no router reported', () => {
     expect([ours.requests, ours.ofOthers]).toEqual([3, 2]);
   });
 
-  it('is none while all requests are the router’s own, whatever they do and however old reports are up to 3 s', async () => {
+  it('is zero while all requests are the router’s own, whatever they do and however old reports are up to 3 s', async () => {
     await fc.assert(
       fc.asyncProperty(fc.integer(), async (seed) => {
         const chance = seededRandom(seed);

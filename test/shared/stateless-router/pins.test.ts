@@ -62,7 +62,7 @@ const FAULTS: readonly (readonly [PoolRole, RoutingHints, string, string])[] = [
 
 describe.each(routers())('a worker that a request names, in the mode %s,', (_, open) => {
   it.each(FAULTS)(
-    'is refused where nobody can be it, by the field that names it: %s, %j',
+    'is refused if no worker can have that id, by the field that names it: %s, %j',
     async (role, routing, param, says) => {
       await expect(choose(open(), asked(role, routing), WORKERS)).rejects.toMatchObject({
         code: 'invalid_value',

@@ -42,7 +42,7 @@ describe('the levels of a prompt', () => {
     expect(after.keys.slice(0, before.keys.length)).toEqual(before.keys);
   });
 
-  it('are none for a prompt that is too short to distinguish', () => {
+  it('are an empty list for a prompt that is too short to distinguish', () => {
     expect(levelsOf([[0, 10]]).keys).toEqual([]);
   });
 

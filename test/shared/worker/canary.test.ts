@@ -76,7 +76,7 @@ describe('a worker with an idle engine', () => {
 describe('an engine that has not answered yet', () => {
   const warmUpMs = 60_000;
 
-  it('may take longer for its first answer than a canary otherwise, whoever gets it', async () => {
+  it('may take longer for its first answer than for later canaries, whichever request gets that answer', async () => {
     const { answer, call, clock, engine, health, worker } = await canaryBed({ warmUpMs });
     await clock.advance(9000);
     call(worker, [1]); // compiles for 16 s

@@ -242,7 +242,7 @@ describe('a request at a worker', () => {
     expect(await bed.metrics.render()).toMatch(/errors_total\{[^}]*error_type="generate"[^}]*\} 1\n/);
   });
 
-  it('is refused where it brings embeddings to an engine that takes none, with the field and what its workers need', async () => {
+  it('is refused if it brings embeddings to an engine that does not take them, with the field and what its workers need', async () => {
     const input = { kind: 'tokens', tokenIds: new Uint32Array(0), promptEmbeds: 'AAAA' } as const;
     const bed = mockBed();
     const { sink } = bed.call(await bed.start(), [], { input });
@@ -406,7 +406,7 @@ describe('draining a worker', () => {
     expect(await draining).toEqual({ finished: 2, moved: 1, failed: 1 });
   });
 
-  it('asks nobody through a router of an earlier release, which hands on what its caller says of itself', async () => {
+  it('asks no caller through a router of an earlier release, which hands on what its caller says of itself', async () => {
     const bed = workerBed(new ScriptedEngine(), { hearsMoves: false });
     const worker = await bed.start();
     const { sink } = bed.call(worker, [1], {}, undefined, { headers: { [MOVES_HEADER]: '1' } });
@@ -621,7 +621,7 @@ describe('a failure inside the worker', () => {
 });
 
 describe('a worker with an engine process of its own', () => {
-  it('is to be ended when the engine hangs, and does not wait for it longer than it may', async () => {
+  it('reports a hanging engine as down, and waits for it no longer than the stop timeout', async () => {
     const engine = Object.assign(new ScriptedEngine(), { isOwn: true, stop: () => new Promise<void>(() => {}) });
     const bed = workerBed(engine);
     const settings = { healthTimeoutMs: 6000, engineStopMs: 9000 };
@@ -653,21 +653,24 @@ describe('a prefill worker that drains', () => {
   it.each([
     [2000, 6000], // ms from its last prompt to the drain, and how long it stays
     [9000, 0],
-  ])('keeps its engine for decode workers for so long after its last prompt, and no longer', async (agoMs, staysMs) => {
-    const engine = new ScriptedEngine();
-    const bed = workerBed(engine);
-    const worker = await bed.start({ settings: { prefillDrainMs: 8000 }, card: { workerType: 'prefill' } });
-    bed.call(worker, [1]);
-    await bed.clock.advance(10);
-    engine.requests[0]?.sink.end();
-    await bed.clock.advance(agoMs);
-    const draining = worker.drain();
-    await bed.clock.advance(Math.max(0, staysMs - 500));
-    expect(engine.isStopped).toBe(false);
-    await bed.clock.advance(1000); // withdrawing takes turns of its own
-    expect(engine.isStopped).toBe(true);
-    await draining;
-  });
+  ])(
+    'keeps its engine for decode workers for the prefill drain time after its last prompt, and no longer',
+    async (agoMs, staysMs) => {
+      const engine = new ScriptedEngine();
+      const bed = workerBed(engine);
+      const worker = await bed.start({ settings: { prefillDrainMs: 8000 }, card: { workerType: 'prefill' } });
+      bed.call(worker, [1]);
+      await bed.clock.advance(10);
+      engine.requests[0]?.sink.end();
+      await bed.clock.advance(agoMs);
+      const draining = worker.drain();
+      await bed.clock.advance(Math.max(0, staysMs - 500));
+      expect(engine.isStopped).toBe(false);
+      await bed.clock.advance(1000); // withdrawing takes turns of its own
+      expect(engine.isStopped).toBe(true);
+      await draining;
+    },
+  );
 
   it('takes releases, and nothing else, until its engine has given up the last blocks', async () => {
     const engine = new (class extends ScriptedEngine {

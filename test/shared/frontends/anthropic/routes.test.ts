@@ -143,7 +143,7 @@ describe("the model list in Anthropic's shape", () => {
     expect(response.headers.get('retry-after')).toBe(status === 503 ? '5' : null);
   });
 
-  it('says nothing of a context that nobody knows', async () => {
+  it('leaves out a context length that no worker states', async () => {
     const vague = new ScriptedPipeline([servedModel('a', { contextLength: 0 })]);
     expect((await json(get('/v1/models/a', VERSION), { pipeline: vague })).body).not.toHaveProperty('max_input_tokens');
   });

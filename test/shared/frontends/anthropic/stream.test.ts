@@ -107,7 +107,7 @@ describe('a Messages stream', () => {
     expect(text).toMatch(/^event: request_id\n: "[0-9a-f-]+"\n\nevent: token_ids\n: "\[1\]"\n\nevent: message_start\n/);
   });
 
-  it('reads the chunks of a worker that takes bodies untouched, and guesses its prompt until it is told', async () => {
+  it('reads the chunks of a worker that takes bodies untouched, and estimates the prompt tokens until the worker counts them', async () => {
     const pipeline = new ScriptedPipeline([servedModel('m')]).onGenerate(({ sink, options }) => {
       options.meter.promptEstimate(10);
       const chunk = (delta: object, finish_reason: string | null = null) =>
@@ -178,7 +178,7 @@ describe('failures of a Messages stream', () => {
     });
   });
 
-  it('include a worker that goes back to a call which has ended, and is told to stop', async () => {
+  it('include a worker that goes back to a call which has ended, and the frontend stops that worker', async () => {
     let isStopped = false;
     const seen = await frames({}, ({ sink, options }) => {
       tell(sink, toolCall(0, 'f'));

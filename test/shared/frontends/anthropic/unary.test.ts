@@ -71,7 +71,7 @@ describe('a Messages object', () => {
     ['internal_error', 500, 'api_error'],
     ['context_length_exceeded', 400, 'invalid_request_error'],
     ['deadline_exceeded', 504, 'api_error'],
-  ] as const)('tells %s as %i %s, whatever OpenAI clients are told', async (code, status, type) => {
+  ] as const)('tells %s as %i %s, whatever OpenAI clients get', async (code, status, type) => {
     const { response, text } = await answer({}, ({ sink }) => sink.fail(new ServeError(code, 'why')), {
       settings: { overloadStatus: 418 },
     });

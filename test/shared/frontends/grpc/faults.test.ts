@@ -353,7 +353,7 @@ describe('KServe and clients that go', () => {
 });
 
 describe('KServe and clients that read slowly', () => {
-  it('stops pulling from the worker while nobody reads, and loses nothing', async () => {
+  it('stops pulling from the worker while the client does not read, and loses nothing', async () => {
     const { models, calls } = await bed();
     const slow = new Asked(connectTo(models, { initialWindowSize: 0 }), STREAM_INFER).end(prompt('r1', 90));
     const at = await wait('the call', () => calls[0]);

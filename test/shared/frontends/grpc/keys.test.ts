@@ -94,7 +94,7 @@ describe('KServe behind API keys', () => {
     expect(Math.min(...spent.map(([, tokens]) => tokens))).toBeGreaterThan(2); // prompt and answer
   });
 
-  it('lets nobody in without one, with a wrong one, or with one whose time is over', async () => {
+  it('lets no client in without a key, with a wrong key or with an expired one', async () => {
     const key = await issue({});
     expect(await open('ModelInfer', {}, PROMPT).status).toBe(UNAUTHENTICATED);
     expect(await infer(`${key.slice(0, -1)}${key.endsWith('a') ? 'b' : 'a'}`)).toBe(UNAUTHENTICATED);

@@ -148,7 +148,7 @@ function withoutEmpty(tensor: { readonly shape: readonly string[] }): object {
   return shape.length === 0 ? rest : tensor;
 }
 
-describe('messages that nobody should send', () => {
+describe('messages that no client should send', () => {
   it('are refused with INVALID_ARGUMENT or served, one answer each, and the stream and the server go on', async () => {
     const models = await startScriptedKserve();
     const client = new KserveClient(`127.0.0.1:${models.server.port}`);

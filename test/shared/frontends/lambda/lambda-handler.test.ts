@@ -40,7 +40,7 @@ function startRequest(serve: FunctionApp['serve'], more: Pick<FunctionApp, 'befo
 }
 
 describe('the deadline of a request', () => {
-  it('is told to the app at the margin, and the answer is taken over a fifth of the margin later', async () => {
+  it('reaches the app at the margin, and the handler takes the answer over a fifth of the margin later', async () => {
     const told: [string, number][] = [];
     const request = startRequest(({ sink, deadline }) => {
       sink.head(200, { 'content-type': 'text/event-stream' });

@@ -37,7 +37,7 @@ const live = async (client: RawClient): Promise<void> => {
 };
 
 describe('heads that have not come whole', () => {
-  it('are bounded all together: the longest connections are closed, and nobody else is', async () => {
+  it('are bounded all together: the server closes the longest connections and no others', async () => {
     const { server, clock, limits } = await start();
     const idle = new RawClient(server.port);
     await live(idle);

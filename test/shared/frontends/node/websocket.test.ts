@@ -62,7 +62,7 @@ describe('Responses over WebSocket', () => {
     ]);
   });
 
-  it('refuses tools of a type that nobody knows as HTTP does', async () => {
+  it('refuses tools of an unknown type as HTTP does', async () => {
     const { server } = await openServer();
     const client = await new SocketClient(server.port).opened();
     const refused = failed(400, 'invalid_value', 'tools[0].type');
@@ -89,7 +89,7 @@ describe('Responses over WebSocket', () => {
     expect(await client.ask(CREATE)).toMatchObject(completed('hello'));
   });
 
-  it.each(['/v1/chat/completions', '/v1/models', '/health'])('is told by 426 that %s has none', async (path) => {
+  it.each(['/v1/chat/completions', '/v1/models', '/health'])('gets 426 at %s, which has no WebSocket', async (path) => {
     const { server } = await openServer();
     const client = await new SocketClient(server.port, {}, [], path).opened();
     expect(client.refused?.status).toBe(path === '/v1/chat/completions' ? 426 : 200);
@@ -301,7 +301,7 @@ describe('who may open one', () => {
     expect(await page.ask(CREATE)).toMatchObject(completed('hello'));
   });
 
-  it('nobody while the service drains', async () => {
+  it('no client while the service drains', async () => {
     const { server } = await openServer({ stage: 'draining' });
     const client = await new SocketClient(server.port).opened();
     expect(client.refused?.status).toBe(503);

@@ -42,7 +42,7 @@ describe('what a container tells CloudWatch', () => {
     expect(written()).toEqual([]);
   });
 
-  it('is told every 15 seconds: streams, the age of the view and the workers of each model', async () => {
+  it('includes, every 15 seconds, streams, the age of the view and the workers of each model', async () => {
     const { clock, view, know, written } = open(ON);
     const ready = model({ name: 'tiny' });
     know(ready, model({ name: 'half', readiness: { ...ready.readiness, isReady: false } }));
@@ -82,7 +82,7 @@ describe('what a container tells CloudWatch', () => {
     expect(written()[0]).not.toHaveProperty('ActiveStreams');
   });
 
-  it('is told a last time at the end, and then no more', async () => {
+  it('is written a last time at the end, and then no more', async () => {
     const { clock, published, written } = open(ON);
     published?.close();
     expect(written()).toMatchObject([{ ActiveStreams: 3 }]);

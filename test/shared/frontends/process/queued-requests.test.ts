@@ -45,7 +45,7 @@ function watched() {
 }
 
 describe('requests in the queue of the router', () => {
-  it('are told of every five seconds while any waits, with the oldest of them', async () => {
+  it('are logged every five seconds while any waits, with the oldest of them', async () => {
     const { clock, told, queued, inner, ask, positions } = watched();
     const first = await ask('r1');
     expect(queued.count('m')).toBe(0);
@@ -67,7 +67,7 @@ describe('requests in the queue of the router', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('count no more once they have given up or failed, and a short wait is told to nobody', async () => {
+  it('count no more once they have given up or failed, and a short wait is not logged', async () => {
     const { clock, told, queued, inner, ask } = watched();
     const first = await ask('r1');
     const client = new AbortController();

@@ -58,7 +58,7 @@ describe('request records of a deployment', () => {
     expect(lines.map((line) => JSON.parse(line).event.request.request_id)).toEqual(['r']);
   });
 
-  it('are counted when they are lost, and the loss is told once', async () => {
+  it('are counted when they are lost, and the loss is reported once', async () => {
     const { records, registry, lines } = open('file', join(folder, 'records.jsonl', 'below', 'a\0file'));
     for (let at = 0; at < 12; at++) records?.requestEnded(END);
     await records?.close();

@@ -143,7 +143,7 @@ describe('a frontend', () => {
     [['--namespace-prefix=he'], true],
     [['--namespace-prefix=no'], false],
     [['--namespace=elsewhere', '--namespace-prefix=he'], true],
-  ])('serves models of the namespaces that it is told: %j', async (flags, isServed) => {
+  ])('serves models of the namespaces that its settings name: %j', async (flags, isServed) => {
     const names = await look([flags], async ({ frontend }) => {
       await frontend.refresh(0, AbortSignal.timeout(5000));
       return frontend.models.list().map(({ name }) => name);

@@ -193,7 +193,7 @@ describe('a response that is being made', () => {
     expect(await (await bed.send('POST', `${path}/cancel`)).json()).toEqual(cancelled);
   });
 
-  it('answers a unary caller with what there is when somebody cancels it', async () => {
+  it('answers a unary caller with what there is when another client cancels the response', async () => {
     const bed = openBed(({ sink }) => say(sink, 'Once'));
     const answer = bed.create({ store: false });
     const { request } = await bed.pipeline.call(0);

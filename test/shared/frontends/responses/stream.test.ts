@@ -298,7 +298,7 @@ describe('calls that a worker mixes', () => {
   const named = (index: number, name: string) => ({ index, id: `call_${name}`, function: { name, arguments: '' } });
   const grown = (index: number, text: string) => body({ tool_calls: [{ index, function: { arguments: text } }] });
 
-  it('are told one after the other, each closed before the next is opened', async () => {
+  it('are streamed one after the other, each closed before the next is opened', async () => {
     const bed = openBed(({ sink }) => {
       tell(sink, body({ tool_calls: [named(0, 'a'), named(1, 'b'), named(2, 'c')] }));
       for (const event of [grown(1, '{"x"'), grown(0, '{"y":'), grown(1, ':1}'), grown(0, '2}'), grown(2, '{}')]) {

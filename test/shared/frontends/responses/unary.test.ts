@@ -161,7 +161,7 @@ const withoutId = ({ id: _id, ...rest }: JsonObject): JsonObject => rest;
 const textOf = (events: readonly JsonObject[], type: string): string =>
   events.map((event) => (event.type === type ? event.delta : '')).join('');
 
-describe('root keys that nobody knows', () => {
+describe('unknown root keys', () => {
   it('are ignored, and counted by names of a closed list', async () => {
     const bed = openBed(({ sink }) => {
       say(sink, 'x');

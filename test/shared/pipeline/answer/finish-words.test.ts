@@ -24,7 +24,7 @@ describe('words for the end of a choice', () => {
     expect([finishOf('tool_use'), toldReason(written('tool_use'))]).toEqual(['tool_calls', 'stop']);
   });
 
-  it.each(['error', 'no such word'])('are a failure where nobody knows them: %s', (word) => {
+  it.each(['error', 'no such word'])('are a failure if they are unknown: %s', (word) => {
     expect(() => finishOf(word)).toThrow('Internal server error');
     expect(failureInFinish(written(word))?.code).toBe('internal_error');
   });

@@ -269,7 +269,7 @@ describe('special tokens', () => {
 });
 
 describe('a parser that this server does not have', () => {
-  it('is told by name, as something that no retry mends', () => {
+  it('is named in the error, which no retry mends', () => {
     const refusal = (name: string) =>
       expect.objectContaining({ code: 'not_implemented', status: 501, message: expect.stringContaining(`'${name}'`) });
     expect(() => open({ tool_call_parser: 'muse' })).toThrow(refusal('muse'));

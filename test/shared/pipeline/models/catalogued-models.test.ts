@@ -95,7 +95,7 @@ describe('the catalogue', () => {
     expect(directory.known(NAME)?.card.kv_cache_block_size).toBe(64);
   });
 
-  it('forgets what it is told to forget, until a worker says it again', async () => {
+  it('forgets an entry on request, until a worker announces it again', async () => {
     await leaveBehind(modelAt(AT));
     const directory = await openEdge();
     const { discovery } = bed.open();

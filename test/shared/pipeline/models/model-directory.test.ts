@@ -156,7 +156,7 @@ describe('a model', () => {
     expect(directory.known('letters')).toMatchObject({ workers: [], namespace: 'blue', readiness: { isReady: false } });
   });
 
-  it('is remembered for so long and no longer, and back with a worker', async () => {
+  it('is remembered for the configured time and no longer, and is back with a worker', async () => {
     await register('a', { aliases: ['abc'] });
     await follow({ rememberedMs: 1000 });
     await settled(workers.close());
@@ -250,7 +250,7 @@ describe('a model that is renamed', () => {
     expect(directory.shownNameOf('letters')).toBe('ours');
   });
 
-  it('is the one that was offered first; adapters and further models keep their names, which is told once', async () => {
+  it('is the one that was offered first; adapters and further models keep their names, which is logged once', async () => {
     await follow(renamed);
     await register('a');
     await register('a', { display_name: 'letters-french', lora: { name: 'french' } });
@@ -281,7 +281,7 @@ describe('a model that is renamed', () => {
     expect(workerIds('ours')).toEqual(['d']);
   });
 
-  it('is none where one is called so already', async () => {
+  it('keeps its own name if another model has the new one already', async () => {
     await register('a');
     await register('b', { display_name: 'ours' });
     await follow(renamed);
@@ -481,7 +481,7 @@ it('leaves out models whose cards are not to be served', async () => {
 });
 
 describe('changes', () => {
-  it('of one turn are told once, those of another again', async () => {
+  it('of one turn are reported once, those of another again', async () => {
     let told = 0;
     await follow({ onChange: () => told++ });
     expect(told).toBe(1);

@@ -23,7 +23,7 @@ describe('what an engine made of the media of a prompt', () => {
     });
   });
 
-  it('is told apart for each of several, of whatever size, also at the very beginning and end', () => {
+  it('is found for each of several, of whatever size, also at the very beginning and end', () => {
     const prompt = ids(PAD, 7, 8, PAD, 7, 8, PAD);
     const expanded = ids(...pads(4), 7, 8, ...pads(2), 7, 8, ...pads(9));
     expect(found(prompt, expanded, ['image', 'image', 'image'])?.runs).toEqual([pads(4), pads(2), pads(9)]);

@@ -24,7 +24,7 @@ describe('the media of a chat', () => {
     });
   });
 
-  it('are none where there are only words', () => {
+  it('are an empty list if there are only words', () => {
     expect(mediaOf({ role: 'user', content: 'a' }, { role: 'assistant', content: null })).toBeUndefined();
     expect(mediaOf({ role: 'user', content: [{ type: 'text', text: 'a' }] })).toBeUndefined();
     expect(mediaParts({ kind: 'raw', text: 'a' })).toBeUndefined();

@@ -171,7 +171,7 @@ describe('a chat with media', () => {
     expect(changed.asksForTokens).toBe(true);
   });
 
-  it('is not known where the request says how media are to be read, or its template takes none', async () => {
+  it('is not predicted if the request says how to read media, or if its template has no place for media', async () => {
     await learn(CAT, 9);
     const asked = chat('abcd', CAT);
     const read = await mediaOf({ ...asked, body: { ...asked.body, mm_processor_kwargs: { max_pixels: 1 } } });

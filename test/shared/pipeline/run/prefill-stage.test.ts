@@ -518,7 +518,7 @@ describe('a prefill that fails', () => {
     expect(plane.calls).toHaveLength(5);
   });
 
-  it('is none while its worker lives, however long its blocks wait, and none after they were fetched', async () => {
+  it('does not count as failed while its worker lives, however long its blocks wait, nor after they were fetched', async () => {
     const waits = start({}, { stallMs: 1000, frozen: new Set() });
     hand(await waits.plane.seen(1));
     await waits.plane.seen(2);

@@ -253,7 +253,7 @@ describe('a worker that fails', () => {
     expect([sink.shown, moves]).toEqual(['hi', ['new_request']]);
   });
 
-  it('is told of where it could not be connected to, and only then', async () => {
+  it('is reported as unreachable only if no connection to it could be made', async () => {
     const { plane, unreachable } = start();
     const first = await plane.seen(1);
     first.sink.fail(workerError('CannotConnect'));
@@ -353,7 +353,7 @@ describe('a worker that fails', () => {
     expect(chosen).not.toContain('a');
   });
 
-  it('for a reason that no other worker can mend: the client is told', async () => {
+  it('for a reason that no other worker can mend: the client gets the error', async () => {
     const { plane, sink } = start();
     (await plane.seen(1)).sink.fail(workerError('InvalidArgument', 'top_k must be positive'));
     expect(sink.failure).toMatchObject({ code: 'invalid_value', message: 'top_k must be positive' });

@@ -116,7 +116,7 @@ describe('blocks in use', () => {
     );
   });
 
-  it('are none once every request has ended, and their memory is used again', () => {
+  it('are zero once every request has ended, and their memory is used again', () => {
     const uses = new BlockUses(2);
     for (let round = 0; round < 50; round++) {
       const last = Array.from({ length: 20 }, (_, at) =>

@@ -405,7 +405,7 @@ policy_classes:
 `).root;
 
   it.each(['prefill_busy_threshold: 0', 'prefill_busy_threshold_frac: 0'])(
-    'keeps the bound of a policy class: with %s nobody goes where a prompt is not done',
+    'keeps the bound of a policy class: with %s no request goes to a worker whose prompt is not done',
     async (bound) => {
       const pool = narrow({ config: stator, policies: bounded(bound) });
       pool.submit('first', promptTokens(96, 1), { policyClass: 'batch' });
@@ -432,7 +432,7 @@ policy_classes:
     ['fcfs', ['long', 'short', 'middle']],
     ['lcfs', ['middle', 'short', 'long']],
     ['wspt', ['short', 'middle', 'long']],
-  ] as const)('keeps the order that somebody chose: %s', async (queuePolicy, order) => {
+  ] as const)('keeps the configured order: %s', async (queuePolicy, order) => {
     const pool = narrow({ config: { ...stator, queuePolicy } });
     pool.submit('r1', promptTokens(100_000, 1));
     const long = pool.submit('long', promptTokens(5600, 2));

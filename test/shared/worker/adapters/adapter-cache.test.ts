@@ -115,7 +115,7 @@ describe('adapters out of a bucket', () => {
     expect(reads()).toEqual([]);
   });
 
-  it('say so when nobody may read them, or the server is away', async () => {
+  it('report that access is denied, or that the server is away', async () => {
     server.refusal = 403;
     await expect(cacheWith().cache.hold('s3://models/ad', never)).rejects.toMatchObject({
       worker: 'PermissionDenied',
@@ -183,7 +183,7 @@ describe('adapters out of a bucket', () => {
   });
 
   it.each([0, 3_600_000, -3_600_000])(
-    'that a crashed process has left half fetched are removed once nobody can be at it, by a clock %d ms off',
+    'that a crashed process has left half fetched are removed once no process can be fetching them, by a clock %d ms off',
     async (offMs) => {
       const { cache } = cacheWith({ clock: new VirtualClock(Date.now() + offMs) });
       const [old, young] = ['old', 'young'].map((name) => join(root, `s3-${'0'.repeat(32)}.part-${name}`)) as [

@@ -19,7 +19,7 @@ async function admissionBed() {
 }
 
 describe('a worker with a limit of requests', () => {
-  it('runs so many, lets so many wait in order, and refuses the rest so that others take them', async () => {
+  it('runs as many as its limit, lets a bounded number wait in order, and refuses the rest so that others take them', async () => {
     const { ask, atEngine, clock, engine, gauges } = await admissionBed();
     const asked = ['a', 'b', 'c', 'd', 'e', 'f'].map((id) => ask(id));
     await clock.advance(1);

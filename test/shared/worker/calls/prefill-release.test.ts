@@ -52,7 +52,7 @@ describe('a call that gives up a prefill', () => {
     expect(arrive([RELEASE_PREFILL], engine)).toEqual({ isServed: true, log: ['internal_error'] });
   });
 
-  it('is told from every other call', () => {
+  it('is distinguished from every other call', () => {
     expect(arrive(['mine'], {})).toEqual({ isServed: false, log: [] });
   });
 });

@@ -192,7 +192,7 @@ describe('sleep of a worker', () => {
 });
 
 describe('an engine that ends by itself', () => {
-  it('takes the worker out at once and is told to whoever runs it', async () => {
+  it('takes the worker out at once, and the process that runs the worker learns of it', async () => {
     const { worker, engine, cards, call, clock } = await bedWithCalls();
     const { sink } = call(worker, [1]);
     await clock.advance(1);
@@ -203,7 +203,7 @@ describe('an engine that ends by itself', () => {
     expect(sink.error).toMatchObject({ worker: 'EngineShutdown' });
   });
 
-  it('counts as down at the first check when nobody listens where it was', async () => {
+  it('counts as down at the first check when no process listens on its port', async () => {
     const { engine, cards, clock } = await bedWithCalls();
     engine.healthError = Object.assign(new Error('refused'), { code: 'ECONNREFUSED' });
     await clock.advance(2000);

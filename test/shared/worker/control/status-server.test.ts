@@ -90,7 +90,7 @@ describe('status server', () => {
     expect((await fetch(`${url}/health`)).status).toBe(200);
   });
 
-  it('counts only the endpoints that it is told to, and shows the others', async () => {
+  it('counts only the endpoints that its settings name, and shows the others', async () => {
     const health = new EndpointHealth(clock, ['generate'], { counting: ['generate', 'clear_kv_blocks'] });
     const url = await start(health);
     health.set('generate', 'ready');

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { ReservedRequests } from '../../../../shared/worker/events/event-records.ts';
 
 describe('requests with a reservation', () => {
-  it('are told once as they come and go', () => {
+  it('are published once as they come and go', () => {
     const requests = new ReservedRequests();
     expect(requests.take()).toBeUndefined();
     requests.arrived('a');

@@ -101,7 +101,7 @@ describe('the traffic of a worker', () => {
     expect(counter.totals.ttft_sum_s).toBeCloseTo(0.3);
   });
 
-  it('has nothing of requests that are nobody’s', () => {
+  it('leaves out requests that it does not follow', () => {
     UNSEEN.firstOutput();
     UNSEEN.cached(3);
     UNSEEN.end(true, 3);

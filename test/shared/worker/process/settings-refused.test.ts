@@ -30,7 +30,7 @@ describe('settings that only the composed worker can judge are refused with the 
     expect(await mockProblem(['--zmq-kv-events-ports=65534', '--data-parallel-size=2'], 0)).toBeUndefined();
   });
 
-  it('addresses where anybody would reach what asks nobody who they are', async () => {
+  it('addresses that would let any client reach a server without authentication', async () => {
     const everywhere = { DYN_TCP_RPC_HOST: '0.0.0.0', STATOR_PLANE_TOKEN: 't'.repeat(32) };
     const words = [expect.stringMatching(/^the mock engine's listener for .* on 0\.0\.0\.0 .*STATOR_PLANE_OPEN=on/)];
     for (const argv of [['--disaggregation-mode=prefill'], ['--zmq-kv-events-ports=5557']]) {

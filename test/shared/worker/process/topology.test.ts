@@ -55,7 +55,7 @@ describe('what a worker says of where it stands', () => {
     expect(await read({ topologyEnabled: false })).toEqual({});
   });
 
-  it('is one domain a file, each a taint as well; hidden, empty and nested files are none', async () => {
+  it('is one domain a file, each a taint as well; hidden, empty and nested files do not count', async () => {
     writeFileSync(join(folder, 'zone'), ' us-east-1a\n');
     writeFileSync(join(folder, 'rack'), 'r7');
     writeFileSync(join(folder, 'block'), '\n');

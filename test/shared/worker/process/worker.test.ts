@@ -43,7 +43,7 @@ describe('a worker process', () => {
     });
   });
 
-  it('of a mock engine says so to whoever chats with it', async () => {
+  it('of a mock engine says so to its chat clients', async () => {
     const { worker } = await start(['--engine=mocker', '--namespace=mock']);
     const card = worker.workers[0]?.card;
     expect.assert(card !== undefined);
