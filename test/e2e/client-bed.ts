@@ -10,7 +10,7 @@ import { CLIENT_SCRIPTS, type ClientScript } from './client-scripts.ts';
 export interface ScriptedServer {
   /** Known once the suite's `beforeAll` has run. */
   readonly url: string;
-  /** What the engine was asked, oldest first. */
+  /** Requests that the engine received, oldest first. */
   readonly seen: readonly SeenRequest[];
   readonly last: SeenRequest | undefined;
 }
@@ -40,7 +40,7 @@ export function promptFor(script: ClientScript): string {
   return `hi [[s:${script}]]`;
 }
 
-/** What a server says that refuses for a while. */
+/** The answer of a server that refuses requests for a while. */
 export interface Refusal {
   readonly status: number;
   readonly body: unknown;
@@ -52,7 +52,7 @@ export const UNAVAILABLE: Refusal = {
   body: { error: { message: 'not ready', type: 'server_error', param: null, code: 'service_unavailable' } },
 };
 
-/** A frontend whose workers are all busy, as Anthropic's clients are told. */
+/** The answer that Anthropic's clients get from a frontend whose workers are all busy. */
 export const OVERLOADED: Refusal = {
   status: 529,
   body: {
@@ -109,7 +109,7 @@ export function useRelay(target: () => string): Relay {
   };
 }
 
-/** What `work` fails with. */
+/** Returns the error that `work` fails with. */
 export async function failureOf(work: PromiseLike<unknown>): Promise<unknown> {
   return work.then(
     () => expect.fail('the request succeeded'),

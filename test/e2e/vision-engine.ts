@@ -52,11 +52,11 @@ type Asked = {
 };
 
 /**
- * A stand-in for vLLM with a model that sees: renders chats itself, makes tokens of pictures by their size, and tells of its
- * cache as vLLM does, the pictures in the extra keys of their blocks.
+ * A stand-in for vLLM with a model that sees. It renders chats itself and makes tokens of pictures by their size. It
+ * publishes events of its cache as vLLM does, with the pictures in the extra keys of their blocks.
  */
 export class VisionEngine {
-  /** Pictures by their path, for whoever fetches them. */
+  /** Pictures by their path, for the processes that fetch them. */
   readonly pictures = new Map<string, Buffer>();
   /** Bodies of its two routes, in order. */
   readonly asked: (Asked & { readonly path: string })[] = [];
@@ -170,7 +170,7 @@ export class VisionEngine {
     return { tokens, pictures };
   }
 
-  /** Puts the prompt's blocks into the cache and tells of those that are new. @returns tokens that were there already */
+  /** Caches the prompt's blocks and publishes the new ones. @returns number of tokens that were cached already */
   async #store(tokens: readonly number[], pictures: readonly Placed[]): Promise<number> {
     let parent: bigint | null = null;
     let cached = 0;

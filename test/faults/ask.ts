@@ -3,7 +3,7 @@ import type { VirtualFleet } from './virtual-fleet.ts';
 
 export type Form = 'stream' | 'unary';
 
-/** What a client has in the end, however it asked. */
+/** The whole answer of a client, whether it asked for a stream or not. */
 export interface Answer {
   readonly status: number;
   readonly text: string;
@@ -21,7 +21,10 @@ export interface Asked {
 
 export const PROMPT = 'whatifamachinefails'.repeat(8);
 
-/** Asks as a client that may leave; one that is not `isRead` reads nothing before it is told to. @param more fields of the body */
+/**
+ * Asks as a client that may leave. If `isRead` is false, the client reads nothing until the test lets it.
+ * @param more fields of the body
+ */
 export function ask(
   fleet: VirtualFleet,
   form: Form,
@@ -64,7 +67,7 @@ export function ask(
       isOver = true;
     }
   })();
-  answer.catch(() => undefined); // whoever waits for it sees it
+  answer.catch(() => undefined); // a test that waits for it sees the error
   return {
     answer,
     get isOver() {

@@ -28,7 +28,7 @@ import { memoryHandoffs } from '../support/memory-handoffs.ts';
 import { createMemoryRequestPlane } from '../support/memory-request-plane.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
-/** What a worker does. */
+/** Task of a worker. */
 export type Role = 'aggregated' | 'prefill' | 'decode';
 
 const CONTEXT_TOKENS = 2000;
@@ -37,7 +37,10 @@ const STALL_MS = 500;
 const GRACE_MS = 300;
 const INHIBITED_MS = 500;
 
-/** A third of a second to the first token, then some milliseconds a token; one request at a time, so that others queue. */
+/**
+ * A third of a second to the first token, then some milliseconds a token. A worker runs one request at a time, so that
+ * others queue.
+ */
 const PACE = {
   speedupRatio: 0.05,
   decodeSpeedupRatio: 22,
@@ -49,7 +52,7 @@ const PACE = {
 /** The blocks of a prompt take a while to cross. */
 const LINK = { kvBytesPerToken: 1_000_000, kvTransferBandwidthGbps: 0.05 };
 
-/** What a process on `clock` knows the others by. */
+/** Opens the discovery through which a process on `clock` knows the others. */
 type DiscoveryOn = (clock: Clock) => Discovery;
 
 /** How long workers drain. */
@@ -93,7 +96,7 @@ export class FleetWorker {
     return this.#isStopped;
   }
 
-  /** What became of its streams, once it has drained. */
+  /** Outcome of its streams, once it has drained. */
   report: Awaited<ReturnType<Worker['drain']>> | undefined;
 
   stop(): void {
@@ -162,7 +165,7 @@ export class FleetWorker {
   }
 }
 
-/** A frontend and its workers in one process and in virtual time: what a fleet does in a minute is over in some milliseconds. */
+/** A frontend and its workers in one process. In virtual time, a minute of the fleet takes some milliseconds. */
 export class VirtualFleet {
   readonly clock = new VirtualClock();
   readonly workers: FleetWorker[] = [];
@@ -293,7 +296,7 @@ export class VirtualFleet {
   }
 }
 
-/** `plane` for a caller that may die: from then on it asks nobody. */
+/** Returns `plane` for a caller that may die. A dead caller sends no more requests. */
 function mortalCaller(plane: RequestPlane): { readonly plane: RequestPlane; die(): void } {
   let isDead = false;
   const nobody: ReturnType<RequestPlane['call']> = {

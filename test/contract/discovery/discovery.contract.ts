@@ -15,8 +15,8 @@ import { channelOf, endpointAt, modelAt, Witness } from './records.ts';
 /** A fresh, empty store and the processes that use it. */
 export interface DiscoveryHarness {
   /**
-   * A handle as another process would hold it; freezing its clock plays that process crashing or being stopped.
-   * @param ttlMs @default 10_000: nobody dies because the machine stands still for a while
+   * Opens a handle as another process would. A test freezes its clock to play a crash or a pause of that process.
+   * @param ttlMs @default 10_000: no lease ends because the machine stands still for a while
    * @param wallOffsetMs by how much its wall clock is wrong @default 0
    */
   open(
@@ -25,10 +25,10 @@ export interface DiscoveryHarness {
   ): Promise<{
     readonly discovery: Discovery;
     readonly clock: FreezableClock;
-    /** What its background work reported. */
+    /** Errors that its background work reported. */
     readonly problems: readonly Error[];
   }>;
-  /** What a store outside this process adds: ways to fail, and the options for other processes to open it. */
+  /** Present for a store outside this process: ways to fail, and the options for other processes to open it. */
   readonly external?: {
     readonly options: SharedStoreOptions;
     beginOutage(): Promise<void>;
@@ -38,11 +38,11 @@ export interface DiscoveryHarness {
   close(): Promise<void>;
 }
 
-/** Of tests in which somebody dies: soon, and yet no one else when the machine stands still for a moment. */
+/** TTL for tests in which a process dies: short, but no other lease ends when the machine pauses for a moment. */
 const SHORT_TTL_MS = 1500;
 const HOUR_MS = 3_600_000;
 
-/** What every `Discovery` does; with `isExternal`, also across processes and outages. */
+/** Tests what every `Discovery` does; with `isExternal`, also across processes and outages. */
 export function describeDiscovery(name: string, start: () => Promise<DiscoveryHarness>, isExternal: boolean): void {
   describe(`discovery: ${name}`, () => {
     let harness: DiscoveryHarness;
@@ -506,7 +506,8 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
           dying.clock.freeze();
           await waitUntil(() => witness.present.size === 0);
           const { discovery } = await harness.open(SHORT_TTL_MS);
-          await waitUntil(async () => (await discovery.list(instances)).length === 0); // a first look may allow for clocks that differ
+          // a first look may allow for clocks that differ
+          await waitUntil(async () => (await discovery.list(instances)).length === 0);
         },
       );
     });

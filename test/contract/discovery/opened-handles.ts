@@ -7,7 +7,7 @@ interface HandleOptions {
   readonly onProblem: (problem: Error) => void;
 }
 
-/** Handles as the contract asks for them, each a process of its own with a clock that can be frozen, until all are closed. */
+/** Opens handles, each as a process of its own with a clock that a test can freeze, and closes them all. */
 export function openedHandles(openOne: (options: HandleOptions) => Promise<Discovery>) {
   const opened: Discovery[] = [];
   return {

@@ -1,7 +1,8 @@
 import type { DiscoveryRecord } from '../../../shared/discovery/index.ts';
 import { createDiscovery, type SharedStoreOptions } from '../../support/create-discovery.ts';
 
-/** A process that registers one record, tells what becomes of its lease, and stays until it is killed or told to leave. */
+// A process that registers one record and reports what becomes of its lease. It stays until the test kills it or tells
+// it to leave.
 const { options, record } = JSON.parse(process.argv[2] ?? '') as {
   readonly options: SharedStoreOptions;
   readonly record: DiscoveryRecord;

@@ -4,11 +4,11 @@ import { waitUntil } from '../../support/wait-until.ts';
 
 /** The client's end of one response. */
 export interface SinkClient {
-  /** What arrived so far, one entry a piece as the network or stream delivered it, without framing; the head is not in it. */
+  /** Pieces that arrived so far, as the network or stream delivered them, without framing and without the head. */
   pieces(): readonly string[];
   /** Status and headers, once they arrived. */
   head(): { readonly status: number; readonly headers: Readonly<Record<string, string>> } | undefined;
-  /** True once the response ended as it should. */
+  /** Whether the response has ended as it should. */
   isComplete(): boolean;
   /** Stops reading, or starts again. New clients read. */
   setReading(isReading: boolean): void;
@@ -35,7 +35,7 @@ export interface FrameSinkHost {
 const HEADERS = { 'content-type': 'text/event-stream', 'x-request-id': 'r1' };
 const MEBIBYTE = 1024 * 1024;
 
-/** What every `FrameSink` must do (shared/frontends/http/exchange/exchange.ts). Call inside a `describe`. */
+/** Tests what every `FrameSink` must do (shared/frontends/http/exchange/exchange.ts). Call inside a `describe`. */
 export function itKeepsTheFrameSinkContract(host: () => FrameSinkHost): void {
   const received = (client: SinkClient): string => client.pieces().join('');
   const openHead = async (status = 200): Promise<OpenSink> => {

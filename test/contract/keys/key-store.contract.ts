@@ -9,7 +9,7 @@ export interface OpenedStores {
   close(): Promise<void>;
 }
 
-/** A record that nobody else has. */
+/** Returns a record with an id of its own. */
 export function someKey(parts: Partial<KeyRecord> = {}): KeyRecord {
   return {
     id: newKeyId(),
@@ -33,7 +33,7 @@ const FULL: Partial<KeyRecord> = {
   revokedMs: 1_750_000_000_000,
 };
 
-/** What every store of keys promises. */
+/** Tests what every store of keys promises. */
 export function describeKeyStore(name: string, open: () => Promise<OpenedStores>): void {
   describe(`the ${name} store of keys`, () => {
     let stores: OpenedStores;

@@ -11,11 +11,11 @@ import { waitUntil } from '../../support/index.ts';
 
 /** Two processes of one deployment. Their logs hold fewer than 100 messages of 4 KiB, and at least 30. */
 export interface EventLogHarness {
-  /** Of this test alone. */
+  /** Scope that no other test uses. */
   readonly scope: EventScope;
   readonly sender: EventPlane;
   readonly receiver: EventPlane;
-  /** Makes the log of the scope and `LOG_TOPIC` anew and empty, behind everybody's back. */
+  /** Makes the log of the scope and `LOG_TOPIC` anew and empty, without the knowledge of its readers and writers. */
   recreate(): Promise<void>;
   close(): Promise<void>;
 }
@@ -27,7 +27,7 @@ interface Gap {
   readonly received: number;
 }
 
-/** A follower that keeps what it is told. */
+/** Keeps the entries and gaps that it receives. */
 export class LogHearing {
   readonly entries: EventLogEntry[] = [];
   readonly gaps: Gap[] = [];
@@ -49,7 +49,7 @@ export class LogHearing {
   }
 }
 
-/** What every `EventLog` does. */
+/** Tests what every `EventLog` does. */
 export function describeEventLog(name: string, start: () => Promise<EventLogHarness>): void {
   describe(`event log: ${name}`, () => {
     const { signal } = new AbortController();

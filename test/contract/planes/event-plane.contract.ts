@@ -54,7 +54,7 @@ class Hearing {
   }
 }
 
-/** What every `EventPlane` does. */
+/** Tests what every `EventPlane` does. */
 export function describeEventPlane(name: string, start: () => Promise<EventPlaneHarness>): void {
   describe(`event plane: ${name}`, () => {
     let harness: EventPlaneHarness;
@@ -72,7 +72,10 @@ export function describeEventPlane(name: string, start: () => Promise<EventPlane
 
     let probes = 0;
 
-    /** Connects and publishes probes until one is heard, for transports whose joining takes time; none is then on its way. */
+    /**
+     * Connects and publishes probes until one arrives, for transports whose joining takes time. Afterwards no probe is
+     * under way.
+     */
     async function join(publisher: EventPublisher, subscription: EventSubscription, hearing: Hearing): Promise<void> {
       const first = probes + 1;
       subscription.connect(publisher.publisherId, publisher.transport);

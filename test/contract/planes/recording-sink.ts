@@ -3,7 +3,7 @@ import type { CallSink, IncomingCall } from '../../../shared/planes/index.ts';
 import type { EngineOutput } from '../../../shared/protocol/index.ts';
 import { waitUntil } from '../../support/index.ts';
 
-/** What a sink was told, tokens of one choice in a row merged: transports may cut and join them. */
+/** A call that a sink received. Consecutive tokens of one choice are merged: transports may cut and join them. */
 export type SinkEvent =
   | { readonly kind: 'accepted' }
   | { readonly kind: 'tokens'; readonly choice: number; readonly ids: number[] }

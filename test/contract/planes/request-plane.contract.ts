@@ -28,7 +28,7 @@ const CREDIT = 256;
 /** Far longer than the machine may stand still in the middle of a test. */
 const REQUEST_TIMEOUT_MS = 8000;
 
-/** What every `RequestPlane` does. @param start takes the time within which a request must be accepted */
+/** Tests what every `RequestPlane` does. @param start takes the time within which a request must be accepted */
 export function describeRequestPlane(
   name: string,
   start: (requestTimeoutMs: number) => Promise<RequestPlaneHarness>,

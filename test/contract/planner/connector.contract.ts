@@ -4,15 +4,15 @@ import type { Connector } from '../../../shared/planner/index.ts';
 
 const NEVER = new AbortController().signal;
 
-/** What a connector scales. */
+/** Workers that a connector scales. */
 export interface Fleet {
-  /** A connector that knows nothing of those before it. */
+  /** Opens a connector that knows nothing of those before it. */
   connect(): Connector;
-  /** Carries out what was asked for last. */
+  /** Carries out the last target. */
   carryOut(): Promise<void>;
-  /** Workers that it is to have, as it understood; undefined before it was told. */
+  /** Number of workers that the connector asked for last; undefined before the first target. */
   readonly wanted: number | undefined;
-  /** How often it was told anything. */
+  /** Number of targets that it received. */
   readonly changes: number;
   close(): Promise<void>;
 }
@@ -24,7 +24,7 @@ export interface ConnectorTraits {
   readonly runs: number;
 }
 
-/** Hands targets over again until they are taken, as whoever acts on decisions does. */
+/** Hands a target over again until the connector takes it, as the planner does. */
 async function handOver(fleet: Fleet, connector: Connector, decode: number): Promise<void> {
   for (let times = 0; times < 3; times++) {
     if ((await connector.scale({ decode }, NEVER)) === 'accepted') return fleet.carryOut();
@@ -33,7 +33,7 @@ async function handOver(fleet: Fleet, connector: Connector, decode: number): Pro
   throw new Error('the connector takes nothing');
 }
 
-/** What every connector promises. Whatever it scales has no workers at first. */
+/** Tests what every connector promises. The fleet that it scales has no workers at first. */
 export function describeConnector(name: string, open: () => Promise<Fleet>, { waits, runs }: ConnectorTraits): void {
   describe(`the ${name} connector`, () => {
     const opened: Fleet[] = [];

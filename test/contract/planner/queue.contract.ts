@@ -9,7 +9,7 @@ const LONG = { waitMs: 1000, hiddenMs: 60_000 };
 let groups = 0;
 const newGroup = (): string => `ns#model/${groups++}~${process.pid}`;
 
-/** What every queue of planners promises. @param open two handles on one queue that nobody else uses */
+/** Tests what every queue of planners promises. @param open opens two handles on one queue that no other test uses */
 export function describePlannerQueue(name: string, open: () => Promise<readonly [PlannerQueue, PlannerQueue]>): void {
   describe(`the ${name} queue`, () => {
     let one: PlannerQueue;

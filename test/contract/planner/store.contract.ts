@@ -22,7 +22,10 @@ export function someDecision(decisionId: number, parts: Partial<DecisionRecord> 
   };
 }
 
-/** What every store of planners promises. @param open two handles on the same things; the wall clock of stores stands at `NOW` */
+/**
+ * Tests what every store of planners promises.
+ * @param open opens two handles on the same data; the wall clock of the stores stands at `NOW`
+ */
 export function describePlannerStore(name: string, open: () => Promise<readonly [PlannerStore, PlannerStore]>): void {
   describe(`the ${name} store of planners`, () => {
     let one: PlannerStore;
@@ -119,7 +122,8 @@ export function describePlannerStore(name: string, open: () => Promise<readonly 
       const [taken, ...rest] = claims.filter((claim) => claim !== undefined);
       expect(rest).toEqual([]);
       expect(taken).toMatchObject({ ...seen, status: 'APPLYING' });
-      expect(await one.move(group, seen, { status: 'SUPERSEDED' }, NEVER)).toBeUndefined(); // it is no longer as it was seen
+      // it has changed since it was read
+      expect(await one.move(group, seen, { status: 'SUPERSEDED' }, NEVER)).toBeUndefined();
       const applied = await other.move(group, taken!, { status: 'APPLIED', appliedAtMs: NOW + 5 }, NEVER);
       expect(applied).toMatchObject({ status: 'APPLIED', appliedAtMs: NOW + 5, reason: seen.reason });
       expect(await one.move(group, applied!, { status: 'PENDING' }, NEVER)).toBeUndefined();

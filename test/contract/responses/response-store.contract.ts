@@ -33,7 +33,7 @@ export function someResponse(overrides: Partial<StoredResponse> = {}): StoredRes
   };
 }
 
-/** What every `ResponseStore` does. */
+/** Tests what every `ResponseStore` does. */
 export function describeResponseStore(name: string, open: () => Promise<StoreUnderTest>): void {
   describe(`${name} response store`, () => {
     let opened: StoreUnderTest | undefined;

@@ -11,7 +11,7 @@ export interface StateUnderTest {
 }
 
 const never = new AbortController().signal;
-/** What every `RouterState` does. */
+/** Tests what every `RouterState` does. */
 export function describeRouterState(name: string, start: () => Promise<StateUnderTest>): void {
   describe(`${name} router state`, () => {
     let under: StateUnderTest;
@@ -78,7 +78,8 @@ export function describeRouterState(name: string, start: () => Promise<StateUnde
         expect(await state.movePointer(pointer, { to: place(20), fence: 2, seen: first }, never)).toBe(false); // robbed
         expect(await state.movePointer(pointer, { to: place(20), fence: 3, seen: undefined }, never)).toBe(false);
         expect(await state.movePointer(pointer, { to: place(20), fence: 4, seen: first }, never)).toBe(true);
-        expect(await state.movePointer(pointer, { to: place(30), fence: 9, seen: first }, never)).toBe(false); // old version
+        // an old version
+        expect(await state.movePointer(pointer, { to: place(30), fence: 9, seen: first }, never)).toBe(false);
         const second = await (await under.open()).readPointer(pointer, never);
         expect(second).toEqual({ ...place(20), fence: 4, version: 2, previous: place(10) });
       });
@@ -93,7 +94,8 @@ export function describeRouterState(name: string, start: () => Promise<StateUnde
         await (await under.open()).dropPointer(pointer, never);
         expect(await state.readPointer(pointer, never)).toBeUndefined();
         expect(await state.readPointer(other, never)).toMatchObject(place(5));
-        expect(await state.movePointer(pointer, { to: place(20), fence: 4, seen }, never)).toBe(false); // saw the old one
+        // read from the old pointer
+        expect(await state.movePointer(pointer, { to: place(20), fence: 4, seen }, never)).toBe(false);
         expect(await state.movePointer(pointer, { to: place(20), fence: 4, seen: undefined }, never)).toBe(true);
         expect(await state.readPointer(pointer, never)).toMatchObject({ ...place(20), previous: undefined });
       });

@@ -6,14 +6,14 @@ export interface SnapshotStoreUnderTest {
   readonly store: SnapshotStore;
   /** Another handle on the same objects, as another process has it. Absent for a store inside one process. */
   reopen?(): Promise<SnapshotStore>;
-  /** Changes the stored bytes of an object behind the store's back. Absent where nobody can. */
+  /** Changes the stored bytes of an object behind the store's back. Absent if that is impossible. */
   damage?(name: string): Promise<void>;
   close(): Promise<void>;
 }
 
 const never = new AbortController().signal;
 
-/** What every `SnapshotStore` does. */
+/** Tests what every `SnapshotStore` does. */
 export function describeSnapshotStore(name: string, open: () => Promise<SnapshotStoreUnderTest>): void {
   describe(`${name} snapshot store`, () => {
     let under: SnapshotStoreUnderTest;

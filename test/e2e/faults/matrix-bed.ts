@@ -22,9 +22,12 @@ export const STAGES = [
   'at the last token',
   'during a drain',
 ] as const;
-/** Where prompts are computed apart, two workers may drain: the one that computes the prompt, and the one that answers. */
+/**
+ * Stages of a request whose prompt a prefill worker computes. Either of its two workers may drain: the one that
+ * computes the prompt, or the one that answers.
+ */
 export const SPLIT_STAGES = [...STAGES, 'during a prefill drain'] as const;
-/** The prompt is computed, and the decode worker fetches its blocks: needs a link that takes its time. */
+/** Stage at which the prompt is computed, and the decode worker fetches its blocks. It needs a slow link. */
 export const TRANSFER = 'while its blocks move';
 export type Stage = (typeof SPLIT_STAGES)[number] | typeof TRANSFER;
 export const FORMS = ['stream', 'unary'] as const;
@@ -35,10 +38,13 @@ export interface Cell {
   readonly form: Form;
 }
 
-/** Whether every cell is played (`npm run test:faults`), or those that real processes may have to show beyond `test/faults`. */
+/**
+ * Whether every cell is played (`npm run test:faults`). Otherwise only the cells are played in which real processes may
+ * show more than `test/faults`.
+ */
 export const IS_FULL = process.env.STATOR_TEST_FAULTS === 'all';
 
-/** Each stage in both forms; streamed alone where not every cell is played. */
+/** Returns each stage in both forms, or only as a stream if not every cell is played. */
 export function cellsOf(stages: readonly Stage[]): readonly Cell[] {
   const forms = IS_FULL ? FORMS : FORMS.slice(0, 1);
   return stages.flatMap((stage) => forms.map((form) => ({ stage, form })));
@@ -49,7 +55,7 @@ export function cellsAt(stage: Stage, stages: readonly Stage[]): readonly Cell[]
   return cellsOf(IS_FULL ? stages : [stage]);
 }
 
-/** What workers do; those of one pool do the same. */
+/** Task of a worker; all workers of one pool have the same. */
 export type Role = 'agg' | 'prefill' | 'decode';
 /** Prompts are computed by workers of their own. */
 export const SPLIT: readonly Role[] = ['prefill', 'decode'];
@@ -59,18 +65,22 @@ const INFLIGHT = 'dynamo_component_inflight_requests';
 const FIRST_RESPONSES = 'dynamo_component_time_to_first_response_seconds_count';
 const CACHE_USAGE = 'dynamo_component_gpu_cache_usage_percent';
 
-/** A third of a second to the first token, then some milliseconds a token; one request at a time, so that others queue. */
+/**
+ * A third of a second to the first token, then some milliseconds a token. A worker runs one request at a time, so that
+ * others queue.
+ */
 const PACE = ['--speedup-ratio=0.045', '--decode-speedup-ratio=22', '--max-num-seqs=1'];
 /** A prompt takes a second, so that even on a busy machine it is under way when the fault comes. */
 export const LONG_PROMPTS = ['--speedup-ratio=0.015', '--decode-speedup-ratio=66'];
 const FAST = {
-  STATOR_LEASE_TTL_SECS: '10', // a pause of the machine is nobody's death: what the dead leave on record, `mend` takes away
+  // Long enough that no process loses its lease while the machine pauses. `mend` removes the records of killed ones.
+  STATOR_LEASE_TTL_SECS: '10',
   STATOR_LOAD_REPORT_INTERVAL_MS: '100',
   DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: '0.3',
   DYN_INHIBITED_DURATION_SECS: '0.5',
 };
 
-/** What a client has in the end, however it asked. */
+/** The whole answer of a client, whether it asked for a stream or not. */
 export interface Answer {
   readonly status: number;
   readonly text: string;
@@ -101,19 +111,19 @@ export interface Run extends Asked {
   readonly isDraining: boolean;
   /** The same request, undisturbed; of a long one the beginning. */
   readonly whole: Answer;
-  /** Of `whole`. */
+  /** Bound of the tokens of `whole`. */
   readonly maxTokens: number;
   /** The worker that has computed its prompt. */
   source(): Promise<StatorProcess>;
 }
 
 interface AskOptions {
-  /** The client reads nothing until it is told to. */
+  /** Whether the client reads nothing until the test lets it. */
   readonly isSlow?: boolean;
 }
 
 interface ReachOptions extends AskOptions {
-  /** The answer takes seconds, unless it is at its last token: it is to be broken off, and may not be over before. */
+  /** Whether the answer takes seconds, unless it is at its last token: a fault must come before its end. */
   readonly isLong?: boolean;
 }
 
@@ -124,7 +134,10 @@ const POLL_MS = 8;
 const LONG_TOKENS = 400;
 
 export interface BedOptions {
-  /** Two workers of each; the first pool has a request until its first token, the last one from then on. @default `['agg']` */
+  /**
+   * Pools of two workers each. The first pool has a request until its first token, the last one from then on.
+   * @default `['agg']`
+   */
   readonly pools?: readonly Role[];
   readonly env?: Readonly<Record<string, string>>;
   readonly frontendArgs?: readonly string[];
@@ -196,7 +209,7 @@ class Bed implements MatrixBed {
   async open(): Promise<void> {
     const { fileKv } = this.fleet;
     mkdirSync(`${fileKv}.here`);
-    writeFileSync(`${fileKv}.away`, ''); // no folder: nobody can make one below it
+    writeFileSync(`${fileKv}.away`, ''); // not a folder: no process can make one below it
     this.#pointDiscoveryAt(`${fileKv}.here`);
     await Promise.all([this.replaceFrontend(), this.#fill()]);
     await this.fleet.untilWorkers(this.frontend, this.#workers.size);
@@ -342,7 +355,10 @@ class Bed implements MatrixBed {
     return found === 'busy';
   }
 
-  /** The worker that has the request at `stage`; undefined = on this busy machine it was answered before it was seen there. */
+  /**
+   * Returns the worker that has the request at `stage`, or undefined if a busy machine answered the request before the
+   * test saw it there.
+   */
   async #untilAt(
     stage: Stage,
     before: ReadonlyMap<StatorProcess, number>,
@@ -406,9 +422,9 @@ class Bed implements MatrixBed {
 interface Sign {
   readonly pool: 'first' | 'last';
   readonly metric: string;
-  /** What the metric of its worker is above. @default what it was before */
+  /** Value that the metric of its worker must exceed. @default its value before the request */
   readonly above?: number;
-  /** Its worker is told to stop. @default no */
+  /** Whether the test tells its worker to stop. @default no */
   readonly drains?: true;
   /** Most answers run on for a third of a second after their first token; the last ones end with the second. */
   readonly maxTokens: number;

@@ -10,7 +10,9 @@ import {
   useMatrixBed,
 } from './matrix-bed.ts';
 
-/** What befalls the worker that has the request. In every cell the client gets the same text and usage as without it. */
+/**
+ * Faults of the worker that has the request. In every cell the client gets the same text and usage as without a fault.
+ */
 export const WORKER_FAULTS = [
   {
     name: 'killed',

@@ -13,13 +13,13 @@ interface Block {
   readonly parent: Block | undefined;
 }
 
-/** What a rank holds: the engine's names of blocks, each with its tiers as bits. */
+/** A block that a rank holds, under the engine's name for it, with its tiers as bits. */
 interface Name {
   readonly block: Block;
   tiers: number;
 }
 
-/** What an index is told and asked. */
+/** Methods of an index that write to it and read from it. */
 export type IndexContract = Pick<
   BlockIndex,
   | 'stored'
@@ -34,11 +34,11 @@ export type IndexContract = Pick<
   | 'duplicateBlocks'
 >;
 
-/** The index as its contract tells it, on maps. */
+/** The index as its contract describes it, on maps. */
 export class NaiveBlockIndex implements IndexContract {
   readonly #ranks: RankTable;
   readonly #names = new Map<number, Map<bigint, Name>>();
-  /** Of each rank, by sequence, until something changes. */
+  /** Tiers of the blocks of each rank, by sequence hash. Undefined after a change, until the next reading. */
   #tiers: Map<number, ReadonlyMap<bigint, number>> | undefined;
   duplicateBlocks = 0;
 

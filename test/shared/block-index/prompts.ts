@@ -30,7 +30,7 @@ export interface StoreOptions {
   readonly tier?: StorageTier;
   /** Blocks before it are the parents. @default 0 */
   readonly from?: number;
-  /** What the engine calls the blocks. @default our sequence hashes */
+  /** The engine's names of the blocks. @default our sequence hashes */
   readonly names?: Uint32Array;
 }
 
@@ -45,7 +45,7 @@ export function store(
   return index.stored(rank, tier, parent, names.slice(2 * from), local.slice(2 * from));
 }
 
-/** All that the rank holds. */
+/** Returns all that the rank holds. */
 export function dumpOf(index: Pick<BlockIndex, 'dump'>, rank: number): readonly StoredRun[] {
   return [...index.dump(rank)].flatMap(({ runs }) => runs);
 }

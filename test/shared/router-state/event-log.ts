@@ -12,7 +12,7 @@ interface Following {
   readonly listener: EventLogListener;
 }
 
-/** An event log in memory that a test writes to, cuts and makes anew. Entries are delivered on later turns, in order. */
+/** An event log in memory that a test writes to, cuts and makes anew. It delivers entries on later turns, in order. */
 export class ScriptedEventLog implements EventLog {
   #createdAt = 'log-0';
   #generation = 0;

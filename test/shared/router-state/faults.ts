@@ -1,4 +1,4 @@
-/** What happens to the calls of one process on its seams. */
+/** A fault in the calls of one process at its seams. */
 export type Fault =
   | { readonly kind: 'none' }
   /** The process dies at its `step`-th call: before it has any effect, or after it and before the answer. */

@@ -30,7 +30,7 @@ export function promptTokens(count: number, seed = 0): Uint32Array {
   return Uint32Array.from({ length: count }, (_, at) => seed * 1_000_000 + at);
 }
 
-/** What became of a request that was submitted. */
+/** The outcome of a submitted request. */
 export interface Submitted {
   readonly ticket: SchedulingTicket;
   decision: Decision | undefined;

@@ -11,7 +11,7 @@ const WORKER_DECIMAL = '2748'; // 0xabc
 /** The rank that `ScriptedRank` plays. */
 export const RANK: RankId = { workerId: 'abc', dpRank: 0 };
 
-/** One rank of a worker: its journal is the worker's own code, its blocks are told by number. */
+/** One rank of a worker. Its journal is the worker's own code; the test names its blocks by number. */
 export class ScriptedRank {
   readonly index: BlockIndex;
   readonly rank: number;
@@ -33,7 +33,7 @@ export class ScriptedRank {
     return this.#journal.lastEventId;
   }
 
-  /** Another process under the same worker id, with an empty cache. */
+  /** Starts another process under the same worker id, with an empty cache. */
   restart(): void {
     this.#publisherId++;
     this.index.cleared(this.rank);
@@ -59,7 +59,7 @@ export class ScriptedRank {
     return this.#publish({ kind: 'cleared', dpRank: 0 });
   }
 
-  /** What a router reads when it asks for events from `start` on. */
+  /** Returns what a router reads when it asks for events from `start` on. */
   answer(start?: number, end?: number): RecoveryAnswer {
     const request = {
       worker_id: WORKER_DECIMAL,

@@ -15,7 +15,7 @@ import { createMemoryRequestPlane } from '../../support/memory-request-plane.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { engineRequest } from '../engines/mocker/support.ts';
 
-/** What names a request beside its id, as a frontend passes it on. */
+/** Headers that name a request beside its id, as a frontend passes them on. */
 const HEADERS = {
   traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
   'x-request-id': 'mine',
@@ -108,7 +108,7 @@ export class BreakableDiscovery extends MemoryDiscovery {
   }
 }
 
-/** What the caller of one request saw. */
+/** Records what the caller of one request saw. */
 export class CallerSink implements CallSink {
   isAccepted = false;
   movesAsked = 0;

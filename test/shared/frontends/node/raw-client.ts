@@ -6,7 +6,7 @@ export class RawClient {
   text = '';
   isClosed = false;
 
-  /** @param isLazy never ends its side of the connection, as clients whose pool nobody looks at */
+  /** @param isLazy never ends its side of the connection, like a client that leaves its idle connections open */
   constructor(port: number, isLazy = false) {
     this.socket = connect({ port, host: '127.0.0.1', allowHalfOpen: isLazy });
     this.socket.on('data', (chunk) => {

@@ -9,7 +9,7 @@ import { waitUntil } from '../../../support/wait-until.ts';
 
 export const CREATE = { type: 'response.create', model: 'm', input: 'hi', store: false };
 
-/** A server whose model says what it is told to. */
+/** A server whose model says what the test scripts. */
 export interface SocketBed extends TestApp {
   readonly server: HttpServer;
   readonly pipeline: ScriptedPipeline;
