@@ -28,14 +28,14 @@ describe('the transfer policy of a card', () => {
   });
 
   it.each<[TopologyFields, string]>([
-    [{ topology_domains: { '': 'a' } }, 'no name or value'],
-    [{ topology_domains: { zone: '' } }, 'no name or value'],
-    [{ topology_domains: { zone: ' a' } }, 'no name or value'],
-    [{ topology_domains: { 'z=1': 'a' } }, 'no name or value'],
+    [{ topology_domains: { '': 'a' } }, 'is not a name or value of a topology domain'],
+    [{ topology_domains: { zone: '' } }, 'is not a name or value of a topology domain'],
+    [{ topology_domains: { zone: ' a' } }, 'is not a name or value of a topology domain'],
+    [{ topology_domains: { 'z=1': 'a' } }, 'is not a name or value of a topology domain'],
     [{ ...ZONE, kv_transfer_domain: 'row' }, 'row is not among'],
     [{ ...ZONE, kv_transfer_enforcement: 'preferred' }, 'a weight of 0 to 1'],
     [{ ...ZONE, kv_transfer_enforcement: 'preferred', kv_transfer_preferred_weight: 1.1 }, 'a weight of 0 to 1'],
-    [{ ...ZONE, kv_transfer_preferred_weight: 0.5 }, 'with preferred only'],
+    [{ ...ZONE, kv_transfer_preferred_weight: 0.5 }, 'only preferred takes a weight'],
   ])('has a fault in %j', (fields, says) => {
     expect(topologyFault(fields)).toContain(says);
     expect(kvTransferPolicy(fields)).toBeUndefined();
