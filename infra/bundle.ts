@@ -53,13 +53,13 @@ const IMPORTED_BUILTIN = /\bimport ?((?:\*as )?[\w$]+)?,?(?:\{([^}]*)\})? ?from(
 const NAMESPACE =
   'name=>{const builtin=process.getBuiltinModule(name);return Object.create(builtin,{default:{value:builtin}})}';
 
-/** Where the deployed HTTP function is bundled to, relative to the repository. */
+/** Folder of the bundle of the deployed HTTP function, relative to the repository. */
 const HTTP_FUNCTION_DIRECTORY = 'node_modules/.cache/stator/functions/http';
 
 export interface FunctionBundle {
   /** Folder to pack; holds `index.mjs` and the chunks that it loads lazily. */
   readonly directory: string;
-  /** All files of the folder together. */
+  /** Size of all files of the folder together. */
   readonly bytes: number;
   /** `index.mjs` and what it loads at once: what every cold start parses. */
   readonly initBytes: number;

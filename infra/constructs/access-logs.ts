@@ -19,7 +19,7 @@ interface AccessLogsProps {
 export class AccessLogs extends Construct {
   constructor(scope: Construct, id: string, { balancer, retentionDays, removalPolicy }: AccessLogsProps) {
     super(scope, id);
-    // Without a key of its own: a load balancer can write into no other kind.
+    // The bucket has no key of its own, because a load balancer can only write to such a bucket.
     const bucket = createBucket(this, { removalPolicy, lifecycle: { expiration: Duration.days(retentionDays) } });
     const balancers = `arn:${Aws.PARTITION}:elasticloadbalancing:${Aws.REGION}:${Aws.ACCOUNT_ID}:loadbalancer/*`;
     bucket.addToResourcePolicy(
@@ -32,7 +32,7 @@ export class AccessLogs extends Construct {
     );
     balancer.setAttribute('access_logs.s3.enabled', 'true');
     balancer.setAttribute('access_logs.s3.bucket', bucket.bucketName);
-    // It tries to write as soon as it is configured.
+    // The load balancer tries to write as soon as it is configured.
     if (bucket.policy !== undefined) balancer.node.addDependency(bucket.policy);
   }
 }

@@ -20,7 +20,7 @@ import type { Construct } from 'constructs';
 import { liveProbe } from './live-probe.ts';
 
 interface StatorContainerProps {
-  /** Also what its lines of the log are named after. */
+  /** Name of the container and of its log streams. */
   readonly name: string;
   readonly image: ContainerImage;
   /** Arguments of `stator`. */
@@ -28,18 +28,18 @@ interface StatorContainerProps {
   readonly environment: Readonly<Record<string, string>>;
   readonly secrets: Readonly<Record<string, EcsSecret>>;
   readonly logGroup: ILogGroup;
-  /** Its `/live` is asked there. */
+  /** Port at which ECS checks its `/live`. */
   readonly healthPort: number;
   /** Ports that others reach. @default none */
   readonly ports?: readonly number[];
-  /** Its end ends the task. Else it is started again by itself. @default true */
+  /** Whether its end ends the task. If not, ECS starts only this container again. @default true */
   readonly isEssential?: boolean;
 }
 
 /** Name of the volume on which all containers of a task may write. */
 const SCRATCH = 'scratch';
 
-/** A task on ARM with a volume for what its containers write, whose own file systems are read-only. */
+/** Creates a task on ARM. Its containers have read-only file systems, and write to a common volume. */
 export function createTask(scope: Construct, props: FargateTaskDefinitionProps): FargateTaskDefinition {
   const task = new FargateTaskDefinition(scope, 'Task', {
     runtimePlatform: { cpuArchitecture: CpuArchitecture.ARM64, operatingSystemFamily: OperatingSystemFamily.LINUX },
@@ -73,7 +73,7 @@ export function createLogDriver(logGroup: ILogGroup, name: string): LogDriver {
   });
 }
 
-/** Adds a container that runs `stator`: not as root, on a read-only file system but for `/tmp`. */
+/** Adds a container that runs `stator` without root rights, on a file system that is read-only except for `/tmp`. */
 export function addStatorContainer(task: FargateTaskDefinition, props: StatorContainerProps): ContainerDefinition {
   const { name, healthPort, ports = [], isEssential = true } = props;
   const container = task.addContainer(name, {
@@ -114,8 +114,8 @@ export const IMAGE_SOURCES = [
 ] as const;
 
 /**
- * The image of `stator`: the one at `uri` where there is one, else built from this repository when it is deployed,
- * which takes Docker then but not for synthesis.
+ * Returns the image of `stator` at `uri`. Without a `uri`, the deployment builds the image from this repository. The
+ * deployment then needs Docker, but a synthesis does not.
  */
 export function statorImage(scope: Construct, uri?: string): ContainerImage {
   if (uri !== undefined) return pushedImage(scope, uri);
@@ -133,7 +133,7 @@ export function statorImage(scope: Construct, uri?: string): ContainerImage {
 const PRIVATE_ECR =
   /^(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\/([^:@]+)(?::([^@]+)|@(sha256:[0-9a-f]{64}))?$/;
 
-/** An image that is there already. Of a private registry of ECR a task may read only what its role names. */
+/** Returns an existing image. From a private registry of ECR, a task may read only what its role names. */
 function pushedImage(scope: Construct, uri: string): ContainerImage {
   const [, account, region, repositoryName, tag, digest] = PRIVATE_ECR.exec(uri) ?? [];
   if (account === undefined || region === undefined || repositoryName === undefined) {

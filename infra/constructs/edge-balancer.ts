@@ -31,7 +31,7 @@ export type EdgeListener =
 /** Load balancer in front of tasks that serve clients. */
 export interface EdgeBalancer {
   readonly balancer: ApplicationLoadBalancer;
-  /** By what they are called. */
+  /** Target groups by their names. */
   readonly targets: Readonly<Record<string, ApplicationTargetGroup>>;
   readonly isPublic: boolean;
 }
@@ -121,7 +121,7 @@ interface TargetsProps extends Pick<EdgeBalancerProps, 'network' | 'service'> {
   readonly healthCheck: HealthCheck;
 }
 
-/** Each request goes to the task with the fewest, and a task is healthy when it says so itself. */
+/** Creates targets. Each request goes to the task with the fewest, and a task is healthy when it says so itself. */
 function addTargets(scope: Construct, id: string, props: TargetsProps): ApplicationTargetGroup {
   const { network, service, port, protocolVersion, healthCheck } = props;
   return new ApplicationTargetGroup(scope, id, {

@@ -33,15 +33,15 @@ interface EdgeServiceProps {
   readonly network: Network;
   readonly cluster: ICluster;
   readonly secrets: FleetSecrets;
-  /** Its index follows the events there. */
+  /** NATS servers whose events the router's index follows. */
   readonly nats: NatsService;
   /** Image whose entry point is `stator`. */
   readonly image: ContainerImage;
-  /** Where the fleet's tables and files are. */
+  /** Variables that name the fleet's tables and files. */
   readonly environment: Readonly<Record<string, string>>;
   /** Further settings, of `edges.container.environment`. */
   readonly given: Readonly<Record<string, string>>;
-  /** Where it is `none` the tasks are resident routers alone. */
+  /** Listener for clients. With `none`, the tasks are only resident routers. */
   readonly listener: EdgeListener;
   /** Tasks that always run: one answers the functions, the others follow and take over. */
   readonly tasks: number;
@@ -100,7 +100,7 @@ export class EdgeService extends Construct implements IGrantable {
       cluster: props.cluster,
       taskDefinition: task,
       vpcSubnets: network.taskSubnets, // spread over its zones
-      availabilityZoneRebalancing: AvailabilityZoneRebalancing.ENABLED, // after the loss of one, tasks go back to it
+      availabilityZoneRebalancing: AvailabilityZoneRebalancing.ENABLED, // after a zone was lost, tasks go back to it
       securityGroups: [this.group],
     });
     this.behind =
@@ -113,7 +113,7 @@ export class EdgeService extends Construct implements IGrantable {
       scaleOutCooldown: Duration.minutes(1),
     });
     if (this.behind === undefined) return;
-    // Not by connections: those of HTTP/2 have a hundred streams, and those that wait for a request have none.
+    // Connections would mislead: one of HTTP/2 may have a hundred streams, and an idle one has none.
     scaling.scaleToTrackCustomMetric('Streams', {
       metric: this.metric('ActiveStreams'),
       targetValue: props.streamsPerTask,

@@ -15,7 +15,7 @@ interface Told {
   readonly given: Variables;
   /** Variables that are filled with secrets when the process starts. */
   readonly secrets: readonly string[];
-  /** Where `given` stands in the file. */
+  /** Path of `given` in the configuration file. */
   readonly path: string;
   /** Most bytes that the platform takes of all of them, as JSON. @default as many as there are */
   readonly bytesMax?: number;

@@ -11,7 +11,7 @@ const BY_BASH = (port: number) =>
     'exit 1',
   ].join('\n');
 
-/** For images of your own that have no bash. */
+/** Probe for images of your own that have no bash. */
 const BY_NODE = (port: number) =>
   `fetch('http://127.0.0.1:${port}/live').then((r)=>process.exit(r.ok?0:1),()=>process.exit(1))`;
 

@@ -7,7 +7,7 @@ import type { Construct } from 'constructs';
  * unless `keepLogs` says otherwise.
  */
 export function createLogGroup(scope: Construct, days: number, id = 'LogGroup'): ILogGroup {
-  // Its optional properties are `T | undefined`.
+  // Optional properties of the group are `T | undefined`.
   return new LogGroup(scope, id, { retention: days, removalPolicy: RemovalPolicy.DESTROY }) as ILogGroup;
 }
 

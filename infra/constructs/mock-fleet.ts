@@ -22,7 +22,7 @@ export interface MockFleetProps {
   readonly secrets: FleetSecrets;
   /** Image whose entry point is `stator`. */
   readonly image: ContainerImage;
-  /** Where the fleet's tables, files and NATS are. */
+  /** Variables that name the fleet's tables, files and NATS. */
   readonly environment: Readonly<Record<string, string>>;
   /** Further settings, of the fleet with this name in the file. */
   readonly given: GivenSettings;

@@ -14,9 +14,9 @@ import type { Network } from './network.ts';
 import { createService } from './services.ts';
 
 interface NatsServiceProps {
-  /** Has a way to the internet: the image comes from there. */
+  /** Network with a way to the internet, from which the image comes. */
   readonly network: Network;
-  /** Where it runs. */
+  /** Cluster in which it runs. */
   readonly cluster: ICluster;
   /** The users of its roles. */
   readonly secrets: FleetSecrets;
@@ -134,7 +134,7 @@ interface ServerParts extends NatsServiceProps {
   readonly domain: PrivateDnsNamespace;
   readonly logGroup: ILogGroup;
   readonly routeSecret: ISecret | undefined;
-  /** All servers, where there are several. */
+  /** All servers, if there are several. */
   readonly hosts: readonly string[] | undefined;
 }
 

@@ -41,7 +41,7 @@ export interface NetworkProps {
   readonly vpc?: ExistingVpc | undefined;
 }
 
-/** Where the workers of one machine listen (`DYN_TCP_RPC_PORT`), each on a port of its own. */
+/** Ports of the workers of one machine (`DYN_TCP_RPC_PORT`), one for each worker. */
 const WORKER_PORTS = Port.tcpRange(8800, 8863);
 /** Status servers of workers (`DYN_SYSTEM_PORT`), from which models are fetched. */
 const STATUS_PORTS = Port.tcpRange(9100, 9163);

@@ -1,14 +1,14 @@
 import { isRecord } from '../records/index.ts';
 
-/** A part of a template or of an answer, whose names are those of AWS. */
+/** A part of a template or of an answer, with field names as AWS writes them. */
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** `value` as a record; without any fields if it is something else. */
+/** Returns `value` as a record, or an empty record if it is something else. */
 export function fieldsOf(value: unknown): Fields {
   return isRecord(value) ? value : {};
 }
 
-/** `value` as a list; an empty one if it is something else. */
+/** Returns `value` as a list, or an empty list if it is something else. */
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }

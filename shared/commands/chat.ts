@@ -8,7 +8,7 @@ import type { RoutableModel } from '../pipeline/index.ts';
  * `--interactive`: a chat in this terminal with the first model that takes chats, once there is one. Resolves when the
  * user leaves or `stopped` resolves.
  * @param path the frontend's route of chat completions
- * @param chatting aborted once Ctrl-C is the chat's: it cancels an answer then
+ * @param chatting the chat aborts it once it handles Ctrl-C, which from then on cancels an answer
  */
 export async function chatWith(
   frontend: Frontend,
@@ -33,13 +33,13 @@ export async function chatWith(
   });
 }
 
-/** A model as the chat introduces it. A mock says so: it answers anything, and knows nothing. */
+/** Returns how the chat introduces a model. It names a mock as such, because a mock's answers mean nothing. */
 export function introduce({ name, card }: Pick<RoutableModel, 'name' | 'card'>): string {
   const isMock = card.runtime_config.runtime_data?.engine === 'mocker';
   return isMock ? `${name}, a mock that recites a text whatever it is asked. A real engine: --engine` : name;
 }
 
-/** Undefined when the chat ends before there is a model. */
+/** Returns the first model that takes chats, or undefined if the chat ends before there is one. */
 async function firstChatModel({ models }: Frontend, signal: AbortSignal): Promise<RoutableModel | undefined> {
   const find = () => models.list().find(({ card, workers }) => card.model_type.includes('Chat') && workers.length > 0);
   if (find() === undefined) process.stderr.write('Waiting for a worker that serves a chat model; Ctrl-C leaves.\n');
@@ -57,21 +57,21 @@ interface ChatTerminal {
   readonly output: Writable & { readonly isTTY?: boolean };
   /** Ends the chat from outside. */
   readonly signal: AbortSignal;
-  /** Hears Ctrl-C where the terminal does not hand it over as a key. */
+  /** Registers a listener for Ctrl-C, if the terminal does not deliver it as a key. */
   onInterrupt(listener: () => void): () => void;
-  /** `NO_COLOR` and the like: plain text even on a terminal. @default false */
+  /** Whether to write plain text even on a terminal, for `NO_COLOR` and the like. @default false */
   readonly isPlain?: boolean;
 }
 
-/** Messages that are sent along; of a longer chat the oldest are forgotten. */
+/** Most messages that a request carries. A longer chat forgets its oldest ones. */
 const MESSAGES_MAX = 200;
 const HISTORY_LINES_MAX = 500;
 const [BOLD, DIM, PLAIN] = ['\u001b[1m', '\u001b[2m', '\u001b[0m'];
 
 /**
- * A text chat: a line is a question, the answer is written as it comes. Ctrl-C cancels the answer that is being
- * written, Ctrl-D, `/quit` or the end of the input leaves, arrow keys bring back earlier lines. A pipe gets answers
- * alone, without thoughts, prompts and colours.
+ * Runs a text chat. Each line is a question, and the chat writes the answer as it arrives. Ctrl-C cancels the answer
+ * under way. Ctrl-D, `/quit` or the end of the input leaves. Arrow keys bring back earlier lines. A pipe gets only the
+ * answers, without thoughts, prompts and colours.
  */
 export async function chatInTerminal(chat: Chat, model: string, terminal: ChatTerminal): Promise<void> {
   const { input, output, signal, isPlain = false } = terminal;
@@ -122,7 +122,7 @@ export async function chatInTerminal(chat: Chat, model: string, terminal: ChatTe
 }
 
 const LEAVING: readonly string[] = ['/quit', '/exit', '/bye', '/q'];
-/** One word behind a slash is meant for the chat; a path, or what follows, is for the model. */
+/** A command of the chat: one word after a slash. A path, or a line with more words, goes to the model. */
 const COMMAND = /^\/[a-z?]+$/;
 const KEYS = 'Ctrl-C cancels an answer, Ctrl-D or /quit leaves.';
 const HELP = `${KEYS} Arrow keys bring back earlier lines; every other line is a question.\n`;
@@ -131,7 +131,7 @@ const HELP = `${KEYS} Arrow keys bring back earlier lines; every other line is a
 class AnswerWriter {
   readonly #chat: Chat;
   readonly #output: Writable;
-  /** How thoughts are painted; undefined = they are not shown. */
+  /** Terminal code that thoughts are written in; undefined = the chat does not show them. */
   readonly #thoughtCode: string | undefined;
   readonly #messages: ChatMessage[] = [];
   #running: AbortController | undefined;
@@ -142,7 +142,7 @@ class AnswerWriter {
     this.#thoughtCode = thoughtCode;
   }
 
-  /** Ends the answer under way; false when there is none. */
+  /** Ends the answer under way. @returns false if there is none */
   cancel(): boolean {
     this.#running?.abort();
     return this.#running !== undefined;
@@ -164,7 +164,7 @@ class AnswerWriter {
     }
     this.#output.write(running.signal.aborted ? ' (cancelled)\n' : '\n');
     this.#running = undefined;
-    if (answer === '') return; // a question without an answer is no part of the chat
+    if (answer === '') return; // a question without an answer does not become part of the chat
     this.#messages.push({ role: 'user', content: question }, { role: 'assistant', content: answer });
     this.#messages.splice(0, Math.max(0, this.#messages.length - MESSAGES_MAX));
   }
@@ -186,10 +186,10 @@ export interface ChatPiece {
   readonly text: string;
 }
 
-/** Answers a chat. Rejects with an Error of one line when there is none; ends without one when `signal` aborts. */
+/** Answers a chat. Rejects with an Error of one line if there is no answer; ends without one if `signal` aborts. */
 export type Chat = (messages: readonly ChatMessage[], signal: AbortSignal) => AsyncIterable<ChatPiece>;
 
-/** Fields that are read of a chunk of a chat stream, and of an error. */
+/** Fields that the chat reads in a chunk of a stream, and in an error. */
 interface Chunk {
   readonly choices?: readonly {
     readonly delta?: { readonly content?: string | null; readonly reasoning_content?: string | null };
@@ -223,7 +223,7 @@ function failureOf({ error }: Chunk): Error {
   return new Error(error?.message ?? 'there is no answer');
 }
 
-/** The JSON of each event up to `[DONE]`. */
+/** Yields the JSON of each event up to `[DONE]`. */
 async function* readChunks(response: Response, signal: AbortSignal): AsyncGenerator<Chunk> {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   const leave = (): void => void reader?.cancel().catch(() => undefined); // it has ended already

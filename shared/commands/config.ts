@@ -10,12 +10,12 @@ import {
 } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 
-/** Why `stator config` cannot run: a mistake on its command line. */
+/** A mistake on the command line, because of which the command cannot run. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** As `parseArgs` of `node:util`. @throws UsageError */
+/** Parses flags as `parseArgs` of `node:util` does. @throws UsageError */
 export function parseFlags<const Config extends ParseArgsConfig>(config: Config): ReturnType<typeof parseArgs<Config>> {
   try {
     return parseArgs(config);

@@ -2,7 +2,7 @@ import { quietSdkNotice } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { isRecord } from '../records/index.ts';
 
-/** Services of AWS that are asked. */
+/** Services of AWS that the checks ask. */
 type Service = 'cloudformation' | 'ec2' | 'lambda';
 /** Services that speak JSON about an operation named in a header. */
 type JsonService = 'ecs' | 'secretsmanager';
@@ -17,7 +17,7 @@ export interface Account {
   get(service: Service, path: string, query: Readonly<Record<string, string>>): Promise<string>;
   /**
    * Asks for an operation, bounded in time, once.
-   * @param target its name with that of the protocol before it
+   * @param target name of the operation after that of the protocol
    * @returns the JSON of its answer
    * @throws Error with the service's code and message when it refuses
    */
@@ -30,7 +30,7 @@ export interface Account {
 
 const ASK_MS_MAX = 10_000;
 
-/** One question to a service. */
+/** One request to a service. */
 interface Asked {
   readonly method: 'GET' | 'POST';
   readonly query: Readonly<Record<string, string>>;
@@ -105,7 +105,7 @@ function describeRefusal(body: string): string | undefined {
   }
 }
 
-/** Texts of all elements of a name in XML that a service has written: without attributes, comments and CDATA. */
+/** Returns the texts of all elements with a name in a service's XML, which has no attributes, comments or CDATA. */
 export function textsOf(xml: string, name: string): readonly string[] {
   return xml
     .split(`<${name}>`)

@@ -5,20 +5,20 @@ import { findReleases, RELEASES_KEPT, type Releases, type SynthesizedStack } fro
 import { checkZones, type ZoneFindings } from './deploy-zones.ts';
 
 interface Verdict {
-  /** Findings, a line each. */
+  /** Findings, one per line. */
   readonly text: string;
   /** Why the deployment may not succeed; undefined when everything is there. */
   readonly problem: string | undefined;
 }
 
-/** One thing that was looked at. */
+/** Result of one check. */
 interface Finding {
   readonly lines: readonly string[];
   /** Remedy; empty if the quota could not be read. */
   readonly problem?: string;
 }
 
-/** Holds what a deployment needs against the account of the usual credentials. */
+/** Checks whether the account of the usual credentials has what a deployment needs. */
 export async function checkDeployment(stacks: readonly SynthesizedStack[]): Promise<Verdict> {
   const templates = stacks.map(({ template }) => template);
   const account = await openAccount();

@@ -15,7 +15,7 @@ interface QuotaNeed extends Quota {
   readonly because: string;
 }
 
-/** A need beside what the account has. */
+/** A need, and what the account has of it. */
 export interface QuotaFinding extends QuotaNeed {
   /** The account's quota; undefined when it could not be read. */
   readonly has: number | undefined;
@@ -23,7 +23,7 @@ export interface QuotaFinding extends QuotaNeed {
   readonly reason?: string;
 }
 
-/** Reads one quota, or rejects. Bounded in time by itself. */
+/** Reads one quota, or rejects. The reader itself bounds the time. */
 type ReadQuota = (quota: Quota) => Promise<number>;
 
 const STREAMS: Quota = { service: 'lambda', code: 'L-B99A9384', name: 'Concurrent executions of Lambda' };
@@ -31,9 +31,9 @@ const TASKS: Quota = { service: 'fargate', code: 'L-3032A538', name: 'Fargate On
 const VPCS: Quota = { service: 'vpc', code: 'L-F678F1CE', name: 'VPCs per Region' };
 const ADDRESSES: Quota = { service: 'ec2', code: 'L-0263D0A3', name: 'EC2-VPC Elastic IPs' };
 
-/** Lambda leaves this many to functions without a reservation. */
+/** Concurrency that Lambda leaves to functions without a reservation. */
 const UNRESERVED_MIN = 100;
-/** Fewer streams at a time than this are no service. */
+/** Least number of concurrent streams of a useful service. */
 const STREAMS_MIN = 10;
 
 /**
@@ -65,14 +65,17 @@ export function quotasNeeded(templates: readonly unknown[]): readonly QuotaNeed[
   return all.filter(({ needed }) => needed > 0);
 }
 
-/** Cores while every service is replaced: its old tasks run until the new ones do, as far as it allows. */
+/**
+ * Returns the cores in use while every service is replaced. Old tasks run until the new ones do, as far as the service
+ * allows.
+ */
 function vcpusOf(templates: readonly unknown[]): number {
   return templates
     .flatMap(servicesOf)
     .reduce((sum, { cores, count, replacedShare }) => sum + cores * count * replacedShare, 0);
 }
 
-/** Reads what the account has of each. A quota that cannot be read is a finding of its own. */
+/** Reads what the account has of each need. A quota that cannot be read is a finding of its own. */
 export function checkQuotas(needs: readonly QuotaNeed[], read: ReadQuota): Promise<readonly QuotaFinding[]> {
   return Promise.all(
     needs.map(async (need) => {

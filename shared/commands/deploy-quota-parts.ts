@@ -1,3 +1,3 @@
-/** Names of the SDK that this product uses, and nothing else of it. */
+/** Exports only the parts of the SDK that this product uses. */
 export { GetServiceQuotaCommand, ServiceQuotasClient } from '@aws-sdk/client-service-quotas';
 export { SignatureV4 } from '@smithy/signature-v4';

@@ -5,7 +5,7 @@ import { propertiesOf } from './deploy-templates.ts';
 
 /** A stack that `cdk synth` has written. */
 export interface SynthesizedStack {
-  /** Under which it is deployed. */
+  /** Name under which it is deployed. */
   readonly name: string;
   readonly template: unknown;
 }
@@ -14,11 +14,11 @@ export interface SynthesizedStack {
 export interface Releases {
   readonly functionName: string;
   readonly kept: number;
-  /** Those beyond the newest, oldest first; none that an alias points at. */
+  /** Versions beyond the newest ones, oldest first, without those that an alias points at. */
   readonly old: readonly string[];
 }
 
-/** Enough to go back to; each holds its code, and an account's code is limited. */
+/** Releases to keep: enough to go back to. Each holds its code, and an account's code is limited. */
 export const RELEASES_KEPT = 10;
 const PAGES_MAX = 100;
 
@@ -33,7 +33,7 @@ export async function findReleases(
   return (await Promise.all(found)).filter((releases) => releases !== undefined);
 }
 
-/** The logical id in `FunctionName: { Ref }` of an alias. */
+/** Returns the logical id in `FunctionName: { Ref }` of an alias. */
 function functionIdOf({ FunctionName }: Fields): string {
   return String(fieldsOf(FunctionName).Ref);
 }
@@ -49,7 +49,7 @@ async function releasesOf(stack: string, logicalId: string, account: Account): P
   const used = new Set(aliases.flatMap(versionsOf));
   const newestFirst = versions
     .map(({ Version }) => Number(Version))
-    .filter(Number.isInteger) // the other one is $LATEST, which is no release
+    .filter(Number.isInteger) // the other one is $LATEST, which is not a release
     .sort((one, other) => other - one);
   const old = newestFirst.slice(RELEASES_KEPT).map(String);
   return { functionName, kept: newestFirst.length, old: old.filter((version) => !used.has(version)).reverse() };
@@ -67,7 +67,7 @@ async function physicalIdOf(stack: string, logicalId: string, account: Account):
   }
 }
 
-/** All entries of a list that Lambda gives in pages. */
+/** Returns all entries of a list that Lambda gives in pages. */
 async function pagesOf(account: Account, path: string, field: string): Promise<readonly Fields[]> {
   const entries: Fields[] = [];
   let marker: string | undefined;
@@ -83,7 +83,7 @@ async function pagesOf(account: Account, path: string, field: string): Promise<r
   throw new Error(`lambda: ${path} has more than ${PAGES_MAX} pages`);
 }
 
-/** Versions that an alias sends requests to: one, and another while a release is rolled out. */
+/** Returns the versions that an alias sends requests to: one, and another during a release. */
 function versionsOf({ FunctionVersion, RoutingConfig }: Fields): readonly string[] {
   return [String(FunctionVersion), ...Object.keys(fieldsOf(fieldsOf(RoutingConfig).AdditionalVersionWeights))];
 }

@@ -2,16 +2,16 @@ import { type Fields, fieldsOf, listOf } from './aws-answers.ts';
 
 /** The tasks of one service. */
 export interface ServiceTasks {
-  /** As its construct is called. */
+  /** Name of its construct. */
   readonly name: string;
-  /** Those that always run. */
+  /** Number of tasks that always run. */
   readonly count: number;
-  /** Those that run under the highest load. */
+  /** Number of tasks that run under the highest load. */
   readonly countMax: number;
   readonly cores: number;
   readonly gb: number;
   readonly diskGb: number;
-  /** Part of its tasks that run while they are replaced; 2 for twice as many. */
+  /** Tasks that run during a release, as a multiple of `count`: 2 for twice as many. */
   readonly replacedShare: number;
   readonly hasPublicAddresses: boolean;
   readonly isBehindBalancer: boolean;
@@ -20,7 +20,7 @@ export interface ServiceTasks {
 /** Disk that Fargate gives a task by default. */
 export const DISK_GB_FREE = 20;
 
-/** All resources of templates, each with its logical id. */
+/** Returns all resources of templates, each with its logical id. */
 function resourcesOf(templates: readonly unknown[]): readonly (readonly [id: string, resource: Fields])[] {
   return templates.flatMap((template) =>
     Object.entries(fieldsOf(fieldsOf(template).Resources)).map(([id, resource]) => [id, fieldsOf(resource)] as const),
@@ -32,7 +32,7 @@ export function propertiesOf(templates: readonly unknown[], type: string): reado
   return resourcesOf(templates).flatMap(([, { Type, Properties }]) => (Type === type ? [fieldsOf(Properties)] : []));
 }
 
-/** The services of one template: two stacks may give theirs the same id. */
+/** Returns the services of one template only, because two stacks may give theirs the same id. */
 export function servicesOf(template: unknown): readonly ServiceTasks[] {
   const resources = new Map(resourcesOf([template]));
   return [...resources].flatMap(([id, { Type, Properties }]) => {
@@ -53,7 +53,7 @@ export function servicesOf(template: unknown): readonly ServiceTasks[] {
   });
 }
 
-/** A service that is scaled says no number of tasks itself: its scaling has the least and the most. */
+/** Returns the least and the most tasks. For a scaled service they are in its scaling and not in the service. */
 function countsOf(id: string, { DesiredCount }: Fields, template: unknown): Pick<ServiceTasks, 'count' | 'countMax'> {
   const scaling = propertiesOf([template], 'AWS::ApplicationAutoScaling::ScalableTarget').find(({ ResourceId }) =>
     JSON.stringify(ResourceId).includes(`"${id}"`),

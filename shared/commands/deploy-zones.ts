@@ -6,14 +6,14 @@ import { propertiesOf } from './deploy-templates.ts';
 export interface ZoneProblem {
   readonly zone: string;
   readonly reason: string;
-  /** It keeps the deployment from succeeding. */
+  /** Whether it keeps the deployment from succeeding. */
   readonly isFatal: boolean;
 }
 
 export interface ZoneFindings {
   /** Zones that the deployment spreads over. */
   readonly needed: number;
-  /** Those of them in which everything runs. */
+  /** Number of those zones in which everything runs. */
   readonly has: number;
   readonly problems: readonly ZoneProblem[];
   /** Names of zones of the account in which everything runs. */
@@ -32,12 +32,12 @@ const FARGATE_ZONES: Readonly<Record<string, readonly string[]>> = {
 /** Zones in which no current type of instance with GPUs is sold. */
 const WITHOUT_GPUS: readonly string[] = ['use1-az3'];
 
-/** A zone as a template names it: by name, or as the how-manieth of the account's. */
+/** A zone as a template names it: by its name, or by its index among the account's zones. */
 type Wanted = string | number;
 
 /**
- * Holds the zones of synthesised templates against those of the account.
- * @returns undefined where the templates make no subnets
+ * Compares the zones of synthesised templates with those of the account.
+ * @returns undefined if the templates make no subnets
  */
 export async function checkZones(templates: readonly unknown[], account: Account): Promise<ZoneFindings | undefined> {
   const wanted = wantedIn(templates);
@@ -75,7 +75,7 @@ function lackIn(id: string, region: string): { readonly reason: string; readonly
   return undefined;
 }
 
-/** Zones of the subnets, each once. */
+/** Returns the zones of the subnets, each once. */
 function wantedIn(templates: readonly unknown[]): readonly Wanted[] {
   const read = propertiesOf(templates, 'AWS::EC2::Subnet').flatMap(({ AvailabilityZone: zone }): readonly Wanted[] => {
     if (typeof zone === 'string') return [zone];
@@ -85,7 +85,7 @@ function wantedIn(templates: readonly unknown[]): readonly Wanted[] {
   return [...new Set(read)];
 }
 
-/** Ids of the account's zones in its region, by their names there. */
+/** Returns the ids of the account's zones in its region, by their names there. */
 async function zonesOf(account: Account): Promise<ReadonlyMap<string, string>> {
   const filter = { 'Filter.1.Name': 'zone-type', 'Filter.1.Value.1': 'availability-zone' };
   const query = { Action: 'DescribeAvailabilityZones', Version: '2016-11-15', ...filter };

@@ -25,7 +25,7 @@ nothing.
 `;
 
 const SECONDS_PER_REQUEST = 10;
-/** Where `cdk synth` writes. */
+/** Folder that `cdk synth` writes to. */
 const FOLDER = 'cdk.out';
 
 interface ManifestStack {
@@ -34,14 +34,14 @@ interface ManifestStack {
   readonly stackName?: string;
 }
 
-/** Fields that are read of the list of artifacts of `cdk synth`. */
+/** Fields that the command reads in the list of artifacts of `cdk synth`. */
 interface Manifest {
   readonly artifacts?: Readonly<Record<string, { readonly type: string; readonly properties?: ManifestStack }>>;
 }
 
 /**
  * Runs `stator deploy`; resolves with what it prints.
- * @param print what is found before it fails
+ * @param print receives the findings, even if the command then fails
  * @throws UsageError for a mistake in its arguments, Error in one line when there is no template or a quota is short
  */
 export async function runDeploy([verb, ...rest]: readonly string[], print: (text: string) => void): Promise<string> {
@@ -104,8 +104,8 @@ async function templatesIn(folder: string): Promise<readonly StackFile[]> {
 }
 
 /**
- * Stacks of the last synthesis, which leaves those of others where they are; undefined where it has written no
- * manifest.
+ * Returns the stacks of the last synthesis, or undefined if it has written no manifest. A synthesis leaves the files of
+ * earlier ones in the folder.
  */
 async function stacksOf(folder: string): Promise<readonly StackFile[] | undefined> {
   const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(() => undefined);

@@ -1,6 +1,7 @@
 /**
  * @module commands
- * What `stator` does besides running a process, a file or folder a command. Each is loaded when it is run.
+ * The commands of `stator` that do not run a process, with a file or folder for each. `stator` loads a command when it
+ * runs it.
  */
 export { ARTIFACTS_HELP, runArtifacts } from './artifacts.ts';
 export { chatWith } from './chat.ts';

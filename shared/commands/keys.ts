@@ -49,7 +49,7 @@ is made; what is kept is its SHA-256. Frontends see a change within STATOR_KEY_C
 const OVERLAP_DEFAULT = '24h';
 const UNITS_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const TIME = /^(\d{1,9})([smhd])$/;
-/** A hundred years: a longer time means for ever. */
+/** Longest time that a user can give, a hundred years: a longer one means for ever. */
 const TIME_MS_MAX = 100 * 365 * 86_400_000;
 
 const OPTIONS = {
@@ -68,7 +68,7 @@ const OPTIONS = {
   json: { type: 'boolean' },
 } as const;
 
-/** Options of each verb, beside those of all. */
+/** Options of each verb, in addition to those of every verb. */
 const VERBS = {
   create: [
     'name',
@@ -129,7 +129,7 @@ function checkOptions(verb: Verb, values: Values): void {
   if (foreign !== undefined) throw new UsageError(`stator keys ${verb} takes no --${foreign}`);
 }
 
-/** Everything is read before a store is opened. */
+/** Returns the work of a verb. It reads all arguments, so that no store is opened for wrong ones. */
 function workOf(
   verb: Verb,
   values: Values,
@@ -221,7 +221,7 @@ function readTime(name: string, text: string): number {
   throw new UsageError(`--${name} ${JSON.stringify(text)}: allowed: a number and s, m, h or d, such as 90d`);
 }
 
-/** As an id, or as whatever begins with it: lists show the prefix, and people paste keys. */
+/** Returns the id in the argument, which may be an id, the prefix that lists show, or a whole key. */
 function readId(verb: Verb, ids: readonly string[]): string {
   requireIds(verb, ids, 1);
   const [text = ''] = ids;
@@ -241,11 +241,11 @@ function requireKey<T>(id: string, found: T | undefined): T {
   return found;
 }
 
-/** @throws UsageError where no store is named */
+/** @throws UsageError if neither the file nor the environment names a store */
 async function openStore(file: string | undefined, env: Environment): Promise<KeyStore> {
   const argv = file === undefined ? [] : ['--keys-file', file];
   const { settings } = resolveConfig('frontend', argv, { ...env, STATOR_AUTH: undefined }, { allowMissing: true });
-  // A file that was named here is meant, whatever the environment says.
+  // A file on the command line wins over a table in the environment.
   const store = await openKeyStore(file === undefined ? settings : { ...settings, keysTable: undefined });
   if (store !== undefined) return store;
   throw new UsageError('no store of API keys is named: set STATOR_KEYS_TABLE, or --keys-file FILE');
@@ -261,7 +261,7 @@ function asJson(value: unknown): string {
   return `${JSON.stringify(value, undefined, 2)}\n`;
 }
 
-/** A record for programs: without its digests. */
+/** Returns a record for programs, without its digests. */
 function toJson(record: KeyRecord, nowMs: number): object {
   const { digest: _digest, previous, createdMs, expiresMs, revokedMs, ...rest } = record;
   const time = (ms: number | undefined): string | undefined =>
@@ -279,7 +279,7 @@ function toJson(record: KeyRecord, nowMs: number): object {
 
 const HEADS = ['KEY', 'NAME', 'OWNER', 'SCOPES', 'STATE', 'LIMITS'] as const;
 
-/** The keys as a table for people, oldest first. */
+/** Returns the keys as a table for people, oldest first. */
 export function renderKeys(records: readonly KeyRecord[], nowMs: number): string {
   if (records.length === 0) return 'There are no keys: stator keys create --name NAME makes one\n';
   const rows = [HEADS, ...records.map((record) => cellsOf(record, nowMs))];

@@ -41,7 +41,7 @@ export async function runModels(argv: readonly string[], env: Environment): Prom
 
 interface ModelsCommand {
   readonly work: (catalogue: Catalogue, signal: AbortSignal) => Promise<string>;
-  /** For the parser of settings. */
+  /** Flags for the parser of settings. */
   readonly flags: readonly string[];
 }
 

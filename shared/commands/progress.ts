@@ -1,17 +1,17 @@
 import { type Clock, systemClock } from '../clock/index.ts';
 
-/** Where progress is shown. */
+/** Output that shows progress. */
 export interface ProgressOutput {
   readonly isTTY?: boolean | undefined;
   readonly columns?: number | undefined;
   write(text: string): unknown;
 }
 
-/** Time between two lines if the output is not a terminal: in a file they stay. */
+/** Milliseconds between two lines if the output is not a terminal, because lines in a file stay. */
 const LINE_EVERY_MS = 10_000;
 const CLEAR_LINE = '\r\u001b[2K';
 
-/** How far a long piece of work is: one line that changes on a terminal, a line now and then elsewhere. */
+/** Shows the progress of long work: one changing line on a terminal, and a line every ten seconds elsewhere. */
 export class Progress {
   readonly #output: ProgressOutput;
   readonly #clock: Clock;
@@ -37,7 +37,7 @@ export class Progress {
     this.#output.write(`stator: ${text}\n`);
   }
 
-  /** Takes the line back: results follow. */
+  /** Removes the line, because results follow. */
   end(): void {
     if (this.#isShown) this.#output.write(CLEAR_LINE);
     this.#isShown = false;

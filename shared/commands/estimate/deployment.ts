@@ -5,11 +5,11 @@ import { propertiesOf, type ServiceTasks, servicesOf } from '../deploy-templates
 /** Parts of a deployment's templates that have a price. */
 export interface Deployment {
   readonly templates: readonly unknown[];
-  /** Their names carry the stack. */
+  /** Services, with the stack in their names. */
   readonly services: readonly ServiceTasks[];
   /** Models that workers serve. */
   readonly models: number;
-  /** The one that streams; undefined without any. */
+  /** Function that streams; undefined if there is none. */
   readonly streaming: StreamingFunction | undefined;
   /** Requests a second that the gateway lets through. */
   readonly gatewayRate: number;
@@ -21,9 +21,9 @@ export interface Deployment {
 
 interface StreamingFunction {
   readonly gb: number;
-  /** Requests at a time; undefined where it may have all that the account has left. */
+  /** Concurrent requests; undefined if it may use all that the account has left. */
   readonly reserved: number | undefined;
-  /** How long a request waits for a worker. */
+  /** Seconds that a request waits for a worker at most. */
   readonly holdSecs: number | undefined;
 }
 
@@ -45,7 +45,7 @@ export function readDeployment(stacks: readonly SynthesizedStack[]): Deployment 
   };
 }
 
-/** The function that streams is the largest; CDK brings small ones. */
+/** Returns the function that streams, which is the largest: CDK adds small ones. */
 function streamingOf(functions: readonly Fields[]): StreamingFunction | undefined {
   const memoryOf = ({ MemorySize }: Fields): number => Number(MemorySize ?? 128);
   const [largest] = functions.toSorted((a, b) => memoryOf(b) - memoryOf(a));

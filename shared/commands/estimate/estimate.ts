@@ -19,7 +19,7 @@ export interface Estimate {
   readonly streamsForContainers: number | undefined;
 }
 
-/** Zones that a load balancer has an address in. */
+/** Number of zones in which a load balancer has an address. */
 const ZONES = 3;
 
 /** Costs that the estimate leaves out. */
@@ -32,7 +32,7 @@ export const LEFT_OUT: readonly string[] = [
   'machines of your own, free tiers, discounts and taxes',
 ];
 
-/** Prices synthesised stacks. It reads what it knows and takes no notice of the rest. */
+/** Prices synthesised stacks. It ignores resources that it does not know. */
 export function estimateDeployment(stacks: readonly SynthesizedStack[], load: DeployLoad): Estimate {
   const deployment = readDeployment(stacks);
   const { gb = 0, holdSecs } = deployment.streaming ?? {};

@@ -43,12 +43,12 @@ export function priceIdle(deployment: Deployment): readonly PricedPart[] {
   return parts.filter(({ count }) => count > 0);
 }
 
-/** A month of one task, US$. */
+/** Returns the cost of one task for a month, in US$. */
 export function taskMonth({ cores, gb, diskGb }: ServiceTasks): number {
   return (cores * PRICES.vcpuHour + gb * PRICES.gbHour + (diskGb - DISK_GB_FREE) * PRICES.diskGbHour) * HOURS;
 }
 
-/** A load balancer that says nothing faces the internet. */
+/** Whether a load balancer faces the internet; one without a scheme does. */
 function isPublic(scheme: unknown): boolean {
   return scheme !== 'internal';
 }
@@ -64,7 +64,7 @@ function rulesIn(templates: readonly unknown[]): number {
   return propertiesOf(templates, 'AWS::WAFv2::WebACL').reduce((sum, { Rules }) => sum + listOf(Rules).length, 0);
 }
 
-/** Keys that are made, and keys of yours that are named. */
+/** Returns the number of keys that the templates make or name. */
 function keysIn(templates: readonly unknown[]): number {
   const named = JSON.stringify(templates).match(/arn:[a-z-]+:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]+/g) ?? [];
   return new Set(named).size + propertiesOf(templates, 'AWS::KMS::Key').length;

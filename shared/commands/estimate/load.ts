@@ -5,11 +5,11 @@ import { HOURS, PRICES, type PricedPart, pricePart } from './prices.ts';
 /** Load of a deployment, through its function. */
 export interface DeployLoad {
   readonly requestsPerDay: number;
-  /** How long an answer takes on average. */
+  /** Average seconds of an answer. */
   readonly secondsPerRequest: number;
 }
 
-/** The log has a line for each request, of about 1 KB. */
+/** Size of the log line of one request: about 1 KB. */
 const LOG_GB_PER_REQUEST = 1e-6;
 
 /** Prices the load. */
@@ -26,7 +26,7 @@ export function priceLoad(deployment: Deployment, load: DeployLoad): readonly Pr
   ];
 }
 
-/** @param guarded those of them that a firewall looks at, and others that it does */
+/** @param guarded requests that a firewall inspects, those at the gateway and others */
 export function priceRequests(atGateway: number, guarded: number): readonly PricedPart[] {
   return [
     pricePart('requests at the gateway', atGateway, PRICES.gatewayMillion / 1e6),

@@ -3,10 +3,10 @@ import { fieldsOf, listOf } from '../aws-answers.ts';
 import { propertiesOf } from '../deploy-templates.ts';
 import type { Deployment } from './deployment.ts';
 
-/** Metrics that container insights tell. */
+/** Numbers of metrics that container insights report. */
 const INSIGHTS = { cluster: 7, service: 8, family: 11 } as const;
 
-/** Metrics of container insights, where a cluster has them. */
+/** Returns the number of metrics of container insights, for the clusters that have them. */
 export function insightsOf({ templates, services }: Deployment): number {
   const clusters = propertiesOf(templates, 'AWS::ECS::Cluster').filter(({ ClusterSettings }) =>
     listOf(ClusterSettings).some((each) => {
@@ -19,7 +19,7 @@ export function insightsOf({ templates, services }: Deployment): number {
   return clusters.length * INSIGHTS.cluster + services.length * INSIGHTS.service + families * INSIGHTS.family;
 }
 
-/** Metrics that alarms watch: each is paid for, however many an alarm's formula takes. */
+/** Returns the number of metrics that alarms watch. AWS bills each metric in an alarm's formula. */
 export function alarmedMetricsOf({ templates }: Deployment): number {
   return propertiesOf(templates, 'AWS::CloudWatch::Alarm').reduce((sum, { Metrics }) => {
     const read = listOf(Metrics).filter((each) => 'MetricStat' in fieldsOf(each)).length;
@@ -32,17 +32,17 @@ export function idleMetricsOf(deployment: Deployment): number {
   return tellersOf(deployment) * countMetrics(deployment.models, 'always');
 }
 
-/** Metrics that the function tells by its log while it is asked. */
+/** Returns the number of metrics that the function reports in its log while it gets requests. */
 export function functionMetricsOf({ streaming, models }: Deployment): number {
   return streaming === undefined ? 0 : countMetrics(models, 'asked') + countMetrics(models, 'byRelease');
 }
 
-/** Metrics that containers tell beside those while they are asked, which takes a load balancer. */
+/** Returns the number of further metrics that containers report under load, which reaches them by a load balancer. */
 export function askedMetricsOf({ services, models }: Deployment): number {
   return services.some(({ isBehindBalancer }) => isBehindBalancer) ? countMetrics(models, 'asked') : 0;
 }
 
-/** Services whose tasks tell metrics by their log. */
+/** Returns the number of services whose tasks report metrics in their log. */
 function tellersOf({ templates }: Deployment): number {
   return propertiesOf(templates, 'AWS::ECS::TaskDefinition').filter(({ ContainerDefinitions }) =>
     listOf(ContainerDefinitions).some((container) =>
@@ -54,7 +54,7 @@ function tellersOf({ templates }: Deployment): number {
   ).length;
 }
 
-/** Each name with each of its sets of dimensions is a metric, and one for each model; a function is of one release. */
+/** Counts a metric for each name and each of its sets of dimensions, and for each model. A function has one release. */
 function countMetrics(models: number, told: 'always' | 'asked' | 'byRelease'): number {
   return Object.values(EMBEDDED_METRICS).reduce((sum, { by, isGauge }) => {
     if (isGauge !== (told === 'always')) return sum;

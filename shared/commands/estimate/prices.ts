@@ -10,7 +10,7 @@ export const PRICES = {
   capacityUnitHour: 0.008, // of a load balancer
   secretMonth: 0.4,
   keyMonth: 1,
-  metricMonth: 0.3, // of container insights or told by a log
+  metricMonth: 0.3, // of container insights or reported in a log
   alarmedMetricMonth: 0.1,
   compositeAlarmMonth: 0.5,
   dashboardMonth: 3,
@@ -27,7 +27,7 @@ export const PRICES = {
 
 export const HOURS = 730;
 
-/** One kind of resource and what it costs a month, US$. */
+/** One kind of resource and its cost a month, in US$. */
 export interface PricedPart {
   readonly name: string;
   readonly count: number;

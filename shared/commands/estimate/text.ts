@@ -2,7 +2,7 @@ import { type Estimate, LEFT_OUT } from './estimate.ts';
 import { HOURS, type PricedPart, sumDollars } from './prices.ts';
 import type { Worst } from './worst.ts';
 
-/** An estimate as it is printed. */
+/** Returns an estimate as the command prints it. */
 export function renderEstimate({ idle, load, worst, held, streamsForContainers }: Estimate): string {
   const always = sumDollars(idle);
   const parts = [
@@ -30,7 +30,7 @@ export function renderEstimate({ idle, load, worst, held, streamsForContainers }
   return [...parts, '', 'Not in it:', ...LEFT_OUT.map((text) => `- ${text}`), ''].join('\n');
 }
 
-/** The function's share and the sum, for each number of streams that it may have. */
+/** Returns the function's share and the sum, for each number of streams that the function may have. */
 function worstSums({ parts, functions }: Worst, always: number): readonly string[] {
   const rest = always + sumDollars(parts);
   if (functions.length === 0) return [hourly({ name: 'the worst', dollars: rest })];

@@ -8,19 +8,19 @@ import { HOURS, PRICES, type PricedPart, pricePart } from './prices.ts';
 
 /** Costs of a deployment whose ceilings are all reached all the time, beside the idle costs. */
 export interface Worst {
-  /** Without the seconds of the function. */
+  /** Costs without the seconds of the function. */
   readonly parts: readonly PricedPart[];
-  /** Seconds of the function, with as many streams at a time as it may have; several where nothing bounds them. */
+  /** Seconds of the function with its most concurrent streams; several entries if no setting bounds them. */
   readonly functions: readonly WorstFunction[];
 }
 
 export interface WorstFunction {
-  /** At a time. */
+  /** Concurrent streams. */
   readonly streams: number;
   readonly part: PricedPart;
 }
 
-/** Streams at a time where none are reserved: a bound that production has, and what most accounts have. */
+/** Concurrent streams if none are reserved: a bound that production has, and the quota of most accounts. */
 const STREAMS_UNRESERVED = [200, 1000];
 const SECONDS = HOURS * 3600;
 /** Capacity of one unit of a load balancer. */

@@ -7,7 +7,7 @@ export interface PlannerPage {
   readonly group: string | undefined;
   readonly config: PlannerConfig;
   readonly points: readonly HistoryPoint[];
-  /** Newest first. */
+  /** Decisions, newest first. */
   readonly decisions: readonly DecisionRecord[];
   readonly refreshS?: number | undefined;
 }

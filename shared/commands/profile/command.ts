@@ -188,7 +188,7 @@ async function readMeasured(path: string, about: string): Promise<ProfileRecord>
   return { prefill, decode };
 }
 
-/** Whole or not at all: a run may be stopped at any time. */
+/** Writes the whole file or nothing, because a user may stop a run at any time. */
 async function writeWhole(path: string, value: object): Promise<void> {
   await writeFile(`${path}.new`, `${JSON.stringify(value, undefined, 2)}\n`);
   await rename(`${path}.new`, path);

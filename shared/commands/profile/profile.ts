@@ -9,7 +9,7 @@ export interface ProfilePlan {
   readonly osl: readonly number[];
   /** Streams at once, rising. */
   readonly concurrency: readonly number[];
-  /** Prompts that each prefill point is the median of. */
+  /** Number of prompts whose median is a prefill point. */
   readonly repeats: number;
   /** Tokens that the KV cache holds. */
   readonly kvTokens: number;
@@ -31,7 +31,7 @@ interface DecodeLoad {
 export interface DecodePoint extends DecodeLoad {
   readonly itlMs: number;
   readonly ttftMs: number;
-  /** Requests a second that the streams made together. */
+  /** Requests a second of all streams together. */
   readonly requestsPerSecond: number;
 }
 
@@ -43,12 +43,12 @@ export interface ProfileRecord {
 
 export const NOTHING_MEASURED: ProfileRecord = { prefill: [], decode: [] };
 
-/** Streams that each place of a concurrency makes, one after the other. */
+/** Streams that run one after the other in each place of a concurrency. */
 const ROUNDS = 2;
 
 /**
  * Measures what is missing, a point at a time.
- * @param keep called with all that is known after each point, and with how far the whole is
+ * @param keep called after each point with all results so far, and with the progress of the whole
  * @throws Error with one line when no load fits into the KV cache, or the server does not answer
  */
 export async function measureProfile(
@@ -142,7 +142,7 @@ function median(values: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? 0;
 }
 
-/** The tables that planner, simulator and mock engine read, by file name. */
+/** Returns the tables that planner, simulator and mock engine read, by file name. */
 export function tablesOf(record: ProfileRecord, kvTokens: number): Readonly<Record<string, object>> {
   const prefill = record.prefill.toSorted((one, other) => one.isl - other.isl);
   const decode = onePerPlace(record.decode);
@@ -162,14 +162,15 @@ export function tablesOf(record: ProfileRecord, kvTokens: number): Readonly<Reco
   };
 }
 
-/** Mean tokens of a stream while it answers. */
+/** Returns the mean number of tokens of a stream while it answers. */
 function contextOf({ isl, osl }: DecodeLoad): number {
   return isl + osl / 2;
 }
 
 /**
- * By context, then by streams. Long answers to short prompts and short ones to long prompts may have the same context,
- * and a table has one time there: that of the longest answers, which is of the most tokens.
+ * Returns one point for each context and number of streams, sorted by both. Long answers to short prompts, and short
+ * ones to long prompts, may have the same context. A table has one time there: that of the longest answers, which is
+ * measured over the most tokens.
  */
 function onePerPlace(points: readonly DecodePoint[]): readonly DecodePoint[] {
   const sorted = points.toSorted(
@@ -182,7 +183,8 @@ function onePerPlace(points: readonly DecodePoint[]): readonly DecodePoint[] {
 }
 
 /**
- * For each pair of lengths the load within the targets with the most requests a second; pairs without one are left out.
+ * Returns, for each pair of lengths, the load within the targets with the most requests a second. It leaves out pairs
+ * without such a load.
  */
 export function capacitiesWithin(record: ProfileRecord, ttftMs: number, itlMs: number): readonly DecodePoint[] {
   const best = new Map<string, DecodePoint>(); // bounded by the points of a record
@@ -195,9 +197,9 @@ export function capacitiesWithin(record: ProfileRecord, ttftMs: number, itlMs: n
   return [...best.values()];
 }
 
-/** The server that is measured. */
+/** Server that the profile measures. */
 interface ProfiledServer {
-  /** With `/v1` at its end. */
+  /** URL of its API, with `/v1` at the end. */
   readonly url: string;
   readonly model: string;
   readonly apiKey: string | undefined;
@@ -205,7 +207,7 @@ interface ProfiledServer {
   readonly random: Random;
 }
 
-/** One answer, in milliseconds. */
+/** Times of one answer, in milliseconds. */
 interface MeasuredStream {
   readonly ttftMs: number;
   /** Mean gap between two tokens; undefined for an answer of one. */
@@ -223,7 +225,7 @@ function freshPrompt(tokens: number, random: Random): readonly number[] {
 
 /**
  * Streams a completion of exactly `osl` tokens for a fresh prompt of `isl`.
- * @throws Error with one line where the server does not answer so
+ * @throws Error with one line if the server does not answer in this way
  */
 async function measureStream(
   { url, model, apiKey, clock, random }: ProfiledServer,
@@ -280,7 +282,7 @@ async function post(url: string, body: object, apiKey: string | undefined, signa
   throw new Error(`${url} answers with status ${response.status}: ${text.slice(0, 300)}`);
 }
 
-/** The data of server-sent events, up to `[DONE]`. */
+/** Yields the data of server-sent events, up to `[DONE]`. */
 async function* eventsOf(response: Response): AsyncGenerator<unknown> {
   const decoder = new TextDecoder();
   let rest = '';

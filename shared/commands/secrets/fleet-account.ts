@@ -4,13 +4,13 @@ import { openAccount } from '../deploy-account.ts';
 /** A secret as Secrets Manager has it. */
 export interface KeptSecret {
   readonly text: string;
-  /** When this version was made. */
+  /** Time at which this version was made. */
   readonly madeMs: number;
-  /** Whether Secrets Manager keeps a version before. */
+  /** Whether Secrets Manager keeps a previous version. */
   readonly hasPrevious: boolean;
 }
 
-/** Parts of a fleet that are restarted one after the other, in this order; `all` has all of them in one. */
+/** Parts of a fleet, in the order of their restart. A service tagged `all` has all of them in one. */
 export const PARTS = ['nats', 'edge', 'worker', 'all'] as const;
 export type Part = (typeof PARTS)[number];
 
@@ -34,14 +34,14 @@ export interface Deployment {
 export interface FleetAccount {
   readSecret(id: string): Promise<KeptSecret>;
   putSecret(id: string, text: string): Promise<void>;
-  /** The services of a cluster that say which part of a fleet they are. */
+  /** Returns the services of a cluster whose tag names a part of a fleet. */
   services(cluster: string): Promise<readonly FleetService[]>;
   /** Replaces the tasks of a service. Resolves with the id of that deployment. */
   restart(cluster: string, service: string): Promise<string>;
   close(): void;
 }
 
-/** Tag of a service: which part of a fleet it is. */
+/** Tag of a service that names its part of the fleet. */
 const TAG = 'stator:part';
 const SERVICES_PER_CALL = 10;
 const SERVICES_MAX = 1000;
@@ -116,7 +116,7 @@ function deploymentsOf({ deployments }: Fields): readonly Deployment[] {
   });
 }
 
-/** Seconds since 1970 with a fraction, as both services have times; some stand-ins write them out. */
+/** Returns the milliseconds of a time. Both services give seconds since 1970; some stand-ins give a date as text. */
 function timeOf(value: unknown): number {
   return typeof value === 'number' ? value * 1000 : Date.parse(String(value));
 }

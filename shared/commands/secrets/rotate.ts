@@ -18,7 +18,7 @@ export interface RotationPlan {
   readonly secrets: readonly NamedSecret[];
   /** Cluster of the services that have the secrets; undefined = the operator restarts them. */
   readonly cluster: string | undefined;
-  /** Restarts what an earlier rotation has left, and makes nothing new. */
+  /** Whether to restart only the services that an earlier rotation has left, without new secrets. */
   readonly isResumed: boolean;
   /** Longest time until the new tasks of a service run and the old ones are gone. */
   readonly serviceMsMax: number;
@@ -32,17 +32,17 @@ export interface RotationParts {
   readonly signal: AbortSignal;
 }
 
-/** Who has a secret, in the order in which they learn of a new one: who checks it before who shows it. */
+/** Parts that have a secret, in the order of their restart: those that check it before those that show it. */
 const PARTS_OF: Readonly<Record<Kind, readonly Part[]>> = {
   nats: ['nats', 'edge', 'worker', 'all'],
   plane: ['edge', 'worker', 'all'],
   ids: ['edge', 'all'],
 };
-/** Functions have heard of a rotation by then: they look every five minutes (`STATOR_SECRET_CACHE_SECS`). */
+/** Time after which all functions know a new secret: they look every five minutes (`STATOR_SECRET_CACHE_SECS`). */
 const HEARD_MS = 10 * 60_000;
 const LOOK_MS = 5000;
 
-/** Why a rotation does not begin or does not end; in one line that says what to do. */
+/** Reason why a rotation does not begin or does not end, in one line that says what to do. */
 export class RotationError extends Error {
   override readonly name = 'RotationError';
 }
@@ -50,9 +50,9 @@ export class RotationError extends Error {
 /**
  * Rotates secrets: puts a new one, then replaces the tasks of every service that has it, one service after the other.
  *
- * All that run believe the secret before, too, and show whatever their peer knows, so nothing fails between the first
- * service and the last. That holds for one rotation at a time: it is refused while anybody may still have the secret
- * before the last one.
+ * Every process also accepts the previous secret, and shows a secret that its peer knows. So nothing fails between the
+ * first service and the last. That holds for one rotation at a time: `rotate` refuses to begin while a process may
+ * still have the secret before the previous one.
  */
 export async function rotate(plan: RotationPlan, parts: RotationParts): Promise<void> {
   const { account, tell } = parts;
@@ -85,7 +85,7 @@ interface ReadSecret extends NamedSecret {
   readonly wasRotated: boolean;
 }
 
-/** Reads all before anything is changed: what cannot be rotated is refused with nothing done. */
+/** Reads all secrets before any change, so that one that cannot be rotated fails the command with nothing done. */
 async function readAll({ secrets }: RotationPlan, { account, source }: RotationParts): Promise<readonly ReadSecret[]> {
   return Promise.all(
     secrets.map(async ({ kind, id }) => {
@@ -100,7 +100,7 @@ async function readAll({ secrets }: RotationPlan, { account, source }: RotationP
   );
 }
 
-/** Services whose tasks may have started before one of their secrets was rotated. */
+/** Returns the services whose tasks may have started before one of their secrets was rotated. */
 function servicesBehind(kept: readonly ReadSecret[], services: readonly FleetService[]): readonly FleetService[] {
   return services.filter(({ part, deployments }) => {
     const rotated = kept.filter(({ kind, wasRotated }) => wasRotated && PARTS_OF[kind].includes(part));
@@ -148,8 +148,8 @@ async function restartAll(plan: RotationPlan, services: readonly FleetService[],
 const RESUME = 'Look at its events, then stator secrets rotate --resume goes on';
 
 /**
- * Waits until a deployment is the only one of its service. A look that fails is followed by another, until the time is
- * over.
+ * Waits until a deployment is the only one of its service. If a look at the service fails, it looks again, until the
+ * time is over.
  */
 async function untilSteady(
   cluster: string,
@@ -172,7 +172,7 @@ async function untilSteady(
   }
 }
 
-/** @throws RotationError when ECS has taken the deployment back */
+/** Whether the deployment is the only one of its service. @throws RotationError if ECS has taken it back */
 function isSteady(services: readonly FleetService[], name: string, arn: string, deployment: string): boolean {
   const { deployments = [] } = services.find((each) => each.arn === arn) ?? {};
   const own = deployments.find(({ id }) => id === deployment);

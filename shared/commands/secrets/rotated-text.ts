@@ -2,10 +2,10 @@ import { secretFields } from '../../fleet/index.ts';
 
 /** Placeholder for a secret that was never rotated. */
 const NONE = 'none';
-/** Behind the name of a user that a rotation has made. */
+/** End of a user name that a rotation has made. */
 const SUFFIX = /-[0-9a-f]{8}$/;
 
-/** Where new secrets come from. */
+/** Source of new secrets. */
 export interface SecretSource {
   /** Returns random bytes in hex. */
   hex(bytes: number): string;
@@ -13,8 +13,8 @@ export interface SecretSource {
 
 /**
  * Returns the text of a rotated secret in its present form: a text, JSON with `current` and `previous`, or a user of
- * NATS. The current one becomes the previous one; a plain text leaves that to the versions that Secrets Manager keeps.
- * @throws Error that says nothing of what is in it
+ * NATS. The current secret becomes the previous one. For a plain text, Secrets Manager keeps the previous version.
+ * @throws Error without any part of the secret
  */
 export function rotatedText(text: string, source: SecretSource): string {
   const fields = secretFields(text);
@@ -34,7 +34,7 @@ export function rotatedText(text: string, source: SecretSource): string {
   );
 }
 
-/** Whether a secret names the one before; undefined = its form does not say. */
+/** Whether a secret names the previous one; undefined = its form has no place for it. */
 export function namesPrevious(text: string): boolean | undefined {
   const fields = secretFields(text);
   if (fields === undefined) return undefined;
