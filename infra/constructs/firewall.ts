@@ -20,7 +20,7 @@ interface FirewallProps {
 
 const VISIBLE = { cloudWatchMetricsEnabled: true, sampledRequestsEnabled: false };
 const BODY = 'too-many';
-/** The fewest that a rule may count to. */
+/** Least limit of requests that a rule may have. */
 const LIMIT_MIN = 10;
 /** There is no statement for every request. */
 const ANY_REQUEST: CfnWebACL.StatementProperty = {

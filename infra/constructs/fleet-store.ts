@@ -40,7 +40,7 @@ class ResponsesTable extends KeyedTable {
   }
 }
 
-/** The key that the settings name, for what `scope` keeps. */
+/** Returns the key that the settings name for the data of `scope`, or undefined if they name none. */
 export function keyOf(scope: Construct, { encryption: { keyArn } }: Pick<Settings, 'encryption'>): IKey | undefined {
   return keyArn === undefined ? undefined : Key.fromKeyArn(scope, 'Key', keyArn);
 }

@@ -57,7 +57,7 @@ export interface HttpFunctionProps {
 /** The streaming HTTP frontend as a function: one request for each environment, in the network of the workers. */
 export class HttpFunction extends Construct implements IGrantable {
   readonly function: LambdaFunction;
-  /** The release that clients get: what an API is to call. */
+  /** Release that clients get, and that an API must call. */
   readonly live: IFunction;
   readonly grantPrincipal: IPrincipal;
   readonly #alias: Alias;
@@ -138,7 +138,7 @@ export class HttpFunction extends Construct implements IGrantable {
     return this.#alias.metricErrors({ period: MINUTE });
   }
 
-  /** The same of the newest release alone, while the one before still gets a part of the requests. */
+  /** Returns the errors of only the newest release, while the previous one still gets a part of the requests. */
   metricReleaseErrors(): Metric {
     const { functionName, currentVersion } = this.function;
     return this.metricErrors().with({
@@ -156,7 +156,7 @@ export class HttpFunction extends Construct implements IGrantable {
     return this.metricOfRequests('InternalErrors', { dimensionsMap, statistic: 'Average' });
   }
 
-  /** How long invocations took that ended, ms. */
+  /** Returns the duration of ended invocations, in milliseconds. */
   metricDuration(options: MetricOptions): Metric {
     return this.function.metricDuration({ period: MINUTE, ...options });
   }
@@ -198,7 +198,7 @@ const INTERFACES = [
   'UnassignPrivateIpAddresses',
 ].map((action) => `ec2:${action}`);
 
-/** The rights over network interfaces are for Lambda itself: code of the function is refused them. */
+/** Denies the function's own code the rights over network interfaces, which only Lambda itself needs. */
 function denyInterfaces(scope: Construct, role: IRole, functionArn: string): void {
   const own = new PolicyStatement({
     effect: Effect.DENY,

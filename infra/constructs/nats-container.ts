@@ -23,8 +23,8 @@ interface NatsContainerProps {
 }
 
 /**
- * By digest, for both kinds of processor; from Amazon's mirror, which has no limit of pulls for an address as Docker
- * Hub has.
+ * Image by its digest, for both kinds of processor. It comes from Amazon's mirror, which does not limit the pulls of an
+ * address as Docker Hub does.
  */
 const IMAGE =
   'public.ecr.aws/docker/library/nats:2.11-alpine@sha256:e4bf19f15fd3218814a4e3c9e0064e1334bd8aa20d5984b9f1a0afd084f8cc00';

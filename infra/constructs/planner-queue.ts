@@ -46,7 +46,7 @@ export class PlannerQueue extends Construct {
   }
 }
 
-/** The queue that the settings name, if they name one. */
+/** Returns the queue that the settings name, or undefined if they name none. */
 export function plannerQueueOf(scope: Construct, queueArn: string | undefined): PlannerQueue | undefined {
   return queueArn === undefined ? undefined : new PlannerQueue(scope, 'PlannerQueue', queueArn);
 }

@@ -6,7 +6,8 @@ interface ServiceProps extends FargateServiceProps {
   /** Tells `stator secrets rotate` which part of a fleet it is: parts are restarted in an order. */
   readonly part: 'nats' | 'edge' | 'worker' | 'all';
   /**
-   * The task before ends first: two at a time would be two logs of events. @default false: a new one is healthy first
+   * Whether the old task ends before the new one starts, because two tasks would be two logs of events.
+   * @default false: a new task is healthy first
    */
   readonly isAlone?: boolean;
 }

@@ -100,7 +100,7 @@ function templateOf(stack: Stack): Template {
   );
 }
 
-/** Everything that may be a logical id. */
+/** Returns every text in `value` that may be a logical id. */
 function idsIn(value: unknown): readonly string[] {
   if (Array.isArray(value)) return value.flatMap(idsIn);
   if (typeof value !== 'object' || value === null) return [];

@@ -19,7 +19,7 @@ interface StreamingApiProps {
   readonly requestsPerSecond: number;
   /** Requests that may come at once. */
   readonly burst: number;
-  /** It has a name of its own, and no other: what is decided by name (certificates, TLS) holds for every call. */
+  /** Whether its own name is its only one, so that certificates and TLS of that name hold for every call. */
   readonly hasOwnName: boolean;
 }
 

@@ -22,7 +22,8 @@ import type { Settings } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
 
 /**
- * How a release of the function gets its requests: a tenth of them for five minutes, watched by alarms, or all at once.
+ * Ways for a release of the function to get its requests. It gets a tenth of them for five minutes, watched by alarms,
+ * or all at once.
  */
 export const ROLLOUTS = ['gradual', 'now'] as const;
 
@@ -115,7 +116,7 @@ export class EdgeStack extends Stack {
     if (settings.retain) keepLogs(this);
   }
 
-  /** For workers on machines of your own. */
+  /** Adds a policy and outputs for workers on machines of your own. */
   #describeFleet({ network, store }: DataStack, nats: NatsService, edge: EdgeService): void {
     const policy = new ManagedPolicy(this, 'WorkerPolicy', { description: 'Stator: what a worker needs' });
     store.grantWork(policy);

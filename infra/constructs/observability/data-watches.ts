@@ -119,7 +119,7 @@ function natWatches(network: Network): readonly Watch[] {
   ];
 }
 
-/** One number of several metrics; those that tell nothing count as 0. */
+/** Combines several metrics into one number. A metric without data counts as 0. */
 function combined(metrics: readonly Metric[], how: 'sum' | 'max', label: string): MathExpression {
   const names = metrics.map((_, at) => `m${at}`);
   const values = names.map((name) => `FILL(${name}, 0)`);

@@ -17,8 +17,8 @@ const CONCURRENCY_PERCENT = 80;
 const RELEASE_PERIODS = [2, 3] as const;
 
 /**
- * Those that stop a release and bring the one before back: of the new release alone, or the outage that it mends would
- * stop it.
+ * Alarms that stop a release and bring the previous one back. They watch only the new release. Otherwise the outage
+ * that it mends would stop it.
  */
 export function releaseWatches({ function: http }: PublicFront): readonly Watch[] {
   return [

@@ -46,7 +46,7 @@ interface ProductionObservabilityProps extends Omit<ObservabilityProps, 'service
  * to be woken by.
  */
 export class ProductionObservability extends Construct {
-  /** Those that stop a release and bring the one before back. */
+  /** Alarms that stop a release and bring the previous one back. */
   readonly releaseAlarms: readonly IAlarm[];
 
   constructor(scope: Construct, id: string, { front, edge, nats, settings }: ProductionObservabilityProps) {

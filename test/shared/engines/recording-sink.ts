@@ -90,7 +90,7 @@ export function chatRequest(body: Readonly<Record<string, unknown>> = {}): Engin
   return { ...tokenRequest([]), input: { kind: 'text', endpoint: 'chat_completions', body } };
 }
 
-/** What an engine that takes text and tells nothing says of itself. */
+/** Info of an engine that takes text and has no events. */
 export const TEXT_ENGINE_INFO: EngineInfo = {
   contextLength: undefined,
   kvBlockSizeTokens: 16,

@@ -6,7 +6,7 @@ export interface FakeBatch {
   readonly timestampSecs?: number;
 }
 
-/** An engine's KV events by real sockets: what it publishes may be lost on the way, its replay knows it all the same. */
+/** Publishes an engine's KV events by real sockets. An event that is lost on the way is still in its replay. */
 export class FakePublisher {
   readonly #publisher = new Publisher({ linger: 0 });
   readonly #router = new Router({ linger: 0 });
@@ -18,7 +18,7 @@ export class FakePublisher {
   readonly asked: number[] = [];
   /** Whether a replay is answered. */
   answers = true;
-  /** What it has to say is settled when it is asked; the answer waits for this. */
+  /** Promise that a replay's answer waits for. A question settles the answer's contents before that. */
   held: Promise<void> | undefined;
   /** vLLM from 0.28 sends the topic along. */
   repliesWithTopic = true;

@@ -41,7 +41,7 @@ export class NaiveScheduler {
     return this.#options.numGpuBlocks - this.active;
   }
 
-  /** What waits, those that have run apart from those that have not. */
+  /** Requests that wait, with those that have run apart from those that have not. */
   get left() {
     const lengths = (gaveWay: boolean): readonly number[] =>
       this.waiting.filter((request) => request.gaveWay === gaveWay).map(({ tokens }) => tokens.length);

@@ -5,7 +5,7 @@ import type { ServeError } from '../../../../shared/errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
-/** What one request got, in order. */
+/** Records what one request got, in order. */
 export class RecordingSink implements EngineSink {
   readonly ids: number[][] = [];
   readonly outputs: EngineOutput[] = [];

@@ -1,4 +1,5 @@
-// A stand-in for `vllm serve --runner pooling` and `sglang.launch_server --is-embedding`: without that flag it serves chats.
+// A stand-in for `vllm serve --runner pooling` and `sglang.launch_server --is-embedding`. Without that flag it serves
+// chats.
 import { createServer } from 'node:http';
 
 const args = process.argv.slice(2);
@@ -12,7 +13,7 @@ const received = [];
 const json = (response, body, status = 200) =>
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
 
-/** Three bytes a token, as nobody here has a tokenizer. */
+/** Three bytes a token, because this stand-in has no tokenizer. */
 const tokensOf = (input) => (typeof input === 'string' ? Math.ceil(input.length / 3) : input.length);
 const inputsOf = (input) => (typeof input === 'string' || typeof input[0] === 'number' ? [input] : input);
 

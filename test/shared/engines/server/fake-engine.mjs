@@ -1,14 +1,14 @@
-// A stand-in for `vllm serve`: it says what vLLM says, listens on what vLLM listens on, and serves with a helper process.
-// Its environment tells how it behaves:
+// A stand-in for `vllm serve`: it says what vLLM says, listens on what vLLM listens on, and serves with a helper
+// process. Its environment sets how it behaves.
 //
-//   FAKE_VERSION      the release that it says it is, before it loads and when it is up
-//   FAKE_MUTE         it answers neither --version nor --help
-//   FAKE_UNKNOWN      flags that its parser refuses and its list of arguments lacks, by commas
-//   FAKE_LOAD_MS      how long it loads before it listens on anything
-//   FAKE_DIES=early   it ends before it loads
-//   FAKE_DEAF         it does not end when it is asked to
-//   FAKE_DROPS        path:times,... closes the connection instead of answering, so many times
-//   FAKE_HANGS        a stream of tokens never ends
+//   FAKE_VERSION      Release that it states, before it loads and when it is up.
+//   FAKE_MUTE         It answers neither --version nor --help.
+//   FAKE_UNKNOWN      Flags that its parser refuses and its list of arguments lacks, separated by commas.
+//   FAKE_LOAD_MS      Time that it loads before it listens on anything.
+//   FAKE_DIES=early   It ends before it loads.
+//   FAKE_DEAF         It does not end on a signal to end.
+//   FAKE_DROPS        path:times,... It closes the connection instead of answering, that many times.
+//   FAKE_HANGS        A stream of tokens never ends.
 import { spawn } from 'node:child_process';
 import { readCommandLine } from './fake-engine/command-line.mjs';
 import { bindPorts } from './fake-engine/ports.mjs';

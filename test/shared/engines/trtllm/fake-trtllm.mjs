@@ -1,4 +1,5 @@
-// A stand-in for `trtllm-serve`: ids in and out, a cache of blocks whose events are handed out once, prefill and decode apart.
+// A stand-in for `trtllm-serve`: ids in and out, separate prefill and decode, and a cache of blocks. It hands out each
+// event of the cache once.
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
@@ -8,7 +9,7 @@ const options = JSON.parse(readFileSync(value('--extra_llm_api_options') ?? '/de
 const { tokens_per_block: size = 32, event_buffer_max_size: bufferMax = 0 } = options.kv_cache_config ?? {};
 const model = args[0].split('/').findLast((part) => part !== '');
 
-/** What the real one takes, and nothing else. */
+/** Fields that the real server takes. This one refuses all others. */
 const FIELDS = new Set(
   (
     'model prompt n best_of stream stream_options max_tokens min_tokens temperature top_p top_k min_p seed logprobs logit_bias stop ' +

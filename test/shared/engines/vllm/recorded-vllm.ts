@@ -24,8 +24,8 @@ export function recordedExchanges(release: RecordedRelease = '0.32.0'): readonly
 }
 
 /**
- * A server that answers as the recorded vLLM did. A POST is told by its body; one that was never recorded is answered by
- * the exchange that `next` names.
+ * A server that answers as the recorded vLLM did. It finds a POST by its body. For one that was never recorded it
+ * answers with the exchange that `next` names.
  */
 export class RecordedVllm extends FakeEngineServer {
   readonly #exchanges: readonly RecordedExchange[];

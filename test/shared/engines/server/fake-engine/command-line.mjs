@@ -17,7 +17,7 @@ const FLAGS = [
   'disable-uvicorn-access-log',
 ];
 
-/** What a command line gives: all words, and the value of a flag. Answers and refuses what vLLM's parser does. */
+/** Reads a command line: all words, and the value of a flag. Answers and refuses what vLLM's parser does. */
 export function readCommandLine(words, env) {
   const refused = env.FAKE_UNKNOWN?.split(',') ?? [];
   if (!env.FAKE_MUTE && words[0] === '--version') {

@@ -9,7 +9,7 @@ export function sendEvent(response, body) {
   response.write(`data: ${typeof body === 'string' ? body : JSON.stringify(body)}\n\n`);
 }
 
-/** @param routes by path: `(body, response, request)`; a path that is none is answered as FastAPI does */
+/** @param routes by path: `(body, response, request)`; an unknown path gets the answer of FastAPI */
 export function serve(routes, port) {
   const server = createServer(async (request, response) => {
     let text = '';

@@ -12,7 +12,10 @@ export class KvCache {
     this.isSigned = isSigned;
   }
 
-  /** Takes a prompt in: how many of its tokens were there. `keys` are what its hashes cover besides, `told` what its events name. */
+  /**
+   * Takes a prompt in, and returns how many of its tokens were there. Its hashes also cover `keys`, and its events name
+   * `told`.
+   */
   take(tokens, keys, told) {
     let parent;
     let cached = 0;
@@ -38,7 +41,7 @@ export class KvCache {
     return this.#held > 0;
   }
 
-  /** Holds two blocks from the start, of which nobody has heard. */
+  /** Holds two blocks from the start, of which no subscriber has heard. */
   holdEarly() {
     const ids = Array(this.blockSize).fill(9);
     const first = { hash: this.#hash([ids]), ids, isFirst: true };

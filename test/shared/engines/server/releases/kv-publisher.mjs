@@ -4,7 +4,7 @@ import { Router, XPublisher } from 'zeromq';
 
 const packr = new Packr({ useRecords: false });
 const END = Buffer.alloc(8, 0xff);
-/** Longest wait for a subscriber: engines drop what they say before one has come, which would make tests depend on how fast it is. */
+/** Longest wait for a subscriber. Engines drop earlier events, so that tests would depend on how fast it connects. */
 const SUBSCRIBER_MS_MAX = 2000;
 
 export class KvPublisher {
@@ -30,16 +30,16 @@ export class KvPublisher {
     void this.#replay();
   }
 
-  /** Remembers a batch for who asks, and says it to nobody. */
+  /** Remembers a batch for a replay, and does not publish it. */
   keep(events) {
     return this.#number(events);
   }
 
   publish(events) {
-    if (process.env.FAKE_SILENT) return; // loads, serves, and tells nobody
+    if (process.env.FAKE_SILENT) return; // loads and serves, and publishes nothing
     const [sequence, payload] = this.#number(events);
     this.#sending = this.#sending.then(async () => {
-      this.#subscriber ??= this.#publisher.receive().catch(() => undefined); // nobody has come: said to nobody
+      this.#subscriber ??= this.#publisher.receive().catch(() => undefined); // no subscriber: the event is lost
       await this.#subscriber;
       await this.#publisher.send([this.config.topic ?? '', sequence, payload]);
     });
@@ -52,7 +52,7 @@ export class KvPublisher {
     return [sequence, payload];
   }
 
-  /** The fields that the release knows, by their places or their names; what is not set and has a default is left out. */
+  /** Returns the fields that the release knows, by place or by name, without unset ones that have a default. */
   #spell({ type, ...values }) {
     const names = type === 'BlockStored' ? this.layout.stored : type === 'BlockRemoved' ? this.layout.removed : [];
     if (this.layout.layout === 'array') {

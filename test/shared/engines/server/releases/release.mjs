@@ -24,7 +24,7 @@ export class CommandLine {
     return this.args.some((arg) => arg === flag || arg.startsWith(`${flag}=`));
   }
 
-  /** The last value of a flag, in a word of its own or behind `=`. */
+  /** Returns the last value of a flag, as the next argument or after `=`. */
   value(...flags) {
     const at = this.args.findLastIndex((arg) => flags.includes(arg.split('=')[0]));
     if (at < 0) return undefined;
