@@ -262,8 +262,8 @@ export class VirtualFleet {
     const inhibition = new Inhibition(clock, INHIBITED_MS);
     const router = new SimpleRouter<PipelineWorker>({ mode: 'round-robin', random, inhibition });
     const pools = new FollowedPools(router);
-    const onChange = (): void => pools.follow(models.list().flatMap(workerSetsOf));
-    const models: LiveModelDirectory = new LiveModelDirectory({ discovery: this.discovery, clock, onChange });
+    const models = new LiveModelDirectory({ discovery: this.discovery, clock });
+    models.follow(() => pools.follow(models.list().flatMap(workerSetsOf)));
     const pipeline = createPipeline({
       models,
       store: new ModelStore({ open: async () => letterModel, clock, onFailure: () => {} }),

@@ -31,8 +31,6 @@ export interface ModelDirectoryOptions extends ModelTerms {
   readonly rememberedMax?: number;
   /** Returns whether models with that card are served. @default all are */
   readonly serves?: (card: ModelCard) => boolean;
-  /** Called after every change of the set of models or workers. */
-  readonly onChange?: () => void;
   readonly onWorkerAdded?: (workerId: string) => void;
   readonly onDiscoveryFailing?: (error: Error) => void;
   readonly onDiscoveryRecovered?: () => void;
@@ -230,7 +228,6 @@ export class LiveModelDirectory implements ModelDirectory {
     this.#remembered.change(this.#models, shown);
     this.#models = shown;
     this.#listed = [...shown.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-    this.#options.onChange?.();
     for (const tell of this.#followers) tell();
   }
 

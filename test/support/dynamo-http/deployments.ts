@@ -115,8 +115,8 @@ export async function startDeployment(
   const inhibition = new Inhibition(systemClock, 0);
   const router = new SimpleRouter<Worker>({ mode: 'round-robin', random: seededRandom(1), inhibition });
   const pools = new FollowedPools(router);
-  const onChange = (): void => pools.follow(models.list().flatMap(workerSetsOf));
-  const models: LiveModelDirectory = new LiveModelDirectory({ discovery, clock: systemClock, onChange });
+  const models = new LiveModelDirectory({ discovery, clock: systemClock });
+  models.follow(() => pools.follow(models.list().flatMap(workerSetsOf)));
   await models.start();
   const metrics = createFrontendMetrics();
   const pipeline = createPipeline({

@@ -154,15 +154,15 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
   const hold = options.holds ? new ColdStartQueue({ clock, timeoutMs: 60_000, observer }) : undefined;
   const pools = new FollowedPools(router);
   let service: KserveService | undefined;
-  const models: LiveModelDirectory = new LiveModelDirectory({
+  const models = new LiveModelDirectory({
     discovery,
     ...(options.rememberedMs === undefined ? {} : { rememberedMs: options.rememberedMs }),
     clock,
-    onChange: () => {
-      pools.follow(models.list().flatMap(workerSetsOf));
-      service?.health.changed();
-      hold?.look();
-    },
+  });
+  models.follow(() => {
+    pools.follow(models.list().flatMap(workerSetsOf));
+    service?.health.changed();
+    hold?.look();
   });
   await models.start();
   const metrics = createFrontendMetrics();

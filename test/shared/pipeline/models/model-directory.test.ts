@@ -483,7 +483,9 @@ it('leaves out models whose cards are not to be served', async () => {
 describe('changes', () => {
   it('of one turn are reported once, those of another again', async () => {
     let told = 0;
-    await follow({ onChange: () => told++ });
+    directory = new LiveModelDirectory({ discovery, clock });
+    directory.follow(() => told++);
+    await directory.start();
     expect(told).toBe(1);
     await Promise.all([workers.put(endpoint('a')), workers.put(card('a')), workers.put(card('b'))]);
     await Promise.resolve();
