@@ -1,6 +1,7 @@
 import { reasonOf } from '../../errors/index.ts';
+import { BoundedMap } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { MemoryPlannerStore } from './memory-store.ts';
+import { MemoryPlannerStore, RECORDS_MAX } from './memory-store.ts';
 import type { DecisionRecord, PlannerStore } from './types.ts';
 
 /** Times that a decision is written again because another run wrote at the same time. */
@@ -16,8 +17,8 @@ export class KeptDecisions implements PlannerStore {
   readonly #run = new MemoryPlannerStore();
   readonly #kept: PlannerStore;
   readonly #logger: Logger;
-  /** Decisions as they are in `kept`, by their number in this run; bounded by what a run decides. */
-  readonly #records = new Map<number, DecisionRecord>();
+  /** Decisions as they are in `kept`, by their number in this run; as many as the run itself remembers. */
+  readonly #records = new BoundedMap<number, DecisionRecord>(RECORDS_MAX);
 
   readState: PlannerStore['readState'] = (...args) => this.#run.readState(...args);
   decisions: PlannerStore['decisions'] = (...args) => this.#run.decisions(...args);

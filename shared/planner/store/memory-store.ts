@@ -34,7 +34,7 @@ interface Dumped {
 }
 
 /** Most decisions and ticks that are kept of a model. */
-const RECORDS_MAX = 2000;
+export const RECORDS_MAX = 2000;
 
 /** Store of one process; its contents end with the process. */
 export class MemoryPlannerStore implements PlannerStore {
