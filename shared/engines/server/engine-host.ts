@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { withEither } from '../../concurrency/index.ts';
 import { hideSecrets } from '../../config/index.ts';
 import { reasonOf, workerError } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
@@ -140,8 +141,9 @@ export class EngineHost implements EngineServer {
   /** Sends a message with a deadline and the caller's signal. */
   askUntil(message: UpstreamMessage, timeoutMs: number, signal: AbortSignal): Promise<UpstreamAnswer> {
     const { clock } = this.#options;
-    const both = AbortSignal.any([signal, this.#stopping.signal]);
-    return ask(this.upstream, message, { clock, timeoutMs, signal: both });
+    return withEither([signal, this.#stopping.signal], (either) =>
+      ask(this.upstream, message, { clock, timeoutMs, signal: either }),
+    );
   }
 
   /**
