@@ -18,18 +18,20 @@ export type MigrationType = 'new_request' | 'ongoing_request';
 /** Counts what happens to a model, and shows its card and its readiness. */
 export function createModelMetrics(registry: MetricRegistry) {
   const { counter, gauge, histogram } = registry.under('dynamo_frontend_model_');
-  const facts = {
-    totalKvBlocks: gauge('total_kv_blocks', 'KV blocks of one worker of the model.', 'model'),
-    maxNumSeqs: gauge('max_num_seqs', 'Sequences that one worker of the model runs at once.', 'model'),
-    maxNumBatchedTokens: gauge(
-      'max_num_batched_tokens',
-      'Tokens that one worker of the model computes in one step.',
-      'model',
-    ),
-    contextLength: gauge('context_length', 'Context length of the model in tokens.', 'model'),
-    kvCacheBlockSize: gauge('kv_cache_block_size', 'Tokens in a KV block of the model.', 'model'),
-    migrationLimit: gauge('migration_limit', 'Times that a request of the model may move to another worker.', 'model'),
-  };
+  const factGauges = [
+    ['totalKvBlocks', gauge('total_kv_blocks', 'KV blocks of one worker of the model.', 'model')],
+    ['maxNumSeqs', gauge('max_num_seqs', 'Sequences that one worker of the model runs at once.', 'model')],
+    [
+      'maxNumBatchedTokens',
+      gauge('max_num_batched_tokens', 'Tokens that one worker of the model computes in one step.', 'model'),
+    ],
+    ['contextLength', gauge('context_length', 'Context length of the model in tokens.', 'model')],
+    ['kvCacheBlockSize', gauge('kv_cache_block_size', 'Tokens in a KV block of the model.', 'model')],
+    [
+      'migrationLimit',
+      gauge('migration_limit', 'Times that a request of the model may move to another worker.', 'model'),
+    ],
+  ] as const;
   const ready = gauge('ready', '1 while every worker role that the model needs is present.', 'model');
   const migrations = counter('migration_total', 'Requests that moved to another worker.', 'model', 'migration_type');
   const migrationDuration = histogram(
@@ -57,10 +59,10 @@ export function createModelMetrics(registry: MetricRegistry) {
     /** Counts a request that was too long to move to another worker. */
     migrationTooLong: (model: string) => tooLong.with(model).add(),
     /** Shows what a model's card says. Never removed. */
-    setModel({ model, ...said }: ModelFacts): void {
-      for (const fact of FACTS) {
-        const value = said[fact];
-        if (value !== undefined) facts[fact].with(model).set(value);
+    setModel(facts: ModelFacts): void {
+      for (const [fact, family] of factGauges) {
+        const value = facts[fact];
+        if (value !== undefined) family.with(facts.model).set(value);
       }
     },
     /**
@@ -71,12 +73,3 @@ export function createModelMetrics(registry: MetricRegistry) {
     },
   };
 }
-
-const FACTS = [
-  'totalKvBlocks',
-  'maxNumSeqs',
-  'maxNumBatchedTokens',
-  'contextLength',
-  'kvCacheBlockSize',
-  'migrationLimit',
-] as const;
