@@ -94,7 +94,7 @@ class WholeText extends WholeSink {
 
 /** Collects the answer to one prompt. */
 class WholePrompt implements GenerationSink {
-  readonly batch: WholeText;
+  readonly #batch: WholeText;
   /** Choices in the order of their indices. */
   readonly choices: SaidChoice[] = [];
   readonly #index: number;
@@ -103,7 +103,7 @@ class WholePrompt implements GenerationSink {
   #stopReason: string | number | undefined;
 
   constructor(batch: WholeText, index: number) {
-    this.batch = batch;
+    this.#batch = batch;
     this.#index = index;
     const request = batch.answer.requests[index]!; // the caller counts over the same array
     this.#nvext = NvextFields.for(request, batch.inference);
@@ -147,7 +147,7 @@ class WholePrompt implements GenerationSink {
   routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
     this.#nvext?.routed(workers, tokenIds);
     this.#at(0);
-    this.batch.promptEnded(NO_USAGE, false);
+    this.#batch.promptEnded(NO_USAGE, false);
   }
 
   engineData(data: Readonly<Record<string, unknown>>): void {
@@ -155,31 +155,31 @@ class WholePrompt implements GenerationSink {
   }
 
   body(body: unknown): void {
-    this.batch.bodies.add(body, this.#firstChoice);
+    this.#batch.bodies.add(body, this.#firstChoice);
   }
 
   /** Drops annotations, because a whole answer has no place for them. */
   annotation(): void {}
 
   end(usage: Usage, finished: boolean): void {
-    this.batch.promptEnded(usage, finished);
+    this.#batch.promptEnded(usage, finished);
   }
 
   /** Fails the whole batch at the first failure. */
   fail(error: ServeError): void {
-    this.batch.fail(error);
+    this.#batch.fail(error);
   }
 
   isBlocked(): boolean {
-    return this.batch.isBlocked();
+    return this.#batch.isBlocked();
   }
 
   onUnblocked(callback: () => void): void {
-    this.batch.onUnblocked(callback);
+    this.#batch.onUnblocked(callback);
   }
 
   choiceBodies(): object[] {
-    const { answer, inference } = this.batch;
+    const { answer, inference } = this.#batch;
     const body = (choice: SaidChoice, at: number): object =>
       answer.dialect.choiceBody(choice, this.#firstChoice + at, inference);
     return this.choices.map(body);
@@ -190,7 +190,7 @@ class WholePrompt implements GenerationSink {
   }
 
   get #firstChoice(): number {
-    return this.#index * this.batch.answer.choicesPerPrompt;
+    return this.#index * this.#batch.answer.choicesPerPrompt;
   }
 
   #at(index: number): SaidChoice {
@@ -199,7 +199,7 @@ class WholePrompt implements GenerationSink {
 
   /** Makes the choice at `index`, and those before it. */
   #open(index: number): SaidChoice {
-    const text = this.batch.answer.echoes?.[this.#index] ?? '';
+    const text = this.#batch.answer.echoes?.[this.#index] ?? '';
     while (this.choices.length <= index)
       this.choices.push({ text, reasoning: '', tools: [], logprobs: [], finish: null });
     return this.choices[index]!; // just filled up to it
