@@ -28,9 +28,8 @@ const TRACESTATE_LENGTH_MAX = 512;
  * Continues the caller's trace with a span of our own. Without a usable `traceparent` a new trace starts and
  * `tracestate` is dropped (W3C Trace Context, 3.3).
  *
- * @param isSampled decides by the id of the trace, and what its caller has decided, undefined where there is none.
- * @default as the
- *   caller, and all new traces, so that an engine which does record follows its own configuration
+ * @param isSampled decides by the id of the trace and the caller's decision, which is undefined for a new trace.
+ * @default as the caller decided, and every new trace, so that an engine that records follows its own configuration
  */
 export function continueTrace(
   headers: TraceHeaders,

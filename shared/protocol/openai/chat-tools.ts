@@ -151,7 +151,7 @@ const HOSTED = new RegExp(
  */
 export function requireHostedType(type: string, param: string, allowed: string): void {
   if (HOSTED.test(type)) return;
-  const message = `${param}.type: "${type.slice(0, 100)}" is no type of a tool; allowed are ${allowed}`;
+  const message = `${param}.type: "${type.slice(0, 100)}" is not a type of tool; allowed are ${allowed}`;
   throw shapeError('invalid_value', message, `${param}.type`);
 }
 

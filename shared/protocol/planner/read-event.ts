@@ -13,7 +13,7 @@ export type ReadEvent =
 
 /** Reads an event of any sender. A refusal names the field. */
 export function readPlannerEvent(raw: unknown): ReadEvent {
-  if (!isRecord(raw)) return refused('it is no record');
+  if (!isRecord(raw)) return refused('it is not a record');
   const { v, type } = raw;
   if (v !== PLANNER_EVENT_VERSION) {
     return refused(`version ${shown(v)} of ${shown(type)} is not known; this planner reads ${PLANNER_EVENT_VERSION}`);
@@ -33,7 +33,7 @@ export function readPlannerText(text: string): ReadEvent {
   try {
     return readPlannerEvent(JSON.parse(text));
   } catch {
-    return refused('it is no JSON');
+    return refused('it is not JSON');
   }
 }
 

@@ -158,7 +158,7 @@ export class MetricFamily<S extends Counter | Histogram> {
     for (const [key, { labels }] of this.#series) if (labels[labelName] === value) this.#series.delete(key);
   }
 
-  /** As `MetricRegistry.totalsBy`. */
+  /** Returns the sums that `MetricRegistry.totalsBy` describes. */
   totalsBy(label: string): Readonly<Record<string, number>> {
     const totals: Record<string, number> = {};
     for (const { labels, series } of this.#series.values()) {
@@ -179,8 +179,8 @@ export class MetricFamily<S extends Counter | Histogram> {
 }
 
 /**
- * Makes metrics whose names begin alike and whose series share labels. A metric without labels of its own is there at
- * zero at once.
+ * Makes metrics whose names begin alike and whose series share labels. A metric without labels of its own begins with
+ * its one series at zero.
  */
 export interface MetricScope {
   counter(name: string, help: string, ...labelNames: string[]): MetricFamily<Counter>;
@@ -251,9 +251,9 @@ export class MetricRegistry implements MetricScope {
   }
 
   /**
-   * A counter's values by one of its labels, summed over the others; none where there is no counter of that name, all
-   * under `''` where it has no such label.
-   * @param name as it is without `--metrics-prefix`
+   * Returns the values of a counter by one of its labels, summed over its other labels. If the counter has no such
+   * label, its whole value is under `''`; if there is no counter of that name, the record is empty.
+   * @param name the name without `--metrics-prefix`
    */
   totalsBy(name: string, label: string): Readonly<Record<string, number>> {
     return this.#families.get(this.#named(name))?.totalsBy(label) ?? {};

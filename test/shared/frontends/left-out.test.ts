@@ -101,7 +101,7 @@ describe.each(Object.entries({ ...ROUTES, ...COUNTS }))('a tool of an unknown ty
       const { status, text, warning } = await send(path, { ...body, tools: [tool, { ...tool, type }], stream });
       expect([status, warning]).toEqual([400, null]);
       const { error } = JSON.parse(text) as { readonly error: { readonly message: string } };
-      expect(error.message).toContain(`tools[1].type: "${type.slice(0, 100)}" is no type of a tool; allowed are `);
+      expect(error.message).toContain(`tools[1].type: "${type.slice(0, 100)}" is not a type of tool; allowed are `);
       expect(error.message.length).toBeLessThan(300);
     }
   });

@@ -61,7 +61,7 @@ describe('events of the planner', () => {
     ['seconds for milliseconds', { ...HELD, oldest_at: 1_700_000_000 }, /oldest_at/],
     ['no worker', { ...ROLLUP, worker_id: '' }, /worker_id/],
     ['no ranks', { ...ROLLUP, ranks: [] }, /ranks/],
-    ['no record', [HELD], /it is no record/],
+    ['no record', [HELD], /it is not a record/],
     [
       'a pass of an hour and more',
       { ...ROLLUP, ranks: [{ ...ROLLUP.ranks[0], last: [4000, 0, 0, 0, 0, 0, 0, 0, 0, 0] }] },
