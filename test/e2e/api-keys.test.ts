@@ -240,7 +240,7 @@ describe('a frontend without a store of keys', () => {
     };
     for (const host of ['0.0.0.0', '127.0.0.1']) {
       const asking = await start(host);
-      expect([asking.status, asking.said]).toEqual([401, expect.not.stringContaining('whoever reaches')]);
+      expect([asking.status, asking.said]).toEqual([401, expect.not.stringContaining('every client that reaches')]);
       const open = await start(host, '--auth=off');
       expect([open.status === 401, open.said]).toEqual([false, expect.stringContaining('STATOR_AUTH=off leaves its')]);
     }
