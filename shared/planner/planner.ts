@@ -1,6 +1,6 @@
 import { type PlannerConfig, parsePlannerConfig, toFileKeys } from './config.ts';
 import type { ForwardPass } from './forward-pass/metrics.ts';
-import { eachPool, endpointsMinOf, gpusOfEngine, poolsOf } from './laws/pools.ts';
+import { endpointsMinOf, gpusOfEngine, poolsOf } from './laws/pools.ts';
 import {
   type RateDecision,
   type RateInput,
@@ -22,6 +22,7 @@ import {
 import { limitPower, type PowerReason } from './power-budget.ts';
 import {
   type EngineCapabilities,
+  eachPool,
   LOAD_REASONS,
   type PerPool,
   type Pool,

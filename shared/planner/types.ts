@@ -5,6 +5,11 @@ export const POOLS = ['prefill', 'decode'] as const;
 export type Pool = (typeof POOLS)[number];
 export type PerPool<T> = Readonly<Partial<Record<Pool, T>>>;
 
+/** Reads one value of each of the two pools. */
+export function eachPool<T>(read: (pool: Pool) => T): Readonly<Record<Pool, T>> {
+  return { prefill: read('prefill'), decode: read('decode') };
+}
+
 /** Facts and limits of one engine of a pool, as its workers stated when they registered. */
 export interface EngineCapabilities {
   /** GPUs of an engine. */

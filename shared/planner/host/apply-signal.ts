@@ -11,7 +11,7 @@ import {
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { addTraffic, trafficSince } from '../signals/traffic.ts';
 import { loadOfWorker, SILENT_S } from '../signals/worker-load.ts';
-import type { Pool } from '../types.ts';
+import { POOLS, type Pool } from '../types.ts';
 import { DIRECT_WORKERS_MAX, type KnownSource, type ModelState, passOf, poolOf } from './model-state.ts';
 
 /** A signal, and when the queue took it: seconds of the queue's clock. */
@@ -60,7 +60,7 @@ export function noReport(): BatchReport {
 export function beginAnew(report: BatchReport): void {
   report.hasRollup = false;
   report.passes = {};
-  for (const pool of ['prefill', 'decode'] as const) report.samples[pool].length = 0;
+  for (const pool of POOLS) report.samples[pool].length = 0;
 }
 
 /**

@@ -3,7 +3,7 @@ import { runsThroughputLoop } from '../config.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { type Planner, type PlannerEffect, type PlannerInput, tick } from '../planner.ts';
 import { sumLoads, type WorkerLoad } from '../signals/worker-load.ts';
-import { type EngineCapabilities, type PerPool, POOLS, type Pool, type TrafficWindow } from '../types.ts';
+import { type EngineCapabilities, eachPool, type PerPool, POOLS, type Pool, type TrafficWindow } from '../types.ts';
 import type { BatchReport } from './apply-signal.ts';
 import { type ModelState, meanOf, passOf } from './model-state.ts';
 import { type CountedWorkers, heardCounts, measuredStart, type WorkerCount } from './worker-counts.ts';
@@ -74,8 +74,8 @@ function inputOf(
 ): { readonly input: PlannerInput; readonly counts: Readonly<Record<Pool, WorkerCount>>; readonly figures: Figures } {
   const { nowS, sinceTick } = state;
   const startS = startSeconds ?? measuredStart(state);
-  const counts = ofPools((pool) => counted?.[pool] ?? heardCounts(state, pool, startS ?? planner.config.startSeconds));
-  const loads = ofPools((pool) => loadOf(state, pool));
+  const counts = eachPool((pool) => counted?.[pool] ?? heardCounts(state, pool, startS ?? planner.config.startSeconds));
+  const loads = eachPool((pool) => loadOf(state, pool));
   const isEmpty = POOLS.every((pool) => counts[pool].ready === 0);
   const isUnknown = !isEmpty && nowS - state.heardAtS > UNKNOWN_AFTER_S;
   const figures = {
@@ -87,8 +87,8 @@ function inputOf(
   };
   const input: PlannerInput = {
     nowS,
-    counts: ofPools((pool) => expectedOf(state, pool, counts[pool])),
-    passes: ofPools((pool) => passesOf(state, pool, report)),
+    counts: eachPool((pool) => expectedOf(state, pool, counts[pool])),
+    passes: eachPool((pool) => passesOf(state, pool, report)),
     traffic: trafficWindow(state, planner),
     ...figures,
     kvHitRate: hitRate(state),
@@ -96,14 +96,10 @@ function inputOf(
       prefill: { kvUse: loads.prefill.kvUse },
       decode: { kvUse: loads.decode.kvUse, itlMs: inMs(meanOf(sinceTick.itl_sum_s, sinceTick.itl_count)) },
     },
-    backlog: ofPools((pool) => ({ workers: loads[pool].behind, requests: loads[pool].waiting })),
+    backlog: eachPool((pool) => ({ workers: loads[pool].behind, requests: loads[pool].waiting })),
     startSeconds: startS,
   };
   return { input, counts, figures };
-}
-
-function ofPools<T>(read: (pool: Pool) => T): Readonly<Record<Pool, T>> {
-  return { prefill: read('prefill'), decode: read('decode') };
 }
 
 /** Returns what workers say of their engines, by pool. */

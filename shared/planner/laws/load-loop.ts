@@ -4,6 +4,7 @@ import { type PassModel, type PassModelState, passModel } from '../forward-pass/
 import { fitCeiling, guardSingle, settlePair } from '../gpu-budget.ts';
 import {
   type EngineCapabilities,
+  eachPool,
   type LoadReason,
   type PerPool,
   POOLS,
@@ -12,7 +13,7 @@ import {
   type Targets,
 } from '../types.ts';
 import { byItl, byThresholds, byTtft, type LatencyView, type PoolWish } from './pool-wishes.ts';
-import { callOff, eachPool, endpointsMinOf, isScaling, limitsOf, modelOptions, pairLimits, poolsOf } from './pools.ts';
+import { callOff, endpointsMinOf, isScaling, limitsOf, modelOptions, pairLimits, poolsOf } from './pools.ts';
 
 /** Input of the load loop at a tick. */
 export interface LoadView {

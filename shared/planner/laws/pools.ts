@@ -2,18 +2,21 @@ import { hasDecodePool, hasPrefillPool, type PlannerConfig } from '../config.ts'
 import { ENGINE_LIMITS, type EngineLimits } from '../forward-pass/estimates.ts';
 import type { PoolKind } from '../forward-pass/metrics.ts';
 import type { PassModelOptions } from '../forward-pass/model.ts';
-import { fitDirectional, type PairLimits, type PoolPair } from '../gpu-budget.ts';
-import { type EngineCapabilities, type PerPool, POOLS, type Pool, type PoolCounts, type Targets } from '../types.ts';
+import { fitDirectional, type PairLimits } from '../gpu-budget.ts';
+import {
+  type EngineCapabilities,
+  eachPool,
+  type PerPool,
+  POOLS,
+  type Pool,
+  type PoolCounts,
+  type Targets,
+} from '../types.ts';
 
 /** Configuration of a planner and the engines of its pools. */
 interface PoolView {
   readonly config: PlannerConfig;
   readonly engines: PerPool<EngineCapabilities>;
-}
-
-/** Reads a number of each of the two pools. */
-export function eachPool(read: (pool: Pool) => number): PoolPair {
-  return { prefill: read('prefill'), decode: read('decode') };
 }
 
 /** Returns the pools that a planner of this mode controls. */

@@ -3,7 +3,7 @@ import type { PlannerConfig } from '../config.ts';
 import type { LawTick } from '../host/tick-law.ts';
 import { poolsOf } from '../laws/pools.ts';
 import { wattsOf } from '../loops.ts';
-import { LOAD_REASONS, type Pool, THROUGHPUT_REASONS } from '../types.ts';
+import { LOAD_REASONS, POOLS, type Pool, THROUGHPUT_REASONS } from '../types.ts';
 
 /** Shows a part of what a tick tells. */
 type Show = (tick: LawTick) => void;
@@ -38,8 +38,6 @@ function all(...shows: readonly Show[]): Show {
     for (const show of shows) show(tick);
   };
 }
-
-const POOLS = ['prefill', 'decode'] as const satisfies readonly Pool[];
 
 function poolGauges(gauge: NewGauge): Show {
   const pools = POOLS.map((pool) => ({
