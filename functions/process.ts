@@ -141,6 +141,21 @@ export async function serveUntilStopped<Running extends Drainable>(
   return 0;
 }
 
+const IDLE_WAKE_MS = 3_600_000;
+
+/**
+ * Keeps the process alive until `work` settles, and settles as it does. The timers of services do not keep it alive, so
+ * a process that only waits, for example for an engine, would end early.
+ */
+export async function stayAlive<T>(work: () => Promise<T>): Promise<T> {
+  const alive = setInterval(() => {}, IDLE_WAKE_MS);
+  try {
+    return await work();
+  } finally {
+    clearInterval(alive);
+  }
+}
+
 /**
  * Writes the effective settings to the file of `--dump-config-to`, for commands that have that flag.
  * @throws Error with one line that names the flag

@@ -1,5 +1,6 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import type { Command, Environment, Process, ResolvedConfig } from '../../shared/config/index.ts';
+import { stayAlive } from '../process.ts';
 
 /** A file of this folder that runs one command. */
 interface CommandModule<P extends Process> {
@@ -47,9 +48,6 @@ export interface OneShotCommand {
   }>;
 }
 
-/** Interval of a timer that keeps the process alive while a command waits, because timers of services do not. */
-const IDLE_WAKE_MS = 3_600_000;
-
 /** Every command that runs no process, in the order of `stator --help`. */
 export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
   artifacts: {
@@ -87,10 +85,7 @@ export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
       const tell = (line: string): void => void process.stderr.write(`stator: ${line}\n`);
       return {
         help,
-        run: (argv) => {
-          const alive = setInterval(() => {}, IDLE_WAKE_MS);
-          return runSecrets(argv, SYSTEM.clock, tell).finally(() => clearInterval(alive));
-        },
+        run: (argv) => stayAlive(() => runSecrets(argv, SYSTEM.clock, tell)),
       };
     },
   },

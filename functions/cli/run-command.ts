@@ -12,7 +12,7 @@ import {
 } from '../../shared/config/index.ts';
 import { nearestName } from '../../shared/errors/index.ts';
 import { keptByNpm } from '../npm-flags.ts';
-import { dumpConfig, exitCodeOf, report, USAGE_EXIT } from '../process.ts';
+import { dumpConfig, exitCodeOf, report, stayAlive, USAGE_EXIT } from '../process.ts';
 import { COMMANDS, ONE_SHOT_COMMANDS, type OneShotCommand } from './commands.ts';
 
 /** Every command that a user can run, with its description, in the order of help. */
@@ -29,8 +29,6 @@ It takes the flags of stator frontend; --grpc-port and --http-host say where it 
 
 `;
 
-const IDLE_WAKE_MS = 3_600_000;
-
 async function startProcess(name: Command, argv: readonly string[], env: Environment): Promise<number> {
   const meant = keptByNpm(name, argv, env);
   if (meant !== undefined) throw new ConfigError([`npm has kept flags for itself: write ${meant}`]);
@@ -39,17 +37,13 @@ async function startProcess(name: Command, argv: readonly string[], env: Environ
   const config = secrets === undefined ? named : resolveConfig(name, argv, secrets.env);
   report('warning', config.warnings, config.settings.loggingJsonl);
   await dumpConfig(config);
-  // The timers of a process do not keep it alive, so a process that only waits, for example for an engine, would end
-  // early.
-  const alive = setInterval(() => {}, IDLE_WAKE_MS);
   let look: NodeJS.Timeout | undefined;
   // Processes that started together do not all end together when a secret rotates: workers that drain hand over to
   // others.
   const first = secrets && setTimeout(() => (look = secrets.startLooking()), SYSTEM.random.next() * secrets.lookMs);
   try {
-    return await COMMANDS[name].start(config, secrets?.env ?? env);
+    return await stayAlive(() => COMMANDS[name].start(config, secrets?.env ?? env));
   } finally {
-    clearInterval(alive);
     clearTimeout(first);
     clearInterval(look);
   }

@@ -8,7 +8,7 @@ import type { KvCacheReports, KvEventReports } from '../../shared/engines/index.
 import type { ModelKind } from '../../shared/protocol/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
 import { startWorkerProcess } from '../../shared/worker/index.ts';
-import { dumpConfig, exitCodeOf, serveUntilStopped } from '../process.ts';
+import { dumpConfig, exitCodeOf, serveUntilStopped, stayAlive } from '../process.ts';
 import { checkDefinition, engineOf, type InputKind, kvCacheOf, type WorkerDefinition } from './worker-definition.ts';
 
 export type {
@@ -164,8 +164,6 @@ async function startDefined(
  * thrown with its stack.
  */
 async function runDefined(definition: OpenDefinition, options: StartOptions = {}): Promise<number> {
-  // The timers of a worker do not keep the process alive; a handler that waits must not end it.
-  const alive = setInterval(() => {}, 3_600_000);
   let ofModel: { readonly thrown: unknown } | undefined;
   const noted: OpenDefinition = {
     ...definition,
@@ -180,15 +178,15 @@ async function runDefined(definition: OpenDefinition, options: StartOptions = {}
   };
   try {
     const start = (signal: AbortSignal) => startDefined(noted, { ...options, signal });
-    return await serveUntilStopped(start, async (worker, stopped) => {
-      await stopped;
-      await worker.drain();
-      return 0;
-    });
+    const running = () =>
+      serveUntilStopped(start, async (worker, stopped) => {
+        await stopped;
+        await worker.drain();
+        return 0;
+      });
+    return await stayAlive(running); // a handler that only waits must not end the process
   } catch (thrown) {
     if (ofModel !== undefined && thrown === ofModel.thrown) throw thrown;
     return exitCodeOf(thrown);
-  } finally {
-    clearInterval(alive);
   }
 }
