@@ -11,13 +11,10 @@ import { WorkerProcesses } from './local-workers.ts';
 export async function run(config: ResolvedConfig<'planner'>, env: Environment): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(config.settings);
-  const lifetime = new Lifetime();
-  try {
+  return Lifetime.run(async (lifetime) => {
     await lifetime.use(openTelemetry(config.settings, SYSTEM, logger, undefined));
-    return await plan(lifetime, config, env, { logger, stopped });
-  } finally {
-    await lifetime.close();
-  }
+    return plan(lifetime, config, env, { logger, stopped });
+  });
 }
 
 interface PlanningProcess {
