@@ -181,7 +181,7 @@ describe('what a fleet says, folded', () => {
     const outcome = await handleBatch(messages, { ...options, onRefused: (problem) => problems.push(problem) }, NEVER);
     expect(outcome).toMatchObject({ report: { taken: 1 } });
     expect(problems).toEqual([
-      expect.stringContaining('no JSON'),
+      expect.stringContaining('not JSON'),
       expect.stringContaining('version 2'),
       expect.stringContaining('model'),
     ]);
