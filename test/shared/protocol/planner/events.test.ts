@@ -73,10 +73,10 @@ describe('events of the planner', () => {
   });
 
   it('that are no JSON, or too long, are refused', () => {
-    expect(readPlannerText('{')).toMatchObject({ kind: 'refused', problem: /no JSON/ });
+    expect(readPlannerText('{')).toMatchObject({ kind: 'refused', problem: expect.stringContaining('not JSON') });
     expect(readPlannerText(`"${'x'.repeat(256 * 1024)}"`)).toMatchObject({
       kind: 'refused',
-      problem: /more than 262144/,
+      problem: expect.stringContaining('more than 262144'),
     });
   });
 
