@@ -3,8 +3,9 @@ import { type Grant, type IGrantable, PolicyStatement } from 'aws-cdk-lib/aws-ia
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 
 /**
- * A secret whose readers and writers may use the key that encrypts it. CDK itself gives that right in the policy of the
- * key, which is another one's where the key is one of yours: Secrets Manager uses it as its caller, and would refuse.
+ * A secret whose readers and writers may use the key that encrypts it. CDK gives that right only in the policy of the
+ * key, which this stack cannot change if the key is one of yours. Secrets Manager uses the key with the rights of its
+ * caller, so a caller without that right would get no secret.
  */
 export class KeyedSecret extends Secret {
   override grantRead(grantee: IGrantable, versionStages?: string[]): Grant {
