@@ -13,7 +13,9 @@ const PACKAGE_CLASSES = /^IncomingMessage$/;
 /** The files of tsconfig.doors.json. */
 const DOORS = /^functions\/sdk\/(?:frontend|worker)\.ts$/;
 
-/** Whether its docstring says that it is for tests: a test has no other way to see or steer what the member stands for. */
+/**
+ * Whether its docstring says that it is for tests: a test has no other way to see or steer what the member stands for.
+ */
 function isForTests(node) {
   return ts.getJSDocCommentsAndTags(node).some((each) => /\bfor tests\b/i.test(each.getText()));
 }
@@ -51,7 +53,8 @@ function isMember(node) {
     ts.isGetAccessor(node) ||
     (ts.isParameter(node) && ts.isParameterPropertyDeclaration(node, node.parent));
   if (!isDeclaration || ts.isObjectLiteralExpression(node.parent) || ts.isComputedPropertyName(node.name)) return false;
-  return node.name.text !== 'toJSON' && !isTag(node) && !isPattern(node) && !isOverride(node); // JSON.stringify calls it
+  // JSON.stringify calls `toJSON`.
+  return node.name.text !== 'toJSON' && !isTag(node) && !isPattern(node) && !isOverride(node);
 }
 
 /** Returns the members that a file declares. */

@@ -1,8 +1,8 @@
-// Bundles what is run or deployed into dist/. Native packages stay outside the bundles and are loaded from node_modules.
-//   node esbuild.config.mjs             what a clone runs: readable, with source maps and benchmarks
-//   node esbuild.config.mjs --package   what is packed: blanks, source maps and benchmarks left out, statements shortened
-//   node esbuild.config.mjs --prepare   for npm: whichever of the two is there and up to date will do
-// Does nothing where dist/ is up to date: a process that runs from it goes on loading its later chunks.
+// Bundles what is run or deployed into dist/. Native packages stay outside the bundles: node_modules has them.
+// Does nothing if dist/ is up to date: a process that runs from it goes on loading its later chunks.
+// - `node esbuild.config.mjs` is for a clone: readable, with source maps and benchmarks.
+// - `node esbuild.config.mjs --package` is for a package: no blanks, source maps and benchmarks, shortened statements.
+// - `node esbuild.config.mjs --prepare` is for npm: either of the two is enough, if it is there and up to date.
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { chmod, cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { gzipSync } from 'node:zlib';

@@ -1,10 +1,10 @@
-// Tells which members of types a program reads, for dead-members.mjs. A value travels from type to type, and with it who
-// reads its members:
-//     a value of type A is given where a B is wanted      who reads a member of B reads the one of that name in A
-//     a value is given where any value is wanted          someone may read all of it: JSON.stringify, a log line
-//     an error is thrown                                  code that catches it may read it
-//     a class implements an interface of a package        the package calls it
-//     a member is set through B                           who reads it through A reads what was set
+// Tells which members of types a program reads, for dead-members.mjs. A value travels from type to type, and so do the
+// reads of its members:
+// - A value of type A is given for a B: code that reads a member of B reads the member of that name in A.
+// - A value is given for any value: code may read all of it, such as JSON.stringify or a log line.
+// - An error is thrown: code that catches it may read it.
+// - A class implements an interface of a package: the package calls it.
+// - A member is set through B: code that reads it through A reads what was set.
 import ts from 'typescript';
 
 /** Types inside types that are followed: they may go on without end. */
@@ -224,7 +224,7 @@ export class MemberReads {
     });
   }
 
-  /** Notes that the value of `x as T`, `x as unknown as T` or `x satisfies T` has two types: each is used as the other. */
+  /** Notes that the value of `x as T`, `x as unknown as T` or `x satisfies T` has two types, each used as the other. */
   #noteOtherType({ expression, type }) {
     const value = ts.isAsExpression(expression) ? expression.expression : expression;
     const [own, named] = [value, type].map((each) => this.#checker.getTypeAtLocation(each));

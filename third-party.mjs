@@ -1,5 +1,6 @@
-// What of others is inside the package: dist/sbom.cdx.json, a bill of materials (CycloneDX 1.5, as `npm sbom` writes it, less
-// what is only there to build and test), and dist/THIRD-PARTY-LICENSES.txt, the licence of each package that is bundled.
+// Describes the code of others that is inside the package. dist/sbom.cdx.json is a bill of materials (CycloneDX 1.5, as
+// `npm sbom` writes it), without packages that only build and test. dist/THIRD-PARTY-LICENSES.txt has the licence of
+// each package that is bundled.
 import { execFile } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';

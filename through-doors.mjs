@@ -1,7 +1,7 @@
-// A door (`index.ts`) is for who reads and writes the code. A bundle looks through it, to the file that each name comes from: else
-// whoever takes one name would load what stands behind the door altogether.
+// A door (`index.ts`) is for people who read and write the code. A bundle looks through it, to the file that each name
+// comes from. Otherwise a file that takes one name would load everything behind the door.
 //     import { a, b } from '../room/index.ts';                becomes an import of each file that declares one of them
-//     const { a } = await import('../room/index.ts');         loads that file alone, as does (await import(...)).a
+//     const { a } = await import('../room/index.ts');         loads only that file, as does (await import(...)).a
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
@@ -33,7 +33,7 @@ export const throughDoors = {
   name: 'through-doors',
   setup({ onLoad }) {
     const doors = new Map();
-    /** What takes the names of a list from a door, written as what takes them from their files. */
+    /** Returns code that takes the names of a list from their files, in place of `taken`, which uses a door. */
     const fromFiles = (path, taken, list, from, write) => {
       const door = join(dirname(path), from);
       if (!doors.has(door)) doors.set(door, originsOf(door));

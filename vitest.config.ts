@@ -5,7 +5,10 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 const OWN_STATE = 'test/support/own-state.ts';
 const shared = { testTimeout: 30_000, hookTimeout: 60_000, pool: 'forks' as const, setupFiles: [OWN_STATE] };
 
-/** What takes longest, the longest first: begun last, it would run alone at the end. A clean clone has no times to go by. */
+/**
+ * Files that take longest, the longest first: begun last, one would run alone at the end. A clean clone has no times to
+ * go by.
+ */
 const LONGEST = [
   'test/e2e/docs.test.ts',
   'test/e2e/aws-rehearsal.test.ts',
@@ -47,8 +50,8 @@ const LONGEST = [
 ];
 
 /**
- * What only computes, in no time but its own, the longest first. Played beside the suites of processes, which mostly wait: it takes
- * what those leave of the processors, and would have them for itself else while nothing waits.
+ * Files that only compute, the longest first. They run beside the suites of processes, which mostly wait, and take what
+ * those leave of the processors. Run on their own, they would hold the processors while nothing waits.
  */
 const COMPUTING = [
   'test/shared/simulate/reference-runs.test.ts',
@@ -76,12 +79,12 @@ class LongestFirst extends BaseSequencer {
     };
     const sorted = (await super.sort(specs)).sort((a, b) => placeOf(a) - placeOf(b));
     const of = (...names: readonly string[]) => sorted.filter(({ project: { name } }) => names.includes(name));
-    // One process for each of `steps`: between those of the rooms they would end processes that have the sources loaded.
+    // Each of `steps` has its own process. Between the rooms they would end processes that have the sources loaded.
     return [...of('rooms'), ...of('steps'), ...spread(of('computing'), of('e2e'))];
   }
 }
 
-/** `few` among `many` at equal distances, the first one first. */
+/** Puts `few` among `many` at equal distances, the first one first. */
 function spread<T>(few: readonly T[], many: readonly T[]): T[] {
   const places = [
     ...few.map((each, at) => [each, at / few.length] as const),
@@ -90,10 +93,13 @@ function spread<T>(few: readonly T[], many: readonly T[]): T[] {
   return places.sort(([, a], [, b]) => a - b).map(([each]) => each);
 }
 
-/** What computes makes garbage faster than V8 expects: a larger young generation is collected a quarter as often. */
+/**
+ * Settings of files that compute. They make garbage faster than V8 expects, which collects a larger young generation a
+ * quarter as often.
+ */
 const COMPUTES = { execArgv: ['--max-semi-space-size=64'] };
 
-/** Of the suites of processes, four at a time: five starve each other. */
+/** Bounds of the suites of processes, of which four run at a time: five starve each other. */
 const BESIDE = { maxWorkers: 5, sequence: { groupOrder: 1 } } as const;
 
 const rooms = readdirSync('test', { recursive: true, encoding: 'utf8' })
@@ -122,7 +128,7 @@ export default defineConfig({
       },
       { test: { ...shared, name: 'steps', include: countingSteps, maxWorkers: 3, sequence: { groupOrder: 0 } } },
       {
-        // Each starts several processes, kills some and watches the others: mostly it waits. What it loads, the others load, too.
+        // Each starts several processes, kills some and watches the others: mostly it waits. All load the same sources.
         test: {
           ...shared,
           name: 'e2e',

@@ -15,8 +15,7 @@ export interface Finding {
 export const COLUMNS_MAX = 120;
 
 /**
- * Of the checks of write-good, the two that find mistakes: repeated words and clichés. The others refuse terms of the
- * field.
+ * Checks of write-good. Two of them find mistakes: repeated words and clichés. The others refuse terms of the field.
  */
 const WRITE_GOOD = {
   ...{ weasel: false, so: false, thereIs: false, passive: false, adverb: false, tooWordy: false },
