@@ -66,7 +66,7 @@ const COMPUTING = [
   'test/shared/parsers/tool-calls/fixtures.test.ts',
   'test/shared/simulate/scaling.test.ts',
   'test/infra/synth.test.ts',
-  'test/shared/planner/host/host.test.ts',
+  'test/shared/planner/decide/decide.test.ts',
   'test/shared/worker-events/rank-follower.test.ts',
 ];
 

@@ -5,8 +5,8 @@
  * as Dynamo does; `rate`, the default, is this product's own.
  */
 export { type PlannerConfig, PlannerConfigError, type PlannerLaw, parsePlannerConfig } from './config.ts';
+export type { LawTick } from './decide/tick-law.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
-export type { LawTick } from './host/tick-law.ts';
 export {
   type Connector,
   FolderKeys,

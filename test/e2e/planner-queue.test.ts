@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SqsPlannerQueue } from '../../shared/planes/index.ts';
-import { handleBatch } from '../../shared/planner/host/handle-batch.ts';
+import { handleBatch } from '../../shared/planner/decide/handle-batch.ts';
 import { MemoryPlannerStore, parsePlannerConfig } from '../../shared/planner/index.ts';
 import { type PlannerSignal, readPlannerText } from '../../shared/protocol/index.ts';
 import {

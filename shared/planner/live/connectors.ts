@@ -1,7 +1,7 @@
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
-import type { CountedWorkers } from '../host/worker-counts.ts';
+import type { CountedWorkers } from '../decide/worker-counts.ts';
 import type { Targets } from '../types.ts';
 
 /** Workers as an environment knows them. */

@@ -16,10 +16,10 @@ import {
 import type { Logger } from '../../telemetry/index.ts';
 import { TopicFollower } from '../../worker-events/index.ts';
 import type { PlannerConfig } from '../config.ts';
+import type { SentSignal } from '../decide/apply-signal.ts';
+import { type BatchOutcome, handleSignals, PlannerConflict } from '../decide/handle-batch.ts';
+import type { LawTick } from '../decide/tick-law.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
-import type { SentSignal } from '../host/apply-signal.ts';
-import { type BatchOutcome, handleSignals, PlannerConflict } from '../host/handle-batch.ts';
-import type { LawTick } from '../host/tick-law.ts';
 import { type Planner, type PlannerBounds, withBounds } from '../planner.ts';
 import { RollupAggregator } from '../signals/rollup-aggregator.ts';
 import type { DecisionRecord, PlannerStore } from '../store/types.ts';

@@ -1,7 +1,7 @@
 import type { PlannerEventOf } from '../../protocol/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PlannerConfig } from '../config.ts';
-import type { BatchOutcome } from '../host/handle-batch.ts';
+import type { BatchOutcome } from '../decide/handle-batch.ts';
 import type { DecisionRecord } from '../store/types.ts';
 import type { Pool } from '../types.ts';
 import { decisionGauges, tickGauges } from './tick-gauges.ts';

@@ -1,6 +1,6 @@
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PlannerConfig } from '../config.ts';
-import type { LawTick } from '../host/tick-law.ts';
+import type { LawTick } from '../decide/tick-law.ts';
 import { poolsOf } from '../laws/pools.ts';
 import { wattsOf } from '../loops.ts';
 import { LOAD_REASONS, POOLS, type Pool, THROUGHPUT_REASONS } from '../types.ts';

@@ -1,4 +1,4 @@
-import type { SentSignal } from '../../../shared/planner/host/apply-signal.ts';
+import type { SentSignal } from '../../../shared/planner/decide/apply-signal.ts';
 import { NO_TRAFFIC, type PlannerEventOf, type TrafficTotals } from '../../../shared/protocol/index.ts';
 
 /** Where the queue's clock stands when the stories of these tests begin. */

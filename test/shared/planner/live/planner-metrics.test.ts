@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { SentSignal } from '../../../../shared/planner/host/apply-signal.ts';
-import type { BatchOutcome } from '../../../../shared/planner/host/handle-batch.ts';
-import { handleSignals } from '../../../../shared/planner/host/handle-batch.ts';
+import type { SentSignal } from '../../../../shared/planner/decide/apply-signal.ts';
+import type { BatchOutcome } from '../../../../shared/planner/decide/handle-batch.ts';
+import { handleSignals } from '../../../../shared/planner/decide/handle-batch.ts';
 import {
   createPlannerMetrics,
   type FleetPlanner,

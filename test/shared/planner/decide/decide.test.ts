@@ -1,15 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { SentSignal } from '../../../../shared/planner/host/apply-signal.ts';
-import { decide } from '../../../../shared/planner/host/decide.ts';
-import { handleBatch, handleSignals, PlannerConflict } from '../../../../shared/planner/host/handle-batch.ts';
+import type { SentSignal } from '../../../../shared/planner/decide/apply-signal.ts';
+import { decide } from '../../../../shared/planner/decide/decide.ts';
+import { handleBatch, handleSignals, PlannerConflict } from '../../../../shared/planner/decide/handle-batch.ts';
 import {
   DIRECT_WORKERS_MAX,
   packState,
   STATE_BYTES_MAX,
   startModel,
   unpackState,
-} from '../../../../shared/planner/host/model-state.ts';
+} from '../../../../shared/planner/decide/model-state.ts';
 import { MemoryPlannerStore, type PlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
 import { RollupAggregator } from '../../../../shared/planner/signals/rollup-aggregator.ts';
 import { NO_TRAFFIC, type PlannerEventOf } from '../../../../shared/protocol/index.ts';
