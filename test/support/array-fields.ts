@@ -3,7 +3,9 @@ import type { RouteBody } from '../../shared/frontends/http/route.ts';
 import { routesOf } from '../../shared/frontends/http/route-table.ts';
 import { defaultHttpSettings } from './http-settings.ts';
 
-/** The bodies that routes take, by their paths; of a route that takes several kinds the first. */
+/**
+ * Returns the bodies that routes take, by path. Of a route that takes several kinds of bodies, it returns the first.
+ */
 export async function bodiesOfRoutes(): Promise<ReadonlyMap<string, RouteBody>> {
   const routes = routesOf({ ...defaultHttpSettings, anthropic: { isEnabled: true, stripsPreamble: true } });
   const bodies = new Map<string, RouteBody>();
@@ -14,17 +16,17 @@ export async function bodiesOfRoutes(): Promise<ReadonlyMap<string, RouteBody>> 
   return bodies;
 }
 
-/** One place in a body where an array stands. */
+/** A place in a body that holds an array. */
 export interface ArrayField {
-  /** With `[]` for the elements of arrays above it: `messages[].content`. */
+  /** Path of the place, with `[]` for the elements of outer arrays: `messages[].content`. */
   readonly path: string;
-  /** A body that is right but for what stands there. */
+  /** Returns a body that is valid except that this place holds `elements`. */
   bodyWith(elements: unknown): unknown;
-  /** An element that is right. */
+  /** A valid element. */
   readonly element: unknown;
 }
 
-/** Every place in the bodies of `schema` where an array may stand, each arm of a union for itself. */
+/** Lists every place in the bodies of `schema` that may hold an array. Each arm of a union has places of its own. */
 export function arrayFieldsOf(schema: z.core.$ZodType): readonly ArrayField[] {
   return visit(schema, '', (value) => value);
 }
@@ -55,7 +57,7 @@ function visit(schema: z.core.$ZodType, path: string, wrap: Wrap): readonly Arra
   }
 }
 
-/** The least that a schema takes. */
+/** Returns the smallest value that a schema accepts. */
 export function sampleOf(schema: z.core.$ZodType): unknown {
   const { def } = schema._zod as z.core.$ZodTypes['_zod'];
   switch (def.type) {

@@ -1,9 +1,9 @@
 type Method = (this: unknown, ...given: unknown[]) => unknown;
 
 /**
- * How many characters the engine's own searches went over while `run` ran: `indexOf` and its like, `trim`, `split`, `replace`,
- * regular expressions, `JSON.parse`. They are what counted steps do not show. A pattern that does not match at the one place
- * where it may stand counts nothing: how far it looked is not known.
+ * Counts the characters that the engine's native searches scan while `run` runs: `indexOf` and its like, `trim`,
+ * `split`, `replace`, regular expressions, `JSON.parse`. `countSteps` does not see them. A pattern that may match at
+ * only one place and does not match counts nothing, because how far it looked is unknown.
  */
 export function countNativeScans(run: () => void): number {
   let scanned = 0;

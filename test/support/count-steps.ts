@@ -1,22 +1,23 @@
 import { Session } from 'node:inspector/promises';
 
-// On from the import, before any of the product's functions is compiled: one compiled earlier is counted by calls, not by blocks.
+// The profiler starts at import, before any function of the product is compiled. It counts a function compiled earlier
+// by calls, not by blocks.
 const session = new Session();
 session.connect();
 await session.post('Profiler.enable');
 await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: true });
 
 /**
- * How much of the product's own code ran: the sum over all its blocks of how often each was entered. A count, so it is the
- * same on a busy machine. What the engine does natively (`indexOf`, regular expressions) is not in it.
+ * Counts the steps of the product's own code: the sum, over all its blocks, of how often each was entered. A count is
+ * the same on a busy machine. Native work of the engine (`indexOf`, regular expressions) is not in it.
  */
 export async function countSteps(run: () => unknown): Promise<number> {
-  await takeSteps(); // counts from here
+  await takeSteps(); // starts the count
   await run();
   return takeSteps();
 }
 
-/** The steps since they were taken last. */
+/** Returns the number of steps since the last call. */
 export async function takeSteps(): Promise<number> {
   const { result } = await session.post('Profiler.takePreciseCoverage');
   return result
@@ -27,11 +28,11 @@ export async function takeSteps(): Promise<number> {
 }
 
 /**
- * Steps for inputs of 1, 2, 4 and 8 times a size, each as a multiple of the first. Linear work stays near 1, 2, 4, 8;
- * quadratic work reaches 1, 4, 16, 64.
+ * Returns the steps for inputs of 1, 2, 4 and 8 times a size, each as a multiple of the first. Linear work stays near
+ * 1, 2, 4, 8; quadratic work reaches 1, 4, 16, 64.
  */
 export async function stepGrowth(run: (times: number) => unknown): Promise<number[]> {
-  await run(1); // what is done once a process does not count
+  await run(1); // excludes work that a process does only once
   const steps: number[] = [];
   for (const times of [1, 2, 4, 8]) steps.push(await countSteps(() => run(times)));
   return steps.map((count) => count / (steps[0] as number));

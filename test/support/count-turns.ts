@@ -1,6 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** What `work` resolves with, and how many turns of the event loop it took: the others of a process each had so many. */
+/**
+ * Resolves with the result of `work` and with the number of turns of the event loop that it took. Other work of the
+ * process had a turn each time.
+ */
 export async function countTurns<T>(work: Promise<T>): Promise<{ readonly turns: number; readonly result: T }> {
   let isDone = false;
   const done = work.finally(() => {

@@ -3,31 +3,31 @@ import { createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
-/** What a process asked of a table, and what DynamoDB would charge for it. */
+/** Calls that a process made to a table, and what DynamoDB would charge for them. */
 export interface TableUse {
   readonly readRequests: number;
   readonly writeRequests: number;
-  /** 4 KB strongly consistent, 8 KB eventually. */
+  /** Units of 4 KB for strongly consistent reads, of 8 KB for eventually consistent ones. */
   readonly readUnits: number;
-  /** 1 KB. */
+  /** Units of 1 KB. */
   readonly writeUnits: number;
 }
 
-/** What can go wrong with a table of the service. */
+/** A fault of the table service. */
 export interface TableFault {
-  /** Each call waits so long. */
+  /** Delay of each call, in milliseconds. */
   readonly delayMs?: number;
-  /** No call is answered. */
+  /** Whether calls get no answer. */
   readonly isSilent?: boolean;
-  /** This part of the calls is refused for want of capacity, evenly spread. @default 0 */
+  /** Share of the calls refused for lack of capacity, evenly spread. @default 0 */
   readonly throttledShare?: number;
 }
 
 export interface CountingTableProxy {
   readonly url: string;
-  /** Since the last call. */
+  /** Returns the use since the last call. */
   take(): TableUse;
-  /** What goes wrong from now on; nothing, when it is called without. */
+  /** Sets the fault from now on. Without an argument, ends it. */
   fail(fault?: TableFault): void;
   close(): Promise<void>;
 }
@@ -42,7 +42,7 @@ const THROTTLED = JSON.stringify({
   message: 'The level of configured provisioned throughput for the table was exceeded.',
 });
 
-/** Stands before a DynamoDB server and counts what passes, by the rules of the price list. */
+/** Starts a proxy in front of a DynamoDB server that counts calls by the rules of the price list. */
 export async function startCountingTableProxy(target: string): Promise<CountingTableProxy> {
   let use = { readRequests: 0, writeRequests: 0, readUnits: 0, writeUnits: 0 };
   const count = (operation: string, asked: string, answered: string): void => {
@@ -65,11 +65,12 @@ export async function startCountingTableProxy(target: string): Promise<CountingT
         const [items = []] = Object.values((answer.Responses ?? {}) as Record<string, StoredItem[]>);
         use.readRequests++;
         for (const item of items) use.readUnits += perUnit(bytesOf(item), false);
-        use.readUnits += ((keys?.Keys.length ?? 0) - items.length) * 0.5; // what is not there is charged as the smallest
+        // an absent item costs as much as the smallest one
+        use.readUnits += ((keys?.Keys.length ?? 0) - items.length) * 0.5;
         return;
       }
       default: {
-        // The item itself is not in the answer: what is written, with its key, is all but some bytes of it here.
+        // The answer does not contain the item. The values written and the key are all of it except some bytes.
         const bytes = bytesOf(question.Key) + bytesOf(question.ExpressionAttributeValues);
         use.writeRequests++;
         use.writeUnits += Math.max(1, Math.ceil(bytes / WRITE_UNIT_BYTES));
@@ -116,7 +117,7 @@ export async function startCountingTableProxy(target: string): Promise<CountingT
       onward.end(Buffer.concat(asked));
     };
   }).listen(0, '127.0.0.1');
-  front.keepAliveTimeout = 120_000; // a test that computes for long must not find its connection closed
+  front.keepAliveTimeout = 120_000; // keeps the connection of a test that computes for long
   await once(front, 'listening');
   return {
     url: `http://127.0.0.1:${(front.address() as AddressInfo).port}`,
@@ -137,7 +138,10 @@ export async function startCountingTableProxy(target: string): Promise<CountingT
   };
 }
 
-/** Size of an item as DynamoDB counts it: names and values; a number has half a byte a digit and one more. */
+/**
+ * Returns the size of an item as DynamoDB counts it: names and values. A number has half a byte for each digit and one
+ * more.
+ */
 function bytesOf(item: StoredItem | undefined): number {
   return Object.entries(item ?? {}).reduce((sum, [name, { S, N, B }]) => {
     if (S !== undefined) return sum + name.length + Buffer.byteLength(S);

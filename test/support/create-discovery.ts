@@ -3,7 +3,7 @@ import type { DynamoDbDiscoveryOptions } from '../../shared/discovery/dynamodb/o
 import { FileDiscovery, type FileDiscoveryOptions } from '../../shared/discovery/file/file-discovery.ts';
 import type { Discovery, TableOptions } from '../../shared/discovery/index.ts';
 
-/** A store that several processes share, by name, with options that no setting has. */
+/** Options of a store that several processes share, by its name. They include options without a setting. */
 export type SharedStoreOptions =
   | ({ readonly backend: 'file' } & FileDiscoveryOptions)
   | ({ readonly backend: 'dynamodb' } & DynamoDbDiscoveryOptions & TableOptions);

@@ -1,6 +1,6 @@
 import { CreateTableCommand, DynamoDBClient, waitUntilTableExists } from '@aws-sdk/client-dynamodb';
 
-/** Keys of every table of this product, and the attribute (Unix seconds) after which garbage is cleared. */
+/** Keys of every table of this product, and the attribute (Unix seconds) after which DynamoDB deletes an item. */
 export const TABLE_SCHEMA = { partitionKey: 'pk', sortKey: 'sk', ttlAttribute: 'ttl' } as const;
 
 interface NewTable {
@@ -8,7 +8,7 @@ interface NewTable {
   readonly endpoint: string;
 }
 
-/** Creates an empty table of `TABLE_SCHEMA` on a server of the tests. Resolves when it can be used. */
+/** Creates an empty table of `TABLE_SCHEMA` on a server of the tests. Resolves when the table is usable. */
 export async function createTable({ tableName: TableName, endpoint }: NewTable): Promise<void> {
   const client = new DynamoDBClient({ endpoint, region: 'us-east-1' });
   const { partitionKey, sortKey } = TABLE_SCHEMA;

@@ -9,7 +9,10 @@ import { ROUTES } from './dynamo-http/differences/routes.ts';
 import { TOOLS } from './dynamo-http/differences/tools.ts';
 import type { Difference } from './dynamo-http/expectation.ts';
 
-/** Every place where an answer differs from the record, as a condition of request and record. Applied in this order. */
+/**
+ * Every difference between our answers and the record, as a condition on request and record, in the order of
+ * application.
+ */
 export const DIFFERENCES: readonly Difference[] = [
   ...ACCEPTED,
   ...ROUTES,

@@ -5,16 +5,18 @@ import { waitUntil } from './wait-until.ts';
 /** A DynamoDB endpoint for one suite. */
 export interface DynamoDbServer {
   readonly url: string;
-  /** Ends the server, if it is ours. Idempotent. */
+  /** Ends the server if this suite started it. Idempotent. */
   stop(): Promise<void>;
 }
 
-/** Where a suite's DynamoDB comes from: an endpoint given by `STATOR_TEST_DYNAMODB`, a built dynoxide, or nowhere. */
+/** Whether a suite can have a DynamoDB: an endpoint in `STATOR_TEST_DYNAMODB`, or a built dynoxide. */
 export function hasDynamoDb(): boolean {
   return Boolean(process.env.STATOR_TEST_DYNAMODB || process.env.STATOR_TEST_DYNOXIDE_BIN);
 }
 
-/** The endpoint of `STATOR_TEST_DYNAMODB`, or a dynoxide of its own. Sets local credentials where there are none. */
+/**
+ * Returns the endpoint of `STATOR_TEST_DYNAMODB`, or starts a dynoxide. Sets local credentials if the process has none.
+ */
 export async function startDynamoDb(): Promise<DynamoDbServer> {
   setLocalCredentials();
   const url = process.env.STATOR_TEST_DYNAMODB;
@@ -22,7 +24,9 @@ export async function startDynamoDb(): Promise<DynamoDbServer> {
 }
 
 export interface DynoxideOptions {
-  /** @default a free one */
+  /**
+   * @default a free port
+   */
   readonly port?: number;
   /** SQLite file, so that the data outlives the process. @default in memory */
   readonly databasePath?: string;
@@ -46,7 +50,7 @@ async function answers(url: string, server: SpawnedProcess): Promise<boolean> {
     throw new Error(`${error.message} ${server.stderr()}`, { cause: error });
   });
   await response.arrayBuffer(); // frees the connection
-  return true; // any status: it listens and speaks HTTP
+  return true; // any status shows that it listens and speaks HTTP
 }
 
 function setLocalCredentials(): void {

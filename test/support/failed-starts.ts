@@ -5,7 +5,7 @@ import type { ProcessLogger } from '../../shared/telemetry/index.ts';
 import { silentLogger } from '../../shared/telemetry/log/logger.ts';
 import { waitUntil } from './wait-until.ts';
 
-/** The machine's clock, which counts the timers that are armed. */
+/** The machine's clock, which also counts the armed timers. */
 export class CountingClock implements Clock {
   readonly #armed = new Set<Timer>();
 
@@ -51,30 +51,31 @@ export class CountingClock implements Clock {
   }
 }
 
-/** What a start is given. */
+/** Dependencies of a start. */
 export interface StartDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: ProcessLogger;
 }
 
-/** Starts a process in this one; resolves with what ends it. */
+/** Starts a process within this one. Resolves with a function that ends it. */
 export type Start = (deps: StartDeps) => Promise<() => Promise<unknown>>;
 
-/** What one start left behind, by the step at which it failed. */
+/** Resources that one start left behind, with the step at which it failed. */
 export interface LeftBehind {
   readonly step: string;
   readonly timers: number;
-  /** Files, sockets, listeners and pipes. */
+  /** Number of open files, sockets, listeners and pipes. */
   readonly descriptors: number;
 }
 
 /**
- * Fails a start at each of its steps in turn, then lets it succeed and ends it. A step is where a part asks for its log, which
- * every part does as it is opened. Returns what was left behind, which should be nothing.
+ * Fails a start at each of its steps in turn, then lets it succeed and ends it. A step is a request of a part for its
+ * log, which every part makes when it opens. Returns the resources left behind, which should be none.
  */
 export async function failEachStep(start: Start): Promise<{ readonly steps: readonly string[]; left: LeftBehind[] }> {
-  await (await start({ clock: systemClock, random: systemRandom, logger: silentLogger }))(); // loads code, for good
+  // loads code, which stays loaded
+  await (await start({ clock: systemClock, random: systemRandom, logger: silentLogger }))();
   const before = openDescriptors();
   const steps: string[] = [];
   const left: LeftBehind[] = [];
@@ -98,7 +99,7 @@ export async function failEachStep(start: Start): Promise<{ readonly steps: read
   return { steps, left };
 }
 
-/** Tries a start that fails by itself; returns its error and what it left behind. */
+/** Runs a start that fails by itself. Returns its error and the resources left behind. */
 export async function failStart(
   start: Start,
 ): Promise<{ readonly error: string; readonly timers: number; readonly descriptors: number }> {
@@ -117,7 +118,7 @@ export async function failStart(
 
 class Refusal extends Error {}
 
-/** A logger that refuses the log of one part, as long as the start goes on. */
+/** Returns a logger that refuses the log of one part until the start ends. */
 function refusingLogger(at: number) {
   const asked: string[] = [];
   let isOver = false;
@@ -136,17 +137,20 @@ function refusingLogger(at: number) {
   return { logger, asked, startIsOver };
 }
 
-/** Whether a change of the models is handed on now: what follows it is no step of the start, and may not fail. */
+/**
+ * Whether a change of the models is being passed on. The work after it is not a step of the start, and must not fail.
+ */
 function isChange(): boolean {
   return /LiveModelDirectory|Routing\.follow/.test(new Error().stack ?? '');
 }
 
-/** Waits until nothing is left, a moment at most: the system closes sockets a little later than it is asked to. */
+/** Waits for a moment until nothing is left, because the system closes sockets a little later than asked. */
 async function settled(
   count: () => readonly [timers: number, descriptors: number],
 ): Promise<readonly [number, number]> {
   const isOver = (): true | undefined => (count().every((left) => left <= 0) ? true : undefined);
-  await waitUntil(isOver, { what: 'nothing is left', timeoutMs: 2000 }).catch(() => undefined); // the caller tells what is
+  // the caller reports what is left
+  await waitUntil(isOver, { what: 'nothing is left', timeoutMs: 2000 }).catch(() => undefined);
   return count();
 }
 

@@ -6,29 +6,34 @@ import { afterAll, afterEach } from 'vitest';
 import { type SpawnedProcess, type SpawnOptions, spawnNode, spawnProgram } from './spawn-node.ts';
 import { waitUntil } from './wait-until.ts';
 
-/** The built program, or another build of it that is to be tested. */
+/** The built program, or another build of it to test. */
 const PROGRAM = process.env.STATOR_TEST_PROGRAM || fileURLToPath(new URL('../../dist/stator.js', import.meta.url));
 const START_MS_MAX = 30_000;
 const EXIT_MS_MAX = 25_000;
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** Where a process runs, and on what. */
+/** The folder and the Node in which a process runs. */
 interface Place {
   readonly cwd?: string;
-  /** @default the Node of the tests */
+  /**
+   * @default the Node of the tests
+   */
   readonly node?: string;
 }
 
 /** A `stator` process that serves. */
 export interface StatorProcess extends SpawnedProcess {
-  /** Of its HTTP server: the OpenAI routes, or the status server of a worker. */
+  /** URL of its HTTP server: the OpenAI routes, or the status server of a worker. */
   readonly url: string;
-  /** Of a worker's controls; empty for other processes. */
+  /** URL of a worker's controls; empty for other processes. */
   readonly controlUrl: string;
   /** A worker's instance id; empty for other processes. */
   readonly instanceId: string;
-  /** Sum of a metric's samples whose line holds every one of `labels`, such as `status="success"`; 0 without any. */
+  /**
+   * Sums the samples of a metric whose line contains all of `labels`, such as `status="success"`. Returns 0 without
+   * samples.
+   */
   metric(name: string, ...labels: readonly string[]): Promise<number>;
 }
 
@@ -38,24 +43,25 @@ export interface Fleet {
   readonly fileKv: string;
   /** The temporary folder of `stator local`. */
   readonly temporary: string;
-  /** Any command, not waited for. */
+  /** Starts any command, and does not wait for it. */
   spawn(args: readonly string[], env?: Env, place?: Place): SpawnedProcess;
-  /** `stator local` on a free port, once it says that it is up. */
+  /** Starts `stator local` on a free port. Resolves when it reports that it is up. */
   local(args?: readonly string[], env?: Env): Promise<StatorProcess>;
-  /** `stator frontend` on a free port, once it is healthy. */
+  /** Starts `stator frontend` on a free port. Resolves when it is healthy. */
   frontend(args?: readonly string[], env?: Env, place?: Place): Promise<StatorProcess>;
-  /** `stator worker`, a mock one unless `args` says otherwise, once it is ready. */
+  /** Starts `stator worker`, a mock one unless `args` says otherwise. Resolves when it is ready. */
   worker(args?: readonly string[], env?: Env, place?: Place): Promise<StatorProcess>;
-  /** Takes a worker in that a suite has started by itself, once it is ready. */
+  /** Adds a worker that the suite started by itself. Resolves when it is ready. */
   adopt(child: SpawnedProcess): Promise<StatorProcess>;
   /** Waits until `frontend` would send requests for `model` to that many workers. */
   untilWorkers(frontend: StatorProcess, count: number, model?: string): Promise<void>;
 }
 
 /**
- * The processes of the suite that calls it, killed after its last test. What they wrote is printed when a test fails.
+ * Returns the processes of the suite that calls it. They end after its last test. If a test fails, their output is
+ * printed.
  *
- * @param env for all of them, in place of every `DYN_*`, `STATOR_*` and `AWS_*` variable of the test run
+ * @param env variables of all of them, in place of every `DYN_*`, `STATOR_*` and `AWS_*` variable of the test run
  */
 export function useFleet(env: Env = {}): Fleet {
   const folder = mkdtempSync(join(tmpdir(), 'fleet-'));
@@ -72,7 +78,7 @@ export function useFleet(env: Env = {}): Fleet {
   return fleet;
 }
 
-/** Any command of the program, in the environment of the test run plus `options.env`. */
+/** Starts any command of the program, in the environment of the test run plus `options.env`. */
 export function spawnStator(args: readonly string[], options: SpawnOptions = {}): SpawnedProcess {
   return spawnNode([PROGRAM, ...args], options);
 }
@@ -198,7 +204,7 @@ async function countWorkers(url: string, model: string): Promise<number> {
   return types.reduce((sum, { workers }) => sum + workers, 0);
 }
 
-/** Removes what would steer a `stator` process, paint what it writes, or make it warn of variables that it does not know. */
+/** Removes variables that would configure a `stator` process, colour its output, or make it warn of unknown names. */
 function withoutOurs(): Env {
   const names = Object.keys(process.env).filter((name) => /^((DYN|STATOR|AWS)_|FORCE_COLOR$)/.test(name));
   return Object.fromEntries(names.map((name) => [name, undefined]));

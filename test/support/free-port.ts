@@ -1,16 +1,19 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** Below the ports that systems give to outgoing connections: one of those could sit on the port while its server is away. */
+/**
+ * Ports below those that systems give to outgoing connections. Such a connection could take the port while its server
+ * is away.
+ */
 const PORTS = { from: 10_000, count: 20_000 };
 const TRIES_MAX = 100;
-/** Each of the test processes that run at a time (`maxWorkers` in vitest.config.ts) has ports of its own: every fourth. */
+/** Test processes that run at a time (`maxWorkers` in vitest.config.ts). Each uses every fourth port. */
 const SHARES = 4;
 const SHARE = Number(process.env.VITEST_POOL_ID ?? process.pid) % SHARES;
-/** What this process was given before: its server may not listen yet, or be away for a while. */
+/** Ports that this process has given out. Their servers may not listen yet, or may be away for a while. */
 const given = new Set<number>();
 
-/** A TCP port of 127.0.0.1 that was free a moment ago, and that neither an outgoing connection nor another test will take. */
+/** Returns a TCP port of 127.0.0.1 that was free a moment ago. No outgoing connection and no other test takes it. */
 export async function freePort(): Promise<number> {
   for (let attempt = 0; attempt < TRIES_MAX; attempt++) {
     const port = PORTS.from + SHARES * Math.floor((Math.random() * PORTS.count) / SHARES) + SHARE;

@@ -2,8 +2,8 @@ import { sleepOn } from '../../shared/clock/clock.ts';
 import { type Clock, systemClock, type Timer } from '../../shared/clock/index.ts';
 
 /**
- * A clock whose timers stop firing while frozen, as those of a stopped process do; time itself goes on. What fell due is
- * run at `thaw`. Crashes and pauses of one handle can so be played within one process.
+ * A clock whose timers do not fire while it is frozen, like those of a stopped process. Time itself continues. `thaw`
+ * runs the timers that fell due. Tests use it to play crashes and pauses of one handle within a process.
  */
 export class FreezableClock implements Clock {
   readonly #inner: Clock;
@@ -11,7 +11,7 @@ export class FreezableClock implements Clock {
   readonly #held: (() => void)[] = [];
   #isFrozen = false;
 
-  /** `wallOffsetMs` sets this clock's Unix time wrong by that much. */
+  /** `wallOffsetMs` makes this clock's Unix time wrong by that many milliseconds. */
   constructor(inner: Clock = systemClock, wallOffsetMs = 0) {
     this.#inner = inner;
     this.#wallOffsetMs = wallOffsetMs;

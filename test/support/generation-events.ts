@@ -1,6 +1,8 @@
 import type { GenerationSink, ServingWorkers, TextDelta, TextFinish } from '../../shared/protocol/index.ts';
 
-/** A call of a `GenerationSink` as a value, to be listed and compared. Plain text, end and failure are none. */
+/**
+ * A call of a `GenerationSink` as a value that tests list and compare. Plain text, end and failure have no such value.
+ */
 export type GenerationEvent =
   | ({ readonly kind: 'delta' } & TextDelta)
   | ({ readonly kind: 'finish' } & TextFinish)
@@ -21,9 +23,9 @@ export type GenerationEvent =
 
 type Finish = Extract<GenerationEvent, { readonly kind: 'finish' }>;
 
-/** Calls the method of `sink` that `event` stands for. */
+/** Calls the method of `sink` for which `event` stands. */
 export function tell(sink: GenerationSink, event: GenerationEvent): void {
-  TELLERS[event.kind](sink, event as never); // each is looked up by the kind of its own event
+  TELLERS[event.kind](sink, event as never); // the table is keyed by the kind of the event
 }
 
 const TELLERS: {
@@ -44,7 +46,7 @@ const TELLERS: {
   body: (sink, { body }) => sink.body(body),
 };
 
-/** The other way round: what a sink is told, as events. */
+/** A sink that turns the calls of its methods into events. */
 export abstract class EventSink {
   abstract event(event: GenerationEvent): void;
 
@@ -89,7 +91,7 @@ export abstract class EventSink {
   }
 }
 
-/** Events of a first choice, as the pipeline writes them. */
+/** Returns a finish of a first choice, as the pipeline writes it. */
 export function finish(more: Partial<Finish> = {}): GenerationEvent {
   return { kind: 'finish', choice: 0, text: '', tokenIds: [], reason: 'stop', ...more };
 }

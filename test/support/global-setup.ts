@@ -30,9 +30,9 @@ const TOOLS: readonly Tool[] = [
 ];
 
 /**
- * Prepares what suites need beyond npm packages and names it in environment variables, which the test processes inherit.
- * Everything is cached per user, so from the second run on this only looks. A missing toolchain is told at the end of the
- * run, and fails it when `CI=true`.
+ * Prepares what suites need beyond npm packages, and names it in environment variables, which the test processes
+ * inherit. Everything is cached per user, so later runs only check. The end of the run names a missing toolchain; with
+ * `CI=true` the run then fails.
  */
 export async function setup(): Promise<() => void> {
   const outcomes = await Promise.all(TOOLS.map(prepare));
@@ -55,7 +55,7 @@ async function prepare(tool: Tool): Promise<MissingTool | undefined> {
   }
 }
 
-/** With `STATOR_TEST_DYNAMODB=<url>` the suites use that endpoint and need no server of their own. */
+/** Whether `STATOR_TEST_DYNAMODB=<url>` names an endpoint that replaces `tool`. */
 function isReplacedByEndpoint(tool: Tool): boolean {
   return tool === dynoxide && Boolean(process.env.STATOR_TEST_DYNAMODB);
 }

@@ -16,32 +16,46 @@ export interface TestAppOptions {
   readonly pipeline?: Pipeline;
   readonly settings?: Partial<HttpSettings>;
   readonly clock?: Clock;
-  /** @default some that nobody looks at */
+  /**
+   * @default metrics that no test reads
+   */
   readonly metrics?: HttpAppDeps['metrics'];
   readonly instances?: HttpAppDeps['instances'];
-  /** @default in memory; null = none */
+  /**
+   * @default a store in memory; null for no store
+   */
   readonly responseStore?: ResponseStore | null;
   readonly records?: HttpAppDeps['records'];
-  /** Room for bodies that are being read. @default 1 GiB */
+  /** Limit for all bodies that are being read. @default 1 GiB */
   readonly bodyBudgetBytes?: number;
-  /** Room for answers that are kept until they are whole. @default 1 GiB */
+  /** Limit for all answers that are held until they are complete. @default 1 GiB */
   readonly answerBudgetBytes?: number;
   readonly canceller?: HttpAppDeps['canceller'];
-  /** @default nobody needs a key */
+  /**
+   * @default a gate that requires no key
+   */
   readonly gate?: HttpAppDeps['gate'];
-  /** @default no spans are made */
+  /**
+   * @default a tracer without spans
+   */
   readonly tracer?: HttpAppDeps['tracer'];
-  /** @default none: ids are plain */
+  /**
+   * @default no prefixes: ids are plain
+   */
   readonly names?: RequestNames;
-  /** @default one whose lines the test may look at */
+  /**
+   * @default a logger whose lines the test can read
+   */
   readonly logger?: HttpAppDeps['logger'];
   /** @default 'ready' */
   readonly stage?: ServiceStage;
-  /** @default one that is at `stage`, and new no more */
+  /**
+   * @default a new lifecycle that stays at `stage`
+   */
   readonly lifecycle?: ServiceLifecycle;
 }
 
-/** The app with everything around it that a test may look at. */
+/** The app with the parts around it that a test can read. */
 export interface TestApp {
   readonly app: ReturnType<typeof createHttpApp>;
   readonly deps: HttpAppDeps;
@@ -79,7 +93,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
   return { app: fromThisMachine(createHttpApp(deps)), deps, lifecycle, lines };
 }
 
-/** Requests come from this machine unless their test says otherwise. */
+/** Makes requests come from this machine, unless their test says otherwise. */
 export function fromThisMachine(app: TestApp['app']): TestApp['app'] {
   const { fetch } = app;
   app.fetch = (request, bindings, ...rest) => fetch(request, { peer: '127.0.0.1', ...bindings }, ...rest);

@@ -1,6 +1,6 @@
 /**
- * @module test/support
- * What suites share: servers, ports, processes, faults and waiting for real I/O. Tools come from the global set-up.
+ * @module test/support Code that suites share: servers, ports, processes, faults and waiting for real I/O. Tools come
+ * from the global set-up.
  */
 export { createTable, TABLE_SCHEMA } from './create-table.ts';
 export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from './dynamodb-server.ts';

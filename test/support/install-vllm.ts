@@ -1,7 +1,7 @@
 import { delimiter } from 'node:path';
 import { vllms } from './tools/vllm.ts';
 
-// Prints where the vLLMs for the live run are, joined as in PATH, installing those first that are missing.
+// Prints the folders of the vLLMs for the live run, joined as in PATH. Installs the missing ones first.
 const folders: string[] = [];
 for (const tool of vllms) {
   const installed = await tool.findInstalled();

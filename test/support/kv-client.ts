@@ -3,7 +3,7 @@ import type { StatorProcess } from './fleet.ts';
 import { postJson } from './openai-http.ts';
 import { waitUntil } from './wait-until.ts';
 
-/** Who answered, and how much of the prompt it had cached. */
+/** The worker that answered, and how much of the prompt it had cached. */
 export interface PlacedAnswer {
   readonly worker: number;
   /** Tokens. */
@@ -20,7 +20,7 @@ interface Answer {
   readonly nvext: { readonly worker_id: { readonly decode_worker_id: number } };
 }
 
-/** What `POST /router/explain` says of a prompt. Blocks. */
+/** Answer of `POST /router/explain` about a prompt, in blocks. */
 interface Explained {
   readonly blocks: number;
   readonly candidates: readonly { readonly worker_id: string; readonly overlap: { readonly device: number } }[];
@@ -28,7 +28,7 @@ interface Explained {
 
 const MODEL = 'stator-mini';
 
-/** One short answer of `model` to a long prompt about `topic`: a sentence said `times` times. */
+/** Asks `model` for a short answer to a long prompt about `topic`, which is a sentence repeated `times` times. */
 export async function askAbout(
   frontend: StatorProcess,
   topic: string,
@@ -46,8 +46,8 @@ export async function askAbout(
 }
 
 /**
- * Waits until `frontend` knows workers that hold most of that prompt; resolves with them. To ask for an answer instead could
- * give the prompt to one worker more: a router that does not know yet who holds it goes by load.
+ * Waits until `frontend` knows workers that hold most of that prompt, and resolves with them. A request could give the
+ * prompt to one more worker, because a router that does not know yet which worker holds it goes by load.
  */
 export function untilHeld(
   frontend: StatorProcess,

@@ -13,25 +13,31 @@ export interface LambdaRuntimeOptions {
   readonly directory: string;
   /** @default 'index.handler' */
   readonly handler?: string;
-  /** Variables of the function; nothing else of the test's environment reaches it. @default none */
+  /** Variables of the function. It receives no other variable of the test's environment. @default none */
   readonly env?: Readonly<Record<string, string>>;
   /** @default 'rest-api' */
   readonly eventFormat?: EventFormat;
-  /** The function's limit. @default 900_000 */
+  /** Time-out of the function. @default 900_000 */
   readonly timeoutMs?: number;
-  /** Processes at a time; more requests are refused with 429. @default 4 */
+  /** Most processes at a time. Further requests get a 429. @default 4 */
   readonly environmentsMax?: number;
-  /** Gives each request to the process that has rested longest, so that all of them have a share; otherwise to the oldest. */
+  /**
+   * Whether a request goes to the process that has rested longest, so that each gets a share; otherwise to the oldest.
+   */
   readonly spread?: boolean;
-  /** Stops processes between invocations. @default true, as in the service */
+  /** Whether processes stop between invocations. @default true, as in the service */
   readonly freeze?: boolean;
-  /** Path that API Gateway's stage adds in front and takes away again: `/prod`; what lies outside is refused with 403. @default none */
+  /**
+   * Path of API Gateway's stage, such as `/prod`. The front removes it, and refuses other paths with 403. @default none
+   */
   readonly stage?: string;
-  /** Larger bodies are refused by the front itself. @default 6 MiB, as in the service */
+  /** Largest body. The front itself refuses larger ones. @default 6 MiB, as in the service */
   readonly bodyBytesMax?: number;
-  /** What the front says by itself, by the gateway's names for it. @default the gateway's own texts */
+  /** Answers of the front itself, by the gateway's names for them. @default the gateway's own texts */
   readonly gatewayAnswers?: Readonly<Record<string, GatewayAnswer>>;
-  /** Runs the processes as another user of this machine, out of copies that it can read. @default as this one */
+  /**
+   * Runs the processes as another user of this machine, from copies that this user can read. @default the current user
+   */
   readonly as?: OtherUser;
 }
 
@@ -50,27 +56,28 @@ const GATEWAY_ANSWERS = {
 
 /** A function behind an HTTP front. */
 export interface LambdaRuntime {
-  /** Without a slash at the end. */
+  /** URL without a slash at the end. */
   readonly url: string;
   readonly stats: Readonly<LambdaStats>;
   environments(): readonly { readonly pid: number | undefined; readonly isFrozen: boolean; readonly isIdle: boolean }[];
-  /** Resolves when no environment is at work: an answer is complete a moment before its process asks for more work. */
+  /** Resolves when no environment is at work. An answer is complete a moment before its process asks for more work. */
   idle(): Promise<void>;
-  /** What the processes wrote, those that have ended included. */
+  /** Returns the output of all processes, including ended ones. */
   output(): string;
-  /** Invokes the function with an event that is no HTTP request; resolves with the status that a caller would get. */
+  /** Invokes the function with an event that is not an HTTP request. Resolves with the status for the caller. */
   invoke(event: object): Promise<number>;
   stop(): Promise<void>;
 }
 
-/** True when the set-up found or installed the runtime client. */
+/** Whether the set-up found or installed the runtime client. */
 export function hasLambdaRuntime(): boolean {
   return Boolean(process.env.STATOR_TEST_LAMBDA_RIC);
 }
 
 /**
- * Runs a function bundle under the real runtime client (aws-lambda-ric) and serves it over HTTP, as API Gateway or a function
- * URL would: one process for each request at a time, answers streamed, callers that leave unnoticed by the function.
+ * Runs a function bundle under the real runtime client (aws-lambda-ric), and serves it over HTTP as API Gateway or a
+ * function URL would. Each process serves one request at a time, and answers stream. The function does not notice
+ * callers that leave.
  */
 export async function startLambdaRuntime(options: LambdaRuntimeOptions): Promise<LambdaRuntime> {
   const runtimeClient = process.env.STATOR_TEST_LAMBDA_RIC;
@@ -109,7 +116,7 @@ export async function startLambdaRuntime(options: LambdaRuntimeOptions): Promise
   };
 }
 
-/** Hands requests to environments. */
+/** Passes requests on to environments. */
 class LambdaService {
   readonly stats = newLambdaStats();
   readonly #options: LambdaRuntimeOptions;

@@ -1,4 +1,4 @@
-/** What `promtool check metrics` finds in a page: the rules that a page of ours could break, in its order. */
+/** Returns the findings of `promtool check metrics` for a page: the rules that our pages could break, in its order. */
 export function lintMetrics(page: string): readonly string[] {
   if (!page.endsWith('\n')) return ['the last line is not ended'];
   const findings: string[] = [];

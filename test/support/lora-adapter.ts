@@ -1,4 +1,4 @@
-/** What an adapter has to know of its model's `config.json`. */
+/** Facts of a model's `config.json` that an adapter needs. */
 interface ModelShape {
   readonly hidden_size: number;
   readonly num_attention_heads: number;
@@ -8,7 +8,7 @@ interface ModelShape {
 const RANK = 8;
 const QUERIES = 'base_model.model.model.layers.0.self_attn.q_proj';
 
-/** The files of a LoRA adapter that turns the queries of the first layer, by name. */
+/** Returns the files of a LoRA adapter by name. The adapter changes the queries of the first layer. */
 export function makeLoraAdapter({
   hidden_size,
   num_attention_heads,
@@ -25,7 +25,7 @@ export function makeLoraAdapter({
   ]);
 }
 
-/** Tensors of such shapes in the file format of safetensors: length of the header, header, numbers. */
+/** Encodes tensors of these shapes in the file format of safetensors: header length, header, numbers. */
 function safetensors(shapes: Readonly<Record<string, readonly [number, number]>>): Buffer {
   let end = 0;
   const entries = Object.entries(shapes).map(([name, shape]) => {

@@ -14,7 +14,7 @@ import type { DiscoveryRecord, EndpointRecord, ModelRecord } from '../../shared/
 import { momentOf } from '../../shared/discovery/table/table-time.ts';
 import { endpointAt, modelAt } from '../contract/discovery/records.ts';
 
-/** Records as a worker has them: what it serves, how it is steered, where its events come from. */
+/** Returns the records of a worker: the models that it serves, its controls, and the source of its events. */
 export function recordsOfWorker(id: string, at: number, model?: string): readonly DiscoveryRecord[] {
   const address = `10.${at >> 12}.${(at >> 6) & 63}.${at & 63}:${8800 + (at % 64)}`;
   const endpoints = ['generate', 'clear_kv_blocks', 'cancel', 'kv_recovery_0'];
@@ -33,7 +33,7 @@ export function recordsOfWorker(id: string, at: number, model?: string): readonl
   return [...served, { ...record, card }, ...channels];
 }
 
-/** A record as its process stores it. */
+/** Encodes a record as its process stores it. */
 export function packedRecord(record: DiscoveryRecord): Uint8Array {
   if (record.type !== 'Model') return packRecord(record);
   const { card: _, ...rest }: ModelRecord = record;
@@ -41,17 +41,17 @@ export function packedRecord(record: DiscoveryRecord): Uint8Array {
   return packRecord({ ...rest, cardSum: sum, ownCard: own });
 }
 
-/** The load of one rank, as its process stores it. */
+/** Encodes the load of one rank, as its process stores it. */
 export function packedLoad(id: string, requests: number): Uint8Array {
   const ranks = [{ dpRank: 0, requests, decodeBlocks: 400 * requests, prefillTokens: 8000 }];
   return packLoads(new Map([[id, { ranks, isDraining: false }]]));
 }
 
-/** A fleet whose view is kept up, of processes that are not there and of those that are. */
+/** A fleet of imaginary and real processes, with a view that stays up to date. */
 export interface MadeUpFleet {
-  /** Changes every load, and has one process come or go; then writes the view. */
+  /** Changes every load, and lets one process come or go. Then writes the view. */
   change(): Promise<void>;
-  /** Gives the view up, for whoever lives to gather. */
+  /** Releases the view, so that a real process gathers it. */
   close(): Promise<void>;
 }
 
@@ -59,10 +59,10 @@ const NEVER = new AbortController().signal;
 setMaxListeners(0, NEVER); // for the parallel calls of a view
 
 /**
- * Writes the view of `count` workers of `models` models that are not there, and of the processes whose leases are. It is kept up until
- * it is closed, so that nobody else gathers.
+ * Writes the view of `count` imaginary workers of `models` models, and of the processes that hold leases. It writes the
+ * view again until the fleet is closed, so that no other process gathers it.
  *
- * @param everyMs @default only `change` writes it
+ * @param everyMs milliseconds between writes. @default only `change` writes it
  */
 export async function makeUpFleet(
   { tableName, endpoint }: { readonly tableName: string; readonly endpoint: string },
@@ -87,7 +87,8 @@ export async function makeUpFleet(
   });
   const scan = new LeaseScan({ table, time, clock, liveness: new LeaseLiveness(1000) });
   const writer = new ViewWriter({ table, time, clock, holder: 'made up', ttlMs: 60_000 });
-  while (!(await writer.take(await new ViewReader(table).readHead(NEVER), NEVER))); // whoever gathers may write in between
+  // the process that gathers may write in between
+  while (!(await writer.take(await new ViewReader(table).readHead(NEVER), NEVER)));
   let round = 0;
   const write = async (): Promise<void> => {
     const { fleet: real } = await scan.read({ isExact: true, mayRest: false }, NEVER);

@@ -21,20 +21,20 @@ export interface MemoryEventPlaneOptions {
   readonly clock: Clock;
   /** @default systemRandom */
   readonly random?: Random;
-  /** Messages that a log keeps. @default 65536 */
+  /** Most messages in a log. @default 65536 */
   readonly logEntriesMax?: number;
 }
 
-/** An event plane inside one process, with what a test needs to make its log fail. */
+/** An event plane inside one process, with the means to make its log fail. */
 export interface MemoryEventPlane extends EventPlane {
   log: NonNullable<EventPlane['log']>;
-  /** Makes a log anew and empty, as a broker does that has lost its store. */
+  /** Replaces a log by an empty one, as a broker does that has lost its store. */
   recreateLog(scope: EventScope, topic: string): void;
 }
 
 /**
- * An event plane inside one process. A subscription hears the publishers it was connected to, from then on; events are
- * copied and arrive on a later turn. A bounded log keeps what is published on logged topics.
+ * Creates an event plane inside one process. A subscription receives from the publishers connected to it, from the
+ * connection on. Events are copied and arrive on a later turn. A bounded log keeps the messages of logged topics.
  */
 export function createMemoryEventPlane(options: MemoryEventPlaneOptions): MemoryEventPlane {
   const { clock, random = systemRandom, logEntriesMax = 1 << 16 } = options;
@@ -104,13 +104,13 @@ class MemorySubscription extends SequenceWatch implements EventSubscription {
   }
 }
 
-/** A message as the log keeps it: its payload is copied for every reader. */
+/** A message in the log, whose payload is copied for every reader. */
 interface KeptEvent {
   readonly envelope: Omit<EventEnvelope, 'payload'>;
   readonly payload: Buffer;
 }
 
-/** What a plane keeps of one scope and topic: the newest `entriesMax` messages in a ring, by sequence. */
+/** The log of one scope and topic: the newest `entriesMax` messages in a ring, by sequence. */
 class LogRecord {
   generation = 1;
   firstSequence = 1;
@@ -129,7 +129,7 @@ class LogRecord {
     for (const follower of this.#followers) follower.wake();
   }
 
-  /** Forgets everything and begins at 1 again, as a store that was lost. */
+  /** Drops everything and begins at 1 again, as a lost store would. */
   recreate(): void {
     this.#ring.fill(undefined);
     this.generation++;
@@ -145,9 +145,9 @@ class LogRecord {
     }
   }
 
-  /** A copy of what stands at `sequence`, which is kept. */
+  /** Returns a copy of the entry at `sequence`, which the log still has. */
   entry(sequence: number): EventLogEntry {
-    const { envelope, payload } = this.#ring[sequence % this.#ring.length]!; // within the bounds kept
+    const { envelope, payload } = this.#ring[sequence % this.#ring.length]!; // within the bounds of the ring
     return { sequence, envelope: { ...envelope, payload: decodeRecord(payload, 0, payload.length) } };
   }
 
@@ -160,7 +160,7 @@ class LogRecord {
   }
 }
 
-/** A reader's hold on a record. */
+/** A reader of a log. */
 class MemoryEventLog implements EventLog {
   readonly #record: LogRecord;
   #knownGeneration: number;
@@ -209,7 +209,7 @@ class MemoryEventLog implements EventLog {
   }
 }
 
-/** Hands entries on, on later turns, from its own cursor. */
+/** Passes entries on in later turns, from a cursor of its own. */
 class MemoryFollower {
   readonly #record: LogRecord;
   readonly #listener: EventLogListener;

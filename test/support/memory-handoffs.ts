@@ -2,7 +2,7 @@ import type { HandoffDesk, HandoffNetwork } from '../../shared/engines/mocker/ha
 
 const HOST = 'memory';
 
-/** Handoffs between the engines of one process. */
+/** Returns a network for handoffs between the engines of one process. */
 export function memoryHandoffs(): HandoffNetwork {
   const desks = new Map<number, HandoffDesk>();
   let nextPort = 1;

@@ -10,7 +10,7 @@ import {
 } from '../../shared/planes/queue/types.ts';
 
 const DEDUPLICATION_MS = 5 * 60_000;
-/** Messages that wait; the oldest go first beyond that: newer signals say what they said. */
+/** Most waiting messages. Beyond that the oldest are dropped, because newer signals replace them. */
 const MESSAGES_MAX = 10_000;
 
 interface Kept {
@@ -26,7 +26,10 @@ export class MemoryPlannerQueue implements PlannerQueue {
   readonly name = 'memory';
   readonly #clock: Clock;
   #kept: Kept[] = [];
-  /** Until when a message with the id is the same one; bounded by what is sent in five minutes and by `MESSAGES_MAX`. */
+  /**
+   * End of the time during which a second message with the id is a duplicate. The messages of five minutes and
+   * `MESSAGES_MAX` bound the map.
+   */
   readonly #seen = new Map<string, number>();
   #count = 0;
   #receipts = 0;
@@ -37,7 +40,7 @@ export class MemoryPlannerQueue implements PlannerQueue {
     this.#clock = clock;
   }
 
-  /** Messages that there was no room for. */
+  /** Number of messages dropped for lack of room. */
   get dropped(): number {
     return this.#dropped;
   }
@@ -81,7 +84,7 @@ export class MemoryPlannerQueue implements PlannerQueue {
     signal.throwIfAborted();
     const receipts = new Set(messages.map(({ receipt }) => receipt));
     this.#kept = this.#kept.filter((each) => !receipts.has(`${each.id}/${each.receipt}`));
-    this.#arrived(); // a group may be free
+    this.#arrived(); // frees a group, so another reader may take from it
   }
 
   async close(): Promise<void> {
@@ -89,7 +92,7 @@ export class MemoryPlannerQueue implements PlannerQueue {
     this.#seen.clear();
   }
 
-  /** From the group whose first message came first of all that nobody is at. */
+  /** Takes messages from a group that no reader works on: the one whose first message is oldest. */
   #take(hiddenMs: number, countMax: number): readonly ReceivedMessage[] {
     if (hiddenMs < 1000)
       throw new QueueError('refused', `messages must be hidden for at least a second, got ${hiddenMs} ms`);
@@ -114,7 +117,7 @@ export class MemoryPlannerQueue implements PlannerQueue {
       before();
       waiting.abort();
     };
-    await this.#clock.sleep(waitMs, either).catch(() => signal.throwIfAborted()); // woken: look again
+    await this.#clock.sleep(waitMs, either).catch(() => signal.throwIfAborted()); // wakes early when a message arrives
     this.#arrived = before;
   }
 

@@ -17,14 +17,14 @@ import type { EngineOutput } from '../../shared/protocol/index.ts';
 
 export interface MemoryRequestPlaneOptions {
   readonly clock: Clock;
-  /** Deadline of the acceptance. @default 5000 */
+  /** Deadline for the acceptance of a request. @default 5000 */
   readonly requestTimeoutMs?: number;
   readonly observer?: RequestPlaneObserver;
-  /** Whether who calls knows of moves. @default true */
+  /** Whether callers know of moves. @default true */
   readonly hearsMoves?: boolean;
 }
 
-/** One server of the plane: its endpoints and the streams under way on them. */
+/** A server of the plane, with its endpoints and their open streams. */
 interface MemoryServer {
   readonly handlers: Map<string, PlaneHandler>;
   readonly streams: Set<MemoryStream>;
@@ -32,8 +32,8 @@ interface MemoryServer {
 }
 
 /**
- * A request plane inside one process, with the semantics of the others: every message arrives on a later turn, records are
- * copied, credit, deadlines and draining apply. Callers and servers meet through the same plane object.
+ * Creates a request plane inside one process, with the semantics of the others. Every message arrives on a later turn,
+ * records are copied, and credit, deadlines and draining apply. Callers and servers must use the same plane object.
  */
 export function createMemoryRequestPlane(options: MemoryRequestPlaneOptions): RequestPlane {
   const { clock, requestTimeoutMs = 5000, observer = silentObserver, hearsMoves = true } = options;
@@ -87,7 +87,8 @@ function serveInMemory(serverOf: Map<string, MemoryServer>): PlaneServer {
       return { memory: endpoint };
     },
     reachable: () => Promise.resolve(),
-    unhandle: (endpoint) => void server.handlers.delete(endpoint), // known still, so that callers read WorkerUnavailable
+    // stays registered, so that callers get WorkerUnavailable
+    unhandle: (endpoint) => void server.handlers.delete(endpoint),
     drain() {
       server.isDraining = true;
     },
@@ -101,7 +102,7 @@ function serveInMemory(serverOf: Map<string, MemoryServer>): PlaneServer {
   };
 }
 
-/** One stream of the memory plane: both directions are queues whose messages arrive on a later turn, in order. */
+/** One stream of the memory plane. Both directions are queues whose messages arrive on a later turn, in order. */
 class MemoryStream implements CallerWire, AnswerWire {
   readonly #caller: ClientCall;
   readonly #clock: Clock;
@@ -118,7 +119,7 @@ class MemoryStream implements CallerWire, AnswerWire {
     this.#onOver = onOver;
   }
 
-  /** Copies the request over and hands it to `handler` on a later turn. */
+  /** Copies the request and passes it to `handler` on a later turn. */
   open(endpoint: string, request: PlaneRequest, handler: PlaneHandler): void {
     const record = { id: request.id, headers: request.headers, body: request.body };
     const bytes = encodeRecord(record);
@@ -126,7 +127,7 @@ class MemoryStream implements CallerWire, AnswerWire {
     queueMicrotask(() => {
       if (this.#caller.isClosed) this.#over();
       if (this.#isOver) return;
-      const copy = decode(bytes) as typeof record; // what was just encoded
+      const copy = decode(bytes) as typeof record; // the record was just encoded
       this.#worker = new ServerCall({
         wire: this,
         streamId: 0,
@@ -138,7 +139,7 @@ class MemoryStream implements CallerWire, AnswerWire {
     });
   }
 
-  /** The way between the two is gone. */
+  /** Breaks the connection between the two sides. */
   lose(reason: string): void {
     const error = workerError('Disconnected', reason);
     this.#worker?.abort(error);
@@ -191,7 +192,7 @@ class MemoryStream implements CallerWire, AnswerWire {
     return false;
   }
 
-  /** One of the two sides is done; the stream counts until the worker's is. */
+  /** Ends one of the two sides. The stream counts until the worker's side has ended. */
   release(): void {
     if (this.#worker?.isClosed) this.#over();
   }

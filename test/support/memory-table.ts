@@ -3,32 +3,34 @@ import type { Clock } from '../../shared/clock/index.ts';
 import type { Item, ItemKey, Table } from '../../shared/discovery/index.ts';
 import type { ItemChange, ItemOutcome } from '../../shared/discovery/table/table.ts';
 
-/** What one process asked of a table. */
+/** Calls of one process to a table. */
 export interface TableCounts {
   reads: number;
   writes: number;
 }
 
-/** A process's connection to a table in memory, and what can go wrong with it. */
+/** A process's connection to a table in memory, and the faults that it can have. */
 export interface MemoryTableClient {
   readonly table: Table;
   readonly counts: TableCounts;
-  /** Every call fails from now on, until it is undone. */
+  /** Makes every call fail, or ends that. */
   cut(isCut: boolean): void;
-  /** Every call takes so long from now on. */
+  /** Delays every call by `ms` from now on. */
   delay(ms: number): void;
-  /** Every call waits for an answer as long as a request may, and then fails, until it is undone. */
+  /** Makes every call wait for the request time-out and then fail, or ends that. */
   hang(isHanging: boolean): void;
-  /** Calls get their answers only when it is undone, as when the process stands still: what was sent has been done. */
+  /**
+   * Holds the answers of calls back, as if the process stood still, or releases them. The table has executed the calls.
+   */
   stall(isStalled: boolean): void;
 }
 
-/** As `Table` has it by default. */
+/** The default of `Table`. */
 const REQUEST_TIMEOUT_MS = 2000;
 
 /**
- * A table in memory for tests in virtual time: the calls of `Table` with the few expressions that discovery writes. Real
- * emulators prove the expressions; this one lets many processes and many seconds pass.
+ * A table in memory for tests in virtual time: the calls of `Table` with the few expressions that discovery writes.
+ * Real emulators prove the expressions. This table lets many processes and many seconds pass.
  */
 export class MemoryTable {
   readonly #clock: Clock;
@@ -142,7 +144,7 @@ export class MemoryTable {
   }
 }
 
-/** `a = :b AND c <= :d OR attribute_not_exists(e)`: comparisons joined by AND, then by OR. */
+/** Evaluates `a = :b AND c <= :d OR attribute_not_exists(e)`: comparisons joined by AND, then by OR. */
 function holds(condition: string | undefined, item: Item | undefined, change: Omit<ItemChange, 'key'>): boolean {
   if (condition === undefined) return true;
   return condition.split(' OR ').some((all) => all.split(' AND ').every((one) => compare(one, item, change)));

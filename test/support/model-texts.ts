@@ -1,4 +1,4 @@
-/** What models write, in no order that makes sense: every marker of every format, and what stands between them. */
+/** Fragments of model output in arbitrary order: every marker of every format, and text between markers. */
 export const FRAGMENTS: readonly string[] = [
   '<tool_call>|</tool_call>|<TOOLCALL>|</TOOLCALL>|[TOOL_CALLS]|[/TOOL_CALLS]|functools|<tool_calls>|</tool_calls>',
   '<｜tool▁calls▁begin｜>|<｜tool▁calls▁end｜>|<｜tool▁call▁begin｜>|<｜tool▁call▁end｜>|<｜tool▁sep｜>|```json\n|\n```',
@@ -13,7 +13,7 @@ export const FRAGMENTS: readonly string[] = [
   '<steptml:invoke name="f">|</steptml:invoke>|<steptml:parameter name="a">|</steptml:parameter>|<seed:tool_call>',
   '</seed:tool_call>|<longcat_tool_call>|</longcat_tool_call>|<function_calls>|</function_calls>|f(a="x", n=1)',
 ].flatMap((line) => line.split('|').filter((part) => part !== ''));
-/** Those with a bar in them. */
+/** Fragments with a bar in them. */
 export const BARRED: readonly string[] = [
   '<|python_tag|>',
   '<|tool_calls_section_begin|>',
@@ -52,7 +52,7 @@ export const BARRED: readonly string[] = [
   '<|action_end|>',
   '<|tool_call_start|>',
 ];
-/** Arguments, whole and in parts, as JSON and as Python has them. */
+/** Arguments, whole and in parts, in the syntax of JSON and of Python. */
 export const JSON_BITS: readonly string[] = [
   '{"name":"f","arguments":{"a":"x","n":1}}',
   '{"name":"f","arguments":',

@@ -1,4 +1,4 @@
-/** Which families of metrics were seen on pages, and which of them had a sample other than 0 on any. */
+/** Families of metrics that were on pages, and those of which a sample was not 0. */
 export class MovedMetrics {
   readonly #families = new Set<string>();
   readonly #moved = new Set<string>();
@@ -16,7 +16,7 @@ export class MovedMetrics {
     return this.#families.size;
   }
 
-  /** Families that were 0 whenever they were seen, in order. */
+  /** Families that were 0 on every page, in order. */
   get unmoved(): readonly string[] {
     return [...this.#families].filter((name) => !this.#moved.has(name)).sort();
   }
@@ -28,7 +28,7 @@ export class MovedMetrics {
 
 const KEPT_AT_ZERO = 'Dynamo has it, and dashboards ask for it; there is nothing here that it counts';
 
-/** Families that nothing moves, and why they are there. */
+/** Families that no suite moves, with the reason why they exist. */
 export const NEVER_MOVED: Readonly<Record<string, string>> = {
   dynamo_component_router_shared_cache_hit_rate: KEPT_AT_ZERO,
   dynamo_component_router_shared_cache_beyond_blocks: KEPT_AT_ZERO,
@@ -37,7 +37,10 @@ export const NEVER_MOVED: Readonly<Record<string, string>> = {
   dynamo_transport_tcp_accept_backoff_total: KEPT_AT_ZERO,
 };
 
-/** Families that take a real engine, a damaged peer, another law or another machine to move: the suite that moves them, and looks. */
+/**
+ * Families that need a real engine, a damaged peer, another law or another machine. Each names the suites that move and
+ * check it.
+ */
 export const MOVED_BY: Readonly<Record<string, readonly string[]>> = {
   'test/e2e/engine-events.test.ts': ['stator_worker_kv_events_missing'],
   'test/e2e/large-bodies.test.ts': ['stator_frontend_body_bytes'],

@@ -8,14 +8,14 @@ import { waitUntil } from './wait-until.ts';
 /** A nats-server with JetStream on disk, for one suite. */
 export interface NatsServer {
   readonly url: string;
-  /** For clients over WebSocket. */
+  /** URL for clients over WebSocket. */
   readonly webSocketUrl: string;
   readonly port: number;
-  /** SIGKILL, as a crash; the data on disk stays. */
+  /** Kills it with SIGKILL, like a crash. The data on disk stays. */
   kill(): Promise<void>;
-  /** Starts it again on the same ports, with what is on disk. */
+  /** Starts it again on the same ports, with the data on disk. */
   restart(): Promise<void>;
-  /** Answers nothing until `thaw`, as a machine that hangs. */
+  /** Answers nothing until `thaw`, like a machine that hangs. */
   freeze(): void;
   thaw(): void;
   /** Ends it and removes its data. Idempotent. */
@@ -25,11 +25,11 @@ export interface NatsServer {
 export interface NatsServerOptions {
   /** @default true */
   readonly isStarted?: boolean;
-  /** Disk that JetStream may use. @default 1 GiB */
+  /** Limit of JetStream on disk. @default 1 GiB */
   readonly storeBytesMax?: number;
-  /** Its WebSocket port speaks TLS: a `tls { ... }` block of its configuration file. @default it speaks plainly */
+  /** TLS of its WebSocket port: a `tls { ... }` block of its configuration file. @default no TLS */
   readonly webSocketTls?: string;
-  /** More lines of its configuration file, e.g. `authorization { token: "t" }`. */
+  /** Further lines of its configuration file, e.g. `authorization { token: "t" }`. */
   readonly configuration?: string;
 }
 

@@ -2,8 +2,9 @@ import { jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 
 /**
- * Deletes every JetStream stream of a server, as an operator would. Once for each name: the server removes files later, and
- * where it has not yet when the next of that name is deleted, the one after that finds what was in it.
+ * Deletes every JetStream stream of a server, as an operator would, and each name only once. The server removes files
+ * later. If it has not done so before the next deletion of the name, a stream created afterwards still finds the old
+ * messages.
  */
 export async function deleteStreams(url: string): Promise<void> {
   const connection = await connect({ servers: url });

@@ -1,5 +1,5 @@
-// Reads with the stock `nats.ws`, as a program of somebody else would: one event of a subject, live and out of the log, and one
-// object of a bucket. Prints a line of JSON each, bytes in base64.
+// Reads with the stock `nats.ws`, like a third-party program: one event of a subject, live and from the log, and one
+// object of a bucket. Prints a line of JSON for each, with bytes in base64.
 import { connect } from 'nats.ws';
 
 const [url, subject, stream, bucket, object] = process.argv.slice(2);

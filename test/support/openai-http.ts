@@ -1,35 +1,35 @@
-/** What a chat or completions stream said, all in all. */
+/** All content of a chat or completions stream. */
 export interface ChatAnswer {
   readonly text: string;
   readonly finishReason: string | undefined;
   /** The `error` of an error event. */
   readonly error: Readonly<Record<string, unknown>> | undefined;
   readonly usage: Readonly<Record<string, number>> | undefined;
-  /** Chunks that carried text. */
+  /** Number of chunks with text. */
   readonly deltas: number;
-  /** Response ids seen; one in a sound stream. */
+  /** Response ids. A sound stream has one. */
   readonly ids: readonly string[];
-  /** `[DONE]` came last. */
+  /** Whether `[DONE]` came last. */
   readonly isDone: boolean;
 }
 
-/** What an answer says whoever has made it: all but its ids and what the worker's cache held. */
+/** Returns the content of an answer that does not depend on who made it: everything except ids and cached tokens. */
 export function saidIn({ ids: _, usage, ...answer }: ChatAnswer): object {
   return { ...answer, usage: { ...usage, prompt_tokens_details: undefined } };
 }
 
-/** A stream under way. */
+/** An open stream. */
 export interface ChatStream {
   readonly response: Response;
-  /** Resolves once that many chunks with text have come, or rejects when the stream ends before. */
+  /** Resolves after that many chunks with text. Rejects if the stream ends before. */
   untilDeltas(count: number): Promise<void>;
-  /** The whole answer, once the stream has ended. */
+  /** The whole answer, after the end of the stream. */
   readonly answer: Promise<ChatAnswer>;
-  /** Leaves as a client that closes its connection. */
+  /** Closes the connection, as a client that leaves. */
   leave(): void;
 }
 
-/** `POST` of JSON. A string body goes out as it is. */
+/** Sends a `POST` of JSON. A string body goes out unchanged. */
 export function postJson(url: string, body: unknown, init: RequestInit = {}): Promise<Response> {
   return fetch(url, {
     method: 'POST',
@@ -39,7 +39,7 @@ export function postJson(url: string, body: unknown, init: RequestInit = {}): Pr
   });
 }
 
-/** The `data:` of each event of a server-sent stream. */
+/** Yields the `data:` of each event of a server-sent stream. */
 export async function* sseData(response: Response): AsyncGenerator<string> {
   let rest = '';
   for await (const text of (response.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream())) {
@@ -51,7 +51,7 @@ export async function* sseData(response: Response): AsyncGenerator<string> {
   }
 }
 
-/** Opens a chat stream; resolves at its head. Rejects when the status is not 200. */
+/** Opens a chat stream and resolves at its head. Rejects if the status is not 200. */
 export async function openChat(baseUrl: string, body: Readonly<Record<string, unknown>>): Promise<ChatStream> {
   const leaving = new AbortController();
   const url = `${baseUrl}/v1/chat/completions`;
@@ -128,6 +128,6 @@ class ChatTally {
   #end(): void {
     this.#isOver = true;
     const error = new Error(`the stream ended after ${this.#deltas} chunks`);
-    for (const { reject } of this.#waiting) reject(error); // nothing for those already resolved
+    for (const { reject } of this.#waiting) reject(error); // does nothing to promises that have resolved
   }
 }

@@ -5,16 +5,16 @@ interface Operation {
   readonly responses: Readonly<Record<string, unknown>>;
 }
 
-/** What came of the example of one operation. */
+/** Outcome of the example of one operation. */
 export interface PlayedExample {
   readonly id: string;
   readonly status: number;
-  /** The document names the status for this operation. */
+  /** Whether the document lists the status for this operation. */
   readonly isDocumented: boolean;
   readonly text: string;
 }
 
-/** Sends the example of every operation of `/openapi.json` as it is prefilled on the documentation page. */
+/** Sends the example of every operation of `/openapi.json`, as the documentation page prefills it. */
 export async function playExamples(url: string): Promise<readonly PlayedExample[]> {
   const document = (await (await fetch(`${url}/openapi.json`)).json()) as {
     readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;

@@ -8,7 +8,7 @@ import { freePort } from './free-port.ts';
 import { spawnProgram } from './spawn-node.ts';
 import { waitUntil } from './wait-until.ts';
 
-/** A value as OTLP has it in JSON. */
+/** A value in the JSON of OTLP. */
 type OtlpValue =
   | { readonly stringValue: string }
   | { readonly boolValue: boolean }
@@ -38,12 +38,12 @@ export interface CollectedSpan {
   readonly durationNs: bigint;
 }
 
-/** The OpenTelemetry Collector, and what has come out of it. */
+/** The OpenTelemetry Collector, and its output. */
 export interface OtelCollector {
   readonly grpcUrl: string;
   readonly httpUrl: string;
   readonly spans: readonly CollectedSpan[];
-  /** Bodies of log records. */
+  /** Log records. */
   readonly lines: readonly { readonly body: unknown; readonly traceId: string; readonly spanId: string }[];
   stop(): Promise<void>;
 }
@@ -55,7 +55,7 @@ export function hasOtelCollector(): boolean {
 
 const KINDS = { 1: 'internal', 2: 'server', 3: 'client' } as const;
 
-/** Starts a collector on loopback, which hands on to the suite as JSON whatever it has read. */
+/** Starts a collector on loopback. It passes everything that it received on to the suite as JSON. */
 export async function startOtelCollector(): Promise<OtelCollector> {
   const binary = process.env.STATOR_TEST_OTELCOL;
   if (!binary) throw new Error('STATOR_TEST_OTELCOL is not set: run through vitest, whose set-up builds the collector');

@@ -6,13 +6,13 @@ import protobuf from 'protobufjs/minimal.js';
 
 type AttributeValue = string | number | boolean;
 
-/** A span as it arrived. Ids in hex, times in nanoseconds since 1970. */
+/** A received span. Ids are in hex, times in nanoseconds since 1970. */
 export interface ReceivedSpan {
   readonly service: AttributeValue | undefined;
   readonly name: string;
   readonly traceId: string;
   readonly spanId: string;
-  /** Empty for one that nothing is above. */
+  /** Empty for a span without a parent. */
   readonly parentSpanId: string;
   /** 1 internal, 2 server, 3 client. */
   readonly kind: number;
@@ -25,7 +25,7 @@ export interface ReceivedSpan {
   readonly statusCode: number;
 }
 
-/** A log record as it arrived. */
+/** A received log record. */
 export interface ReceivedLine {
   readonly service: AttributeValue | undefined;
   readonly severityText: string;
@@ -35,7 +35,7 @@ export interface ReceivedLine {
   readonly spanId: string;
 }
 
-/** A collector that keeps what it gets. */
+/** A collector that keeps everything it receives. */
 export interface OtlpCollector {
   readonly url: string;
   readonly spans: readonly ReceivedSpan[];
@@ -62,7 +62,10 @@ class Received {
   }
 }
 
-/** Starts a collector on loopback. @param port of one that stood before; @default a free one */
+/**
+ * Starts a collector on loopback.
+ * @param port port of an earlier collector. @default a free one
+ */
 export async function startOtlpCollector(protocol: 'grpc' | 'http/protobuf', port = 0): Promise<OtlpCollector> {
   const received = new Received();
   const listening = await (protocol === 'grpc' ? listenGrpc(received, port) : listenHttp(received, port));
@@ -119,7 +122,7 @@ async function listenGrpc(received: Received, at: number) {
   return { port, stop: async () => server.forceShutdown() };
 }
 
-/** Fields of one message by number, in order; what was nested is still bytes. */
+/** Fields of one message by number, in order. Nested messages are still bytes. */
 type Fields = ReadonlyMap<number, readonly (Buffer | bigint)[]>;
 
 const WIRE_VARINT = 0;
@@ -161,7 +164,7 @@ const integerOf = (fields: Fields, number: number): bigint => {
   return typeof value === 'bigint' ? value : 0n;
 };
 
-/** Resource (1) and scopes (2), whose items are 2: the same for spans and lines. */
+/** Reads a resource (1) and scopes (2), whose items are field 2. Spans and lines have the same shape. */
 function readExport<Item>(
   message: Buffer,
   readItem: (fields: Fields, service: AttributeValue | undefined) => Item,

@@ -4,15 +4,16 @@ import { join } from 'node:path';
 import { afterAll, afterEach } from 'vitest';
 import { killChildren } from './spawn-node.ts';
 
-// Processes that nobody tells where to meet do so with the user's other state: each suite's among themselves, and never the user's own.
+// Processes without a given meeting place use the user's state folder. Each suite has a state folder of its own, so its
+// processes meet only each other, and never the user's.
 const folder = mkdtempSync(join(tmpdir(), 'stator-state-'));
 process.env.XDG_STATE_HOME = folder;
 afterAll(() => {
-  killChildren(); // of a suite that failed before it could
+  killChildren(); // children of a suite that failed before it could end them
   rmSync(folder, { recursive: true, force: true });
 });
 
-// Something listens to one signal again and again and never stops: a leak, wherever it is.
+// Code that adds listeners to one signal again and again and never removes them, which is a leak.
 const leaks: string[] = [];
 const onWarning = (warning: Error): void => {
   if (warning.name === 'MaxListenersExceededWarning') leaks.push(warning.stack ?? warning.message);

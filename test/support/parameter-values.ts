@@ -2,7 +2,7 @@ const FUNCTION = { name: 'f', parameters: { type: 'object', properties: {} } };
 
 export const PICTURE = 'data:image/png;base64,iVBORw0KGgo=';
 
-/** Good values of keys beyond those of OpenAI: of vLLM, of Anthropic, and of this server. */
+/** Valid values of keys beyond those of OpenAI: of vLLM, of Anthropic, and of this server. */
 const OTHERS: Readonly<Record<string, unknown>> = {
   add_generation_prompt: false,
   add_special_tokens: true,
@@ -80,7 +80,7 @@ const OTHERS: Readonly<Record<string, unknown>> = {
   workspace_id: 'w',
 };
 
-/** Good values by key, first by what the route makes of it. */
+/** Valid values by key. The kind of result of a route comes first. */
 export const VALUES: Readonly<Record<string, unknown>> = {
   ...OTHERS,
   '/v1/responses tools': [{ type: 'function', ...FUNCTION }],
@@ -172,7 +172,7 @@ export const VALUES: Readonly<Record<string, unknown>> = {
   web_search_options: {},
 };
 
-/** Keys that are good only beside others. */
+/** Keys that are valid only beside others. */
 export const BESIDE: Readonly<Record<string, object>> = {
   '/v1/chat/completions tool_choice': { tools: VALUES.tools },
   '/v1/chat/completions parallel_tool_calls': { tools: VALUES.tools },

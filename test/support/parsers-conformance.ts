@@ -13,7 +13,7 @@ import {
 import type { FinishReason, ToolChoice, ToolDefinition } from '../../shared/protocol/index.ts';
 import { applyParserDifferences } from './parsers-differences.ts';
 
-/** A call as a row expects it: by value, by its bytes, or as far as the text goes. */
+/** A call as a row expects it: by value, by its bytes, or up to the end of the text. */
 export interface ExpectedCall {
   readonly name: string;
   readonly arguments?: unknown;
@@ -29,7 +29,7 @@ export interface ParserExpectation {
   readonly finish_reason?: FinishReason;
 }
 
-/** A line of test/fixtures/parsers, see its README. `expect` may also stand in the row itself. */
+/** A line of test/fixtures/parsers, whose README describes it. `expect` may also be fields of the row itself. */
 export interface ParserRow {
   readonly id: string;
   readonly kind: string;
@@ -53,19 +53,19 @@ export interface ParserResult {
   readonly finish_reason: FinishReason | null;
 }
 
-/** Rows of a file of either shape. */
+/** Reads the rows of a file of either shape. */
 export function readParserRows(file: string): readonly ParserRow[] {
   const lines = readFileSync(file, 'utf8').split('\n');
   return lines.filter((line) => line.trim() !== '').map((line) => normalizeRow(JSON.parse(line) as ParserRow));
 }
 
-/** Rows of every `.jsonl` file in a folder. */
+/** Reads the rows of every `.jsonl` file in a folder. */
 export function readParserFolder(folder: string): readonly ParserRow[] {
   const files = readdirSync(folder).filter((name) => name.endsWith('.jsonl'));
   return files.sort().flatMap((name) => readParserRows(join(folder, name)));
 }
 
-/** Reads the row's text in the given pieces through both stages, as the pipeline does for one choice. */
+/** Parses the text of a row in the given pieces through both stages, as the pipeline does for one choice. */
 export function readPieces(row: ParserRow, pieces: readonly string[]): ParserResult {
   let content = '';
   let reasoning = '';
@@ -98,11 +98,11 @@ export function readPieces(row: ParserRow, pieces: readonly string[]): ParserRes
   }
   thoughts?.end(split);
   const given = row.engine_finish ?? 'stop';
-  const reason = tools === undefined ? given : tools.end(given, sink); // which may release text
+  const reason = tools === undefined ? given : tools.end(given, sink); // may release text
   return { content, reasoning, calls, finish_reason: reason };
 }
 
-/** What is wrong with how the row is read: whole, in pieces of 1, 3 and 7 characters, and in its own pieces. */
+/** Returns the faults in how the row is parsed: whole, in pieces of 1, 3 and 7 characters, and in its own pieces. */
 export function playParserRow(row: ParserRow): {
   readonly failures: readonly string[];
   readonly applied: readonly string[];
@@ -121,7 +121,7 @@ export function playParserRow(row: ParserRow): {
   return { failures, applied: [...applied] };
 }
 
-/** Everything in which a result is not what is expected. */
+/** Returns every difference between a result and the expectation. */
 export function compareResult(expected: ParserExpectation, actual: ParserResult): readonly string[] {
   const failures: string[] = [];
   const check = (what: string, isEqual: boolean, wanted: unknown, seen: unknown): void => {
@@ -145,11 +145,11 @@ function isSameCall(expected: ExpectedCall, actual: ParserResult['calls'][number
   try {
     return isDeepStrictEqual(JSON.parse(actual.arguments), expected.arguments);
   } catch {
-    return false; // arguments that are no JSON equal none
+    return false; // arguments that are not JSON equal no value
   }
 }
 
-/** The text in pieces of so many characters; no character is torn. */
+/** Cuts the text into pieces of `size` characters, and never within a character. */
 export function cutEvery(characters: readonly string[], size: number): readonly string[] {
   const count = Math.ceil(characters.length / size);
   return Array.from({ length: count }, (_, at) => characters.slice(at * size, (at + 1) * size).join(''));

@@ -1,13 +1,13 @@
 import type { ExpectedCall, ParserExpectation, ParserResult, ParserRow } from './parsers-conformance.ts';
 
-/** A place where this product reads a text otherwise than the record. Nothing else may differ. */
+/** A text that this product parses differently from the record. Nothing else may differ. */
 interface ParserDifference {
   readonly what: string;
   applies(row: ParserRow, expected: ParserExpectation, actual: ParserResult): boolean;
   rewrite(expected: ParserExpectation, actual: ParserResult): ParserExpectation;
 }
 
-/** Applied in this order. */
+/** Differences in the order of application. */
 export const PARSER_DIFFERENCES: readonly ParserDifference[] = [
   {
     what: 'a committed call that the text ends in is shown with its arguments so far, neither dropped nor repaired',
@@ -19,7 +19,7 @@ export const PARSER_DIFFERENCES: readonly ParserDifference[] = [
     },
     rewrite: (expected, actual) => {
       const whole = expected.calls.slice(0, actual.calls.length - 1);
-      const cut = actual.calls.at(-1)!; // `applies` saw it
+      const cut = actual.calls.at(-1)!; // `applies` has checked it
       return withCalls(expected, [...whole, { name: cut.name, arguments_raw: cut.arguments }], actual);
     },
   },
@@ -37,7 +37,7 @@ export const PARSER_DIFFERENCES: readonly ParserDifference[] = [
   },
 ];
 
-/** What is expected once the table is applied, and the differences that were. */
+/** Applies the table to an expectation. Returns the result, and the differences that applied. */
 export function applyParserDifferences(
   row: ParserRow,
   recorded: ParserExpectation,
@@ -54,7 +54,10 @@ export function applyParserDifferences(
   return { expected, applied };
 }
 
-/** The reason follows the calls: with one shown a plain stop is `tool_calls`, with none it is `stop` again. */
+/**
+ * Replaces the calls and adapts the finish reason: a plain stop becomes `tool_calls` with a call, and `stop` without
+ * one.
+ */
 function withCalls(
   expected: ParserExpectation,
   calls: readonly ExpectedCall[],
@@ -74,6 +77,6 @@ function isJson(text: string): boolean {
     JSON.parse(text);
     return true;
   } catch {
-    return false; // arguments that the text ends in
+    return false; // the text ends within the arguments
   }
 }

@@ -4,11 +4,11 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 interface ProcessRow {
   readonly pid: number;
   readonly parentPid: number;
-  /** One letter first; `Z` is a process that has ended and whose parent has not looked yet. */
+  /** State, one letter first. `Z` is a process that has ended and whose parent has not collected it. */
   readonly state: string;
 }
 
-/** Processes that run now and were started by `pid`. */
+/** Returns the running processes that `pid` started. */
 export function childPids(pid: number): readonly number[] {
   return runningProcesses().flatMap((row) => (row.parentPid === pid ? [row.pid] : []));
 }
@@ -32,10 +32,10 @@ function readProc(): readonly ProcessRow[] {
 function readStat(pid: number): ProcessRow | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    const [state = '', parentPid] = text.slice(text.lastIndexOf(')') + 2).split(' '); // the name may hold anything
+    const [state = '', parentPid] = text.slice(text.lastIndexOf(')') + 2).split(' '); // the name may contain anything
     return { pid, parentPid: Number(parentPid), state };
   } catch {
-    return undefined; // ended since it was listed
+    return undefined; // ended since the listing
   }
 }
 
@@ -47,7 +47,7 @@ function readPs(): readonly ProcessRow[] {
   });
 }
 
-/** CPU that all threads of a process have used, in ms; undefined where the system does not tell. */
+/** Returns the CPU time of all threads of a process in milliseconds, or undefined if the system does not report it. */
 export function cpuMsOf(pid: number): number | undefined {
   try {
     const nanoseconds = readdirSync(`/proc/${pid}/task`).map((thread) =>

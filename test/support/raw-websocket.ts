@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 
 export const SOCKET_KEY = 'dGhlIHNhbXBsZSBub25jZQ==';
 
-/** The request for a WebSocket of Responses. */
+/** Returns the upgrade request for a WebSocket of Responses. */
 export function upgradeText(host: string): string {
   const lines = [
     'connection: Upgrade',
@@ -17,12 +17,12 @@ interface FrameParts {
   readonly opcode?: number;
   readonly isLast?: boolean;
   readonly isMasked?: boolean;
-  /** Announced instead of the payload's own. */
+  /** Length in the header, in place of the payload's own. */
   readonly length?: bigint;
   readonly reserved?: number;
 }
 
-/** A frame as a client writes it, right or wrong. */
+/** Returns a frame as a client writes it, valid or not. */
 export function socketFrame(payload: string | Buffer, parts: FrameParts = {}): Buffer {
   const { opcode = 1, isLast = true, isMasked = true, length, reserved = 0 } = parts;
   const bytes = Buffer.from(payload);

@@ -1,7 +1,10 @@
 // Plays every row of a folder of .jsonl files in the format of test/fixtures/dynamo-http against the whole front, with
-// scripted workers behind, and says which rows fail and which differ from the record for what reason.
-// `npm run conformance:http -- DIR`; ends with `N passed, N failed`.
-// `npm run conformance:http -- --mutate [DIR]` then spoils the answers in many ways, and fails when one goes unnoticed.
+// scripted workers behind it. Says which rows fail, and which differ from the record and why.
+//
+// `npm run conformance:http -- DIR` ends with `N passed, N failed`.
+//
+// `npm run conformance:http -- --mutate [DIR]` then damages the answers in many ways, and fails if a fault goes
+// unnoticed.
 import { Conformance } from './dynamo-http/conformance.ts';
 import type { Exchange } from './dynamo-http/exchange.ts';
 import { judge } from './dynamo-http/judge.ts';
@@ -31,7 +34,7 @@ console.log(`${passed.length} passed, ${failed} failed`);
 const unnoticed = mutates ? mutate() : 0;
 process.exitCode = failed === 0 && unnoticed === 0 ? 0 : 1;
 
-/** One row that cannot be played, or not be judged, is a fault of its own and none of the others'. */
+/** Plays and judges one row. An error is a fault of that row, and the others still run. */
 async function play(
   row: RecordedRow,
   applied: string[],
@@ -44,7 +47,7 @@ async function play(
   }
 }
 
-/** Prints what became of every mutation; returns how many spoiled answers nobody noticed. */
+/** Prints the outcome of every mutation. Returns how many damaged answers the judge accepted. */
 function mutate(): number {
   const line = (name: string, changed: unknown, noticed: unknown): string =>
     `${name.padEnd(48)}${String(changed).padStart(9)}${String(noticed).padStart(9)}`;

@@ -1,5 +1,8 @@
-// Plays every case of a folder of .json files in the format of test/fixtures/kserve against the scripted models of its README.
-// `npm run conformance:kserve -- DIR`; ends with `N passed, N failed`.
+// Plays every case of a folder of .json files in the format of test/fixtures/kserve against the scripted models of its
+// README.
+//
+// `npm run conformance:kserve -- DIR` ends with `N passed, N failed`.
+//
 // `npm run conformance:kserve -- --serve PORT` only serves those models, for clients from elsewhere.
 import { once } from 'node:events';
 import { playCase, readCases } from './kserve/conformance.ts';

@@ -1,5 +1,5 @@
-// Plays every row of a folder of .jsonl files in the format of test/fixtures/parsers, and says which rows fail and which
-// differ from the record by a ruling. `npm run conformance:parsers -- DIR`; ends with `N passed, N failed`.
+// Plays every row of a folder of .jsonl files in the format of test/fixtures/parsers. Says which rows fail, and which
+// differ from the record by decision. `npm run conformance:parsers -- DIR` ends with `N passed, N failed`.
 import { playParserRow, readParserFolder } from './parsers-conformance.ts';
 
 const folder = process.argv[2];

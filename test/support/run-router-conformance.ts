@@ -1,6 +1,6 @@
-// Plays every row of a folder of .jsonl files in the format of test/fixtures/router against hashing, index and selection,
-// and says which rows fail. `npm run conformance:router -- DIR`; ends with `N passed, N failed`. Nothing may differ from
-// the record: no ruling changes what these files hold.
+// Plays every row of a folder of .jsonl files in the format of test/fixtures/router against hashing, index and
+// selection, and says which rows fail. `npm run conformance:router -- DIR` ends with `N passed, N failed`. No
+// difference from the record is allowed.
 import { readRouterFolder } from './router/conformance.ts';
 
 const folder = process.argv[2];

@@ -3,23 +3,23 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** A server with the calls of S3 that are needed here, buckets in the path. */
+/** A server with the calls of S3 that the tests need, with buckets in the path. */
 export interface S3Server {
   readonly url: string;
   /** Contents by `bucket/key`. */
   readonly objects: Map<string, Buffer>;
   /** `GET /bucket/key` or `GET /bucket?list` of every request, in order. */
   readonly asked: string[];
-  /** Runs once the head of an object is sent, in place of sending the rest. @default undefined = everything is sent */
+  /** Called after the head of an object, in place of sending the rest. @default undefined: everything is sent */
   stuckAt: ((response: ServerResponse, content: Buffer) => void) | undefined;
-  /** Answers every request with this status. @default undefined = as is right */
+  /** Status with which it answers every request. @default undefined: the correct one */
   refusal: number | undefined;
   stop(): Promise<void>;
 }
 
 const PAGE_MAX = 1000;
 
-/** Starts one on loopback. It asks for no credentials. */
+/** Starts a server on loopback that requires no credentials. */
 export async function startS3Server(): Promise<S3Server> {
   const http = createServer((request, response) => serve(server, request, response));
   http.listen(0, '127.0.0.1');
@@ -67,7 +67,7 @@ function list({ objects }: S3Server, bucket: string, prefix: string, response: S
   response.end(`<?xml version="1.0"?><ListBucketResult>${isTruncated}${rows.join('')}</ListBucketResult>`);
 }
 
-/** As S3 does, refuses what is not what its checksum says. */
+/** Stores an object. Refuses it if it does not match its checksum, as S3 does. */
 async function keep(server: S3Server, path: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const content = Buffer.concat(await request.toArray());
   const sum = createHash('sha256').update(content).digest('base64');

@@ -4,25 +4,25 @@ import type { EngineOutput, EngineRequest, OutputSink, TopLogprob } from '../../
 
 /** One engine output of a script. */
 export interface ScriptStep {
-  /** Text that is encoded to ids. */
+  /** Text to encode to ids. */
   readonly t?: string;
   readonly ids?: readonly number[];
-  /** Text that the worker decoded itself; its bytes are the ids. */
+  /** Text that the worker decoded itself. Its bytes are the ids. */
   readonly text?: string;
   readonly index?: number;
   /** Seconds before this step. */
   readonly sleep?: number;
-  /** Every other key goes into the output as it is. */
+  /** Other keys, which go into the output unchanged. */
   readonly [key: string]: unknown;
 }
 
-/** What a scripted worker does with one request (test/fixtures/dynamo-http/README.md). */
+/** The behaviour of a scripted worker for one request (test/fixtures/dynamo-http/README.md). */
 export interface WorkerScript {
   readonly steps: readonly ScriptStep[];
   readonly sleep?: number;
-  /** `eos` = token 258 with reason stop; null = the stream just ends; else that reason without tokens. */
+  /** `eos` for token 258 with reason stop; null for a stream without a finish; otherwise that reason without tokens. */
   readonly finish: string | null;
-  /** Merged into the last output. */
+  /** Fields to merge into the last output. */
   readonly last?: Readonly<Record<string, unknown>>;
   readonly usage?: EngineOutput['completion_usage'];
   readonly raise?: { readonly type: string; readonly msg: string; readonly code?: number };
@@ -30,13 +30,13 @@ export interface WorkerScript {
 }
 
 export interface ScriptedEngineOptions {
-  /** Script by id; a prompt names its own as `[[s:ID]]`, the last tag wins. */
+  /** Scripts by id. A prompt names its script as `[[s:ID]]`, and the last tag wins. */
   readonly scripts: ReadonlyMap<string, WorkerScript>;
   encode(text: string): ArrayLike<number>;
   decode(ids: ArrayLike<number>): string;
 }
 
-/** What the engine was asked, with its prompt as text. */
+/** A request that the engine received, with its prompt as text. */
 export interface SeenRequest {
   readonly request: EngineRequest;
   readonly prompt: string;
@@ -48,7 +48,7 @@ const DEFAULT_SCRIPT: WorkerScript = { steps: [{ t: 'Hello' }, { t: ' world' }, 
 const STEP_KEYS: ReadonlySet<string> = new Set(['t', 'ids', 'text', 'index', 'sleep']);
 const TAG = /\[\[s:([^\]]+)\]\]/g;
 
-/** An engine that plays recorded scripts, one output a step. */
+/** An engine that plays recorded scripts, one output in each step. */
 export class ScriptedEngine {
   readonly seen: SeenRequest[] = [];
   readonly #options: ScriptedEngineOptions;
@@ -57,11 +57,11 @@ export class ScriptedEngine {
     this.#options = options;
   }
 
-  /** Plays the script that the prompt names, a turn for each step, until `signal` says that it need not go on. */
+  /** Plays the script that the prompt names, one step in each turn, until `signal` aborts. */
   async generate(request: EngineRequest, sink: OutputSink, signal: AbortSignal): Promise<void> {
     const prompt = this.#promptOf(request);
     const seen: SeenRequest = { request, prompt, wasCancelled: false };
-    if (request.isHealthCheck !== true) this.seen.push(seen); // a canary is no request of a client
+    if (request.isHealthCheck !== true) this.seen.push(seen); // a canary is not a request of a client
     try {
       await this.#play(this.#scriptOf(prompt), request, sink, signal);
     } catch (error) {
@@ -71,12 +71,12 @@ export class ScriptedEngine {
     }
   }
 
-  /** The request names a script of bodies: what a worker plays that takes requests untouched. */
+  /** Whether the request names a script of bodies, which a worker plays that takes requests untouched. */
   playsBodies(request: EngineRequest): boolean {
     return this.#scriptOf(this.#promptOf(request)).steps.some(({ body }) => body !== undefined);
   }
 
-  /** As text; of a worker that takes bodies, the body. */
+  /** Returns the prompt as text, or the body for a worker that takes bodies. */
   #promptOf({ input }: EngineRequest): string {
     if (input.kind === 'text') return JSON.stringify(input.body);
     return this.#options.decode(input.kind === 'tokens' ? input.tokenIds : new Uint32Array(0));
@@ -158,7 +158,10 @@ function choicesOf(step: ScriptStep, n: number): readonly number[] {
   return step.index === undefined ? Array.from({ length: n }, (_, at) => at) : [step.index];
 }
 
-/** The recorded workers' own rule: id i has -0.01*((i mod 50)+1), the alternative of rank r 0.5*r less. */
+/**
+ * Returns log probabilities by the rule of the recorded workers: id i has -0.01*((i mod 50)+1), the alternative of rank
+ * r 0.5*r less.
+ */
 function logprobsOf(
   ids: readonly number[],
   alternatives: number,
@@ -175,7 +178,7 @@ function logprobsOf(
   return { log_probs: ids.map(own), top_logprobs: ids.map(ranks) };
 }
 
-/** Worker errors of the recording as their classes on our wire. */
+/** Worker errors of the recording, with their classes on our wire. */
 const KIND_OF_TYPE: Readonly<Record<string, WorkerErrorKind>> = {
   ValueError: 'InvalidArgument',
   TypeError: 'InvalidArgument',

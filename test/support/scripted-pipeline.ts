@@ -9,20 +9,20 @@ import {
 import type { GenerationRequest, GenerationSink } from '../../shared/protocol/index.ts';
 import type { Tokenizer } from '../../shared/tokens/index.ts';
 
-/** One request as the pipeline sees it, with its sink in the test's hands. */
+/** One request as the pipeline receives it, with its sink in the test's hands. */
 export interface ScriptedCall {
   readonly request: GenerationRequest;
   readonly sink: GenerationSink;
   readonly options: GenerateOptions;
 }
 
-/** A pipeline that plays what a test says: for tests of the HTTP surface alone. */
+/** A pipeline that plays what a test says, for tests of only the HTTP surface. */
 export class ScriptedPipeline implements Pipeline {
   readonly calls: ScriptedCall[] = [];
   readonly models: ModelDirectory;
   readonly requestable: ModelDirectory;
   readonly thresholds = new BusyThresholds();
-  /** What `countTokens` answers; undefined as for a model whose tokenizer nobody here knows. */
+  /** Result of `countTokens`. It is undefined for a model whose tokenizer is not in this process. */
   promptTokens: number | undefined;
   #play: (call: ScriptedCall) => void = () => {};
   #waiters: (() => void)[] = [];
@@ -36,7 +36,7 @@ export class ScriptedPipeline implements Pipeline {
     this.requestable = this.models;
   }
 
-  /** What happens to every later request, synchronously within `generate`. */
+  /** Sets the action for every later request. It runs synchronously within `generate`. */
   onGenerate(play: (call: ScriptedCall) => void): this {
     this.#play = play;
     return this;
@@ -46,7 +46,7 @@ export class ScriptedPipeline implements Pipeline {
     return this.promptTokens;
   }
 
-  /** A token a character. */
+  /** Makes one token for each character. */
   async tokenize({ prompt }: GenerationRequest): Promise<PromptTokenIds> {
     const text = prompt.kind === 'raw' ? prompt.text : JSON.stringify(prompt);
     const tokenIds = Uint32Array.from(text, (each) => each.charCodeAt(0));
@@ -57,7 +57,7 @@ export class ScriptedPipeline implements Pipeline {
     return Promise.reject(new ServeError('not_implemented', 'a scripted pipeline has no tokenizer'));
   }
 
-  /** Ids in angle brackets stand for the text that they would be. */
+  /** Returns ids in angle brackets in place of their text. */
   async textOf(_model: string, tokenIds: readonly number[]): Promise<string> {
     return `<${tokenIds.join(' ')}>`;
   }
@@ -71,10 +71,10 @@ export class ScriptedPipeline implements Pipeline {
     this.#play(call);
   }
 
-  /** Resolves with the call number `index`, once it has been made. */
+  /** Resolves with the call of number `index`, once it has been made. */
   async call(index: number): Promise<ScriptedCall> {
     while (this.calls.length <= index) await new Promise<void>((resolve) => this.#waiters.push(resolve));
-    return this.calls[index]!; // just waited for
+    return this.calls[index]!; // the wait has ensured it
   }
 }
 

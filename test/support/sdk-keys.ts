@@ -16,14 +16,17 @@ const BODIES = {
 
 /** Root keys of published bodies, by route. */
 export interface PublishedKeys {
-  /** Of the `openai` package. */
+  /** Version of the `openai` package. */
   readonly version: string;
   readonly keys: Readonly<Record<keyof typeof BODIES, readonly string[]>>;
 }
 
 const SDK = new URL('../../node_modules/openai/', import.meta.url);
 
-/** Reads the keys out of the declarations of the installed client. @throws Error when a body is not declared where it was */
+/**
+ * Reads the keys from the declarations of the installed client.
+ * @throws Error if a body is not declared in its known place
+ */
 export function readSdkKeys(): PublishedKeys {
   const { version } = JSON.parse(readFileSync(new URL('package.json', SDK), 'utf8')) as { readonly version: string };
   const keys = Object.fromEntries(
@@ -35,7 +38,10 @@ export function readSdkKeys(): PublishedKeys {
   return { version, keys };
 }
 
-/** Root keys of the body of `POST /v1/messages` that the installed `@anthropic-ai/sdk` declares, its beta's too. */
+/**
+ * Returns the root keys of the body of `POST /v1/messages` that the installed `@anthropic-ai/sdk` declares, beta
+ * included.
+ */
 export function readAnthropicKeys(): readonly string[] {
   const files = ['messages/messages', 'beta/messages/messages'].map((file) =>
     fileURLToPath(new URL(`../../node_modules/@anthropic-ai/sdk/resources/${file}.d.ts`, import.meta.url)),

@@ -3,41 +3,44 @@ import { once } from 'node:events';
 import { waitUntil } from './wait-until.ts';
 
 export interface SpawnOptions {
-  /** Added to the environment of the test run; undefined removes a name. */
+  /** Variables to add to the environment of the test run. Undefined removes a name. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
 }
 
-/** A child process with its output kept. Killed when the test process ends, whatever happens. */
+/** A child process whose output is kept. It ends with the test process in every case. */
 export interface SpawnedProcess {
   readonly pid: number;
-  /** Standard output so far. */
+  /** Returns standard output so far. */
   stdout(): string;
-  /** Standard error so far. */
+  /** Returns standard error so far. */
   stderr(): string;
   /** Writes to standard input. */
   write(text: string): void;
   /** Ends standard input, as Ctrl-D does. */
   endInput(): void;
-  /** The first match of `pattern` in either output; rejects with the output when it ends or stays silent too long. */
+  /**
+   * Resolves with the first match of `pattern` in either output. Rejects with the output if the process ends or stays
+   * silent too long.
+   */
   waitForOutput(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
   signal(signal: NodeJS.Signals): void;
   /** Exit code, or null after a signal. */
   readonly exited: Promise<number | null>;
-  /** SIGKILL, and waits for the end. Idempotent. */
+  /** Sends SIGKILL and waits for the end. Idempotent. */
   kill(): Promise<void>;
 }
 
 const OUTPUT_CHARS_MAX = 1_000_000;
 const alive = new Set<ChildProcess>();
 process.on('exit', killChildren);
-// The runner ends its processes by this signal, and a process that a signal ends has no `exit`.
+// The runner ends its processes with this signal, and a process that a signal ends has no `exit` event.
 process.once('SIGTERM', () => {
   killChildren();
   process.kill(process.pid, 'SIGTERM');
 });
 
-/** Kills every child that was started here and is still there. */
+/** Kills every child of this module that still runs. */
 export function killChildren(): void {
   for (const child of alive) child.kill('SIGKILL');
 }
@@ -55,7 +58,7 @@ export function spawnProgram(command: string, args: readonly string[], options: 
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
   });
   const output = { stdout: '', stderr: '' };
-  child.stdin.on('error', () => {}); // the child left before reading; its exit tells the test
+  child.stdin.on('error', () => {}); // the child left before it read; its exit tells the test
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     output.stdout = (output.stdout + text).slice(-OUTPUT_CHARS_MAX);
   });
@@ -100,9 +103,9 @@ async function waitForOutput(
     const found = await waitUntil(() => match() ?? (hasEnded() ? ('ended' as const) : undefined), { timeoutMs });
     if (found !== 'ended') return found;
   } catch {
-    // told below, with the output
+    // reported below, with the output
   }
-  const last = match(); // output may trail the exit
+  const last = match(); // output may follow the exit
   if (last !== undefined) return last;
   throw new Error(`no output like ${pattern} (exit ${child.exitCode})\n${output.stdout}\n${output.stderr}`);
 }

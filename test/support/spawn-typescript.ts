@@ -15,7 +15,7 @@ interface Bundle {
   users: number;
 }
 
-/** By entry point, while somebody runs from it. */
+/** Bundles by entry point, each kept while a process runs from it. */
 const bundles = new Map<string, Bundle>();
 
 /** Bundles a TypeScript entry point and starts it in a Node process of its own. */

@@ -5,7 +5,7 @@ import { waitUntil } from './wait-until.ts';
 /** An SQS endpoint for one suite. */
 export interface SqsServer {
   readonly url: string;
-  /** Makes a FIFO queue whose groups deduplicate by themselves, as a deployment does; returns its URL. */
+  /** Creates a FIFO queue that deduplicates within each group, as a deployment does. Returns its URL. */
   createQueue(name: string): Promise<string>;
   /** Ends the server. Idempotent. */
   stop(): Promise<void>;
@@ -16,7 +16,7 @@ export function hasSqs(): boolean {
   return Boolean(process.env.STATOR_TEST_ELASTICMQ_LIB);
 }
 
-/** Starts ElasticMQ on 127.0.0.1 and waits until it answers. Sets local credentials where there are none. */
+/** Starts ElasticMQ on 127.0.0.1 and waits until it answers. Sets local credentials if the process has none. */
 export async function startSqs(): Promise<SqsServer> {
   const lib = process.env.STATOR_TEST_ELASTICMQ_LIB;
   if (!lib) throw new Error('STATOR_TEST_ELASTICMQ_LIB is not set: run through vitest, whose set-up fetches ElasticMQ');
@@ -44,7 +44,7 @@ export async function startSqs(): Promise<SqsServer> {
 async function answers(url: string): Promise<boolean> {
   const response = await fetch(url, { signal: AbortSignal.timeout(1000) });
   await response.arrayBuffer(); // frees the connection
-  return true; // any status: it listens and speaks HTTP
+  return true; // any status shows that it listens and speaks HTTP
 }
 
 async function createQueue(endpoint: string, name: string): Promise<string> {

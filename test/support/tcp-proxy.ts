@@ -6,9 +6,9 @@ export interface TcpProxy {
   readonly port: number;
   /** Resets every connection, and each new one at once. */
   cut(): void;
-  /** Keeps connections but passes nothing on, as a network that drops packets. */
+  /** Keeps connections but passes nothing on, like a network that drops packets. */
   stall(): void;
-  /** Works again, for connections made from now on. */
+  /** Passes bytes again, for connections made from now on. */
   restore(): void;
   close(): Promise<void>;
 }
@@ -20,7 +20,7 @@ export async function startTcpProxy(target: { readonly host: string; readonly po
   const keep = (socket: Socket): void => {
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
-    socket.on('error', () => {}); // resets are this proxy's business
+    socket.on('error', () => {}); // this proxy causes resets itself
   };
   const dropAll = (): void => {
     for (const socket of sockets) socket.resetAndDestroy();
@@ -49,7 +49,7 @@ export async function startTcpProxy(target: { readonly host: string; readonly po
     },
     restore: () => {
       state = 'relaying';
-      dropAll(); // a stalled connection stays deaf; its owner opens another
+      dropAll(); // a stalled connection stays silent, so its owner must open another
     },
     close: async () => {
       dropAll();

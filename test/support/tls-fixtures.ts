@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** A certificate or key of test/fixtures/tls, as PEM text. */
+/** Returns a certificate or key of test/fixtures/tls, as PEM text. */
 export function readTlsFixture(name: string): string {
   return readFileSync(new URL(`../fixtures/tls/${name}`, import.meta.url), 'utf8');
 }

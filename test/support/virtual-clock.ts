@@ -3,15 +3,15 @@ import type { Clock, Timer } from '../../shared/clock/index.ts';
 
 interface Scheduled {
   dueMs: number;
-  order: number; // timers due at the same instant fire in the order they were armed
+  order: number; // timers due at the same instant fire in the order in which they were armed
   readonly periodMs: number | undefined;
   readonly callback: () => void;
 }
 
-/** As the machine's timers: a shorter period would never let `advance` reach its end. */
+/** Shortest period, as for the machine's timers: a shorter one would keep `advance` from ever ending. */
 const PERIOD_MS_MIN = 1;
 
-/** A clock that moves only when told to. Timers fire in due order while it advances. */
+/** A clock that moves only when a test advances it. Timers fire in due order meanwhile. */
 export class VirtualClock implements Clock {
   #nowMs = 0;
   #order = 0;
@@ -43,12 +43,12 @@ export class VirtualClock implements Clock {
     return sleepOn(this, delayMs, signal);
   }
 
-  /** Timers waiting to fire; a test asserts 0 to prove that nothing was left armed. */
+  /** Number of timers that wait to fire. A test asserts 0 to prove that no timer was left armed. */
   get pendingTimers(): number {
     return this.#timers.size;
   }
 
-  /** Moves time forward by `ms`, firing every timer that falls due, and lets promise callbacks run between them. */
+  /** Moves time forward by `ms` and fires every timer that falls due. Promise callbacks run between them. */
   async advance(ms: number): Promise<void> {
     const untilMs = this.#nowMs + ms;
     await settle();
@@ -65,7 +65,7 @@ export class VirtualClock implements Clock {
     this.#nowMs = untilMs;
   }
 
-  /** As `advance`, by no more than it takes until the next timers are due. */
+  /** Does the same as `advance`, but stops when the next timers are due. */
   advanceToTimers(msMax: number): Promise<void> {
     const next = this.#nextDue(this.#nowMs + msMax);
     return this.advance(next === undefined ? msMax : Math.max(0, next.dueMs - this.#nowMs));
@@ -88,7 +88,9 @@ export class VirtualClock implements Clock {
   }
 }
 
-/** Gives pending promise callbacks a few turns, so that code awaiting a fired timer runs before the next one fires. */
+/**
+ * Gives pending promise callbacks a few turns, so that code that awaits a fired timer runs before the next one fires.
+ */
 async function settle(): Promise<void> {
   for (let turn = 0; turn < 10; turn++) await Promise.resolve();
 }

@@ -3,9 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 export interface WaitOptions {
   /** @default 10_000 */
   readonly timeoutMs?: number;
-  /** @default 10, and 40 once it has taken a while: what is asked over HTTP costs the processors that are waited for */
+  /**
+   * @default 10, and 40 after a while, because requests over HTTP take processor time from what the test waits for
+   */
   readonly pollMs?: number;
-  /** What is awaited, for the error. */
+  /** Description of the awaited state, for the error. */
   readonly what?: string;
 }
 
@@ -14,8 +16,9 @@ const LATER_POLL_MS = 40;
 const SOON_MS = 300;
 
 /**
- * Polls until `probe` returns something other than `false` or `undefined` and resolves with it. For real I/O only: code
- * that takes a `Clock` is tested with `VirtualClock`. Rejects after `timeoutMs` with the probe's last error as cause.
+ * Polls until `probe` returns a value other than `false` or `undefined`, and resolves with it. Use it for real I/O
+ * only: tests of code that takes a `Clock` use `VirtualClock`. Rejects after `timeoutMs` with the probe's last error as
+ * cause.
  */
 export async function waitUntil<T>(
   probe: () => T | Promise<T>,
@@ -31,7 +34,7 @@ export async function waitUntil<T>(
       if (value !== false && value !== undefined) return value as Exclude<T, false | undefined>;
       cause = undefined;
     } catch (error) {
-      cause = error; // a probe may fail while the thing under test is still starting; the last failure is reported
+      cause = error; // A probe may fail while the tested code still starts. The last failure is reported.
     }
     if (performance.now() > deadlineMs) throw new Error(`not within ${timeoutMs} ms: ${what}`, { cause });
     await sleep(pollMs ?? (performance.now() - startedMs < SOON_MS ? POLL_MS : LATER_POLL_MS));

@@ -4,11 +4,11 @@ import { waitUntil } from './wait-until.ts';
 
 /** A broker of the ZMQ event plane: an XSUB and an XPUB socket, back to back. */
 export interface ZmqBroker {
-  /** Where publishers connect. */
+  /** Address for publishers. */
   readonly xsub: string;
-  /** Where subscribers connect. */
+  /** Address for subscribers. */
   readonly xpub: string;
-  /** Passes no event on until `resume`; what comes meanwhile waits here. */
+  /** Holds events back until `resume`. */
   pause(): void;
   resume(): void;
   stop(): Promise<void>;
@@ -16,7 +16,10 @@ export interface ZmqBroker {
 
 const QUEUED_MAX = 100_000;
 
-/** Runs `proof` once for each broker, with the others paused: publishers and subscribers may reach one before the others. */
+/**
+ * Runs `proof` once for each broker, with the others paused, because publishers and subscribers may reach one before
+ * the others.
+ */
 export async function provingEach(
   brokers: readonly Pick<ZmqBroker, 'pause' | 'resume'>[],
   proof: () => Promise<void>,
@@ -29,7 +32,10 @@ export async function provingEach(
   }
 }
 
-/** Starts a broker on loopback. @param at where it stood before; @default free ports */
+/**
+ * Starts a broker on loopback.
+ * @param at addresses of an earlier broker. @default free ports
+ */
 export async function startZmqBroker(at?: Pick<ZmqBroker, 'xsub' | 'xpub'>): Promise<ZmqBroker> {
   // By default ZeroMQ keeps 1,000 messages and drops the rest.
   const front = new XSubscriber({ linger: 0, receiveHighWaterMark: QUEUED_MAX });
@@ -58,7 +64,10 @@ export async function startZmqBroker(at?: Pick<ZmqBroker, 'xsub' | 'xpub'>): Pro
   };
 }
 
-/** Events one way, subscriptions the other, until the sockets are closed. ZeroMQ's own proxy does not go on after a pause. */
+/**
+ * Passes events one way and subscriptions the other, until the sockets are closed. ZeroMQ's own proxy does not continue
+ * after a pause.
+ */
 async function passOn(
   from: XPublisher | XSubscriber,
   to: XPublisher | XSubscriber,
@@ -70,7 +79,7 @@ async function passOn(
   }
 }
 
-/** A socket that was closed gives its port back a little later. */
+/** Binds `socket`. A closed socket releases its port a little later. */
 function bind(socket: XPublisher | XSubscriber, address: string): Promise<true> {
   return waitUntil(async () => {
     await socket.bind(address);

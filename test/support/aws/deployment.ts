@@ -8,16 +8,16 @@ import { waitUntil } from '../wait-until.ts';
 import { localizeTemplates, stacksIn, type Template } from './localize.ts';
 import type { Statement } from './policy.ts';
 
-/** A container of a task, as it was deployed. */
+/** A container of a task, as deployed. */
 export interface DeployedContainer {
   readonly name: string;
   readonly command: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
-  /** Where the values of further variables come from. */
+  /** References to the values of further variables, by name. */
   readonly secrets: Readonly<Record<string, string>>;
 }
 
-/** A function, as it was deployed. */
+/** A function, as deployed. */
 export interface DeployedFunction {
   readonly environment: Readonly<Record<string, string>>;
   readonly statements: readonly Statement[];
@@ -25,31 +25,33 @@ export interface DeployedFunction {
   readonly runtime: string;
   readonly memoryMb: number;
   readonly timeoutSecs: number;
-  /** Path of its code. */
+  /** Path of the zip of its code. */
   readonly zip: string;
 }
 
-/** What a deployed stack says of itself: nothing here is taken from its source. */
+/** Facts that a deployed stack reports about itself. None is read from the source of the stack. */
 export interface DeployedStack {
-  /** As it was synthesised. */
+  /** The template as synthesised. */
   readonly template: Template;
-  /** What its resources are called, by their ids in the template. What moto passes over is not among them. */
+  /** Physical ids of the resources, by their ids in the template. Resources that moto ignores are absent. */
   readonly physicalIds: Readonly<Record<string, string>>;
   readonly outputs: Readonly<Record<string, string>>;
   readonly functions: Readonly<Record<string, DeployedFunction>>;
-  /** Managed policies by their ARN. */
+  /** Managed policies, by ARN. */
   readonly policies: Readonly<Record<string, readonly Statement[]>>;
   readonly tables: Readonly<
     Record<string, { readonly arn: string; readonly keys: object[]; readonly attributes: object[] }>
   >;
-  /** What API Gateway says by itself, by its names for it; not read back, as moto keeps none of it. */
+  /**
+   * Responses that API Gateway gives itself, by its names for them. They come from the template, as moto drops them.
+   */
   readonly gatewayAnswers: Readonly<Record<string, GatewayAnswer>>;
   readonly tasks: Readonly<
     Record<string, { readonly statements: readonly Statement[]; readonly containers: readonly DeployedContainer[] }>
   >;
 }
 
-/** Names of what an account has, beside what `cdk bootstrap` made. */
+/** Names of resources that an account has in addition to those of `cdk bootstrap`. */
 export interface LeftOver {
   readonly stacks: readonly string[];
   readonly tables: readonly string[];
@@ -58,7 +60,7 @@ export interface LeftOver {
   readonly roles: readonly string[];
 }
 
-/** What was synthesised, and where. */
+/** A synthesised app and its folder. */
 interface Assembly {
   readonly out: string;
   readonly templates: Readonly<Record<string, Template>>;
@@ -66,11 +68,14 @@ interface Assembly {
 
 /** An AWS account imitated by moto, to which the real CDK CLI deploys. */
 export interface Account {
-  /** Of all services. */
+  /** Endpoint of all services. */
   readonly url: string;
-  /** Synthesises the app with `context` and deploys all of its stacks; resolves with them by name, in the order of their deployment. */
+  /**
+   * Synthesises the app with `context` and deploys all of its stacks. Resolves with them by name, in the order of
+   * deployment.
+   */
   deploy(context?: Readonly<Record<string, string>>): Promise<Readonly<Record<string, DeployedStack>>>;
-  /** `cdk destroy` of what was deployed last, but for stacks that are protected; resolves with what is left. */
+  /** Runs `cdk destroy` on the last deployment, without protected stacks. Resolves with the names of what is left. */
   destroy(): Promise<LeftOver>;
   stop(): Promise<void>;
 }
@@ -89,7 +94,7 @@ export async function openAccount(): Promise<Account> {
   const folder = mkdtempSync(join(tmpdir(), 'stator-account-'));
   const port = String(await freePort());
   const server = spawnProgram(python, ['-m', 'moto.server', '-H', '127.0.0.1', '-p', port]);
-  const url = `http://localhost:${port}`; // by this name alone moto finds the templates' bucket
+  const url = `http://localhost:${port}`; // moto finds the bucket of the templates only by this name
   await waitUntil(async () => (await fetch(`${url}/moto-api/data.json`)).ok, { what: 'moto', timeoutMs: 30_000 });
   const env = {
     AWS_ENDPOINT_URL: url,
@@ -97,26 +102,27 @@ export async function openAccount(): Promise<Account> {
     AWS_ACCESS_KEY_ID: 'deployer',
     AWS_SECRET_ACCESS_KEY: 'deployer',
     AWS_REGION: 'us-east-1',
-    AWS_MAX_ATTEMPTS: '1', // what moto does not know it will not learn
+    AWS_MAX_ATTEMPTS: '1', // moto fails the same way at every retry
     CI: 'true',
     CDK_DISABLE_CLI_TELEMETRY: '1',
   };
   const cdk = (args: readonly string[], cwd: string): Promise<string> =>
     finished(spawnNode([CDK, ...args], { env, cwd }), `cdk ${args[0]}`).catch((error: Error) => {
-      throw new Error(`${error.message}\n${server.stderr().slice(-3000)}`, { cause: error }); // moto says what it lacks
+      // moto's log names what it does not support
+      throw new Error(`${error.message}\n${server.stderr().slice(-3000)}`, { cause: error });
     });
-  const empty = join(folder, 'empty'); // in the app's folder it would synthesise first
+  const empty = join(folder, 'empty'); // in the folder of the app, the CLI would synthesise first
   mkdirSync(empty);
-  const bootstrapped = cdk(['bootstrap', 'aws://123456789012/us-east-1'], empty); // meanwhile, what is deployed is synthesised
-  bootstrapped.catch(() => {}); // known to whoever deploys
+  const bootstrapped = cdk(['bootstrap', 'aws://123456789012/us-east-1'], empty); // runs while the app is synthesised
+  bootstrapped.catch(() => {}); // each deployment awaits it and reports the error
   let round = 0;
-  /** What was synthesised, by its context: to deploy it once more, nobody need do it again. */
+  /** Synthesised apps by context, so that a second deployment with the same context synthesises nothing. */
   const assemblies = new Map<string, Assembly>();
   const synthesise = async (context: string) => {
     const out = join(folder, `out-${assemblies.size}`);
     const { context: flags } = JSON.parse(readFileSync('cdk.json', 'utf8')) as { readonly context: object };
-    const given = JSON.stringify({ ...flags, ...(JSON.parse(context) as object) }); // as the CLI gives them
-    // What CDK holds against rules of its own is seen elsewhere, and takes as long as all the rest.
+    const given = JSON.stringify({ ...flags, ...(JSON.parse(context) as object) }); // the CLI passes it in this form
+    // Another test covers CDK's validation, which takes as long as everything else here.
     const app = { CDK_OUTDIR: out, CDK_CONTEXT_JSON: given, CDK_VALIDATION: 'false' };
     await finished(spawnNode(['infra/synth.mjs'], { env: app }), 'synthesis');
     const assembly = { out, templates: localizeTemplates(out) };
@@ -145,11 +151,11 @@ export async function openAccount(): Promise<Account> {
       );
     },
     async destroy() {
-      const stacks = stacksIn(deployed); // moto deletes those, too, that are protected
+      const stacks = stacksIn(deployed); // moto deletes protected stacks, too
       const names = stacks.filter(({ isProtected }) => !isProtected).map(({ display }) => display);
       const flags = ['--exclusively', '--force', '--no-notices'];
       await cdk(['destroy', '--app', deployed, ...names, ...flags], empty).catch((error: Error) => {
-        // It deletes a VPC before its route tables, says so, and the stack is gone all the same.
+        // moto deletes a VPC before its route tables and reports that, but it still removes the stack.
         if (!error.message.includes('has dependencies')) throw error;
       });
       const script = resolve('test/support/aws/what_is_left.py');
@@ -180,7 +186,7 @@ function gatewayAnswersIn({ Resources }: Template): DeployedStack['gatewayAnswer
       };
       const headers = Object.entries(ResponseParameters).map(([name, value]) => [
         name.replace('gatewayresponse.header.', ''),
-        value.replaceAll("'", ''), // as the gateway has constants
+        value.replaceAll("'", ''), // API Gateway's syntax of constants
       ]);
       const body = ResponseTemplates['application/json'] ?? '';
       return [ResponseType, { status: Number(StatusCode ?? 500), headers: Object.fromEntries(headers), body }];
@@ -188,7 +194,7 @@ function gatewayAnswersIn({ Resources }: Template): DeployedStack['gatewayAnswer
   );
 }
 
-/** Standard output of a program that ends well. */
+/** Resolves with the standard output of a program that exits with 0. */
 async function finished(child: SpawnedProcess, what: string): Promise<string> {
   const deadline = setTimeout(() => child.signal('SIGKILL'), COMMAND_MS_MAX);
   const code = await child.exited;

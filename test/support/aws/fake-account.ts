@@ -3,15 +3,15 @@ import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect } from 'vitest';
 
-/** What an account has. What is left out, its services refuse to say. */
+/** Contents of an account. The services refuse questions about a part that is left out. */
 export interface AccountState {
-  /** By their codes. */
+  /** Quotas by their codes. */
   readonly quotas?: Readonly<Record<string, number>>;
-  /** Ids of the zones of its region, by their names. */
+  /** Ids of the zones of its region, by name. */
   readonly zones?: Readonly<Record<string, string>> | undefined;
-  /** Names of what is deployed, by stack and logical id. */
+  /** Physical ids of deployed resources, by stack and logical id. */
   readonly deployed?: Readonly<Record<string, Readonly<Record<string, string>>>> | undefined;
-  /** Numbers of the versions of each function, and what its aliases point at. */
+  /** Version numbers of each function, and the targets of its aliases. */
   readonly functions?: Readonly<
     Record<string, { readonly versions: readonly number[]; readonly aliases: readonly Alias[] }>
   >;
@@ -24,10 +24,10 @@ interface Alias {
 
 type Answer = readonly [status: number, body: string];
 
-/** Versions a page, so that there are pages. */
+/** Versions in one page, few enough that answers have several pages. */
 const PAGE = 5;
 
-/** Services of AWS as far as `stator deploy check` asks them, of an account whose state a test says. */
+/** Services of AWS for an account whose state a test sets, as far as `stator deploy check` uses them. */
 export class FakeAccount {
   state: AccountState = {};
   readonly #server: Server;

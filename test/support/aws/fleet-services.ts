@@ -5,18 +5,18 @@ import type { AddressInfo } from 'node:net';
 /** A service of the stand-in for ECS. */
 export interface StandInService {
   readonly name: string;
-  /** Value of its tag `stator:part`; undefined = it has none. */
+  /** Value of its tag `stator:part`, or undefined if it lacks the tag. */
   readonly part?: string;
-  /** Replaces its tasks; resolves when the new ones run and the old ones are gone, rejects when they cannot. */
+  /** Replaces its tasks. Resolves when the new ones run and the old ones have ended; rejects if they cannot. */
   readonly restart: () => Promise<void>;
 }
 
-/** Secrets Manager and ECS for `stator secrets`, as far as it asks them. */
+/** Secrets Manager and ECS, as far as `stator secrets` uses them. */
 export interface FleetServices {
   readonly url: string;
-  /** The text of a secret in force. */
+  /** Returns the text of a secret that is in force. */
   secret(id: string): string;
-  /** What was asked for, one a line: operation and whom it was about. */
+  /** Calls received, one line each: the operation and its subject. */
   readonly asked: readonly string[];
   close(): Promise<void>;
 }
@@ -35,7 +35,10 @@ interface Deployment {
 
 type Input = Readonly<Record<string, unknown>>;
 
-/** @param secrets texts by name */
+/**
+ * Starts the services.
+ * @param secrets texts by name
+ */
 export async function startFleetServices(
   secrets: Readonly<Record<string, string>>,
   services: readonly StandInService[],

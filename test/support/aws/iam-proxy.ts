@@ -4,26 +4,26 @@ import type { AddressInfo } from 'node:net';
 import { isAllowed, type Statement } from './policy.ts';
 
 /**
- * Stands before a DynamoDB server and one of S3, and for Secrets Manager: lets pass what the caller's role allows, refuses the rest as AWS does,
- * remembers all.
+ * A proxy in front of a DynamoDB server and an S3 server, which also acts as Secrets Manager. It passes on what the
+ * role of the caller allows, refuses the rest as AWS does, and records every call.
  */
 export interface IamProxy {
   readonly url: string;
-  /** `action resource` of every call that the holder of an access key has made. */
+  /** Returns `action resource` of every call made with an access key. */
   callsOf(accessKeyId: string): ReadonlySet<string>;
-  /** Calls that were refused: `access-key action resource`. */
+  /** Refused calls: `access-key action resource`. */
   readonly refused: readonly string[];
   close(): Promise<void>;
 }
 
 export interface IamProxyOptions {
   readonly target: string;
-  /** Where S3 is, with buckets in the path. */
+  /** Endpoint of S3, with buckets in the path. */
   readonly storage: string;
   /** Statements by access key id. */
   readonly principals: Readonly<Record<string, readonly Statement[]>>;
   readonly arnOf: (tableName: string) => string;
-  /** Text of a secret by its ARN. */
+  /** Returns the text of a secret, by its ARN. */
   readonly secretOf: (arn: string) => string;
 }
 
@@ -91,7 +91,7 @@ export async function startIamProxy({
   };
 }
 
-/** What a request asks to do, as IAM names it. */
+/** The right that a request needs, in the terms of IAM. */
 interface Asked {
   readonly action: string;
   readonly resources: readonly string[];
@@ -103,7 +103,10 @@ function isOfS3({ headers }: IncomingMessage): boolean {
   return headers['x-amz-target'] === undefined;
 }
 
-/** By the path, which is `/bucket` or `/bucket/key`; of a question about an object, who may read it may ask it. */
+/**
+ * Derives the right from the path, which is `/bucket` or `/bucket/key`. The right to read an object includes questions
+ * about it.
+ */
 function askedOfS3({ method = 'GET', url = '/' }: IncomingMessage): Asked {
   const path = decodeURIComponent(new URL(url, 'http://s3').pathname.slice(1));
   const isObject = /^[^/]+\/./.test(path);
@@ -112,7 +115,7 @@ function askedOfS3({ method = 'GET', url = '/' }: IncomingMessage): Asked {
   return { action, resources: [`arn:aws:s3:::${path.replace(/\/$/, '')}`], isOfS3: true };
 }
 
-/** By the header that names the operation, with the tables or the secret in the body. */
+/** Derives the right from the header that names the operation, and from the tables or the secret in the body. */
 function askedByTarget({ headers }: IncomingMessage, body: Buffer, arnOf: IamProxyOptions['arnOf']): Asked {
   const [service = '', operation = ''] = String(headers['x-amz-target']).split('.');
   const { SecretId: secretId } = JSON.parse(body.toString()) as { readonly SecretId?: string };
@@ -121,7 +124,7 @@ function askedByTarget({ headers }: IncomingMessage, body: Buffer, arnOf: IamPro
   return { action, resources, secretId, isOfS3: false };
 }
 
-/** Refuses as the service does that was asked. */
+/** Refuses a call in the form of the service that it asked. */
 function refuse(response: ServerResponse, { isOfS3 }: Asked, message: string): void {
   if (isOfS3) {
     response.writeHead(403, { 'content-type': 'application/xml' });

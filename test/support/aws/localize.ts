@@ -25,13 +25,16 @@ interface Artifact {
   };
 }
 
-/** What `Fn::GetStackOutput` names. */
+/** The subject of an `Fn::GetStackOutput`. */
 export interface StackOutput {
   readonly StackName: string;
   readonly OutputName: string;
 }
 
-/** What moto's CloudFormation passes over without a word. Whatever refers to one fails, and is given a name that nobody has. */
+/**
+ * Types of resources that moto's CloudFormation ignores without a warning. A reference to one would fail, so it becomes
+ * a name that no resource has.
+ */
 const PASSED_OVER: ReadonlySet<string> = new Set([
   'AWS::ApiGateway::BasePathMapping',
   'AWS::ApiGateway::DomainName',
@@ -51,12 +54,13 @@ const PASSED_OVER: ReadonlySet<string> = new Set([
   'AWS::ServiceDiscovery::Service',
 ]);
 
-/** Address of a secret that moto's CloudFormation does not make: the rehearsal makes it. */
+/** Prefix of the ARNs of secrets. The rehearsal creates secrets itself, because moto's CloudFormation does not. */
 export const SECRET_ARN_PREFIX = 'arn:aws:secretsmanager:us-east-1:123456789012:secret:';
 
 /**
- * Rewrites the templates of a `cdk.out` so that moto deploys them. What it leaves out is not rehearsed.
- * @returns the templates as they were, by the names of their stacks
+ * Rewrites the templates of a `cdk.out` so that moto deploys them. The rehearsal does not cover the parts that it
+ * removes.
+ * @returns the original templates, by the names of their stacks
  */
 export function localizeTemplates(directory: string): Readonly<Record<string, Template>> {
   const files = templateFilesIn(directory);
@@ -70,7 +74,7 @@ export function localizeTemplates(directory: string): Readonly<Record<string, Te
   return templates;
 }
 
-/** Names of the stacks in a `cdk.out`, and how `cdk destroy` is to name them. */
+/** Returns the names of the stacks in a `cdk.out`, each with the name that `cdk destroy` expects. */
 export function stacksIn(
   directory: string,
 ): readonly { readonly name: string; readonly isProtected: boolean; readonly display: string }[] {
@@ -81,7 +85,10 @@ export function stacksIn(
   }));
 }
 
-/** Files of the templates in a `cdk.out`, by the names of their stacks, those first that others refer to. */
+/**
+ * Returns the files of the templates in a `cdk.out`, by the names of their stacks. A stack precedes the stacks that
+ * refer to it.
+ */
 function templateFilesIn(directory: string): Readonly<Record<string, string>> {
   const files = artifactsIn(directory).map(([id, { properties = {} }]) => [
     properties.stackName ?? id,
@@ -98,8 +105,8 @@ function artifactsIn(directory: string): readonly (readonly [id: string, Artifac
 }
 
 /**
- * moto knows no `Fn::GetStackOutput`. Exports are as good here: they too are what a stack that was deployed before has put out, and a
- * template names them without knowing what will be in them.
+ * Replaces `Fn::GetStackOutput`, which moto does not know, with exports. Both read outputs of a stack that was deployed
+ * earlier, and in both cases the template names an output without knowing its value.
  */
 function shareOutputs(templates: Readonly<Record<string, Template>>): void {
   const exported = new Set<string>();
@@ -127,7 +134,7 @@ function shareOutputs(templates: Readonly<Record<string, Template>>): void {
 
 const GLOBAL_TABLE = 'AWS::DynamoDB::GlobalTable';
 
-/** A table that has one replica, as moto knows tables: what the replica says stands in the table. */
+/** Moves the properties of a table's only replica to the table, because moto does not know replicas. */
 function inOneRegion({ Properties = {}, ...resource }: Resource): Resource {
   const { Replicas, ...table } = Properties as { readonly Replicas: readonly Record<string, unknown>[] };
   const [only, ...others] = Replicas;
@@ -137,12 +144,15 @@ function inOneRegion({ Properties = {}, ...resource }: Resource): Resource {
   return { ...resource, Type: 'AWS::DynamoDB::Table', Properties: { ...table, ...own } };
 }
 
-/** moto keeps what is kept by the policy of old alone. */
+/** Returns the older deletion policy that moto understands. */
 function keptAs({ DeletionPolicy }: Resource): { readonly DeletionPolicy?: string } {
   return DeletionPolicy === 'RetainExceptOnCreate' ? { DeletionPolicy: 'Retain' } : {};
 }
 
-/** Resources that run code of their own while they are made want Docker of moto; load balancers are played from their templates. */
+/**
+ * Whether the rehearsal leaves out resources of `type`. Resources that run code during their creation need Docker in
+ * moto. Load balancers are played from their templates.
+ */
 function isLeftOut(type: string): boolean {
   return PASSED_OVER.has(type) || type.startsWith('Custom::') || type.startsWith('AWS::ElasticLoadBalancingV2::');
 }
@@ -153,7 +163,7 @@ function localize(template: Template): void {
   const stubOf = (id: string): unknown => {
     const { Type: type, Properties: properties = {} } = gone.get(id) ?? { Type: '' };
     if (type === 'AWS::SecretsManager::Secret') return `${SECRET_ARN_PREFIX}${id}`;
-    if (type === 'AWS::Lambda::Alias') return fix(properties.FunctionName); // rights are given on the function itself
+    if (type === 'AWS::Lambda::Alias') return fix(properties.FunctionName); // permissions are on the function itself
     return `arn:aws:stub:us-east-1:123456789012:x/${id}`;
   };
   const fix = (value: unknown): unknown => {
@@ -174,7 +184,7 @@ function localize(template: Template): void {
   );
   template.Outputs = fix(template.Outputs ?? {}) as Record<string, object>;
   delete template.Rules;
-  delete template.Parameters?.BootstrapVersion; // moto forgets it, and then no stack can be updated
+  delete template.Parameters?.BootstrapVersion; // moto forgets this parameter, and then no stack can be updated
 }
 
 function mapValues<From, To>(record: Readonly<Record<string, From>>, map: (value: From) => To): Record<string, To> {

@@ -5,13 +5,13 @@ export interface Statement {
   readonly Resource: string | readonly string[];
 }
 
-/** Actions and resources as IAM compares them: `*` for any text. */
+/** Compares actions and resources as IAM does: `*` matches any text. */
 function matches(pattern: string, text: string): boolean {
   const parts = pattern.split('*').map((part) => part.replaceAll(/[.+?^${}()|[\]\\]/g, '\\$&'));
   return new RegExp(`^${parts.join('.*')}$`, 'i').test(text);
 }
 
-/** Whether `statements` let their holder do `action` on `resource`. Conditions are not looked at. */
+/** Whether `statements` allow `action` on `resource`. Conditions are ignored. */
 export function isAllowed(statements: readonly Statement[], action: string, resource: string): boolean {
   const covers = ({ Action, Resource }: Statement): boolean =>
     [Action].flat().some((pattern) => matches(pattern, action)) &&
@@ -20,7 +20,7 @@ export function isAllowed(statements: readonly Statement[], action: string, reso
   return found.some(({ Effect }) => Effect === 'Allow') && !found.some(({ Effect }) => Effect === 'Deny');
 }
 
-/** Every pair of an allowed action and resource, one line each. */
+/** Returns every pair of an allowed action and a resource, one line each. */
 export function grantsOf(statements: readonly Statement[]): readonly string[] {
   return statements
     .filter(({ Effect }) => Effect === 'Allow')
@@ -29,7 +29,7 @@ export function grantsOf(statements: readonly Statement[]): readonly string[] {
     );
 }
 
-/** Grants that cover none of the calls, which are lines of the same form. */
+/** Returns the grants that cover none of the calls. Calls are lines of the same form. */
 export function unusedGrants(statements: readonly Statement[], calls: Iterable<string>): readonly string[] {
   const made = [...calls];
   return grantsOf(statements).filter((grant) => {

@@ -1,6 +1,8 @@
 import { SECRET_ARN_PREFIX, type Template } from './localize.ts';
 
-/** What Secrets Manager makes of the secrets of templates: the same text for the same secret. */
+/**
+ * Values that Secrets Manager would generate for the secrets of templates. The same secret always has the same text.
+ */
 export class Secrets {
   readonly #templates: readonly Template[];
 
@@ -8,7 +10,10 @@ export class Secrets {
     this.#templates = templates;
   }
 
-  /** @param valueFrom its ARN, and after it, as ECS has it, `:FIELD:STAGE:VERSION` */
+  /**
+   * Returns the text of a secret.
+   * @param valueFrom its ARN, optionally followed by `:FIELD:STAGE:VERSION` as in ECS
+   */
   textOf(valueFrom: string): string {
     const [id = '', field = ''] = valueFrom.replace(SECRET_ARN_PREFIX, '').split(':');
     const text = this.#made(id);
@@ -18,7 +23,7 @@ export class Secrets {
     return value;
   }
 
-  /** A value in which CloudFormation resolves references to secrets. */
+  /** Returns `value` with its references to secrets resolved as CloudFormation would. */
   fill(value: string): string {
     return value.replaceAll(
       /\{\{resolve:secretsmanager:(.*?):SecretString:([^:]*).*?\}\}/g,

@@ -14,16 +14,16 @@ import { Secrets } from './secrets.ts';
 type Env = Readonly<Record<string, string>>;
 type Stacks = Readonly<Record<string, DeployedStack>>;
 
-/** What a deployment finds in its account: tables and files that let in whom its roles let in, and secrets. */
+/** The services that a deployment finds in its account: tables and files that enforce its roles, and secrets. */
 export interface StandIn {
   readonly proxy: IamProxy;
-  /** Credentials of `principal`, and where AWS is. */
+  /** Returns the credentials of `principal` and the endpoints of AWS. */
   credentials(principal: string): Env;
-  /** Those of the tasks of a definition. */
+  /** Returns the credentials and endpoints for the tasks of a definition. */
   environmentOf(task: TaskPlan): Env;
-  /** Variables of a function as it finds them: with the secrets that CloudFormation fills in. */
+  /** Returns the variables of a function at run time, with secrets that CloudFormation has filled in. */
   functionEnvironment(of: DeployedFunction): Env;
-  /** Text of a secret by its ARN, with the field that ECS adds to it. */
+  /** Returns the text of a secret by its ARN, with the field that ECS appends. */
   secretOf(valueFrom: string): string;
   close(): Promise<void>;
 }
@@ -31,7 +31,10 @@ export interface StandIn {
 export const FUNCTION = 'function';
 export const OPERATOR = 'operator';
 
-/** @param storage where S3 is */
+/**
+ * Starts the services for deployed stacks.
+ * @param storage endpoint of S3
+ */
 export async function openStandIn(stacks: Stacks, storage: string): Promise<StandIn> {
   const server = await startDynamoDb();
   const tables = Object.assign({}, ...Object.values(stacks).map((stack) => stack.tables)) as DeployedStack['tables'];
@@ -70,7 +73,7 @@ export async function openStandIn(stacks: Stacks, storage: string): Promise<Stan
   };
 }
 
-/** The function that serves clients; the CDK adds others, which empty buckets. */
+/** Returns the function that serves clients. The CDK adds others, which empty buckets. */
 export function functionOf(stacks: Stacks): DeployedFunction {
   const all = Object.values(stacks).flatMap(({ functions }) => Object.values(functions));
   const found = all.filter(({ environment }) => 'STATOR_AUTH' in environment);
@@ -78,14 +81,17 @@ export function functionOf(stacks: Stacks): DeployedFunction {
   return found[0];
 }
 
-/** An output, of whichever stack has it. */
+/** Returns an output, of any stack. */
 export function outputOf(stacks: Stacks, name: string): string {
   const value = Object.values(stacks).find(({ outputs }) => name in outputs)?.outputs[name];
   if (value === undefined) throw new Error(`no stack has an output ${name}`);
   return value;
 }
 
-/** Roles by the access keys of who has them: the function, whoever operates it, and tasks by the ids of their definitions. */
+/**
+ * Returns the statements of each role by access key: the function, its operator, and the tasks by the ids of their
+ * definitions.
+ */
 function principalsIn(stacks: Stacks): Record<string, readonly Statement[]> {
   const policies = Object.assign(
     {},

@@ -1,14 +1,14 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** A block of code as a page shows it. */
+/** A code block of a page. */
 export interface CodeBlock {
-  /** File and line, to be found by. */
+  /** File and line of the block. */
   readonly place: string;
-  /** The word after the fence, such as `sh`; empty without one. */
+  /** Language after the fence, such as `sh`, or empty. */
   readonly language: string;
   readonly text: string;
-  /** Why nobody runs it: what the comment `<!-- not run: REASON -->` right above it says. */
+  /** Reason why no test runs the block, from a comment `<!-- not run: REASON -->` right above it. */
   readonly notRun: string | undefined;
 }
 
@@ -37,14 +37,14 @@ export function readBlocks(file: string, markdown: string): readonly CodeBlock[]
   return blocks;
 }
 
-/** The commands in the comment at the head of an example: lines that are indented in it. */
+/** Reads the commands in the comment at the head of an example, which are its indented lines. */
 function readHead(file: string, source: string): readonly CodeBlock[] {
   const head = source.split('\n').filter((_, at, all) => all.slice(0, at + 1).every((each) => each.startsWith('//')));
   const commands = head.flatMap((line) => line.match(/^\/\/ {3}(.*)/)?.[1] ?? []);
   return [{ place: `${file}:1`, language: 'sh', text: commands.join('\n'), notRun: undefined }];
 }
 
-/** Every page of the repository at `root` that tells people what to type: the README, docs/ and examples/. */
+/** Reads every page of the repository at `root` that shows commands: the README, docs/ and examples/. */
 export function readPages(root: string): readonly DocsPage[] {
   const list = (folder: string, ending: string) =>
     readdirSync(join(root, folder))
@@ -57,7 +57,7 @@ export function readPages(root: string): readonly DocsPage[] {
   return [...pages, ...examples].filter(({ blocks }) => blocks.length > 0);
 }
 
-/** The commands of a shell block, a line that ends in a backslash joined with the next. */
+/** Returns the commands of a shell block. A line that ends in a backslash is joined with the next one. */
 export function commandsOf({ text }: CodeBlock): readonly string[] {
   return text
     .replaceAll(/\\\n\s*/g, ' ')

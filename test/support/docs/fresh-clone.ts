@@ -6,14 +6,14 @@ import { fileURLToPath } from 'node:url';
 
 const REPOSITORY = fileURLToPath(new URL('../../../', import.meta.url));
 
-/** The repository as somebody has it who just cloned it: no node_modules, no dist. With what is not committed yet. */
+/** A fresh clone of the repository, without node_modules and dist. It includes changes that are not committed yet. */
 export interface FreshClone {
   readonly root: string;
-  /** Defines the shell function `npm`, whose `ci` links the packages that are here instead of fetching them. */
+  /** Definition of the shell function `npm`, whose `ci` links the installed packages instead of fetching them. */
   readonly npmFunction: string;
-  /** As `npm ci --ignore-scripts`, in the same way. */
+  /** Installs as `npm ci --ignore-scripts` does, by the same links. */
   install(): void;
-  /** What git calls changed or new since the clone, a line each. */
+  /** Returns the files that git reports as changed or new since the clone, one line each. */
   changes(): string;
   remove(): void;
 }
@@ -34,7 +34,7 @@ export function makeFreshClone(): FreshClone {
   git(root, 'init', '--quiet');
   git(root, 'add', '--all');
   git(root, '-c', 'user.name=test', '-c', 'user.email=test@localhost', 'commit', '--quiet', '--message', 'As it is');
-  // Links where the file system allows it, else copies. What npm has built beside the packages is not part of them.
+  // Links if the file system allows it, otherwise copies. Files that npm built beside the packages are not included.
   const link = `{ cp -al '${REPOSITORY}node_modules' node_modules || cp -a '${REPOSITORY}node_modules' node_modules; }`;
   const install = `rm -rf node_modules && ${link} && rm -rf node_modules/.cache`;
   return {

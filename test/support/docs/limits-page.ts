@@ -74,12 +74,12 @@ type Setting = typeof TABLE extends ReadonlyMap<string, infer R> ? R : never;
 
 function mostOf(text: string, setting: Setting | undefined): string {
   if (setting === undefined) return text;
-  const name = setting.env[0] as string; // found by it
+  const name = setting.env[0] as string; // the setting's entry in the table
   const value = setting.defaultText ?? String('default' in setting ? setting.default : '');
   return text.replace(name, `${value}${/^\d+$/.test(value) ? ` ${name.endsWith('_MB') ? 'MiB' : 'bytes'}` : ''}`);
 }
 
-/** The text of docs/limits.md. */
+/** Returns the text of docs/limits.md. */
 export function limitsPage(): string {
   return `${PREFACE}${limitNames.map(rowOf).join('\n')}\n`;
 }

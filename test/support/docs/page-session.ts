@@ -11,22 +11,25 @@ import { PROTOC, toolchainEnvironment } from './toolchains.ts';
 const BUILTIN_MODEL = fileURLToPath(new URL('../../../shared/artifacts/builtin-model', import.meta.url));
 const COMMAND_MS_MAX = 100_000;
 const STOP_MS_MAX = 15_000;
-/** What npx would find, without its half a second of looking: that it does find it is seen where the package is installed. */
+/**
+ * The shell function `npx`, which skips the half second of npx's own search. The test of the installed package covers
+ * that search.
+ */
 const NPX = 'npx() { if [ "$1" = stator ]; then shift; node bin/stator.js "$@"; else command npx "$@"; fi; }';
 
-/** What a command is to the page that shows it. */
+/** The kind of a command, which decides how a session runs it. */
 type Kind =
-  /** An assignment, which counts for the rest of the page. */
+  /** An assignment that counts for the rest of the page. */
   | 'setting'
-  /** Everything on the port of the page: it takes the place of all that ran. */
+  /** A command that runs everything on the port of the page. It replaces all running commands. */
   | 'local'
-  /** Serves that port: it takes the place of what did. */
+  /** A command that serves that port. It replaces the previous one. */
   | 'frontend'
   | 'worker'
   | 'planner'
-  /** Talks through its standard input. */
+  /** A command that talks through its standard input. */
   | 'chat'
-  /** Runs to its end, and needs what runs. */
+  /** A command that ends by itself, and needs what runs. */
   | 'client';
 
 interface Running {
@@ -35,21 +38,21 @@ interface Running {
   readonly output: () => string;
 }
 
-/** `export NAME=VALUE`, several in one line, a comment behind it. */
+/** `export NAME=VALUE`, several in one line, with a comment behind it. */
 const SETTING = /^(?:export )?(?:[A-Z_]+=(?:'[^']*'|"[^"]*"|\$\([^)]*\)|[^\s$]*) *)+(?:#.*)?$/;
 const ASSIGNED = /([A-Z_]+)=\$\(([^)]*)\)/g;
 
-/** What is on the ports that pages name. */
+/** Local ports for the ports that pages name. */
 export interface PagePorts {
-  /** For 8000: the page's own. */
+  /** Port for 8000, on which the page serves. */
   readonly http: number;
-  /** For 8001: a server that speaks the OpenAI API. */
+  /** Port for 8001, of a server that speaks the OpenAI API. */
   readonly engine: number;
-  /** For others, such as 5557 and 5558, in this order. */
+  /** Ports for others, such as 5557 and 5558, in this order. */
   readonly others: ReadonlyMap<string, number>;
 }
 
-/** Types what one page says, in order, as a reader with several terminals would. */
+/** Types the commands of one page in order, as a reader with several terminals would. */
 export class PageSession {
   readonly #clone: FreshClone;
   readonly #ports: PagePorts;
@@ -58,17 +61,19 @@ export class PageSession {
   readonly #settings: string[] = [];
   #running: Running[] = [];
 
-  /** @param given variables of the reader's machine, such as addresses of servers */
+  /**
+   * @param given variables of the reader's machine, such as addresses of servers
+   */
   constructor(clone: FreshClone, ports: PagePorts, given: Readonly<Record<string, string>> = {}) {
     this.#clone = clone;
     this.#ports = ports;
     this.#given = given;
-    // Stands in for the model that the README says how to get.
+    // Stands in for the model that the README tells the reader to download.
     mkdirSync(join(this.#folder, 'models'));
     cpSync(BUILTIN_MODEL, join(this.#folder, 'models/Qwen3-0.6B'), { recursive: true });
   }
 
-  /** Keeps a file that the page shows under the name that its first line gives it. Returns the name without its folder. */
+  /** Saves a file of the page under the name in its first line. Returns the name without its folder. */
   save(text: string): string {
     const name = text.match(/^(?:\/\/|#) (\S+\.(?:mjs|py|go))\n/)?.[1];
     if (name === undefined) throw new Error('the first line of a program names its file, such as // parrot.mjs');
@@ -78,7 +83,7 @@ export class PageSession {
     return basename(name);
   }
 
-  /** Runs one command; resolves when it has ended well, or serves. */
+  /** Runs one command. Resolves when it has succeeded, or when it serves. */
   async run(command: string): Promise<void> {
     const kind = this.#kindOf(command);
     if (kind === 'setting') {
@@ -93,7 +98,7 @@ export class PageSession {
     await this.#untilServing(running, command);
   }
 
-  /** After the last command of a block: the workers and the frontend that it started have found each other. */
+  /** Waits, after the last command of a block, until its workers and frontend have discovered each other. */
   async settle(): Promise<void> {
     const kinds = this.#running.map(({ kind }) => kind);
     if (!kinds.includes('frontend') || !kinds.includes('worker')) return;
@@ -121,7 +126,7 @@ export class PageSession {
     return source.includes('defineWorker(') ? 'worker' : 'client';
   }
 
-  /** The assignments, each `$(command)` in them run this once. */
+  /** Returns the assignments, after it has run each `$(command)` in them once. */
   async #evaluated(assignments: string): Promise<string> {
     let evaluated = this.#mapped(assignments);
     for (const [whole, name, command = ''] of assignments.matchAll(ASSIGNED)) {
@@ -130,7 +135,7 @@ export class PageSession {
     return evaluated;
   }
 
-  /** The ports and folders that pages name are everybody's on a machine. */
+  /** Replaces the ports and folders of pages, which everything on a machine shares. */
   #mapped(text: string): string {
     const { http, engine, others } = this.#ports;
     const ports = new Map([['8000', http], ['8001', engine], ...others]);
@@ -153,14 +158,14 @@ export class PageSession {
   }
 
   #start(kind: Kind, command: string): Running {
-    // A status that is not 2xx is a failure of the command.
+    // A status that is not 2xx fails the command.
     const curl = 'curl() { command curl --silent --show-error --fail-with-body --max-time 30 "$@"; }';
     const script = [this.#clone.npmFunction, NPX, PROTOC, curl, ...this.#settings, this.#mapped(command)].join('\n');
     const child = spawn('sh', ['-c', script], {
       cwd: this.#clone.root,
       env: this.#environment(),
       stdio: ['pipe', 'pipe', 'pipe'],
-      detached: true, // a group of its own, to be ended as a whole
+      detached: true, // its own group, so that one signal ends all of it
     });
     let output = '';
     for (const stream of [child.stdout, child.stderr]) {
@@ -168,11 +173,11 @@ export class PageSession {
         output += text;
       });
     }
-    child.stdin?.on('error', () => {}); // it need not read
+    child.stdin?.on('error', () => {}); // it need not read its input
     return { kind, child, output: () => output };
   }
 
-  /** Returns what it wrote to its standard output. */
+  /** Returns its standard output. */
   async #runToEnd(command: string, input: string): Promise<string> {
     const source = command.match(/node (\S+\.mjs)/)?.[1];
     const asked = source === undefined ? command : readFileSync(join(this.#clone.root, source), 'utf8');
@@ -243,7 +248,7 @@ function endGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
   }
 }
 
-/** Ends a command with all that it started, as Ctrl-C does. */
+/** Ends a command with everything that it started, as Ctrl-C does. */
 async function stopGroup(child: ChildProcess): Promise<void> {
   const isOver = child.exitCode !== null || child.signalCode !== null ? undefined : once(child, 'close');
   endGroup(child, 'SIGINT');

@@ -2,9 +2,9 @@ import { dirname } from 'node:path';
 import { goCaches } from '../tools/kserve-go.ts';
 import type { CodeBlock } from './blocks.ts';
 
-/* Python and Go for the blocks of pages, as the set-up of the tests has installed them. */
+/* Python and Go for the blocks of pages, as the set-up of the tests installs them. */
 
-/** Python's package of it is the whole compiler. */
+/** The shell function `protoc`. The whole compiler is in a package of Python. */
 export const PROTOC = 'protoc() { python -m grpc_tools.protoc "$@"; }';
 
 const NEEDS = [
@@ -12,7 +12,7 @@ const NEEDS = [
   { variable: 'STATOR_TEST_KSERVE_GO', language: 'go', command: /(^|&& )(go|protoc) /m },
 ] as const;
 
-/** Whether what the block needs is there; where it is not, the test run says so at its end. */
+/** Whether the toolchain of the block is installed. If it is not, the test run reports that at its end. */
 export function isRunnable({ language, text }: CodeBlock): boolean {
   return NEEDS.every(({ variable, language: needed, command }) => {
     const isNeeded = language === needed || (language === 'sh' && command.test(text));
@@ -20,7 +20,10 @@ export function isRunnable({ language, text }: CodeBlock): boolean {
   });
 }
 
-/** What commands find the toolchains by. Nothing is fetched: what pages name is there. */
+/**
+ * Returns the variables by which commands find the toolchains. The set-up has installed all that pages name, so no
+ * command downloads anything.
+ */
 export function toolchainEnvironment(): Readonly<Record<string, string>> {
   const { STATOR_TEST_TRITON: python, STATOR_TEST_KSERVE_GO: go, PATH } = process.env;
   const folders = [...(python ? [dirname(python)] : []), ...(go ? [go] : []), PATH ?? ''];

@@ -1,7 +1,7 @@
 import { type Body, type Chunk, scriptText } from './fields.ts';
 import type { Answer, Frame, RecordedRow } from './records.ts';
 
-/** Parsers that hold a call back until it is whole. */
+/** Parsers that hold a call back until it is complete. */
 const HOLDS_CALLS: ReadonlySet<string> = new Set([
   'qwen25',
   'deepseek_v3',
@@ -16,13 +16,13 @@ const HOLDS_CALLS: ReadonlySet<string> = new Set([
 interface Piece {
   readonly kind: 'content' | 'reasoning' | 'arguments';
   readonly text: string;
-  /** The first arguments of a call come with its name, and wait for it. */
+  /** Whether these are the first arguments of a call, which wait for its name and go out with it. */
   readonly isFirst: boolean;
 }
 
 /**
- * Where a chat stream joins what the worker said in two outputs. Only what may be the start of a marker is held back, so a
- * chunk that goes on beyond an output must begin with something that could have been one.
+ * Finds the chunks of a chat stream that join two outputs of the worker. The server holds back only a possible start of
+ * a marker. So a chunk that continues past the end of an output must begin with such a start.
  */
 export function borderFaults(row: RecordedRow, { frames = [] }: Answer): readonly string[] {
   const faults = frames.filter(saysNothing).map(() => 'a chunk says nothing');
@@ -32,7 +32,7 @@ export function borderFaults(row: RecordedRow, { frames = [] }: Answer): readonl
   const views = [whole(outputs), withoutMarkers(outputs)];
   for (const { kind, text, isFirst } of piecesOf(frames)) {
     const view = views.find(({ text: all, from }) => all.indexOf(text, from) >= 0);
-    if (view === undefined) continue; // arguments may be written otherwise than they were said
+    if (view === undefined) continue; // the server may write arguments in another form than the worker
     const at = view.text.indexOf(text, view.from);
     const end = at + text.length;
     view.from = end;
@@ -45,7 +45,7 @@ export function borderFaults(row: RecordedRow, { frames = [] }: Answer): readonl
   return faults;
 }
 
-/** What was said, where its outputs end, and up to where it was found in the answer. */
+/** Text of the worker, the ends of its outputs, and the position up to which the answer has matched it. */
 interface View {
   readonly text: string;
   readonly ends: readonly number[];
@@ -57,7 +57,7 @@ function whole(outputs: readonly string[]): View {
   return { text: outputs.join(''), ends, from: 0 };
 }
 
-/** Markers are not shown, wherever an output ends inside of one. */
+/** Removes markers, which clients do not see, even if an output ends within one. */
 function withoutMarkers(outputs: readonly string[]): View {
   const { text, ends } = whole(outputs);
   const markers = [...text.matchAll(/<\/?think>|<\|[^|>]*\|>|\[\/?THINK\]/g)];
@@ -76,7 +76,7 @@ function saysNothing({ data }: Frame): boolean {
   });
 }
 
-/** White space and the start of something that markers begin with. */
+/** Whether `text` is white space, or may be the start of a marker. */
 function mayBeHeld(text: string): boolean {
   return /^\s*(?:[<[{("'`|\\]\S{0,40}\s*)?$/.test(text) && text.length <= 48;
 }

@@ -6,14 +6,16 @@ import { judge } from './judge.ts';
 import { type HangUp, requestOf, send } from './raw-client.ts';
 import { type Answer, loadRows, type RecordedRow } from './records.ts';
 
-/** Plays recorded exchanges against the product: the real app over a socket, with scripted workers behind. */
+/** Plays recorded exchanges against the product: the real app over a socket, in front of scripted workers. */
 export class Conformance {
   readonly rows: readonly RecordedRow[];
   readonly #folder: string;
   readonly #scripts: ReadonlyMap<string, WorkerScript>;
   readonly #deployments = new Map<string, Promise<Deployment>>();
 
-  /** @param folder a folder in the format of test/fixtures/dynamo-http/README.md */
+  /**
+   * @param folder a folder in the format of test/fixtures/dynamo-http/README.md
+   */
   constructor(folder: string) {
     this.#folder = folder;
     this.rows = loadRows(folder);
@@ -23,14 +25,14 @@ export class Conformance {
   }
 
   /**
-   * Plays one row; returns where the answer is neither as recorded nor as decided, nothing when it is.
-   * @param applied gets the differences from the record that were decided
+   * Plays one row. Returns the places where the answer is neither as recorded nor as decided.
+   * @param applied collects the decided differences from the record that apply
    */
   async play(row: RecordedRow, applied: string[] = []): Promise<readonly string[]> {
     return judge(await this.exchange(row), applied);
   }
 
-  /** Plays one row, to be judged: what came back and what the workers saw. Rows must be played in order, one by one. */
+  /** Plays one row. Returns what came back and what the workers saw. Rows must be played in order, one at a time. */
   async exchange(row: RecordedRow): Promise<Exchange> {
     const { port, engine, instances, startedMs: serverStartedMs } = await this.#deploymentOf(row);
     const seenBefore = engine.seen.length;
@@ -43,7 +45,7 @@ export class Conformance {
     return { row, bytes, startedMs, endedMs, serverStartedMs, instances, worker, wasCancelled: wasCancelled() };
   }
 
-  /** What the product answers to a row, as it stands on the wire. */
+  /** Returns the product's answer to a row, as on the wire. */
   async answer(row: RecordedRow): Promise<Answer> {
     const { port, engine } = await this.#deploymentOf(row);
     const bytes = await send(port, requestOf(row), hangUpOf(row, engine, engine.seen.length));
@@ -65,7 +67,7 @@ export class Conformance {
   }
 }
 
-/** The recorded server, or one like it in the state or with the setting that the row is about. */
+/** Returns the recorded server, or a variant with the state or the setting that the row tests. */
 function deploymentFor({ server, request, status, worker_request: asked }: RecordedRow): string {
   if (server === 'mocker' && status === 529) return 'mocker-busy';
   if (server === 'mocker' && status === 503) return 'mocker-draining';
@@ -74,14 +76,14 @@ function deploymentFor({ server, request, status, worker_request: asked }: Recor
   return server;
 }
 
-/** A client leaves after the first frame, or once the worker works for it. */
+/** Decides when the client leaves: after the first frame, or once the worker works on its request. */
 function hangUpOf(row: RecordedRow, engine: Deployment['engine'], seenBefore: number): HangUp {
   if (!isCutShort(row)) return undefined;
   if (row.frames !== undefined) return { after: 'first-frame' };
   return { once: waitUntil(() => engine.seen.length > seenBefore, { what: 'the request at the worker' }) };
 }
 
-/** A request as a worker got it, in the terms of the record. */
+/** Describes a request as a worker received it, in the terms of the record. */
 function workerView({ request, prompt }: Deployment['engine']['seen'][number]): Record<string, unknown> {
   if (request.input.kind === 'text') {
     const { model: _model, ...body } = request.input.body;

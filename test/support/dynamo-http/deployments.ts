@@ -29,7 +29,10 @@ import { ScriptedEngine, type WorkerScript } from '../scripted-engine.ts';
 import { playMedia } from './media.ts';
 import { loadModels, type RegisteredModel } from './records.ts';
 
-/** Settings of the recorded servers (test/fixtures/dynamo-http/README.md), and of one whose paths come from `_ENV` names. */
+/**
+ * Settings of the recorded servers (test/fixtures/dynamo-http/README.md), and of one whose paths come from `_ENV`
+ * names.
+ */
 const PREFIXED = (prefix: string) => ({
   chat: `${prefix}/chat`,
   completions: `${prefix}/cmp`,
@@ -78,7 +81,7 @@ const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
   },
 };
 
-/** A frontend on a port, over scripted workers in the same process. */
+/** A frontend on a port, in front of scripted workers in the same process. */
 export interface Deployment {
   readonly port: number;
   readonly engine: ScriptedEngine;
@@ -91,8 +94,8 @@ export interface Deployment {
 }
 
 /**
- * Starts the recorded server `name`: the real app, pipeline and request plane, with scripted engines behind.
- * @param more models beside those of the record
+ * Starts the recorded server `name`: the real app, pipeline and request plane, in front of scripted engines.
+ * @param more models in addition to those of the record
  */
 export async function startDeployment(
   name: string,
@@ -161,7 +164,7 @@ export async function startDeployment(
   };
 }
 
-/** What models are registered in. */
+/** The services in which models register. */
 interface Ground {
   readonly plane: RequestPlane;
   readonly discovery: MemoryDiscovery;
@@ -193,13 +196,13 @@ async function registerModels(
 /** The model of the recorded mock workers. */
 const MOCKED: readonly RegisteredModel[] = [{ name: 'qwen3', kind: 'chat' }];
 
-/** What a worker says that is full. */
+/** Answers a call as a full worker does. */
 function refuse(call: IncomingCall): void {
   call.fail(workerError('WorkerOverloaded', 'over its threshold'));
 }
 
 function serve(call: IncomingCall, model: RegisteredModel, engine: ScriptedEngine): void | Promise<void> {
-  const record = call.body as Readonly<Record<string, unknown>>; // what encodeEngineRequest made
+  const record = call.body as Readonly<Record<string, unknown>>; // `encodeEngineRequest` made it
   if (model.kind === 'chat') {
     return engine.generate(decodeEngineRequest(call.id, record, call.tokenIds), call, call.stopped);
   }

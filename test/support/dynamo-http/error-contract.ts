@@ -3,13 +3,15 @@ import { anyOf, Matcher, oneOf } from './match.ts';
 import { type DetailFault, faultOfDetail } from './parser-detail.ts';
 import type { RecordedRow } from './records.ts';
 
-/** What an error of ours says beside its message: `code` of the closed list, `param` the offending field of the body. */
+/**
+ * Fields of our errors in addition to the message: `code` of the closed list, `param` the offending field of the body.
+ */
 export interface Contract {
   readonly code: string;
   readonly param: unknown;
 }
 
-/** Codes of statuses that have one code alone; no field of the body is at fault there. */
+/** Codes of the statuses that have only one code and never blame a field of the body. */
 const CODES: Readonly<Record<number, string>> = {
   401: 'invalid_api_key',
   403: 'insufficient_permissions',
@@ -28,8 +30,8 @@ const CODES: Readonly<Record<number, string>> = {
 export const LEAD_IN = 'Failed to deserialize the JSON body into the target type: ';
 
 /**
- * The code and the field that an error with that status and recorded text must name for the request of `row`.
- * @param message without `Validation: `
+ * Returns the code and the field that an error must name for the request of `row`, given its status and recorded text.
+ * @param message text without `Validation: `
  */
 export function contractOf(row: RecordedRow, status: number, message: string): Contract {
   const only = CODES[status];
@@ -43,7 +45,8 @@ export function contractOf(row: RecordedRow, status: number, message: string): C
 
 function notFound(row: RecordedRow, message: string): Contract {
   if (!/^Model (?:'.*' )?not found/.test(message)) return { code: 'not_found', param: null };
-  // A field is at fault where one was read: at a route without any model, only the one that names it.
+  // An error blames a field only if the route read it. A route without a model reads only the field that names the
+  // model.
   const named = (row.asked as { readonly model?: unknown } | undefined)?.model;
   const isRead = row.request.method === 'POST' && (row.text !== '' || typeof named === 'string');
   return { code: 'model_not_found', param: isRead ? 'model' : null };
@@ -56,7 +59,7 @@ function unavailable(message: string): Contract {
 }
 
 function invalid(row: RecordedRow, message: string, places: readonly Place[]): Contract {
-  if (row.script?.raise !== undefined) return { code: 'invalid_value', param: null }; // the worker's own words
+  if (row.script?.raise !== undefined) return { code: 'invalid_value', param: null }; // the message is the worker's own
   if (message.startsWith(LEAD_IN) || /: invalid nvext: /.test(message)) {
     return ofDetail(faultOfDetail(message.replace(/^.*?(?:target type|invalid nvext): /s, '')), places);
   }
@@ -88,7 +91,10 @@ function ofDetail(fault: DetailFault, places: readonly Place[]): Contract {
 
 const ROOT_FIELDS: ReadonlySet<string> = new Set(['model', 'messages', 'prompt', 'input', 'max_tokens']);
 
-/** `field` in an object of the request that lacks it; the root's own fields stand there. */
+/**
+ * Returns the place of a missing `field`: an object of the request that lacks it. A field of the root is itself the
+ * place.
+ */
 function missing(field: string, places: readonly Place[]): unknown {
   const root = places[0]?.value;
   if (ROOT_FIELDS.has(field) && root !== undefined && isObject(root) && !(field in root)) return field;
@@ -98,7 +104,7 @@ function missing(field: string, places: readonly Place[]): unknown {
   return oneOf(...paths);
 }
 
-/** Where `field` stands in the request. */
+/** Returns the place of `field` in the request. */
 function present(field: string, places: readonly Place[]): unknown {
   return oneOf(...places.map(({ path }) => path).filter((path) => endsIn(path, field)));
 }
@@ -107,7 +113,7 @@ function endsIn(path: string, field: string): boolean {
   return path === field || path.endsWith(`.${field}`);
 }
 
-/** The whole body, or the path of a value that `isMeant`, or of something inside of it. */
+/** Returns the whole body, or the path of a value for which `isMeant` holds, or of a value within it. */
 function under(places: readonly Place[], isMeant: (place: Place) => boolean): unknown {
   const paths = places.filter(isMeant).map(({ path }) => path);
   if (paths.includes('')) return null;
@@ -119,7 +125,7 @@ function under(places: readonly Place[], isMeant: (place: Place) => boolean): un
   );
 }
 
-/** What the words in front of a demand call a field: `Top_p must be`, `Frequency penalty must be`, `Prompt string cannot be`. */
+/** Names of a field in front of a demand: `Top_p must be`, `Frequency penalty must be`, `Prompt string cannot be`. */
 const WORDS: readonly (readonly [RegExp, (match: RegExpExecArray, places: readonly Place[]) => unknown])[] = [
   [/^This model's maximum context length/, () => oneOf('messages', 'prompt', 'input')],
   [/^Messages array cannot be empty|^input must be/, () => 'input'],
@@ -149,7 +155,7 @@ const WORDS: readonly (readonly [RegExp, (match: RegExpExecArray, places: readon
   ],
 ];
 
-/** The field that a message of a check names, by its path, in back ticks or quotes, or in words. */
+/** Returns the field that the message of a check names: by its path, in back ticks or quotes, or in words. */
 function namedField(message: string, places: readonly Place[]): unknown {
   for (const [pattern, field] of WORDS) {
     const match = pattern.exec(message);
@@ -178,7 +184,7 @@ function schemaOf(name: string, places: readonly Place[]): unknown {
   return at?.replace(/name$/, 'parameters') ?? null;
 }
 
-/** The fields that headers stand for. */
+/** The fields for which headers stand. */
 const HEADERS: readonly (readonly [RegExp, string])[] = [
   [/^x-(?:dynamo-)?worker-instance-id$/, 'nvext.backend_instance_id'],
   [/^x-(?:dynamo-)?prefill-instance-id$/, 'nvext.prefill_worker_id'],
@@ -186,7 +192,10 @@ const HEADERS: readonly (readonly [RegExp, string])[] = [
   [/^x-(?:dynamo-dp|dp|data-parallel)-rank$/, 'nvext.dp_rank'],
 ];
 
-/** What a refusal that says nothing more is about: a place that no worker has, ids outside the vocabulary, a forced tool. */
+/**
+ * Returns the field of a refusal that does not name it: a rank that no worker has, ids outside the vocabulary, a forced
+ * tool.
+ */
 function refusedField(row: RecordedRow, places: readonly Place[]): unknown {
   const pins =
     /^nvext\.(?:backend_instance_id|(?:prefill_|decode_)?worker_id|(?:prefill_)?dp_rank|routing_constraints|token_data)/;

@@ -1,16 +1,16 @@
 import type { RecordedRow } from './records.ts';
 import { readPayload, readWire } from './wire-answer.ts';
 
-/** One request as it was played: what came back, and what the workers saw meanwhile. */
+/** One played request: what came back, and what the workers saw meanwhile. */
 export interface Exchange {
   readonly row: RecordedRow;
-  /** All that the server sent. */
+  /** All bytes from the server. */
   readonly bytes: Buffer;
   readonly startedMs: number;
   readonly endedMs: number;
-  /** When the server started; no time that it tells lies before. */
+  /** Start of the server. It reports no earlier time. */
   readonly serverStartedMs: number;
-  /** Requests as the workers got them. */
+  /** Requests as the workers received them. */
   readonly worker: readonly Record<string, unknown>[];
   readonly wasCancelled: boolean;
   /** Id of the instance behind each model. */
@@ -19,7 +19,7 @@ export interface Exchange {
 
 export const isCutShort = (row: RecordedRow): boolean => row.connection === 'client closed';
 
-/** The answer in an exchange, and every fault of its framing. */
+/** Reads the answer in an exchange, and every fault of its framing. */
 export function readAnswer({ row, bytes }: Pick<Exchange, 'row' | 'bytes'>) {
   const context = { method: row.request.method, isCut: isCutShort(row) };
   const wire = readWire(bytes, context);

@@ -4,20 +4,23 @@ import { Matcher, textWith } from './match.ts';
 import { faultOfDetail } from './parser-detail.ts';
 import type { RecordedRow } from './records.ts';
 
-/** What this product must answer; starts as the record and is rewritten by the differences. May hold matchers. */
+/**
+ * The answer that this product must give. It starts as the record, and the differences rewrite it. It may contain
+ * matchers.
+ */
 export interface Expectation {
   status: unknown;
   headers: Record<string, unknown>;
   body?: unknown;
   text?: unknown;
   frames?: unknown[];
-  /** One entry a worker request; empty = no worker was asked. */
+  /** One entry for each request to a worker; empty if no worker received one. */
   worker: Record<string, unknown>[];
-  /** How the stream is cut into chunks is not as recorded: it is compared by what it folds to. */
+  /** Whether the chunks of the stream may differ from the record. The comparison then joins them first. */
   isFolded?: boolean;
 }
 
-/** A place where this product answers otherwise than the record. Nothing else may differ. */
+/** A difference between this product and the record. Nothing else may differ. */
 export interface Difference {
   /** The reason, as a fact. */
   readonly why: string;
@@ -25,20 +28,24 @@ export interface Difference {
   rewrite(expected: Expectation, row: RecordedRow): void;
 }
 
-/** A failure that a client is told. */
+/** A failure that a client receives. */
 export interface Failure {
   readonly status: number;
-  /** As recorded, or as it would be: decides on code and field. */
+  /** Message as recorded, or as it would have been. It decides the code and the field. */
   readonly message: string;
-  /** What ours reads. @default the message, apart from what a parser library worded */
+  /** Message of Stator. @default the message, except for words of a parser library */
   readonly told?: unknown;
-  /** @default what status and message stand for */
+  /**
+   * @default the code of status and message
+   */
   readonly code?: string;
-  /** @default the field that the message is about */
+  /**
+   * @default the field that the message blames
+   */
   readonly param?: unknown;
 }
 
-/** The error object of OpenAI's dialects. */
+/** Returns the error object of OpenAI's dialects. */
 export function openAiError(row: RecordedRow, { status, message, told, code, param }: Failure): Body {
   const plain = message.replace(/^Validation: /, '');
   const contract = contractOf(row, status, plain);
@@ -68,26 +75,29 @@ const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
   529: 'overloaded_error',
 };
 
-/** The error object of Anthropic's dialect. */
+/** Returns the error object of Anthropic's dialect. */
 export function anthropicError({ status, message, told }: Failure): Body {
   const type = ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
   return { type, message: told ?? messageLike(message.replace(/^Validation: /, '')) };
 }
 
-/** The text of a message of ours for a recorded one: the same, or with the same names when a parser library wrote it. */
+/**
+ * Returns the text that our message must have for a recorded one. It is the same, or has the same names if a parser
+ * library wrote the recorded one.
+ */
 export function messageLike(text: string): unknown {
-  if (text === 'Invalid request') return textWith(text); // ours may say more
+  if (text === 'Invalid request') return textWith(text); // our message may say more
   if (text.startsWith(LEAD_IN)) {
     const fault = faultOfDetail(text.slice(LEAD_IN.length));
     return 'field' in fault ? textWith(LEAD_IN, fault.field) : longerThan(LEAD_IN);
   }
   const unknown = /: invalid nvext: unknown field (`[^`]+`)/.exec(text)?.[1];
   if (unknown !== undefined) return textWith('unknown field', unknown, 'nvext');
-  const detail = text.search(/, got String\(|: EOF while parsing/); // a parser library's words
+  const detail = text.search(/, got String\(|: EOF while parsing/); // words of a parser library
   return detail < 0 ? text : textWith(text.slice(0, detail));
 }
 
-/** The lead-in alone says nothing. */
+/** Matches a text that continues after `start`, because the lead-in by itself says nothing. */
 function longerThan(start: string): Matcher {
   return new Matcher(
     `${JSON.stringify(start)} and what is wrong`,
@@ -95,11 +105,11 @@ function longerThan(start: string): Matcher {
   );
 }
 
-/** Turns the expectation into a failure before anything was streamed, in the dialect of the route. */
+/** Turns the expectation into a failure before the stream begins, in the dialect of the route. */
 export function failWith(expected: Expectation, row: RecordedRow, failure: Failure): void {
   const { allow } = expected.headers;
   const isOverload = contractOf(row, failure.status, failure.message).code === 'server_overloaded';
-  const asserted = failure.status === 529 ? 503 : failure.status; // overload has one status in each dialect
+  const asserted = failure.status === 529 ? 503 : failure.status; // each dialect has one status for overload
   const status = asserted === 503 && isOverload && isMessages(row) ? 529 : asserted;
   expected.status = status;
   expected.headers = {
@@ -116,7 +126,7 @@ export function failWith(expected: Expectation, row: RecordedRow, failure: Failu
 
 const ANTHROPIC_ID = new Matcher('an id of the request', (value) => /^req_[0-9a-zA-Z-]{8,}$/.test(String(value)));
 
-/** A refusal: no worker hears of the request. */
+/** Turns the expectation into a refusal: no worker receives the request. */
 export function refuseWith(expected: Expectation, row: RecordedRow, failure: Failure): void {
   failWith(expected, row, failure);
   expected.worker = [];
@@ -126,7 +136,7 @@ export function isRecordedError(body: unknown): body is { message: string; code:
   return typeof body === 'object' && body !== null && 'message' in body && 'code' in body;
 }
 
-/** The failure that an SSE event tells in OpenAI's dialects, as recorded. */
+/** Returns the failure in a recorded SSE event of OpenAI's dialects. */
 export function errorFrame(frame: unknown): { message: string; code: number } | undefined {
   const { data } = frame as { data?: { error?: { message: string; code: number }; type?: unknown } };
   return typeof data === 'object' && data?.type === undefined ? data?.error : undefined;
@@ -138,7 +148,7 @@ export function chunksOf(expected: Expectation): Chunk[] {
     .filter((data): data is Chunk => typeof data === 'object' && data !== null && 'choices' in data);
 }
 
-/** Every choice of the answer, streamed or not. */
+/** Collects every choice of the answer, streamed or not. */
 export function choicesOf(expected: Expectation): Body[] {
   const whole = (expected.body as { choices?: Body[] } | undefined)?.choices ?? [];
   return [...chunksOf(expected).flatMap(({ choices }) => choices ?? []), ...whole];

@@ -3,12 +3,12 @@ import type { RecordedRow } from './records.ts';
 export type Body = Record<string, unknown>;
 export type Chunk = { choices?: Body[]; usage?: unknown; [key: string]: unknown };
 
-/** The JSON object that a request brings; empty when it brings something else. */
+/** Returns the JSON object in the body of the request, or an empty one if the body is something else. */
 export function requestBody({ asked }: RecordedRow): Body {
   return typeof asked === 'object' && asked !== null && !Array.isArray(asked) ? (asked as Body) : {};
 }
 
-/** `nvext` of a request. */
+/** Returns `nvext` of a request. */
 export function nvextOf(row: RecordedRow): Body {
   const { nvext } = requestBody(row);
   return typeof nvext === 'object' && nvext !== null ? (nvext as Body) : {};
@@ -18,13 +18,16 @@ export const isChat = ({ request }: RecordedRow): boolean => /\/chat(\/completio
 export const isCompletions = (row: RecordedRow): boolean =>
   /\/(completions|cmp)$/.test(row.request.path) && !isChat(row);
 export const isResponses = ({ request }: RecordedRow): boolean => /^(?:\/v1\/responses|\/b\/rsp)$/.test(request.path);
-/** Asked of the routes of models by a client of Anthropic's API, where that is on. */
+/** Whether a client of Anthropic's API asks a route of models, on a server with that API. */
 const isOfAnthropicsModels = ({ server, request }: RecordedRow): boolean =>
   server === 'default' &&
   request.path.startsWith('/v1/models') &&
   (request.headers ?? []).some(([name]) => name === 'anthropic-version');
 
-/** Answered in Anthropic's dialect: below the route of its Messages, where that API is on, and models to its clients. */
+/**
+ * Whether the answer is in Anthropic's dialect: below the route of Messages if that API is on, or about models to its
+ * clients.
+ */
 export const isMessages = (row: RecordedRow): boolean => isBelowMessages(row) || isOfAnthropicsModels(row);
 
 const isBelowMessages = ({ server, request }: RecordedRow): boolean =>
@@ -36,23 +39,23 @@ export const isThresholds = ({ request }: RecordedRow): boolean => request.path 
 export const isMedia = ({ group }: RecordedRow): boolean => group === 'images' || group === 'videos';
 export const isEmbeddings = ({ request }: RecordedRow): boolean => /\/emb(?:eddings)?$/.test(request.path);
 
-/** A batch of several prompts. */
+/** Whether the request is a batch of several prompts. */
 export function isBatch(row: RecordedRow): boolean {
   const { prompt } = requestBody(row);
   return isCompletions(row) && Array.isArray(prompt) && prompt.length > 1 && typeof prompt[0] !== 'number';
 }
 
-/** Every byte is a token of the fixture model, apart from its control tokens. */
+/** Counts tokens. Every byte is a token of the fixture model, except in its control tokens. */
 export function tokensOf(prompt: string): number {
   return Buffer.byteLength(prompt.replaceAll(/<\|(endoftext|im_start|im_end)\|>/g, '\u0000'));
 }
 
-/** Seconds of silence before each step of the worker. */
+/** Returns the seconds of silence before each step of the worker. */
 export function pausesOf({ script }: RecordedRow): readonly number[] {
   return (script?.steps ?? []).map(({ sleep }) => sleep ?? script?.sleep ?? 0);
 }
 
-/** Everything that the worker says, as one text; undefined when a part of it is no text. */
+/** Joins all outputs of the worker, or returns undefined if one of them is not text. */
 export function scriptText({ script }: RecordedRow): string | undefined {
   const steps = script?.steps ?? [];
   return steps.every(({ t }) => typeof t === 'string') ? steps.map(({ t }) => t).join('') : undefined;

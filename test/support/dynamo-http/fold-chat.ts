@@ -1,19 +1,19 @@
 import type { Body, Chunk } from './fields.ts';
 
-/** One choice of a chat stream, its chunks put together. */
+/** One choice of a chat stream, with its chunks joined. */
 interface FoldedChoice {
   readonly index: number;
   content: string;
   reasoning: string;
-  /** What the chunk that names the role says as content. */
+  /** Content in the chunk that names the role. */
   roleContent: unknown;
   readonly calls: FoldedCall[];
   finish: unknown;
-  /** Log probabilities of its tokens, one after the other. */
+  /** Log probabilities of its tokens, in order. */
   readonly logprobs: unknown[];
-  /** Chunks that name the role. */
+  /** Number of chunks that name the role. */
   roles: number;
-  /** What was told in which order: `role reasoning content call-0 call-1 finish`; a repetition in a row counts once. */
+  /** Order of the parts: `role reasoning content call-0 call-1 finish`. Repetitions in a row count once. */
   order: string;
 }
 
@@ -27,17 +27,17 @@ interface FoldedCall {
 
 /** A whole chat stream without its chunk borders. */
 interface FoldedChat {
-  /** Values of the keys that all chunks share; a second value shows as a second entry. */
+  /** Values of the keys that all chunks share. A second value is a second entry. */
   readonly identities: string[];
   readonly choices: FoldedChoice[];
-  /** Usage of chunks with choices, each value once. */
+  /** Usage in chunks with choices, each value once. */
   readonly runningUsage: string[];
   readonly usage: unknown[];
-  /** Everything that is no chunk, in order: side events and the end. */
+  /** All frames that are not chunks, in order: side events and the end. */
   readonly others: unknown[];
 }
 
-/** Puts the frames of a chat stream together, so that streams that differ in chunk borders alone fold to the same. */
+/** Joins the frames of a chat stream. Streams that differ only in chunk borders give the same result. */
 export function foldChat(frames: readonly unknown[]): FoldedChat {
   const folded: FoldedChat = { identities: [], choices: [], runningUsage: [], usage: [], others: [] };
   for (const frame of frames) {
@@ -115,7 +115,10 @@ function addOnce(values: string[], value: string): void {
   if (!values.includes(value)) values.push(value);
 }
 
-/** The frames of a batch prompt by prompt, those of one in their order; what belongs to none stays where it is. */
+/**
+ * Orders the frames of a batch by prompt. Frames of one prompt keep their order, and frames of no prompt keep their
+ * place.
+ */
 export function byPrompt<Frame>(frames: readonly Frame[]): Frame[] {
   const end = frames.findIndex((frame) => promptOf(frame) === undefined);
   const own = end < 0 ? [...frames] : frames.slice(0, end);

@@ -5,13 +5,13 @@ import type { Answer } from './records.ts';
 const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/;
 const OWN_UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** The JSON objects of an answer, in order. */
+/** Returns the JSON objects of an answer, in order. */
 export function objectsOf({ body, frames }: Answer): readonly Body[] {
   const values: readonly unknown[] = [body, ...(frames ?? []).map(({ data }) => data)];
   return values.filter((value): value is Body => typeof value === 'object' && value !== null && !Array.isArray(value));
 }
 
-/** Where the ids of an answer contradict one another, the request, or the workers that there are. */
+/** Finds ids of an answer that contradict one another, the request, or the registered workers. */
 export function identityFaults(exchange: Exchange, answer: Answer): readonly string[] {
   const objects = objectsOf(answer);
   return [
@@ -22,7 +22,10 @@ export function identityFaults(exchange: Exchange, answer: Answer): readonly str
   ];
 }
 
-/** All chunks have one id, with the place of the prompt behind it in a batch; it is the client's own where it named one. */
+/**
+ * Checks that all chunks have one id, followed by the index of the prompt in a batch. It must be the client's own id if
+ * the client gave one.
+ */
 function answerIdFaults({ row }: Exchange, answer: Answer, objects: readonly Body[]): string[] {
   const ids = objects.filter(({ choices }) => Array.isArray(choices)).map(({ id }) => String(id));
   const bare = new Set(ids.map((id) => (isBatch(row) ? id.replace(/-\d$/, '') : id)));
@@ -40,7 +43,7 @@ function answerIdFaults({ row }: Exchange, answer: Answer, objects: readonly Bod
   return faults;
 }
 
-/** One response, and items that keep their id from their first event to the last list. */
+/** Checks that there is one response, whose items keep their ids from their first event to the last list. */
 function responseFaults(objects: readonly Body[]): string[] {
   const responses = [...objects, ...objects.map(({ response }) => response as Body | undefined)].filter(
     (response): response is Body => response?.object === 'response',
@@ -61,7 +64,7 @@ function responseFaults(objects: readonly Body[]): string[] {
   return faults;
 }
 
-/** No two calls of one answer have one id. */
+/** Checks that no two calls of one answer share an id. */
 function callFaults(objects: readonly Body[]): string[] {
   const ids: string[] = [];
   for (const { choices, content, content_block: block } of objects) {
@@ -78,7 +81,7 @@ function callFaults(objects: readonly Body[]): string[] {
 
 const WORKER_KEYS = ['prefill_worker_id', 'decode_worker_id', 'backend_instance_id', 'instance_id'] as const;
 
-/** Workers are those that serve the model. */
+/** Checks that each worker id is that of a worker of the model. */
 function workerIdFaults({ row, instances }: Exchange, objects: readonly Body[]): string[] {
   const own = row.served === undefined ? undefined : instances.get(row.served.name);
   const known = new Set([...instances.values()].map(asDecimal));

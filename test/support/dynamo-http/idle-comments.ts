@@ -1,11 +1,11 @@
 import { pausesOf } from './fields.ts';
 import type { Answer, Frame, RecordedRow } from './records.ts';
 
-/** After so many seconds of silence the server `env2` writes a comment; after so many more it gives the worker up. */
+/** Seconds of silence after which the server `env2` writes a comment. After twice that long, it gives up the worker. */
 const KEEP_ALIVE_S = 0.1;
 const GIVE_UP_S = 1;
 
-/** A lone `:`, which keeps a connection alive. */
+/** Whether a frame is only a `:`, which keeps a connection alive. */
 export function isComment({ comment, event, data }: Frame): boolean {
   return comment === '' && event === undefined && data === undefined;
 }
@@ -15,7 +15,7 @@ export function hasIdleTime(row: RecordedRow): boolean {
   return idleSeconds(row) > 0;
 }
 
-/** How many comments fit into a silence is a matter of timing, within bounds. */
+/** Checks the number of comments in each silence, which depends on timing, against its bounds. */
 export function idleFaults(row: RecordedRow, { frames = [] }: Answer): readonly string[] {
   const seconds = idleSeconds(row);
   if (seconds === 0) return [];
@@ -26,7 +26,7 @@ export function idleFaults(row: RecordedRow, { frames = [] }: Answer): readonly 
   return count >= least && count <= most ? [] : [`${count} comments in ${seconds} s of silence`];
 }
 
-/** The head leaves before the worker has said anything, and a comment with it. */
+/** Whether the head, with a comment, leaves before the first output of the worker. */
 function isLate(row: RecordedRow): boolean {
   return (pausesOf(row)[0] ?? 0) > (row.server === 'env1' ? 1 : 2);
 }

@@ -1,12 +1,14 @@
 import type { Json } from './records.ts';
 
-/** A value of a request's body and its JSON path, `messages[0].content`; empty for the whole body. */
+/**
+ * A value of a request's body and its JSON path, such as `messages[0].content`. The path of the whole body is empty.
+ */
 export interface Place {
   readonly path: string;
   readonly value: Json;
 }
 
-/** Every value of `body`, the outer ones first. */
+/** Lists every value of `body`, outer ones first. */
 export function placesOf(body: Json | undefined): readonly Place[] {
   return body === undefined ? [] : [...walk(body, '')];
 }
@@ -21,7 +23,7 @@ function* walk(value: Json, path: string): Iterable<Place> {
   for (const [key, item] of Object.entries(value)) yield* walk(item, within(path, key));
 }
 
-/** The path of `key` in the object at `path`. */
+/** Returns the path of `key` in the object at `path`. */
 export function within(path: string, key: string): string {
   return path === '' ? key : `${path}.${key}`;
 }

@@ -12,9 +12,9 @@ import type { Answer, RecordedRow } from './records.ts';
 import { timeFaults } from './times.ts';
 
 /**
- * Where an exchange is neither as recorded nor as decided; nothing when it is.
+ * Returns the places where an exchange is neither as recorded nor as decided.
  *
- * @param applied gets the reasons of the differences from the record that were decided
+ * @param applied collects the reasons of the decided differences from the record that apply
  */
 export function judge(exchange: Exchange, applied: string[] = []): readonly string[] {
   const { row } = exchange;
@@ -33,24 +33,24 @@ export function judge(exchange: Exchange, applied: string[] = []): readonly stri
   ];
 }
 
-/** A description of the API, whose keys are names of fields. */
+/** Whether an answer is a description of the API, whose keys are names of fields. */
 function isDocument({ body }: Answer): boolean {
   return typeof body === 'object' && body !== null && 'openapi' in body;
 }
 
-/** What a row must be answered. */
+/** The expected answer to a row. */
 interface Judgement {
   readonly expected: Expectation;
-  /** The same as it is compared. */
+  /** The expectation in the form of the comparison. */
   readonly compared: object;
-  /** Of the differences from the record. */
+  /** Reasons of the differences from the record. */
   readonly reasons: readonly string[];
 }
 
-/** By row: judging an answer changes nothing about what is expected. */
+/** Judgements by row. To judge an answer does not change the expectation. */
 const judgements = new WeakMap<RecordedRow, Judgement>();
 
-/** What the record says, as far as it is compared, after every difference that applies. */
+/** Returns the compared part of the record, after every difference that applies. */
 function expectationOf(row: RecordedRow): Judgement {
   const known = judgements.get(row);
   if (known !== undefined) return known;
@@ -80,7 +80,7 @@ function comparable({ isFolded, ...expected }: Expectation): object {
   if (isFolded !== true) return expected;
   const folded = foldChat(expected.frames);
   for (const choice of folded.choices) {
-    // Null when the first delta is a call, which is not known yet when an output had nothing to show.
+    // Null if the first delta is a call. The record does not tell this if an output had nothing to show.
     if (/^role call/.test(choice.order)) choice.roleContent = oneOf('', null);
   }
   return { ...expected, frames: [folded] };
@@ -89,7 +89,7 @@ function comparable({ isFolded, ...expected }: Expectation): object {
 function recordedWorkerRequest(seen: Readonly<Record<string, unknown>>, row: RecordedRow): Record<string, unknown> {
   if (isMedia(row)) return { ...seen };
   return {
-    prompt: isEmbeddings(row) ? anything : seen.prompt, // which the record does not show
+    prompt: isEmbeddings(row) ? anything : seen.prompt, // the record does not contain it
     prompt_embeds: seen.prompt_embeds,
     multi_modal_data: seen.multi_modal_data,
     stop_conditions: { ...(seen.stop_conditions as object) },
@@ -99,7 +99,7 @@ function recordedWorkerRequest(seen: Readonly<Record<string, unknown>>, row: Rec
   };
 }
 
-/** What a worker gets that takes bodies as they are; the record shows another shape of it, if any. */
+/** Returns the request of a worker that takes bodies unchanged. The record may show it in another shape. */
 function bodyUntouched(row: RecordedRow): Record<string, unknown> {
   const { model: _model, ...asked } = requestBody(row);
   const keys = ['messages', 'prompt', 'temperature', 'max_tokens', 'tools'].filter((key) => key in asked);
@@ -110,13 +110,13 @@ function bodyUntouched(row: RecordedRow): Record<string, unknown> {
 
 const PINS = ['backend_instance_id', 'prefill_worker_id', 'decode_worker_id'] as const;
 
-/** Worker ids are masked in the record: they are those of the request, as text. */
+/** Restores the worker ids, which the record masks: those of the request, as text. */
 function withPins(routing: Body, row: RecordedRow): Body {
   for (const key of PINS) if (key in routing) routing[key] = String(nvextOf(row)[key]);
   return routing;
 }
 
-/** One choice is what every engine makes unasked. */
+/** Removes `n` if it is one, because every engine makes one choice by default. */
 function withoutSingleN({ n, ...rest }: { readonly n?: number }): object {
   return n === undefined || n === 1 ? rest : { n, ...rest };
 }
@@ -128,7 +128,7 @@ function normalise(answer: Answer, row: RecordedRow, expected: Expectation): Ans
   let frames = [...masked.frames];
   if (isBatch(row)) frames = byPrompt(frames);
   if (hasIdleTime(row)) frames = frames.filter((frame) => !isComment(frame));
-  // How many more frames came along before the client had left is chance.
+  // How many more frames arrived before the client left is chance.
   if (isCutShort(row) && Array.isArray(expected.frames)) frames.splice(expected.frames.length);
   const isFolded = expected.isFolded === true && (isChat(row) || isCompletions(row));
   return { ...masked, frames: isFolded ? [foldChat(frames)] : frames } as Answer & { frames?: unknown };

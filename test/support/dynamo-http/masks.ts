@@ -1,10 +1,10 @@
 import type { Answer, RecordedRow } from './records.ts';
 
 const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
-/** Ids that are a prefix and a UUID without its dashes; those of items go on with their place in a response. */
+/** Ids made of a prefix and a UUID without dashes. Ids of items also have their index in the response. */
 const PREFIXED_IDS = /\b(resp|msg|rs|fc|ctc|toolu)_[0-9a-f]{32,}\b/g;
 const TIME_TEXT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
-/** Numbers that the record shows as 0. What is wrong about them is found before they are masked. */
+/** Numbers that the record shows as 0. Other checks find wrong values before the mask. */
 const MASKED_NUMBERS: ReadonlySet<string> = new Set([
   'created',
   'created_at',
@@ -20,7 +20,7 @@ const MASKED_NUMBERS: ReadonlySet<string> = new Set([
   'total_time_ms',
 ]);
 
-/** Ids, times and worker ids of an answer as the record masks them. */
+/** Masks ids, times and worker ids of an answer as the record does. */
 export function maskAnswer(answer: Answer, { request }: RecordedRow): Answer {
   const { headers, ...rest } = answer;
   const isNamed = request.headers?.some(([name]) => name === 'x-request-id') === true;
@@ -29,7 +29,7 @@ export function maskAnswer(answer: Answer, { request }: RecordedRow): Answer {
   return { ...(mask(rest) as Answer), headers: { ...headers, ...shown } };
 }
 
-/** Ids in the texts that a worker got. */
+/** Masks ids in the texts that a worker received. */
 export function maskTexts(value: unknown): unknown {
   return mask(value, new Set());
 }

@@ -1,4 +1,4 @@
-/** A value in an expectation that stands for many: `describe` says which. */
+/** A value in an expectation that stands for many values, which `describe` names. */
 export class Matcher {
   readonly describe: string;
   readonly #accepts: (value: unknown) => boolean;
@@ -19,14 +19,14 @@ export const textWith = (...parts: readonly string[]): Matcher =>
   new Matcher(`text with ${JSON.stringify(parts)}`, (value) =>
     parts.every((part) => typeof value === 'string' && value.includes(part)),
   );
-/** One of several values, some of which may be matchers. */
+/** Matches one of several values, some of which may be matchers. */
 export const anyOf = (...values: readonly unknown[]): Matcher =>
   new Matcher(`any of ${values.map(show).join(' or ')}`, (value) =>
     values.some((one) => (one instanceof Matcher ? one.accepts(value) : Object.is(one, value))),
   );
 export const anything: Matcher = new Matcher('anything', () => true);
 
-/** Where `actual` differs from `expected`; empty when it does not. Keys that are undefined count as absent. */
+/** Returns the places where `actual` differs from `expected`. Undefined keys count as absent. */
 export function differencesOf(expected: unknown, actual: unknown, at = '$'): readonly string[] {
   if (expected instanceof Matcher) {
     return expected.accepts(actual) ? [] : [`${at}: expected ${expected.describe}, got ${show(actual)}`];

@@ -1,10 +1,12 @@
 import type { EngineRequest, OutputSink } from '../../../shared/protocol/index.ts';
 import type { ScriptedEngine } from '../scripted-engine.ts';
 
-/** Bytes FF D8 and a name: as much of a JPEG as the recorded workers sent. */
+/** Frames of the recorded workers: the bytes FF D8 of a JPEG, and a name. */
 const FRAMES = ['frame0', 'frame1'].map((name) => Buffer.concat([Buffer.of(0xff, 0xd8), Buffer.from(name)]));
 
-/** What the recorded workers of embedding, image and video models answer (test/fixtures/dynamo-http/README.md). */
+/**
+ * Plays the answers of the recorded workers of embedding, image and video models (test/fixtures/dynamo-http/README.md).
+ */
 export function playMedia(
   request: EngineRequest,
   kind: 'emb' | 'img' | 'vid',

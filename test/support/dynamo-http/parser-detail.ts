@@ -1,12 +1,12 @@
 import type { Json } from './records.ts';
 
-/** What a JSON library says is wrong with a body, behind the lead-in. */
+/** The fault of a body that a JSON library reports, behind the lead-in. */
 export type DetailFault =
   | { readonly kind: 'syntax' }
   | { readonly kind: 'missing' | 'unknown' | 'repeated' | 'field'; readonly field: string }
   | { readonly kind: 'value'; matches(value: Json, path: string): boolean };
 
-/** Fields that are read as one of several shapes, by the name of the reader's type. */
+/** Fields that accept several shapes, by the type name in the reader. */
 const SHAPES: readonly (readonly [RegExp, RegExp])[] = [
   [/UserMessageContent|MessageContent/, /^messages\[\d+\]\.content$/],
   [/ToolChoice/, /^tool_choice$/],
@@ -16,7 +16,7 @@ const SHAPES: readonly (readonly [RegExp, RegExp])[] = [
   [/Stop$/, /^stop$/],
 ];
 
-/** Reads a detail of the recorded server's library (Rust's serde_json). */
+/** Reads a detail that the library of the recorded server (Rust's serde_json) wrote. */
 export function faultOfDetail(detail: string): DetailFault {
   const named = /^(?:[\w.[\]]+: )?(missing|unknown|duplicate) field `([^`]+)`/.exec(detail);
   if (named !== null) {
@@ -36,7 +36,7 @@ export function faultOfDetail(detail: string): DetailFault {
   return field === undefined ? { kind: 'syntax' } : { kind: 'field', field };
 }
 
-/** Whether the library describes `value` so: `string "hot"`, `integer `-1``, `sequence`. */
+/** Whether the library describes `value` in these words: `string "hot"`, `integer `-1``, `sequence`. */
 function describes(given: string, value: Json): boolean {
   const what = given.replace(/^invalid (?:type|value|length):? /, '');
   if (what.startsWith('string')) return typeof value === 'string' && what === `string ${JSON.stringify(value)}`;

@@ -8,10 +8,10 @@ export interface RawRequest {
   readonly body: Buffer | undefined;
 }
 
-/** When to hang up before the answer is complete. */
+/** The time at which a client hangs up before the answer is complete. */
 export type HangUp = { readonly after: 'first-frame' } | { readonly once: Promise<unknown> } | undefined;
 
-/** The request of a row as bytes on the wire. */
+/** Returns the request of a row as bytes on the wire. */
 export function requestOf(row: RecordedRow): RawRequest {
   const { request } = row;
   const headers = (request.headers ?? [['content-type', 'application/json']]).flatMap((pair) => expand(pair));
@@ -23,7 +23,7 @@ export function requestOf(row: RecordedRow): RawRequest {
   return { method: request.method, path: request.path, headers, body: bodyOf(row) };
 }
 
-/** `vvv...(66000 chars)` stands for so many characters. */
+/** Expands `vvv...(66000 chars)` to that many characters. */
 function expand([name, value]: readonly [string, string]): [string, string][] {
   const match = /^(.)\1\1\.\.\.\((\d+) chars\)$/.exec(value);
   return [[name, match === null ? value : match[1]!.repeat(Number(match[2]))]];
@@ -39,7 +39,10 @@ function bodyOf({ request }: RecordedRow): Buffer | undefined {
   return request.body === undefined || request.body === null ? undefined : Buffer.from(JSON.stringify(request.body));
 }
 
-/** Sends exactly these bytes on a connection of its own and reads to its end: all that the server sent. */
+/**
+ * Sends exactly these bytes on a connection of its own. Resolves with all bytes from the server, up to the end of the
+ * connection.
+ */
 export function send(port: number, request: RawRequest, hangUp: HangUp): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, '127.0.0.1');
@@ -62,6 +65,6 @@ export function send(port: number, request: RawRequest, hangUp: HangUp): Promise
       if (hangUp !== undefined && 'after' in hangUp && chunk.includes('data: ')) finish();
     });
     socket.on('end', finish);
-    socket.on('error', () => finish()); // a server may close on a request that it refused half way
+    socket.on('error', () => finish()); // a server may close the connection after it refuses half a request
   });
 }

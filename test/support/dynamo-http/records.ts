@@ -13,7 +13,7 @@ export interface Frame {
   readonly comment?: string;
 }
 
-/** What came back, recorded or now. */
+/** An answer, recorded or new. */
 export interface Answer {
   readonly status: number | null;
   readonly headers: Readonly<Record<string, string>>;
@@ -22,7 +22,7 @@ export interface Answer {
   readonly frames?: readonly Frame[];
 }
 
-/** What the worker got, by meaning. */
+/** The request that a worker received, by meaning. */
 export interface WorkerSaw {
   readonly prompt?: string;
   readonly prompt_embeds?: string;
@@ -64,24 +64,24 @@ export interface RecordedRow extends Answer {
   readonly worker_cancelled?: boolean;
   readonly connection?: string;
   readonly product?: { readonly status: number; readonly code: string };
-  /** The body as JSON, however it is recorded; undefined when it is none. */
+  /** The body as JSON, in whatever form it is recorded, or undefined if it is not JSON. */
   readonly asked?: Json | undefined;
-  /** What the worker plays for it: the script of the last tag in the request. */
+  /** The script that the worker plays: that of the last tag in the request. */
   readonly script?: WorkerScript | undefined;
   /** The registered model that the request names. */
   readonly served?: RegisteredModel | undefined;
-  /** What the default server answers to the same question on its own path. */
+  /** The default server's answer to the same question on its own path. */
   readonly twin?: RecordedRow | undefined;
 }
 
 export const FIXTURES = fileURLToPath(new URL('../../fixtures/dynamo-http/', import.meta.url));
 
-/** The models of the deployment that was recorded in `folder`. */
+/** Loads the models of the deployment that was recorded in `folder`. */
 export function loadModels(folder: string): readonly RegisteredModel[] {
   return JSON.parse(readFileSync(join(folder, 'models.json'), 'utf8'));
 }
 
-/** Every recorded row of `folder`, in order, group by group. */
+/** Loads every recorded row of `folder`, in order, group by group. */
 export function loadRows(folder: string): readonly RecordedRow[] {
   const models = loadModels(folder);
   const rows = readdirSync(folder)
@@ -107,7 +107,7 @@ export function loadRows(folder: string): readonly RecordedRow[] {
   });
 }
 
-/** Of the paths that `env1` moves and that are asked by GET. */
+/** Default paths of the GET routes that `env1` moves. */
 const MOVED: Readonly<Record<string, string>> = { '/a/models': '/v1/models', '/a/health': '/health' };
 
 function twinOf({ request }: RecordedRow, rows: readonly RecordedRow[]): RecordedRow | undefined {

@@ -1,7 +1,7 @@
 import { requestBody, scriptText } from './fields.ts';
 import type { RecordedRow } from './records.ts';
 
-/** The text of the worker as far as `max_tokens` lets it come: a byte is a token. */
+/** Returns the text of the worker up to `max_tokens`. Each byte is a token. */
 function heardText(row: RecordedRow): string {
   const body = requestBody(row);
   const most = body.max_completion_tokens ?? body.max_tokens ?? body.max_output_tokens;
@@ -9,13 +9,13 @@ function heardText(row: RecordedRow): string {
   return typeof most === 'number' ? Buffer.from(text).subarray(0, most).toString() : text;
 }
 
-/** The worker says something before its first call. */
+/** Whether the worker writes text before its first call. */
 export function speaksFirst(row: RecordedRow): boolean {
   const text = heardText(row).replace(/^<think>.*?<\/think>/s, '');
   return text.includes('<tool_call>') && !/^\s*<tool_call>/.test(text);
 }
 
-/** The arguments so far of a call inside of which the text ends; undefined when it ends elsewhere. */
+/** Returns the arguments so far of a call in which the text ends, or undefined if the text ends outside of a call. */
 export function cutCall(row: RecordedRow): string | undefined {
   const last = heardText(row).split('<tool_call>').slice(1).at(-1);
   if (last === undefined || last.includes('</tool_call>')) return undefined;
@@ -23,14 +23,14 @@ export function cutCall(row: RecordedRow): string | undefined {
   return soFar === undefined || isWholeJson(soFar) ? undefined : soFar;
 }
 
-/** A value, perhaps with what closes the call behind it. */
+/** Whether `text` is a complete value, which the end of the call may follow. */
 function isWholeJson(text: string): boolean {
   for (const end of [text.length, text.lastIndexOf('}')]) {
     try {
       JSON.parse(text.slice(0, end));
       return true;
     } catch {
-      // not the whole of it
+      // incomplete
     }
   }
   return false;

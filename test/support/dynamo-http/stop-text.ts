@@ -1,16 +1,17 @@
 import { requestBody } from './fields.ts';
 import type { RecordedRow } from './records.ts';
 
-/** What is shown of an answer that a stop string ends, and what it cost. */
+/** The visible part of an answer that a stop string ends, and its cost. */
 export interface StoppedText {
-  /** One for each output that shows something or ends the answer. */
+  /** One piece for each output that shows text or ends the answer. */
   readonly pieces: readonly string[];
   readonly tokens: number;
 }
 
 /**
- * The answer to a request with `min_tokens` and stop strings whose worker plays plain text, looked through token by token (a
- * byte is a token): before `min_tokens` no stop string counts. Undefined where this is not asked, or no string is met.
+ * Predicts the answer to a request with `min_tokens` and stop strings whose worker plays plain text. It searches token
+ * by token (a byte is a token). Before `min_tokens`, no stop string counts. Returns undefined if the request lacks
+ * these fields, or if no string occurs.
  */
 export function stopText(row: RecordedRow): StoppedText | undefined {
   const { min_tokens: min, stop, include_stop_str_in_output: isShown } = requestBody(row);
@@ -27,8 +28,8 @@ export function stopText(row: RecordedRow): StoppedText | undefined {
   }
   const pieces: string[] = [];
   let tokens = 0;
-  let searched = ''; // what may hold a stop string
-  let shown = 0; // of `searched`
+  let searched = ''; // the text that may contain a stop string
+  let shown = 0; // position in `searched`
   for (const { t = '' } of steps) {
     let piece = '';
     for (const letter of t) {
@@ -52,7 +53,7 @@ export function stopText(row: RecordedRow): StoppedText | undefined {
   return undefined;
 }
 
-/** Where the longest end of `text` begins that may become a stop string. */
+/** Returns where the longest end of `text` begins that may become a stop string. */
 function heldFrom(text: string, stops: readonly string[]): number {
   for (let from = 0; from < text.length; from++) if (stops.some((one) => one.startsWith(text.slice(from)))) return from;
   return text.length;

@@ -3,10 +3,10 @@ import type { Body } from './fields.ts';
 import { objectsOf, walk } from './identities.ts';
 import type { Answer } from './records.ts';
 
-/** Clocks of client and server are the same; a second is lost to whole seconds. */
+/** Tolerance, because times in whole seconds lose up to a second. Client and server have the same clock. */
 const SLACK_MS = 1000;
 
-/** Where an answer tells a time that is none, or that it cannot have been. */
+/** Finds the fields of an answer whose time is not a time, or is impossible. */
 export function timeFaults(exchange: Exchange, answer: Answer): readonly string[] {
   const faults: string[] = [];
   const moments = new Set<unknown>();
@@ -26,7 +26,7 @@ export function timeFaults(exchange: Exchange, answer: Answer): readonly string[
   return faults;
 }
 
-/** Models were there before they were asked for, everything else was made meanwhile. */
+/** Whether a time is possible: models existed before the request, and everything else was made during it. */
 function isPlausible(time: unknown, isModel: boolean, exchange: Exchange): boolean {
   const fromMs = isModel ? exchange.serverStartedMs : exchange.startedMs;
   const isText = typeof time === 'string' && /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/.test(time);

@@ -8,8 +8,8 @@ const TEXT = 'Hello world!';
 const TOKENS = 13;
 
 /**
- * Turns the expectation into what a worker without a script makes of the request: for requests that 1.6.1 refuses and this
- * product takes. Short unary requests of text alone; what cannot be told from the request is left open.
+ * Turns the expectation into the answer of a worker without a script, for requests that 1.6.1 refuses and this product
+ * accepts. The requests are short, unary and of text only. Fields that the request does not determine match anything.
  */
 export function succeed(expected: Expectation, row: RecordedRow): void {
   expected.status = 200;
@@ -28,7 +28,7 @@ export function succeed(expected: Expectation, row: RecordedRow): void {
   expected.worker = [usualRequest(row)];
 }
 
-/** What a worker gets of such a request, but for the bound of its tokens. */
+/** Returns the request that a worker receives in that case, without the bound of its tokens. */
 export function usualRequest(row: RecordedRow): Body {
   const body = requestBody(row);
   return {
@@ -129,7 +129,7 @@ function responseOf(model: unknown, { prompt, completion, total }: Spent): Body 
   };
 }
 
-/** The prompt as the fixture's template renders it; open when it is more than text. */
+/** Renders the prompt with the template of the fixture. Matches anything if the prompt has parts that are not text. */
 export function promptOf(row: RecordedRow, body: Body): unknown {
   if (isCompletions(row)) return typeof body.prompt === 'string' ? body.prompt : anything;
   const input = typeof body.input === 'string' ? [{ role: 'user', content: body.input }] : body.input;
@@ -146,7 +146,7 @@ export function promptOf(row: RecordedRow, body: Body): unknown {
   return `${tools}${turns.join('')}<|im_start|>assistant\n`;
 }
 
-/** Pictures that Anthropic's messages name by their address. */
+/** Returns the pictures that Anthropic's messages name by their address. */
 function picturesOf({ messages }: Body): unknown {
   const blocks = (messages as readonly Body[]).flatMap(({ content }) =>
     Array.isArray(content) ? (content as Body[]) : [],
@@ -165,7 +165,7 @@ function contentText(content: unknown): string | undefined {
   return parts.includes(undefined) ? undefined : parts.join('');
 }
 
-/** Tools as the template lists them, from Anthropic's shape; hosted ones are dropped. */
+/** Lists tools as the template does, from Anthropic's shape, without hosted tools. */
 function toolsText(tools: unknown): string | undefined {
   const listed = (Array.isArray(tools) ? (tools as readonly Body[]) : []).filter(
     ({ name }) => typeof name === 'string',

@@ -1,14 +1,14 @@
 import type { Answer, Frame, Json } from './records.ts';
 
-/** An HTTP answer taken apart, with everything that can be wrong about how it was framed. */
+/** A parsed HTTP answer, with every fault of its framing. */
 export interface WireAnswer {
-  /** null = the server said nothing. */
+  /** Status, or null if the server sent nothing. */
   readonly status: number | null;
-  /** In order, as they came. */
+  /** Headers in order of arrival. */
   readonly headers: readonly (readonly [string, string])[];
-  /** Without transfer coding. */
+  /** Body without transfer coding. */
   readonly payload: Buffer;
-  /** What no HTTP or SSE client should have to put up with; empty when there is nothing. */
+  /** Framing that no HTTP or SSE client should have to accept. */
   readonly faults: readonly string[];
 }
 
@@ -22,14 +22,14 @@ const COMPARED: ReadonlySet<string> = new Set([
   'x-request-id',
 ]);
 
-/** What is known of the exchange besides the bytes. */
+/** Facts about the exchange in addition to the bytes. */
 export interface WireContext {
   readonly method: string;
-  /** The client hung up: the end may be missing. */
+  /** Whether the client hung up, so that the end may be missing. */
   readonly isCut: boolean;
 }
 
-/** Takes the bytes of one answer apart. Never throws: what cannot be read is a fault. */
+/** Parses the bytes of one answer. It never throws: bytes that it cannot read are a fault. */
 export function readWire(bytes: Buffer, { method, isCut }: WireContext): WireAnswer {
   const split = bytes.indexOf('\r\n\r\n');
   if (split < 0) return { status: null, headers: [], payload: Buffer.alloc(0), faults: isCut ? [] : ['no answer'] };
@@ -80,7 +80,7 @@ function unchunk(raw: Buffer, isCut: boolean, faults: string[]): Buffer {
   return Buffer.concat(parts);
 }
 
-/** The answer as it is compared, and the faults of its payload. */
+/** Returns the answer in the form of the comparison, and the faults of its payload. */
 export function readPayload(wire: WireAnswer, { method, isCut }: WireContext): { answer: Answer; faults: string[] } {
   const all = new Map(wire.headers);
   const headers = Object.fromEntries([...all].filter(([name]) => COMPARED.has(name)));
@@ -102,7 +102,7 @@ export function readPayload(wire: WireAnswer, { method, isCut }: WireContext): {
 
 const LINE = /^(?:event: \S+|data: \S.*|:|: \S.*)$/s;
 
-/** The blocks of an event stream; what an event stream of ours never holds is a fault. */
+/** Parses the blocks of an event stream. A block that our streams never contain is a fault. */
 export function parseFrames(text: string, faults: string[] = [], isCut = false): Frame[] {
   const blocks = text.split('\n\n');
   const last = blocks.pop();
@@ -129,7 +129,7 @@ function parseData(text: string, faults: string[]): Json {
   return data ?? null;
 }
 
-/** 64-bit ids stay exact: numbers of more than 15 digits are read as text. */
+/** Parses JSON and keeps 64-bit ids exact: it reads numbers of more than 15 digits as text. */
 function parseJson(text: string): Json | undefined {
   try {
     return JSON.parse(text.replaceAll(/("[a-z_]*_id":)(\d{16,20})(?=[,}])/g, '$1"$2"')) as Json;

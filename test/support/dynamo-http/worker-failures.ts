@@ -1,7 +1,7 @@
 import type { Failure } from './expectation.ts';
 import type { RecordedRow } from './records.ts';
 
-/** Failures of a worker as the table of errors has them, by the type that it raised. */
+/** Failures of a worker as the table of errors has them, by the type of the exception. */
 const BY_TYPE: Readonly<Record<string, Failure>> = {
   WorkerUnavailable: { status: 503, message: 'Service temporarily unavailable' },
   CannotConnect: { status: 503, message: 'Service temporarily unavailable', code: 'worker_lost' },
@@ -10,7 +10,7 @@ const BY_TYPE: Readonly<Record<string, Failure>> = {
   Cancelled: { status: 499, message: 'Request cancelled' },
 };
 
-/** By the status that it asserts. */
+/** Failures by the status that the worker asserts. */
 const BY_STATUS: Readonly<Record<number, Failure>> = {
   401: { status: 401, message: 'Authentication required' },
   403: { status: 403, message: 'Permission denied' },
@@ -27,7 +27,7 @@ const BY_STATUS: Readonly<Record<number, Failure>> = {
 
 const MISTAKES: ReadonlySet<string> = new Set(['ValueError', 'TypeError', 'InvalidArgument']);
 
-/** What a client is told of what the worker raises; undefined when it raises nothing. */
+/** Returns the failure that a client receives when the worker raises an exception, or undefined if it raises none. */
 export function failureOf({ script }: RecordedRow): Failure | undefined {
   const raise = script?.raise;
   if (raise === undefined) return undefined;
@@ -61,7 +61,7 @@ function statusOf(asserted: number | undefined): number {
   return asserted === undefined || asserted === 422 ? 400 : asserted;
 }
 
-/** A message that is JSON is opened. */
+/** Parses a message that is JSON. */
 function unpacked(text: string): { readonly message?: string; readonly code?: number } | undefined {
   try {
     const value: unknown = JSON.parse(text);

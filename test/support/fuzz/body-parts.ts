@@ -9,7 +9,7 @@ import type { Part } from './parts.ts';
 
 const FINISHES: ReadonlySet<unknown> = new Set(['stop', 'length', 'tool_calls', 'content_filter']);
 
-/** Readers of what upstream servers answer. */
+/** Readers of the answers of upstream servers. */
 export const BODY_PARTS: Readonly<Record<string, Part>> = {
   'bodies of workers': (values) => {
     const isChat = values.chance(0.8);
@@ -52,7 +52,7 @@ export const BODY_PARTS: Readonly<Record<string, Part>> = {
   },
 };
 
-/** What a client is shown, held to the published shape as it comes. */
+/** The events shown to a client, each checked against the published shape when it arrives. */
 class Shown {
   readonly #isChat: boolean;
   readonly #finished = new Set<unknown>();
@@ -97,7 +97,7 @@ class Shown {
   }
 }
 
-/** A body as some server might send it, with anything in any place. */
+/** Returns a body that some server might send, with any value in any place. */
 function body(values: HostileValues): unknown {
   const any = (usual: unknown): unknown => (values.chance(0.15) ? values.json() : usual);
   const call = (): unknown => ({

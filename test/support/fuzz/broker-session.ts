@@ -10,18 +10,21 @@ import { HostileValues } from './hostile-values.ts';
 import { startHostileNats } from './nats-broker.ts';
 import { startHostileZmq } from './zmq-publisher.ts';
 
-/** Problems with what others send are told in the words of whoever read it; these two are of nobody who did. */
+/**
+ * Lines of a log that show a defect. Readers report problems with outside data in their own words, and never in these
+ * two.
+ */
 const DEFECT = /^.*([Uu]nhandled|[Uu]ncaught).*$/m;
 const PUBLISHER_ID = 'c3';
 const PUBLISHERS = 3;
 const ANSWER_MS_MAX = 3000;
-/** Of what nobody honest will ever answer. */
+/** Time limit for a request that no honest worker will answer, in milliseconds. */
 const LIAR_MS_MAX = 300;
 const KEEP_ALIVE_MS = 1000;
 
-/** Frontends that follow events and send requests where nobody can be believed: one over NATS, one over ZeroMQ. */
+/** Two frontends that follow events and send requests between hostile peers: one over NATS, one over ZeroMQ. */
 export interface BrokerSession {
-  /** Asks both frontends. Rejects when the one whose requests need no broker does not answer as ever. */
+  /** Asks both frontends. Rejects if the frontend whose requests need no broker does not answer as usual. */
   play(): Promise<void>;
   look(): Promise<readonly Health[]>;
   close(): Promise<void>;
@@ -82,11 +85,12 @@ export async function startBrokerSession(seed: number): Promise<BrokerSession> {
   };
 }
 
-/** Puts a worker behind NATS and publishers of events beside the honest ones. */
+/** Registers a worker behind NATS, and publishers of events, beside the honest ones. */
 async function registerHostile(records: string, ports: readonly number[]): Promise<void> {
   const change = async (bucket: string, from: RegExp, id: string, spoil: (record: Spoilt) => void): Promise<void> => {
     const folder = join(records, bucket);
-    const name = (await readdir(folder)).find((each) => from.test(each)) as string; // else reading it fails
+    // if the name is missing, reading the file fails
+    const name = (await readdir(folder)).find((each) => from.test(each)) as string;
     const record = JSON.parse(await readFile(join(folder, name), 'utf8')) as Spoilt;
     const honest = record.instance_id;
     record.instance_id = id;
@@ -122,7 +126,7 @@ interface Spoilt {
   readonly card: object;
 }
 
-/** Status of a short chat; 0 = none within what a client waits. */
+/** Returns the status of a short chat, or 0 if none came within the time that a client waits. */
 async function ask(url: string, model: string, msMax = ANSWER_MS_MAX): Promise<number> {
   try {
     const response = await fetch(`${url}/v1/chat/completions`, {

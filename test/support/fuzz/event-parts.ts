@@ -10,7 +10,7 @@ import type { Part } from './parts.ts';
 const packr = new Packr({ useRecords: false });
 const BLOCK_SIZE_TOKENS = 2;
 
-/** Readers of events, which brokers pass on from whoever may publish. */
+/** Readers of events, which brokers pass on from any publisher. */
 export const EVENT_PARTS: Readonly<Record<string, Part>> = {
   'event envelopes': (values) => {
     const record = { publisher_id: values.json(), sequence: values.json(), published_at: values.json(), topic: 'x' };
@@ -64,7 +64,7 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
   },
 };
 
-/** Anything but an error is a broken promise. What is long is refused later. */
+/** Runs a reader, which may only succeed or throw an `Error`. A later check refuses long input. */
 function mayRefuse(read: () => unknown): void {
   try {
     const value = read();
@@ -86,7 +86,7 @@ function routerEvent(values: HostileValues): object {
   return { worker_id: values.one([1, '2a', values.json()]), event: values.chance(0.8) ? event : values.json() };
 }
 
-/** The record of a message with events of a router in it, or with what looks like them. */
+/** Returns a message with events of a router in it, or with bytes that look like them. */
 export function hostileEnvelope(values: HostileValues): Buffer {
   const payload = values.chance(0.8) ? packr.pack([routerEvent(values)]) : values.bytes(50);
   const record = {
@@ -107,7 +107,7 @@ function packed(values: HostileValues, record: object): Buffer {
   return values.chance(0.5) ? packr.pack(record) : Buffer.from(JSON.stringify(record));
 }
 
-/** As it is, cut off, or with bytes of it changed: lengths among them, which then promise what does not come. */
+/** Returns `bytes` unchanged, cut off, or with some bytes changed. A changed length promises bytes that do not come. */
 function damaged(values: HostileValues, bytes: Buffer): Buffer {
   const copy = Buffer.from(bytes);
   if (copy.length === 0 || values.chance(0.3)) return copy;

@@ -6,7 +6,10 @@ import { waitUntil } from '../wait-until.ts';
 export const START_MS_MAX = 30_000;
 export const PROGRAM = 'dist/stator.js';
 const PROBE = './dist/bench-loop-probe.js';
-/** Pings `/live` from a process of its own and tells on each line of its input the longest wait since the last. */
+/**
+ * A program that pings `/live` from a process of its own. For each line of its input it prints the longest wait since
+ * the last line.
+ */
 const PINGER = `
 let worst = 0;
 process.stdin.on('data', () => { console.log('worst ' + worst.toFixed(0)); worst = 0; });
@@ -19,17 +22,17 @@ for (;;) {
   await new Promise((resolve) => setTimeout(resolve, 10));
 }`;
 
-/** What a frontend showed since the last look. */
+/** Measurements of a frontend since the last look. */
 export interface Health {
-  /** Most CPU that its event loop took at a stretch. */
+  /** Longest uninterrupted CPU time of its event loop, in milliseconds. */
   readonly sliceCpuMs: number;
-  /** Longest wait for `/live`, seen from another process: other processes on the machine count. */
+  /** Longest wait for `/live`, measured from another process. Other processes on the machine affect it. */
   readonly liveMs: number;
   readonly rssBytes: number;
   readonly openFiles: number;
 }
 
-/** A frontend that is looked at from outside. */
+/** A frontend observed from outside. */
 export class WatchedFrontend {
   readonly url: string;
   readonly #process: SpawnedProcess;
@@ -48,8 +51,8 @@ export class WatchedFrontend {
   /**
    * Starts the built program (`dist/`).
    *
-   * @param folder for what it measures
-   * @param defect what a line of its log must not say
+   * @param folder folder for its measurements
+   * @param defect pattern that no line of its log may match
    */
   static async start(
     folder: string,
@@ -65,7 +68,10 @@ export class WatchedFrontend {
     return new WatchedFrontend(started, url, probeFile, defect);
   }
 
-  /** @throws Error when it is gone */
+  /**
+   * Checks that the process runs.
+   * @throws Error if it has ended
+   */
   mustRun(): void {
     try {
       process.kill(this.#process.pid, 0);
@@ -74,7 +80,10 @@ export class WatchedFrontend {
     }
   }
 
-  /** @throws Error when it is gone, silent or says that it has a defect */
+  /**
+   * Measures the frontend.
+   * @throws Error if it has ended, is silent or reports a defect
+   */
   async look(): Promise<Health> {
     this.mustRun();
     const said = this.#defect.exec(this.#process.stdout() + this.#process.stderr());

@@ -18,7 +18,7 @@ const HELD_MAX = 8;
 const STREAMS_MAX = 12;
 const ANSWER_MS_MAX = 10_000;
 
-/** Clients of gRPC that stop in the middle of anything, and stay. */
+/** Clients of gRPC that stop in the middle of anything, and stay connected. */
 export class HostileGrpcClients {
   readonly #port: number;
   readonly #held: Socket[] = [];
@@ -29,10 +29,13 @@ export class HostileGrpcClients {
     this.#honest = new Client(`127.0.0.1:${port}`, credentials.createInsecure());
   }
 
-  /** @throws Error where somebody else is not answered meanwhile */
+  /**
+   * Plays one client.
+   * @throws Error if the server meanwhile does not answer another client
+   */
   async play(values: HostileValues): Promise<void> {
     const socket = connect(this.#port, '127.0.0.1');
-    socket.on('error', () => {}).resume(); // it may be refused
+    socket.on('error', () => {}).resume(); // the server may refuse it
     await Promise.race([once(socket, 'connect'), once(socket, 'close')]);
     const said = Buffer.concat([PREFACE, SETTINGS, ...frames(values)]);
     socket.write(values.chance(0.3) ? said.subarray(0, values.random.below(said.length)) : said);
@@ -41,7 +44,7 @@ export class HostileGrpcClients {
     if (values.chance(0.2)) await this.#ask();
   }
 
-  /** Those that stay go. */
+  /** Disconnects the clients that stayed. */
   release(): void {
     for (const socket of this.#held.splice(0)) socket.destroy();
   }
@@ -63,7 +66,7 @@ export class HostileGrpcClients {
   }
 }
 
-/** What a client says behind its preface: calls, parts of messages, and frames that nobody expects. */
+/** Returns what a client sends behind its preface: calls, parts of messages, and unexpected frames. */
 function frames(values: HostileValues): readonly Buffer[] {
   const said: Buffer[] = [];
   const streams = 1 + values.random.below(STREAMS_MAX);

@@ -32,7 +32,10 @@ const repeated = (frame: Buffer, times: number): Buffer => Buffer.concat(Array.f
 
 type Kind = (values: HostileValues, headers: Readonly<Record<string, string>>) => Buffer;
 
-/** What is said on a connection after which an honest client is to be served on another, and the client goes. */
+/**
+ * Input on a connection. After each, the client leaves, and the server must serve an honest client on another
+ * connection.
+ */
 const KINDS: Readonly<Record<string, Kind>> = {
   'messages without end': (values, headers) => {
     const path = values.one(PATHS);
@@ -102,7 +105,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
     ]),
 };
 
-/** What is said before a silence that the server has to end. */
+/** Input before a silence that the server must end. */
 const SILENCES: Readonly<Record<string, Kind>> = {
   nothing: () => NO_BYTES,
   'half a handshake': (values) => HELLO.subarray(0, 1 + values.random.below(PREFACE.length - 1)),
@@ -122,7 +125,7 @@ const SILENCES: Readonly<Record<string, Kind>> = {
 const COMPRESSED = 'a compressed message';
 const NAMES = [...Object.keys(KINDS), ...Object.keys(SILENCES), COMPRESSED, COMPRESSED];
 
-/** A listener for gRPC that asks for keys. */
+/** A gRPC listener that requires keys. */
 export class GrpcListener implements Listener {
   readonly name = 'gRPC';
   readonly #port: number;
@@ -180,7 +183,9 @@ export class GrpcListener implements Listener {
     }
   }
 
-  /** Nothing is unpacked: the call is refused, whatever it says of its encoding. */
+  /**
+   * Sends a compressed message of zeros. The server unpacks nothing and refuses the call, whatever encoding it names.
+   */
   async #sendBomb(values: HostileValues): Promise<void> {
     const message = framed(BOMB);
     message[0] = values.one([1, 1, 1, 2, 255]);
@@ -191,7 +196,7 @@ export class GrpcListener implements Listener {
     if (status === 0) throw new Error('it was taken');
   }
 
-  /** The status that a call of one message ends with. */
+  /** Returns the status of a call with one message. */
   async #call(path: string, message: Buffer, headers: Readonly<Record<string, string>>): Promise<number | undefined> {
     const session: ClientHttp2Session = connectHttp2(`http://127.0.0.1:${this.#port}`);
     let isOver = false;

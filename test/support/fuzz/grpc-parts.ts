@@ -13,12 +13,12 @@ import type { HostileValues } from './hostile-values.ts';
 import type { Part } from './parts.ts';
 
 const MESSAGE_BYTES_MAX = 4096;
-/** Fields of a request and what is nested in it. */
+/** Most fields of a request and of each nested message. */
 const FIELDS_MAX = 9;
 const DEPTH_MAX = 5;
 const DATA_TYPES = ['Bool', 'Int8', 'Uint64', 'Float16', 'Float32', 'Float64', 'Bytes', 'none', 7];
 
-/** Readers of what gRPC clients and workers of tensor models write. */
+/** Readers of bytes that gRPC clients and workers of tensor models write. */
 export const GRPC_PARTS: Readonly<Record<string, Part>> = {
   'KServe requests': (values) => {
     refusing(() => {
@@ -68,7 +68,7 @@ function shape(values: HostileValues): unknown {
   return Array.from({ length: values.random.below(4) }, () => values.one([0, 1, 2, -1, 2 ** 31, 2n ** 63n, 1.5]));
 }
 
-/** Fields that are well written for the most part, whatever they hold. */
+/** Returns fields with mostly valid encoding and arbitrary values. */
 function message(values: HostileValues, depth: number): Buffer {
   const fields: Buffer[] = [];
   for (let count = values.random.below(8); count > 0; count--) {

@@ -50,7 +50,10 @@ const BLOCKS = [
   'x',
 ];
 
-/** What clients give back of earlier turns, whoever wrote them: never refused, and handed on as strict servers take it. */
+/**
+ * Earlier turns that clients send back, from any author. Readers never refuse them, and pass them on in the form that
+ * strict servers accept.
+ */
 export const HISTORY_PARTS: Readonly<Record<string, Part>> = {
   'histories of chats': (values) => {
     const messages = [...turns(values, chatTurn), { role: 'user', content: 'go on' }];
@@ -176,7 +179,7 @@ function messagesTurn(values: HostileValues): object {
   return { role: 'user', content: [{ type: 'text', text: 'a' }, ...list(values, result)] };
 }
 
-/** A history is taken, and what is handed on of it is as published. */
+/** Checks that a reader accepts a history and passes it on in the published form. */
 function check(decode: () => GenerationRequest): void {
   let request: GenerationRequest;
   try {

@@ -37,7 +37,7 @@ const NUMBERS = [0, -0, 1, -1, 0.5, 2 ** 31, 2 ** 32, 2 ** 53, -(2 ** 53), 1e308
 const KEYS = ['a', '', '__proto__', 'constructor', 'type', 'role', 'content', 'toString', 'length', '\0', '\ud800'];
 const DEPTH_MAX = 4;
 
-/** Values that nobody expects, always the same ones for the same chance. */
+/** Values that no reader expects. The same seed gives the same values. */
 export class HostileValues {
   readonly random: Random;
 
@@ -50,10 +50,10 @@ export class HostileValues {
   }
 
   one<T>(choices: readonly T[]): T {
-    return choices[this.random.below(choices.length)] as T; // no list is empty
+    return choices[this.random.below(choices.length)] as T; // callers pass no empty list
   }
 
-  /** Mostly short; now and then one piece many thousand times. */
+  /** Returns a mostly short text; now and then one piece many thousand times. */
   text(): string {
     if (this.chance(0.05)) return this.one(PIECES).repeat(this.random.below(20_000));
     return Array.from({ length: this.random.below(8) }, () => this.one(PIECES)).join('');
@@ -79,7 +79,7 @@ export class HostileValues {
     );
   }
 
-  /** The JSON text of `value` with something wrong in it. */
+  /** Returns the JSON text of `value` with a fault in it. */
   brokenText(value: unknown): string {
     const text = JSON.stringify(value) ?? 'null';
     const at = this.random.below(text.length + 1);

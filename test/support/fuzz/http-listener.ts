@@ -4,17 +4,17 @@ import { WIRE_KINDS, type WireCase, type WirePlace, wireCase } from './http-wire
 import { GONE_MS_MAX, LazyClient, type Listener, SILENT_MS_MAX } from './listener.ts';
 
 const ANSWER_MS_MAX = 15_000;
-/** After the last byte of an answer: more may follow. */
+/** Time to wait after the last byte of an answer, because more may follow. */
 const QUIET_MS = 60;
 const SILENT_MAX = 12;
 
-/** A listener for HTTP. */
+/** An HTTP listener. */
 export class HttpListener implements Listener {
   readonly name: string;
   readonly #port: number;
   readonly #place: WirePlace;
   readonly #silent: LazyClient[] = [];
-  /** What honest requests to `get` and `post` are answered with. */
+  /** Statuses of honest requests to `get` and `post`. */
   readonly #usual: { readonly get: number; readonly post: number };
 
   private constructor(
@@ -42,8 +42,8 @@ export class HttpListener implements Listener {
   }
 
   /**
-   * Plays a case that `values` draw, with an honest client beside it now and then.
-   * @throws Error that says what was wrong with what came back
+   * Plays a case that `values` draw, sometimes with an honest client beside it.
+   * @throws Error that says what was wrong with the answer
    */
   async play(values: HostileValues): Promise<void> {
     const drawn = wireCase(values.one(WIRE_KINDS), values, this.#place);
@@ -59,7 +59,10 @@ export class HttpListener implements Listener {
     }
   }
 
-  /** An honest request on a connection of its own. @throws Error where it is not answered as ever */
+  /**
+   * Sends an honest request on a connection of its own.
+   * @throws Error if the answer is not the usual one
+   */
   async ask(): Promise<void> {
     const { host, get } = this.#place;
     const client = new LazyClient(this.#port);
@@ -70,7 +73,10 @@ export class HttpListener implements Listener {
     if (answer?.status !== this.#usual.get) throw new Error(`an honest client is told ${answer?.status}`);
   }
 
-  /** Waits until those that have said nothing are let go of. @throws Error where one is not, in time */
+  /**
+   * Waits until the server has closed every connection on which the client said nothing.
+   * @throws Error if it does not close one in time
+   */
   async untilSilentAreGone(): Promise<void> {
     await Promise.all(
       this.#silent.splice(0).map(async (client) => {

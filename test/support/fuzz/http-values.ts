@@ -1,6 +1,6 @@
 import type { HostileValues } from './hostile-values.ts';
 
-/* What stands in requests where something else is expected. */
+/* Values that appear in requests in place of expected ones. */
 
 export const BAD_CODINGS = [
   'gzip, chunked',
@@ -32,7 +32,7 @@ export const BAD_LENGTHS = [
 export const BAD_SIZES = ['g', '-1', '0x5', '5 5', 'ffffffffffffffffff', '+5', '5.0', '', ' ', ';', '\0'];
 export const LONG = (values: HostileValues): number => values.one([20_000, 100_000, 600_000]);
 
-/** Bytes that are no UTF-8. */
+/** Bytes that are not UTF-8. */
 export const BAD_UTF8 = [
   '\xff',
   '\xc3(',
@@ -47,7 +47,7 @@ export const BAD_UTF8 = [
   '\xfe\xff',
 ];
 
-/** What stands for a byte that has a meaning in a path, or for none. */
+/** Other spellings of a byte that has a meaning in a path, and of bytes without one. */
 export const SPELLINGS: readonly ((path: string) => string)[] = [
   (path) => `${path}/`,
   (path) => `/${path}`,

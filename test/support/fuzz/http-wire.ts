@@ -1,37 +1,37 @@
 import type { HostileValues } from './hostile-values.ts';
 import { BAD_CODINGS, BAD_LENGTHS, BAD_SIZES, BAD_UTF8, LONG, SPELLINGS } from './http-values.ts';
 
-/** What is asked of a listener that honest clients ask, too. */
+/** The routes of a listener that honest clients use, too. */
 export interface WirePlace {
-  /** For the header of that name. */
+  /** Value of the `host` header. */
   readonly host: string;
-  /** A path that is answered with a body, and changes nothing. */
+  /** A path whose answer has a body, and which changes nothing. */
   readonly get: string;
-  /** A request with a JSON body in which `@@` stands within a string. */
+  /** A request with a JSON body that contains `@@` within a string. */
   readonly post?: { readonly method: string; readonly path: string; readonly body: string };
 }
 
 /**
- * What must become of a connection:
+ * Required outcome of a connection:
  *
  * | | |
  * |---|---|
  * | refused | its last answer is a 4xx, and it ends, whatever the client does |
- * | ended | it has one answer, and it ends: what is wrong stands behind what some listeners look at |
+ * | ended | it has one answer, and it ends: the fault comes after the part that some listeners check |
  * | declined | its last answer is a 400 |
  * | asked | its answers are those of an honest client |
- * | any | it is answered, with no 5xx but 501, or closed |
- * | silent | nothing is said on it that can be answered yet |
- * | stalled | its body never ends: others are served meanwhile, and nothing is held of it once its client is gone |
+ * | any | it ends, or gets answers without a 5xx except 501 |
+ * | silent | it has sent nothing yet that a server can answer |
+ * | stalled | its body never ends: the server serves others meanwhile, and forgets it once its client is gone |
  */
 export type Verdict = 'refused' | 'ended' | 'declined' | 'asked' | 'any' | 'silent' | 'stalled';
 
-/** What a client sends on a connection of its own. */
+/** Bytes that a client sends on a connection of its own. */
 export interface WireCase {
   readonly kind: string;
   readonly pieces: readonly Buffer[];
   readonly verdict: Verdict;
-  /** Honest requests that stand before the hostile one. */
+  /** Number of honest requests before the hostile one. */
   readonly before?: number;
 }
 
@@ -54,7 +54,7 @@ interface Parts {
   readonly body?: string;
 }
 
-/** A request; its host stands first. */
+/** Returns a request whose first header is its host. */
 function request({ host, get }: WirePlace, parts: Parts = {}): string {
   const { method = 'GET', target = get, version = '1.1', lines = [], body = '' } = parts;
   return `${[`${method} ${target} HTTP/${version}`, `host: ${host}`, ...lines].join('\r\n')}\r\n\r\n${body}`;
@@ -62,13 +62,13 @@ function request({ host, get }: WirePlace, parts: Parts = {}): string {
 
 const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
 
-/** A request with a body, framed as `lines` say; to the listener's own route where there is one. */
+/** Returns a request with a body, framed by `lines`. It uses the listener's own route if there is one. */
 function posted(place: WirePlace, lines: readonly string[], body: string, version = '1.1'): string {
   const { method = 'POST', path = place.get } = place.post ?? {};
   return request(place, { method, target: path, version, lines: ['content-type: application/json', ...lines], body });
 }
 
-/** A body that may take more than is read at once. */
+/** Returns a body that may take more than one read. */
 const longBody = (values: HostileValues, place: WirePlace): string =>
   (place.post?.body ?? '{}').replace('@@', 'x'.repeat(values.one([0, 100, 70_000, 300_000])));
 
@@ -346,7 +346,10 @@ const KINDS: Readonly<Record<string, Kind>> = {
 /** Every kind of case. */
 export const WIRE_KINDS = Object.keys(KINDS);
 
-/** A case for a listener. @param kind one of `WIRE_KINDS` */
+/**
+ * Makes a case for a listener.
+ * @param kind one of `WIRE_KINDS`
+ */
 export function wireCase(kind: string, values: HostileValues, place: WirePlace): WireCase {
   const { text, verdict } = KINDS[kind]!(values, place);
   const bytes = typeof text === 'string' ? Buffer.from(text, 'latin1') : text;

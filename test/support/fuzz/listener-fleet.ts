@@ -14,18 +14,24 @@ import { WebSocketListener } from './websocket-listener.ts';
 
 const DEFECT = /^.*(TypeError|RangeError|ReferenceError|[Uu]nhandled|[Uu]ncaught|request failed).*$/m;
 const SETTLED_MS_MAX = 20_000;
-/** Of a process, beside those it had at the start: pools of its own. */
+/** Connections of a process beyond those at its start: its own pools. */
 const OPEN_FILES_MORE_MAX = 8;
 const CHAT = '{"model":"stator-mini","max_tokens":1,"messages":[{"role":"user","content":"@@"}]}';
 
 /** The processes of a fleet that listen for HTTP, and cases to play against each listener. */
 export interface ListenerFleet {
   readonly names: readonly string[];
-  /** Plays the case of one seed against one of the listeners. @throws Error that says what was wrong */
+  /**
+   * Plays the case of one seed against one of the listeners.
+   * @throws Error that says what was wrong
+   */
   play(seed: number): Promise<void>;
-  /** Waits until the processes hold nothing of clients that have left. @throws Error where one is gone, or has a bug or a leak */
+  /**
+   * Waits until the processes hold nothing of clients that have left.
+   * @throws Error if one has ended, or has a defect or a leak
+   */
   look(): Promise<{ readonly rssBytes: number }>;
-  /** As `look`, with clients that say nothing and stay. */
+  /** Does the same as `look`, with clients that say nothing and stay. */
   lookAtSilent(): Promise<void>;
   close(): Promise<void>;
 }
@@ -38,7 +44,7 @@ export async function startListenerFleet(): Promise<ListenerFleet> {
     ...{ DYN_DISCOVERY_BACKEND: 'file', DYN_FILE_KV: join(folder, 'kv'), TMPDIR: folder, XDG_STATE_HOME: folder },
     ...{ DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' },
     ...{ DYN_SYSTEM_PORT: '0', STATOR_CONTROL_PORT: '0' },
-    // Clients that write bytes answer no pings: they are to be found out within the time of a fuzz run.
+    // Clients that write bytes answer no pings. Short times let the server notice that within a fuzz run.
     ...{ STATOR_GRPC_KEEPALIVE_TIME_MS: '1000', STATOR_GRPC_KEEPALIVE_TIMEOUT_MS: '1000' },
   };
   const keysFlag = `--keys-file=${join(folder, 'keys.json')}`;
@@ -152,7 +158,7 @@ async function openFiles({ pid }: SpawnedProcess): Promise<number> {
   return (await readdir(`/proc/${pid}/fd`)).length;
 }
 
-/** A process of the fleet, seen from outside. */
+/** A process of the fleet, observed from outside. */
 class WatchedProcess {
   readonly #name: string;
   readonly #child: SpawnedProcess;
@@ -164,7 +170,10 @@ class WatchedProcess {
     this.#openFiles = openFilesAtStart;
   }
 
-  /** Its memory. @throws Error where it is gone, or says that it has a defect */
+  /**
+   * Returns its memory.
+   * @throws Error if it has ended, or reports a defect
+   */
   async look(): Promise<number> {
     const output = this.#child.stdout() + this.#child.stderr();
     const status = await readFile(`/proc/${this.#child.pid}/status`, 'utf8').catch(() => '');
@@ -175,7 +184,7 @@ class WatchedProcess {
     return Number(rss) * 1024;
   }
 
-  /** Waits until it has no more connections than at the start. */
+  /** Waits until it has no more connections than at its start. */
   async untilClosed(): Promise<void> {
     await waitUntil(async () => (await openFiles(this.#child)) <= this.#openFiles + OPEN_FILES_MORE_MAX, {
       timeoutMs: SETTLED_MS_MAX,

@@ -4,16 +4,19 @@ const BATCH = 20;
 const RSS_BYTES_MAX = 768 * 1024 * 1024;
 
 interface Rounds {
-  /** The seed of the first case; the others follow. */
+  /** Seed of the first case. The others follow it. */
   readonly first: number;
   readonly casesMax: number;
-  /** Of `performance.now()`; no batch begins later. */
+  /** Time of `performance.now()` after which no batch begins. */
   readonly untilMs: number;
-  /** Hears of each case that failed, and of the fleet at the end, under the first seed. */
+  /** Called for each case that failed, and for a fault of the fleet at the end, with the first seed. */
   readonly onFailed: (seed: number, error: unknown) => void;
 }
 
-/** Plays cases against every listener of a fleet, and at the end clients that say nothing. Returns what to say of it. */
+/**
+ * Plays cases against every listener of a fleet, and at the end clients that say nothing. Returns a line for the
+ * report.
+ */
 export async function playListeners({ first, casesMax, untilMs, onFailed }: Rounds): Promise<string> {
   const fleet = await startListenerFleet();
   let cases = 0;

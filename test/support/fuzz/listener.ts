@@ -4,27 +4,36 @@ import { waitUntil } from '../wait-until.ts';
 import type { HostileValues } from './hostile-values.ts';
 import { answersOf, type WireAnswer } from './wire-answers.ts';
 
-/** A refused client that keeps its end has two seconds; others on the machine count. */
+/**
+ * Time for a server to close a connection. A refused client that keeps its end has two seconds; the rest allows for a
+ * busy machine.
+ */
 export const GONE_MS_MAX = 8000;
-/** Longer than any listener waits for a first word, and looks for those that are late. */
+/** Time that exceeds the wait of every listener for a first byte, and the interval of its search for late clients. */
 export const SILENT_MS_MAX = 60_000;
 const KNOCK_MS = 50;
 
-/** A listener of the product under hostile clients. */
+/** A listener of the product that hostile clients attack. */
 export interface Listener {
   readonly name: string;
   /**
-   * Plays a case that `values` draw, with an honest client beside it now and then.
-   * @throws Error that says what was wrong with what came back
+   * Plays a case that `values` draw, sometimes with an honest client beside it.
+   * @throws Error that says what was wrong with the answer
    */
   play(values: HostileValues): Promise<void>;
-  /** Serves an honest client on a connection of its own. @throws Error where it is not answered as ever */
+  /**
+   * Sends an honest request on a connection of its own.
+   * @throws Error if the answer is not the usual one
+   */
   ask(): Promise<void>;
-  /** Waits until those that have said nothing are let go of. @throws Error where one is not, in time */
+  /**
+   * Waits until the server has closed every connection on which the client said nothing.
+   * @throws Error if it does not close one in time
+   */
   untilSilentAreGone(): Promise<void>;
 }
 
-/** A connection that is never ended from this side, and what came on it. */
+/** A connection that this side never ends, and the bytes that it received. */
 export class LazyClient {
   readonly socket: Socket;
   isEnded = false;
@@ -71,7 +80,7 @@ export class LazyClient {
     return this.bytes.toString('latin1');
   }
 
-  /** Resolves when the server holds nothing of the connection: what is sent to it is answered with a reset. */
+  /** Resolves when the server has forgotten the connection, so that it answers new bytes with a reset. */
   async untilGone(timeoutMs: number): Promise<void> {
     await waitUntil(
       () => {

@@ -1,11 +1,11 @@
 import { Worker } from 'node:worker_threads';
 
-/** Of this process, garbage of many cases included. */
+/** Most memory of this process, including garbage of many cases. */
 const RSS_BYTES_MAX = 3 * 1024 ** 3;
 
 /**
- * Ends the process, with a line that names the case it was at, when its memory goes beyond 3 GiB. It looks from a thread of
- * its own, since a case that asks for all the memory of a machine gives its own thread no time to look.
+ * Ends the process when its memory exceeds 3 GiB, with a line that names the running case. It checks from a thread of
+ * its own. A case that takes all memory of a machine leaves its own thread no time for that.
  */
 export class MemoryWatch {
   readonly #at = new Int32Array(new SharedArrayBuffer(4));
@@ -17,7 +17,7 @@ export class MemoryWatch {
     this.#thread.unref();
   }
 
-  /** The case of `seed` is played from now on. */
+  /** Records that the case of `seed` begins. */
   note(seed: number): void {
     Atomics.store(this.#at, 0, seed);
   }
@@ -27,7 +27,7 @@ export class MemoryWatch {
   }
 }
 
-/** Runs in the thread, as text: nothing outside it is there, imports included. */
+/** Runs in the thread as text, so that it cannot use anything outside of it, imports included. */
 function watch(): void {
   const { workerData } = process.getBuiltinModule('node:worker_threads');
   const { writeSync } = process.getBuiltinModule('node:fs');

@@ -17,11 +17,11 @@ const GREETINGS: readonly ((values: HostileValues) => string | Buffer)[] = [
   (values) => `INFO ${JSON.stringify(values.json())}\r\n`,
 ];
 
-/** A NATS server of whose word nothing can be believed. Most connections begin well, so that there is something to spoil. */
+/** Starts a NATS server that lies at any point. Most connections begin well, so that later steps are reached. */
 export function startHostileNats(values: HostileValues): Promise<RawServer> {
   return startRawServer((socket) => {
     const greeting = values.random.below(20);
-    if (greeting === 0) return; // never a word
+    if (greeting === 0) return; // no greeting at all
     if (greeting <= GREETINGS.length) socket.write(GREETINGS[greeting - 1]?.(values) ?? '');
     if (greeting <= GREETINGS.length) return;
     socket.write(info(values, values.chance(0.3)));
@@ -41,12 +41,12 @@ function info(values: HostileValues, isSpoilt: boolean): string {
   return `INFO ${JSON.stringify(isSpoilt ? { ...INFO, [name]: spoilt[name] } : INFO)}\r\n`;
 }
 
-/** One connection that got as far as a greeting. */
+/** One connection after the greeting. */
 class Liar {
   readonly #socket: Socket;
   readonly #values: HostileValues;
   readonly #answersPings: boolean;
-  /** What the client listens to, by subject. */
+  /** Subscriptions of the client, by subject. */
   readonly #sids = new Map<string, string>();
   #lies = 0;
 
@@ -70,7 +70,7 @@ class Liar {
     if (operation === 'PUB' && third !== undefined) this.#answer(subject, second);
   }
 
-  /** What the client awaits on `reply`. */
+  /** Sends the answer that the client awaits on `reply`. */
   #answer(subject: string, reply: string): void {
     const values = this.#values;
     const [, sid] = [...this.#sids].find(([heard]) => reply.startsWith(heard.replace(/[*>]$/, ''))) ?? [];

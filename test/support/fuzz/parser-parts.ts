@@ -19,16 +19,16 @@ const TOOLS = [
 const REASONING_MARKERS = REASONING_FORMATS.flatMap(({ markers, promptOpeners }) => [...markers, ...promptOpeners]);
 const PARTS_MAX = 40;
 const PIECE_UNITS_MAX = 12;
-/** Now and then a text is so long that what costs more than in proportion to its length would show. */
+/** Length of some texts, long enough to show a cost that grows faster than the length. */
 const LONG_UNITS = 30_000;
 
 interface ModelText {
   readonly text: string;
-  /** Each stands there once, and is no part of markup. */
+  /** Words that occur once each, outside of markup. */
   readonly words: readonly string[];
 }
 
-/** What no model would write, of what models do. */
+/** Composes a text that no model would write from pieces that models write. */
 function modelText(values: HostileValues, markers: readonly (readonly string[])[]): ModelText {
   const words: string[] = [];
   const parts = Array.from({ length: values.random.below(PARTS_MAX) }, () => {
@@ -87,7 +87,7 @@ const readToolCalls: Part = (values) => {
   };
   const whole = read([text]);
   requireSame(read(cutAnywhere(values, text)), whole);
-  if (toolChoice === 'required') return; // prose beside a call that was asked for is left out
+  if (toolChoice === 'required') return; // the server drops prose beside a required call
   requireWords(whole.content + whole.calls.map((call) => call.id + call.name + call.text).join(''), words, text);
 };
 
@@ -115,11 +115,11 @@ const readReasoning: Part = (values) => {
   const whole = read([text]);
   requireSame(read(cutAnywhere(values, text)), whole);
   const isBlocks = format.grammar.kind === 'harmony' || format.grammar.kind === 'inkling';
-  if (isBlocks || whole.content + whole.reasoning === '') return; // headers hold words that are names there
+  if (isBlocks || whole.content + whole.reasoning === '') return; // there, words in headers are names
   requireWords(whole.content + whole.reasoning, words, text);
 };
 
-/** Readers of what models write: no text throws, none is lost, and none is read otherwise when it is cut. */
+/** Readers of the text of models. No text makes one throw, no text is lost, and no cut changes the result. */
 export const PARSER_PARTS: Readonly<Record<string, Part>> = {
   'tool calls': readToolCalls,
   reasoning: readReasoning,

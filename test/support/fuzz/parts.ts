@@ -26,10 +26,10 @@ const REST_EVENT = {
   ...{ queryStringParameters: { a: '1' }, multiValueQueryStringParameters: { a: ['1', '2'] }, isBase64Encoded: true },
 };
 
-/** One reader of the product under one hostile input. Throws where the reader breaks a promise. */
+/** Runs one reader of the product on one hostile input. Throws if the reader breaks a promise. */
 export type Part = (values: HostileValues) => void;
 
-/** Every reader of what others write that needs no process around it. */
+/** Every reader of outside data that needs no process around it. */
 const PARTS: Readonly<Record<string, Part>> = {
   ...BODY_PARTS,
   ...EVENT_PARTS,
@@ -97,7 +97,7 @@ const PARTS: Readonly<Record<string, Part>> = {
   },
 };
 
-/** A frame with a good header, whose length may be a lie. */
+/** Returns a frame with a valid header, whose length may be wrong. */
 export function frame(values: HostileValues): Buffer {
   const payload = values.chance(0.5) ? values.bytes(300) : Buffer.from(values.brokenText(values.json()));
   const header = Buffer.alloc(12);
@@ -109,21 +109,27 @@ export function frame(values: HostileValues): Buffer {
   return Buffer.concat([header, payload]);
 }
 
-/** A case of one reader that is kept: its name too, since what a seed draws changes with each new reader. */
+/**
+ * A case of one reader that the seed file keeps. It has the name of the reader, because each new reader changes what a
+ * seed draws.
+ */
 export interface PartCase {
   readonly part: string;
   readonly seed: number;
 }
 
-/** The case that a seed draws. */
+/** Returns the case that a seed draws. */
 export function partOf(seed: number): PartCase {
   return { part: new HostileValues(seededRandom(seed)).one(Object.keys(PARTS)), seed };
 }
 
-/** Plays one case. @throws what a reader throws that it may not, and for a reader that there is not */
+/**
+ * Plays one case.
+ * @throws the error of a reader that may not throw it, or an error for an unknown reader
+ */
 export function playPart({ part, seed }: PartCase): void {
   const values = new HostileValues(seededRandom(seed));
-  values.random.next(); // which drew the reader
+  values.random.next(); // this number drew the reader
   const play = PARTS[part];
   if (play === undefined) throw new Error(`no reader is called ${part}`);
   play(values);

@@ -9,21 +9,24 @@ import type { EngineOutput } from '../../../shared/protocol/index.ts';
 import { HostileValues } from './hostile-values.ts';
 import { frame } from './parts.ts';
 
-/** The models of the hostile workers: one that speaks the plane and lies, one whose bytes are noise. */
+/** Models of the hostile workers: one that speaks the protocol of the plane and lies, one whose bytes are noise. */
 export const HOSTILE_MODELS = ['liar', 'noise'] as const;
 const NAMESPACE = 'hostile';
 const RECORDS_AT_ONCE = 300;
 const HUGE_BYTES = 8 * 1024 * 1024;
 const KEEP_ALIVE_MS = 1000;
 
-/** Workers and a writer of discovery that mean harm. */
+/** Hostile workers, and a hostile writer of discovery. */
 export interface HostilePeers {
-  /** Writes, spoils and deletes files of the discovery folder. */
+  /** Writes, damages and deletes files of the discovery folder. */
   writeDiscovery(values: HostileValues): Promise<void>;
   close(): Promise<void>;
 }
 
-/** @param root the folder of file discovery, in which an honest worker has its records */
+/**
+ * Starts the hostile peers.
+ * @param root folder of file discovery, in which an honest worker has its records
+ */
 export async function startHostilePeers(root: string, seed: number): Promise<HostilePeers> {
   const values = new HostileValues(seededRandom(seed));
   const plane = createTcpRequestPlane({ clock: systemClock, host: '127.0.0.1' });
@@ -146,13 +149,14 @@ async function spoilDiscovery(folder: string, card: Record<string, unknown>, val
   }
 }
 
-/** Links and folders of earlier cases may stand there. */
+/** Writes a file in place of links and folders that earlier cases may have left. */
 async function writeOver(path: string, text: string | Buffer): Promise<void> {
   await rm(path, { force: true, recursive: true });
-  await unlessThere(writeFile(path, text, { flag: 'wx' })); // a link that another case has laid there meanwhile is not followed
+  // does not follow a link that another case has made meanwhile
+  await unlessThere(writeFile(path, text, { flag: 'wx' }));
 }
 
-/** Cases run side by side: another may have been there first. */
+/** Accepts that a file exists, because another case may have made it at the same time. */
 async function unlessThere(making: Promise<void>): Promise<void> {
   try {
     await making;

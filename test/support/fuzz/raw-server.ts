@@ -1,6 +1,6 @@
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 
-/** A server that speaks bytes, and forgets nobody when it ends. */
+/** A server of raw bytes, which closes every connection when it ends. */
 export interface RawServer {
   readonly port: number;
   close(): void;
@@ -27,7 +27,7 @@ export async function startRawServer(onSocket: (socket: Socket) => void): Promis
 const FLOOD_BYTES = 768 << 20;
 const BLOCK = Buffer.alloc(1 << 20, 0x20);
 
-/** Sends what has been promised for as long as the other side takes it. */
+/** Sends the promised bytes for as long as the other side reads them. */
 export function flood(socket: Socket): void {
   let left = FLOOD_BYTES / BLOCK.length;
   const more = (): void => {

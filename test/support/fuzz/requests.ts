@@ -2,16 +2,16 @@ import type { HostileValues } from './hostile-values.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
-/** What is read of `/openapi.json`. */
+/** The part of `/openapi.json` that the fuzzer reads. */
 export interface OpenApi {
   readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly requestBody?: unknown }>>>>;
   readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
 }
 
-/** The bytes of one or more requests, and how they are sent. */
+/** The bytes of one or more requests, and how to send them. */
 export interface HostileRequest {
   readonly pieces: readonly Buffer[];
-  /** The client leaves after the last piece, without reading. */
+  /** Whether the client leaves after the last piece, without reading. */
   readonly leaves: boolean;
 }
 
@@ -54,7 +54,7 @@ const HEADERS = [
   ],
 ];
 
-/** Requests for the routes of a document, each valid, nearly valid or far from it. */
+/** Requests for the routes of a document: valid, nearly valid, or far from it. */
 export class HostileRequests {
   readonly #document: OpenApi;
   readonly #models: readonly string[];
@@ -98,7 +98,7 @@ export class HostileRequests {
     return Buffer.concat([Buffer.from(`${head.join('\r\n')}\r\n\r\n`, 'latin1'), Buffer.from(body)]);
   }
 
-  /** The routes that do the most, so that they are played more often. */
+  /** Returns the routes with the most code, which are played more often. */
   #favourites(): [string, Readonly<Record<string, { readonly requestBody?: unknown }>>][] {
     return Object.entries(this.#document.paths).filter(([path]) => Object.hasOwn(BASES, path));
   }
@@ -116,7 +116,7 @@ export class HostileRequests {
     return values.chance(0.15) ? values.brokenText(body) : JSON.stringify(body);
   }
 
-  /** A value that fits a schema, as far as the schema says. */
+  /** Returns a value that fits a schema, as far as the schema says. */
   #valueOf(given: Schema, depth: number): unknown {
     const values = this.#values;
     const schema = this.#resolve(given);

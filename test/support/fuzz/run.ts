@@ -1,5 +1,7 @@
-// Plays hostile input against readers in this process, against frontends with hostile brokers and publishers of events, against every listener of a fleet, and against a
-// whole frontend with hostile workers and a hostile writer of discovery. `npm run fuzz -- [--minutes N] [--cases N] [--seed S] [--keep]`; each failure names the seed that repeats it.
+// Plays hostile input: against readers in this process, against frontends with hostile brokers and publishers of
+// events, against every listener of a fleet, and against a whole frontend with hostile workers and a hostile writer of
+// discovery. `npm run fuzz -- [--minutes N] [--cases N] [--seed S] [--keep]`; each failure names the seed that repeats
+// it.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -17,13 +19,15 @@ const LISTENER_SHARE = 0.3;
 const BROKER_ROUNDS = 30;
 const ASKED_AT_ONCE = 5;
 const BATCH = 25;
-/** Of one case alone; a batch that takes more is played again case by case. */
+/** Most uninterrupted CPU time of one case. The cases of a batch above it are played again one by one. */
 const SLICE_CPU_MS_MAX = 50;
-/** Of a batch none of whose cases takes too much alone. */
+/** Most uninterrupted CPU time of a batch, if none of its cases exceeds the limit by itself. */
 const BATCH_CPU_MS_MAX = 200;
-/** Brokers send megabytes at a time, and a frontend that has just started compiles what reads them. */
+/**
+ * Higher limit, because brokers send megabytes at a time and a new frontend still compiles the code that reads them.
+ */
 const BROKER_CPU_MS_MAX = 400;
-/** Generous: other processes on the machine count. */
+/** High, because other processes on the machine delay the answer. */
 const LIVE_MS_MAX = 3000;
 const PART_MS_MAX = 50;
 const WARM_UP_BATCHES = 40;
@@ -145,10 +149,10 @@ try {
   failSession(first + sessions, error);
 }
 
-/** Names the cases of a batch that hold the loop for too long by themselves. */
+/** Names the cases of a batch that hold the event loop for too long by themselves. */
 async function playEach(seeds: readonly number[]): Promise<void> {
   for (const seed of seeds) {
-    await session.play(seed).catch(() => {}); // told already
+    await session.play(seed).catch(() => {}); // already reported
     const { sliceCpuMs } = await session.look();
     if (sliceCpuMs > SLICE_CPU_MS_MAX)
       failSession(seed, new Error(`alone a stretch of ${sliceCpuMs.toFixed(0)} ms CPU`));

@@ -18,12 +18,15 @@ const ANSWER_MS_MAX = 3000;
 const SETTLED_MS_MAX = 15_000;
 const DEFECT = /^.*(TypeError|RangeError|ReferenceError|[Uu]nhandled|[Uu]ncaught).*$/m;
 
-/** A frontend with an honest worker, hostile ones beside it, and cases to play against it. */
+/** A frontend with an honest worker and hostile ones, and cases to play against it. */
 export interface FuzzSession {
-  /** Plays the case of one seed. @throws Error that says which answer was wrong */
+  /**
+   * Plays the case of one seed.
+   * @throws Error that says which answer was wrong
+   */
   play(seed: number): Promise<void>;
   look(): Promise<Health>;
-  /** How often each status was answered. */
+  /** Number of answers by status. */
   readonly statuses: ReadonlyMap<string, number>;
   close(): Promise<void>;
 }
@@ -35,7 +38,7 @@ export async function startFuzzSession(seed: number): Promise<FuzzSession> {
   const host = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' };
   const worker = spawnNode([PROGRAM, 'worker', '--engine=mocker'], { env: { ...env, ...host, DYN_SYSTEM_PORT: '0' } });
   const grpcPort = await freePort();
-  // Node does not notice that some of these clients have left: a session that was waiting to write reads no more.
+  // Node does not notice that some of these clients have left, because a session that waits to write does not read.
   const pings = { STATOR_GRPC_KEEPALIVE_TIME_MS: '1000', STATOR_GRPC_KEEPALIVE_TIMEOUT_MS: '1000' };
   const frontend = await WatchedFrontend.start(
     folder,
@@ -79,7 +82,7 @@ interface Playground {
   readonly statuses: Map<string, number>;
 }
 
-/** Of requests that are being read, whatever dialect they are of. */
+/** Returns the bytes that the frontend holds of unfinished requests of all dialects. */
 async function heldBytes(url: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
   return Number(/^stator_frontend_body_bytes (\S+)$/m.exec(text)?.[1]);
@@ -101,7 +104,7 @@ async function playCase(seed: number, playground: Playground): Promise<void> {
   if (wrong !== undefined) throw new Error(`${wrong}\n${Buffer.concat(pieces).toString('latin1').slice(0, 2000)}`);
 }
 
-/** Sends the pieces a turn apart and reads until the server closes, or for so long as a client waits. */
+/** Sends the pieces in separate turns. Reads until the server closes the connection or the client's patience ends. */
 function send({ hostname, port }: URL, pieces: readonly Buffer[], leaves: boolean): Promise<string> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
@@ -130,9 +133,9 @@ const CODES: ReadonlySet<string> = new Set(errorCodes);
 const ALLOWED_5XX: ReadonlySet<number> = new Set([500, 501, 502, 503, 504]);
 
 /**
- * What is wrong with what came back; undefined where nothing is. An answer may be cut by the client's own patience.
+ * Returns the fault of an answer, or undefined. The client's own patience may cut an answer.
  *
- * @param isEarned the request went to a hostile worker, which may fail it
+ * @param isEarned whether the request went to a hostile worker, which may fail it
  */
 function judge(answer: string, isEarned: boolean): string | undefined {
   for (const [, head = '', code = '', rest = ''] of answer.matchAll(

@@ -9,7 +9,7 @@ import type { HostileValues } from './hostile-values.ts';
 const ROWS = readFileSync(new URL('../../fixtures/tokens/jinja-golden.jsonl', import.meta.url), 'utf8')
   .trim()
   .split('\n');
-/** Shows what a template must never be told by anybody but the request and the model. */
+/** A template that prints values which only the request and the model may set. */
 const SHOW =
   "{{ bos_token }}|{{ add_generation_prompt }}|{{ messages | tojson }}|{{ tools | default('none') | tojson }}";
 const TOKENS = { bos_token: '<s>', eos_token: '</s>', unk_token: '', pad_token: '' };
@@ -18,14 +18,14 @@ const RESERVED = ['messages', 'tools', 'bos_token', 'add_generation_prompt', 'ra
 
 let templates: readonly ChatTemplate[] | undefined;
 
-/** Compiled once: those of the fixtures that make a chat template. */
+/** Compiles the fixtures that make a chat template, once. */
 function allTemplates(): readonly ChatTemplate[] {
   templates ??= ROWS.flatMap((row) => {
     const { template } = JSON.parse(row) as { readonly template?: string };
     try {
       return template === undefined ? [] : [compileChatTemplate(template, TOKENS)];
     } catch {
-      return []; // an expression alone, or a construct that is refused at load
+      return []; // only an expression, or a construct that the loader refuses
     }
   });
   return templates;
@@ -33,7 +33,10 @@ function allTemplates(): readonly ChatTemplate[] {
 
 const shown = compileChatTemplate(SHOW, TOKENS);
 
-/** Arguments, messages and tools of a request in a template: it renders, or refuses in the product's own words. */
+/**
+ * Renders a template with arguments, messages and tools of a request. It must succeed, or refuse in the product's own
+ * words.
+ */
 export function renderTemplate(values: HostileValues): void {
   const args = Object.fromEntries(
     Array.from({ length: values.random.below(4) }, () => [values.one([...NAMES, values.text()]), values.json()]),
@@ -62,7 +65,7 @@ export function renderTemplate(values: HostileValues): void {
   if (decoded !== undefined) throw new Error(`${taken} is taken from the arguments`);
 }
 
-/** Undefined where it refuses. */
+/** Returns undefined if `action` refuses in the product's own words. */
 function orRefuses(action: () => string): string | undefined {
   try {
     return action();

@@ -75,11 +75,14 @@ const ATOMS = [
 ];
 const TIMES = ['', '*', '+', '?', '{1,3}', '*?', '{2,}', '{0,1000}', '{9,1}'];
 
-/** Decodes what the hostile part leaves of the decoder. */
+/** The model that decodes with what the hostile part leaves of the decoder. */
 const MODEL = { type: 'WordPiece', vocab: { a: 0 } };
 const REFUSALS = [SyntaxError, UnsupportedTokenizer, UnsupportedPattern];
 
-/** A tokenizer.json with a hostile part: it is refused in the product's own words, or reads and writes texts. */
+/**
+ * Loads a tokenizer.json with a hostile part. The loader must refuse it in the product's own words, or the tokenizer
+ * must encode and decode texts.
+ */
 export function loadTokenizerFile(values: HostileValues): void {
   const file = JSON.parse(FILE) as Record<string, unknown>;
   const part = values.one(PARTS);
@@ -101,7 +104,10 @@ export function loadTokenizerFile(values: HostileValues): void {
   }
 }
 
-/** A pattern of a tokenizer.json: it is refused, or matches as JavaScript's own do where these are known to end. */
+/**
+ * Compiles a pattern of a tokenizer.json. It must be refused, or match as JavaScript's own pattern does in cases that
+ * are known to end.
+ */
 export function matchTokenizerPattern(values: HostileValues): void {
   const atoms = Array.from({ length: 1 + values.random.below(5) }, () => values.one(ATOMS) + values.one(TIMES));
   const source = atoms.join(values.one(['', '|']));
@@ -113,7 +119,7 @@ export function matchTokenizerPattern(values: HostileValues): void {
     if (error instanceof SyntaxError || error instanceof UnsupportedPattern) return;
     throw error;
   }
-  const expected = new RegExp(source, 'gu').exec(text); // of a text so short
+  const expected = new RegExp(source, 'gu').exec(text); // ends, as the text is short
   try {
     beginSteps(text.length);
     const found = bounded.exec(text);

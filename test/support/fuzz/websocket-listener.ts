@@ -12,7 +12,10 @@ const COMPLETED = /"type":"response\.(?:completed|incomplete)"/;
 const FLOOD = 3000;
 const PING = 9;
 
-/** closed = the server ends the connection; answered = with a response; any = either, or the client goes. */
+/**
+ * Required outcome. closed: the server ends the connection. answered: it sends a response. any: either, or the client
+ * leaves.
+ */
 interface Case {
   readonly said: readonly Buffer[];
   readonly verdict: 'closed' | 'answered' | 'any';
@@ -108,7 +111,7 @@ export class WebSocketListener implements Listener {
   async play(values: HostileValues): Promise<void> {
     const kind = values.one(NAMES);
     const drawn = KINDS[kind]!(values);
-    const isEnded = values.chance(0.1); // from this side, with its last bytes
+    const isEnded = values.chance(0.1); // this side ends with its last bytes
     const isBeside = values.chance(0.2);
     try {
       await Promise.all([this.#meet(drawn, isEnded), isBeside ? this.ask() : undefined]);
@@ -128,7 +131,7 @@ export class WebSocketListener implements Listener {
     socket.terminate();
   }
 
-  /** Nobody stays: silence after the handshake is allowed for as long as pings are answered. */
+  /** Does nothing: silence after the handshake is allowed as long as the client answers pings. */
   async untilSilentAreGone(): Promise<void> {}
 
   async #meet({ said, verdict }: Case, isEnded: boolean): Promise<void> {

@@ -1,7 +1,7 @@
-/** An answer of HTTP as it came on a connection. */
+/** An HTTP answer as it came on a connection. */
 export interface WireAnswer {
   readonly status: number;
-  /** Its lines, in lower case. */
+  /** Its header lines, in lower case. */
   readonly head: string;
   readonly isWhole: boolean;
 }
@@ -9,9 +9,9 @@ export interface WireAnswer {
 const NO_BODY: ReadonlySet<number> = new Set([101, 204, 304]);
 
 /**
- * Takes apart what came on a connection, in the order it came; answers of 100 are left out. Every answer is taken to have a body
- * where its head says so.
- * @throws Error where something else stands in the place of an answer
+ * Splits the bytes of a connection into answers, in order, without those of status 100. An answer has a body if its
+ * head says so.
+ * @throws Error if other bytes stand in the place of an answer
  */
 export function answersOf(bytes: Buffer): readonly WireAnswer[] {
   const answers: WireAnswer[] = [];
@@ -33,7 +33,7 @@ export function answersOf(bytes: Buffer): readonly WireAnswer[] {
   return answers;
 }
 
-/** Undefined where it is not all here. */
+/** Returns the end of the body, or undefined if the body is incomplete. */
 function bodyEnd(bytes: Buffer, from: number, head: string): number | undefined {
   if (!/\r\ntransfer-encoding: chunked/.test(head)) {
     const end = from + Number(/\r\ncontent-length: (\d+)/.exec(head)?.[1] ?? Number.NaN);

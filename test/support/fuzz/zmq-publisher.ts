@@ -9,7 +9,10 @@ const MESSAGES_MAX = 40;
 const PARTS_MAX = 2000;
 const HUGE_BYTES = 2 << 20;
 
-/** A publisher of events that speaks ZMTP (3.0, without security) and lies: in its greeting, its lengths or its messages. */
+/**
+ * Starts a publisher of events that speaks ZMTP (3.0, without security) and lies: in its greeting, its lengths or its
+ * messages.
+ */
 export function startHostileZmq(values: HostileValues, publisherId: string): Promise<RawServer> {
   return startRawServer((socket) => {
     socket.on('data', () => {}); // greeting, command and subscriptions of the other side
@@ -19,7 +22,7 @@ export function startHostileZmq(values: HostileValues, publisherId: string): Pro
   });
 }
 
-/** Signature, version 3.0, mechanism NULL, no server. */
+/** Returns a greeting: signature, version 3.0, mechanism NULL, no server. */
 function greeting(values: HostileValues): Buffer {
   const bytes = Buffer.alloc(64);
   bytes.set([0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0]);
@@ -40,7 +43,9 @@ function ready(values: HostileValues): Buffer {
   return framed(Buffer.concat([body, Buffer.from(kind)]), 4);
 }
 
-/** @param flags 1 = more frames follow, 4 = command */
+/**
+ * @param flags 1 = more frames follow, 4 = command
+ */
 function framed(body: Buffer, flags: number, claimed = body.length): Buffer {
   const head = Buffer.concat([Buffer.of(flags | 2), u64Bytes(BigInt(claimed))]);
   return Buffer.concat([head, body]);

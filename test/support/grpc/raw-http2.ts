@@ -7,7 +7,7 @@ export const FRAME = { data: 0, headers: 1, reset: 3, settings: 4, ping: 6, goAw
 const END_STREAM = 1;
 const END_HEADERS = 4;
 
-/** A frame as it came. */
+/** A received frame. */
 export interface RawFrame {
   readonly type: number;
   readonly flags: number;
@@ -15,7 +15,7 @@ export interface RawFrame {
   readonly payload: Buffer;
 }
 
-/** Header block without compression: literals that nobody remembers. */
+/** Encodes a header block without compression, as literals that no table keeps. */
 function block(headers: Readonly<Record<string, string>>): Buffer {
   const text = (value: string): Buffer => {
     const bytes = Buffer.from(value, 'latin1');
@@ -39,7 +39,7 @@ export function rawFrame(type: number, flags: number, stream: number, payload: U
   return Buffer.concat([head, payload]);
 }
 
-/** The frame that opens a call. */
+/** Returns the frame that opens a call. */
 export function openFrame(stream: number, path: string, headers: Readonly<Record<string, string>> = {}): Buffer {
   const all = {
     ':method': 'POST',
@@ -68,7 +68,7 @@ export function windowFrame(stream: number, bytes: number): Buffer {
   return rawFrame(FRAME.windowUpdate, 0, stream, payload);
 }
 
-/** A connection whose frames are written by hand, in one piece where they are given in one. */
+/** A connection whose caller writes frames by hand. Frames that are given together go out together. */
 export class RawHttp2 {
   readonly frames: RawFrame[] = [];
   readonly #socket: Socket;
@@ -80,7 +80,9 @@ export class RawHttp2 {
     socket.on('data', (bytes) => this.#read(bytes));
   }
 
-  /** @param streamWindowBytes what the server may send on a stream before more is allowed */
+  /**
+   * @param streamWindowBytes bytes that the server may send on a stream before a window update
+   */
   static async open(port: number, streamWindowBytes = 65_535): Promise<RawHttp2> {
     const socket = connect({ port, host: '127.0.0.1', noDelay: true });
     await once(socket, 'connect');
@@ -100,7 +102,7 @@ export class RawHttp2 {
     if (!this.#socket.destroyed) this.#socket.write(Buffer.concat(frames));
   }
 
-  /** What came on a stream, of its DATA frames. */
+  /** Returns the bytes of the DATA frames that came on a stream. */
   dataOf(stream: number): Buffer {
     const data = this.frames.filter((frame) => frame.type === FRAME.data && frame.stream === stream);
     return Buffer.concat(data.map(({ payload }) => payload));

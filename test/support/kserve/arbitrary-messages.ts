@@ -33,7 +33,7 @@ const lists = fc.record(
   },
   { requiredKeys: [] },
 );
-/** Some that are there and hold nothing, which hardly ever comes about of eight lists. */
+/** Some without contents, which eight lists hardly ever generate by chance. */
 const contents = fc.oneof({ weight: 9, arbitrary: lists }, { weight: 1, arbitrary: fc.constant({}) });
 
 const tensor = fc.record({ name: text, datatype: text, shape: few(int64), parameters, contents }, { requiredKeys: [] });

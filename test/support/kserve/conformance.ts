@@ -5,7 +5,7 @@ import { fromJson, type JsonValue, toJson } from '@bufbuild/protobuf';
 import { type KserveClient, methodOf, type Outcome } from './kserve-client.ts';
 import type { ScriptedKserve } from './scripted-server.ts';
 
-/** What an answer must be: see the README of the folder. */
+/** Expected answer. The README of the folder describes its fields. */
 interface Expectation {
   readonly code?: number;
   readonly message?: string;
@@ -29,7 +29,7 @@ export interface RecordedCase {
   readonly product?: Expectation;
 }
 
-/** The cases of a folder in the format of test/fixtures/kserve. */
+/** Reads the cases of a folder in the format of test/fixtures/kserve. */
 export function readCases(folder: string): readonly RecordedCase[] {
   return readdirSync(folder)
     .filter((name) => name.endsWith('.json'))
@@ -40,7 +40,7 @@ export function readCases(folder: string): readonly RecordedCase[] {
     });
 }
 
-/** Plays one case; says what is wrong with the answer. */
+/** Plays one case. Returns the faults of the answer. */
 export async function playCase(
   each: RecordedCase,
   client: KserveClient,
@@ -76,7 +76,7 @@ function* faultsOf(outcome: Outcome, expected: Expectation, rpc: string): Genera
       yield `no error in band with ${show(part)}: ${show(inBand)}`;
   }
   if (expected.final_opt_in === true) {
-    yield* finalFaults(outcome); // instead of a comparison with responses that had no flag
+    yield* finalFaults(outcome); // replaces the comparison with responses that lack the flag
     return;
   }
   if (responses === undefined) return;
@@ -89,7 +89,9 @@ function* faultsOf(outcome: Outcome, expected: Expectation, rpc: string): Genera
   if (!isDeepStrictEqual(got, want)) yield `responses ${show(got)}, not ${show(want)}`;
 }
 
-/** The keys that are not compared are left out; of an error in band, where more fields may stand, all but the error. */
+/**
+ * Removes the keys that are not compared. Of an error in the stream, which may have more fields, only the error stays.
+ */
 function stripped(
   response: Record<string, unknown>,
   { ignore = [], ...expected }: Expectation,
@@ -103,7 +105,10 @@ function stripped(
   };
 }
 
-/** Every response of an opted-in request says whether it is the last; the last one has no outputs. */
+/**
+ * Checks that every response of a request that opted in says whether it is the last one, and that the last one has no
+ * outputs.
+ */
 function* finalFaults({ responses }: Outcome): Generator<string> {
   const flags = responses.map((response) => {
     const infer = response.infer_response as { parameters?: Record<string, { bool_param?: boolean }> } | undefined;
@@ -117,7 +122,7 @@ function show(value: unknown): string {
   return JSON.stringify(value);
 }
 
-/** A model that is not found is told with those that there are, in further sentences. */
+/** Compares messages. For a missing model, ours adds sentences that name the existing models. */
 function says(text: string, recorded: string): boolean {
   return text === recorded || (/^Model '.*' not found$/.test(recorded) && text.startsWith(`${recorded}. `));
 }

@@ -2,18 +2,18 @@ import { type DescMethod, fromBinary, fromJson, type JsonValue, toBinary, toJson
 import { type ChannelCredentials, Client, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
 import { GRPCInferenceService } from '../../../shared/grpc/messages/generated/grpc_service_pb.js';
 
-/** What a call came to. */
+/** Outcome of a call. */
 export interface Outcome {
-  /** 0 = it ended well. */
+  /** Status code; 0 for success. */
   readonly code: number;
   readonly message: string;
-  /** `grpc-retry-pushback-ms` of its trailers. */
+  /** `grpc-retry-pushback-ms` of the trailers. */
   readonly retryMs?: string | undefined;
-  /** As proto JSON, with the names of the file. */
+  /** Responses in proto JSON, with the field names of the proto file. */
   readonly responses: readonly Record<string, unknown>[];
 }
 
-/** A client of KServe without our codecs: generated messages over grpc-js. */
+/** A KServe client without our codecs: generated messages over grpc-js. */
 export class KserveClient {
   readonly #client: Client;
 
@@ -25,7 +25,7 @@ export class KserveClient {
     this.#client.close();
   }
 
-  /** Asks `rpc` with messages in proto JSON; never rejects. */
+  /** Calls `rpc` with messages in proto JSON. Never rejects. */
   async ask(
     rpc: string,
     requests: readonly unknown[],
@@ -39,13 +39,13 @@ export class KserveClient {
     return this.askBytes(method, messages, entries);
   }
 
-  /** A request of inference as its bytes. */
+  /** Encodes an inference request. */
   async bytesOf(request: unknown): Promise<Buffer> {
     const { input } = methodOf('ModelInfer');
     return Buffer.from(toBinary(input, fromJson(input, request as JsonValue)));
   }
 
-  /** A request of inference as the generated code writes it in JSON. */
+  /** Returns an inference request as the generated code writes it in JSON. */
   async canonical(request: unknown): Promise<Record<string, unknown>> {
     const { input } = methodOf('ModelInfer');
     const json = toJson(input, fromJson(input, request as JsonValue), { useProtoFieldName: true });

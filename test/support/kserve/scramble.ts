@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 
-/* Other bytes for the same message of KServe: lists packed or not, messages in parts, fields that nobody knows between them. */
+/* Other bytes for the same KServe message: lists packed or not, messages in parts, unknown fields in between. */
 
-/** What the fields of a message hold, as far as they can be written in more than one way. */
+/** Fields of a message that have more than one encoding, and what they hold. */
 interface Layout {
   readonly [field: number]: Layout | ListKind;
 }
@@ -20,13 +20,13 @@ const CONTENTS: Layout = {
   7: 'fixed64',
 };
 const TENSOR: Layout = { 3: 'varints', 5: CONTENTS };
-/** Without parameters: the generated code reads no unknown fields in entries of a map. */
+/** Parameters are absent: the generated code reads no unknown fields in entries of a map. */
 export const REQUEST: Layout = { 5: TENSOR, 6: {} };
 
 interface Field {
   readonly number: number;
   readonly wireType: number;
-  /** Of a length-delimited one, what it holds; else the bytes behind the tag. */
+  /** Content of a length-delimited field, or the bytes behind the tag of another field. */
   readonly bytes: Buffer;
 }
 
@@ -81,7 +81,9 @@ function elementsOf(bytes: Buffer, kind: ListKind): readonly Buffer[] {
   return elements;
 }
 
-/** @param draw a number from 0 to 1 */
+/**
+ * @param draw returns a number from 0 to 1
+ */
 export function scramble(message: Buffer, layout: Layout, draw: () => number): Buffer {
   const written: Buffer[] = [];
   for (const field of fieldsOf(message)) {
@@ -118,7 +120,7 @@ function rewrite(field: Field, layout: Layout | ListKind | undefined, draw: () =
   return written;
 }
 
-/** A field that no version of the message has. */
+/** Returns a field that no version of the message has. */
 function unknown(draw: () => number): Buffer {
   const number = 100 + Math.floor(draw() * 1000);
   const byte = Buffer.of(Math.floor(draw() * 128));

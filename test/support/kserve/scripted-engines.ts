@@ -8,9 +8,9 @@ import {
 } from '../../../shared/protocol/index.ts';
 import type { InferParameter } from '../../../shared/protocol/kserve/messages.ts';
 
-/* The scripted models of test/fixtures/kserve/README.md: what a worker of each answers. */
+/* The scripted models of test/fixtures/kserve/README.md: the answers of a worker of each. */
 
-/** A failure as a worker's own code raises it. */
+/** Returns a failure as a worker's own code raises it. */
 function scripted(text: string): Error {
   return workerError('InvalidRequest', `ValueError: ${text}`);
 }
@@ -25,7 +25,7 @@ function sleep(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Plays a script on a call: what it throws fails it. */
+/** Plays a script on a call. An error of the script fails the call. */
 async function play(call: IncomingCall, script: AsyncGenerator<unknown>): Promise<void> {
   try {
     for await (const body of script) {
@@ -42,7 +42,7 @@ function requestOf(call: IncomingCall): EngineRequest {
   return decodeEngineRequest(call.id, call.body as Readonly<Record<string, unknown>>, call.tokenIds);
 }
 
-/** The echo engine of all tensor models. */
+/** Serves the echo engine of all tensor models. */
 export function serveEcho(call: IncomingCall): Promise<void> {
   const { input } = requestOf(call);
   if (input.kind !== 'tensor') throw new Error(`an echo engine takes tensors, not ${input.kind}`);
@@ -106,7 +106,10 @@ function tensorsOf(
   return [spoiled, ...others];
 }
 
-/** The scripted completions engine, which reads bodies itself. @param onBody sees each */
+/**
+ * Serves the scripted completions engine, which reads bodies itself.
+ * @param onBody receives each body
+ */
 export function serveText(
   call: IncomingCall,
   onBody: (body: Readonly<Record<string, unknown>>) => void,

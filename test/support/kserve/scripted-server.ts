@@ -62,43 +62,52 @@ const MODELS: Readonly<Record<string, Partial<ModelCard>>> = {
 
 /** The scripted models behind a gRPC server, in one process. */
 export interface ScriptedKserve {
-  /** Of its models. */
+  /** Names of the models. */
   readonly names: readonly string[];
   readonly server: GrpcServer;
   readonly service: KserveService;
   readonly lifecycle: ServiceLifecycle;
   readonly metrics: FrontendMetrics;
-  /** Bodies that the text engine has had. */
+  /** Bodies that the text engine received. */
   readonly bodies: readonly Readonly<Record<string, unknown>>[];
-  /** Calls of workers that were stopped before their end. */
+  /** Number of worker calls stopped before their end. */
   readonly stopped: () => number;
-  /** Requests that wait for a worker to come. */
+  /** Number of requests that wait for a worker to appear. */
   readonly held: () => number;
-  /** Takes the worker of a model away. */
+  /** Removes the worker of a model. */
   remove(model: string): Promise<void>;
-  /** The worker of `letters` with that number dies, with all it works on; discovery does not know yet. */
+  /** Kills the worker of `letters` with that number and all its work, before discovery notices. */
   kill(worker: number): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface ScriptedKserveOptions {
-  /** How long a model is known without workers. @default not at all */
+  /** How long a model stays known without workers. @default not at all */
   readonly rememberedMs?: number;
   readonly host?: string;
   readonly port?: number;
   readonly gate?: Gate;
-  /** @default no spans are made */
+  /**
+   * @default a tracer without spans
+   */
   readonly tracer?: Tracer;
   readonly grpc?: Partial<GrpcServerOptions>;
-  /** @default the machine's */
+  /**
+   * @default the machine's
+   */
   readonly clock?: Clock;
-  /** @default one that is ready, and new no more */
+  /**
+   * @default a new lifecycle that is ready
+   */
   readonly lifecycle?: ServiceLifecycle;
-  /** Adds the model `letters`, of which a token is a letter, with two workers that do this. */
+  /** Adds the model `letters`, of which a token is a letter, with two workers that run this function. */
   readonly letters?: (call: IncomingCall, worker: number) => void;
-  /** Requests for models whose workers are gone are held; needs `rememberedMs`. @default they fail */
+  /** Whether requests wait if the workers of their model are gone; needs `rememberedMs`. @default they fail */
   readonly holds?: boolean;
-  /** Workers of `letters` take one prompt at a time, and others wait in the router's queue. @default round-robin */
+  /**
+   * Whether workers of `letters` take one prompt at a time, while others wait in the router's queue. @default
+   * round-robin
+   */
   readonly queues?: boolean;
 }
 

@@ -12,7 +12,7 @@ import type { LambdaStats } from './stats.ts';
 export const NATIVE_CLIENT = fileURLToPath(new URL('native-client.mjs', import.meta.url));
 const ARN = 'arn:aws:lambda:us-east-1:000000000000:function:local';
 const OUTPUT_CHARS_MAX = 1_000_000;
-/** Node 22, as deployed, where the set-up has fetched it. */
+/** Node 22, as deployed, if the set-up has fetched it. */
 export const NODE = process.env.STATOR_TEST_NODES ? nodeIn(process.env.STATOR_TEST_NODES, 22) : process.execPath;
 
 export interface EnvironmentOptions {
@@ -26,8 +26,8 @@ export interface EnvironmentOptions {
 }
 
 /**
- * One execution environment: a process with the real runtime client and the Runtime API that it talks to. It serves one
- * invocation at a time, and is stopped (SIGSTOP) between two when `freeze` is set, as the service does.
+ * One execution environment: a process with the real runtime client, and the Runtime API that the client calls. It
+ * serves one invocation at a time. With `freeze`, it is stopped (SIGSTOP) between invocations, as the service does.
  */
 export class Environment {
   readonly #options: EnvironmentOptions;
@@ -38,7 +38,7 @@ export class Environment {
   #current: Invocation | undefined;
   #isHandedOver = false;
   #timeout: NodeJS.Timeout | undefined;
-  /** The runtime client's open call for work. */
+  /** Open call of the runtime client for work. */
   #waiting: ServerResponse | undefined;
   #startedMs = 0;
   #isFrozen = false;
@@ -67,7 +67,7 @@ export class Environment {
     return this.#isFrozen;
   }
 
-  /** Both outputs of the process, so far. */
+  /** Standard output and standard error of the process so far. */
   get output(): string {
     return this.#output;
   }
@@ -104,7 +104,7 @@ export class Environment {
     });
   }
 
-  /** Nothing of the test's own environment: what the function needs must be given. */
+  /** Returns the variables of the process, without the test's own environment. */
   #processEnv(runtimeApi: string): NodeJS.ProcessEnv {
     return {
       PATH: process.env.PATH,
@@ -130,11 +130,11 @@ export class Environment {
     try {
       await this.#serve(request, response);
     } catch {
-      response.destroy(); // the process died in the middle of a call; its exit fails the invocation
+      response.destroy(); // the process died during a call, and its exit fails the invocation
     }
   }
 
-  /** The Runtime API, version 2018-06-01. */
+  /** Serves the Runtime API, version 2018-06-01. */
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = request.url ?? '';
     if (path.endsWith('/invocation/next')) return this.#takeCallForWork(response);
@@ -150,7 +150,7 @@ export class Environment {
   #takeCallForWork(response: ServerResponse): void {
     if (this.#startedMs > 0) this.#noteInit();
     if (this.#isHandedOver) {
-      this.#current?.fail(); // unless it has its answer, the function asks for more work without having done this
+      this.#current?.fail(); // the function asks for more work without an answer to this invocation
       this.#current = undefined;
       this.#isHandedOver = false;
     }

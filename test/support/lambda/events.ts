@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 
-/** Who calls the function: an API Gateway REST API (payload 1.0) or a function URL (payload 2.0). */
+/** Caller of the function: an API Gateway REST API (payload 1.0) or a function URL (payload 2.0). */
 export type EventFormat = 'rest-api' | 'function-url';
 
-/** The event that the service makes of a request. */
+/** Returns the event that the service makes of a request. */
 export function toLambdaEvent(format: EventFormat, request: IncomingMessage, body: Buffer): object {
   const url = new URL(request.url ?? '/', 'http://front');
   return format === 'rest-api' ? toRestApiEvent(request, url, body) : toFunctionUrlEvent(request, url, body);
@@ -69,7 +69,7 @@ function toFunctionUrlEvent(request: IncomingMessage, url: URL, body: Buffer): o
   };
 }
 
-/** Names in the client's own case. */
+/** Lists the headers, with names in the client's own case. */
 function headerLines(request: IncomingMessage): [string, string][] {
   const lines: [string, string][] = [];
   for (let at = 0; at + 1 < request.rawHeaders.length; at += 2) {

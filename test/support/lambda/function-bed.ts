@@ -6,7 +6,7 @@ import { createTestTable, type TestTable } from '../../contract/discovery/test-t
 import { type DynamoDbServer, hasDynamoDb, type SpawnedProcess, spawnStator, startDynamoDb } from '../index.ts';
 import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../lambda-runtime.ts';
 
-/** What the worker of a bed serves. */
+/** The model of the bed's worker. */
 export const MODEL = 'builtin';
 
 const LOOPBACK = {
@@ -26,17 +26,17 @@ interface WorkerOptions {
   readonly env?: Env;
 }
 
-/** True when the set-up found or installed what a `FunctionBed` runs. */
+/** Whether the set-up found or installed what a `FunctionBed` runs. */
 export function hasFunctionBed(): boolean {
   return hasLambdaRuntime() && hasDynamoDb();
 }
 
-/** The bundle that is deployed, and a table in which the function and processes beside it find each other. */
+/** The deployed bundle, and a table through which the function and processes beside it discover each other. */
 export class FunctionBed {
   readonly bundle: FunctionBundle;
   readonly server: DynamoDbServer;
   readonly table: TestTable;
-  /** Where function and processes find each other. */
+  /** Variables that name the table. */
   readonly where: Env;
   readonly #processes: SpawnedProcess[] = [];
 
@@ -57,14 +57,14 @@ export class FunctionBed {
     };
   }
 
-  /** The function under Lambda's runtime client; who starts it stops it. */
+  /** Starts the function under Lambda's runtime client. The caller stops it. */
   startFunction(env: Env, environmentsMax = 1): Promise<LambdaRuntime> {
     const { directory } = this.bundle;
-    const cache = { STATOR_ARTIFACTS_CACHE_DIR: join(directory, 'models') }; // a function has /tmp of its own
+    const cache = { STATOR_ARTIFACTS_CACHE_DIR: join(directory, 'models') }; // a function has a /tmp of its own
     return startLambdaRuntime({ directory, env: { ...this.where, ...cache, ...env }, environmentsMax });
   }
 
-  /** A process of the same fleet, killed with the bed. */
+  /** Starts a process of the same fleet, which ends with the bed. */
   spawn(args: readonly string[], { env, cwd }: Pick<WorkerOptions, 'env' | 'cwd'> = {}): SpawnedProcess {
     const options = { env: { ...this.where, ...LOOPBACK, ...env }, ...(cwd === undefined ? {} : { cwd }) };
     const child = spawnStator(args, options);
@@ -72,7 +72,7 @@ export class FunctionBed {
     return child;
   }
 
-  /** A worker of the same fleet that is ready, killed with the bed. */
+  /** Starts a worker of the same fleet, which ends with the bed. Resolves when it is ready. */
   async startWorker(options: WorkerOptions = {}): Promise<SpawnedProcess> {
     const { modelPath = resolve('shared/artifacts/builtin-model'), flags = [], ...more } = options;
     const model = [`--model-path=${modelPath}`, `--model-name=${MODEL}`];

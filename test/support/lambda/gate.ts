@@ -3,12 +3,12 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { waitUntil } from '../wait-until.ts';
 
-/** An HTTP server that answers only when the test says so, to hold another process at a point. */
+/** An HTTP server that answers only when the test allows it, which holds another process at a point. */
 export interface Gate {
   readonly url: string;
-  /** Waits for the next request and lets it pass. */
+  /** Waits for the next request and answers it. */
   open(): Promise<void>;
-  /** Requests that wait now. */
+  /** Returns the number of requests that wait now. */
   waiting(): number;
   stop(): Promise<void>;
 }

@@ -35,12 +35,12 @@ export class Invocation {
     });
   }
 
-  /** True when the caller has its answer, good or bad. */
+  /** Whether the caller has its answer, good or bad. */
   get isSettled(): boolean {
     return this.#isSettled;
   }
 
-  /** Passes the function's streamed answer on as it comes: prelude and eight NUL bytes, body, error trailers. */
+  /** Passes the function's streamed answer on as it arrives: prelude and eight NUL bytes, body, error trailers. */
   async stream(answer: IncomingMessage): Promise<void> {
     let prelude: Buffer | undefined = Buffer.alloc(0);
     if (answer.headers['content-type'] !== PRELUDE_TYPE) {
@@ -69,7 +69,10 @@ export class Invocation {
     this.#response.end();
   }
 
-  /** Before the head: an error of the service. After it the connection is cut, so the client sees a truncated body. */
+  /**
+   * Fails the invocation. Before the head, the caller gets an error of the service. After it, the connection breaks, so
+   * that the client sees a truncated body.
+   */
   fail(status = 502): void {
     if (this.#isSettled) return;
     this.#isSettled = true;
@@ -91,7 +94,7 @@ export class Invocation {
     this.#response.flushHeaders();
   }
 
-  /** The service reads on after the client has left: the function notices nothing. */
+  /** Sends the body on. The service keeps reading after the client has left, so that the function notices nothing. */
   async #forward(body: Buffer): Promise<void> {
     if (this.#isClientGone || this.#isSettled) {
       this.#stats.bytesAfterClientGone += body.length;

@@ -1,6 +1,6 @@
-// Preloaded into the Lambda runtime client (aws-lambda-ric), whose C++ part is not built for tests. With
-// AWS_LAMBDA_NODEJS_USE_ALTERNATIVE_CLIENT_1 the client asks for its work in plain JavaScript, and answers of streaming
-// handlers are plain JavaScript always, so what is left of the C++ part is its report of a crash.
+// A preload for the Lambda runtime client (aws-lambda-ric), whose C++ part is not built for tests. With
+// AWS_LAMBDA_NODEJS_USE_ALTERNATIVE_CLIENT_1 the client asks for its work in plain JavaScript. Answers of streaming
+// handlers are always plain JavaScript. What is left of the C++ part is its report of a crash.
 import Module from 'node:module';
 
 const nativeClient = {
@@ -9,7 +9,7 @@ const nativeClient = {
     throw new Error('only streaming handlers are supported here');
   },
   error(_invocationId, bodyJson) {
-    process.stderr.write(`${bodyJson}\n`); // the process exits right after this call; its exit fails the invocation
+    process.stderr.write(`${bodyJson}\n`); // the process exits right after this call, and its exit fails the invocation
   },
 };
 

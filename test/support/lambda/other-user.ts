@@ -2,22 +2,22 @@ import { chmodSync, chownSync, copyFileSync, cpSync, mkdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { NATIVE_CLIENT, NODE } from './environment.ts';
 
-/** A user that owns nothing here, and what it needs to run a function, where it can read it. */
+/** A user without files here, and copies that it can read of what a function needs. */
 export interface OtherUser {
   readonly uid: number;
   readonly node: string;
   readonly runtimeClient: string;
   readonly nativeClient: string;
-  /** Gives it a folder to write in. */
+  /** Gives the user a folder to write in. */
   own(folder: string): void;
 }
 
-/** `nobody` of most systems. */
+/** The user `nobody` of most systems. */
 const UID = 65_534;
 
 /**
- * Lays Node and the runtime client where another user reads them, below `folder`, which it may enter from then on. Undefined where
- * this user may not start programs as another.
+ * Copies Node and the runtime client to where another user can read them, below `folder`, which the user may enter from
+ * then on. Returns undefined if this user may not start programs as another one.
  */
 export function makeOtherUser(folder: string): OtherUser | undefined {
   const client = process.env.STATOR_TEST_LAMBDA_RIC;
@@ -29,7 +29,7 @@ export function makeOtherUser(folder: string): OtherUser | undefined {
   copyFileSync(NODE, node);
   chmodSync(node, 0o755);
   copyFileSync(NATIVE_CLIENT, nativeClient);
-  // With what lies beside it: the packages that it needs.
+  // The client, with the packages beside it that it needs.
   const modules = client.slice(0, client.lastIndexOf('node_modules') + 'node_modules'.length);
   cpSync(modules, join(home, 'node_modules'), { recursive: true, dereference: true });
   return {

@@ -15,7 +15,7 @@ let requests = 0;
 let starts = 0;
 let endsByCancel = 0;
 
-/** By the first part of the path. */
+/** Routes by the first part of the path. */
 const routes: Readonly<Record<string, (exchange: HostExchange, query: URLSearchParams) => void | Promise<void>>> = {
   async echo(exchange) {
     const limitBytes = 192 * 1024 * 1024;
@@ -42,13 +42,13 @@ const routes: Readonly<Record<string, (exchange: HostExchange, query: URLSearchP
     sink.end();
   },
 
-  /** Fails before it has an exchange with the app. */
+  /** Fails before it starts an exchange with the app. */
   error({ path }) {
     const code = path.split('/')[2] ?? '';
     throw isErrorCode(code) ? new ServeError(code, 'as asked', { retryAfterMs: 1500 }) : new Error('a secret detail');
   },
 
-  /** One event, then one more each time the gate answers. */
+  /** Sends one event, then one more each time the gate answers. */
   async gated({ sink }, query) {
     sink.head(200, EVENT_STREAM);
     for (let at = 0; at < Number(query.get('events') ?? '3'); at++) {
@@ -58,7 +58,7 @@ const routes: Readonly<Record<string, (exchange: HostExchange, query: URLSearchP
     sink.end();
   },
 
-  /** Many bytes, as fast as the reader takes them; tells how often it had to wait. */
+  /** Sends many bytes, as fast as the reader takes them, and reports how often it had to wait. */
   async flood({ sink }, query) {
     const frame = Buffer.alloc(64 * 1024, 'x');
     sink.head(200, { 'content-type': 'application/octet-stream' });
@@ -74,7 +74,7 @@ const routes: Readonly<Record<string, (exchange: HostExchange, query: URLSearchP
     sink.end();
   },
 
-  /** Never ends by itself; `polite` ends when the deadline says so. */
+  /** Never ends by itself; `polite` ends at the deadline. */
   endless({ sink, deadline }, query) {
     if (query.get('head') !== 'never') {
       sink.head(200, { 'content-type': query.get('type') ?? 'text/event-stream' });
@@ -92,7 +92,7 @@ const routes: Readonly<Record<string, (exchange: HostExchange, query: URLSearchP
   'broken-body'({ sink }) {
     sink.head(200, { 'content-type': 'text/plain' });
     sink.write('half of ');
-    setTimeout(() => sink.breakOff(new Error('the source failed')), 1); // a turn, in which the first half leaves
+    setTimeout(() => sink.breakOff(new Error('the source failed')), 1); // a later turn, after the first half has left
   },
 
   crash() {
@@ -120,7 +120,7 @@ function sendJson({ sink }: HostExchange, status: number, body: object): void {
   sink.end();
 }
 
-/** Fails as often as `FAILING_STARTS` says. */
+/** Starts the app, and fails as often as `FAILING_STARTS` says. */
 async function startApp(): Promise<FunctionApp> {
   starts++;
   if (starts <= Number(process.env.FAILING_STARTS ?? '0')) throw new Error('the table is away');
@@ -135,5 +135,5 @@ const { handler: serve } = createLambdaHandler(startApp, {
 });
 export const handler = awslambda.streamifyResponse(serve);
 
-// An open timer would keep the environment busy if the adapter waited for an empty event loop.
+// An open timer, which would keep the environment busy if the adapter waited for an empty event loop.
 setInterval(() => {}, 60_000);

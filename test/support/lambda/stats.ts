@@ -1,10 +1,10 @@
-/** What happened so far. */
+/** Counts and times of a runtime so far. */
 export interface LambdaStats {
   invocations: number;
   coldStarts: number;
-  /** From the start of each process to its first call for work. */
+  /** Time from the start of each process to its first call for work. */
   readonly initMs: number[];
-  /** CPU of each process, all its threads, up to that call, in ms; empty where the system does not tell. */
+  /** CPU of each process, all its threads, up to that call, in milliseconds; empty if the system does not report it. */
   readonly initCpuMs: number[];
   timeouts: number;
   /** Processes that ended by themselves. */

@@ -3,23 +3,23 @@ import { parseFrames } from '../dynamo-http/wire-answer.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** What an answer says, whatever API it came by. */
+/** Content of an answer, in any API. */
 export interface Said {
   readonly text: string;
   readonly reasoning: string;
   readonly calls: readonly (readonly [name: string, text: string])[];
   readonly finish: string;
-  /** Prompt and completion; undefined where a stream was not asked for it. */
+  /** Prompt and completion tokens, or undefined if a stream was not asked for usage. */
   readonly usage: readonly [prompt: number, completion: number] | undefined;
 }
 
-/** A failure as its client reads it: by the status, or inside a stream of status 200. */
+/** A failure as its client reads it: from the status, or from a stream of status 200. */
 export interface Failed {
   readonly status: number;
   readonly message: string;
 }
 
-/** Reads answers as strictly as the published schema has them. Throws for anything else. */
+/** Reads answers as strictly as the published schema. Throws for anything else. */
 export interface StrictReader {
   readonly path: string;
   body(prompt: string, stream: boolean): Json;
@@ -60,7 +60,7 @@ function requireLogprobs(logprobs: unknown): void {
   }
 }
 
-/** The data of each event of a stream that ends with one `[DONE]`. */
+/** Returns the data of each event of a stream that ends with one `[DONE]`. */
 function dataUntilDone(text: string): readonly Json[] {
   const data = parseFrames(text).flatMap(({ data: one }) => (one === undefined ? [] : [one]));
   expect(data.indexOf('[DONE]')).toBe(data.length - 1);
@@ -80,7 +80,7 @@ function chatStream(text: string): Said | Failed {
   let usage: Said['usage'];
   for (const chunk of dataUntilDone(text)) {
     if (chunk.error !== undefined) return { status: 200, message: errorOf(chunk) };
-    expect(usage).toBeUndefined(); // nothing follows it
+    expect(usage).toBeUndefined(); // usage is the last chunk
     requireNames(chunk, 'chat.completion.chunk', 'chatcmpl-');
     ids.add(chunk.id);
     const choices = chunk.choices as readonly Json[];
@@ -88,7 +88,7 @@ function chatStream(text: string): Said | Failed {
       usage = usageOf(chunk.usage);
       continue;
     }
-    expect(chunk.usage).toBeNull(); // it was asked for
+    expect(chunk.usage).toBeNull(); // the request asked for usage
     for (const { index, delta, finish_reason: finish, logprobs } of choices) {
       expect([index, said.finish]).toEqual([0, '']);
       requireLogprobs(logprobs);

@@ -2,14 +2,14 @@ import type { ServerResponse } from 'node:http';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import type { Failed, Said } from './strict-readers.ts';
 
-/** A server that answers as no published API has it, and what a client reads of it all the same. */
+/** A server whose answers no published API describes, and what a client still reads from them. */
 export interface OddUpstream {
   readonly name: string;
   readonly answer: (response: ServerResponse) => void;
-  /** What is not the default: no text, no reasoning, no calls, `stop`. */
+  /** Fields that differ from the default: no text, no reasoning, no calls, `stop`. */
   readonly said?: Partial<Said>;
   readonly fails?: Failed;
-  /** It fails after it has begun: inside a stream whose status is 200. @default false */
+  /** Whether it fails late: inside a stream whose status is 200. @default false */
   readonly isLate?: boolean;
 }
 
@@ -46,7 +46,7 @@ const json = (body: unknown, status = 200) => raw(JSON.stringify(body), 'applica
 const whole = (message: unknown, finish: unknown = 'stop', more: Json = {}) =>
   json({ ...HEAD, object: 'chat.completion', choices: [{ index: 0, message, finish_reason: finish }], ...more });
 
-/** Writes, and leaves the connection open until the client closes it, or cuts it. */
+/** Writes, then cuts the connection or leaves it open until the client closes it. */
 function unended(text: string, isCut: boolean) {
   return (response: ServerResponse): void => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -67,9 +67,9 @@ const SPENT = { ...HI, usage: [11, 7] } as const;
 const weather = (more: Json = {}) => f('get_weather', NYC[1], more);
 const time = (more: Json = {}) => f('get_time', EST[1], more);
 
-/** Whom the tests ask; the name of each is what the prompt says. */
+/** Servers that answer. The prompt of a test names one of them. */
 const SAYING: readonly (readonly [name: string, answer: OddUpstream['answer'], said: Partial<Said>])[] = [
-  // how it is framed
+  // framing
   ['usual', sse([...hello, done]), HI],
   ['unasked JSON', whole({ role: 'assistant', content: 'Hello there' }), HI],
   ['CRLF', raw(lines([...hello, done]).replaceAll('\n', '\r\n')), HI],
@@ -118,7 +118,7 @@ const SAYING: readonly (readonly [name: string, answer: OddUpstream['answer'], s
     ),
     HI,
   ],
-  // what chunks are
+  // kinds of chunks
   ['choices [] first', sse([{ ...HEAD, object: '', choices: [], prompt_filter_results: [] }, ...hello, done]), HI],
   [
     'odd heads',
@@ -210,7 +210,7 @@ const SAYING: readonly (readonly [name: string, answer: OddUpstream['answer'], s
     HI,
   ],
   ['fingerprint and tier', sse([{ ...hello[0], system_fingerprint: null, service_tier: 'gold' }, hello[1], done]), HI],
-  // how it ends
+  // endings
   ['no reason', sse(hello), HI],
   ['no reason in whole', whole({ content: 'Hello there' }, null), HI],
   ['an empty reason', sse([d({ content: 'Hello there' }, ''), d({}, '')]), HI],

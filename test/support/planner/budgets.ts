@@ -16,7 +16,7 @@ function pairAt(args: Args, at: number): PoolPair {
   return { prefill: args[at] ?? 0, decode: args[at + 1] ?? 0 };
 }
 
-/** GPUs of each engine, bounds, minimums: as they follow each other in a record. */
+/** Returns the GPUs of each engine, the bounds and the minimums, in the order of a record. */
 function limitsAt(args: Args, at: number): PairLimits {
   const bounds = { min: args[at + 2] ?? -1, max: args[at + 3] ?? -1 };
   return { gpus: pairAt(args, at), bounds, endpointsMin: pairAt(args, at + 4) };

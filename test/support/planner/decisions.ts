@@ -16,7 +16,7 @@ import { difference, differs, type Json, type PlannerRow, readRows } from './rec
 
 const POOLS = ['prefill', 'decode'] as const;
 
-/** What an aggregated pool is called differs between fields. */
+/** Returns the value of a pool. The name of an aggregated pool differs between fields. */
 function poolOf(row: Json | undefined, pool: (typeof POOLS)[number]): unknown {
   return pool === 'decode' ? (row?.decode ?? row?.agg) : row?.prefill;
 }
@@ -65,7 +65,7 @@ function startOf(row: Json, config: PlannerConfig): PlannerState {
   return teach(startPlanner(0), config, measured, history);
 }
 
-/** The fields of a record, of what was decided. */
+/** Returns a decision in the fields of a record. */
 function said(targets: Targets | undefined, outcome: LoopOutcome, state: LoopState, config: PlannerConfig): Json {
   const { load, throughput, demand } = outcome;
   const { prefill, decode } = throughput?.capacities ?? {};
@@ -89,7 +89,7 @@ function said(targets: Targets | undefined, outcome: LoopOutcome, state: LoopSta
   };
 }
 
-/** Plays whole sequences of ticks: at a time without an entry of its own the last one counts on. */
+/** Plays whole sequences of ticks. For a time without an entry, the last entry stays in force. */
 function playDecisions(row: Json): readonly string[] {
   const config = parsePlannerConfig(row.config);
   const capabilities = row.capabilities as Json;

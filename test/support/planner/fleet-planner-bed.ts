@@ -13,7 +13,7 @@ export interface FleetPlannerBedOptions
   readonly engines?: FleetPlannerOptions['planner']['engines'];
 }
 
-/** A planner beside a fleet of workers that are told of and do not exist, in virtual time. */
+/** Returns a planner and an imaginary fleet of workers that send it signals, in virtual time. */
 export function fleetPlannerBed({
   config = {},
   engines = { decode: { gpus: 1 } },
@@ -46,7 +46,7 @@ export function fleetPlannerBed({
     ...parts,
     tell: (line) => void told.push(line),
   });
-  /** Lets happen what needs no time, and then `ms` pass. */
+  /** Runs everything that needs no time, then lets `ms` pass. */
   const pass = async (ms = 0): Promise<void> => {
     for (let turn = 0; turn < 10; turn++) {
       await new Promise((resolve) => setImmediate(resolve));

@@ -1,21 +1,24 @@
 import type { SentSignal } from '../../../shared/planner/decide/apply-signal.ts';
 import { NO_TRAFFIC, type PlannerEventOf, type TrafficTotals } from '../../../shared/protocol/index.ts';
 
-/** Where the queue's clock stands when the stories of these tests begin. */
+/** Time of the queue's clock when a story of these tests begins, in Unix seconds. */
 export const BEGIN_S = 1_800_000_000;
 
 const COMMON = { v: 1, namespace: 'ns', model: 'm' } as const;
 
 export interface StoryOptions {
-  /** By how much the clock of a worker is wrong, in seconds. */
+  /** Error of a worker's clock, in seconds. */
   readonly skewS?: (worker: number) => number;
-  /** Requests of a second, at a second of the story. */
+  /** Requests per second at a second of the story. */
   readonly rate: (atS: number) => number;
   readonly workers: (atS: number) => number;
   readonly itlMs?: number;
 }
 
-/** What the workers of a fleet say of themselves, every five seconds from 0 to `untilS`; the first time that they begin. */
+/**
+ * Returns the signals of the workers of a fleet, every five seconds from 0 to `untilS`. The first one says that the
+ * worker begins.
+ */
 export function tellStory(untilS: number, { skewS = () => 0, rate, workers, itlMs = 20 }: StoryOptions): SentSignal[] {
   const told: SentSignal[] = [];
   const totals = new Map<number, { of: TrafficTotals; seq: number }>();

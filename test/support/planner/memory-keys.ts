@@ -16,7 +16,7 @@ export class MemoryKeys implements VirtualKeys {
     this.values = { ...this.values, ...values };
   }
 
-  /** The environment says that it has carried out what was decided last. */
+  /** Acknowledges, as the environment, that it has carried out the last decision. */
   acknowledge(): void {
     const { decision_id: id } = this.values;
     if (id !== undefined) this.values = { ...this.values, scaled_decision_id: id };

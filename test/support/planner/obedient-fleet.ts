@@ -7,25 +7,25 @@ import {
   tick,
 } from '../../../shared/planner/index.ts';
 
-/** Between two ticks. */
+/** Seconds between two ticks. */
 export const TICK_S = 5;
 
-/** The rate law on one pool of workers that serve 15 requests a second each. */
+/** Returns a planner with the rate law for one pool of workers that each serve 15 requests a second. */
 export function plannerOf(settings: object = {}): Planner {
   const config = parsePlannerConfig({ mode: 'agg', max_gpu_budget: 16, rate_requests_per_second: 15, ...settings });
   return { config, engines: { decode: { gpus: 1 } } };
 }
 
 interface Step {
-  /** Requests a second. */
+  /** Requests per second. */
   readonly rate?: number | undefined;
   readonly held?: number;
   readonly running?: number;
-  /** Workers at which more waits than runs, and what waits at workers. */
+  /** Number of workers with more waiting than running requests, and the requests that wait at workers. */
   readonly backlog?: { readonly workers: number; readonly requests: number } | undefined;
 }
 
-/** A fleet whose workers serve at once, so that what was decided is what there is. */
+/** A fleet whose workers serve at once, so that it always has the decided size. */
 export class ObedientFleet {
   state: PlannerState = startPlanner(0);
   nowS = 0;

@@ -4,7 +4,7 @@ import type { Json } from './records.ts';
 
 const number = (value: unknown): number => (typeof value === 'number' ? value : 0);
 
-/** A pass in the short names of the records; what is missing is 0. */
+/** Reads a pass in the short names of the records. Missing values are 0. */
 export function readPass(row: Json): ForwardPass {
   return {
     workerId: String(row.w),

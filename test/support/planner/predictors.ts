@@ -8,12 +8,12 @@ import {
 import { difference, differs, type Json, type PlannerRow, readRows } from './records.ts';
 
 const REACTIVE = { qLevel: 10, qTrend: 1, r: 5, pointsMin: 3 };
-/** Fitted values depend on the library that fits. */
+/** Tolerance of fitted values, which depend on the library that fits. */
 const GUIDE = 0.1;
 
 function optionsOf(name: string): PredictorOptions | undefined {
   const kind = PREDICTORS.find((each) => name === each || name.startsWith(`${each}_`));
-  if (kind === undefined) return undefined; // prophet, which is refused by name
+  if (kind === undefined) return undefined; // prophet, which Stator refuses by name
   return {
     name: kind,
     log1p: name.endsWith('_log1p'),
@@ -21,7 +21,7 @@ function optionsOf(name: string): PredictorOptions | undefined {
   };
 }
 
-/** Level but for one jump or gap: whether a mean or a walk explains it is the library's taste. */
+/** Whether a series is level except for one jump or gap. Libraries differ in whether a mean or a walk explains it. */
 function isOneJump(series: readonly (number | null)[]): boolean {
   const steps = series.slice(1).filter((value, at) => value !== series[at]);
   return steps.length <= 2;

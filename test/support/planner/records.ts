@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** One row of a record: named, and played against the planner; what differs comes back, a line each. */
+/** A named row of a record. It is played against the planner and returns its differences, one line each. */
 export interface PlannerRow {
   readonly id: string;
   play(): readonly string[];
@@ -9,14 +9,14 @@ export interface PlannerRow {
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** The rows of `name` in a folder, or none where there is no such file. */
+/** Reads the rows of `name` in a folder, or none if the file is missing. */
 export function readRows(folder: string, name: string): readonly Json[] {
   if (!readdirSync(folder).includes(name)) return [];
   const lines = readFileSync(join(folder, name), 'utf8').split('\n');
   return lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as Json);
 }
 
-/** Numbers within a relative difference, everything else exactly; what is not said and null are the same. */
+/** Compares numbers within a relative difference and everything else exactly. Undefined and null are equal. */
 export function differs(got: unknown, want: unknown, tolerance = 1e-4): boolean {
   if (typeof want !== 'number' || typeof got !== 'number')
     return JSON.stringify(got ?? null) !== JSON.stringify(want ?? null);

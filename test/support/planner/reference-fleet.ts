@@ -7,7 +7,7 @@ import type { RoutingOptions } from '../../../shared/simulate/routers.ts';
 import { parseTrace } from '../../../shared/simulate/trace.ts';
 import type { Workload } from '../../../shared/simulate/workload.ts';
 
-/** The engine and router of the reference runs: requests are bound to a worker as they arrive. */
+/** Flags for the engine and router of the reference runs, which bind a request to a worker on arrival. */
 const FLAGS = ['--trace=package.json', '--mode=kv', '--num-gpu-blocks=4096', '--block-size=64', '--cost-model=dynamo'];
 const { settings } = resolveConfig('simulate', [...FLAGS, '--router-queue-threshold=None'], {});
 
@@ -16,7 +16,8 @@ export function engineOf(): SchedulerOptions {
 }
 
 /**
- * No two prompts share anything: without the caches' events the router decides the same, to the last digit, in half the time.
+ * Returns routing options without the caches' events. No two prompts share anything, so the router decides exactly the
+ * same without them in half the time.
  *
  * @param mode @default 'load-aware'
  */
@@ -25,7 +26,7 @@ export function routingOf(mode: RoutingOptions['mode'] = 'load-aware'): RoutingO
   return { mode, routers: 1, replicaSyncDelayMs: 1, loadAgeMs: 1000, kv };
 }
 
-/** One of the reference workloads. */
+/** Reads one of the reference workloads. */
 export function readWorkload(name: 'step' | 'diurnal' | 'burst'): Workload {
   const path = `test/fixtures/planner/workloads/${name}.jsonl.gz`;
   return parseTrace(gunzipSync(readFileSync(path)).toString(), 512);

@@ -6,14 +6,14 @@ import { rollupOf } from './fleet-signals.ts';
 
 const SCOPE = { kind: 'namespace', namespace: 'ns' } as const;
 
-/** A worker that tells what it has served on an event plane, as real ones do, and is found in discovery. */
+/** A worker that publishes what it has served on an event plane and registers in discovery, as real ones do. */
 export class ToldWorker {
   readonly #discovery: MemoryDiscovery;
   readonly #publisher: EventPublisher;
   readonly #clock: Clock;
   readonly #at: number;
   #sequence = 0;
-  /** Requests that it began. */
+  /** Number of requests begun. */
   started = 0;
   isDraining = false;
 

@@ -2,7 +2,7 @@ import type { Reservation, RoutableWorker, RouteRequest, Router } from '../../..
 
 const NEVER = new AbortController().signal;
 
-/** The choice of `router` for a request whose pool has these workers now. */
+/** Returns the choice of `router` for a request whose pool has these workers now. */
 export function choose<Worker extends RoutableWorker>(
   router: Router<Worker>,
   request: RouteRequest,

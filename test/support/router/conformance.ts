@@ -5,19 +5,19 @@ import { type IndexSequence, playIndexSequence } from './index-row.ts';
 import type { RouterRow } from './row.ts';
 import { playSelection, type SelectionCase } from './selection-row.ts';
 
-/** Rows of every `.jsonl` file in a folder, in the order of their files. */
+/** Reads the rows of every `.jsonl` file in a folder, in the order of their files. */
 export function readRouterFolder(folder: string): readonly RouterRow[] {
   const files = readdirSync(folder).filter((name) => name.endsWith('.jsonl'));
   return files.sort().flatMap((name) => readRouterRows(join(folder, name)));
 }
 
-/** Rows of one file; what a row is shows in its fields, whatever its file is called. */
+/** Reads the rows of one file. The fields of a row show its kind, whatever the name of the file. */
 export function readRouterRows(file: string): readonly RouterRow[] {
   const lines = readFileSync(file, 'utf8').split('\n');
   return lines.flatMap((line, at) => (line.trim() === '' ? [] : [readRow(parseLine(line), `${file}:${at + 1}`)]));
 }
 
-/** Worker ids beyond 2^53 are plain numbers in the files, and become text here. */
+/** Parses a line. Worker ids beyond 2^53 are plain numbers in the files, and become text here. */
 function parseLine(line: string): Partial<HashVector & IndexSequence & SelectionCase> {
   return JSON.parse(line.replace(/([:[,]\s*)(\d{16,})(?=\s*[,\]}])/g, '$1"$2"'));
 }

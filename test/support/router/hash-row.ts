@@ -15,7 +15,7 @@ export interface HashVector {
   readonly sequence: readonly string[];
 }
 
-/** Hashes the vector's tokens; what is not as recorded. */
+/** Hashes the vector's tokens. Returns the differences from the record. */
 export function playHashVector(vector: HashVector): readonly string[] {
   const media = Object.entries(vector.mm_hashes ?? {});
   const hashes = hashBlocks(tokensOf(vector), {

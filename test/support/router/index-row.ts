@@ -26,11 +26,11 @@ interface Operation {
     | { readonly removed: readonly string[] };
   readonly remove_worker?: unknown;
   readonly clear_all_ranks?: unknown;
-  /** Absent = ok. */
+  /** Absent for success. */
   readonly error?: string;
 }
 
-/** Applies the operations and asks the queries in their order; what is not as recorded. */
+/** Applies the operations and the queries in order. Returns the differences from the record. */
 export function playIndexSequence({ ops, queries }: IndexSequence): readonly string[] {
   const ranks = new RankTable();
   const index = new BlockIndex({ ranks });

@@ -1,7 +1,7 @@
 import type { BlockIndexOptions } from '../../../shared/block-index/block-index.ts';
 import { BlockIndex } from '../../../shared/block-index/index.ts';
 
-/** The index that a snapshot was taken of, loaded at once: about 50 ms for a million blocks. All its ranks get numbers. */
+/** Loads the index of a snapshot in one step: about 50 ms for a million blocks. All its ranks get numbers. */
 export function loadBlockIndex(snapshot: Uint8Array, options: BlockIndexOptions): BlockIndex {
   const index = new BlockIndex(options);
   const slices = index.read(snapshot);
@@ -12,7 +12,7 @@ export function loadBlockIndex(snapshot: Uint8Array, options: BlockIndexOptions)
     residency,
     numberRanks: (table) => {
       numberRanks(table);
-      return []; // none is to be forgotten
+      return []; // forgets no rank
     },
   });
   return index;

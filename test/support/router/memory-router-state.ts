@@ -7,7 +7,7 @@ import {
   type StateName,
 } from '../../../shared/router-state/router-state.ts';
 
-/** What the states of one process share, as processes share a table. Its clock is the table's time. */
+/** State that the participants of one process share, as processes share a table. Its clock is the table's time. */
 export class MemoryRouterStateHub {
   readonly clock: Clock;
   readonly leases = new Map<string, LeaseRow>();
@@ -17,7 +17,7 @@ export class MemoryRouterStateHub {
     this.clock = clock;
   }
 
-  /** A handle of one participant. */
+  /** Opens a handle for one participant. */
   open(): RouterState {
     return new MemoryRouterState(this);
   }

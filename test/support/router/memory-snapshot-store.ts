@@ -1,7 +1,10 @@
 import { RouterStateError } from '../../../shared/router-state/router-state.ts';
 import { assertObjectName, type SnapshotStore } from '../../../shared/router-state/snapshots/snapshot.ts';
 
-/** Keeps snapshots inside one process. @param bytesMax of all objects together. @default 1 GiB */
+/**
+ * Keeps snapshots inside one process.
+ * @param bytesMax limit of all objects together. @default 1 GiB
+ */
 export function createMemorySnapshotStore(bytesMax = 1024 ** 3): SnapshotStore {
   const objects = new Map<string, Uint8Array>();
   const storedBytes = (): number => [...objects.values()].reduce((sum, { length }) => sum + length, 0);

@@ -1,11 +1,11 @@
 /** One line of a folder in the format of test/fixtures/router. */
 export interface RouterRow {
   readonly id: string;
-  /** Everything in which the router differs from the record; none = passed. */
+  /** Returns every difference between the router and the record; none means passed. */
   play(): readonly string[];
 }
 
-/** What is wrong when `actual` is not `wanted`. */
+/** Returns a fault if `actual` is not `wanted`. */
 export function difference(what: string, wanted: unknown, actual: unknown): readonly string[] {
   const [expected, got] = [JSON.stringify(wanted), JSON.stringify(actual)];
   return expected === got ? [] : [`${what}: expected ${expected}, got ${got}`];
@@ -13,7 +13,7 @@ export function difference(what: string, wanted: unknown, actual: unknown): read
 
 export type HashPair = readonly [low: number, high: number];
 
-/** A 64-bit hash, written in decimal, as two u32 halves. */
+/** Splits a 64-bit hash in decimal into two u32 halves. */
 export function pairOf(decimal: string | number | bigint): HashPair {
   const hash = BigInt(decimal);
   return [Number(hash & 0xffff_ffffn), Number(hash >> 32n)];

@@ -148,10 +148,10 @@ function inputsOf(selection: SelectionCase, ranks: RankTable, candidates: Candid
   };
 }
 
-/** Failures that mean a full fleet rather than a missing one. */
+/** Failures that mean a full fleet, not a missing one. */
 const OVERLOADS = ['AllEligibleWorkersOverloaded', 'PinnedWorkerOverloaded', 'QueueRejected'];
 
-/** Scores and draws as the case says; what is not as recorded. */
+/** Scores and draws for a case. Returns the differences from the record. */
 export function playSelection(selection: SelectionCase): readonly string[] {
   const { expect: wanted } = selection;
   if (wanted.config_error !== undefined) return refusedConfig(selection, wanted.config_error);
@@ -189,9 +189,9 @@ export function playSelection(selection: SelectionCase): readonly string[] {
   return failures;
 }
 
-/** Relative; costs were recorded whole. */
+/** Relative tolerance. Costs were recorded exactly. */
 const COST_TOLERANCE = 1e-9;
-/** Probabilities were recorded to six digits. */
+/** Tolerance of probabilities, which were recorded to six digits. */
 const CHANCE_TOLERANCE = 5e-7;
 
 function refusedConfig({ config }: SelectionCase, wanted: string): readonly string[] {

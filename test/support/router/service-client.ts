@@ -1,7 +1,7 @@
 import { parseExactJson, writeExactJson } from '../../../shared/standalone/body-fields.ts';
 import type { ServiceApp } from '../../../shared/standalone/service.ts';
 
-/** An answer of a service, its JSON read exactly. */
+/** An answer of a service, with its JSON parsed exactly. */
 export interface ServiceAnswer {
   readonly status: number;
   readonly text: string;
@@ -11,7 +11,7 @@ export interface ServiceAnswer {
 
 export interface ServiceClient {
   get(path: string): Promise<ServiceAnswer>;
-  /** `body` goes as JSON with exact integers; text as it is. */
+  /** Sends `body` as JSON with exact integers; text goes unchanged. */
   send(
     method: string,
     path: string,
@@ -21,7 +21,7 @@ export interface ServiceClient {
   post(path: string, body: unknown, headers?: Readonly<Record<string, string>>): Promise<ServiceAnswer>;
 }
 
-/** Asks an app itself, or a server by its URL. */
+/** Returns a client of an app itself, or of a server by its URL. */
 export function serviceClient(target: ServiceApp | string): ServiceClient {
   const exchange = async (path: string, init: RequestInit): Promise<ServiceAnswer> => {
     const response =

@@ -36,8 +36,8 @@ const FRAGMENTS = [
 ];
 
 /**
- * Blocks whose characters have been settled for long: the reference library and Node carry Unicode data of different age,
- * and they disagree about the newest combining marks.
+ * Blocks whose characters have not changed for years. The Unicode data of the reference library and of Node differ in
+ * age, so they disagree about the newest combining marks.
  */
 const SETTLED: readonly (readonly [number, number])[] = [
   [0x0000, 0x052f],
@@ -59,7 +59,7 @@ const settledCharacter = fc
   .chain(([first, last]) => fc.integer({ min: first, max: last }))
   .map((codePoint) => String.fromCodePoint(codePoint));
 
-/** Text such as tokenizers trip over: pieces of every kind, joined at random, with random characters between. */
+/** Text that is hard for tokenizers: pieces of every kind, joined at random, with random characters between them. */
 export const anyText: fc.Arbitrary<string> = fc
   .array(
     fc.oneof(

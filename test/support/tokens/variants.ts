@@ -7,7 +7,7 @@ export type TokenizerJson = Record<string, unknown> & {
   model: Record<string, unknown> & { vocab: Record<string, number>; merges: string[] };
 };
 
-/** The built-in tokenizer.json, a fresh copy. */
+/** Returns a fresh copy of the built-in tokenizer.json. */
 export function builtinTokenizer(): TokenizerJson {
   return JSON.parse(readFileSync(join(builtinModelPath(), 'tokenizer.json'), 'utf8')) as TokenizerJson;
 }

@@ -6,8 +6,8 @@ const LOCK_WAIT_MS_MAX = 15 * 60_000;
 const LOCK_POLL_MS = 250;
 
 /**
- * Fills `folder` exactly once, also with several test runs at a time: `fill` works in a folder beside it that is renamed
- * when complete, so a half-made installation is never seen. Waits for a run that is already filling it.
+ * Fills `folder` exactly once, even with several test runs at a time. `fill` works in a folder beside it, which is
+ * renamed when complete, so no run sees a half-made installation. Waits for a run that is already filling it.
  */
 export async function installOnce(
   folder: string,
@@ -52,7 +52,7 @@ async function tryLock(lockPath: string): Promise<boolean> {
 }
 
 async function dropLockOfDeadProcess(lockPath: string): Promise<void> {
-  const owner = Number(await readFile(lockPath, 'utf8').catch(() => '')); // released meanwhile: nothing to drop
+  const owner = Number(await readFile(lockPath, 'utf8').catch(() => '')); // already released: nothing to drop
   if (!(owner > 0)) return;
   try {
     process.kill(owner, 0);

@@ -15,7 +15,7 @@ const PLUGINS = [
 ];
 const BUILD_MS_MAX = 8 * 60_000;
 
-/** Where Go keeps what it has downloaded and compiled for the tests: a place that stays, whoever builds. */
+/** Folders in which Go keeps what it downloaded and compiled for the tests. They stay the same for every build. */
 export const goCaches = {
   GOMODCACHE: join(cacheRoot(), 'go/mod'),
   GOCACHE: join(cacheRoot(), 'go/build'),
@@ -23,8 +23,8 @@ export const goCaches = {
 } as const;
 
 /**
- * A client of KServe made with grpc-go and stubs of proto/: its program is `kserve-client` in the folder, beside the plugins that
- * make stubs.
+ * A KServe client made with grpc-go and stubs of proto/. Its program is `kserve-client` in the folder, beside the
+ * plugins that make stubs.
  */
 export const kserveGo: Tool = {
   name: 'a KServe client in Go',
@@ -43,7 +43,7 @@ async function findInstalled(): Promise<string | undefined> {
 }
 
 async function fill(scratchFolder: string): Promise<void> {
-  const python = (await triton.findInstalled()) ?? (await triton.install()); // protoc is there
+  const python = (await triton.findInstalled()) ?? (await triton.install()); // contains protoc
   const env = { ...process.env, ...goCaches, GOBIN: scratchFolder, PATH: `${scratchFolder}:${process.env.PATH}` };
   for (const plugin of PLUGINS) await runCommand('go', ['install', plugin], { timeoutMs: BUILD_MS_MAX, env });
   const source = join(scratchFolder, 'source');
@@ -52,12 +52,13 @@ async function fill(scratchFolder: string): Promise<void> {
   const out = ['go', 'go-grpc'].flatMap((kind) => [`--${kind}_out=${source}`, `--${kind}_opt=${module}`]);
   const protoc = ['-m', 'grpc_tools.protoc', '-I', PROTOS, ...out, ...FILES];
   await runCommand(python, protoc, { timeoutMs: BUILD_MS_MAX, env });
-  await runCommand('go', ['mod', 'download'], { timeoutMs: BUILD_MS_MAX, env, cwd: source }); // all that `go get` looks at
+  // the only modules that `go get` checks
+  await runCommand('go', ['mod', 'download'], { timeoutMs: BUILD_MS_MAX, env, cwd: source });
   const build = ['build', '-o', join(scratchFolder, 'kserve-client'), '.'];
   await runCommand('go', build, { timeoutMs: BUILD_MS_MAX, env, cwd: source });
 }
 
-/** The name carries the content: other sources make another program beside this one. */
+/** Returns a folder named after a hash of the sources, so that other sources make another program beside this one. */
 function folder(): string {
   const hash = createHash('sha256').update(PLUGINS.join('\n'));
   for (const name of readdirSync(SOURCES).sort()) hash.update(readFileSync(join(SOURCES, name)));

@@ -6,7 +6,10 @@ import { cacheRoot, pathIfPresent, runCommand, type Tool } from './tool.ts';
 const VERSION = '3.3.0';
 const INSTALL_MS_MAX = 3 * 60_000;
 
-/** The real Lambda runtime client. Its install script needs cmake, so it is fetched without scripts and never a dependency. */
+/**
+ * The real Lambda runtime client. Its install script needs cmake, so it is fetched without scripts, and is never a
+ * dependency.
+ */
 export const lambdaRic: Tool = {
   name: `aws-lambda-ric ${VERSION}`,
   variable: 'STATOR_TEST_LAMBDA_RIC',

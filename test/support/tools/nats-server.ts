@@ -8,7 +8,10 @@ const VERSION = '2.15.2';
 const BUILD_MS_MAX = 8 * 60_000;
 const DOWNLOAD_MS_MAX = 2 * 60_000;
 
-/** The NATS server: the one on PATH, else built with Go, else unpacked from the distribution's package (no root needed). */
+/**
+ * The NATS server: the one on PATH, otherwise built with Go, otherwise unpacked from the distribution's package
+ * (without root).
+ */
 export const natsServer: Tool = {
   name: `nats-server ${VERSION}`,
   variable: 'STATOR_TEST_NATS_BIN',

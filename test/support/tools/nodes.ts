@@ -16,12 +16,14 @@ const ownMajor = Number(process.versions.node.split('.')[0]);
 const wanted = [...NODE_VERSIONS].filter(([major]) => major !== ownMajor);
 const name = `Node ${wanted.map(([, version]) => version).join(' and ')}`;
 
-/** Where `node` of a major version is: this process's own, or the one below the folder of an installation. */
+/**
+ * Returns the path of `node` of a major version: this process's own, or the one below the folder of an installation.
+ */
 export function nodeIn(installation: string, major: number): string {
   return major === ownMajor ? process.execPath : join(installation, `node_modules/node-${major}/bin/node`);
 }
 
-/** The releases of Node other than the one that runs the tests, out of the packages that hold their binaries. */
+/** The releases of Node other than the one that runs the tests, from the packages that contain their binaries. */
 export const nodes: Tool = {
   name,
   variable: 'STATOR_TEST_NODES',

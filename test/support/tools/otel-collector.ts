@@ -9,7 +9,7 @@ import { cacheRoot, pathIfPresent, runCommand, type Tool } from './tool.ts';
 const SOURCES = fileURLToPath(new URL('../../e2e/otelcol-go/', import.meta.url));
 const BUILD_MS_MAX = 10 * 60_000;
 
-/** The OpenTelemetry Collector, built from its own modules with what the suites need of them. */
+/** The OpenTelemetry Collector, built from its own modules with the parts that the suites need. */
 export const otelCollector: Tool = {
   name: 'an OpenTelemetry Collector',
   variable: 'STATOR_TEST_OTELCOL',
@@ -36,7 +36,7 @@ async function fill(scratchFolder: string): Promise<void> {
   await runCommand('go', ['build', '-ldflags=-s -w', '-o', join(scratchFolder, 'otelcol'), '.'], options);
 }
 
-/** The name carries the content: other sources make another program beside this one. */
+/** Returns a folder named after a hash of the sources, so that other sources make another program beside this one. */
 function folder(): string {
   const hash = createHash('sha256');
   for (const name of readdirSync(SOURCES).sort()) hash.update(readFileSync(join(SOURCES, name)));

@@ -10,7 +10,10 @@ const BUILD_MS_MAX = 14 * 60_000;
 const DOWNLOAD_MS_MAX = 2 * 60_000;
 const PROGRAM = 'github.com/prometheus/prometheus/cmd/promtool';
 
-/** Prometheus' own check of pages: the one on PATH, else from the distribution's package (no root needed), else built with Go. */
+/**
+ * Prometheus' own check of pages: the one on PATH, otherwise from the distribution's package (without root), otherwise
+ * built with Go.
+ */
 export const promtool: Tool = {
   name: 'promtool',
   variable: 'STATOR_TEST_PROMTOOL_BIN',
@@ -43,7 +46,7 @@ async function unpackPackage(cwd: string): Promise<void> {
   await rename(join(cwd, 'root', 'usr', 'bin', 'promtool'), binaryIn(cwd));
 }
 
-/** As part of a module of its own: `go install` refuses a module that replaces others. Minutes. */
+/** Builds it as part of another module, because `go install` refuses a module that replaces others. Takes minutes. */
 async function buildWithGo(cwd: string): Promise<void> {
   const options = { timeoutMs: BUILD_MS_MAX, cwd, env: { ...process.env, ...goCaches } };
   await runCommand('go', ['mod', 'init', 'stator/promtool'], options);

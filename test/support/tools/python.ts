@@ -20,7 +20,7 @@ export const schemathesis = pythonEnvironment({
   neededBy: 'the suite that fuzzes /openapi.json',
 });
 
-/** Triton's own client, what else speaks to KServe servers, and protoc. */
+/** Triton's own client, other clients of KServe servers, and protoc. */
 export const triton = pythonEnvironment({
   requirements: [
     'tritonclient[grpc]==2.73.0',
@@ -32,7 +32,7 @@ export const triton = pythonEnvironment({
   neededBy: "suites that drive the server with Triton's client, and the Python of docs/kserve.md",
 });
 
-/** CloudFormation and what stacks consist of, imitated: what the CDK deploys to in a rehearsal. Brings boto3 along. */
+/** The imitation of CloudFormation and its resources to which the CDK deploys in a rehearsal. Includes boto3. */
 export const moto = pythonEnvironment({
   requirements: ['moto[server]==5.2.5'],
   variable: 'STATOR_TEST_MOTO_PYTHON',
@@ -43,9 +43,9 @@ interface PythonEnvironment extends Pick<Tool, 'variable' | 'neededBy'> {
   readonly requirements: readonly string[];
 }
 
-/** A virtual environment with `requirements`; suites find its interpreter. */
+/** Returns a virtual environment with `requirements`. Suites find its interpreter. */
 function pythonEnvironment({ requirements, ...tool }: PythonEnvironment): Tool {
-  // The name carries the content, so a changed pin makes a new environment beside the old one.
+  // The name contains a hash, so a changed pin makes a new environment beside the old one.
   const hash = createHash('sha256').update(requirements.join('\n')).digest('hex').slice(0, 12);
   const folder = join(cacheRoot(), `python-${hash}`);
   const path = join(folder, 'bin', 'python');

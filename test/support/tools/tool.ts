@@ -4,35 +4,35 @@ import { access } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-/** A program or environment that some suites need and that the test run fetches or builds once per user. */
+/** A program or environment that some suites need, and that the test run fetches or builds once per user. */
 export interface Tool {
   readonly name: string;
-  /** Where suites find it; a value that is set already wins and nothing is prepared. */
+  /** Variable in which suites find it. If the variable is set already, its value wins and nothing is prepared. */
   readonly variable: string;
-  /** What does not run without it, for the closing lines. */
+  /** Suites that do not run without it, for the closing lines. */
   readonly neededBy: string;
-  /** Path of a ready installation, or undefined. Takes milliseconds. */
+  /** Returns the path of a ready installation, or undefined. Takes milliseconds. */
   findInstalled(): Promise<string | undefined>;
-  /** Installs and returns the path; throws an error whose message says in one line what is missing. */
+  /** Installs it and returns the path. Throws an error whose message says in one line what is missing. */
   install(): Promise<string>;
 }
 
-/** Folder of the per-user cache: `${XDG_CACHE_HOME:-~/.cache}/stator`. */
+/** Returns the folder of the per-user cache: `${XDG_CACHE_HOME:-~/.cache}/stator`. */
 export function cacheRoot(): string {
   return join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'stator');
 }
 
-/** `path` when it can be run or read as `mode` asks, else undefined. */
+/** Returns `path` if `mode` allows access to it, otherwise undefined. */
 export async function pathIfPresent(path: string, mode = constants.R_OK): Promise<string | undefined> {
   try {
     await access(path, mode);
     return path;
   } catch {
-    return undefined; // absence is the answer
+    return undefined; // an absent file is a valid answer
   }
 }
 
-/** Runs a command to its end. Throws with the last line of its output when it fails or takes longer than `timeoutMs`. */
+/** Runs a command to its end. Throws with the last line of its output if it fails or exceeds `timeoutMs`. */
 export async function runCommand(
   command: string,
   args: readonly string[],
@@ -40,7 +40,7 @@ export async function runCommand(
 ): Promise<void> {
   const { timeoutMs, ...spawnOptions } = options;
   const child = spawn(command, args, { ...spawnOptions, stdio: ['ignore', 'pipe', 'pipe'] });
-  // Not spawn's own `timeout`, whose timer outlives a program that cannot be started.
+  // The timer of spawn's own `timeout` would outlive a program that cannot be started.
   const deadline = setTimeout(() => child.kill('SIGKILL'), timeoutMs);
   let tail = '';
   const keepTail = (chunk: Buffer): void => {

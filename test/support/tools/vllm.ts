@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { installOnce } from './install-once.ts';
 import { cacheRoot, pathIfPresent, runCommand, type Tool } from './tool.ts';
 
-/** The oldest release that is served, and the newest that has a build for CPUs. */
+/** The oldest release that Stator supports, and the newest with a build for CPUs. */
 const VERSIONS = ['0.20.2', '0.32.0'];
 const VARIABLE = 'STATOR_TEST_VLLM';
 const INSTALL_MS_MAX = 60 * 60_000;
@@ -11,8 +11,8 @@ const SETUP = fileURLToPath(new URL('vllm-setup.py', import.meta.url));
 const TOKENIZER = fileURLToPath(new URL('../../../shared/artifacts/builtin-model', import.meta.url));
 
 /**
- * Real vLLMs for CPUs, each with a tiny random model: 3 GB to download, 6 GB on disk, some minutes for each. Only
- * `npm run test:vllm` installs them; the plain test run uses those that are there already.
+ * Real vLLMs for CPUs, each with a tiny random model: 3 GB to download, 6 GB on disk, some minutes for each. Only `npm
+ * run test:vllm` installs them. The plain test run uses those that are already installed.
  */
 export const vllms: readonly Tool[] = VERSIONS.map((version) => {
   const folder = join(cacheRoot(), `vllm-${version}`);
@@ -42,7 +42,7 @@ async function fill(folder: string, version: string): Promise<void> {
   await runCommand(python, args, { timeoutMs: INSTALL_MS_MAX });
 }
 
-/** The folders of those that are installed, oldest first; `STATOR_TEST_VLLM` names others, joined as in `PATH`. */
+/** Returns the folders of the installed ones, oldest first. `STATOR_TEST_VLLM` names others, joined as in `PATH`. */
 export async function installedVllms(): Promise<readonly string[]> {
   const named = process.env[VARIABLE]?.split(delimiter).filter((folder) => folder !== '') ?? [];
   if (named.length > 0) return named;
@@ -50,14 +50,15 @@ export async function installedVllms(): Promise<readonly string[]> {
   return found.filter((folder) => folder !== undefined);
 }
 
-/** What the vLLM in `folder` is called: `vllm-0.32.0`. */
+/** Returns the name of the vLLM in `folder`: `vllm-0.32.0`. */
 export function vllmName(folder: string): string {
   return basename(folder);
 }
 
 /**
- * How the vLLM in `folder` is started: as a module, as its scripts name the folder in which they were made; on one core and
- * at the lowest priority, as its processes spin while they wait and leave small machines nothing for anybody else.
+ * Returns the command that starts the vLLM in `folder`. It starts a module, because its scripts name the folder in
+ * which they were made. It uses one core and the lowest priority, because its processes spin while they wait and would
+ * leave a small machine nothing for other processes.
  */
 export function vllmCommand(folder: string): string {
   return `taskset -c 0 nice -n 19 ${join(folder, 'venv', 'bin', 'python')} -m vllm.entrypoints.cli.main`;

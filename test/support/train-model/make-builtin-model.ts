@@ -1,11 +1,11 @@
 import { spellBytes } from '../../../shared/tokens/bpe/byte-text.ts';
 import { BUILTIN_CHAT_TEMPLATE } from './chat-template.ts';
 
-/** Bytes, merges and control tokens together. */
+/** Number of bytes, merges and control tokens together. */
 const VOCABULARY_SIZE = 1792;
-/** Room for what agents say first: their instructions and tools alone are 10,000 tokens of so small a vocabulary. */
+/** Context for agents, whose instructions and tools already take 10,000 tokens of so small a vocabulary. */
 const CONTEXT_LENGTH_TOKENS = 131_072;
-/** In the order of their ids, which follow the merges. `special` ones are hidden from answers. */
+/** Control tokens in the order of their ids, which follow the merges. Answers do not show `special` ones. */
 const CONTROL_TOKENS = [
   { content: '<|endoftext|>', special: true },
   { content: '<|im_start|>', special: true },
@@ -19,8 +19,8 @@ const SPLIT_PATTERN =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /**
- * Makes the files of the built-in model, by name, from the texts to learn its tokens from. The same text always gives the
- * same files; a test compares them with the ones in the tree, and `vitest -u` on that test writes them anew.
+ * Makes the files of the built-in model, by name, from the texts that define its tokens. The same text always gives the
+ * same files. A test compares them with the ones in the tree, and `vitest -u` on that test rewrites them.
  */
 export function makeBuiltinModel(text: string): Readonly<Record<string, string>> {
   const merges = trainMerges(text, VOCABULARY_SIZE - 256 - CONTROL_TOKENS.length, spellBytes);
@@ -46,7 +46,7 @@ export function makeBuiltinModel(text: string): Readonly<Record<string, string>>
   };
 }
 
-/** The 256 bytes in the order of their characters, as byte-level vocabularies begin. */
+/** Returns the 256 bytes in the order of their characters, with which byte-level vocabularies begin. */
 function byteTokens(): readonly string[] {
   return Array.from({ length: 256 }, (_, byte) => spellBytes(Uint8Array.of(byte))).sort();
 }
@@ -116,7 +116,7 @@ function addedToken(token: (typeof CONTROL_TOKENS)[number]): object {
   };
 }
 
-/** The shape of a small model that nobody has trained: mock engines read its lengths, nothing else. */
+/** Returns the shape of a small untrained model. Mock engines read only its lengths. */
 function modelConfig(vocabularySize: number, ids: { readonly bos: number; readonly eos: number }): object {
   return {
     architectures: ['LlamaForCausalLM'],
@@ -143,7 +143,7 @@ function toJson(value: object): string {
   return `${JSON.stringify(value, null, 1)}\n`;
 }
 
-/** Words as the tokenizer's own pattern finds them, in JavaScript's dialect; enough for the plain text we train on. */
+/** Words of the tokenizer's own pattern, in JavaScript's dialect. It is enough for the plain text of the training. */
 const WORDS =
   /'(?:s|t|re|ve|m|ll|d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+/gu;
 
@@ -153,10 +153,10 @@ interface Word {
 }
 
 /**
- * Learns byte-pair merges from `text`: again and again the most frequent pair, the first in code point order among equals,
- * so that the same text always gives the same merges.
+ * Learns byte-pair merges from `text`. Each step takes the most frequent pair, and the first in code point order among
+ * equals. So the same text always gives the same merges.
  *
- * @param spell how a word's bytes are written in the vocabulary
+ * @param spell returns the bytes of a word as the vocabulary writes them
  */
 function trainMerges(
   text: string,

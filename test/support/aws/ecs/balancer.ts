@@ -29,19 +29,20 @@ interface Target {
   readonly slot: string;
   readonly group: TargetGroupPlan;
   readonly port: number;
-  /** To a target that speaks gRPC; another one when it has ended. */
+  /** Connection to a target that speaks gRPC. A new one replaces it after it ends. */
   session: ClientHttp2Session | undefined;
-  /** In a row before it was used. */
+  /** Successful checks in a row before the target is used. */
   successes: number;
   readonly failures: FailureCount;
   isDraining: boolean;
-  /** Requests that are under way. */
+  /** Requests in flight. */
   running: number;
 }
 
 /**
- * The load balancer of a deployment: sends requests to the targets that answer its own health check, to that with the fewest, and lets
- * those end that a draining one has. TLS ends at the real one; here clients speak without, HTTP at one port and gRPC at another.
+ * The load balancer of a deployment. It sends each request to the target with the fewest requests, among those that
+ * pass its health check. It lets the requests of a draining target finish. The real one terminates TLS. Here clients
+ * use plain text: HTTP on one port, gRPC on another.
  */
 export class Balancer {
   readonly #plan: BalancerPlan;
@@ -52,7 +53,7 @@ export class Balancer {
   readonly #http: Server;
   readonly #grpc: Http2Server;
   readonly #isOver = new AbortController();
-  /** Requests that no target was there for. */
+  /** Requests refused because no target was available. */
   refused = 0;
   url = '';
   grpcAddress = '';
@@ -77,7 +78,7 @@ export class Balancer {
     return balancer;
   }
 
-  /** A task of a service begins to be asked whether it is healthy. */
+  /** Begins to check the health of a task of a service. */
   async register({ targets }: ServicePlan, slot: string): Promise<void> {
     for (const { group: id, port } of targets) {
       const group = this.#plan.groups.find((each) => each.id === id);
@@ -98,13 +99,16 @@ export class Balancer {
     }
   }
 
-  /** Whether all that a task is registered as have answered often enough. */
+  /** Whether the task has passed enough checks as a target of all of its groups. */
   isHealthy({ targets }: ServicePlan, slot: string): boolean {
     const own = this.#targets.filter((each) => each.slot === slot && !each.isDraining);
     return own.length >= targets.length && own.every(isUsed);
   }
 
-  /** No new request goes to the task; resolves when the last one is over, or the delay of its groups, and at once for one that is lost. */
+  /**
+   * Stops sending new requests to the task. Resolves after its last request, or after the delay of its groups. Resolves
+   * at once for a lost task.
+   */
   async deregister(slot: string, isLost = false): Promise<void> {
     const own = this.#targets.filter((each) => each.slot === slot);
     for (const target of own) target.isDraining = true;
@@ -138,18 +142,19 @@ export class Balancer {
         target.failures.add();
         if (!isUsed(target) || target.failures.isOver) target.successes = 0;
       }
-      await sleep(group.intervalMs * this.#scales.timeScale, undefined, { signal }).catch(() => {}); // seen by the loop
+      // the loop condition notices the abort
+      await sleep(group.intervalMs * this.#scales.timeScale, undefined, { signal }).catch(() => {});
     }
   }
 
   async #ask({ group, port }: Target): Promise<boolean> {
     const options = { signal: AbortSignal.any([this.#isOver.signal, AbortSignal.timeout(5000)]) };
     const answer = await fetch(`http://127.0.0.1:${port}${group.healthPath}`, options).catch(() => undefined);
-    await answer?.arrayBuffer().catch(() => {}); // its status is enough
+    await answer?.arrayBuffer().catch(() => {}); // only the status counts
     return answer?.ok === true;
   }
 
-  /** The target with the fewest requests, of the group that a path belongs to. */
+  /** Returns the target with the fewest requests in the group of `path`. */
   #targetFor(path: string): Target | undefined {
     const group = this.#plan.groupOf(path);
     const usable = this.#targets.filter((each) => each.group.id === group && !each.isDraining && isUsed(each));
@@ -180,7 +185,7 @@ export class Balancer {
 
   #forwardStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     const target = this.#targetFor(String(headers[':path']));
-    stream.on('error', () => {}); // its client is gone
+    stream.on('error', () => {}); // the client has disconnected
     if (target === undefined) {
       this.refused++;
       stream.respond({ ':status': 503 }, { endStream: true });
@@ -189,7 +194,7 @@ export class Balancer {
     target.running++;
     const onward = sessionOf(target).request(headers);
     let trailers: IncomingHttpHeaders | undefined;
-    // An answer without a message may be its trailers alone.
+    // A response without a message may consist of trailers only.
     onward.on('response', (answer) => {
       if (answer['grpc-status'] !== undefined) trailers = answer;
       stream.respond(answer, trailers === undefined ? { waitForTrailers: true } : { endStream: true });
@@ -198,7 +203,7 @@ export class Balancer {
       trailers = given;
     });
     stream.on('wantTrailers', () => stream.sendTrailers(trailers ?? {}));
-    onward.on('error', () => {}); // `close` comes next
+    onward.on('error', () => {}); // `close` follows
     onward.on('close', () => (trailers === undefined ? stream.destroy() : stream.writable && stream.end()));
     stream.on('close', () => {
       target.running--;
@@ -213,12 +218,12 @@ const isUsed = ({ successes, group }: Target): boolean => successes >= group.hea
 function sessionOf(target: Target): ClientHttp2Session {
   if (target.session === undefined || target.session.closed || target.session.destroyed) {
     target.session = connect(`http://127.0.0.1:${target.port}`);
-    target.session.on('error', () => {}); // its requests end with it
+    target.session.on('error', () => {}); // its requests fail with it
   }
   return target.session;
 }
 
-/** Asks the health service of a target about itself as a whole: an empty message. */
+/** Asks the health service of a target about the server as a whole, which is an empty message. */
 function isServing(target: Target): Promise<boolean> {
   const headers = {
     ':method': 'POST',

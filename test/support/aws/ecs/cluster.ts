@@ -10,39 +10,40 @@ import { type Templates, TemplateValues } from './values.ts';
 
 export interface ClusterOptions {
   readonly machine: Machine;
-  /** Intervals of health checks are multiplied by it. @default 0.2 */
+  /** Factor for the intervals of health checks. @default 0.2 */
   readonly timeScale?: number;
   /**
-   * Times after which failed checks count, and after which they are the end, are multiplied by it. @default 1: processes start and
-   * answer no faster here
+   * Factor for the times until failed checks count, and until they make a task unhealthy. The default is 1, because
+   * processes start and answer no faster here. @default 1
    */
   readonly patienceScale?: number;
 }
 
-/** A deployment that CloudFormation would take back. */
+/** Error of a deployment that CloudFormation would roll back. */
 export class DeploymentFailed extends Error {}
 
 const LOOK_MS = 20;
 const STEADY_MS_MAX = 180_000;
 
 /**
- * Plays what CloudFormation and ECS do with the services of templates, on this machine: makes a service when those that it depends on
- * are steady, believes a task when its own health check does, replaces tasks in the order that the service allows.
+ * Acts as CloudFormation and ECS do on the services of templates, on this machine. It creates a service once the
+ * services that it depends on are steady. It trusts a task once the task's own health check passes. It replaces tasks
+ * in the order that the service allows.
  */
 export class EcsCluster {
-  /** What happened, in its order. */
+  /** Log of what happened, in order. */
   readonly events: string[] = [];
   readonly #machine: Machine;
   readonly #scales: TimeScales;
   readonly #ports = new Ports();
   readonly #services = new Map<string, RunningService>();
   readonly #lostZones = new Set<string>();
-  /** Services by the host names of their tasks, those included that are still to be made. */
+  /** Services by the host names of their tasks, including services that do not exist yet. */
   #hosts: ReadonlyMap<string, string> = new Map();
-  /** Where clients reach the tasks, once templates with a listener are deployed. */
+  /** The load balancer that clients use, once templates with a listener are deployed. */
   balancer: Balancer | undefined;
   #isOpen = true;
-  /** Why services cannot be looked after. */
+  /** Error that stopped the scheduler. */
   #problem: Error | undefined;
   readonly #looking: Promise<void>;
 
@@ -53,8 +54,8 @@ export class EcsCluster {
   }
 
   /**
-   * Makes, changes and removes services until they are as the templates say, stack by stack.
-   * @throws DeploymentFailed when a service does not become steady; its stack is as it was before
+   * Creates, changes and removes services until they match the templates, stack by stack.
+   * @throws DeploymentFailed if a service does not become steady; its stack is then as it was before
    */
   async deploy(templates: Templates, values = new TemplateValues(templates)): Promise<void> {
     const plans = readServices(templates, values);
@@ -78,7 +79,7 @@ export class EcsCluster {
     }
   }
 
-  /** Removes all services, those first that others do not wait for. */
+  /** Removes all services. A service goes before the services that it depends on. */
   async destroy(): Promise<void> {
     for (const service of [...this.#services.values()].reverse()) await this.#remove(service.plan.id);
   }
@@ -90,33 +91,36 @@ export class EcsCluster {
     return found;
   }
 
-  /** All services, in the order in which they were made. */
+  /** All services, in order of creation. */
   get services(): readonly RunningService[] {
     return [...this.#services.values()];
   }
 
-  /** The service whose tasks have that container. */
+  /** Returns the service whose tasks have that container. */
   serviceOf(container: string): RunningService {
     const found = this.services.find(({ plan }) => plan.task.containers.some(({ name }) => name === container));
     if (found === undefined) throw new Error(`no service has a container ${container}`);
     return found;
   }
 
-  /** Port of this machine of a host of the deployment. */
+  /** Returns the port of this machine that stands for a port of a host of the deployment. */
   portOf(host: string, port: number): Promise<number> {
     const service = this.#hosts.get(host);
     if (service === undefined) throw new Error(`no service is called ${host}`);
     return this.#ports.of(slotOf(service), port);
   }
 
-  /** A zone falls silent with all its tasks: connections to them stay open, and nobody answers. */
+  /** Silences a zone with all its tasks: connections to them stay open, but no task answers. */
   loseZone(zone: string): void {
     this.#lostZones.add(zone);
     this.events.push(`${zone} is lost`);
     for (const task of this.#tasksIn(zone)) task.lose();
   }
 
-  /** ECS has noticed that a zone is lost: its tasks are over, and others start elsewhere where they may. */
+  /**
+   * Lets ECS notice that a zone is lost. Its tasks end, and replacements start in other zones if the service allows
+   * that.
+   */
   async giveUpZone(zone: string): Promise<void> {
     await Promise.all(this.#tasksIn(zone).map((task) => task.stop('its zone is lost')));
   }
@@ -126,7 +130,10 @@ export class EcsCluster {
     this.events.push(`${zone} is back`);
   }
 
-  /** Resolves when every service is steady. @throws DeploymentFailed when one cannot become so */
+  /**
+   * Resolves when every service is steady.
+   * @throws DeploymentFailed if a service cannot become steady
+   */
   async untilSteady(): Promise<void> {
     await Promise.all(this.services.map((service) => this.#untilSteady(service)));
   }
@@ -138,7 +145,7 @@ export class EcsCluster {
     await this.balancer?.close();
   }
 
-  /** What every task has written that has not ended. */
+  /** Returns the output of every running task. */
   output(): string {
     return this.services
       .flatMap(({ plan, tasks }) => tasks.map((task) => `=== ${plan.id} in ${task.place.zone}\n${task.output()}`))
@@ -154,13 +161,16 @@ export class EcsCluster {
       try {
         for (const service of this.services) service.look();
       } catch (error) {
-        this.#problem = error as Error; // for whoever waits
+        this.#problem = error as Error; // the callers that wait throw it
       }
       await sleep(LOOK_MS);
     }
   }
 
-  /** Each as soon as those are steady that it depends on; what is as it should be already is left alone. */
+  /**
+   * Brings each service to its plan as soon as the services that it depends on are steady. Skips services that already
+   * match.
+   */
   async #bring(plans: readonly ServicePlan[]): Promise<void> {
     const brought = new Map<string, Promise<void>>();
     const isGivenUp = new AbortController();
@@ -217,10 +227,10 @@ export class EcsCluster {
     });
     if (this.#problem !== undefined) throw this.#problem;
     if (typeof seen === 'string') throw new DeploymentFailed(seen);
-    isGivenUp?.throwIfAborted(); // by another service of its stack
+    isGivenUp?.throwIfAborted(); // another service of its stack has failed
   }
 
-  /** What CloudFormation removes at the end: services that the templates of a stack no longer have. */
+  /** Removes the services that the templates of a stack no longer contain, as CloudFormation does last. */
   async #removeOthers(stack: string, plans: readonly ServicePlan[]): Promise<void> {
     const ids = [...this.#services.keys()].filter((id) => id.startsWith(`${stack}/`));
     for (const id of ids.reverse()) if (!plans.some((plan) => plan.id === id)) await this.#remove(id);

@@ -1,16 +1,16 @@
-/** When a container counts as healthy. */
+/** The health check of a container. */
 export interface HealthPlan {
-  /** `CMD`, or `CMD-SHELL` and a text for a shell; then the arguments. */
+  /** `CMD` and the arguments, or `CMD-SHELL` and a command line for a shell. */
   readonly command: readonly string[];
   readonly intervalMs: number;
   readonly timeoutMs: number;
-  /** Failures in a row after which it is unhealthy. */
+  /** Failures in a row after which the container is unhealthy. */
   readonly retries: number;
-  /** Failures do not count for so long after its start. */
+  /** Time after the start during which failures do not count, in milliseconds. */
   readonly startPeriodMs: number;
 }
 
-/** What must be true of another container of the task before this one starts. */
+/** A condition that another container of the task must meet before this one starts. */
 export interface ContainerDependency {
   readonly container: string;
   readonly condition: 'START' | 'COMPLETE' | 'SUCCESS' | 'HEALTHY';
@@ -23,15 +23,15 @@ export interface ContainerPlan {
   readonly entryPoint: readonly string[] | undefined;
   readonly command: readonly string[] | undefined;
   readonly environment: Readonly<Record<string, string>>;
-  /** Where the values of further variables come from. */
+  /** References to the values of further variables, by name. */
   readonly secrets: Readonly<Record<string, string>>;
   readonly health: HealthPlan | undefined;
   readonly isEssential: boolean;
-  /** Once more when it ends, without an end of the task. */
+  /** Whether the container restarts when it ends, without ending the task. */
   readonly isRestarted: boolean;
   readonly ports: readonly number[];
   readonly dependencies: readonly ContainerDependency[];
-  /** Folders that it may write, by the names of the volumes of its task. */
+  /** Folders that the container may write, by the names of the volumes of its task. */
   readonly mounts: Readonly<Record<string, string>>;
   readonly stopTimeoutMs: number;
 }
@@ -61,7 +61,10 @@ interface Definition {
   readonly StopTimeout?: number;
 }
 
-/** @param given a container definition with all values filled in */
+/**
+ * Reads a container definition of a template.
+ * @param given a container definition with all values filled in
+ */
 export function readContainer(given: object): ContainerPlan {
   const definition = given as Definition;
   const { HealthCheck: health } = definition;

@@ -3,7 +3,7 @@ import { referencesIn, type Templates } from './values.ts';
 
 type Container = Record<string, unknown> & { readonly Name: string };
 
-/** Templates with another container definition in place of those of that name: a release, or a mistake. */
+/** Returns the templates with `edit` applied to every container definition of that name: a release, or a mistake. */
 export function withContainer(
   templates: Templates,
   name: string,
@@ -17,7 +17,7 @@ export function withContainer(
   });
 }
 
-/** The same, with a variable that says which release it is. */
+/** Returns the templates with a variable in that container that names the release. */
 export function withRelease(templates: Templates, container: string, release: string): Templates {
   return withContainer(templates, container, ({ Environment = [], ...rest }) => ({
     ...rest,
@@ -25,7 +25,7 @@ export function withRelease(templates: Templates, container: string, release: st
   }));
 }
 
-/** The same, with a health check that runs `command` in a shell. */
+/** Returns the templates with a health check of that container that runs `command` in a shell. */
 export function withHealthCheck(templates: Templates, container: string, command: string): Templates {
   return withContainer(templates, container, ({ HealthCheck, ...rest }) => ({
     ...rest,
@@ -33,7 +33,7 @@ export function withHealthCheck(templates: Templates, container: string, command
   }));
 }
 
-/** Templates without the services whose tasks have no container of that name. */
+/** Returns the templates with only the services whose tasks have a container of that name. */
 export function onlyServicesOf(templates: Templates, container: string): Templates {
   return mapTemplates(templates, ({ Resources, ...rest }) => {
     const has = (resource: Resource): boolean => {

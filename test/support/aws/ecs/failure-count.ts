@@ -1,17 +1,19 @@
-/** What times of health checks are multiplied by: how often one is made, and how long failures are borne. */
+/** Factors for the times of health checks: for the interval between checks, and for how long failures are tolerated. */
 export interface TimeScales {
   readonly timeScale: number;
   readonly patienceScale: number;
 }
 
-/** Checks that failed in a row, counted as often as they are made on Fargate: a process is no faster here. */
+/** Counts failed checks in a row at the pace of Fargate, because a process answers no faster here. */
 export class FailureCount {
   readonly #spanMs: number;
   readonly #failuresMax: number;
   #sinceMs: number | undefined;
   #failures = 0;
 
-  /** @param failuresMax in a row are the end */
+  /**
+   * @param failuresMax failures in a row that make the target unhealthy
+   */
   constructor(failuresMax: number, intervalMs: number, { patienceScale }: TimeScales) {
     this.#failuresMax = failuresMax;
     this.#spanMs = (failuresMax - 1) * intervalMs * patienceScale;

@@ -1,6 +1,6 @@
 /**
- * @module test/support/aws/ecs
- * The services of templates, played on this machine as CloudFormation and ECS would: see `EcsCluster`.
+ * @module test/support/aws/ecs Runs the services of templates on this machine as CloudFormation and ECS would.
+ * `EcsCluster` is the entry point.
  */
 export { DeploymentFailed, EcsCluster } from './cluster.ts';
 export { onlyServicesOf, withContainer, withHealthCheck, withRelease } from './edit.ts';

@@ -3,24 +3,27 @@ import { freePort } from '../../free-port.ts';
 import type { ContainerPlan } from './containers.ts';
 import type { TaskPlan } from './services.ts';
 
-/** What an image is on this machine. */
+/** The local program that stands for an image. */
 export interface LocalImage {
-  /** Its own entry point; a template may name another. */
+  /** Entry point of the image, which a template may override. */
   readonly entryPoint: readonly string[];
   readonly command: readonly string[];
-  /** Variables of the image, and those without which its processes could not share a machine. */
+  /** Variables of the image, and variables that let several of its processes share a machine. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Folders here, by what the image calls them. */
+  /** Folders of this machine, by their paths in the image. */
   readonly folders: Readonly<Record<string, string>>;
 }
 
-/** Where tasks run instead of Fargate. */
+/** The machine that runs tasks in place of Fargate. */
 export interface Machine {
-  /** @throws Error for an image that this machine has nothing for */
+  /**
+   * Returns the local program for an image.
+   * @throws Error for an image without one
+   */
   imageOf(image: string): LocalImage;
-  /** Text of a secret by the `ValueFrom` of a container. */
+  /** Returns the text of a secret, by the `ValueFrom` of a container. */
   secretOf(valueFrom: string): string;
-  /** Further variables of the containers of a task: its credentials, and where AWS is. @default none */
+  /** Returns further variables for the containers of a task: its credentials and the endpoints of AWS. @default none */
   environmentOf?(task: TaskPlan): Readonly<Record<string, string>>;
   /** Folder for the disks of tasks. */
   readonly folder: string;
@@ -28,21 +31,21 @@ export interface Machine {
 
 const NATS = /(^|\/)nats:/;
 
-/** Finds programs by name as an image does: Node, and the NATS server where there is one. */
+/** Search path that finds programs by name, as in an image: Node, and the NATS server if it is installed. */
 const PATH = [
   dirname(process.execPath),
   ...(process.env.STATOR_TEST_NATS_BIN ? [dirname(process.env.STATOR_TEST_NATS_BIN)] : []),
   process.env.PATH ?? '',
 ].join(':');
 
-/** Processes of one machine meet on loopback, encrypted all the same. */
+/** Settings with which the processes of one machine connect over loopback, still encrypted. */
 export const SHARED = {
   DYN_TCP_RPC_HOST: '127.0.0.1',
   DYN_SYSTEM_HOST: '127.0.0.1',
   STATOR_PLANE_TLS: 'on',
 };
 
-/** The images of this repository: that of `infra/images/edge`, and the NATS server's. */
+/** Returns the program for the images of this repository: that of `infra/images/edge`, and that of the NATS server. */
 export function imageHere(image: string): LocalImage {
   if (NATS.test(image)) return { entryPoint: [], command: [], environment: { PATH }, folders: {} };
   if (!/(^|\/)stator[:@]/.test(image)) throw new Error(`there is no image ${image} here`);
@@ -54,11 +57,11 @@ export function imageHere(image: string): LocalImage {
   };
 }
 
-/** Ports of this machine, by what stands for a machine in the deployment and its port there. */
+/** Ports of this machine, keyed by a machine of the deployment and its port there. */
 export class Ports {
   readonly #given = new Map<string, Promise<number>>();
 
-  /** The same for the same ones: an address outlives the task that has it. */
+  /** Returns the same port for the same arguments, because an address outlives the task behind it. */
   of(machine: string, port: number): Promise<number> {
     const key = `${machine}:${port}`;
     const known = this.#given.get(key) ?? freePort();
@@ -71,10 +74,11 @@ export class Ports {
 export type Localize = (text: string) => string;
 
 /**
- * What makes texts of a task's containers true here: its own ports, those of hosts that it names, and its folders.
+ * Returns a function that adapts the texts of a task's containers to this machine. It replaces the ports of the task,
+ * the ports of hosts that the task names, and its folders.
  *
- * @param machine what the task's own ports are given to
- * @param machineOf what stands behind a host name
+ * @param machine key for the ports of the task itself
+ * @param machineOf returns the key for a host name
  */
 export async function localizeFor(
   task: TaskPlan,
@@ -118,7 +122,10 @@ function textsOf({ command = [], entryPoint = [], environment, health }: Contain
   return [...entryPoint, ...command, ...Object.values(environment), ...(health?.command ?? [])];
 }
 
-/** Ports that a task listens on: those that it says, those that its health checks ask, and those that its variables set. */
+/**
+ * Collects the ports that a task listens on: its port mappings, the ports of its health checks, and the ports in its
+ * variables.
+ */
 function ownPorts({ containers }: TaskPlan): ReadonlySet<number> {
   const found = containers.flatMap((container) => [
     ...container.ports,

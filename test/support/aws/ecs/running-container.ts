@@ -5,13 +5,15 @@ import type { ContainerPlan } from './containers.ts';
 import { FailureCount, type TimeScales } from './failure-count.ts';
 import type { LocalImage, Localize } from './machine.ts';
 
-/** How a container is, as ECS tells it. `unknown`: it has no health check, or none has succeeded yet. */
+/**
+ * Health of a container as ECS reports it. `unknown` means that it has no health check, or that none has passed yet.
+ */
 export type Health = 'unknown' | 'healthy' | 'unhealthy';
 
 interface Start {
   readonly image: LocalImage;
   readonly localize: Localize;
-  /** Further variables: secrets, and what the machine adds. */
+  /** Further variables: secrets, and variables that the machine adds. */
   readonly environment: Readonly<Record<string, string>>;
   readonly folder: string;
   readonly scales: TimeScales;
@@ -21,7 +23,7 @@ interface Start {
 export class RunningContainer {
   readonly plan: ContainerPlan;
   readonly process: SpawnedProcess;
-  /** Exit code, null after a signal; undefined while it runs. */
+  /** Exit code. It is null after a signal, and undefined while the container runs. */
   exitCode: number | null | undefined;
   health: Health = 'unknown';
   readonly #environment: Record<string, string | undefined>;
@@ -51,13 +53,13 @@ export class RunningContainer {
     return this.exitCode === undefined;
   }
 
-  /** Nothing is heard of it any more, and nothing of what it had open ends. */
+  /** Silences the process without ending it or its connections. */
   freeze(): void {
     this.#isFrozen = true;
     this.process.signal('SIGSTOP');
   }
 
-  /** SIGTERM, and SIGKILL once its time is over. */
+  /** Sends SIGTERM, and SIGKILL after the stop time-out. */
   async stop(): Promise<void> {
     this.process.signal('SIGTERM');
     const deadline = setTimeout(() => this.process.signal('SIGKILL'), this.plan.stopTimeoutMs);
@@ -65,14 +67,18 @@ export class RunningContainer {
     clearTimeout(deadline);
   }
 
-  /** Failures count after the start period, or once a check has succeeded; `retries` of them in a row are the end of it. */
+  /**
+   * Runs the health check. Failures count after the start period, or after the first success. `retries` failures in a
+   * row make the container unhealthy.
+   */
   async #watch({ intervalMs, retries, startPeriodMs, ...check }: NonNullable<ContainerPlan['health']>): Promise<void> {
     const { signal } = this.#isOver;
     const { scales } = this.#start;
     const countsFromMs = performance.now() + startPeriodMs * scales.patienceScale;
     const failures = new FailureCount(retries, intervalMs, scales);
     while (!signal.aborted) {
-      await sleep(intervalMs * scales.timeScale, undefined, { signal }).catch(() => {}); // it has ended: seen below
+      // the process has ended, which the loop condition notices
+      await sleep(intervalMs * scales.timeScale, undefined, { signal }).catch(() => {});
       if (signal.aborted || this.#isFrozen) return;
       const isGood = await this.#ask(check.command, check.timeoutMs);
       if (signal.aborted) return;

@@ -1,17 +1,20 @@
 import { RunningTask, type TaskPlace } from './running-task.ts';
 import type { ServicePlan } from './services.ts';
 
-/** What a service has of the cluster around it. */
+/** Parts of the cluster that a service uses. */
 export interface ServiceSurroundings extends Omit<TaskPlace, 'service' | 'slot' | 'zone'> {
-  /** Zones in which tasks can be placed now. */
+  /** Whether a zone accepts new tasks now. */
   readonly isThere: (zone: string) => boolean;
   readonly tell: (event: string) => void;
 }
 
-/** Failed tasks of one deployment after which a circuit breaker gives it up. */
+/** Failed tasks of one deployment after which a circuit breaker stops it. */
 const FAILURES_MIN = 3;
 
-/** A service: keeps its tasks as its plan says, and replaces them when the plan changes, as the scheduler of ECS does. */
+/**
+ * A service, which keeps its tasks as its plan says. When the plan changes, it replaces them as the scheduler of ECS
+ * does.
+ */
 export class RunningService {
   #plan: ServicePlan;
   readonly #surroundings: ServiceSurroundings;
@@ -19,7 +22,7 @@ export class RunningService {
   #failures = 0;
   #isDeploying = true;
   #isRemoved = false;
-  /** What the last task that failed in this deployment says. */
+  /** Reason and output of the last task that failed in this deployment. */
   #lastFailure = '';
   #started = 0;
 
@@ -33,7 +36,7 @@ export class RunningService {
     return this.#plan;
   }
 
-  /** Tasks that have not ended, those first that began first. */
+  /** Running tasks, oldest first. */
   get tasks(): readonly RunningTask[] {
     return this.#tasks;
   }
@@ -42,7 +45,7 @@ export class RunningService {
     return this.#tasks.filter(({ status }) => status === 'healthy');
   }
 
-  /** All tasks are of the newest plan, healthy, and as many as are wanted. */
+  /** Whether all tasks follow the newest plan and are healthy, and their number is the desired one. */
   get isSteady(): boolean {
     return !this.#isDeploying && this.#isComplete;
   }
@@ -53,7 +56,7 @@ export class RunningService {
     return current.length === desiredCount && this.#tasks.every(({ status }) => status === 'healthy');
   }
 
-  /** Why the deployment cannot come to an end; undefined while it can. */
+  /** Reason why the deployment cannot finish, or undefined if it still can. */
   get failure(): string | undefined {
     const [healthyMin, tasksMax] = [this.#healthyMin, this.#tasksMax];
     const isFull = healthyMin >= tasksMax && this.healthyTasks.length >= healthyMin;
@@ -68,7 +71,7 @@ export class RunningService {
     return `${this.#plan.id}: ${this.#failures} tasks failed${waits}; the last one: ${this.#lastFailure}`;
   }
 
-  /** From now on its tasks are to be as `plan` says. */
+  /** Makes `plan` the plan of its tasks. */
   change(plan: ServicePlan): void {
     this.#surroundings.tell(`${plan.id} is changed`);
     this.#plan = plan;
@@ -76,7 +79,7 @@ export class RunningService {
     this.#isDeploying = true;
   }
 
-  /** Ends all tasks, and resolves when they have ended. */
+  /** Ends all tasks. Resolves when they have ended. */
   async remove(): Promise<void> {
     this.#isRemoved = true;
     this.#surroundings.tell(`${this.#plan.id} is removed`);
@@ -89,7 +92,7 @@ export class RunningService {
     await Promise.all(this.#tasks.map((task) => task.end()));
   }
 
-  /** One round of the scheduler. */
+  /** Runs one round of the scheduler. */
   look(): void {
     if (this.#isRemoved) return;
     for (const task of this.#tasks) {
@@ -106,12 +109,12 @@ export class RunningService {
     }
   }
 
-  /** Tasks that are healthy throughout a release. */
+  /** Fewest healthy tasks at any time of a release. */
   get #healthyMin(): number {
     return Math.ceil((this.#plan.desiredCount * this.#plan.minimumHealthyPercent) / 100);
   }
 
-  /** Most tasks at a time. */
+  /** Most tasks at any time. */
   get #tasksMax(): number {
     return Math.floor((this.#plan.desiredCount * this.#plan.maximumPercent) / 100);
   }
@@ -143,7 +146,7 @@ export class RunningService {
     }
   }
 
-  /** Those of an older plan go as soon as enough are healthy without them. */
+  /** Stops tasks of an older plan as soon as enough tasks are healthy without them. */
   #stopReplaced(): void {
     const { desiredCount } = this.#plan;
     const healthyMin = this.#healthyMin;
@@ -165,7 +168,7 @@ export class RunningService {
     return this.#plan.zones.filter(this.#surroundings.isThere).sort((one, other) => count(one) - count(other))[0];
   }
 
-  /** The first place of its service that no task has, so that what is found by name keeps its address. */
+  /** Returns the first slot of the service without a task, so that an address found by name stays valid. */
   #freeSlot(): string {
     const taken = new Set(this.#tasks.map(({ place }) => place.slot));
     for (let at = 0; ; at++) {
@@ -174,13 +177,13 @@ export class RunningService {
     }
   }
 
-  /** Tasks that it has started so far. */
+  /** Number of tasks started so far. */
   get started(): number {
     return this.#started;
   }
 }
 
-/** What stands for the address of a task. */
+/** Returns the key that stands for the address of a task. */
 export function slotOf(service: string, at = 0): string {
   return `${service}#${at}`;
 }

@@ -11,25 +11,30 @@ export type TaskStatus = 'starting' | 'healthy' | 'unhealthy' | 'stopping' | 'st
 
 export interface TaskPlace {
   readonly service: ServicePlan;
-  /** What its ports are given to. A task that takes the place of another has its addresses. */
+  /** Key for the ports of the task. A task that replaces another one keeps its slot, and so its addresses. */
   readonly slot: string;
   readonly zone: string;
   readonly machine: Machine;
   readonly ports: Ports;
   readonly machineOf: (host: string) => string | undefined;
   readonly scales: TimeScales;
-  /** @default there is none */
+  /**
+   * @default there is no balancer
+   */
   readonly balancer: Balancer | undefined;
 }
 
-/** A task: its containers as processes of this machine. Containers share its ports, and each has its disks until it ends. */
+/**
+ * A task, whose containers are processes of this machine. They share its ports, and each keeps its disks until the task
+ * ends.
+ */
 export class RunningTask {
   readonly plan: TaskPlan;
   readonly place: TaskPlace;
-  /** Why it is no longer wanted, once it is not. */
+  /** Reason why the task must end, or empty. */
   reason = '';
   readonly #containers = new Map<string, RunningContainer>();
-  /** Where its containers run. */
+  /** Folder in which its containers run. */
   readonly folder: string;
   #localize: Localize = (text) => text;
   #isPrepared = false;
@@ -63,12 +68,12 @@ export class RunningTask {
     return essential.every(isGood) && isReached ? 'healthy' : 'starting';
   }
 
-  /** Port of this machine for one of a container. */
+  /** Returns the port of this machine for a port of a container. */
   portOf(port: number): Promise<number> {
     return this.place.ports.of(this.place.slot, port);
   }
 
-  /** What its containers have written. */
+  /** Returns the output of its containers. */
   output(): string {
     const texts = [...this.#containers].map(
       ([name, { process }]) => `--- ${name}\n${process.stdout()}${process.stderr()}`,
@@ -76,7 +81,7 @@ export class RunningTask {
     return texts.join('\n');
   }
 
-  /** Looks at its containers: starts those whose turn it is, and says in `reason` why the task cannot go on. */
+  /** Checks its containers: starts those whose turn has come, and sets `reason` if the task cannot continue. */
   look(): void {
     if (this.#isStopping || this.#isStopped || this.#isLost || this.reason !== '') return;
     for (const plan of this.plan.containers) {
@@ -89,18 +94,18 @@ export class RunningTask {
     this.#startNext();
   }
 
-  /** The process of a container is gone, as by a lack of memory. */
+  /** Kills the process of a container, as a lack of memory would. */
   async kill(name: string = this.plan.containers[0]?.name ?? ''): Promise<void> {
     await this.#containers.get(name)?.process.kill();
   }
 
-  /** Its zone is gone: nobody hears of it, and it hears of nobody. */
+  /** Silences the task, as the loss of its zone would: it neither receives nor sends anything. */
   lose(): void {
     this.#isLost = true;
     for (const container of this.#containers.values()) container.freeze();
   }
 
-  /** Takes it from the load balancer, ends its containers as ECS does, and its disks with them. */
+  /** Takes the task from the load balancer, ends its containers as ECS does, and deletes its disks. */
   async stop(why: string): Promise<void> {
     if (this.#isStopping) return;
     this.#isStopping = true;
@@ -112,7 +117,7 @@ export class RunningTask {
     this.#isStopped = true;
   }
 
-  /** Ends at once, whatever its state. */
+  /** Ends the task at once, in any state. */
   async end(): Promise<void> {
     this.#isLost = true;
     await Promise.all([...this.#containers.values()].map(({ process }) => process.kill()));

@@ -4,12 +4,12 @@ import { referencesIn, type Templates, type TemplateValues } from './values.ts';
 
 /** A task definition. */
 export interface TaskPlan {
-  /** `STACK/ID` of its definition. */
+  /** `STACK/ID` of the task definition. */
   readonly definition: string;
   readonly containers: readonly ContainerPlan[];
 }
 
-/** What a load balancer knows of a service. */
+/** Registration of a service with a load balancer. */
 export interface TargetPlan {
   /** `STACK/ID` of the target group. */
   readonly group: string;
@@ -17,23 +17,23 @@ export interface TargetPlan {
   readonly port: number;
 }
 
-/** A service as its template has it. */
+/** A service as its template describes it. */
 export interface ServicePlan {
   /** `STACK/ID`. */
   readonly id: string;
   readonly task: TaskPlan;
-  /** Tasks that are to run: its own number, or the least of its scaling. */
+  /** Desired number of tasks: the number of the service, or the minimum of its scaling. */
   readonly desiredCount: number;
   readonly minimumHealthyPercent: number;
   readonly maximumPercent: number;
-  /** A deployment whose tasks fail is given up. */
+  /** Whether a deployment stops after too many failed tasks. */
   readonly hasCircuitBreaker: boolean;
-  /** Where its tasks may run. */
+  /** Zones in which its tasks may run. */
   readonly zones: readonly string[];
-  /** Host names under which its tasks are found. */
+  /** Host names of its tasks. */
   readonly hostNames: readonly string[];
   readonly targets: readonly TargetPlan[];
-  /** Ids of the services that have to be there before it is made. */
+  /** Ids of the services that must exist before this one. */
   readonly after: readonly string[];
 }
 
@@ -54,7 +54,7 @@ interface ServiceProperties {
   }[];
 }
 
-/** All services of a deployment, stack by stack. */
+/** Reads all services of a deployment, stack by stack. */
 export function readServices(templates: Templates, values: TemplateValues): readonly ServicePlan[] {
   const known = new Names(templates, values);
   return Object.entries(templates).flatMap(([stack, { Resources }]) =>
@@ -99,7 +99,9 @@ function readService(
   };
 }
 
-/** Services of the same stack that CloudFormation makes before `id`, however far the way there. */
+/**
+ * Returns the services of the same stack that CloudFormation creates before `id`, directly or through other resources.
+ */
 function servicesBefore(id: string, resources: Readonly<Record<string, Resource>>): readonly string[] {
   const seen = new Set<string>();
   const visit = (at: string): void => {
@@ -115,7 +117,7 @@ function servicesBefore(id: string, resources: Readonly<Record<string, Resource>
   return [...seen].filter((at) => resources[at]?.Type === 'AWS::ECS::Service');
 }
 
-/** What resources are called that services name. */
+/** Names of resources to which services refer. */
 class Names {
   readonly #resources: readonly { readonly stack: string; readonly id: string; readonly resource: Resource }[];
   readonly #values: TemplateValues;
@@ -150,7 +152,7 @@ class Names {
     return `${stack}/${id}`;
   }
 
-  /** Least number of tasks that the scaling of a service keeps. */
+  /** Returns the smallest number of tasks that the scaling of a service keeps, or undefined if it has no scaling. */
   leastOf(stack: string, service: string): number | undefined {
     const found = this.#resources.find(
       ({ resource: { Type, Properties }, ...each }) =>

@@ -1,24 +1,24 @@
 import type { Resource } from '../localize.ts';
 import type { Templates, TemplateValues } from './values.ts';
 
-/** A target group, as its template has it. */
+/** A target group as its template describes it. */
 export interface TargetGroupPlan {
   /** `STACK/ID`. */
   readonly id: string;
   readonly isGrpc: boolean;
   readonly healthPath: string;
   readonly intervalMs: number;
-  /** Checks in a row that must succeed before it is sent requests. */
+  /** Successful checks in a row before a target receives requests. */
   readonly healthyThreshold: number;
-  /** Checks in a row that must fail before it is sent no more. */
+  /** Failed checks in a row after which a target receives no more requests. */
   readonly unhealthyThreshold: number;
   readonly deregistrationMs: number;
 }
 
-/** The listeners of a deployment with their rules. */
+/** Listeners and rules of a deployment. */
 export interface BalancerPlan {
   readonly groups: readonly TargetGroupPlan[];
-  /** Id of the group that requests for `path` go to. */
+  /** Returns the id of the group that receives requests for `path`. */
   groupOf(path: string): string;
 }
 
@@ -35,7 +35,10 @@ interface Rule {
 
 const TYPE = 'AWS::ElasticLoadBalancingV2';
 
-/** @throws Error when the templates have no listener */
+/**
+ * Reads the listeners and target groups of a deployment.
+ * @throws Error if the templates have no listener
+ */
 export function readBalancer(templates: Templates, values: TemplateValues): BalancerPlan {
   const of = (type: string) =>
     Object.entries(templates).flatMap(([stack, { Resources }]) =>

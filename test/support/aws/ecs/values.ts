@@ -1,23 +1,28 @@
 import { SECRET_ARN_PREFIX, type StackOutput, type Template } from '../localize.ts';
 
-/** Templates by the names of their stacks, those first that others refer to. */
+/** Templates by the names of their stacks. A stack precedes the stacks that refer to it. */
 export type Templates = Readonly<Record<string, Template>>;
 
 const REGION = 'us-east-1';
 const ACCOUNT = '123456789012';
 
-/** What CloudFormation would make of the values in templates. It throws at what it does not know, and guesses nothing. */
+/**
+ * Resolves the values in templates as CloudFormation would. It throws at any construct that it does not know, and
+ * guesses nothing.
+ */
 export class TemplateValues {
   readonly #templates: Templates;
   readonly #physicalIds: Readonly<Record<string, Readonly<Record<string, string>>>>;
 
-  /** @param physicalIds what resources are called, by stack and id; one that is not there is called after its id */
+  /**
+   * @param physicalIds physical ids by stack and id; a resource without one is named after its id
+   */
   constructor(templates: Templates, physicalIds: Readonly<Record<string, Readonly<Record<string, string>>>> = {}) {
     this.#templates = templates;
     this.#physicalIds = physicalIds;
   }
 
-  /** `value` of a resource or output of `stack`, with everything filled in that it refers to. */
+  /** Returns `value` of a resource or output of `stack`, with every reference filled in. */
   resolve(stack: string, value: unknown): unknown {
     if (Array.isArray(value)) return value.map((each) => this.resolve(stack, each));
     if (typeof value !== 'object' || value === null) return value;
@@ -27,7 +32,7 @@ export class TemplateValues {
     return Object.fromEntries(entries.map(([key, each]) => [key, this.resolve(stack, each)]));
   }
 
-  /** The same, of what is to be text. */
+  /** Returns the resolved `value`, which must be a text. */
   text(stack: string, value: unknown): string {
     const found = this.resolve(stack, value);
     if (typeof found === 'object') throw new Error(`${JSON.stringify(value)} of ${stack} is no text`);
@@ -108,7 +113,7 @@ export class TemplateValues {
   }
 }
 
-/** Ids of all resources of the same stack that `value` refers to. */
+/** Returns the ids of all resources of the same stack to which `value` refers. */
 export function referencesIn(value: unknown): readonly string[] {
   if (Array.isArray(value)) return value.flatMap(referencesIn);
   if (typeof value !== 'object' || value === null) return [];

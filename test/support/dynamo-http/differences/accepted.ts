@@ -12,7 +12,7 @@ import {
 import type { RecordedRow } from '../records.ts';
 import { succeed } from '../usual-answer.ts';
 
-/** Keys of the published chat schema that change nothing about an answer. */
+/** Keys of the published chat schema that do not change an answer. */
 const HARMLESS: ReadonlySet<string> = new Set([
   'safety_identifier',
   'verbosity',
@@ -31,12 +31,12 @@ const SAMPLING_KEYS: ReadonlySet<string> = new Set([
   'guided_decoding_backend',
 ]);
 
-/** What 1.6.1 says of a body that it refuses; empty when it does not. */
+/** Returns the message with which 1.6.1 refuses a body, or an empty text if it accepts the body. */
 function refusal({ body, status }: RecordedRow): string {
   return status === 400 && isRecordedError(body) ? body.message.replace(/^Validation: /, '') : '';
 }
 
-/** The same, in Anthropic's envelope. */
+/** Returns that message from Anthropic's envelope. */
 function messagesRefusal({ body, status }: RecordedRow): string {
   const { error } = (body ?? {}) as { readonly error?: { readonly message?: unknown } };
   return status === 400 ? String(error?.message ?? '') : '';
@@ -47,7 +47,7 @@ function unsupportedKeys(row: RecordedRow): readonly string[] {
   return [...named.matchAll(/`([^`]+)`/g)].map(([, key]) => String(key));
 }
 
-/** The key of `nvext` that 1.6.1 does not know. */
+/** Returns the key of `nvext` that 1.6.1 does not know. */
 function unknownNvextKey(row: RecordedRow): string {
   const key = /unknown field `([^`]+)`/.exec(refusal(row))?.[1] ?? '';
   return key in nvextOf(row) ? key : '';
@@ -56,7 +56,7 @@ function unknownNvextKey(row: RecordedRow): string {
 const samplingSeen = (expected: Expectation): Body[] => expected.worker.map((seen) => seen.sampling_options as Body);
 const PASSED_ON = ['detokenize', 'allowed_token_ids', 'bad_words_token_ids'] as const;
 
-/** A turn as the template of the recorded models writes it. */
+/** Returns a turn as the template of the recorded models writes it. */
 function shownTurn({ role, content, tool_calls: calls }: Body): string {
   const called = ((calls ?? []) as readonly { readonly function: Body }[]).map(
     ({ function: { name, arguments: text } }) => `<call>${String(name)} ${String(text)}</call>`,
@@ -64,7 +64,7 @@ function shownTurn({ role, content, tool_calls: calls }: Body): string {
   return `<|im_start|>${String(role)}\n${String(content ?? '')}${called.join('')}<|im_end|>\n`;
 }
 
-/** As `succeed`, of a prompt that only its row can tell. */
+/** Does the same as `succeed`, for a prompt that depends on the row. */
 function succeedWith(expected: Expectation, row: RecordedRow, turns: string): void {
   succeed(expected, row);
   const prompt = `${turns}<|im_start|>assistant\n`;
@@ -78,7 +78,7 @@ function succeedWith(expected: Expectation, row: RecordedRow, turns: string): vo
     });
 }
 
-/** Requests that 1.6.1 refuses or half drops, and this product serves. */
+/** Requests that 1.6.1 refuses or partly ignores, and that this product serves. */
 export const ACCEPTED: readonly Difference[] = [
   {
     why: 'a number without a fraction is a whole number, however it is written',

@@ -11,7 +11,7 @@ function includesUsage(row: RecordedRow): boolean {
   return row.server === 'env1' || options?.include_usage === true;
 }
 
-/** Where chat and completions answers differ from the record, whatever the model. */
+/** Differences of chat and completions answers from the record, for every model. */
 export const CHATS: readonly Difference[] = [
   {
     why: 'chat chunks say `usage: null` when usage comes at the end, as published',
@@ -68,7 +68,7 @@ export const CHATS: readonly Difference[] = [
   },
 ];
 
-/** The role goes ahead in a chunk of its own, which holds nothing that comes with tokens. */
+/** Sends the role ahead in a chunk of its own, without the fields that come with tokens. */
 function splitRole(frame: unknown): unknown[] {
   const { data } = frame as { data?: Chunk };
   const choice = data?.choices?.[0] as { delta?: Body; finish_reason?: unknown; logprobs?: unknown } | undefined;
@@ -89,7 +89,10 @@ function splitRole(frame: unknown): unknown[] {
     : [{ data: roleChunk }, { data: { ...data, choices: [{ ...choice, delta: rest }] } }];
 }
 
-/** What was spent when nothing was said yet, or as much as the first words cost: they are counted before they are shown. */
+/**
+ * Matches the usage of an answer that is still empty: no token yet, or those of the first words. The server counts
+ * tokens before it sends them.
+ */
 function withoutAnswer({ prompt_tokens: prompt, completion_tokens: most }: Body): Matcher {
   return new Matcher(`usage of ${prompt} and at most ${most} tokens`, (value) => {
     const { prompt_tokens, completion_tokens, total_tokens } = (value ?? {}) as Record<string, number>;
@@ -111,9 +114,9 @@ const ONE_BYTE = new Matcher(
   (bytes) => Array.isArray(bytes) && bytes.length === 1 && bytes[0] >= 128 && bytes[0] < 256,
 );
 
-/** Ends the answer where `stopText` says. */
+/** Ends the answer at the position from `stopText`. */
 function stopInside(expected: Expectation, row: RecordedRow): void {
-  const stopped = stopText(row)!; // it applies
+  const stopped = stopText(row)!; // the difference applies
   const { choices, usage } = (expected.body ?? {}) as { choices?: Body[]; usage?: Body };
   const own = usage ?? (chunksOf(expected).findLast((chunk) => chunk.usage != null)?.usage as Body | undefined);
   if (own !== undefined) {
@@ -128,7 +131,10 @@ function stopInside(expected: Expectation, row: RecordedRow): void {
   if (expected.frames !== undefined) expected.frames = [...streamOf(expected, row, stopped.pieces)];
 }
 
-/** The chunks of the text as `pieces`, the last of which is the finish; what is no chunk of text stays behind them. */
+/**
+ * Yields the chunks of the text as `pieces`, the last of which is the finish. Frames that are not chunks of text keep
+ * their place behind them.
+ */
 function* streamOf(expected: Expectation, row: RecordedRow, pieces: readonly string[]): Iterable<unknown> {
   const frames = expected.frames as { data?: Chunk }[];
   const first = frames[0]?.data;

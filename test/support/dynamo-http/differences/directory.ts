@@ -5,14 +5,14 @@ import { Matcher, textWith } from '../match.ts';
 const MISSING_MODEL = /^Model (?:'.*' )?not found$/;
 const MISSING_ROUTE = /^Route not found: /;
 
-/** The error of a recorded body that says that something is not there. */
+/** Returns the error of a recorded body that reports something missing. */
 function missing({ body }: Expectation, pattern: RegExp): { message: unknown } | undefined {
   const error = (body as { error?: { message?: unknown } } | undefined)?.error;
   const isMissing = typeof error?.message === 'string' && pattern.test(error.message);
   return isMissing ? (error as { message: unknown }) : undefined;
 }
 
-/** The rows of a recorded list of models, or the one model of a recorded body. */
+/** Returns the rows of a recorded list of models, or the one model of a recorded body. */
 function modelsOf({ body }: Expectation): readonly Body[] {
   if (typeof body !== 'object' || body === null) return [];
   const { data } = body as { data?: unknown };
@@ -20,7 +20,7 @@ function modelsOf({ body }: Expectation): readonly Body[] {
   return rows.filter((row) => row.owned_by === 'nvidia');
 }
 
-/** The models of OpenAI's shape in a recorded list, or the one that the body is. */
+/** Returns the models of OpenAI's shape in a recorded list, or the body if it is such a model. */
 function listedOf({ status, body }: Expectation): readonly Record<string, unknown>[] {
   if (status !== 200 || typeof body !== 'object' || body === null) return [];
   const { data } = body as { data?: unknown };
@@ -35,7 +35,7 @@ function instancesOf({ body }: Expectation): readonly Record<string, unknown>[] 
 
 type Listed = { readonly data: Record<string, unknown>[] };
 
-/** What is told of models, and of where things are. */
+/** Differences in answers about models, and about where things are. */
 export const DIRECTORY: readonly Difference[] = [
   {
     why: 'a model that is not found is named, with those that are served and the nearest: a mistaken name is mended sooner when the names that are there are told',

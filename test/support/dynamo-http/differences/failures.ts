@@ -15,16 +15,16 @@ import { failureOf } from '../worker-failures.ts';
 
 type Event = { event?: string; data?: Body };
 
-/** Seconds after which a stream begins with its 200, whatever comes: of `env1`, and of the others. */
+/** Seconds after which a stream sends its 200 in any case: 1 for `env1`, 2 for the others. */
 const peekSeconds = ({ server }: RecordedRow): number => (server === 'env1' ? 1 : 2);
 
-/** The head has left before the worker failed. */
+/** Whether the head was sent before the worker failed. */
 function isCommitted(row: RecordedRow): boolean {
   const before = pausesOf(row).slice(0, row.script?.raise_at ?? Number.POSITIVE_INFINITY);
   return before.reduce((sum, pause) => sum + pause, 0) > peekSeconds(row);
 }
 
-/** The failure that a recorded event tells, in whichever dialect. */
+/** Returns the failure in a recorded event of any dialect. */
 function toldFailure(frame: unknown): Failure | undefined {
   const openAi = errorFrame(frame);
   if (openAi !== undefined) return { status: openAi.code, message: openAi.message };
@@ -51,18 +51,18 @@ function ofDialect(type: unknown, message: unknown): Failure {
   return { status: STATUSES[String(type)] ?? 500, message: String(message) };
 }
 
-/** Where in a stream a failure is told; below zero where none is. */
+/** Returns the index of the event in a stream that reports a failure, or a negative number. */
 const failureAt = ({ frames }: Expectation): number =>
   (frames ?? []).findIndex((frame) => toldFailure(frame) !== undefined);
 
-/** Events that say nothing of an answer. */
+/** Events that contain nothing of an answer. */
 const OPENINGS: ReadonlySet<unknown> = new Set(['message_start', 'response.created', 'response.in_progress']);
 const saysSomething = (frame: unknown): boolean => {
   const { event, data } = frame as Event;
   return !OPENINGS.has(event) && data !== undefined && !isEmptyChunk(data);
 };
 
-/** A chunk of an output without a token, which does not travel here, so that it opens no choice. */
+/** Whether a chunk is that of an output without a token. Stator does not send such a chunk, so it opens no choice. */
 function isEmptyChunk(data: Body): boolean {
   const choices = (data.choices ?? []) as { delta?: Body; finish_reason?: unknown }[];
   return (
@@ -71,13 +71,13 @@ function isEmptyChunk(data: Body): boolean {
   );
 }
 
-/** Failures that are told otherwise than by 1.6.1. */
+/** Failures that Stator reports differently from 1.6.1. */
 export const FAILURES: readonly Difference[] = [
   {
     why: "a worker's failure keeps its class, and a client's mistake the worker's words for it, which a Python handler's hides in 1.6.1",
     applies: (row) => failureOf(row) !== undefined,
     rewrite: (expected, row) => {
-      const failure = failureOf(row)!; // it applies
+      const failure = failureOf(row)!; // the difference applies
       const at = failureAt(expected);
       if (at >= 0) tellInStream(expected, row, at, failure);
       else if (Number(expected.status) >= 400) failWith(expected, row, failure);
@@ -108,7 +108,7 @@ export const FAILURES: readonly Difference[] = [
     applies: (row, expected) => failureAt(expected) >= 0 && failureOf(row) === undefined,
     rewrite: (expected, row) => {
       const at = failureAt(expected);
-      tellInStream(expected, row, at, toldFailure(expected.frames?.[at])!); // there is one
+      tellInStream(expected, row, at, toldFailure(expected.frames?.[at])!); // the condition has found one
     },
   },
   {
@@ -186,7 +186,7 @@ function isBareAnthropicError(body: unknown): boolean {
   return typeof (error as Body | undefined)?.message === 'string' && id === undefined;
 }
 
-/** Replaces the event at `at` by our own of the same failure. */
+/** Replaces the event at `at` with our own event of the same failure. */
 function tellInStream(expected: Expectation, row: RecordedRow, at: number, failure: Failure): void {
   const { frames } = expected;
   if (frames === undefined) return;

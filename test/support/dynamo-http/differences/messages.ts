@@ -9,7 +9,7 @@ type MessageFrame = { event?: string; data?: Body };
 const framesOf = (expected: Expectation): MessageFrame[] => (expected.frames ?? []) as MessageFrame[];
 const contentOf = (expected: Expectation): Body[] => (expected.body as { content?: Body[] } | undefined)?.content ?? [];
 
-/** Every `usage` object of the answer. */
+/** Collects every `usage` object of the answer. */
 function usagesOf(expected: Expectation): Body[] {
   const holders = framesOf(expected).flatMap(({ data }) => [data, data?.message as Body | undefined]);
   return [expected.body as Body | undefined, ...holders]
@@ -17,12 +17,12 @@ function usagesOf(expected: Expectation): Body[] {
     .filter((usage) => usage !== undefined);
 }
 
-/** A picture by its address, which 1.6.1 does not read. */
+/** Whether a request names a picture by its address, which 1.6.1 does not read. */
 function namesPicture(row: RecordedRow): boolean {
   return /"source":\{"type":"url"/.test(JSON.stringify(requestBody(row).messages ?? null));
 }
 
-/** Where Anthropic's dialect differs from the record. Applied after the failures. */
+/** Differences of Anthropic's dialect from the record. They apply after the failures. */
 export const MESSAGES: readonly Difference[] = [
   {
     why: 'count_tokens uses the real tokenizer and template; 1.6.1 guesses by length',
@@ -98,5 +98,5 @@ export const MESSAGES: readonly Difference[] = [
   },
 ];
 
-/** Thinking comes before all, and text that came first before the calls. */
+/** Order of blocks: thinking first, then text, then calls. */
 const orderOf = ({ type }: Body): number => ['thinking', 'text', 'tool_use'].indexOf(String(type));

@@ -11,7 +11,7 @@ function taintsOf(row: RecordedRow): readonly unknown[] {
   return constraints?.required_taints ?? [];
 }
 
-/** Requests that 1.6.1 passes on and this product refuses, or bounds. */
+/** Requests that 1.6.1 passes on, and that this product refuses or bounds. */
 export const REFUSED: readonly Difference[] = [
   {
     why: 'a prompt at or over the context is refused in the frontend',
@@ -134,13 +134,14 @@ export const REFUSED: readonly Difference[] = [
   },
 ];
 
-/** Applied when all is known of what a worker gets. */
+/** Bounds the tokens. It applies after every other difference in the worker's request is known. */
 export const BOUNDED: Difference = {
   why: 'absent max_tokens is filled with what is left of the context, a larger one is clamped to it',
   applies: (row, expected) => expected.worker.length > 0 && !isEmbeddings(row),
   rewrite: (expected, row) => {
     for (const { prompt, prompt_embeds: embeds, stop_conditions: stop } of expected.worker) {
-      if (embeds !== undefined || stop === undefined || prompt === undefined) continue; // of unknown length, or of none
+      // without a prompt, or with one of unknown length
+      if (embeds !== undefined || stop === undefined || prompt === undefined) continue;
       (stop as Body).max_tokens = leftFor(prompt, (stop as Body).max_tokens, contextOf(row));
     }
   },

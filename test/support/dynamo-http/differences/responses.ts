@@ -23,7 +23,7 @@ function eventsOf(expected: Expectation): ResponseEvent[] {
     .filter((data): data is ResponseEvent => typeof data === 'object' && data !== null && 'sequence_number' in data);
 }
 
-/** Every response object of an answer, streamed or not. */
+/** Collects every response object of an answer, streamed or not. */
 function responsesOf(expected: Expectation): Body[] {
   const body = expected.body as Body | undefined;
   const streamed = eventsOf(expected).flatMap(({ response }) => (response === undefined ? [] : [response]));
@@ -32,7 +32,7 @@ function responsesOf(expected: Expectation): Body[] {
 
 const orderOf = ({ type }: Body): number => ['reasoning', 'message', 'function_call'].indexOf(String(type));
 
-/** Puts the message's last events in front of the call's first, and counts anew. */
+/** Puts the last events of the message before the first of the call, and renumbers them. */
 function closeInOrder(expected: Expectation): void {
   const frames = framesOf(expected);
   const isLastOfMessage = ({ data }: EventFrame): boolean =>
@@ -48,10 +48,10 @@ function closeInOrder(expected: Expectation): void {
   expected.frames = others;
 }
 
-/** Keys of the published request that change the answer and cannot be honoured. */
+/** Keys of the published request that change the answer and that Stator cannot honour. */
 const UNHONOURED = ['conversation'] as const;
 
-/** Where answers of the Responses API differ from the record. Applied after the failures. */
+/** Differences of the Responses API from the record. They apply after the failures. */
 export const RESPONSES: readonly Difference[] = [
   {
     why: 'the last event of a response is the end of its stream',

@@ -4,13 +4,13 @@ import { Matcher, textWith } from '../match.ts';
 import type { RecordedRow } from '../records.ts';
 import { serveVideoPath } from './video-path.ts';
 
-/** One way to reach an instance, by the name of its plane. */
+/** One way to reach an instance, under the name of its plane. */
 const A_TRANSPORT = new Matcher('an address under the name of a plane', (value) => {
   const addresses = typeof value === 'object' && value !== null ? Object.values(value) : [];
   return addresses.length === 1 && typeof addresses[0] === 'string' && addresses[0] !== '';
 });
 
-/** Where routes that generate nothing differ from the record. */
+/** Differences of routes that generate nothing from the record. */
 export const ROUTES: readonly Difference[] = [
   {
     why: 'instances in the same process are reached through memory',
@@ -92,7 +92,7 @@ function instancesOf(expected: Expectation): Body[] {
   return (expected.body as { instances?: Body[] } | undefined)?.instances ?? [];
 }
 
-/** The id in a path below `/v1/responses` that is asked as it can be. */
+/** Returns the id in a path below `/v1/responses`, if the method is one that the path supports. */
 function storedResponse({ request: { method, path } }: RecordedRow): string | undefined {
   const [, id, below = ''] = /^\/v1\/responses\/([^/]+)(\/\w+)?$/.exec(path) ?? [];
   if (id === undefined || id === 'input_tokens' || id === 'compact') return undefined;

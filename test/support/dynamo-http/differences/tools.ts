@@ -3,12 +3,12 @@ import { type Body, isChat, isMessages, isResponses, requestBody, scriptText } f
 import type { RecordedRow } from '../records.ts';
 import { cutCall } from '../script-text.ts';
 
-/** What every choice says, in its message or its deltas. */
+/** Collects the messages or deltas of every choice. */
 function saidOf(expected: Expectation): Body[] {
   return choicesOf(expected).map(({ message, delta }) => (message ?? delta ?? {}) as Body);
 }
 
-/** Every `usage` object of the answer. */
+/** Collects every `usage` object of the answer. */
 function usagesOf(expected: Expectation): Body[] {
   const holders = [expected.body as Body | undefined, ...(chunksOf(expected) as Body[])];
   return holders.map((holder) => holder?.usage as Body | undefined).filter((usage) => usage != null);
@@ -21,10 +21,10 @@ function reasoningTokens({ completion_tokens_details: details }: Body): unknown 
 const isWhole = (usage: Body): boolean =>
   typeof usage.completion_tokens === 'number' && reasoningTokens(usage) === usage.completion_tokens;
 
-/** Tokens of the whole script: a byte is one, and the end is one. */
+/** Tokens of the whole script: one for each byte, and one for the end. */
 const wholeTokens = (row: RecordedRow): number => Buffer.byteLength(scriptText(row) ?? '') + 1;
 
-/** The request turns thinking off. */
+/** Whether the request turns thinking off. */
 function thinksNot(row: RecordedRow): boolean {
   const { chat_template_args: args, chat_template_kwargs: more, thinking, reasoning_effort: effort } = requestBody(row);
   const told = { ...(args as Body), ...(more as Body) };
@@ -37,19 +37,19 @@ const isDeepSeek = (row: RecordedRow): boolean =>
   (/^deepseek/.test(row.served?.reasoning_parser ?? '') && !thinksNot(row)) ||
   (usesTools(row) && /^deepseek/.test(row.served?.tool_call_parser ?? ''));
 
-/** Calls are made of the text by the constraint that forces them, whatever the model. */
+/** Whether a constraint forces calls, so that the text becomes calls for every model. */
 function forcesCall(row: RecordedRow): boolean {
   const { tool_choice: choice } = requestBody(row);
   return usesTools(row) && (choice === 'required' || (typeof choice === 'object' && choice !== null));
 }
 
-/** What harmony's channel of thoughts says; undefined where nothing reads it. */
+/** Returns the text of harmony's analysis channel, or undefined if no parser reads it. */
 function analysisOf(row: RecordedRow): string | undefined {
   if (row.served?.reasoning_parser !== 'gpt_oss') return undefined;
   return /<\|channel\|>analysis<\|message\|>([^<]*)/.exec(scriptText(row) ?? '')?.[1];
 }
 
-/** Where answers of models with a parser differ from the record. Applied after the differences of all chats. */
+/** Differences of answers of models with a parser from the record. They apply after the differences of all chats. */
 export const TOOLS: readonly Difference[] = [
   {
     why: 'a call that the text cuts has its arguments as they were produced; 1.6.1 closes the JSON',

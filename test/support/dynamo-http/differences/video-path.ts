@@ -5,7 +5,10 @@ import type { RecordedRow } from '../records.ts';
 
 const LEAD_IN = 'Failed to deserialize the JSON body into the target type: ';
 
-/** What the longer path of a videos route answers, after what the short path is recorded to answer to such a request. */
+/**
+ * Sets the expected answer of the longer path of a videos route, from the recorded answer of the short path to such a
+ * request.
+ */
 export function serveVideoPath(expected: Expectation, row: RecordedRow): void {
   const { method, path, headers } = row.request;
   if (method !== 'POST') {
@@ -24,7 +27,7 @@ export function serveVideoPath(expected: Expectation, row: RecordedRow): void {
   else succeedWithVideo(expected, row, requestBody(row).stream === true);
 }
 
-/** What a parser would say of the body. */
+/** Returns the fault that a parser would report for the body. */
 function faultOf(row: RecordedRow): string | undefined {
   if (row.asked === undefined) return 'EOF while parsing';
   const body = requestBody(row);
@@ -47,7 +50,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   'nvext',
 ]);
 
-/** The body without the model; keys that nobody knows travel apart. */
+/** Returns the body without the model. Unknown keys travel separately. */
 function passedOn(row: RecordedRow): Body {
   const { model: _model, ...body } = requestBody(row);
   const unknown = Object.entries(body).filter(([key]) => !KNOWN.has(key));

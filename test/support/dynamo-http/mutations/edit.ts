@@ -4,7 +4,7 @@ import { walk } from '../identities.ts';
 import type { Answer, Frame, Json } from '../records.ts';
 import { readPayload, readWire } from '../wire-answer.ts';
 
-/** An answer to be changed in place; what is not changed goes back on the wire as it was. */
+/** An answer that a mutation changes in place. Unchanged parts go back on the wire as they were. */
 export interface EditableAnswer {
   status: number;
   headers: [string, string][];
@@ -13,13 +13,13 @@ export interface EditableAnswer {
   frames?: { event?: string; data?: unknown; comment?: string }[];
 }
 
-/** Something that could go wrong with answers. Returns the exchange with it, or undefined where it cannot. */
+/** A fault of answers. Returns the exchange with the fault, or undefined if the exchange cannot have it. */
 export interface Mutation {
   readonly name: string;
   apply(exchange: Exchange): Exchange | undefined;
 }
 
-/** A mutation of the answer as it is read; `edit` says whether it changed anything. */
+/** Makes a mutation of the parsed answer. `edit` says whether it changed anything. */
 export function ofAnswer(name: string, edit: (answer: EditableAnswer, exchange: Exchange) => boolean): Mutation {
   return {
     name,
@@ -32,7 +32,7 @@ export function ofAnswer(name: string, edit: (answer: EditableAnswer, exchange: 
   };
 }
 
-/** A mutation of the bytes behind the head. */
+/** Makes a mutation of the bytes behind the head. */
 export function ofBytes(name: string, edit: (payload: string, head: string) => string | undefined): Mutation {
   return {
     name,
@@ -47,7 +47,7 @@ export function ofBytes(name: string, edit: (payload: string, head: string) => s
   };
 }
 
-/** Calls `change` with every object of body and frames; says whether one of them changed. */
+/** Calls `change` with every object of body and frames. Returns whether it changed one. */
 export function anyObject(answer: EditableAnswer, change: (object: Body) => boolean): boolean {
   let isChanged = false;
   walk([answer.body, ...(answer.frames ?? []).map(({ data }) => data)], (object) => {
@@ -56,14 +56,14 @@ export function anyObject(answer: EditableAnswer, change: (object: Body) => bool
   return isChanged;
 }
 
-/** Writes `value` under `key`; says whether that is another value. */
+/** Writes `value` under `key`. Returns whether that changed the value. */
 export function put(object: Body, key: string, value: unknown): boolean {
   if (JSON.stringify(object[key]) === JSON.stringify(value)) return false;
   object[key] = value;
   return true;
 }
 
-/** The answer of an exchange; undefined where nobody answered or the client left before the end. */
+/** Returns the answer of an exchange, or undefined if the server sent none or the client left before the end. */
 function editable({ row, bytes }: Exchange): EditableAnswer | undefined {
   const context = { method: row.request.method, isCut: isCutShort(row) };
   const wire = readWire(bytes, context);

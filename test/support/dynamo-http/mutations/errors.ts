@@ -1,7 +1,7 @@
 import type { Body } from '../fields.ts';
 import { anyObject, type EditableAnswer, type Mutation, ofAnswer, put } from './edit.ts';
 
-/** Every error object of the answer. */
+/** Calls `change` with every error object of the answer. Returns whether it changed one. */
 function anyError(answer: EditableAnswer, change: (error: Body) => boolean): boolean {
   return anyObject(answer, ({ error }) => {
     const isError = typeof error === 'object' && error !== null && 'message' in error;
@@ -9,7 +9,7 @@ function anyError(answer: EditableAnswer, change: (error: Body) => boolean): boo
   });
 }
 
-/** Another code of the same status. */
+/** Makes a mutation that swaps a code for another one of the same status. */
 function swapCode(name: string, status: number, codes: readonly [string, string]): Mutation {
   return ofAnswer(name, (answer) =>
     anyError(answer, (error) => {
@@ -25,7 +25,7 @@ function swapCode(name: string, status: number, codes: readonly [string, string]
 
 const LEAD_IN = /^(Failed to deserialize the JSON body into the target type: ).*$/s;
 
-/** Errors that say something else than what is wrong. */
+/** Errors that name another fault than the real one. */
 export const ERRORS: readonly Mutation[] = [
   ofAnswer("every error's param is garbage", (answer) =>
     anyError(answer, (error) => 'param' in error && put(error, 'param', 'zzz')),

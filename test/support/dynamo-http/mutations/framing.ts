@@ -30,7 +30,7 @@ export const FRAMING: readonly Mutation[] = [
     const isNamed = row.request.headers?.some(([name]) => name === 'x-request-id') === true;
     return isNamed && changeHeader(headers, 'x-request-id', '11111111-1111-4111-8111-111111111111');
   }),
-  // An answer to HEAD may leave it out.
+  // An answer to HEAD may lack it.
   ofAnswer(
     'length missing',
     ({ headers }, { row }) => row.request.method !== 'HEAD' && dropHeader(headers, 'content-length'),
@@ -44,7 +44,7 @@ export const FRAMING: readonly Mutation[] = [
   },
 ];
 
-/** Changes the text of an event stream, which goes out as one chunk. */
+/** Makes a mutation of the text of an event stream, which then goes out as one chunk. */
 function ofStream(name: string, edit: (text: string) => string): Mutation {
   return ofBytes(name, (payload, head) => {
     if (!isStream(head) || !isChunked(head)) return undefined;

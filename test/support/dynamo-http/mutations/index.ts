@@ -6,22 +6,25 @@ import { FRAMING } from './framing.ts';
 import { STREAMS } from './streams.ts';
 import { VALUES } from './values.ts';
 
-/** What a runner that sees what it claims must notice. */
+/** Faults that a sound runner must notice. */
 export const MUTATIONS: readonly Mutation[] = [...FRAMING, ...ERRORS, ...STREAMS, ...VALUES];
 
-/** Takes an answer apart and puts it together again: what this changes, no mutation may be blamed for. */
+/**
+ * The mutation that takes an answer apart and puts it together again. Changes by this alone are not the fault of a
+ * mutation.
+ */
 export const NO_MUTATION: Mutation = ofAnswer('none', () => true);
 
-/** What became of one mutation. */
+/** The outcome of one mutation. */
 export interface Outcome {
   readonly mutation: string;
-  /** Exchanges that it could be made in. */
+  /** Number of exchanges that it could change. */
   readonly changed: number;
-  /** Ids of those in which nobody noticed it. */
+  /** Ids of the exchanges in which the runner did not notice it. */
   readonly unnoticed: readonly string[];
 }
 
-/** Makes `mutation` in every exchange and judges it anew. The exchanges must have passed as they were. */
+/** Applies `mutation` to every exchange and judges each again. The exchanges must have passed unchanged. */
 export function outcomeOf(mutation: Mutation, exchanges: readonly Exchange[]): Outcome {
   const changed = exchanges.flatMap((exchange) => mutation.apply(exchange) ?? []);
   const unnoticed = changed.filter((exchange) => judge(exchange).length === 0).map(({ row }) => row.id);

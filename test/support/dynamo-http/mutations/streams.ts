@@ -4,7 +4,7 @@ import { type EditableAnswer, type Mutation, ofAnswer, put } from './edit.ts';
 type Frames = NonNullable<EditableAnswer['frames']>;
 type Choice = { index?: number; delta?: Body; text?: string; finish_reason?: unknown; logprobs?: unknown };
 
-/** A mutation of event streams. */
+/** Makes a mutation of event streams. */
 function ofFrames(name: string, edit: (frames: Frames) => boolean): Mutation {
   return ofAnswer(name, ({ frames }) => frames !== undefined && edit(frames));
 }
@@ -20,7 +20,10 @@ const isComment = ({ comment, event, data }: Frames[number]): boolean =>
 const dataOf = (frame: Frames[number]): Body =>
   typeof frame.data === 'object' && frame.data !== null ? (frame.data as Body) : {};
 
-/** Frames whose order matters: both say something, and are not of two prompts of a batch, whose order is chance. */
+/**
+ * Whether the order of two frames matters: both have content, and are not of two prompts of a batch, whose order is
+ * chance.
+ */
 function mayNotSwap(frame: Frames[number], next: Frames[number] | undefined): boolean {
   if (next === undefined || isComment(frame) || isComment(next)) return false;
   const { id } = dataOf(frame);
@@ -28,14 +31,14 @@ function mayNotSwap(frame: Frames[number], next: Frames[number] | undefined): bo
   return id === nextId && JSON.stringify(frame) !== JSON.stringify(next);
 }
 
-/** Removes the first frame that is meant. */
+/** Removes the first frame for which `isMeant` holds. */
 function dropFirst(frames: Frames, isMeant: (frame: Frames[number], at: number) => boolean): boolean {
   const at = frames.findIndex(isMeant);
   if (at >= 0) frames.splice(at, 1);
   return at >= 0;
 }
 
-/** Everything buffered: neighbours that only add to the same text become one. */
+/** Joins neighbouring frames that only add to the same text, as full buffering would. */
 function mergeTexts(frames: Frames): boolean {
   let isChanged = false;
   for (let at = 1; at < frames.length; ) {
@@ -64,7 +67,7 @@ function mergeInto(before: Choice, now: Choice): boolean {
   return true;
 }
 
-/** Faults in how a stream is put together. */
+/** Faults in the structure of a stream. */
 export const STREAMS: readonly Mutation[] = [
   ofFrames('terminator missing', (frames) => dropFirst(frames, ({ data }) => data === '[DONE]')),
   ofFrames('terminator twice', (frames) => frames.at(-1)?.data === '[DONE]' && frames.push({ data: '[DONE]' }) > 0),
@@ -78,7 +81,7 @@ export const STREAMS: readonly Mutation[] = [
   }),
   ofFrames('two neighbours swapped', (frames) => {
     const at = frames.findIndex((frame, index) => mayNotSwap(frame, frames[index + 1]));
-    if (at >= 0) frames.splice(at, 2, frames[at + 1]!, frames[at]!); // both were found
+    if (at >= 0) frames.splice(at, 2, frames[at + 1]!, frames[at]!); // both exist
     return at >= 0;
   }),
   ofFrames('frames reversed', (frames) => frames.length > 2 && frames.reverse().length > 0),
@@ -101,7 +104,7 @@ export const STREAMS: readonly Mutation[] = [
   ),
   ofFrames('a frame said twice', (frames) => {
     const at = frames.findIndex((frame) => choicesOf(frame).length > 0 || dataOf(frame).type !== undefined);
-    if (at >= 0) frames.splice(at, 0, structuredClone(frames[at]!)); // it was found
+    if (at >= 0) frames.splice(at, 0, structuredClone(frames[at]!)); // it exists
     return at >= 0;
   }),
   ofFrames('empty delta inserted', (frames) => {

@@ -2,19 +2,19 @@ import type { Exchange } from '../exchange.ts';
 import type { Body } from '../fields.ts';
 import { anyObject, type Mutation, ofAnswer, put } from './edit.ts';
 
-/** A mutation of every object of the answer that `change` changes. */
+/** Makes a mutation of every object of the answer that `change` changes. */
 function ofObjects(name: string, change: (object: Body) => boolean): Mutation {
   return ofAnswer(name, (answer) => (answer.body?.openapi === undefined ? anyObject(answer, change) : false));
 }
 
-/** Adds one to every number under `keys`. */
+/** Makes a mutation that adds one to every number under `keys`. */
 function oneMore(name: string, keys: readonly string[]): Mutation {
   return ofObjects(name, (object) =>
     keys.map((key) => typeof object[key] === 'number' && put(object, key, Number(object[key]) + 1)).some(Boolean),
   );
 }
 
-/** Puts `value` under every one of `keys` that has one. */
+/** Makes a mutation that writes `value` under each of `keys` that an object has. */
 function replaced(name: string, keys: readonly string[], value: unknown): Mutation {
   return ofObjects(name, (object) => keys.map((key) => object[key] != null && put(object, key, value)).some(Boolean));
 }
@@ -28,7 +28,7 @@ const REASONS: Readonly<Record<string, string>> = {
   content_filter: 'stop',
 };
 
-/** Answers that say the wrong thing. */
+/** Answers with a wrong value. */
 export const VALUES: readonly Mutation[] = [
   replaced('times set to text', TIMES, 'garbage'),
   ofObjects('times an hour late', (object) =>
@@ -164,7 +164,7 @@ export const VALUES: readonly Mutation[] = [
   },
 ];
 
-/** A mutation of what the workers saw. */
+/** Makes a mutation of the requests that the workers saw. */
 function ofWorker(name: string, edit: (exchange: Exchange) => Exchange['worker'] | undefined): Mutation {
   return {
     name,
@@ -175,7 +175,7 @@ function ofWorker(name: string, edit: (exchange: Exchange) => Exchange['worker']
   };
 }
 
-/** The requests of workers with another value under `key`; undefined when `change` has none. */
+/** Returns the workers' requests with a changed value under `key`, or undefined if `change` returns none. */
 function changed(
   worker: Exchange['worker'],
   key: string,
