@@ -202,7 +202,7 @@ describe.runIf(hasLambdaRuntime())('the HTTP function under the real runtime cli
     expect(response.status).toBe(503);
     expect(await response.json()).toMatchObject({ error: { code: 'service_unavailable' } });
     await runtime.idle();
-    expect(runtime.output()).toContain('the table is away');
+    expect(runtime.output()).toContain('the table is unreachable');
     expect(await (await fetch(`${runtime.url}/counts`)).json()).toMatchObject({ starts: 3 });
     expect(runtime.stats).toMatchObject({ coldStarts: 1, crashes: 0 });
   });

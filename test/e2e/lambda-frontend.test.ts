@@ -89,7 +89,7 @@ describe.runIf(hasFunctionBed())('the deployed HTTP function', () => {
     expect(bed.bundle.initBytes).toBeLessThan(0.8 * MIB); // 0.78 MiB; naming `z` in an import of zod alone would add 0.2
   });
 
-  it('answers 503 while its table is away, and serves in the same environment when it is back', async () => {
+  it('answers 503 while its table is unreachable, and serves in the same environment after that', async () => {
     bed.table.proxy.cut();
     const away = await fetch(`${runtime.url}/v1/models`);
     expect(away.status).toBe(503);

@@ -169,7 +169,7 @@ describe.runIf(hasDynamoDb())('stator frontend and stator worker on a discovery 
     await table.drop();
   });
 
-  it.concurrent('stay up while the table is away for longer than a lease, and go on serving', async () => {
+  it.concurrent('stay up while the table is unreachable for longer than a lease, and go on serving', async () => {
     const table = await createTestTable(server.url);
     const env = { ...tableEnvironment(table), STATOR_LEASE_TTL_SECS: '2' };
     const [frontend, worker] = await Promise.all([fleet.frontend([], env), fleet.worker([], env)]);

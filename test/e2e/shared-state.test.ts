@@ -251,7 +251,7 @@ describe.runIf(isRunnable)('frontends that share a table and NATS', () => {
       expect(await hydrations(fresh, 'from="snapshot"')).toBe(1);
     });
 
-    it('routes on what it knew while the table is away, and says so', async () => {
+    it('routes on what it knew while the table is unreachable, and says so', async () => {
       const frontend = await fleet.frontend(KV);
       await fleet.untilWorkers(frontend, 2);
       const { worker } = await ask(frontend, 'kept in mind');

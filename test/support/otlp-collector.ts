@@ -64,7 +64,7 @@ class Received {
 
 /**
  * Starts a collector on loopback.
- * @param port port of an earlier collector. @default a free one
+ * @param port of an earlier collector. @default a free one
  */
 export async function startOtlpCollector(protocol: 'grpc' | 'http/protobuf', port = 0): Promise<OtlpCollector> {
   const received = new Received();

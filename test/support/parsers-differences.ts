@@ -10,7 +10,7 @@ interface ParserDifference {
 /** Differences in the order of application. */
 export const PARSER_DIFFERENCES: readonly ParserDifference[] = [
   {
-    what: 'a committed call that the text ends in is shown with its arguments so far, neither dropped nor repaired',
+    what: 'a committed call in which the text ends is shown with its arguments so far, neither dropped nor repaired',
     applies: (_row, expected, actual) => {
       const cut = actual.calls.at(-1);
       const missing = actual.calls.length - expected.calls.length;
@@ -24,13 +24,13 @@ export const PARSER_DIFFERENCES: readonly ParserDifference[] = [
     },
   },
   {
-    what: 'what is no call is shown as text, not dropped',
+    what: 'text that is not a call is shown, not dropped',
     applies: (row, expected, actual) =>
       expected.calls.length === 0 && actual.calls.length === 0 && actual.content === row.text && row.kind === 'tool',
     rewrite: (expected, actual) => ({ ...expected, content: actual.content }),
   },
   {
-    what: 'a call whose arguments the text does not hold is not made up',
+    what: 'a call whose arguments are not in the text is not invented',
     applies: (row, expected, actual) =>
       actual.calls.length < expected.calls.length && expected.calls.slice(actual.calls.length).some(isMadeUp(row.text)),
     rewrite: (expected, actual) => withCalls(expected, expected.calls.slice(0, actual.calls.length), actual),

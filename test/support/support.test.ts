@@ -11,7 +11,7 @@ describe('spawnNode', () => {
     expect(await child.exited).toBe(7);
   });
 
-  it('tells the output of a process that ended without the expected line', async () => {
+  it('reports the output of a process that ended without the expected line', async () => {
     const child = spawnNode(['-e', "console.error('no luck'); process.exit(3)"]);
     await expect(child.waitForOutput(/ready/)).rejects.toThrow(/exit 3[\s\S]*no luck/);
   });

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { VirtualClock } from './virtual-clock.ts';
 
 describe('VirtualClock', () => {
-  it('moves only when told to', async () => {
+  it('moves only when a test advances it', async () => {
     const clock = new VirtualClock(1000);
     expect([clock.nowMs(), clock.wallMs()]).toEqual([0, 1000]);
     await clock.advance(2.5);

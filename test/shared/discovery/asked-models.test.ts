@@ -202,7 +202,7 @@ describe('a function of a large fleet', { timeout: 60_000 }, () => {
     expect(edge.seen.keys).toContain('dynamo/router/choose/b1'); // what it knew stays
   });
 
-  it('fails to show a model while the table is away, and has it when it is back', async () => {
+  it('fails to show a model while the table is unreachable, and has it when it is back', async () => {
     const edge = await startFunction();
     await edge.show('asked');
     edge.client.cut(true);

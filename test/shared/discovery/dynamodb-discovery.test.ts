@@ -301,7 +301,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
     });
   });
 
-  describe('when the table is away', () => {
+  describe('when the table is unreachable', () => {
     const message = (where: string): RegExp =>
       new RegExp(`DynamoDB at ${where} for discovery table "[^"]+": .+\\. Check`);
 

@@ -168,7 +168,7 @@ describe('a refresh after the process stood still', () => {
   });
 });
 
-describe('a refresh while the table is away', () => {
+describe('a refresh while the table is unreachable', () => {
   it('repeats the reading until it works', async () => {
     const call = refresh(-1);
     asked[0]?.fail(new Error('a dead connection'));

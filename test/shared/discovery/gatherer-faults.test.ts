@@ -122,7 +122,7 @@ describe('when the gatherer', () => {
 
   const lookers = (): BedProcess[] => edges.filter((edge) => edge !== gatherer);
 
-  it('is killed, another one takes its place, and no process loses sight of a worker meanwhile', async () => {
+  it('is killed, another process replaces it, and no process loses sight of a worker meanwhile', async () => {
     gatherer.freeze(); // for good
     await bed.pass(8000);
     split(others);
@@ -138,7 +138,7 @@ describe('when the gatherer', () => {
     for (const { witness } of lookers()) expect(witness.keys).toContain(path(9));
   });
 
-  it('leaves, another one takes its place at once', async () => {
+  it('leaves, another process replaces it at once', async () => {
     await gatherer.discovery.close();
     await bed.pass(2500);
     split(others);
@@ -188,7 +188,7 @@ describe('when the gatherer', () => {
     expect(first.witness.events.slice(before)).toEqual([]);
   });
 
-  it('is cut off from the table, another one takes its place; it keeps what it knew, and reads again afterwards', async () => {
+  it('is cut off from the table, another process replaces it; it keeps what it knew, and reads again afterwards', async () => {
     gatherer.client.cut(true);
     await bed.pass(8000);
     split(others);
@@ -218,7 +218,7 @@ describe('when a reader is cut off from the table', () => {
   });
 });
 
-describe('when the table is away for 30 seconds', () => {
+describe('when the table is unreachable for 30 seconds', () => {
   it.each([
     ['among edges', 2],
     ['among workers without other readers', 0],
@@ -253,7 +253,7 @@ describe('when the table is away for 30 seconds', () => {
   });
 });
 
-describe('when the gatherer dies while the table is away', () => {
+describe('when the gatherer dies while the table is unreachable', () => {
   it.each([
     ['an edge', 2, 30_000],
     ['a worker that follows nothing', 0, 30_000],

@@ -125,7 +125,7 @@ describe('a worker that cannot be reached, while the gatherer of the view stands
     expect(read()).toHaveLength(4);
   });
 
-  it('is not looked up while the table is away, and at once when it is back', async () => {
+  it('is not looked up while the table is unreachable, and at once when it is back', async () => {
     edge.client.cut(true);
     await bed.pass(3000);
     const read = lookups(edge);

@@ -268,7 +268,7 @@ describe('a component with a log', () => {
     expect(await run({ resets: false, blocks: [1, 2, 3, 4] })).toEqual(['snapshot', 'written']);
   });
 
-  it('does not take a snapshot that it was to drop for a good one while the table is away', async () => {
+  it('does not take a snapshot that it was to drop for a good one while the table is unreachable', async () => {
     const log = new ScriptedEventLog();
     const shared = sharing();
     const to = { createdAt: (await log.state(never)).createdAt, sequence: 0, object: 'stale' };

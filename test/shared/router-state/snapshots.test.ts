@@ -266,7 +266,7 @@ describe('hydration', () => {
     await world.stop();
   });
 
-  it('asks the workers while the table is away', async () => {
+  it('asks the workers while the table is unreachable', async () => {
     const world = new World(6);
     const router = await world.router();
     await workThrough(world, router, 2);

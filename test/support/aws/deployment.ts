@@ -159,7 +159,7 @@ export async function openAccount(): Promise<Account> {
         if (!error.message.includes('has dependencies')) throw error;
       });
       const script = resolve('test/support/aws/what_is_left.py');
-      const text = await finished(spawnProgram(python, [script, url], { env }), 'looking at what is left');
+      const text = await finished(spawnProgram(python, [script, url], { env }), 'listing what is left');
       return JSON.parse(text) as LeftOver;
     },
     async stop() {

@@ -77,7 +77,7 @@ export async function openStandIn(stacks: Stacks, storage: string): Promise<Stan
 export function functionOf(stacks: Stacks): DeployedFunction {
   const all = Object.values(stacks).flatMap(({ functions }) => Object.values(functions));
   const found = all.filter(({ environment }) => 'STATOR_AUTH' in environment);
-  if (found[0] === undefined || found.length > 1) throw new Error('a deployment is to have one HTTP function');
+  if (found[0] === undefined || found.length > 1) throw new Error('a deployment must have one HTTP function');
   return found[0];
 }
 

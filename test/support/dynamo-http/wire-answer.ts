@@ -92,7 +92,7 @@ export function readPayload(wire: WireAnswer, { method, isCut }: WireContext): {
     return { answer: { status, headers, frames: parseFrames(text, faults, isCut) }, faults };
   }
   if (!type.includes('json') || method === 'HEAD' || text === '') {
-    if (type.includes('json') && method !== 'HEAD') faults.push('no JSON in an answer of that type');
+    if (type.includes('json') && method !== 'HEAD') faults.push('an answer of that type is not JSON');
     return { answer: { status, headers, text }, faults };
   }
   const body = parseJson(text);
@@ -125,7 +125,7 @@ export function parseFrames(text: string, faults: string[] = [], isCut = false):
 function parseData(text: string, faults: string[]): Json {
   if (text === '[DONE]') return text;
   const data = parseJson(text);
-  if (data === undefined) faults.push(`data that is no JSON: ${JSON.stringify(text.slice(0, 80))}`);
+  if (data === undefined) faults.push(`data that is not JSON: ${JSON.stringify(text.slice(0, 80))}`);
   return data ?? null;
 }
 

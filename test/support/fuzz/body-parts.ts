@@ -80,16 +80,16 @@ class Shown {
 
   #delta(index: unknown, delta: unknown): void {
     if (!isRecord(delta)) throw new Error('no delta');
-    if ((delta.role === 'assistant') === this.#begun.has(index)) throw new Error('a role that is no first one');
+    if ((delta.role === 'assistant') === this.#begun.has(index)) throw new Error('a role that is not the first one');
     this.#begun.add(index);
-    if (delta.content != null && typeof delta.content !== 'string') throw new Error('content that is no text');
+    if (delta.content != null && typeof delta.content !== 'string') throw new Error('content that is not text');
     const known = this.#calls.get(index) ?? new Set();
     this.#calls.set(index, known);
     for (const { index: at, id, function: called } of (delta.tool_calls ?? []) as readonly Readonly<
       Record<string, unknown>
     >[]) {
       const { name, arguments: text } = called as Readonly<Record<string, unknown>>;
-      if (typeof text !== 'string') throw new Error('arguments that are no text');
+      if (typeof text !== 'string') throw new Error('arguments that are not text');
       if ((typeof id === 'string' && typeof name === 'string') === known.has(at))
         throw new Error('a call that is named twice or never');
       known.add(at);

@@ -24,7 +24,7 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
     const reader = new MsgpackReader(bytes, { views: values.chance(0.5), leading: values.chance(0.5) });
     mayRefuse(() => {
       while (!reader.read(1 + values.random.below(100)));
-      if (reader.end > bytes.length) throw 'a record that ends behind its bytes';
+      if (reader.end > bytes.length) throw 'a record whose length exceeds its bytes';
     });
     const sliced = new MsgpackReader(bytes);
     mayRefuse(() => {
@@ -36,7 +36,7 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
     for (const { change, dpRank, workerId } of decodeRouterEvents(values.chance(0.8) ? [record] : record, () => {})) {
       if (!/^[0-9a-f]+$/.test(workerId) || !Number.isInteger(dpRank) || dpRank < 0) throw new Error('a wrong rank');
       if (change.kind === 'stored' && change.blockHashes.length !== change.tokensHashes.length)
-        throw new Error('hashes that are no pairs');
+        throw new Error('hashes that are not pairs');
     }
   },
   'engine events': (values) => {

@@ -51,7 +51,7 @@ export class WatchedFrontend {
   /**
    * Starts the built program (`dist/`).
    *
-   * @param folder folder for its measurements
+   * @param folder where its measurements go
    * @param defect pattern that no line of its log may match
    */
   static async start(
@@ -76,7 +76,7 @@ export class WatchedFrontend {
     try {
       process.kill(this.#process.pid, 0);
     } catch {
-      throw new Error(`the frontend is gone: ${this.#process.stderr().slice(-3000)}`);
+      throw new Error(`the frontend has ended: ${this.#process.stderr().slice(-3000)}`);
     }
   }
 

@@ -60,7 +60,7 @@ export class HostileGrpcClients {
       const limits = { deadline: Date.now() + ANSWER_MS_MAX };
       this.#honest.makeUnaryRequest(`${KSERVE}/ServerLive`, same, same, Buffer.alloc(0), limits, (error) => {
         if (error === null) resolve();
-        else reject(new Error(`ServerLive is not answered: ${error.message}`));
+        else reject(new Error(`ServerLive got no answer: ${error.message}`));
       });
     });
   }

@@ -89,7 +89,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
     Buffer.concat([HELLO, openFrame(1, values.one(PATHS), headers), repeated(dataFrame(1, NO_BYTES), FLOOD)]),
   'messages without bytes': (values, headers) =>
     Buffer.concat([HELLO, openFrame(1, values.one(PATHS), headers), repeated(dataFrame(1, framed(NO_BYTES)), FLOOD)]),
-  'frames that nobody expects': (values, headers) => {
+  'frames that no server expects': (values, headers) => {
     const streams = [0, 1, 2, 3, 2 ** 31 - 1];
     const odd = Array.from({ length: 1 + values.random.below(20) }, () =>
       rawFrame(values.random.below(14), values.random.below(256), values.one(streams), values.bytes(30)),
@@ -151,7 +151,7 @@ export class GrpcListener implements Listener {
 
   async ask(): Promise<void> {
     const status = await this.#call(`${KSERVE}/ModelReady`, framed(Buffer.from('\n\x0bstator-mini')), this.#headers);
-    if (status !== 0) throw new Error(`an honest client is told ${status}`);
+    if (status !== 0) throw new Error(`an honest client got ${status}`);
   }
 
   async untilSilentAreGone(): Promise<void> {

@@ -193,7 +193,7 @@ function check(decode: () => GenerationRequest): void {
   for (const message of messages) {
     if (message.role === 'tool') {
       if (!open.delete(message.tool_call_id))
-        throw new Error(`a result of no call: ${JSON.stringify(message).slice(0, 300)}`);
+        throw new Error(`a result without a call: ${JSON.stringify(message).slice(0, 300)}`);
     } else if (open.size > 0) throw new Error(`calls without results: ${[...open].join()}`);
     if (message.role === 'assistant') open = new Set(callIds(message));
     checkContent(message);
@@ -203,7 +203,7 @@ function check(decode: () => GenerationRequest): void {
 function callIds({ tool_calls: calls = [] }: ChatMessage): readonly unknown[] {
   const ids = calls.map(({ id, function: called }) => {
     const { arguments: text } = called as { readonly arguments: string };
-    if (!isRecord(JSON.parse(text))) throw new Error(`arguments that are no object: ${text}`);
+    if (!isRecord(JSON.parse(text))) throw new Error(`arguments that are not an object: ${text}`);
     return id;
   });
   if (new Set(ids).size < ids.length) throw new Error(`ids given twice: ${ids.join()}`);

@@ -70,7 +70,7 @@ export class HttpListener implements Listener {
     await waitUntil(() => client.isOver, { timeoutMs: ANSWER_MS_MAX, what: 'an answer to an honest client' });
     client.socket.destroy();
     const [answer] = client.answers;
-    if (answer?.status !== this.#usual.get) throw new Error(`an honest client is told ${answer?.status}`);
+    if (answer?.status !== this.#usual.get) throw new Error(`an honest client got ${answer?.status}`);
   }
 
   /**
@@ -124,7 +124,7 @@ export class HttpListener implements Listener {
     const wrong = statuses.find((status) => status >= 500 && !allowed.includes(status));
     if (wrong !== undefined) throw new Error(`it is told ${wrong}: ${client.text.slice(-500)}`);
     for (const status of statuses.slice(0, before)) {
-      if (status !== this.#usual.get) throw new Error(`an honest request before it is told ${status}`);
+      if (status !== this.#usual.get) throw new Error(`an earlier honest request got ${status}`);
     }
     this.#compare(verdict, statuses.slice(before));
     if (client.isEnded) await client.untilGone(GONE_MS_MAX);

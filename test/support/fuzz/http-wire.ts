@@ -104,7 +104,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
     refused(posted(place, [`transfer-encoding: ${values.one(['gzip', 'chunked', 'identity'])}`, CHUNKED], '0\r\n\r\n')),
   'a coding with a GET': (values, place) =>
     refused(request(place, { lines: [`transfer-encoding: ${values.one(BAD_CODINGS)}`] })),
-  'a coding that is spelt oddly': (values, place) =>
+  'a coding with odd spelling': (values, place) =>
     any(
       posted(
         place,
@@ -132,9 +132,9 @@ const KINDS: Readonly<Record<string, Kind>> = {
         'hello',
       ),
     ),
-  'a length that is none': (values, place) =>
+  'a length that is not valid': (values, place) =>
     refused(posted(place, [`content-length: ${values.one(BAD_LENGTHS)}`], 'hello')),
-  'a size of a chunk that is none': (values, place) =>
+  'a chunk size that is not a number': (values, place) =>
     ended(posted(place, [CHUNKED], `${values.one(BAD_SIZES)}\r\nhello\r\n0\r\n\r\n`)),
   'a chunk that ends elsewhere': (values, place) =>
     ended(posted(place, [CHUNKED], `5\r\n${values.one(['hel', 'hello!', 'hello\n', 'hello\r'])}X\r\n0\r\n\r\n`)),
@@ -174,7 +174,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
     ]);
     return any(posted(place, [CHUNKED], `${chunk('{}')}0\r\n${trailer}\r\n\r\n`));
   },
-  'a header line that is none': (values, place) =>
+  'a header line that is not one': (values, place) =>
     refused(
       request(place, {
         lines: [
@@ -201,7 +201,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   'lines before the request': (values, place) =>
     any(values.one(['\r\n', '\n', ' ', '\0', '\r\n\r\n\r\n']) + request(place)),
   'no host': (_values, { get }) => refused(`GET ${get} HTTP/1.1\r\n\r\n`),
-  'a host that is none': (values, { get }) =>
+  'a host that is not a name': (values, { get }) =>
     any(
       `GET ${get} HTTP/1.1\r\nhost: ${values.one(['', 'a b', '[', 'u@h', 'h/..', 'h:99999', 'h:x', '\x80', 'evil.example'])}\r\nconnection: close\r\n\r\n`,
     ),
@@ -302,7 +302,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
         lines: ['connection: close'],
       }),
     ),
-  'a body that is no UTF-8': (values, place) => {
+  'a body that is not UTF-8': (values, place) => {
     if (place.post === undefined) return any(request(place));
     const bad = values.one(BAD_UTF8);
     const body = values.chance(0.1)

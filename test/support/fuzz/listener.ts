@@ -87,7 +87,7 @@ export class LazyClient {
         if (this.socket.writable) this.socket.write('x');
         return this.isClosed;
       },
-      { timeoutMs, pollMs: KNOCK_MS, what: 'the connection to be let go of' },
+      { timeoutMs, pollMs: KNOCK_MS, what: 'the server to close the connection' },
     );
   }
 }

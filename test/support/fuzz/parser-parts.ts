@@ -52,7 +52,7 @@ function cutAnywhere(values: HostileValues, text: string): readonly string[] {
 
 function requireSame(found: unknown, wanted: unknown): void {
   if (isDeepStrictEqual(found, wanted)) return;
-  throw new Error(`a cut changes what is read: ${JSON.stringify(found)} instead of ${JSON.stringify(wanted)}`);
+  throw new Error(`a cut changes the result: ${JSON.stringify(found)} instead of ${JSON.stringify(wanted)}`);
 }
 
 function requireWords(shown: string, words: readonly string[], text: string): void {

@@ -71,7 +71,7 @@ const PARTS: Readonly<Record<string, Part>> = {
     };
     const text = values.chance(0.5) ? values.brokenText(value) : JSON.stringify(value);
     if (fromText(text, values.one(['v1/instances', 'v1/mdc', 'v1/event_channels'] as const), 'a/b') !== undefined) {
-      throw new Error('a record was believed that is none');
+      throw new Error('bytes that are not a record were accepted');
     }
   },
   'events of functions': (values) => {
@@ -131,6 +131,6 @@ export function playPart({ part, seed }: PartCase): void {
   const values = new HostileValues(seededRandom(seed));
   values.random.next(); // this number drew the reader
   const play = PARTS[part];
-  if (play === undefined) throw new Error(`no reader is called ${part}`);
+  if (play === undefined) throw new Error(`there is no reader ${part}`);
   play(values);
 }

@@ -1,7 +1,7 @@
-// Plays hostile input: against readers in this process, against frontends with hostile brokers and publishers of
-// events, against every listener of a fleet, and against a whole frontend with hostile workers and a hostile writer of
-// discovery. `npm run fuzz -- [--minutes N] [--cases N] [--seed S] [--keep]`; each failure names the seed that repeats
-// it.
+// npm run fuzz -- [--minutes N] [--cases N] [--seed S] [--keep]
+// Plays hostile input against readers in this process, and against every listener of a fleet. It also plays it against
+// frontends with hostile brokers and publishers of events, or with hostile workers and a hostile writer of discovery.
+// Each failure names the seed that repeats it.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';

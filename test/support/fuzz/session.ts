@@ -148,10 +148,10 @@ function judge(answer: string, isEarned: boolean): string | undefined {
     if (!/content-type: application\/json/i.test(headers) || body === '') continue; // HEAD, or cut
     const text = /transfer-encoding: chunked/i.test(headers) ? body.replaceAll(/(^|\r\n)[0-9a-f]+\r\n/g, '') : body;
     if (!/"error"/.test(text) && !/"status"|"message"|"ready"/.test(text))
-      return `${head.trim()} with a body that is no envelope: ${text.slice(0, 500)}`;
+      return `${head.trim()} with a body that is not an envelope: ${text.slice(0, 500)}`;
     const [, named] = /"code":"(\w+)"/.exec(text) ?? [];
     if (named !== undefined && !CODES.has(named)) return `a code that is not in the table: ${text.slice(0, 500)}`;
-    if (status === 500 && !isEarned) return `a 500 that no worker earned: ${text.slice(0, 500)}`;
+    if (status === 500 && !isEarned) return `a 500 that no worker caused: ${text.slice(0, 500)}`;
   }
   return undefined;
 }

@@ -52,7 +52,7 @@ export function renderTemplate(values: HostileValues): void {
   const input = { messages, nowMs: 0, ...(values.chance(0.5) ? { tools } : {}) } as unknown as ChatTemplateInput;
   orRefuses(() => values.one(allTemplates()).render({ ...input, args }));
   if (orRefuses(() => shown.render(input)) !== orRefuses(() => shown.render({ ...input, args }))) {
-    throw new Error(`arguments replace what the request says: ${JSON.stringify(args).slice(0, 500)}`);
+    throw new Error(`arguments replace fields of the request: ${JSON.stringify(args).slice(0, 500)}`);
   }
   const taken = values.one(RESERVED);
   const body = {

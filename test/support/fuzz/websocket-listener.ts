@@ -50,12 +50,12 @@ const KINDS: Readonly<Record<string, (values: HostileValues) => Case>> = {
   'no mask': () => closed(socketFrame(EVENT, { isMasked: false })),
   'a length that is huge': (values) =>
     closed(socketFrame('x', { length: values.one([2n ** 63n, 2n ** 50n, 2n ** 32n, 2n ** 64n - 1n]) })),
-  'text that is no UTF-8': (values) => closed(socketFrame(Buffer.from(`"${values.one(BAD_UTF8)}"`, 'latin1'))),
+  'text that is not UTF-8': (values) => closed(socketFrame(Buffer.from(`"${values.one(BAD_UTF8)}"`, 'latin1'))),
   'bytes in place of text': () => closed(socketFrame(EVENT, { opcode: 2 })),
-  'a kind that is none': (values) => closed(socketFrame('x', { opcode: values.one([3, 4, 7, 11, 15]) })),
+  'a kind that does not exist': (values) => closed(socketFrame('x', { opcode: values.one([3, 4, 7, 11, 15]) })),
   'compression that was not agreed on': (values) =>
     closed(socketFrame('x', { reserved: values.one([0x40, 0x20, 0x10]) })),
-  'a control frame that is none': (values) =>
+  'a control frame that does not exist': (values) =>
     closed(
       values.one([
         socketFrame('x', { opcode: PING, isLast: false }),
@@ -82,7 +82,7 @@ const KINDS: Readonly<Record<string, (values: HostileValues) => Case>> = {
     ),
   'many turns at once': (values) =>
     any(Buffer.concat(Array.from({ length: 1 + values.random.below(60) }, () => socketFrame(EVENT)))),
-  'an event that is none': (values) =>
+  'an event that does not exist': (values) =>
     any(
       socketFrame(values.chance(0.5) ? (JSON.stringify(values.json()) ?? '') : values.brokenText(CREATE)),
       socketFrame(EVENT),

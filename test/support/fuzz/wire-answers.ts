@@ -43,8 +43,7 @@ function bodyEnd(bytes: Buffer, from: number, head: string): number | undefined 
     const lineEnd = bytes.indexOf('\r\n', at);
     if (lineEnd < 0) return undefined;
     const size = Number.parseInt(bytes.toString('latin1', at, lineEnd), 16);
-    if (Number.isNaN(size))
-      throw new Error(`no size of a chunk: ${bytes.toString('latin1', at, lineEnd).slice(0, 200)}`);
+    if (Number.isNaN(size)) throw new Error(`not a chunk size: ${bytes.toString('latin1', at, lineEnd).slice(0, 200)}`);
     at = lineEnd + 2 + size + 2;
     if (at > bytes.length) return undefined;
     if (size === 0) return at;

@@ -73,7 +73,7 @@ function* faultsOf(outcome: Outcome, expected: Expectation, rpc: string): Genera
   const inBand = outcome.responses.map(({ error_message: text }) => text).filter((text) => text !== undefined);
   for (const part of expected.error_message_parts ?? []) {
     if (!inBand.some((text) => String(text).includes(part)))
-      yield `no error in band with ${show(part)}: ${show(inBand)}`;
+      yield `no error in the stream with ${show(part)}: ${show(inBand)}`;
   }
   if (expected.final_opt_in === true) {
     yield* finalFaults(outcome); // replaces the comparison with responses that lack the flag

@@ -123,7 +123,7 @@ function sendJson({ sink }: HostExchange, status: number, body: object): void {
 /** Starts the app, and fails as often as `FAILING_STARTS` says. */
 async function startApp(): Promise<FunctionApp> {
   starts++;
-  if (starts <= Number(process.env.FAILING_STARTS ?? '0')) throw new Error('the table is away');
+  if (starts <= Number(process.env.FAILING_STARTS ?? '0')) throw new Error('the table is unreachable');
   return app;
 }
 

@@ -197,7 +197,7 @@ const CHANCE_TOLERANCE = 5e-7;
 function refusedConfig({ config }: SelectionCase, wanted: string): readonly string[] {
   try {
     kvRouterConfig(readGivenConfig(config));
-    return [`configuration: expected "${wanted}", but it was taken`];
+    return [`configuration: expected "${wanted}", but it was accepted`];
   } catch (thrown) {
     const { message } = thrown as Error;
     return message.includes(wanted) ? [] : difference('configuration', wanted, message);

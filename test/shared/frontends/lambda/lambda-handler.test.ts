@@ -190,7 +190,7 @@ describe('an app that no longer holds what it was started with', () => {
             sink.end();
           };
           const app = { serve, isOutdated: () => at <= outdated, close: async () => void closed.push(at) };
-          starts.push({ start: () => resolve(app), fail: () => reject(new Error('the table is away')) });
+          starts.push({ start: () => resolve(app), fail: () => reject(new Error('the table is unreachable')) });
         }),
       {
         clock,
@@ -249,7 +249,7 @@ describe('an app that no longer holds what it was started with', () => {
       await asked.done;
       expect(asked.text).toBe('0');
     }
-    expect([starts.length, closed, told]).toEqual([2, [], ['Error: the table is away']]);
+    expect([starts.length, closed, told]).toEqual([2, [], ['Error: the table is unreachable']]);
     await clock.advance(5000);
     const later = ask();
     await clock.advance(0);

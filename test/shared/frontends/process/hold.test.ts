@@ -120,7 +120,7 @@ describe('the wish for a worker', () => {
     class Asked extends MemoryDiscovery {
       override refresh(): Promise<void> {
         looks++;
-        return Promise.reject(new Error('the table is away')); // which ends nothing
+        return Promise.reject(new Error('the table is unreachable')); // which ends nothing
       }
     }
     const discovery = new Asked({ hub: new MemoryHub(systemClock), clock: systemClock });

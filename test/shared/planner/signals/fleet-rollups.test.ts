@@ -82,7 +82,7 @@ function bedOf(seed = 1) {
         if (typeof value !== 'function') return value;
         return (...args: unknown[]) =>
           isCut && name !== 'nowMs' && name !== 'close'
-            ? Promise.reject(new Error('the table is away'))
+            ? Promise.reject(new Error('the table is unreachable'))
             : (value as (...all: unknown[]) => unknown).apply(target, args);
       },
     });

@@ -153,7 +153,7 @@ export class RunningService {
     const isLeft = (task: RunningTask): boolean => task.status !== 'stopping' && !this.#isCurrent(task);
     for (const task of this.#tasks.filter(isLeft)) {
       const healthyOthers = this.healthyTasks.filter((each) => each !== task).length;
-      if (healthyOthers >= healthyMin) this.#end(task, 'another one takes its place');
+      if (healthyOthers >= healthyMin) this.#end(task, 'another task replaces it');
     }
     const current = this.#tasks.filter((task) => task.status !== 'stopping' && this.#isCurrent(task));
     for (const task of current.slice(desiredCount)) this.#end(task, 'fewer are wanted');

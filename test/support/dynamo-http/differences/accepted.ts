@@ -94,17 +94,17 @@ export const ACCEPTED: readonly Difference[] = [
     },
   },
   {
-    why: 'top_p 0 is greedy, which every engine knows',
+    why: 'top_p 0 means greedy, which every engine supports',
     applies: (row) => /^Top_p must be/.test(refusal(row)) && requestBody(row).top_p === 0,
     rewrite: succeed,
   },
   {
-    why: 'several greedy choices are allowed, though they are alike',
+    why: 'several greedy choices are allowed, although they are equal',
     applies: (row) => /^When n > 1, temperature must be/.test(refusal(row)),
     rewrite: succeed,
   },
   {
-    why: 'published keys that change nothing about the answer are accepted',
+    why: 'published keys that do not change the answer are accepted',
     applies: (row) => {
       const keys = unsupportedKeys(row);
       return isChat(row) && keys.length > 0 && keys.every((key) => HARMLESS.has(key));
@@ -122,7 +122,7 @@ export const ACCEPTED: readonly Difference[] = [
     rewrite: succeed,
   },
   {
-    why: 'hosted tools are left out in every dialect, and named in a header',
+    why: 'every dialect leaves hosted tools out, and names them in a header',
     applies: (row) =>
       (isResponses(row) && /Unsupported Responses tools type/.test(refusal(row))) ||
       (isMessages(row) && /server tool type/.test(messagesRefusal(row))),
@@ -132,7 +132,7 @@ export const ACCEPTED: readonly Difference[] = [
     },
   },
   {
-    why: 'what a model wrote into a history is rendered as it is, and a result that nobody asked for too',
+    why: 'a history is rendered as the model wrote it, even if a result belongs to no call',
     applies: (row) => isChat(row) && /valid JSON object string|missing field `tool_call_id`/.test(refusal(row)),
     rewrite: (expected, row) => {
       const turns = (requestBody(row).messages as Body[]).map(shownTurn);
@@ -140,7 +140,7 @@ export const ACCEPTED: readonly Difference[] = [
     },
   },
   {
-    why: 'documents of text are read',
+    why: 'text documents are read',
     applies: (row) => isMessages(row) && /content block type "document"/.test(messagesRefusal(row)),
     rewrite: (expected, row) => {
       const [message] = requestBody(row).messages as readonly { readonly content: readonly Body[] }[];
@@ -156,14 +156,14 @@ export const ACCEPTED: readonly Difference[] = [
     },
   },
   {
-    why: 'logit_bias is a published field that is honoured; 1.6.1 checks and drops it',
+    why: 'logit_bias is a published field, which we honour; 1.6.1 checks and drops it',
     applies: (row) => Object.keys((requestBody(row).logit_bias ?? {}) as Body).length > 0,
     rewrite: (expected, row) => {
       for (const sampling of samplingSeen(expected)) sampling.logit_bias = requestBody(row).logit_bias;
     },
   },
   {
-    why: 'detokenize and lists of token ids stand among the sampling options instead of the extra arguments',
+    why: 'detokenize and lists of token ids are in the sampling options instead of the extra arguments',
     applies: (row) => (isChat(row) || isCompletions(row)) && PASSED_ON.some((key) => key in requestBody(row)),
     rewrite: (expected, row) => {
       const body = requestBody(row);

@@ -21,7 +21,7 @@ export const CHATS: readonly Difference[] = [
     },
   },
   {
-    why: 'choices of completions say `logprobs: null` where there are none, and no `system_fingerprint` that is none, as published',
+    why: 'choices of completions without log probabilities say `logprobs: null`, and `system_fingerprint` is absent, not null',
     applies: (row, expected) => isCompletions(row) && expected.status === 200,
     rewrite: (expected) => {
       for (const body of [expected.body as Body | undefined, ...chunksOf(expected)]) {
@@ -32,20 +32,20 @@ export const CHATS: readonly Difference[] = [
     },
   },
   {
-    why: 'a stop string is looked for token by token, so an output that goes on beyond min_tokens is searched from there',
+    why: 'stop strings are searched token by token, so an output that passes min_tokens is searched from there',
     applies: (row, expected) =>
       stopText(row) !== undefined && (isChat(row) || isCompletions(row)) && expected.status === 200,
     rewrite: (expected, row) => stopInside(expected, row),
   },
   {
-    why: 'a chunk that only says the role comes first for each choice',
+    why: 'each choice begins with a chunk that contains only the role',
     applies: (row, expected) => isChat(row) && chunksOf(expected).length > 0,
     rewrite: (expected) => {
       expected.frames = (expected.frames ?? []).flatMap((frame) => splitRole(frame));
     },
   },
   {
-    why: 'log probabilities carry the true bytes of a token that is a part of a character; 1.6.1 shows those of U+FFFD',
+    why: 'log probabilities contain the true bytes of a token that is part of a character; 1.6.1 shows those of U+FFFD',
     applies: (row) => isChat(row) && requestBody(row).logprobs === true,
     rewrite: (expected) => {
       expected.body = withTrueBytes(expected.body);
@@ -53,14 +53,14 @@ export const CHATS: readonly Difference[] = [
     },
   },
   {
-    why: 'in which order the prompts of a batch speak is a matter of timing',
+    why: 'the order in which the prompts of a batch answer depends on timing',
     applies: (row, expected) => isBatch(row) && expected.frames !== undefined,
     rewrite: (expected) => {
       expected.frames = byPrompt(expected.frames ?? []);
     },
   },
   {
-    why: 'how many comments fit into a silence is a matter of timing',
+    why: 'the number of comments in a silence depends on timing',
     applies: (row) => hasIdleTime(row),
     rewrite: (expected) => {
       expected.frames = (expected.frames ?? []).filter((frame) => !isComment(frame as Frame));

@@ -38,7 +38,7 @@ type Listed = { readonly data: Record<string, unknown>[] };
 /** Differences in answers about models, and about where things are. */
 export const DIRECTORY: readonly Difference[] = [
   {
-    why: 'a model that is not found is named, with those that are served and the nearest: a mistaken name is mended sooner when the names that are there are told',
+    why: 'the error for an unknown model names it, the models that are served and the nearest name: this helps to correct a typo',
     applies: (_row, expected) => missing(expected, MISSING_MODEL) !== undefined,
     rewrite: (expected) => {
       const error = missing(expected, MISSING_MODEL);
@@ -46,7 +46,7 @@ export const DIRECTORY: readonly Difference[] = [
     },
   },
   {
-    why: 'a route that a setting has switched off or moved says so: its name is what is looked for next',
+    why: 'a route that a setting has switched off or moved names the setting, which the reader looks for next',
     applies: (_row, expected) => missing(expected, MISSING_ROUTE) !== undefined,
     rewrite: (expected) => {
       const error = missing(expected, MISSING_ROUTE);
@@ -61,7 +61,7 @@ export const DIRECTORY: readonly Difference[] = [
     },
   },
   {
-    why: 'the root says where things are: whoever opens the address wants to know what is there',
+    why: 'the root lists the routes, because a person who opens the address wants to know them',
     applies: (row) => row.request.method === 'GET' && row.request.path === '/',
     rewrite: (expected) => {
       expected.status = 200;
@@ -72,7 +72,7 @@ export const DIRECTORY: readonly Difference[] = [
     },
   },
   {
-    why: 'the context of a model is absent where nobody knows it',
+    why: 'the context of a model is absent if it is unknown',
     applies: ({ request }, expected) => /^\/v1\/models(\?|$)/.test(request.path) && expected.status === 200,
     rewrite: (expected) => {
       for (const model of (expected.body as Listed).data) {
@@ -81,7 +81,7 @@ export const DIRECTORY: readonly Difference[] = [
     },
   },
   {
-    why: "a listed model says what vLLM's list says of one: its context by that name too, its root and its parent",
+    why: "a listed model has the fields of vLLM's list: its context under that name too, its root and its parent",
     applies: ({ request }, expected) => /\/models(\/|\?|$)/.test(request.path) && listedOf(expected).length > 0,
     rewrite: (expected) => {
       for (const model of listedOf(expected)) {
@@ -94,7 +94,7 @@ export const DIRECTORY: readonly Difference[] = [
     },
   },
   {
-    why: 'an instance has its id as logs and metrics write it, too',
+    why: 'an instance also has its id in the form of logs and metrics',
     applies: (_row, expected) => instancesOf(expected).length > 0,
     rewrite: (expected) => {
       const hex = new Matcher('an id in hex', (id) => typeof id === 'string' && /^[0-9a-f]{1,16}$/.test(id));
@@ -102,7 +102,7 @@ export const DIRECTORY: readonly Difference[] = [
     },
   },
   {
-    why: 'a service that is not ready says when to try again',
+    why: 'a service that is not ready says when to retry',
     applies: ({ request }, expected) =>
       expected.status === 503 &&
       !/health|live/.test(request.path) &&
@@ -112,7 +112,7 @@ export const DIRECTORY: readonly Difference[] = [
     },
   },
   {
-    why: 'a model that is not ready says when to try again',
+    why: 'a model that is not ready says when to retry',
     applies: (_row, expected) =>
       expected.status === 503 && / is not ready to serve /.test(JSON.stringify(expected.body)),
     rewrite: (expected) => {
@@ -120,7 +120,7 @@ export const DIRECTORY: readonly Difference[] = [
     },
   },
   {
-    why: 'whoever is refused for now is told when to try again',
+    why: 'a temporary refusal says when to retry',
     applies: (_row, expected) => (expected.status === 503 || expected.status === 429) && isError(expected.body),
     rewrite: (expected) => {
       expected.headers = { 'retry-after': '1', ...expected.headers };

@@ -74,7 +74,7 @@ function isEmptyChunk(data: Body): boolean {
 /** Failures that Stator reports differently from 1.6.1. */
 export const FAILURES: readonly Difference[] = [
   {
-    why: "a worker's failure keeps its class, and a client's mistake the worker's words for it, which a Python handler's hides in 1.6.1",
+    why: "a worker's failure keeps its class, and a client's mistake the worker's message, which Python handlers hide in 1.6.1",
     applies: (row) => failureOf(row) !== undefined,
     rewrite: (expected, row) => {
       const failure = failureOf(row)!; // the difference applies
@@ -84,7 +84,7 @@ export const FAILURES: readonly Difference[] = [
     },
   },
   {
-    why: 'a failure before the first word of an answer has its HTTP status, also on a stream',
+    why: 'a failure before the first text of an answer has its HTTP status, even on a stream',
     applies: (row, expected) => {
       const at = failureAt(expected);
       return at >= 0 && !isCommitted(row) && !(expected.frames ?? []).slice(0, at).some(saysSomething);
@@ -104,7 +104,7 @@ export const FAILURES: readonly Difference[] = [
     },
   },
   {
-    why: 'errors inside a stream have the envelope of all others',
+    why: 'errors inside a stream have the envelope of all other errors',
     applies: (row, expected) => failureAt(expected) >= 0 && failureOf(row) === undefined,
     rewrite: (expected, row) => {
       const at = failureAt(expected);
@@ -112,7 +112,7 @@ export const FAILURES: readonly Difference[] = [
     },
   },
   {
-    why: 'a route that no model has switched on answers 404 with a body, or says which method it takes',
+    why: 'a route that no model has switched on answers 404 with a body, or names the method that it takes',
     applies: (row) => row.status === 404 && row.text === '',
     rewrite: (expected, row) => {
       const { method, path } = row.request;
@@ -128,7 +128,7 @@ export const FAILURES: readonly Difference[] = [
     },
   },
   {
-    why: 'a method that a path does not take is told in the envelope',
+    why: 'an error in the envelope answers a method that a path does not take',
     applies: (row) => row.status === 405 && row.text === '',
     rewrite: (expected, row) => {
       const { method, path } = row.request;
@@ -156,7 +156,7 @@ export const FAILURES: readonly Difference[] = [
     },
   },
   {
-    why: 'a body that cannot be read is told in the envelope of the route, not in plain text',
+    why: 'an error in the envelope of the route, not in plain text, answers a body that cannot be parsed',
     applies: (row) => row.headers['content-type']?.startsWith('text/plain') === true && Number(row.status) >= 400,
     rewrite: (expected, row) => {
       const isType = row.status === 415;
@@ -165,7 +165,7 @@ export const FAILURES: readonly Difference[] = [
     },
   },
   {
-    why: 'the route of thresholds has an envelope of its own, and our words for what is no JSON',
+    why: 'the route of thresholds has its own envelope, and our message for a body that is not JSON',
     applies: (row, expected) => isThresholds(row) && [400, 415, 422].includes(Number(expected.status)),
     rewrite: (expected, row) => {
       const recorded = (row.body as { error?: string } | undefined)?.error;

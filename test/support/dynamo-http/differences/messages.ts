@@ -38,7 +38,7 @@ export const MESSAGES: readonly Difference[] = [
     rewrite: succeed,
   },
   {
-    why: 'blocks stand in the order of generation',
+    why: 'blocks follow the order of generation',
     applies: (row, expected) => isMessages(row) && speaksFirst(row) && contentOf(expected).length > 1,
     rewrite: (expected) => {
       const blocks = contentOf(expected);
@@ -46,7 +46,7 @@ export const MESSAGES: readonly Difference[] = [
     },
   },
   {
-    why: 'a call inside of which the text ended is not repaired: its arguments so far, as they are',
+    why: 'a call in which the text ended is not repaired: it has its arguments so far, unchanged',
     applies: (row, expected) => isMessages(row) && cutCall(row) !== undefined && expected.status === 200,
     rewrite: (expected, row) => {
       const soFar = cutCall(row);
@@ -59,7 +59,7 @@ export const MESSAGES: readonly Difference[] = [
     },
   },
   {
-    why: 'usage always says what was read from the cache, and deltas carry none, as published',
+    why: 'usage always counts the tokens read from the cache, and deltas have no such count, as published',
     applies: (row, expected) => isMessages(row) && usagesOf(expected).length > 0,
     rewrite: (expected) => {
       for (const usage of usagesOf(expected)) usage.cache_read_input_tokens ??= 0;
@@ -67,7 +67,7 @@ export const MESSAGES: readonly Difference[] = [
     },
   },
   {
-    why: 'a stream says the true length of the prompt from its start, pings then, and tells the stop sequence at its end',
+    why: 'a stream reports the true length of the prompt at its start, then pings, and names the stop sequence at its end',
     applies: (row, expected) => isMessages(row) && framesOf(expected)[0]?.event === 'message_start',
     rewrite: (expected, row) => {
       const frames = framesOf(expected);

@@ -28,7 +28,7 @@ export const REFUSED: readonly Difference[] = [
       }),
   },
   {
-    why: 'a request says by itself how it must be answered',
+    why: 'the form of the answer depends only on the request itself',
     applies: (row) => row.product !== undefined && row.product.code !== 'context_length_exceeded',
     rewrite: (expected, row) => {
       const { status = 400, code = '' } = row.product ?? {};
@@ -36,7 +36,7 @@ export const REFUSED: readonly Difference[] = [
     },
   },
   {
-    why: 'a suffix is refused: nothing here fills in the middle',
+    why: 'a suffix is refused, because no engine here fills in the middle',
     applies: (row) =>
       isCompletions(row) && typeof requestBody(row).suffix === 'string' && requestBody(row).suffix !== '',
     rewrite: (expected, row) =>
@@ -48,7 +48,7 @@ export const REFUSED: readonly Difference[] = [
       }),
   },
   {
-    why: 'what nobody here can do is a mistake of the client: what fails with 501, clients send again',
+    why: 'an unsupported request is a mistake of the client, because clients retry after a 501',
     applies: (row) => row.status === 501,
     rewrite: (expected, row) => {
       const { message } = row.body as { readonly message: string };
@@ -62,7 +62,7 @@ export const REFUSED: readonly Difference[] = [
     },
   },
   {
-    why: 'a file that cannot be read is refused in words that say what can',
+    why: 'the refusal of an unreadable file names the formats that can be read',
     applies: (row) => row.id === 'chat.msg.file' || row.id === 'rsp.in.file',
     rewrite: (expected, row) => {
       const { param } =
@@ -79,7 +79,7 @@ export const REFUSED: readonly Difference[] = [
     },
   },
   {
-    why: 'required taints filter in every router mode; 1.6.1 heeds them in kv mode alone',
+    why: 'required taints filter in every router mode; 1.6.1 applies them only in kv mode',
     applies: (row) => row.status === 200 && taintsOf(row).length > 0,
     rewrite: (expected, row) => refuseWith(expected, row, { status: 503, message: 'Service temporarily unavailable' }),
   },
@@ -93,7 +93,7 @@ export const REFUSED: readonly Difference[] = [
     rewrite: (expected, row) => failWith(expected, row, { status: 500, message: 'Internal server error' }),
   },
   {
-    why: 'a worker that is silent for too long fails its own request; it is not taken out of service for all others',
+    why: 'a worker that is silent for too long fails that request, but stays in service for others',
     applies: (row) =>
       row.server === 'env2' &&
       row.status === 503 &&
@@ -106,7 +106,7 @@ export const REFUSED: readonly Difference[] = [
     },
   },
   {
-    why: 'echo repeats the prompt; 1.6.1 takes the word and does not',
+    why: 'echo repeats the prompt; 1.6.1 accepts the field and ignores it',
     applies: (row) => isCompletions(row) && requestBody(row).echo === true,
     rewrite: (expected, row) => {
       const seen = new Set<unknown>();
@@ -124,7 +124,7 @@ export const REFUSED: readonly Difference[] = [
     },
   },
   {
-    why: 'each input of an embeddings request is a request of its own to the engine',
+    why: 'each input of an embeddings request is a separate request to the engine',
     applies: (row) => Array.isArray(requestBody(row).input) && isEmbeddings(row),
     rewrite: (expected, row) => {
       const input = requestBody(row).input as readonly unknown[];
@@ -136,7 +136,7 @@ export const REFUSED: readonly Difference[] = [
 
 /** Bounds the tokens. It applies after every other difference in the worker's request is known. */
 export const BOUNDED: Difference = {
-  why: 'absent max_tokens is filled with what is left of the context, a larger one is clamped to it',
+  why: 'absent max_tokens becomes the rest of the context, and a larger value is reduced to it',
   applies: (row, expected) => expected.worker.length > 0 && !isEmbeddings(row),
   rewrite: (expected, row) => {
     for (const { prompt, prompt_embeds: embeds, stop_conditions: stop } of expected.worker) {

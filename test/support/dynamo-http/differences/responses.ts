@@ -68,7 +68,7 @@ export const RESPONSES: readonly Difference[] = [
     },
   },
   {
-    why: 'items stand in the order of generation, and one is closed before the next opens',
+    why: 'items follow the order of generation, and each closes before the next opens',
     applies: (row, expected) => isResponses(row) && speaksFirst(row) && responsesOf(expected).some(hasCall),
     rewrite: (expected) => {
       for (const { output } of responsesOf(expected)) (output as Body[]).sort((a, b) => orderOf(a) - orderOf(b));
@@ -76,7 +76,7 @@ export const RESPONSES: readonly Difference[] = [
     },
   },
   {
-    why: 'a published key that changes the answer and cannot be honoured is refused',
+    why: 'a published key that changes the answer and that we cannot honour is refused',
     applies: (row) => isResponses(row) && row.status === 200 && unhonoured(row) !== undefined,
     rewrite: (expected, row) => {
       const key = unhonoured(row);

@@ -21,7 +21,7 @@ export const ROUTES: readonly Difference[] = [
     },
   },
   {
-    why: 'models of embeddings have thresholds as well',
+    why: 'embedding models have thresholds, too',
     applies: (row) => row.request.path === '/busy_threshold' && row.request.method === 'GET' && row.status === 200,
     rewrite: (expected) => {
       const { thresholds } = expected.body as { thresholds: Body[] };
@@ -32,7 +32,7 @@ export const ROUTES: readonly Difference[] = [
     },
   },
   {
-    why: '/clear_kv_blocks is served, and answers here that there is no worker that could clear anything',
+    why: '/clear_kv_blocks is served, and answers here that no worker can clear blocks',
     applies: (row) => row.request.path === '/clear_kv_blocks' && row.request.method === 'POST',
     rewrite: (expected) => {
       expected.status = 200;
@@ -41,7 +41,7 @@ export const ROUTES: readonly Difference[] = [
     },
   },
   {
-    why: 'the document of the API is our own; a test of its own looks through it',
+    why: 'the document of the API is our own, and another test checks it',
     applies: (row) => row.request.path === '/openapi.json' && row.status === 200,
     rewrite: (expected) => {
       expected.body = new Matcher('an OpenAPI document', (body) => {
@@ -51,19 +51,19 @@ export const ROUTES: readonly Difference[] = [
     },
   },
   {
-    why: 'the pages of metrics and documentation are our own; tests of their own read them',
+    why: 'the pages of metrics and documentation are our own, and other tests check them',
     applies: (row) => /\/(?:metrics|docs\/?)$/.test(row.request.path) && row.status === 200,
     rewrite: (expected) => {
       expected.text = new Matcher('a page', (text) => typeof text === 'string' && text.length > 100);
     },
   },
   {
-    why: 'videos are also served on the longer paths, like on the short ones',
+    why: 'videos are also served on the longer paths, as on the short ones',
     applies: (row) => /^\/v1\/videos\/generations/.test(row.request.path),
     rewrite: (expected, row) => serveVideoPath(expected, row),
   },
   {
-    why: 'conversations are compacted, and several models chat here: one must be named',
+    why: 'conversations are compacted, and the request must name a model, because several models chat here',
     applies: ({ request, status }) =>
       request.path === '/v1/responses/compact' && request.method === 'POST' && status === 404,
     rewrite: (expected, row) =>
@@ -76,7 +76,7 @@ export const ROUTES: readonly Difference[] = [
       }),
   },
   {
-    why: 'the routes below a response exist, and tell of ids that they do not know',
+    why: 'the routes below a response exist, and report unknown ids',
     applies: (row) => row.status === 404 && storedResponse(row) !== undefined,
     rewrite: (expected, row) =>
       refuseWith(expected, row, {

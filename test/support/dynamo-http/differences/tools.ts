@@ -52,7 +52,7 @@ function analysisOf(row: RecordedRow): string | undefined {
 /** Differences of answers of models with a parser from the record. They apply after the differences of all chats. */
 export const TOOLS: readonly Difference[] = [
   {
-    why: 'a call that the text cuts has its arguments as they were produced; 1.6.1 closes the JSON',
+    why: 'a call that the end of the text cuts has its arguments as produced; 1.6.1 closes the JSON',
     applies: (row) => isChat(row) && cutCall(row) !== undefined,
     rewrite: (expected, row) => {
       for (const { tool_calls: calls } of saidOf(expected)) {
@@ -61,7 +61,7 @@ export const TOOLS: readonly Difference[] = [
     },
   },
   {
-    why: 'the worker is asked for special tokens for DeepSeek too, whose markers are special tokens that 1.6.1 would lose',
+    why: 'the frontend also asks the worker for special tokens for DeepSeek, whose markers are special tokens that 1.6.1 would lose',
     applies: (row) => isDeepSeek(row) && (isChat(row) || isMessages(row) || isResponses(row)),
     rewrite: (expected, row) => {
       for (const seen of expected.worker) {
@@ -70,7 +70,7 @@ export const TOOLS: readonly Difference[] = [
     },
   },
   {
-    why: 'what harmony says in its channel of analysis is reasoning; the recorded server lacked its vocabulary and dropped it',
+    why: 'the text of the analysis channel of harmony is reasoning; the recorded server lacked its vocabulary and dropped it',
     applies: (row, expected) =>
       isChat(row) &&
       analysisOf(row) !== undefined &&
@@ -95,7 +95,7 @@ export const TOOLS: readonly Difference[] = [
     },
   },
   {
-    why: 'the end token has an output of its own, which holds no reasoning',
+    why: 'the end token has an output of its own, without reasoning',
     applies: (row, expected) =>
       isChat(row) &&
       row.script?.finish === 'eos' &&
@@ -105,7 +105,7 @@ export const TOOLS: readonly Difference[] = [
     },
   },
   {
-    why: 'reasoning is told before what follows it; 1.6.1 tells it a chunk later, behind the first call',
+    why: 'reasoning precedes the text that follows it; 1.6.1 sends it a chunk later, behind the first call',
     applies: (row, expected) => isChat(row) && dispatchesOf(expected).length > 1,
     rewrite: (expected) => {
       const frames = expected.frames ?? [];
@@ -114,7 +114,7 @@ export const TOOLS: readonly Difference[] = [
     },
   },
   {
-    why: 'where chunks of parsed text are cut follows our own parsers: id and name first, arguments as they are produced',
+    why: 'our own parsers decide the borders of parsed chunks: id and name first, arguments as produced',
     applies: (row, expected) =>
       isChat(row) &&
       expected.frames !== undefined &&

@@ -80,7 +80,7 @@ export const ERRORS: readonly Mutation[] = [
     answer.status = 200;
     return true;
   }),
-  ofAnswer('an error told as overload', (answer) =>
+  ofAnswer('an error reported as overload', (answer) =>
     anyError(answer, (error) => put(error, 'message', 'Service temporarily overloaded')),
   ),
 ];

@@ -18,7 +18,9 @@ export const FRAMING: readonly Mutation[] = [
   ofStream('carriage returns in an event stream', (text) => text.replaceAll('\n', '\r\n')),
   ofStream('data lines without a space', (text) => text.replaceAll('data: ', 'data:')),
   ofStream('two data lines in one block', (text) => text.replace(/(data: [^\n]*)\n/, '$1\n$1\n')),
-  ofStream('event names where there are none', (text) => text.replaceAll('\n\ndata: ', '\n\nevent: message\ndata: ')),
+  ofStream('event names in streams without them', (text) =>
+    text.replaceAll('\n\ndata: ', '\n\nevent: message\ndata: '),
+  ),
   ofStream('event names missing', (text) => text.replaceAll(/event: \w+(\.\w+)+\n|event: \w+\n(?=data: )/g, '')),
   ofAnswer('content-type changed', ({ headers }) => changeHeader(headers, 'content-type', 'text/html')),
   ofAnswer('content-type missing', ({ headers }) => dropHeader(headers, 'content-type')),

@@ -72,7 +72,7 @@ export const STREAMS: readonly Mutation[] = [
   ofFrames('terminator missing', (frames) => dropFirst(frames, ({ data }) => data === '[DONE]')),
   ofFrames('terminator twice', (frames) => frames.at(-1)?.data === '[DONE]' && frames.push({ data: '[DONE]' }) > 0),
   ofFrames(
-    'terminator where none belongs',
+    'terminator in a stream without one',
     (frames) => frames.at(-1)?.data !== '[DONE]' && frames.push({ data: '[DONE]' }) > 0,
   ),
   ofFrames('frames behind the terminator', (frames) => {
@@ -102,7 +102,7 @@ export const STREAMS: readonly Mutation[] = [
       (frame) => dataOf(frame).usage != null && choicesOf(frame).length === 0 && dataOf(frame).type === undefined,
     ),
   ),
-  ofFrames('a frame said twice', (frames) => {
+  ofFrames('a frame sent twice', (frames) => {
     const at = frames.findIndex((frame) => choicesOf(frame).length > 0 || dataOf(frame).type !== undefined);
     if (at >= 0) frames.splice(at, 0, structuredClone(frames[at]!)); // it exists
     return at >= 0;

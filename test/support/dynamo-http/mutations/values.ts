@@ -55,7 +55,7 @@ export const VALUES: readonly Mutation[] = [
     return chunks.length > 1 && changes.some(Boolean);
   }),
   ofObjects(
-    'ids that are no UUIDs',
+    'ids that are not UUIDs',
     (object) => typeof object.id === 'string' && /-[0-9a-f]{12}/.test(object.id) && put(object, 'id', 'chatcmpl-1'),
   ),
   ofObjects(
@@ -118,7 +118,7 @@ export const VALUES: readonly Mutation[] = [
   ),
   ofObjects('object name wrong', (object) => typeof object.object === 'string' && put(object, 'object', 'zzz')),
   ofObjects(
-    'address of an instance is no text',
+    'address of an instance is not a text',
     (object) => object.transport !== undefined && put(object, 'transport', 5),
   ),
   ofAnswer('a 200 body replaced by nonsense', (answer) => {
@@ -155,11 +155,11 @@ export const VALUES: readonly Mutation[] = [
       return most === undefined ? undefined : { ...(stop as Body), max_tokens: Number(most) + 1 };
     }),
   ),
-  ofWorker('the worker samples otherwise', ({ worker }) =>
+  ofWorker('the worker samples differently', ({ worker }) =>
     changed(worker, 'sampling_options', (sampling) => sampling && { ...(sampling as Body), temperature: 1.9 }),
   ),
   {
-    name: 'the worker went on without its client',
+    name: 'the worker continued without its client',
     apply: (exchange) => (exchange.row.worker_cancelled === true ? { ...exchange, wasCancelled: false } : undefined),
   },
 ];
