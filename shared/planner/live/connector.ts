@@ -105,7 +105,7 @@ export interface Plan {
   readonly note?: string | undefined;
   /** GPUs of all instances that exist or will exist after the steps; undefined: the workers of the targets count. */
   readonly gpus?: PerPool<number> | undefined;
-  /** What the next plan must know, as plain values. */
+  /** State for the next plan, as plain values. */
   readonly memory: ConnectorMemory;
 }
 
