@@ -12,6 +12,7 @@ export type {
   DiscoveryRecord,
   EndpointRecord,
   EventChannelRecord,
+  HostFacts,
   ModelCard,
   ModelInput,
   ModelRecord,

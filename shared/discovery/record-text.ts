@@ -118,8 +118,18 @@ const SCOPES: Readonly<Record<string, Shape>> = {
 
 const requestTransport: Shape = (value) => recordOf(name, name)(value) && Object.keys(value as object).length === 1;
 
+const fact = text(1, 128);
+const hostFacts = fields({
+  instance_id: fact,
+  instance_type: optional(fact),
+  zone: optional(fact),
+  market: optional(fact),
+  group: optional(fact),
+  generation: optional(fact),
+});
+
 const RECORDS: Readonly<Record<string, Shape>> = {
-  Endpoint: fields({ ...addressed, transport: requestTransport }),
+  Endpoint: fields({ ...addressed, transport: requestTransport, host: optional(hostFacts) }),
   Model: fields({
     ...addressed,
     card: modelCardShape,

@@ -112,6 +112,20 @@ interface Addressed {
   readonly instance_id: string;
 }
 
+/** Machine of a worker, as the agent of its instance states it. Names as on the wire. */
+export interface HostFacts {
+  readonly instance_id: string;
+  readonly instance_type?: string;
+  /** Availability zone. */
+  readonly zone?: string;
+  /** Market in which the instance was bought: `on-demand`, `spot`, `reservation` or `capacity-block`. */
+  readonly market?: string;
+  /** Auto Scaling group. */
+  readonly group?: string;
+  /** Generation of the fleet, which a release raises. */
+  readonly generation?: string;
+}
+
 export interface EndpointRecord extends Addressed {
   readonly type: 'Endpoint';
   readonly transport: Transport;
@@ -120,6 +134,8 @@ export interface EndpointRecord extends Addressed {
    * Whether the KV events that the worker's engine should send do not come. Absent = they come, or were not asked for.
    */
   readonly kv_events?: 'missing';
+  /** Machine of the worker. Absent if no agent stated it, and in records of older workers. */
+  readonly host?: HostFacts;
 }
 
 export interface ModelRecord extends Addressed {

@@ -175,4 +175,12 @@ export {
   RETRY_HEADER,
   ROLLUP_TOPIC,
 } from './planner/topics.ts';
-export { packWorkerKeys, unpackWorkerKeys, workerKey } from './planner/worker-keys.ts';
+export {
+  instanceKey,
+  instanceKeyOf,
+  packSortedKeys,
+  packWorkerKeys,
+  unpackSortedKeys,
+  unpackWorkerKeys,
+  workerKey,
+} from './planner/worker-keys.ts';

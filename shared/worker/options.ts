@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../clock/index.ts';
-import type { Discovery } from '../discovery/index.ts';
+import type { Discovery, HostFacts } from '../discovery/index.ts';
 import type { Engine, EngineInfo, ModelFacts } from '../engines/index.ts';
 import type { EventPlane, PlannerOutbox, RequestPlane } from '../planes/index.ts';
 import type { Logger, Tracer, WorkerMetrics } from '../telemetry/index.ts';
@@ -75,6 +75,8 @@ export interface WorkerOptions {
   readonly requestPlane: RequestPlane;
   readonly eventPlane: EventPlane;
   readonly address: WorkerAddress;
+  /** Machine of the worker, for planners. @default unknown */
+  readonly host?: HostFacts | undefined;
   /** Device of the engine, for routers that weigh devices. @default the device that the engine reports */
   readonly deviceType?: string | undefined;
   /** Facts about the model, or a function that finds them once the engine has loaded it. */

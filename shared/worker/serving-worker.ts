@@ -332,10 +332,11 @@ export class ServingWorker {
   }
 
   #records(transport: Transport): DiscoveryRecord[] {
-    const { address, clock, deviceType = this.engineInfo.deviceType } = this.#options;
+    const { address, clock, host, deviceType = this.engineInfo.deviceType } = this.#options;
     const at = { ...address, instance_id: this.instanceId };
+    const device = deviceType === undefined ? {} : { device_type: deviceType };
     return [
-      { type: 'Endpoint', ...at, transport, ...(deviceType === undefined ? {} : { device_type: deviceType }) },
+      { type: 'Endpoint', ...at, transport, ...device, ...(host === undefined ? {} : { host }) },
       { type: 'Model', ...at, registered_at: Math.floor(clock.wallMs() / 1000), ...this.#filesAt(), card: this.card },
     ];
   }

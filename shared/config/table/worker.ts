@@ -49,6 +49,11 @@ export const workerRows = {
     defaultText: 'cpu for a vLLM that reports a CPU build, else unknown',
     about: 'Device that the engine runs on, for routers; unknown counts as cuda in device-aware mode.',
   }),
+  hostFacts: worker.json({
+    names: 'STATOR_HOST_FACTS',
+    known: ['instance_id', 'instance_type', 'zone', 'market', 'group', 'generation'],
+    about: 'Facts about the machine, which planners read from the registration; stator host sets them.',
+  }),
   engineApiKey: workers.secret({
     names: '--engine-api-key STATOR_ENGINE_API_KEY',
     about: 'Bearer key sent to --engine-url.',

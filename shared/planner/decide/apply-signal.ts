@@ -5,10 +5,9 @@ import {
   type PoolName,
   sourceOf,
   type TrafficTotals,
-  unpackWorkerKeys,
-  workerKey,
 } from '../../protocol/index.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
+import { hasWorker, keysOfPool } from '../signals/aggregated-keys.ts';
 import { addTraffic, trafficSince } from '../signals/traffic.ts';
 import { loadOfWorker, SILENT_S } from '../signals/worker-load.ts';
 import { POOLS, type Pool } from '../types.ts';
@@ -174,10 +173,11 @@ function applyWorker(
 /** Returns whether a process that aggregates the worker's pool has named the worker, and is still heard. */
 function isAggregated(
   { folded, nowS }: ModelState,
-  { component, worker_id: id }: PlannerEventOf<'worker.rollup'>,
+  { component, worker_id: id, host }: PlannerEventOf<'worker.rollup'>,
 ): boolean {
   const pool = folded[poolOf(component)];
-  return pool !== undefined && nowS - pool.heardAtS <= SILENT_S && pool.keys.includes(workerKey(id));
+  if (pool === undefined || nowS - pool.heardAtS > SILENT_S) return false;
+  return hasWorker(new Set(pool.keys), id, host?.instance_id);
 }
 
 function noteWorker(
@@ -186,7 +186,8 @@ function noteWorker(
   isCounted: boolean,
   report: BatchReport,
 ): void {
-  const { worker_id: id, component, ranks, engine, has_passes: hasPasses } = signal;
+  const { worker_id: id, component, ranks, engine, has_passes: hasPasses, host } = signal;
+  const instance = host?.instance_id;
   const pool = poolOf(component);
   if (!(id in state.direct) && Object.keys(state.direct).length >= DIRECT_WORKERS_MAX) {
     report.surplus++;
@@ -195,9 +196,9 @@ function noteWorker(
   report.hasRollup = true;
   const { running, waiting, kvUse } = loadOfWorker(ranks);
   const passes = ranks.flatMap(({ dp_rank, last }) => (last === undefined ? [] : [[dp_rank, ...last]]));
-  state.direct[id] = { pool, heardAtS: state.nowS, isCounted, running, waiting, kvUse, hasPasses, passes };
+  state.direct[id] = { pool, instance, heardAtS: state.nowS, isCounted, running, waiting, kvUse, hasPasses, passes };
   state.engines = { ...state.engines, [pool]: engine };
-  if (signal.draining === true) state.changes[id] = { pool, isUp: false, atS: state.nowS };
+  if (signal.draining === true) state.changes[id] = { pool, instance, isUp: false, atS: state.nowS };
   else if (state.changes[id]?.isUp === true) delete state.changes[id];
   for (const { dp_rank, samples = [] } of ranks) {
     for (const row of samples) report.samples[pool].push([passOf(id, dp_rank, row)]);
@@ -215,7 +216,7 @@ function applyModel(
     countTraffic(state, heard, name, pool.totals);
     if (heard.isLate) continue;
     const { running, waiting, behind, kv_use: kvUse, has_passes: hasPasses, engine } = pool;
-    const keys = pool.worker_keys === undefined ? keysOf(pool.workers) : unpackWorkerKeys(pool.worker_keys);
+    const keys = keysOfPool(pool);
     const key = poolOf(name);
     const load = { heardAtS: state.nowS, source: signal.source, keys, running, waiting, behind, kvUse, hasPasses };
     state.folded = { ...state.folded, [key]: load };
@@ -228,17 +229,15 @@ function applyModel(
   else report.hasRollup = true;
 }
 
-function keysOf(ids: readonly string[] = []): readonly number[] {
-  return [...new Set(ids)].map(workerKey);
-}
-
 /**
  * Forgets that the workers of a roll-up came: the roll-up says so itself. A departure stays, because it was reported
  * after the roll-up was begun.
  */
 function settleChanges({ changes }: ModelState, keys: readonly number[]): void {
   const serving = new Set(keys);
-  for (const [id, { isUp }] of Object.entries(changes)) if (isUp && serving.has(workerKey(id))) delete changes[id];
+  for (const [id, { isUp, instance }] of Object.entries(changes)) {
+    if (isUp && hasWorker(serving, id, instance)) delete changes[id];
+  }
 }
 
 function applyChange(
@@ -247,7 +246,8 @@ function applyChange(
 ): void {
   const pool = poolOf(signal.component);
   const isUp = signal.type === 'worker.registered';
-  state.changes[signal.worker_id] = { pool, isUp, atS: state.nowS };
+  const instance = signal.instance_id ?? state.direct[signal.worker_id]?.instance;
+  state.changes[signal.worker_id] = { pool, instance, isUp, atS: state.nowS };
   if (signal.engine !== undefined) state.engines = { ...state.engines, [pool]: signal.engine };
   if (signal.type !== 'worker.gone') return;
   delete state.direct[signal.worker_id];
@@ -277,6 +277,7 @@ function applyFailure(state: ModelState, { code, component }: PlannerEventOf<'ca
 
 function applyInterruption(state: ModelState, signal: PlannerEventOf<'capacity.interrupt'>): void {
   if (signal.kind !== 'spot-warning' || signal.worker_id === undefined) return;
-  state.changes[signal.worker_id] = { pool: poolOf(signal.component), isUp: false, atS: state.nowS };
+  const { worker_id: id, instance_id: instance, component } = signal;
+  state.changes[id] = { pool: poolOf(component), instance, isUp: false, atS: state.nowS };
   state.isUrgent = true;
 }

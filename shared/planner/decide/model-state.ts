@@ -3,8 +3,9 @@ import {
   NO_TRAFFIC,
   type PassRow,
   type PoolName,
-  packWorkerKeys,
+  packSortedKeys,
   type TrafficTotals,
+  unpackSortedKeys,
   unpackWorkerKeys,
   workerKey,
 } from '../../protocol/index.ts';
@@ -22,6 +23,8 @@ export const STATE_BYTES_MAX = 160 * 1024;
 /** Last report of a worker that no other process aggregates. */
 export interface DirectWorker {
   readonly pool: Pool;
+  /** Instance on which it runs, if that is known. */
+  readonly instance?: string | undefined;
   readonly heardAtS: number;
   /** The worker was heard before, so that its traffic since then is known. */
   readonly isCounted: boolean;
@@ -46,6 +49,14 @@ export interface AggregatedWorkers {
   readonly behind?: number | undefined;
   readonly kvUse: number | undefined;
   readonly hasPasses: boolean;
+}
+
+/** Coming or going that one worker reported. */
+export interface WorkerChange {
+  readonly pool: Pool;
+  readonly instance?: string | undefined;
+  readonly isUp: boolean;
+  readonly atS: number;
 }
 
 /** Numbers of one source's events, so that none counts twice. Forgotten ten minutes after its last event. */
@@ -79,7 +90,7 @@ export interface ModelState {
   folded: PerPool<AggregatedWorkers>;
   engines: PerPool<EngineFacts>;
   /** Comings and goings that single workers reported, until the next roll-up of their pool shows them. */
-  changes: Record<string, { readonly pool: Pool; readonly isUp: boolean; readonly atS: number }>;
+  changes: Record<string, WorkerChange>;
   held: Record<string, { readonly count: number; readonly atS: number }>;
   /** Times of decided starts that have not come yet, the oldest first. */
   starting: Partial<Record<Pool, number[]>>;
@@ -152,15 +163,20 @@ export function unpackState(text: string): ModelState {
   return { ...raw, sources: mapValues(raw.sources, unpackSource), folded: mapValues(raw.folded, unpackAggregate) };
 }
 
-/** `keys` as `packWorkerKeys` packs them. Older states have the ids instead. */
-type PackedAggregate = Omit<AggregatedWorkers, 'keys'> & { readonly keys?: string; readonly ids?: readonly string[] };
+/** `sorted` as `packSortedKeys` packs them. Older states have `keys`, as `packWorkerKeys` does, or the ids instead. */
+type PackedAggregate = Omit<AggregatedWorkers, 'keys'> & {
+  readonly sorted?: string;
+  readonly keys?: string;
+  readonly ids?: readonly string[];
+};
 
 function packAggregate({ keys, ...pool }: AggregatedWorkers): PackedAggregate {
-  return { ...pool, keys: packWorkerKeys(keys) };
+  return { ...pool, sorted: packSortedKeys(keys) };
 }
 
-function unpackAggregate({ keys: packed, ids = [], ...pool }: PackedAggregate): AggregatedWorkers {
-  return { ...pool, keys: packed === undefined ? ids.map(workerKey) : unpackWorkerKeys(packed) };
+function unpackAggregate({ sorted, keys: packed, ids = [], ...pool }: PackedAggregate): AggregatedWorkers {
+  if (sorted !== undefined) return { ...pool, keys: unpackSortedKeys(sorted) };
+  return { ...pool, keys: packed === undefined ? ids.map((id) => workerKey(id)) : unpackWorkerKeys(packed) };
 }
 
 type PackedSource = readonly [

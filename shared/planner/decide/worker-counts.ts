@@ -1,4 +1,4 @@
-import { workerKey } from '../../protocol/index.ts';
+import { hasWorker } from '../signals/aggregated-keys.ts';
 import type { PerPool, Pool, Targets } from '../types.ts';
 import type { ModelState } from './model-state.ts';
 
@@ -20,14 +20,28 @@ const STARTING_MAX = 1024;
 export function readyOf(state: ModelState, pool: Pool): number {
   const { keys = [] } = state.folded[pool] ?? {};
   const aggregated = new Set(keys);
-  const single = new Map<string, boolean>(); // of workers that spoke for themselves: whether they serve
-  for (const [id, worker] of Object.entries(state.direct)) if (worker.pool === pool) single.set(id, true);
-  for (const [id, change] of Object.entries(state.changes)) if (change.pool === pool) single.set(id, change.isUp);
   let ready = keys.length;
-  for (const [id, isUp] of single) {
-    if (aggregated.has(workerKey(id)) !== isUp) ready += isUp ? 1 : -1;
+  for (const [id, { isUp, instance }] of singleWorkers(state, pool)) {
+    if (hasWorker(aggregated, id, instance) !== isUp) ready += isUp ? 1 : -1;
   }
   return ready;
+}
+
+interface SingleWorker {
+  readonly isUp: boolean;
+  readonly instance?: string | undefined;
+}
+
+/** Returns the workers that spoke for themselves by id, and whether they serve. */
+function singleWorkers({ direct, changes }: ModelState, pool: Pool): ReadonlyMap<string, SingleWorker> {
+  const single = new Map<string, SingleWorker>();
+  for (const [id, { pool: of, instance }] of Object.entries(direct)) {
+    if (of === pool) single.set(id, { isUp: true, instance });
+  }
+  for (const [id, { pool: of, isUp, instance }] of Object.entries(changes)) {
+    if (of === pool) single.set(id, { isUp, instance: instance ?? direct[id]?.instance });
+  }
+  return single;
 }
 
 /**

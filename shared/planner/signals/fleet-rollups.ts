@@ -7,13 +7,14 @@ import {
   PLANNER_EVENT_BYTES_MAX,
   PLANNER_EVENT_VERSION,
   type PlannerEventOf,
+  packSortedKeys,
   packWorkerKeys,
   ROLLUP_TOPIC,
   readPlannerEvent,
-  workerKey,
 } from '../../protocol/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { TopicFollower } from '../../worker-events/index.ts';
+import { keysOfWorkers } from './aggregated-keys.ts';
 import { RollupAggregator } from './rollup-aggregator.ts';
 
 type WorkerRollup = PlannerEventOf<'worker.rollup'>;
@@ -184,12 +185,14 @@ export class FleetRollups {
   #tellChange(
     model: HeardModel,
     type: WorkerChange,
-    { namespace, model: name, component, worker_id, epoch, seq, engine }: WorkerRollup,
+    { namespace, model: name, component, worker_id, epoch, seq, engine, host }: WorkerRollup,
   ): void {
     const { outbox, clock } = this.#options;
     if (this.#term === undefined || !this.#isSettled(namespace) || ++model.changes > CHANGES_MAX) return;
     const common = { v: PLANNER_EVENT_VERSION, namespace, model: name, component, worker_id, epoch, seq } as const;
-    outbox.put({ type, ...common, at: clock.wallMs(), ...(type === 'worker.registered' ? { engine } : {}) });
+    const instance = host === undefined ? {} : { instance_id: host.instance_id };
+    const facts = type === 'worker.registered' ? { engine, ...placeOf(host) } : {};
+    outbox.put({ type, ...common, at: clock.wallMs(), ...instance, ...facts });
   }
 
   #round(): void {
@@ -217,16 +220,22 @@ export class FleetRollups {
   }
 }
 
+/** Returns zone and market of a worker, as far as they are known. */
+function placeOf({ zone, market }: Partial<NonNullable<WorkerRollup['host']>> = {}) {
+  return { ...(zone === undefined ? {} : { zone }), ...(market === undefined ? {} : { market }) };
+}
+
 /**
  * Shortens a message that has no room. First it names workers by their keys, then it drops the passes of single
  * engines: the sums of the pool say the rest.
  */
 function fitted(rollup: ModelRollup): ModelRollup {
   if (fits(rollup)) return rollup;
-  const byKey = ofPools(rollup, ({ workers = [], ...pool }) => ({
-    ...pool,
-    worker_keys: packWorkerKeys(workers.map(workerKey)),
-  }));
+  const byKey = ofPools(rollup, ({ workers = [], instances, ...pool }) => {
+    const { hosted, others } = keysOfWorkers(workers, instances);
+    const ofHosts = hosted.length === 0 ? {} : { hosted_keys: packSortedKeys(hosted) };
+    return { ...pool, worker_keys: packWorkerKeys(others), ...ofHosts };
+  });
   if (fits(byKey)) return byKey;
   return ofPools(byKey, ({ engines = [], engines_left_out: out = 0, ...pool }) => ({
     ...pool,

@@ -136,8 +136,10 @@ export class RollupAggregator {
     );
     const engine = workers.at(-1)?.engine;
     const samples = this.#samples.get(name)?.rows ?? [];
+    const instances = workers.map(({ host }) => host?.instance_id ?? null);
     return {
       workers: workers.map(({ worker_id: id }) => id),
+      ...(instances.some((instance) => instance !== null) ? { instances } : {}),
       running,
       waiting,
       ...(behind > 0 ? { behind } : {}),

@@ -7,6 +7,7 @@ import {
   type TablePlace,
   TableTime,
 } from '../../discovery/index.ts';
+import { packStateText, unpackStateText } from './state-bytes.ts';
 import {
   COUNT_MAX,
   type Commit,
@@ -39,7 +40,7 @@ const RESERVE_TRIES = 16;
 /**
  * A store in a DynamoDB table:
  *
- *     PLAN#<group> / STATE           version, state
+ *     PLAN#<group> / STATE           version, state (packed)
  *     PLAN#<group> / DEC#<12 digits> entry, status, ttl
  *     PLAN#<group> / LOOK#<ms>       entry, ttl
  *     PLAN#<group> / ACK             scaled_decision_id
@@ -66,7 +67,7 @@ export class DynamoDbPlannerStore implements PlannerStore {
 
   async readState(group: string, signal: AbortSignal): Promise<StoredState | undefined> {
     const item = await this.#get(stateKey(group), signal);
-    return item && { version: Number(item.version?.N), state: item.state?.S ?? '' };
+    return item && { version: Number(item.version?.N), state: textOfState(item) };
   }
 
   async commit(group: string, { version, state, decision, tick }: Commit, signal: AbortSignal): Promise<boolean> {
@@ -76,12 +77,21 @@ export class DynamoDbPlannerStore implements PlannerStore {
         expression: 'SET #state = :state, version = :next',
         condition: version === 0 ? 'attribute_not_exists(pk)' : 'version = :seen',
         names: { '#state': 'state' },
-        values: { ':state': state, ':next': version + 1, ...(version === 0 ? {} : { ':seen': version }) },
+        values: {
+          ':state': packStateText(state),
+          ':next': version + 1,
+          ...(version === 0 ? {} : { ':seen': version }),
+        },
       },
       ...(decision === undefined ? [] : [putDecision(group, decision, 'attribute_not_exists(pk)')]),
       ...(tick === undefined ? [] : [putTick(group, tick)]),
     ];
-    const isDone = await this.#attempt(signal, (each) => this.#table.transact(writes, each));
+    const [own] = writes; // a transaction costs twice as much as a plain write
+    const isDone = await this.#attempt(signal, (each) =>
+      writes.length > 1 || own === undefined
+        ? this.#table.transact(writes, each)
+        : this.#table.update(own.expression, own, each),
+    );
     if (isDone) await this.#noteGroup(group, signal);
     else return this.#isOwn(group, { version, state, decision }, signal);
     return true;
@@ -229,6 +239,16 @@ function putTick(group: string, tick: TickRecord) {
     names: { '#entry': 'entry', '#ttl': 'ttl' },
     values: { ':entry': JSON.stringify(tick), ':ttl': Math.ceil((tick.atMs + KEPT_MS) / 1000) },
   };
+}
+
+/** Returns the text of a state. Earlier releases stored the text itself. */
+function textOfState({ state }: Item): string {
+  if (state?.B === undefined) return state?.S ?? '';
+  try {
+    return unpackStateText(state.B);
+  } catch (thrown) {
+    throw new PlannerStoreError('misconfigured', 'the planner table has an item that Stator did not write', thrown);
+  }
 }
 
 function readDecision(item: Item): DecisionRecord {

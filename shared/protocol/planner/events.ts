@@ -65,6 +65,16 @@ const rank = z.object({
 const common = { v: z.literal(PLANNER_EVENT_VERSION), namespace: name, model: name, epoch: id, seq: count };
 const ofWorker = { ...common, component: poolName, worker_id: id };
 
+/** Machine of a worker, as `STATOR_HOST_FACTS` states it. */
+const host = z.object({
+  instance_id: id,
+  instance_type: id.optional(),
+  zone: id.optional(),
+  market: id.optional(),
+  group: id.optional(),
+  generation: id.optional(),
+});
+
 /** Report of a worker on its own traffic and load, every five seconds: all ranks in one. */
 const workerRollup = z.object({
   type: z.literal('worker.rollup'),
@@ -76,6 +86,7 @@ const workerRollup = z.object({
   /** Whether the engine measured `last` and `samples`; otherwise they are derived from its load. */
   has_passes: z.boolean(),
   draining: z.boolean().optional(),
+  host: host.optional(),
 });
 
 /** `[worker, data-parallel rank, ...pass]` */
@@ -85,8 +96,12 @@ const aggregatedPool = z
   .object({
     /** Ids of the workers that serve. Absent = `worker_keys`. */
     workers: z.array(id).max(100_000).optional(),
+    /** Instance of each of `workers`, in their order; null = unknown. Absent if all are unknown. */
+    instances: z.array(id.nullable()).max(100_000).optional(),
     /** Keys of the workers that serve (`packWorkerKeys`), for fleets whose ids have no room in an event. */
     worker_keys: z.base64().max(256_000).optional(),
+    /** Keys of further workers, whose instances are known (`packSortedKeys`). */
+    hosted_keys: z.base64().max(256_000).optional(),
     running: count,
     waiting: count,
     /** Workers at which more requests wait than run. */
@@ -105,6 +120,10 @@ const aggregatedPool = z
   .refine((pool) => (pool.workers === undefined) !== (pool.worker_keys === undefined), {
     path: ['workers'],
     message: 'expected either workers or worker_keys',
+  })
+  .refine(({ workers, instances }) => instances === undefined || instances.length === workers?.length, {
+    path: ['instances'],
+    message: 'expected one for each of workers',
   });
 
 /**
@@ -124,6 +143,8 @@ const workerChange = z.object({
   ...ofWorker,
   at,
   instance_id: id.optional(),
+  zone: id.optional(),
+  market: id.optional(),
   engine: engine.optional(),
 });
 

@@ -15,7 +15,7 @@ import {
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
 
 export interface RollupReporterOptions {
-  readonly worker: Pick<WorkerOptions, 'clock' | 'random' | 'engine' | 'address' | 'plannerOutbox'>;
+  readonly worker: Pick<WorkerOptions, 'clock' | 'random' | 'engine' | 'address' | 'host' | 'plannerOutbox'>;
   readonly settings: Pick<WorkerSettings, 'rollupIntervalMs' | 'gpus'>;
   readonly card: Pick<ModelCard, 'display_name' | 'worker_type'>;
   readonly instanceId: string;
@@ -53,7 +53,7 @@ export class RollupReporter {
 
   report(): void {
     const { worker, card, instanceId, traffic, load, isDraining } = this.#options;
-    const { engine, clock, address, plannerOutbox } = worker;
+    const { engine, clock, address, host, plannerOutbox } = worker;
     const hasPasses = engine.onPasses !== undefined;
     const latency = engine.tokenLatency?.();
     const totals = traffic.totals;
@@ -74,6 +74,7 @@ export class RollupReporter {
       ranks: load().map((each) => this.#rankOf(each, hasPasses)),
       engine: this.#facts(),
       has_passes: hasPasses,
+      ...(host === undefined ? {} : { host }),
       ...(isDraining() ? { draining: true } : {}),
     };
     this.#publisher.publish(rollup);

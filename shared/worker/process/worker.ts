@@ -23,6 +23,7 @@ import { EndpointHealth } from '../control/endpoint-health.ts';
 import type { CardSettings, ServedNames } from '../model-card.ts';
 import type { WorkerAddress, WorkerOptions } from '../options.ts';
 import { startWorker, type Worker } from '../worker.ts';
+import { hostFactsOf } from './host-facts.ts';
 import { adapterCache as openAdapterCache, openControlServer, openStatusServer } from './open-parts.ts';
 import { startSecondaryNode } from './secondary-node.ts';
 import { topologyCard } from './topology.ts';
@@ -202,6 +203,7 @@ async function startOne(
       ...parts,
       engine,
       deviceType: settings.deviceType,
+      host: hostFactsOf(settings),
       model,
       card,
       names,

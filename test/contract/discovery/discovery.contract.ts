@@ -67,6 +67,15 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
         expect(await two.discovery.list({ bucket: 'v1/mdc', prefix: '' })).toEqual([modelAt('ns/backend/generate/a')]);
       });
 
+      it("keeps the facts of a worker's machine, beside workers without any", async () => {
+        const [one, two] = [await harness.open(), await harness.open()];
+        const host = { instance_id: 'i-0123', zone: 'us-east-1b', market: 'spot', group: 'chat-1-spot' };
+        const hosted = { ...endpointAt('ns/backend/generate/a'), host };
+        await one.discovery.put(hosted);
+        await one.discovery.put(endpointAt('ns/backend/generate/b'));
+        expect(await two.discovery.list(instances)).toEqual([hosted, endpointAt('ns/backend/generate/b')]);
+      });
+
       it('matches prefixes by whole segments', async () => {
         const { discovery } = await harness.open();
         for (const path of ['ns/comp/ep/1', 'ns/comp/ep/12', 'ns/comp/ep2/1', 'ns/comp-b/ep/1', 'ns2/comp/ep/1']) {

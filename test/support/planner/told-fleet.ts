@@ -16,6 +16,7 @@ export class ToldWorker {
   /** Number of requests begun. */
   started = 0;
   isDraining = false;
+  host: PlannerEventOf<'worker.rollup'>['host'];
 
   private constructor(discovery: MemoryDiscovery, publisher: EventPublisher, clock: Clock, at: number) {
     this.#discovery = discovery;
@@ -55,6 +56,7 @@ export class ToldWorker {
     this.#publisher.publish({
       ...rollupOf(this.#at, this.#sequence++, totals, this.#clock.wallMs()),
       ...draining,
+      ...(this.host === undefined ? {} : { host: this.host }),
       ...parts,
     });
   }

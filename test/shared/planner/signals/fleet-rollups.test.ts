@@ -125,10 +125,11 @@ function bedOf(seed = 1) {
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
-  async function begin(count: number): Promise<void> {
+  async function begin(count: number, host?: ToldWorker['host']): Promise<void> {
     for (let at = 0; at < count; at++) {
       const worker = await ToldWorker.begin(workers.length, { hub, plane, clock, random });
       workers.push(worker);
+      worker.host = host;
       worker.tell();
     }
   }
@@ -158,7 +159,7 @@ describe('the holder of the lease', () => {
     expect(sent.map(({ seq }) => seq)).toEqual(sent.map((_, at) => at));
   });
 
-  it.each(['agg', 'prefill, decode'])(
+  it.each(['agg', 'prefill, decode', 'agg on instances'])(
     'fits into an event, however many workers there are: 20,000, %s',
     async (pools) => {
       const { holder, pass, begin, rollups, workers } = bedOf();
@@ -166,7 +167,8 @@ describe('the holder of the lease', () => {
       await begin(1);
       const speaker = workers[0]!;
       speaker.isDraining = true; // it serves nothing itself
-      const components = pools.split(', ') as ('agg' | 'prefill' | 'decode')[];
+      const isHosted = pools.endsWith(' on instances');
+      const components = pools.replace(' on instances', '').split(', ') as ('agg' | 'prefill' | 'decode')[];
       const last = [0.123456, 1, 4096, 65_536, 200, 1_234_567, 8, 32_768, 2, 4096] as PassRow;
       const rank = { ...rollupOf(0, 0, NO_TRAFFIC, BEGIN_MS).ranks[0]!, last };
       const samples = Array.from({ length: 16 }, () => last);
@@ -179,6 +181,7 @@ describe('the holder of the lease', () => {
           epoch: 'e',
           component,
           ranks: [at % 100 === 0 ? { ...rank, samples } : rank],
+          ...(isHosted ? { host: { instance_id: `i-${worker_id}` } } : {}),
         });
       }
       await pass(11_000);
@@ -233,6 +236,23 @@ describe('the holder of the lease', () => {
       `worker.draining ${workers[0]!.id}`,
       `worker.gone ${gone!.id}`,
     ]);
+  });
+
+  it('say on which instance a worker runs', async () => {
+    const { holder, begin, pass, queue, rollups, workers } = bedOf();
+    holder();
+    await begin(1);
+    await pass(20_000);
+    const place = { instance_id: 'i-0123', zone: 'us-east-1b', market: 'spot' };
+    await begin(1, { ...place, group: 'chat-1-spot' });
+    await pass(200);
+    const latest = (type: string) => queue.sent.findLast(({ event }) => event.type === type)?.event;
+    expect(latest('worker.registered')).toMatchObject({ worker_id: workers[1]!.id, ...place });
+    await pass(5000);
+    expect(rollups().at(-1)?.pools.agg).toMatchObject({ instances: [null, 'i-0123'] });
+    await workers.pop()!.end();
+    await pass(200);
+    expect(latest('worker.gone')).toMatchObject({ instance_id: 'i-0123' });
   });
 
   it('hands on what edges hold, and what an edge has sent itself counts once', async () => {

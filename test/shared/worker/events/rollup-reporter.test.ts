@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
+import type { HostFacts } from '../../../../shared/discovery/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EnginePass } from '../../../../shared/engines/index.ts';
 import { PASS_SAMPLES_MAX, type PlannerEventOf, readPlannerEvent } from '../../../../shared/protocol/index.ts';
 import { RollupReporter, TrafficCounter } from '../../../../shared/worker/events/rollup-reporter.ts';
@@ -41,12 +42,13 @@ const passOf = (wallTimeS: number, dpRank = 0): EnginePass => ({
 });
 
 interface BedOptions {
+  readonly host?: HostFacts;
   readonly hasPasses?: boolean;
   readonly info?: EngineInfo;
   readonly latency?: { readonly sumSeconds: number; readonly count: number };
 }
 
-function bedOf({ hasPasses = true, info = INFO, latency }: BedOptions = {}) {
+function bedOf({ hasPasses = true, info = INFO, latency, host }: BedOptions = {}) {
   const clock = new VirtualClock();
   const told: PlannerEventOf<'worker.rollup'>[] = [];
   const state = { load: [LOAD], isDraining: false };
@@ -69,7 +71,7 @@ function bedOf({ hasPasses = true, info = INFO, latency }: BedOptions = {}) {
   const address = { namespace: 'ns', component: 'backend', endpoint: 'generate' };
   const reporter = new RollupReporter(
     {
-      worker: { clock, random: seededRandom(1), engine, address },
+      worker: { clock, random: seededRandom(1), engine, address, host },
       settings: { rollupIntervalMs: 5000, gpus: 2 },
       card: { display_name: 'm', worker_type: 'aggregated' },
       instanceId: 'w0',
@@ -84,6 +86,13 @@ function bedOf({ hasPasses = true, info = INFO, latency }: BedOptions = {}) {
 }
 
 describe('what a worker says of itself', () => {
+  it('names its machine, if an agent has stated it', () => {
+    const host = { instance_id: 'i-0123', zone: 'us-east-1b', market: 'spot' };
+    const { told } = bedOf({ host });
+    expect(readPlannerEvent(told[0])).toMatchObject({ kind: 'event', event: { host } });
+    expect(bedOf().told[0]).not.toHaveProperty('host');
+  });
+
   it('is said at once, every five seconds and until it stops, with a number that grows', async () => {
     const { clock, told, reporter } = bedOf();
     expect(told).toHaveLength(1);

@@ -1,0 +1,27 @@
+import { ConfigError, type Settings } from '../../config/index.ts';
+import type { HostFacts } from '../../discovery/index.ts';
+
+/** Longest of each fact in characters. */
+const CHARACTERS_MAX = 128;
+
+/**
+ * Returns the facts of `STATOR_HOST_FACTS`; undefined if it is not set.
+ * @throws ConfigError for a fact that is not a text of 1 to 128 characters, or without an `instance_id`
+ */
+export function hostFactsOf({ hostFacts }: Pick<Settings<'worker'>, 'hostFacts'>): HostFacts | undefined {
+  if (hostFacts === undefined) return undefined;
+  const problems = Object.entries(hostFacts)
+    .filter(([, value]) => typeof value !== 'string' || value.length === 0 || value.length > CHARACTERS_MAX)
+    .map(
+      ([key, value]) =>
+        `STATOR_HOST_FACTS: ${key} ${shown(value)}: allowed: a text of 1 to ${CHARACTERS_MAX} characters`,
+    );
+  if (hostFacts.instance_id === undefined) problems.push('STATOR_HOST_FACTS: instance_id is required');
+  if (problems.length > 0) throw new ConfigError(problems);
+  return hostFacts as unknown as HostFacts;
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'undefined';
+  return text.length > 60 ? `${text.slice(0, 60)}...` : text;
+}
