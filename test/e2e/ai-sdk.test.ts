@@ -136,7 +136,7 @@ describe.each(PROVIDERS)('the Vercel AI SDK over $name', (provider) => {
   });
 
   it.each([
-    ['a model that nobody serves', 'hello', 'gpt-17', 404, false],
+    ['a model without workers', 'hello', 'gpt-17', 404, false],
     ['a prompt over the context', 'hello', 'ctx64', 400, false],
     ['a worker that is limited', 'limited', 'plain', 429, true],
     ['a worker that is broken', 'broken', 'plain', 500, true],

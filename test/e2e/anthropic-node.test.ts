@@ -171,7 +171,7 @@ describe('tools of the official Anthropic client', () => {
 describe('the errors of the official Anthropic client', () => {
   it.each([
     ['a field that is wrong', { temperature: 9 }, BadRequestError, 400, 'invalid_request_error'],
-    ['a model that nobody serves', { model: 'claude' }, NotFoundError, 404, 'not_found_error'],
+    ['a model without workers', { model: 'claude' }, NotFoundError, 404, 'not_found_error'],
     ['a prompt over the context', { model: 'ctx64' }, BadRequestError, 400, 'invalid_request_error'],
   ] as const)('tell %s, streamed and not', async (_what, fields, kind, status, type) => {
     const long = 'x'.repeat(64);

@@ -127,7 +127,7 @@ describe.each(DIALECTS)('LangChain over $name', (dialect) => {
   });
 
   it.each([
-    ['a model that nobody serves', 'hello', 'gpt-17', { status: 404, lc_error_code: 'MODEL_NOT_FOUND' }],
+    ['a model without workers', 'hello', 'gpt-17', { status: 404, lc_error_code: 'MODEL_NOT_FOUND' }],
     ['a worker that refuses the key', 'refused', 'plain', { status: 401, lc_error_code: 'MODEL_AUTHENTICATION' }],
     ['a worker that is limited', 'limited', 'plain', { status: 429, lc_error_code: 'MODEL_RATE_LIMIT' }],
     ['a worker that is broken', 'broken', 'plain', { status: 500 }],

@@ -21,11 +21,11 @@ const filled = (element: string): string =>
 
 describe('a body of megabytes', () => {
   it.each([
-    ['ids that are none', '/v1/completions', 'prompt', '-1', 'prompt[0]'],
+    ['ids that are not ids', '/v1/completions', 'prompt', '-1', 'prompt[0]'],
     ['ids', '/v1/completions', 'prompt', '1', 'prompt'],
-    ['messages that are none', '/v1/chat/completions', 'messages', '1', 'messages'],
+    ['messages that are not messages', '/v1/chat/completions', 'messages', '1', 'messages'],
     ['messages', '/v1/chat/completions', 'messages', '{"role":"user","content":"a"}', 'messages'],
-    ['tools that are none', '/v1/chat/completions', 'tools', '{}', 'tools[0].type'],
+    ['tools that are not tools', '/v1/chat/completions', 'tools', '{}', 'tools[0].type'],
     ['inputs', '/v1/embeddings', 'input', '[]', 'input'],
   ])('of %s is refused by name, while others are answered', async (_what, path, field, element, param) => {
     const messages = field === 'tools' ? '"messages":[{"role":"user","content":"a"}],' : '';

@@ -214,7 +214,7 @@ describe.skipIf(!hasOtelCollector())('traces that the OpenTelemetry Collector ha
       error: ['invalid_json', false],
     },
     {
-      name: 'a model that nobody has',
+      name: 'a model that does not exist',
       ask: post('/v1/chat/completions', { ...CHAT, model: 'x'.repeat(200) }),
       server: 'POST /v1/chat/completions',
       serverSays: { 'http.response.status_code': 404 },

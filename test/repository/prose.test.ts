@@ -24,7 +24,7 @@ describe('the linter of prose', () => {
     ['is none', 'An id that is none counts as absent.'],
     ['matters not', 'The order matters not.'],
     ['but for the', 'All but for the last one.'],
-  ])('refuses "%s" in a page, and names what to write', async (wording, sentence) => {
+  ])('refuses a wording in a page, and names what to write: %#', async (wording, sentence) => {
     const [finding, ...more] = await lintPage('page.md', `# Title\n\n${sentence}\n`);
     expect(finding?.message.toLowerCase()).toContain(wording === 'but for the' ? '"the"' : wording);
     expect(more).toEqual([]);
@@ -89,10 +89,25 @@ describe('the linter of prose', () => {
       "  it('asks nobody', () => {",
       "    expect(() => call('for nobody', 1)).toThrow('the page that nobody reads');",
       '  });',
-      "  it.each([['nobody']])('asks nobody for %s', (name) => {}); // for nobody",
+      "  it.each([['x']])('asks nobody for %s', (name) => {}); // for nobody",
       '});',
     ].join('\n');
     expect(linesOf(await lintSource('source.test.ts', source))).toEqual([1, 2, 5]);
+  });
+
+  it.each([
+    ['an array', "it.each([\n['nobody', 1],\n['nobody', 'nobody']])('%s', () => {});", [2, 3]],
+    ['texts', "it.each([\n'nobody'])('takes %s', () => {});", [2]],
+    ['two places', "it.each([\n[1, 'a', 'nobody'],\n['a', 'nobody', 1]])('%s of %s', () => {});", [3]],
+    ['fields', "describe.each([\n{ a: 'nobody', b: 1 },\n{ a: 1, b: 'nobody' }])('$a', () => {});", [2]],
+    ['a constant', "const ROWS = [\n['nobody']] as const;\nit.each(ROWS)('%s', () => {});", [2]],
+    ['a filtered constant', "const ROWS = [\n['nobody']];\nit.each(ROWS.filter(Boolean))('%s', () => {});", [2]],
+    ['keys', "const OF = {\n'nobody': 1 };\nit.each(Object.entries(OF))('%s', () => {});", [2]],
+    ['a template', `it(\`of \${x} nobody\`, () => {});\nit(\`of \${x ? 'nobody' : 'a'}\`, () => {});`, [1, 2]],
+    ['two titles', "const ROWS = [\n['nobody']];\nit.each(ROWS)('%s', a);\nit.each(ROWS)('%s', b);", [2]],
+    ['no title', "it.each([\n['nobody']])('of a row', () => {});", []],
+  ])('reads what a title shows of its rows, from %s', async (_, source, lines) => {
+    expect(linesOf(await lintSource('source.test.ts', source))).toEqual(lines);
   });
 });
 

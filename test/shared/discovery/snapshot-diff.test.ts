@@ -95,7 +95,7 @@ describe('fromText', () => {
     ['half a rank', { runtime_config: { data_parallel_size: 1.5 } }],
     ['a first rank below none', { runtime_config: { data_parallel_start_rank: -1 } }],
     ['a context that is a text', { runtime_config: { context_length: '4096' } }],
-    ['taints that are none', { runtime_config: { taints: [1] } }],
+    ['taints that are not texts', { runtime_config: { taints: [1] } }],
     ['more taints than a worker has', { runtime_config: { taints: Array.from({ length: 257 }, String) } }],
     ['a port out of range', { runtime_config: { disaggregated_endpoint: { bootstrap_port: 65_536 } } }],
     ['blocks of less than nothing', { kv_cache_block_size: -16 }],

@@ -41,7 +41,7 @@ const REFUSED = {
 const BEHIND = {
   nonsense: 'NONSENSE\r\n\r\n',
   'a negative length': 'POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n',
-  'a chunk that is none': 'POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n',
+  'a chunk without a valid size': 'POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n',
   'a long head': `GET / HTTP/1.1\r\nhost: localhost\r\nx: ${'a'.repeat(100_000)}`,
   'two hosts': 'GET / HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n',
 };

@@ -148,7 +148,7 @@ const ANSWERS: readonly (readonly [what: string, deltas: readonly Delta[], text:
     [{ content: [{ type: 'video_url', video_url: { url: 'https://a/b.mp4' } }] }],
     '[video](https://a/b.mp4)',
   ],
-  ['what nobody knows', [{ content: [{ type: 'image', of: 'x' }] }], '{"type":"image","of":"x"}'],
+  ['an unknown part', [{ content: [{ type: 'image', of: 'x' }] }], '{"type":"image","of":"x"}'],
 ];
 
 const play = (deltas: readonly object[]) => (sink: GenerationSink) => {

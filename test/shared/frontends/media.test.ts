@@ -177,7 +177,7 @@ describe('POST /v1/images/edits as a form', () => {
 
   it.each([
     [
-      'a number that is none',
+      'text in place of a number',
       [
         ['prompt', 'x'],
         ['n', 'two'],

@@ -39,7 +39,7 @@ describe.each(OPERATORS)('%s %s', (method, path) => {
     ['a web page', { origin: 'https://evil.example', 'content-type': 'text/plain' }, HERE],
     ['a page whose name was made to resolve to this machine', { host: 'evil.example:8000' }, HERE],
     ['a proxy', { 'x-forwarded-for': '127.0.0.1' }, HERE],
-    ['somebody with a wrong key', { authorization: `Bearer ${KEY}x` }, ELSEWHERE],
+    ['a client with a wrong key', { authorization: `Bearer ${KEY}x` }, ELSEWHERE],
   ])('is 403 for %s', async (_, headers, from) => {
     const response = await ask({ ...route, headers: { ...route.headers, ...headers } }, from, { adminKey: KEY });
     expect(response.status).toBe(403);

@@ -46,13 +46,13 @@ const raise = (error: Error) => (): never => {
 
 describe.each(REQUESTS)('what a release is watched by after %s', (name, body) => {
   it.each([
-    ['nobody serves the model', new ServeError('service_unavailable', 'no worker')],
+    ['no worker serves the model', new ServeError('service_unavailable', 'no worker')],
     ['every worker is full', new ServeError('server_overloaded', 'full')],
     ['the key has no budget left', new ServeError('insufficient_quota', 'spent')],
     ['too many came', new ServeError('rate_limit_exceeded', 'too many')],
     ['the worker was lost', new ServeError('worker_lost', 'lost')],
     ['it took too long', new ServeError('deadline_exceeded', 'late')],
-  ])('does not move where %s', async (_why, error) => {
+  ])('does not move if %s', async (_why, error) => {
     expect(await figureOf(name, body, raise(error))).toEqual([0]);
   });
 

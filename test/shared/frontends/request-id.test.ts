@@ -55,7 +55,7 @@ const REQUESTS: readonly [string, number, string, RequestInit?][] = [
   ['the description', 200, '/openapi.json'],
   ['the way to the docs', 303, '/docs'],
   ['a cancel', 404, '/v1/cancel/nothing', { method: 'POST' }],
-  ['a stored response that is none', 404, '/v1/responses/resp_1'],
+  ['a stored response that does not exist', 404, '/v1/responses/resp_1'],
   ['a preflight', 204, '/v1/chat/completions', PREFLIGHT],
 ];
 

@@ -37,9 +37,9 @@ type Asked = readonly [path: string, body?: object | undefined, headers?: Readon
 const ASKS: readonly Asked[] = [
   ['/v1/models'],
   ['/v1/models', undefined, { 'anthropic-version': '2023-06-01' }],
-  ['/v1/models/nobody'],
-  ['/v1/models/nobody', undefined, { 'anthropic-version': '2023-06-01' }],
-  ['/v1/models/nobody/ready'],
+  ['/v1/models/absent'],
+  ['/v1/models/absent', undefined, { 'anthropic-version': '2023-06-01' }],
+  ['/v1/models/absent/ready'],
   ['/v1/models/open-adapter'],
   ['/v1/chat/completions', chat],
   ['/v1/completions', { prompt: 'hi' }],
@@ -53,7 +53,7 @@ const ASKS: readonly Asked[] = [
   ['/v1/messages/count_tokens', chat],
   ['/tokenize', { prompt: 'hi' }],
   ['/detokenize', { tokens: [1] }],
-  ['/health?ready=nobody'],
+  ['/health?ready=absent'],
   ['/health'],
   ['/openapi.json'],
 ];
@@ -99,14 +99,14 @@ describe('names of models that a key may not use', () => {
   );
 
   it.each([
-    ['/v1/models/nobody'],
+    ['/v1/models/absent'],
     ['/v1/chat/completions', chat],
     ['/v1/completions', { prompt: 'hi' }],
     ['/v1/responses', { input: 'hi' }],
     ['/v1/messages', { ...chat, max_tokens: 4 }],
   ] as const)('are shown at %s to a key that may use them, with the one that was asked for', async (...asked) => {
-    const { status, text } = await ask('free', 'nobody', asked);
-    expect([status, text]).toEqual([404, expect.stringMatching(/nobody.*(secret-model.*open-model)/s)]);
+    const { status, text } = await ask('free', 'absent', asked);
+    expect([status, text]).toEqual([404, expect.stringMatching(/absent.*(secret-model.*open-model)/s)]);
   });
 
   it('are not told over WebSocket, and those that it may use are', async () => {
@@ -118,9 +118,9 @@ describe('names of models that a key may not use', () => {
       const { error } = await client.ask({ ...CREATE, model });
       return error as JsonObject;
     };
-    expect(JSON.stringify(await told(free, 'nobody'))).toMatch(/nobody.*secret-model.*open-model/);
-    expect(await told(restricted, 'nobody')).toEqual(
-      JSON.parse(JSON.stringify(await told(restricted, SECRET)).replaceAll(SECRET, 'nobody')),
+    expect(JSON.stringify(await told(free, 'absent'))).toMatch(/absent.*secret-model.*open-model/);
+    expect(await told(restricted, 'absent')).toEqual(
+      JSON.parse(JSON.stringify(await told(restricted, SECRET)).replaceAll(SECRET, 'absent')),
     );
   });
 });

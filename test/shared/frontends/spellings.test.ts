@@ -82,9 +82,9 @@ describe('what vLLM has beside /v1', () => {
     ['no prompt', { model: 'm' }, 'prompt'],
     ['two prompts', { model: 'm', prompt: 'x', messages: MESSAGES }, 'prompt'],
     ['a template of its own', { model: 'm', messages: MESSAGES, chat_template: '{{ x }}' }, 'chat_template'],
-    ['a prompt that is none', { model: 'm', prompt: 5 }, 'prompt'],
+    ['a number as the prompt', { model: 'm', prompt: 5 }, 'prompt'],
     [
-      'a message that is to be begun and continued',
+      'a message to begin and to continue',
       { model: 'm', messages: MESSAGES, add_generation_prompt: true, continue_final_message: true },
       'continue_final_message',
     ],

@@ -74,7 +74,7 @@ describe('why a planner decides as it does', () => {
       /^decode 0 -> 1: .*and 3 wait/,
     ],
     [
-      'nobody counts',
+      'no signal counts requests',
       { signals: [...steady(30, 2, 20), ...Array.from({ length: 8 }, (_, at) => tickAt(30 + 15 * at, at))] },
       /^no change: nothing that counts requests was heard/,
     ],

@@ -25,7 +25,7 @@ describe('a snapshot', () => {
     ['a list', [], 'its facts'],
     ['a log without a name', { ...FACTS, createdAt: 1 }, 'createdAt'],
     ['a place below zero', { ...FACTS, sequence: -1 }, 'sequence'],
-    ['indexes that are none', { ...FACTS, indexes: 'blocks' }, 'indexes'],
+    ['indexes that are not indexes', { ...FACTS, indexes: 'blocks' }, 'indexes'],
     ['an index of half a byte', { ...FACTS, indexes: { blocks: 0.5 } }, 'blocks'],
     ['an index that is not there', { ...FACTS, indexes: { blocks: 5 } }, 'do not fill it'],
     ['another version', { ...FACTS, version: 3 }, 'version 3'],

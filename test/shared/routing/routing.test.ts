@@ -317,10 +317,10 @@ describe('a function that asks workers', () => {
   });
 
   it.each([
-    ['are told to be asked by none', [...STATELESS, '--router-asked-workers=0'], {}],
-    ['do not say what they have cached', STATELESS, { publishesKvEvents: false }],
+    ['a setting excludes', [...STATELESS, '--router-asked-workers=0'], {}],
+    ['publish no events', STATELESS, { publishesKvEvents: false }],
     ['keep no index of it', STATELESS, { hasLocalIndexer: false }],
-  ])('leaves workers alone that %s', async (_, flags, more) => {
+  ])('does not ask workers that %s', async (_, flags, more) => {
     const { asked } = await open(more);
     const function_ = await fleet.start(flags, { followsEvents: false });
     expect((await function_.choose()).worker.id).toMatch(/^[a-e]\d$/);

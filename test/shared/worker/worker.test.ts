@@ -46,8 +46,8 @@ describe('starting a worker', () => {
   });
 
   it.each([
-    ['listens before its engine loads, so that a port that is taken is told at once', {}, [0, 1]],
-    ['listens once its engine has loaded where a broker has to come first', { hasBroker: true }, [5000, 1]],
+    ['listens before its engine loads, so that a taken port is reported at once', {}, [0, 1]],
+    ['listens once its engine has loaded, if it needs a broker first', { hasBroker: true }, [5000, 1]],
   ])('%s', async (_name, plane, expected) => {
     const bed = mockBed({ startupTimeMs: 5000 });
     const served: number[] = [];
@@ -126,8 +126,8 @@ describe('starting a worker', () => {
 
   it.each([
     ['what the engine says', 'cpu', undefined, 'cpu'],
-    ['what it is told, whatever the engine says', 'cpu', 'cuda', 'cuda'],
-    ['nothing where neither is known', undefined, undefined, undefined],
+    ['its setting, whatever the engine says', 'cpu', 'cuda', 'cuda'],
+    ['nothing if neither is known', undefined, undefined, undefined],
   ])('says what it runs on: %s', async (_, ofEngine, told, expected) => {
     const engine = new ScriptedEngine();
     engine.info = { ...engine.info, ...(ofEngine === undefined ? {} : { deviceType: ofEngine }) };

@@ -40,21 +40,6 @@ export function readProse(path: string, text: string): { readonly comments: Comm
   return { comments: joinNeighbours(comments), messages };
 }
 
-/** Reads the titles of a file of tests: those of `it`, `test` and `describe`, also behind `each`. */
-export function readTitles(path: string, text: string): Message[] {
-  const file = ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true);
-  const titles: Message[] = [];
-  const visit = (node: ts.Node): void => {
-    ts.forEachChild(node, visit);
-    if (!ts.isCallExpression(node) || !/^(?:it|test|describe)\b/.test(node.expression.getText(file))) return;
-    const [title] = node.arguments;
-    if (title === undefined || !ts.isStringLiteralLike(title)) return;
-    titles.push({ line: file.getLineAndCharacterOfPosition(title.getStart(file)).line + 1, text: title.text });
-  };
-  visit(file);
-  return titles;
-}
-
 function isLiteral(node: ts.Node): node is ts.LiteralLikeNode {
   return ts.isStringLiteral(node) || ts.isNoSubstitutionTemplateLiteral(node) || ts.isTemplateLiteralToken(node);
 }

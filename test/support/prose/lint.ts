@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { TextlintKernel, type TextlintKernelOptions } from '@textlint/kernel';
-import { type Message, readProse, readTitles } from './comments.ts';
+import { type Message, readProse } from './comments.ts';
 import { refusedWordings, sentenceLength } from './rules.ts';
+import { readTitles } from './titles.ts';
 import { REFUSED_OPENING, REFUSED_WORDINGS } from './words.ts';
 
 /** A place in a file that breaks the style page. */

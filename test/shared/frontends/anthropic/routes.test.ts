@@ -43,7 +43,7 @@ describe("Anthropic's routes", () => {
   });
 
   it.each([
-    ['a path below them that nobody knows', get('/v1/messages/batches'), 404, 'not_found_error'],
+    ['an unknown path below them', get('/v1/messages/batches'), 404, 'not_found_error'],
     ['a wrong method', get('/v1/messages'), 405, 'invalid_request_error'],
     [
       'a wrong content type',
@@ -55,7 +55,7 @@ describe("Anthropic's routes", () => {
       415,
       'invalid_request_error',
     ],
-    ['a model that nobody registered', post({ model: 'nope' }), 404, 'not_found_error'],
+    ['a model that is not registered', post({ model: 'nope' }), 404, 'not_found_error'],
     ['no max_tokens', post({ max_tokens: undefined }), 400, 'invalid_request_error'],
   ])('tell %s in their own envelope', async (_what, request, status, type) => {
     const { response, body } = await json(request);

@@ -62,7 +62,7 @@ describe('an event of HTTP in which something is missing or null', () => {
     ['a function URL with nothing but nulls', url({ headers: null, cookies: null, rawQueryString: null, body: null })],
     ['a header that is null', url({ headers: { accept: null } })],
     ['no flag of base64', url({ isBase64Encoded: null })],
-    ['cookies that are none', url({ cookies: [] })],
+    ['an empty list of cookies', url({ cookies: [] })],
     ['a REST API without headers', { httpMethod: 'GET', path: '/v1/models' }],
     ['a REST API with nothing but nulls', rest({ multiValueHeaders: null, queryStringParameters: null, body: null })],
     ['a header that has no lines', rest({ multiValueHeaders: { accept: null, host: [] } })],

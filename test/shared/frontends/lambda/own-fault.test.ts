@@ -20,7 +20,7 @@ describe('what a release is taken back for', () => {
     ['a table that is away', notStarted(new Error('DynamoDB does not answer'))],
     ['secrets that cannot be read', notStarted(new Error('STATOR_PLANE_TOKEN_SECRET: cannot read secret'))],
     ['a fetch that fails', notStarted(new TypeError('fetch failed', { cause: new Error('ECONNREFUSED') }))],
-    ['a model that nobody serves', new ServeError('service_unavailable', 'no worker')],
+    ['a model without workers', new ServeError('service_unavailable', 'no worker')],
     ['too many requests', new ServeError('rate_limit_exceeded', 'too many')],
     ['time that is over', new ServeError('deadline_exceeded', 'too late')],
   ])('is not %s', (_name, error) => {

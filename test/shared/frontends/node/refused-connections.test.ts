@@ -63,7 +63,7 @@ const REFUSED: readonly (readonly [string, string, number])[] = [
   ['begins a handshake of TLS', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', 400],
   ['speaks HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
   ['sends a head that is too long', LONG_HEAD, 431],
-  ['sends a method that is none', 'BREW /live HTTP/1.1\r\nhost: t\r\n\r\n', 405],
+  ['sends an unknown method', 'BREW /live HTTP/1.1\r\nhost: t\r\n\r\n', 405],
   ['sends no host', 'GET /live HTTP/1.1\r\n\r\n', 400],
   ['expects what is not met', `${POST}expect: tea\r\ncontent-length: 9\r\n\r\n`, 417],
   ['sends half a body that is too long', `${POST}content-length: 2000\r\n\r\n{"mod`, 413],

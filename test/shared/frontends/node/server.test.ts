@@ -179,19 +179,19 @@ describe('the Node server', () => {
   const withId = (line: string, rest = 'host: t\r\n'): string => `${line}\r\nx-request-id: mine\r\n${rest}\r\n`;
   it.each([
     ['no Host', 400, withId('GET /live HTTP/1.1', '')],
-    ['a Host that is none', 400, withId('GET /live HTTP/1.1', 'host: a b\r\n')],
+    ['an invalid Host', 400, withId('GET /live HTTP/1.1', 'host: a b\r\n')],
     ['half an address as its Host', 400, withId('GET /live HTTP/1.1', 'host: [::\r\n')],
     ['a target that is no URL', 400, withId('GET http://[::/live HTTP/1.1')],
     ['a target with a host and no Host', 400, withId('GET http://t/live HTTP/1.1', '')],
-    ['a target with a host, and a Host that is none', 400, withId('GET http://t/live HTTP/1.1', 'host: a b\r\n')],
+    ['a target with a host, and an invalid Host', 400, withId('GET http://t/live HTTP/1.1', 'host: a b\r\n')],
     ['a target with an empty host', 400, withId('GET http:///live HTTP/1.1')],
     ['a target whose slashes are missing', 400, withId('GET http:live HTTP/1.1')],
     ['a target whose slashes are others', 400, withId('GET http:\\\\t/live HTTP/1.1')],
     ['a target that names a user', 400, withId('GET http://localhost@t/live HTTP/1.1')],
     ['a target of another scheme', 400, withId('GET ftp://t/live HTTP/1.1')],
     ['no target', 400, withId('OPTIONS * HTTP/1.1')],
-    ['an expectation that nobody meets', 417, withId('GET /live HTTP/1.1', 'host: t\r\nexpect: more\r\n')],
-    ['a header that is none', 400, withId('GET /live HTTP/1.1', 'bad header: x\r\n')],
+    ['an expectation that no server meets', 417, withId('GET /live HTTP/1.1', 'host: t\r\nexpect: more\r\n')],
+    ['a line that is not a header', 400, withId('GET /live HTTP/1.1', 'bad header: x\r\n')],
     ['an unknown method', 405, withId('FOO /live HTTP/1.1')],
   ])('refuses a request with %s under its id', async (_what, status, text) => {
     const { server } = await start();

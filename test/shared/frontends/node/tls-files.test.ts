@@ -36,7 +36,7 @@ describe('the files of a certificate', () => {
   it.each([
     ['a file is missing', () => rm(paths().key), '--tls-key-path: cannot read'],
     ['the key is of another certificate', () => install('second', ['key']), 'belong together'],
-    ['the certificate is none', () => writeFile(paths().cert, 'hello'), '--tls-cert-path'],
+    ['the certificate is not PEM', () => writeFile(paths().cert, 'hello'), '--tls-cert-path'],
   ])('are refused in one line that names the flag when %s', async (_what, spoil, text) => {
     await spoil();
     const error = await readTlsFiles(paths()).catch((thrown: Error) => thrown);

@@ -252,7 +252,7 @@ describe('other upgrades', () => {
 
   it.each([
     ['no key', UPGRADE.replace(/sec-websocket-key.*\r\n/, ''), 400],
-    ['a key that is none', UPGRADE.replace(KEY, 'x'), 400],
+    ['an invalid key', UPGRADE.replace(KEY, 'x'), 400],
     ['another version', UPGRADE.replace('version: 13', 'version: 7'), 400],
   ])('with %s are refused', async (_, text, status) => {
     const { server } = await openServer();

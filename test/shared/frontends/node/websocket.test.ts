@@ -252,7 +252,7 @@ describe('a drain', () => {
 
 describe('who may open one', () => {
   it.each([
-    ['nobody asks a program for its origin', {}, undefined],
+    ['a program without an origin', {}, undefined],
     ['its own page', { origin: 'http://127.0.0.1:PORT' }, undefined],
     ['a page of another origin', { origin: 'https://evil.example' }, 403],
     ['a page that may', { origin: 'https://good.example' }, undefined],

@@ -95,18 +95,18 @@ describe('a stream that its worker wants to be rid of', () => {
   });
 
   it.each<[string, Partial<GenerationRequest>, Setup]>([
-    ['there is nobody else', {}, { workers: 1 }],
+    ['no other worker exists', {}, { workers: 1 }],
     ['no move is left', {}, { limit: 0 }],
     ['it is too long to move', {}, { tokensMax: 4 }],
     ['it has several choices', { sampling: { n: 2 } }, {}],
     ['its output is guided', { sampling: { guided_decoding: { regex: 'a' } } }, {}],
     ['it is pinned', { routing: { backend_instance_id: 'a' } }, {}],
-  ])('stays where %s', async (_why, more, setup) => {
+  ])('stays if %s', async (_why, more, setup) => {
     const { first, plane, moves } = await asked(more, setup);
     expect([plane.calls.length, first.log, moves]).toEqual([1, [], []]);
   });
 
-  it('stays where it grows too long to move while another worker is looked for', async () => {
+  it('stays if it grows too long to move during the search for another worker', async () => {
     const { plane, sink, moves, clock } = start({}, { tokensMax: 6 });
     const first = await plane.seen(1);
     say(first, 'ab');

@@ -414,11 +414,11 @@ describe('a request whose worker is stalled', () => {
   });
 
   it.each([
-    { name: 'nobody else could take it', asked: {}, setup: { workers: 1 } },
+    { name: 'no other worker could take it', asked: {}, setup: { workers: 1 } },
     { name: 'it is too long to move', asked: {}, setup: { tokensMax: 1 } },
     { name: 'it has no move left', asked: {}, setup: { limit: 0 } },
     { name: 'it is one of several choices', asked: { sampling: { n: 2 } }, setup: {} },
-  ])('stays, and may still end well, where $name', async ({ asked, setup }) => {
+  ])('stays, and may still end well, if $name', async ({ asked, setup }) => {
     const { plane, run, sink, stalled } = start(asked, setup);
     const first = await plane.seen(1);
     stalled.add('a');

@@ -18,7 +18,7 @@ it('a request is in the stage of its dispatch until its worker says something', 
 
 it.each([
   ['taken by another worker', 'new_request success 40'],
-  ['taken by nobody', 'new_request failure 40'],
+  ['taken by no worker', 'new_request failure 40'],
   ['given up by its client', 'new_request cancelled 40'],
 ])('a move that is %s is timed', async (how, expected) => {
   const { plane, client, clock, stages, timed } = start({}, { limit: 1 });
@@ -26,7 +26,7 @@ it.each([
   const next = await plane.seen(2);
   await clock.advance(40);
   if (how.startsWith('taken by another')) accept(next);
-  else if (how.startsWith('taken by nobody')) next.sink.fail(workerError('CannotConnect'));
+  else if (how.startsWith('taken by no worker')) next.sink.fail(workerError('CannotConnect'));
   else client.abort(new Error('left'));
   expect(timed.filter((each) => each.startsWith('new_request'))).toEqual([expected]);
   if (how.startsWith('taken by another')) expect(stages.get('dispatch aggregated')).toBe(1);

@@ -59,10 +59,10 @@ async function start(answer: Answer) {
 }
 
 const REFUSALS: readonly (readonly [string, Answer])[] = [
-  ['is told to come back in an hour', (_, response) => response.writeHead(429, { 'retry-after': '3600' }).end()],
-  ['is told to come back at once, each time', (_, response) => response.writeHead(503, { 'retry-after': '0' }).end()],
-  ['is told no time to come back', (_, response) => response.writeHead(503).end()],
-  ['reads a time that is none', (_, response) => response.writeHead(429, { 'retry-after': 'soon' }).end()],
+  ['reads that it may retry in an hour', (_, response) => response.writeHead(429, { 'retry-after': '3600' }).end()],
+  ['reads each time that it may retry at once', (_, response) => response.writeHead(503, { 'retry-after': '0' }).end()],
+  ['reads no time for a retry', (_, response) => response.writeHead(503).end()],
+  ['reads an invalid time for a retry', (_, response) => response.writeHead(429, { 'retry-after': 'soon' }).end()],
   ['has failed', (_, response) => response.writeHead(500).end('no')],
   ['wants a key', (_, response) => response.writeHead(401).end('no')],
   ['is somewhere else', (_, response) => response.writeHead(302, { location: 'http://127.0.0.1:1/' }).end()],

@@ -69,7 +69,7 @@ describe('a hostile worker', () => {
   });
 
   it.each([
-    ['a limit that is none', frameBytes(FrameType.helloAck, 0, { instanceId: '2a', maxFrame: -1 })],
+    ['a negative limit', frameBytes(FrameType.helloAck, 0, { instanceId: '2a', maxFrame: -1 })],
     ['a letter on stream 0', frameBytes(FrameType.helloAck, 0, { instanceId: 'x'.repeat(70_000), maxFrame: 1 })],
     ['tokens without a token', Buffer.concat([HELLO_ACK, tokens(0)])],
     ['a step of five megabytes', Buffer.concat([HELLO_ACK, frameBytes(FrameType.tokens, 0, Buffer.alloc(5 << 20, 1))])],

@@ -97,7 +97,7 @@ async function tapped(transport: Transport) {
 describe('a caller with a token', () => {
   it.each<[string, (hello: Buffer, socket: Socket) => void]>([
     ['closes', (_, socket) => socket.destroy()],
-    ['greets as if nothing were to be proved', (_, socket) => socket.write(HELLO_ACK)],
+    ['greets as if no proof were needed', (_, socket) => socket.write(HELLO_ACK)],
     ['sends back what it was sent', (hello, socket) => socket.write(hello)],
     ['sends a proof of its own making', (_, s) => s.write(frameBytes(FrameType.challenge, 0, new Uint8Array(64)))],
     ['sends half a proof', (_, socket) => socket.write(frameBytes(FrameType.challenge, 0, new Uint8Array(63)))],

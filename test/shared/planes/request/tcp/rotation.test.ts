@@ -51,12 +51,12 @@ async function call(atWorker: Partial<TcpRequestPlaneOptions>, atCaller: Partial
 
 describe.each(['off', 'on'] as const)('while the plane token is rotated, encryption %s', (encryption) => {
   it.each<[string, Tokens, Tokens]>([
-    ['nobody has heard of it', BEFORE, BEFORE],
-    ['the worker has', AFTER, BEFORE],
-    ['the caller has', BEFORE, AFTER],
-    ['both have', AFTER, AFTER],
-    ['the worker is done with it', DONE, AFTER],
-    ['the caller is done with it', AFTER, DONE],
+    ['neither side has the new one', BEFORE, BEFORE],
+    ['only the worker has it', AFTER, BEFORE],
+    ['only the caller has it', BEFORE, AFTER],
+    ['both have it', AFTER, AFTER],
+    ['the worker has dropped the old one', DONE, AFTER],
+    ['the caller has dropped the old one', AFTER, DONE],
     ['the worker had another rotation behind it', BEFORE_BUT_ONCE, AFTER],
     ['the caller had another rotation behind it', AFTER, BEFORE_BUT_ONCE],
     ['a setting says the same twice', AGAIN, BEFORE],

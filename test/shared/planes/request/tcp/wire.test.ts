@@ -50,8 +50,8 @@ async function rawCaller(transport: Transport, hello: Readonly<Record<string, un
 
 describe('on the wire', () => {
   it.each([
-    ['nobody who does not say in HELLO that MOVE is known: it would be a fault of the whole connection', {}, 0],
-    ['who says so', { moves: true }, 1],
+    ['no caller whose HELLO lacks MOVE, for whom it would be a fault of the whole connection', {}, 0],
+    ['a caller whose HELLO has it', { moves: true }, 1],
   ])('MOVE reaches %s', async (_who, hello, moves) => {
     const held = new HeldCalls();
     const { transport } = await serve(held.handler);
