@@ -6,8 +6,8 @@ const QUALITY = 5;
 const TEXT_BYTES_MAX = 1024 * 1024;
 
 /**
- * Returns the state of a model in as few bytes as it needs, for stores in which bytes cost money: about a third of its
- * text, or 50 KB for 10,000 workers with an instance each.
+ * Compresses the state of a model, for stores in which bytes cost money. The result has about a third of the bytes of
+ * the text, or 50 KB for 10,000 workers with an instance each.
  */
 export function packStateText(text: string): Uint8Array {
   const bytes = Buffer.from(text);
