@@ -79,6 +79,14 @@ export class FleetSecrets extends Construct {
     };
   }
 
+  /** The environment of a worker on a machine, which reads its secrets itself (`grantRead`). */
+  workerEnvironment(): Record<'STATOR_PLANE_TOKEN_SECRET' | 'STATOR_NATS_SECRET', string> {
+    return {
+      STATOR_PLANE_TOKEN_SECRET: this.planeToken.secretArn,
+      STATOR_NATS_SECRET: this.#nats.worker.secretArn,
+    };
+  }
+
   /** The environment of NATS: the users of each role, as `infra/nats-configuration.ts` reads them. */
   natsServerSecrets(): Record<string, ContainerSecret> {
     return Object.fromEntries(

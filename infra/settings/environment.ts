@@ -23,6 +23,8 @@ export interface Place {
   readonly role: Role;
   /** The image is the user's, who knows what files it has. */
   readonly hasOwnImage: boolean;
+  /** Engine of a worker. @default mocker */
+  readonly engine?: 'vllm' | 'sglang';
 }
 
 /** The only folder in which a process of a deployment may write. */
@@ -79,7 +81,8 @@ export function problemsOfArguments(
   environment: z.infer<typeof Environment>,
   place: Place,
 ): readonly string[] {
-  const own = ['--engine=mocker', '--model-name=a'];
+  const { engine } = place;
+  const own = engine === undefined ? ['--engine=mocker', '--model-name=a'] : [`--engine=${engine}`, '--model=a'];
   try {
     const { given } = resolveConfig('worker', [...own, ...argv], environment, {
       surroundings: machineToCome('worker', environment, argv),

@@ -1,6 +1,10 @@
 import * as z from 'zod';
 import { nearestName } from '../../shared/errors/index.ts';
-import { Arguments, checkEnvironment, Environment, problemsOfArguments } from './environment.ts';
+import { problemsOfFleet } from './ec2-checks.ts';
+import { Ec2Fleet } from './ec2-fleets.ts';
+import { Arguments, checkEnvironment, Environment, type Place, problemsOfArguments } from './environment.ts';
+import { Generation, Pool } from './fleet-parts.ts';
+import type { GivenTypes } from './gpu-types.ts';
 import { ModelName, Name } from './names.ts';
 import { size } from './sizes.ts';
 
@@ -17,15 +21,12 @@ const MockFleet = z.strictObject({
   workers: z.int().min(0).max(64).default(2),
   size: size(256, 512),
   /** Part of a request that its workers do: all of it, or one half, for which the model has a fleet of each. */
-  pool: z.enum(['agg', 'prefill', 'decode']).default('agg'),
+  pool: Pool,
   /**
    * Lets two generations of the fleet run side by side: each is a stack of its own, whose workers register in a
    * namespace with this suffix (`DYN_NAMESPACE_WORKER_SUFFIX`). @default none
    */
-  generation: z
-    .string()
-    .regex(/^[a-z0-9]{1,16}$/, 'must be 1 to 16 lower-case letters and digits')
-    .optional(),
+  generation: Generation,
   /** Further settings of the workers, by their variables. */
   environment: Environment,
   /** Further settings of the workers that have a flag alone, as `--speedup-ratio=4`. */
@@ -35,8 +36,8 @@ const MockFleet = z.strictObject({
 /** Models that clients may ask for. */
 export const Models = z.record(ModelName, Model).default({ 'stator-mini': { wanted: true } });
 
-/** Workers that serve the models. */
-export const Fleets = z.record(Name, MockFleet).default({
+/** Workers that serve the models: without an engine, or with GPUs on machines of EC2. */
+export const Fleets = z.record(Name, z.discriminatedUnion('kind', [MockFleet, Ec2Fleet])).default({
   mock: {
     kind: 'mock',
     model: 'stator-mini',
@@ -53,6 +54,11 @@ interface Served {
   readonly models: z.infer<typeof Models>;
   readonly fleets: z.infer<typeof Fleets>;
   readonly images: { readonly edge?: string | undefined };
+  readonly instanceTypes: GivenTypes;
+  readonly network: {
+    readonly availabilityZones?: readonly string[] | undefined;
+    readonly vpc?: { readonly availabilityZones: readonly string[] } | undefined;
+  };
 }
 
 /** Refuses a fleet without a named model, one without decode workers, and settings that workers do not take. */
@@ -72,11 +78,35 @@ export function checkFleets(given: Served, context: z.RefinementCtx): void {
           : `did you mean ${JSON.stringify(nearest)}?`;
       refuse('model', `names no model of models; ${hint}`);
     }
-    const place = { role: 'worker', hasOwnImage: given.images.edge !== undefined } as const;
+    const place: Place =
+      fleet.kind === 'ec2'
+        ? { role: 'worker', hasOwnImage: true, engine: fleet.engine.kind }
+        : { role: 'worker', hasOwnImage: given.images.edge !== undefined };
     const isRight = checkEnvironment(fleet.environment, place, ['fleets', name, 'environment'], context);
+    if (fleet.kind === 'ec2') checkEc2(name, fleet, given, context);
     if (!isRight || fleet.arguments.length === 0) continue; // synthesis reports variables that exclude each other
     for (const problem of problemsOfArguments(fleet.arguments, fleet.environment, place)) refuse('arguments', problem);
   }
+}
+
+type Ec2 = Extract<Served['fleets'][string], { readonly kind: 'ec2' }>;
+
+/** Refuses options that cannot be deployed, and a pool that another fleet has: its options belong to that fleet. */
+function checkEc2(name: string, fleet: Ec2, given: Served, context: z.RefinementCtx): void {
+  const { instanceTypes: types, network } = given;
+  const zones = network.vpc?.availabilityZones ?? network.availabilityZones;
+  for (const { path, message } of problemsOfFleet(fleet, { types, zones }))
+    context.addIssue({ code: 'custom', path: ['fleets', name, ...path], message });
+  const other = Object.entries(given.fleets).find(
+    ([, each]) =>
+      each.kind === 'ec2' &&
+      each.model === fleet.model &&
+      each.generation === fleet.generation &&
+      (each.pool === fleet.pool || (each.pool === 'agg') !== (fleet.pool === 'agg')),
+  );
+  if (other === undefined || other[0] === name) return;
+  const message = `${fleet.pool}: fleets.${other[0]} has pool ${other[1].pool} of the same model and generation: one planner scales one fleet of each pool`;
+  context.addIssue({ code: 'custom', path: ['fleets', name, 'pool'], message });
 }
 
 /** Name of a fleet's stack, behind that of the deployment. */
@@ -91,9 +121,9 @@ export function namespacesOf({ fleets }: Pick<Served, 'fleets'>): { readonly DYN
 }
 
 /**
- * Whether workers fetch blocks of the KV cache from each other: those that decode, from those that have computed the
- * prompt.
+ * Whether workers reach each other: those that decode fetch blocks of the KV cache from those that have computed the
+ * prompt, and EFA lets machines send only within a group of machines that reach each other.
  */
 export function passesBlocks({ fleets }: Pick<Served, 'fleets'>): boolean {
-  return Object.values(fleets).some(({ pool }) => pool === 'prefill');
+  return Object.values(fleets).some((fleet) => fleet.pool === 'prefill' || (fleet.kind === 'ec2' && fleet.efa));
 }

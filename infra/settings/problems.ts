@@ -23,15 +23,20 @@ const WITHOUT_INPUT: readonly z.core.$ZodIssue['code'][] = ['invalid_format', 'i
 function describe(issue: z.core.$ZodIssue, schema: z.ZodType): readonly string[] {
   const path = issue.path.map(String);
   if (issue.code !== 'unrecognized_keys') {
-    const given = WITHOUT_INPUT.includes(issue.code) ? `; it is ${show(issue.input)}` : '';
+    const given = WITHOUT_INPUT.includes(issue.code) && !isOfKind(issue) ? `; it is ${show(issue.input)}` : '';
     return [`${path.join('.') || 'the file'}: ${issue.message}${given}`];
   }
-  const known = keysAt(schema, path);
+  const known = keysAt(schema, path, issue.input);
   return issue.keys.map((key) => {
     const nearest = nearestName(key, known);
     const hint = nearest === undefined ? `known are ${known.join(', ')}` : `did you mean ${nearest}?`;
     return `${[...path, key].join('.')}: unknown key; ${hint}`;
   });
+}
+
+/** Whether an issue is about the field by which the alternatives of a union differ. */
+function isOfKind(issue: object): issue is { readonly discriminator: string; readonly options: readonly unknown[] } {
+  return 'discriminator' in issue && 'options' in issue && Array.isArray(issue.options);
 }
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -48,6 +53,8 @@ const KINDS: Readonly<Record<string, string>> = {
 function explain(issue: RawIssue): string | undefined {
   const given = issue.input === undefined ? 'is missing' : show(issue.input);
   switch (issue.code) {
+    case 'invalid_union':
+      return isOfKind(issue) ? explainKind(issue) : undefined;
     case 'invalid_type':
       return `${given}: must be ${KINDS[issue.expected] ?? issue.expected}`;
     case 'invalid_value':
@@ -60,6 +67,17 @@ function explain(issue: RawIssue): string | undefined {
     default:
       return undefined;
   }
+}
+
+/** Says which alternatives a union has; an input that is not an object has no kind. */
+function explainKind({
+  input,
+  discriminator,
+  options,
+}: RawIssue & { discriminator: string; options: readonly unknown[] }) {
+  const kind = typeof input === 'object' && input !== null ? Reflect.get(input, discriminator) : undefined;
+  const given = kind === undefined ? 'is missing' : show(kind);
+  return `${given}: allowed are ${options.map((value) => JSON.stringify(value)).join('|')}`;
 }
 
 function explainSize(issue: RawIssue & { readonly code: 'too_small' | 'too_big' }, given: string): string {
@@ -87,21 +105,36 @@ function show(value: unknown): string {
   return text.length <= CHARS_MAX ? text : `${text.slice(0, CHARS_MAX)}...`;
 }
 
-/** Returns the names that the object at `path` may hold. */
-function keysAt(schema: z.ZodType, path: readonly string[]): readonly string[] {
-  return Object.keys(shapeOf(path.reduce<unknown>(stepInto, schema)) ?? {});
+/** Returns the names that the object `input` at `path` may hold. */
+function keysAt(schema: z.ZodType, path: readonly string[], input: unknown): readonly string[] {
+  const found = path.reduce<readonly unknown[]>((all, key) => all.flatMap((each) => stepInto(each, key)), [schema]);
+  const shapes = found.flatMap(alternativesOf).flatMap((each) => (each instanceof z.ZodObject ? [each.shape] : []));
+  const fitting = shapes.filter((shape) => fits(shape, input));
+  return [...new Set((fitting.length > 0 ? fitting : shapes).flatMap((shape) => Object.keys(shape)))];
 }
 
-/** Follows one key of a path through objects, records and what wraps them. */
-function stepInto(schema: unknown, key: string): unknown {
-  const bare = unwrap(schema);
-  if (bare instanceof z.ZodObject) return (bare.shape as Record<string, unknown>)[key];
-  return bare instanceof z.ZodRecord ? bare.valueType : undefined;
+/** Whether the constants of a shape, such as the kind of a fleet, are those of the input. */
+function fits(shape: object, input: unknown): boolean {
+  return Object.entries(shape).every(
+    ([key, each]) =>
+      !(each instanceof z.ZodLiteral) ||
+      (typeof input === 'object' && input !== null && each.values.has(Reflect.get(input, key))),
+  );
 }
 
-function shapeOf(schema: unknown): object | undefined {
+/** Follows one key of a path through objects, records, lists, unions and what wraps them. */
+function stepInto(schema: unknown, key: string): readonly unknown[] {
+  return alternativesOf(schema).flatMap((bare) => {
+    if (bare instanceof z.ZodObject) return [(bare.shape as Record<string, unknown>)[key]];
+    if (bare instanceof z.ZodRecord) return [bare.valueType];
+    return bare instanceof z.ZodArray ? [bare.element] : [];
+  });
+}
+
+/** Returns the alternatives of a union without what wraps them, or the one schema that it is. */
+function alternativesOf(schema: unknown): readonly unknown[] {
   const bare = unwrap(schema);
-  return bare instanceof z.ZodObject ? bare.shape : undefined;
+  return bare instanceof z.ZodUnion ? bare.options.flatMap(alternativesOf) : [bare];
 }
 
 function unwrap(schema: unknown): unknown {

@@ -5,6 +5,7 @@ import { checkNames, Domain } from './domain.ts';
 import { checkEdges, Edges } from './edges.ts';
 import { Encryption } from './encryption.ts';
 import { checkFleets, Fleets, Models } from './fleets.ts';
+import { InstanceTypes } from './gpu-types.ts';
 import { Keys } from './keys.ts';
 import { Limits } from './limits.ts';
 import { Name } from './names.ts';
@@ -25,6 +26,7 @@ export const Settings = z
     name: Name.default('Stator'),
     models: Models,
     fleets: Fleets,
+    instanceTypes: InstanceTypes,
     sizes: Sizes,
     edges: Edges,
     nats: Nats,

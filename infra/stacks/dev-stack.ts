@@ -26,7 +26,7 @@ export class DevStack extends Stack {
     super(scope, id, { description: 'Stator: serverless front for large language models (dev)', ...props });
     const network = new Network(this, 'Network', { availabilityZones: settings.network.availabilityZones });
     const store = new FleetStore(this, 'Store', { encryptionKey: keyOf(this, settings) });
-    const [[name, fleet] = []] = Object.entries(settings.fleets);
+    const [[name, fleet] = []] = mockFleetsOf(settings);
     const queue = plannerQueueOf(this, settings.planner.queueArn);
     const task = new DevTask(this, 'Task', {
       ...settings.sizes.dev,
@@ -57,17 +57,22 @@ export class DevStack extends Stack {
 }
 
 /** Settings that say something which one task in a network of its own cannot be. */
-function passedOver({ fleets, edges, network }: Settings): readonly string[] {
+function passedOver(settings: Settings): readonly string[] {
+  const { fleets, edges, network } = settings;
+  const mocks = mockFleetsOf(settings).slice(0, 1);
   return [
     ...Object.keys(fleets)
-      .slice(1)
+      .filter((name) => name !== mocks[0]?.[0])
       .map((name) => `fleets.${name}`),
-    ...Object.entries(fleets)
-      .slice(0, 1)
-      .flatMap(([name, { pool }]) => (pool === 'agg' ? [] : [`fleets.${name}.pool`])),
+    ...mocks.flatMap(([name, { pool }]) => (pool === 'agg' ? [] : [`fleets.${name}.pool`])),
     ...(edges.container.listener === 'none' ? [] : ['edges.container.listener']),
     ...(network.vpc === undefined ? [] : ['network.vpc']),
     ...(network.flowLogs ? ['network.flowLogs'] : []),
     ...(network.workerTransfers ? ['network.workerTransfers'] : []),
   ];
+}
+
+/** Returns the fleets without GPUs, of which dev runs the first one. */
+function mockFleetsOf({ fleets }: Settings) {
+  return Object.entries(fleets).flatMap(([name, fleet]) => (fleet.kind === 'mock' ? [[name, fleet] as const] : []));
 }

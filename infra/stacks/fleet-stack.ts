@@ -1,10 +1,12 @@
 import { Stack, type StackProps } from 'aws-cdk-lib';
 import type { Construct } from 'constructs';
 import { statorImage } from '../constructs/containers.ts';
+import { Ec2Fleet } from '../constructs/ec2-fleet/ec2-fleet.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
 import { MockFleet } from '../constructs/mock-fleet.ts';
+import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { followReferences } from '../constructs/stack-references.ts';
-import type { Settings } from '../settings/index.ts';
+import type { Ec2FleetSettings, Settings } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
 import type { EdgeStack } from './edge-stack.ts';
 
@@ -19,8 +21,16 @@ interface FleetStackProps extends StackProps {
 
 /** The workers of one fleet. */
 export class FleetStack extends Stack {
-  constructor(scope: Construct, id: string, { data, edge, settings, fleet, fleetName, ...props }: FleetStackProps) {
-    super(scope, id, { description: `Stator: workers of ${fleet.model}`, ...props });
+  constructor(scope: Construct, id: string, props: FleetStackProps) {
+    const { data, edge, settings, fleet, fleetName, ...stackProps } = props;
+    super(scope, id, { description: `Stator: workers of ${fleet.model}`, ...stackProps });
+    if (fleet.kind === 'ec2') this.#addMachines(props, fleet);
+    else this.#addTasks(props, fleet);
+    followReferences(this);
+    if (settings.retain) keepLogs(this);
+  }
+
+  #addTasks({ data, edge, settings, fleetName }: FleetStackProps, fleet: MockFleetSettings): void {
     const workers = new MockFleet(this, 'Workers', {
       ...fleet.size,
       network: data.network,
@@ -36,7 +46,24 @@ export class FleetStack extends Stack {
       logRetentionDays: settings.logRetentionDays,
     });
     data.store.grantWork(workers);
-    followReferences(this);
-    if (settings.retain) keepLogs(this);
+  }
+
+  #addMachines({ data, edge, settings, fleetName }: FleetStackProps, fleet: Ec2FleetSettings): void {
+    const { network, store } = data;
+    const queue = plannerQueueOf(this, settings.planner.queueArn);
+    const workers = new Ec2Fleet(this, 'Workers', {
+      fleet,
+      fleetName,
+      network,
+      deployment: settings.name,
+      types: settings.instanceTypes,
+      environment: { ...edge.workerEnvironment, ...store.secrets.workerEnvironment(), ...queue?.environment },
+      logRetentionDays: settings.logRetentionDays,
+    });
+    store.grantWork(workers);
+    store.secrets.grantRead('worker', workers);
+    queue?.grantTell(workers);
   }
 }
+
+type MockFleetSettings = Extract<Settings['fleets'][string], { readonly kind: 'mock' }>;

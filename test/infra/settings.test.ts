@@ -156,7 +156,7 @@ describe('readSettings', () => {
     [{ alarms: { topicArn: 'a'.repeat(200) } }, /; it is "a{59}\.\.\.$/],
     [{ domain: { name: 'a.example.com' } }, 'domain.certificateArn: is missing: must be a text'],
     [{ network: { vpc: { ...VPC, privateSubnetIds: [] } } }, 'privateSubnetIds: must have at least 1 entry'],
-    [{ fleets: { a: { model: 'stator-mini' } } }, 'fleets.a.kind: is missing: allowed are "mock"'],
+    [{ fleets: { a: { model: 'stator-mini' } } }, 'fleets.a.kind: is missing: allowed are "mock"|"ec2"'],
     [{ fleets: { a: { kind: 'mock', model: '' } } }, 'fleets.a.model: "": must have at least 1 character'],
     [
       { fleets: { a: { kind: 'mock', model: 'qwen' } } },

@@ -1,0 +1,63 @@
+import type { CapacityOption, Ec2FleetSettings } from '../../settings/index.ts';
+
+/** Names of the lifecycle hooks of every group. */
+export const HOOKS = { launch: 'launch', terminate: 'terminate' } as const;
+/** Folder of a machine for weights and compiled kernels. */
+const HOST_DIR = '/var/lib/stator';
+/** What the agent replaces by the place of the weights. */
+const WEIGHTS = '{weights}';
+
+/** Returns the variables of `stator host` for the machines of one option. */
+export function hostEnvironment(
+  fleet: Ec2FleetSettings,
+  option: CapacityOption,
+  group: string,
+): Readonly<Record<string, string>> {
+  const { engine, weights, generation } = fleet;
+  const { endsAt } = option;
+  return {
+    STATOR_HOST_GROUP: group,
+    STATOR_HOST_LAUNCH_HOOK: HOOKS.launch,
+    STATOR_HOST_TERMINATE_HOOK: HOOKS.terminate,
+    STATOR_HOST_RUNNER: 'docker',
+    STATOR_HOST_WORKER_IMAGE: engine.image,
+    STATOR_HOST_WORKER_ARGUMENTS: JSON.stringify(workerArguments(fleet)),
+    STATOR_HOST_GPUS_PER_REPLICA: String(engine.gpusPerReplica),
+    STATOR_HOST_START_SECS: String(fleet.startSecs),
+    STATOR_HOST_DRAIN_SECS: String(fleet.drainSecs),
+    STATOR_HOST_MARKET: marketOf(option),
+    STATOR_HOST_DIR: HOST_DIR,
+    ...(endsAt === undefined ? {} : { STATOR_HOST_ENDS_AT: endsAt }),
+    ...(generation === undefined ? {} : { STATOR_HOST_GENERATION: generation }),
+    ...(weights === undefined
+      ? {}
+      : {
+          STATOR_HOST_WEIGHTS_URI: weights.uri,
+          STATOR_HOST_WEIGHTS_BYTES: String(weights.bytes),
+          STATOR_HOST_WEIGHTS_MODE: weights.mode,
+        }),
+  };
+}
+
+/** Returns the market as instances know it: one in a reservation is an on-demand instance. */
+export function marketOf({ market }: Pick<CapacityOption, 'market'>): Exclude<CapacityOption['market'], 'reservation'> {
+  return market === 'reservation' ? 'on-demand' : market;
+}
+
+/** Returns the arguments of each `stator worker` of a machine. What the settings give comes last, and counts. */
+export function workerArguments({ engine, weights, model, pool, ...fleet }: Ec2FleetSettings): readonly string[] {
+  const { gpusPerReplica } = engine;
+  const given = [...fleet.arguments, ...engine.args];
+  const isGiven = (flag: string) => given.some((each) => each === flag || each.startsWith(`${flag}=`));
+  const isStreamed = engine.kind === 'vllm' && weights?.mode === 'stream' && !isGiven('--load-format');
+  return [
+    `--engine=${engine.kind}`,
+    `--model=${weights === undefined ? model : WEIGHTS}`,
+    `--served-model-name=${model}`,
+    ...(pool === 'agg' ? [] : [`--disaggregation-mode=${pool}`]),
+    ...(gpusPerReplica === 1 || isGiven('--tensor-parallel-size') ? [] : [`--tensor-parallel-size=${gpusPerReplica}`]),
+    ...(isStreamed ? ['--load-format=runai_streamer'] : []),
+    ...fleet.arguments,
+    ...(engine.args.length === 0 ? [] : ['--', ...engine.args]),
+  ];
+}

@@ -1,0 +1,69 @@
+import { Aws } from 'aws-cdk-lib';
+import { type IRole, ManagedPolicy, PolicyStatement, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
+import type { Construct } from 'constructs';
+import type { Ec2FleetSettings } from '../../settings/index.ts';
+import { arnOfGroup } from './capacity-group.ts';
+
+interface RoleProps {
+  readonly fleet: Ec2FleetSettings;
+  /** Names of the fleet's Auto Scaling groups. */
+  readonly groups: readonly string[];
+  readonly logGroup: ILogGroup;
+}
+
+/** `ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME`, with `:TAG` or `@sha256:DIGEST`. */
+const PRIVATE_ECR = /^((\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?)\/([^:@]+)/;
+
+/** Returns the registry of an image that is in ECR, and the ARN of its repository. */
+export function repositoryOf(image: string): { readonly registry: string; readonly arn: string } | undefined {
+  const [, registry, account, region, name] = PRIVATE_ECR.exec(image) ?? [];
+  if (registry === undefined) return undefined;
+  return { registry, arn: `arn:${Aws.PARTITION}:ecr:${region}:${account}:repository/${name}` };
+}
+
+/**
+ * Creates the role of the fleet's machines, with the rights of their agent and engine. It has no right of EC2: what a
+ * machine must know of itself, its metadata says.
+ */
+export function createInstanceRole(scope: Construct, { fleet, groups, logGroup }: RoleProps): IRole {
+  const role = new Role(scope, 'Role', {
+    assumedBy: new ServicePrincipal('ec2.amazonaws.com'),
+    description: `Stator: machines of ${fleet.model}`.replaceAll(/[^\x20-\x7e]/g, '?'),
+    ...(fleet.ssm ? { managedPolicies: [ManagedPolicy.fromAwsManagedPolicyName('AmazonSSMManagedInstanceCore')] } : {}),
+  });
+  const allow = (actions: readonly string[], resources: readonly string[], conditions?: object) =>
+    role.addToPolicy(
+      new PolicyStatement({
+        actions: [...actions],
+        resources: [...resources],
+        ...(conditions === undefined ? {} : { conditions: { ...conditions } }),
+      }),
+    );
+  allow(
+    [
+      'autoscaling:CompleteLifecycleAction',
+      'autoscaling:RecordLifecycleActionHeartbeat',
+      'autoscaling:SetInstanceHealth',
+    ],
+    groups.map((name) => arnOfGroup(scope, name)),
+  );
+  allow(['logs:CreateLogStream', 'logs:PutLogEvents'], [logGroup.logGroupArn]);
+  const repository = repositoryOf(fleet.engine.image);
+  if (repository !== undefined) {
+    allow(['ecr:GetAuthorizationToken'], ['*']); // it knows no resource
+    allow(['ecr:BatchCheckLayerAvailability', 'ecr:BatchGetImage', 'ecr:GetDownloadUrlForLayer'], [repository.arn]);
+  }
+  const { weights } = fleet;
+  if (weights !== undefined) {
+    const [, bucket = '', folder = ''] = /^s3:\/\/([^/]+)\/(.+)$/.exec(weights.uri) ?? [];
+    const arn = `arn:${Aws.PARTITION}:s3:::${bucket}`;
+    allow(['s3:GetObject'], [`${arn}/${folder}*`]);
+    allow(['s3:ListBucket'], [arn], { StringLike: { 's3:prefix': `${folder}*` } });
+    if (weights.keyArn !== undefined)
+      allow(['kms:Decrypt'], [weights.keyArn], {
+        StringEquals: { 'kms:ViaService': `s3.${Aws.REGION}.amazonaws.com` },
+      });
+  }
+  return role;
+}

@@ -1,0 +1,123 @@
+/** Everything that the first start of a machine needs to know. */
+export interface MachineStart {
+  /** Variables of the agent and its workers, among them those of `hostEnvironment`. A value has no line break. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** Registry of ECR that the machine logs in to. @default none: the image is public */
+  readonly registry?: string | undefined;
+  readonly region: string;
+  /** Log group of the workers. */
+  readonly logGroup: string;
+  /** Time that the image may take to arrive, in seconds. */
+  readonly startSecs: number;
+  /** Longest time that running answers get when the machine is stopped. */
+  readonly drainSecs: number;
+}
+
+/** Interval of the heartbeats while the image arrives: a third of the time-out of the hook. */
+const HEARTBEAT_SECS = 100;
+/** Time that containers get to end after the longest drain. */
+const STOP_MARGIN_SECS = 60;
+
+/**
+ * Returns the program that a machine runs once, as root, when it starts for the first time. It fetches the image of the
+ * workers unless the machine's own image has it, takes the agent out of it, and starts the agent as a service. From
+ * then on systemd starts the agent whenever the machine starts. The program has no secrets: whoever may describe a
+ * machine can read it.
+ */
+export function renderUserData(start: MachineStart): string {
+  const { region, registry, startSecs } = start;
+  const login = registry === undefined ? 'true' : loginTo(registry);
+  return `#!/bin/bash
+set -euo pipefail
+export AWS_REGION=${quote(region)}
+install -d -m 0755 /etc/stator
+cat >/etc/stator/host.env <<'END'
+${renderEnvironment(start.environment)}
+END
+. /etc/stator/host.env
+image=$STATOR_HOST_WORKER_IMAGE
+# The hook gives a start up that it has not heard of for five minutes, and an image may take longer.
+metadata=http://169.254.169.254/latest
+token=$(curl -sSf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' $metadata/api/token)
+id=$(curl -sSf -H "X-aws-ec2-metadata-token: $token" $metadata/meta-data/instance-id)
+beat() {
+  trap 'kill $!; exit' TERM
+  for _ in $(seq ${Math.ceil((2 * startSecs) / HEARTBEAT_SECS)}); do
+    sleep ${HEARTBEAT_SECS} & wait $!
+    aws autoscaling record-lifecycle-action-heartbeat --instance-id "$id" \\
+      --auto-scaling-group-name "$STATOR_HOST_GROUP" --lifecycle-hook-name "$STATOR_HOST_LAUNCH_HOOK" || true
+  done
+}
+beat >/dev/null 2>&1 &
+beating=$!
+trap 'kill $beating' EXIT
+python3 - <<'END'
+import json, os
+path = '/etc/docker/daemon.json'
+daemon = json.load(open(path)) if os.path.exists(path) else {}
+daemon['log-driver'] = 'awslogs'
+daemon['log-opts'] = {
+    'awslogs-group': '${start.logGroup}', 'awslogs-region': '${region}',
+    'tag': '{{.Name}}/{{.ID}}', 'mode': 'non-blocking', 'max-buffer-size': '16m',
+}
+json.dump(daemon, open(path, 'w'))
+END
+systemctl restart docker
+login() { ${login}; }
+for pause in 5 10 20 40; do
+  docker image inspect "$image" >/dev/null 2>&1 && break
+  { login && docker pull -q "$image"; } || sleep $pause
+done
+rm -rf /opt/stator
+install -d -m 0755 /opt/stator /var/lib/stator
+container=$(docker create "$image")
+docker cp "$container:/app" /opt/stator/app
+docker cp "$container:/usr/local/bin/node" /opt/stator/node
+docker rm "$container"
+cat >/etc/systemd/system/stator-host.service <<'END'
+${renderUnit(start)}
+END
+systemctl daemon-reload
+systemctl enable --now stator-host.service
+`;
+}
+
+function loginTo(registry: string): string {
+  return `aws ecr get-login-password | docker login --username AWS --password-stdin ${quote(registry)}`;
+}
+
+function renderUnit({ drainSecs }: MachineStart): string {
+  return `[Unit]
+Description=Agent of Stator, which starts and drains the workers of this machine
+Wants=network-online.target
+After=network-online.target docker.service
+[Service]
+EnvironmentFile=/etc/stator/host.env
+ExecStart=/opt/stator/node /opt/stator/app/bin/stator.js host
+Restart=always
+RestartSec=5
+KillMode=mixed
+TimeoutStopSec=${drainSecs + STOP_MARGIN_SECS}
+StandardOutput=journal+console
+StandardError=journal+console
+[Install]
+WantedBy=multi-user.target`;
+}
+
+/** Quotes for a shell. */
+function quote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+/** Characters with a meaning in double quotes. What CDK puts in the place of a value that is not known yet has none. */
+const ESCAPED = /["\\`]|\$(?!\{Token\[)/g;
+
+/** Returns lines as systemd reads them ("systemd.exec", `EnvironmentFile=`): in double quotes, four characters escaped. */
+function renderEnvironment(environment: MachineStart['environment']): string {
+  return Object.entries(environment)
+    .map(([name, text]) => {
+      if (/[\r\n]/.test(text)) throw new Error(`${name}: a variable of a machine has no line break`);
+      return `${name}="${text.replace(ESCAPED, '\\$&')}"`;
+    })
+    .join('\n');
+}

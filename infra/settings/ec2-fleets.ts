@@ -1,0 +1,146 @@
+import * as z from 'zod';
+import { Arguments, Environment } from './environment.ts';
+import { Generation, Pool } from './fleet-parts.ts';
+import { TypeName } from './gpu-types.ts';
+import { ModelName } from './names.ts';
+
+/** Ways in which EC2 sells machines. */
+export const MARKETS = ['on-demand', 'spot', 'reservation', 'capacity-block'] as const;
+export type Market = (typeof MARKETS)[number];
+
+/** Machines of one option: its Auto Scaling group may have no more. */
+const MACHINES_MAX = 500;
+
+const WarmPool = z.strictObject({
+  /** Machines that wait. */
+  min: z.int().min(1).max(MACHINES_MAX).default(1),
+  /** `Stopped` costs only the disk. `Running` costs as much as a machine that serves. */
+  state: z.enum(['Stopped', 'Running']).default('Stopped'),
+});
+
+const Option = z.strictObject({
+  /** Types of machines, best first, with as many GPUs and as much memory of a GPU each. */
+  types: z.array(TypeName).min(1).max(40),
+  market: z.enum(MARKETS).default('on-demand'),
+  /** Zones in which the machines start: those that offer the types. @default all zones of the network */
+  zones: z.array(z.string().min(1)).min(1).max(6).optional(),
+  /** Reservation, or capacity block, that the machines use. */
+  reservationId: z
+    .string()
+    .regex(/^cr-[0-9a-f]{8,32}$/, 'must be the id of a capacity reservation, as cr-0123456789abcdef0')
+    .optional(),
+  /** Most machines. */
+  max: z.int().min(1).max(MACHINES_MAX),
+  /** Prepared machines that wait beside those that serve. @default none */
+  warmPool: WarmPool.optional(),
+  /** Time at which a capacity block or a reservation ends, as 2027-01-31T11:30:00Z. */
+  endsAt: z.iso.datetime({ error: 'must be a time in UTC, as 2027-01-31T11:30:00Z' }).optional(),
+});
+
+const REPLICAS_MAX = 4000;
+const SECS_MAX = 7200;
+const WEIGHT_BYTES_MAX = 10e12;
+
+const Engine = z.strictObject({
+  /** Image of the workers, on top of that of an engine (`infra/images/worker/Dockerfile`): by digest, or by a tag. */
+  image: z
+    .string()
+    .max(400)
+    .regex(
+      /^[a-z0-9][a-z0-9.-]*(:\d+)?(\/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$/,
+      'must be the whole address of an image, as HOST/NAME@sha256:DIGEST or HOST/NAME:TAG',
+    ),
+  /** Engine that the worker starts. */
+  kind: z.enum(['vllm', 'sglang']).default('vllm'),
+  /** GPUs of one replica. A machine has as many replicas as its GPUs are enough for. */
+  gpusPerReplica: z.int().min(1).max(72).default(1),
+  /** Arguments that the engine gets as they are. */
+  args: z.array(z.string().max(1000)).max(100).default([]),
+});
+
+const Weights = z.strictObject({
+  /** Folder of a bucket, whose files never change under that name. */
+  uri: z.string().regex(/^s3:\/\/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\/([A-Za-z0-9!_.*'()=-]+\/)+$/, {
+    error: 'must be a folder of a bucket and end with /, as s3://BUCKET/FOLDER/',
+  }),
+  bytes: z.int().min(1).max(WEIGHT_BYTES_MAX),
+  /** `stream`: the engine reads them from the bucket. `disk`: the machine fetches them before it starts the engine. */
+  mode: z.enum(['stream', 'disk']).default('stream'),
+  /** Key of KMS that encrypts the bucket. @default one of S3's own */
+  keyArn: z
+    .string()
+    .regex(/^arn:[a-z-]+:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]+$/, 'must be the ARN of a key of KMS')
+    .optional(),
+});
+
+const Ami = z.strictObject({
+  /** Parameter of Systems Manager that names the image of the machines. Each machine that starts reads it again. */
+  parameter: z
+    .string()
+    .regex(/^\/[A-Za-z0-9_./-]{1,1000}$/, 'must be the name of a parameter of Systems Manager, which begins with /')
+    .default(
+      '/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id', // "Finding the ID of a DLAMI"
+    ),
+  /** Name of the root volume in that image. */
+  rootDevice: z
+    .string()
+    .regex(/^\/dev\/[a-z0-9]{3,8}$/, 'must be the name of a device, as /dev/xvda')
+    .default('/dev/xvda'),
+});
+
+/** Workers with GPUs, on machines of EC2. Auto Scaling groups start them, one for each option, in the order given. */
+export const Ec2Fleet = z.strictObject({
+  kind: z.literal('ec2'),
+  /** Name of a model in `models`. */
+  model: ModelName,
+  /** Part of a request that its workers do. */
+  pool: Pool,
+  /** Suffix of the namespace of its workers: another generation of the fleet may run beside this one. @default none */
+  generation: Generation,
+  engine: Engine,
+  /** Weights of the model. @default none: the image has them, or the engine downloads them */
+  weights: Weights.optional(),
+  /** Ways to get machines. The first that gives some is taken; the later ones make up for what it lacks. */
+  options: z.array(Option).min(1).max(8),
+  /** Replicas of the model, on all machines together. */
+  replicas: z.strictObject({
+    min: z.int().min(0).max(REPLICAS_MAX).default(0),
+    max: z.int().min(1).max(REPLICAS_MAX),
+  }),
+  /** Time from the start of a machine to its first answer. A machine that takes twice as long is given up. */
+  startSecs: z.int().min(30).max(SECS_MAX).default(480),
+  /** Longest time that running answers get when their machine is taken away. */
+  drainSecs: z.int().min(0).max(SECS_MAX).default(900),
+  ami: Ami.prefault({}),
+  /** Adds EFA interfaces, and puts the machines close to each other in one zone. */
+  efa: z.boolean().default(false),
+  /** Lets operators open a shell on a machine by Systems Manager. */
+  ssm: z.boolean().default(false),
+  /** Further settings of the workers, by their variables. */
+  environment: Environment,
+  /** Further settings of the workers that have a flag only. */
+  arguments: Arguments,
+});
+
+/** Settings of a fleet on EC2, with their defaults. */
+export type Ec2FleetSettings = z.infer<typeof Ec2Fleet>;
+/** One option of such a fleet. */
+export type CapacityOption = Ec2FleetSettings['options'][number];
+
+/**
+ * Returns the id of an option: its place and its market. A machine in a reservation is an on-demand instance, as its
+ * metadata says.
+ */
+export function optionIdOf({ market }: Pick<CapacityOption, 'market'>, at: number): string {
+  return `${at}-${market === 'reservation' ? 'on-demand' : market}`;
+}
+
+/** Returns the name of the Auto Scaling group of an option. Another generation has other groups. */
+export function groupNameOf(
+  deployment: string,
+  fleet: string,
+  { generation }: Pick<Ec2FleetSettings, 'generation'>,
+  optionId: string,
+): string {
+  return [deployment, fleet, ...(generation === undefined ? [] : [generation]), optionId].join('-');
+}
