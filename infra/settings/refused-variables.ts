@@ -135,6 +135,7 @@ const WORKER: Refusals = {
   DYN_SYSTEM_LIVE_PATH: PORTS,
   STATOR_CONTROL_PORT: 'is a port that no client can reach',
   STATOR_CONTROL_HOST: 'is the address of a port that no client can reach',
+  STATOR_HOST_FACTS: 'is what the agent of a machine tells its workers',
   DYN_VLLM_HEADLESS: 'is for a part of an engine that serves no requests',
 };
 
