@@ -99,6 +99,7 @@ const STATUS_WORDS: Readonly<Record<DecisionRecord['status'], string>> = {
   APPLIED: 'carried out',
   SUPERSEDED: 'overtaken by a newer one',
   TIMED_OUT: 'not carried out in time',
+  STALLED: 'waits for capacity',
   REJECTED_BUDGET: 'refused by the budget',
   ADVISORY: 'advice, not acted on',
 };

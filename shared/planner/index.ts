@@ -7,15 +7,11 @@
 export { type PlannerConfig, PlannerConfigError, type PlannerLaw, parsePlannerConfig } from './config.ts';
 export type { LawTick } from './decide/tick-law.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
-export {
-  type Connector,
-  FolderKeys,
-  LocalConnector,
-  type ScalableWorkers,
-  VirtualConnector,
-} from './live/connectors.ts';
+export type { Connector } from './live/connector.ts';
 export { FleetPlanner, type FleetPlannerOptions } from './live/fleet-planner.ts';
+export { LocalConnector, type ScalableWorkers } from './live/local-connector.ts';
 export { createPlannerMetrics } from './live/planner-metrics.ts';
+export { FolderKeys, VirtualConnector } from './live/virtual-connector.ts';
 export { wattsOf } from './loops.ts';
 export {
   type Planner,

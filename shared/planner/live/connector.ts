@@ -1,4 +1,4 @@
-import type { DecisionRecord } from '../store/types.ts';
+import type { DecisionRecord, Victim } from '../store/types.ts';
 import type { PerPool, Pool, Targets } from '../types.ts';
 
 /** Instance of an option, as the environment lists it. An environment without instances counts each worker as one. */
@@ -49,6 +49,7 @@ export interface ObservedOption {
 /** A pool as it is. Counts are in workers. */
 export interface ObservedPool {
   readonly ready: number;
+  /** Workers that will come. Those of an option that fails will not. */
   readonly starting: number;
   readonly draining: number;
   readonly desired: number;
@@ -68,13 +69,6 @@ export interface Observed {
   readonly startSeconds?: number | undefined;
 }
 
-/** Instance that a decision ends. Stored before anything is done to it, so that a repetition ends no other one. */
-export interface Victim {
-  readonly instanceId: string;
-  readonly pool: Pool;
-  readonly option: string;
-}
-
 /**
  * One act of a plan. Steps are carried out in their order. After a step that fails, those of the same option that
  * follow it are left out.
@@ -90,8 +84,20 @@ export type Step =
 /** Capacity that is missing although every option was tried. */
 export interface Shortage {
   readonly code: string;
+  /** Option that failed last; undefined: the fleet is as large as its options allow. */
+  readonly option?: string | undefined;
   /** One sentence. */
   readonly problem: string;
+}
+
+/** GPUs of a pool's instances. */
+export interface PoolGpus {
+  /** Of instances that exist or are on order now, draining ones too. */
+  readonly held: number;
+  /** Of these, and of those that the plan launches. */
+  readonly planned: number;
+  /** Once everything that is surplus is gone. */
+  readonly settled: number;
 }
 
 export interface Plan {
@@ -103,8 +109,10 @@ export interface Plan {
   readonly shortage?: Shortage | undefined;
   /** Sentence about something that a person should know and that does not stop the plan. */
   readonly note?: string | undefined;
-  /** GPUs of all instances that exist or will exist after the steps; undefined: the workers of the targets count. */
-  readonly gpus?: PerPool<number> | undefined;
+  /** Undefined: the workers of the targets count. */
+  readonly gpus?: PerPool<PoolGpus> | undefined;
+  /** Instances that must take no new requests, with the time at which their drain ends. */
+  readonly drains?: readonly { readonly instanceId: string; readonly deadlineMs: number }[] | undefined;
   /** State for the next plan, as plain values. */
   readonly memory: ConnectorMemory;
 }

@@ -19,13 +19,14 @@ import type { PlannerConfig } from '../config.ts';
 import type { SentSignal } from '../decide/apply-signal.ts';
 import { type BatchOutcome, handleSignals, PlannerConflict } from '../decide/handle-batch.ts';
 import type { LawTick } from '../decide/tick-law.ts';
+import type { CountedWorkers } from '../decide/worker-counts.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { type Planner, type PlannerBounds, withBounds } from '../planner.ts';
 import { RollupAggregator } from '../signals/rollup-aggregator.ts';
 import type { DecisionRecord, PlannerStore } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
-import { actOnNewest } from './act.ts';
-import type { Connector } from './connectors.ts';
+import { type ActOptions, actOnNewest } from './act.ts';
+import type { Connector, Observed } from './connector.ts';
 import { Hearing } from './hearing.ts';
 import type { PlannerMetrics } from './planner-metrics.ts';
 
@@ -50,6 +51,10 @@ export interface FleetPlannerOptions {
   /** Passes that were measured before: knowledge of engines before they have reported any. */
   readonly profile?: PerPool<readonly (readonly ForwardPass[])[]> | undefined;
   readonly metrics?: PlannerMetrics | undefined;
+  /** GPUs of all models of the store together. @default no bound */
+  readonly gpusMax?: number | undefined;
+  /** Asks the workers of instances to take no new requests. @default their instances tell them */
+  readonly orderDrain?: ActOptions['orderDrain'];
   /**
    * Reads the traffic from elsewhere than the workers, as sums since some time. While that fails, the demand is
    * unknown. @default at the workers
@@ -74,6 +79,13 @@ function refusalOf({ config }: Planner, workerId: string): string | undefined {
   }
   if (config.law !== 'rate' || config.rateRequestsPerSecond != null) return undefined;
   return `${what}: --planner-config '{"rate_requests_per_second": N}' says what one serves (stator profile measures it)`;
+}
+
+/** Returns the workers as the environment counts them; undefined if it does not. */
+function countedOf({ pools }: Observed): CountedWorkers | undefined {
+  return (
+    pools && Object.fromEntries(Object.entries(pools).map(([pool, { ready, starting }]) => [pool, { ready, starting }]))
+  );
 }
 
 /** Signals between two ticks. Beyond that the oldest go, because newer ones include their counts. */
@@ -257,7 +269,7 @@ export class FleetPlanner {
     const { profile, store, connector, clock, metrics } = this.#options;
     if (this.#refusal !== undefined) throw this.#refusal;
     const observed = await connector.observe(signal);
-    const { ready = 0, starting = 0 } = observed.counted?.decode ?? {};
+    const { ready = 0, starting = 0 } = observed.pools?.decode ?? {};
     this.#hearing.begins(this.#model, ready === 0 && starting > 0);
     const folded = await this.#countedElsewhere(this.#aggregator?.aggregate(clock.nowMs(), clock.wallMs()), signal);
     if (folded !== undefined) this.#take(folded);
@@ -269,7 +281,8 @@ export class FleetPlanner {
     const startedMs = clock.nowMs();
     let outcome: BatchOutcome;
     try {
-      outcome = await handleSignals(signals, { store, group, planner: this.#planner, profile, ...observed }, signal);
+      const environment = { counted: countedOf(observed), startSeconds: observed.startSeconds };
+      outcome = await handleSignals(signals, { store, group, planner: this.#planner, profile, ...environment }, signal);
     } catch (thrown) {
       this.#pending.unshift(...signals); // the next tick takes them again: nothing counts twice
       throw thrown;
@@ -301,11 +314,13 @@ export class FleetPlanner {
   }
 
   async #act(group: string, signal: AbortSignal): Promise<void> {
-    const { store, connector, clock, logger, metrics } = this.#options;
+    const { store, connector, clock, logger, metrics, gpusMax, orderDrain } = this.#options;
     const nowMs = (): number => clock.wallMs();
     const { engines } = this.#planner;
+    const { tickSeconds, startSeconds } = this.config;
     const before = this.#latest;
-    this.#latest = await actOnNewest({ store, connector, group, holder: this.#source, nowMs, engines }, signal);
+    const common = { store, connector, group, holder: this.#source, nowMs, engines, tickSeconds, startSeconds };
+    this.#latest = await actOnNewest({ ...common, gpusMax, orderDrain }, signal);
     if (this.#latest === undefined) return;
     const { decisionId: decision_id, status, decidedAtMs, problem } = this.#latest;
     if (before?.decisionId === decision_id && before.status === status) return;

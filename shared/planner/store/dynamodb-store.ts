@@ -16,7 +16,7 @@ import {
   type DecisionRecord,
   fitsBudget,
   KEPT_MS,
-  mayBecome,
+  type Lease,
   moved,
   type PlannerStore,
   PlannerStoreError,
@@ -44,6 +44,7 @@ const RESERVE_TRIES = 16;
  *     PLAN#<group> / DEC#<12 digits> entry, status, ttl
  *     PLAN#<group> / LOOK#<ms>       entry, ttl
  *     PLAN#<group> / ACK             scaled_decision_id
+ *     PLAN#<group> / LEASE           holder, fence, until_ms, memory
  *     PLAN / <group>                 a model that decisions are known of
  *     BUDGET / BUDGET                version, pools
  */
@@ -51,18 +52,22 @@ export class DynamoDbPlannerStore implements PlannerStore {
   readonly name = 'dynamodb';
   readonly #table: Table;
   readonly #timeoutMs: number;
+  readonly #time: TableTime;
   readonly #known = new Set<string>(); // groups whose entry is written; bounded by the models of the fleet
 
-  private constructor(table: Table, timeoutMs: number) {
+  private constructor(table: Table, time: TableTime, timeoutMs: number) {
     this.#table = table;
+    this.#time = time;
     this.#timeoutMs = timeoutMs;
   }
 
   /** Loads the SDK. The table itself is first touched by the first call. */
   static async open(options: DynamoDbPlannerStoreOptions): Promise<DynamoDbPlannerStore> {
     const { clock = systemClock, random = systemRandom, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
-    const dependencies = { clock, random, time: new TableTime(clock), requestTimeoutMs: REQUEST_TIMEOUT_MS };
-    return new DynamoDbPlannerStore(await Table.open(plannerTablePlace(options), dependencies), operationTimeoutMs);
+    const time = new TableTime(clock);
+    const dependencies = { clock, random, time, requestTimeoutMs: REQUEST_TIMEOUT_MS };
+    const table = await Table.open(plannerTablePlace(options), dependencies);
+    return new DynamoDbPlannerStore(table, time, operationTimeoutMs);
   }
 
   async readState(group: string, signal: AbortSignal): Promise<StoredState | undefined> {
@@ -115,7 +120,7 @@ export class DynamoDbPlannerStore implements PlannerStore {
 
   async move(group: string, seen: DecisionRecord, change: DecisionChange, signal: AbortSignal) {
     const now = await this.decision(group, seen.decisionId, signal);
-    const next = moved(now, seen, change, mayBecome);
+    const next = moved(now, seen, change);
     if (next === undefined || now === undefined) return undefined;
     const put = putDecision(group, next, '#entry = :seen');
     const write = { ...put, values: { ...put.values, ':seen': JSON.stringify(now) } };
@@ -139,27 +144,54 @@ export class DynamoDbPlannerStore implements PlannerStore {
     return Number(item?.scaled_decision_id?.N ?? -1);
   }
 
-  async reserve(pool: string, gpus: number, gpusMax: number, signal: AbortSignal): Promise<boolean> {
+  async takeLease(group: string, holder: string, ms: number, signal: AbortSignal): Promise<Lease | undefined> {
+    const nowMs = this.#time.nowMs();
+    const change = {
+      key: leaseKey(group),
+      condition: 'attribute_not_exists(pk) OR until_ms <= :now OR holder = :holder',
+      values: { ':holder': holder, ':now': nowMs, ':until': nowMs + ms, ':one': 1 },
+    };
+    const set = 'SET holder = :holder, until_ms = :until, fence = if_not_exists(fence, :now) + :one';
+    const { isApplied, item } = await this.#attempt(signal, (each) => this.#table.updateAndGet(set, change, each));
+    return isApplied && item !== undefined ? readLease(item) : undefined;
+  }
+
+  renewLease: PlannerStore['renewLease'] = async (group, lease, { ms, memory }, signal) => {
+    const untilMs = this.#time.nowMs() + ms;
+    const change = {
+      key: leaseKey(group),
+      condition: 'fence = :fence',
+      names: { '#memory': 'memory' },
+      values: { ':fence': lease.fence, ':until': untilMs, ':memory': JSON.stringify(memory) },
+    };
+    const set = 'SET until_ms = :until, #memory = :memory';
+    const isDone = await this.#attempt(signal, (each) => this.#table.update(set, change, each));
+    return isDone ? { ...lease, untilMs, memory } : undefined;
+  };
+
+  async releaseLease(group: string, lease: Lease, signal: AbortSignal): Promise<void> {
+    const change = { key: leaseKey(group), condition: 'fence = :fence', values: { ':fence': lease.fence, ':none': 0 } };
+    await this.#attempt(signal, (each) => this.#table.update('SET until_ms = :none', change, each));
+  }
+
+  async reserve(pools: Reservations, gpusMax: number, signal: AbortSignal): Promise<boolean> {
     for (let times = 0; times < RESERVE_TRIES; times++) {
       const item = await this.#get(BUDGET, signal);
       const all = readPools(item);
-      if (all[pool] === gpus) return fitsBudget(all, pool, gpus, gpusMax);
-      if (!fitsBudget(all, pool, gpus, gpusMax)) return false;
+      if (!fitsBudget(all, pools, gpusMax)) return false;
+      if (Object.entries(pools).every(([pool, gpus]) => all[pool] === gpus)) return true;
       const version = Number(item?.version?.N ?? 0);
       const change = {
         key: BUDGET,
         condition: version === 0 ? 'attribute_not_exists(pk)' : 'version = :seen',
         values: {
-          ':pools': JSON.stringify({ ...all, [pool]: gpus }),
+          ':pools': JSON.stringify({ ...all, ...pools }),
           ':next': version + 1,
           ...(version === 0 ? {} : { ':seen': version }),
         },
       };
-      if (
-        await this.#attempt(signal, (each) => this.#table.update('SET pools = :pools, version = :next', change, each))
-      ) {
-        return true;
-      }
+      const set = 'SET pools = :pools, version = :next';
+      if (await this.#attempt(signal, (each) => this.#table.update(set, change, each))) return true;
     }
     throw new PlannerStoreError('unavailable', 'other planners keep changing the GPU budget; try again');
   }
@@ -216,6 +248,19 @@ function stateKey(group: string): ItemKey {
 
 function decisionKey(group: string, decisionId: number): ItemKey {
   return { pk: `PLAN#${group}`, sk: `${DECISION}${String(decisionId).padStart(12, '0')}` };
+}
+
+function leaseKey(group: string): ItemKey {
+  return { pk: `PLAN#${group}`, sk: 'LEASE' };
+}
+
+function readLease({ holder, fence, until_ms: untilMs, memory }: Item): Lease {
+  return {
+    holder: holder?.S ?? '',
+    fence: Number(fence?.N),
+    untilMs: Number(untilMs?.N),
+    memory: JSON.parse(memory?.S ?? '{}') as Lease['memory'],
+  };
 }
 
 function putDecision(group: string, record: DecisionRecord, condition: string) {

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { FileLock, type StillHeld } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
+import { FileLeases } from './file-leases.ts';
 import { MemoryPlannerStore } from './memory-store.ts';
-import { type Commit, type PlannerStore, PlannerStoreError } from './types.ts';
+import { type Commit, type DecisionRecord, type PlannerStore, PlannerStoreError } from './types.ts';
 
 const FILE = 'planner.jsonl';
 const MODE = 0o600;
@@ -16,7 +17,7 @@ const READ_BYTES_MAX = 64 * 1024 * 1024;
 
 /** Line of the log: a call that changed something, or everything as it was. */
 type Line = readonly ['all', unknown] | readonly [Change, ...unknown[]];
-type Change = 'commit' | 'move' | 'acknowledge' | 'reserve';
+type Change = 'commit' | 'moved' | 'acknowledge' | 'budget';
 
 /**
  * Store in a folder of one machine, for several processes: `planner.jsonl`, a line a change. Each process replays the
@@ -27,6 +28,7 @@ export class FilePlannerStore implements PlannerStore {
   readonly #folder: string;
   readonly #clock: Clock;
   readonly #lock: FileLock;
+  readonly #leases: FileLeases;
   #played: MemoryPlannerStore;
   #ino = -1;
   #offset = 0;
@@ -37,6 +39,7 @@ export class FilePlannerStore implements PlannerStore {
     this.#played = new MemoryPlannerStore(clock);
     const failure = (what: string, cause?: unknown): PlannerStoreError => this.#failure('unavailable', what, cause);
     this.#lock = new FileLock({ path: `${this.#path}.lock`, clock, failure });
+    this.#leases = new FileLeases(join(folder, 'leases.json'), { lock: this.#lock, clock, failure });
   }
 
   readState: PlannerStore['readState'] = (...args) => this.#read((store) => store.readState(...args), args[1]);
@@ -48,20 +51,40 @@ export class FilePlannerStore implements PlannerStore {
   groups: PlannerStore['groups'] = (...args) => this.#read((store) => store.groups(...args), args[0]);
 
   commit: PlannerStore['commit'] = (group, commit, signal) =>
-    this.#change(signal, ['commit', group, logged(commit)], (store) => store.commit(group, commit, signal));
+    this.#change(
+      signal,
+      () => ['commit', group, logged(commit)],
+      (store) => store.commit(group, commit, signal),
+    );
 
   move: PlannerStore['move'] = (group, seen, change, signal) =>
-    this.#change(signal, ['move', group, seen, change], (store) => store.move(group, seen, change, signal));
+    this.#change(
+      signal,
+      (next) => ['moved', group, next],
+      (store) => store.move(group, seen, change, signal),
+    );
 
   acknowledge: PlannerStore['acknowledge'] = async (group, decisionId, signal) => {
-    await this.#change(signal, ['acknowledge', group, decisionId], async (store) => {
-      await store.acknowledge(group, decisionId, signal);
-      return true;
-    });
+    await this.#change(
+      signal,
+      () => ['acknowledge', group, decisionId],
+      async (store) => {
+        await store.acknowledge(group, decisionId, signal);
+        return true;
+      },
+    );
   };
 
-  reserve: PlannerStore['reserve'] = (pool, gpus, gpusMax, signal) =>
-    this.#change(signal, ['reserve', pool, gpus, gpusMax], (store) => store.reserve(pool, gpus, gpusMax, signal));
+  reserve: PlannerStore['reserve'] = (pools, gpusMax, signal) =>
+    this.#change(
+      signal,
+      () => ['budget', pools, gpusMax],
+      (store) => store.reserve(pools, gpusMax, signal),
+    );
+
+  takeLease: PlannerStore['takeLease'] = (...args) => this.#leases.take(...args);
+  renewLease: PlannerStore['renewLease'] = (...args) => this.#leases.renew(...args);
+  releaseLease: PlannerStore['releaseLease'] = (...args) => this.#leases.release(...args);
 
   async close(): Promise<void> {}
 
@@ -76,13 +99,17 @@ export class FilePlannerStore implements PlannerStore {
   }
 
   /** Reads under the lock what others wrote, makes the change, and appends its line if it changed something. */
-  async #change<T>(signal: AbortSignal, line: Line, change: (store: MemoryPlannerStore) => Promise<T>): Promise<T> {
+  async #change<T>(
+    signal: AbortSignal,
+    lineOf: (outcome: T) => Line,
+    change: (store: MemoryPlannerStore) => Promise<T>,
+  ): Promise<T> {
     signal.throwIfAborted();
     return this.#lock.hold(signal, async (stillHeld) => {
       try {
         await this.#catchUp();
         const outcome = await change(this.#played);
-        if (outcome !== false && outcome !== undefined) await this.#append(line, stillHeld);
+        if (outcome !== false && outcome !== undefined) await this.#append(lineOf(outcome), stillHeld);
         return outcome;
       } catch (thrown) {
         this.#forget(); // a change that was replayed but not written does not hold
@@ -135,9 +162,12 @@ export class FilePlannerStore implements PlannerStore {
     const play: Partial<Record<string, (...args: never[]) => Promise<unknown>>> = {
       commit: (group: string, { look: tick, ...commit }: LoggedCommit) =>
         store.commit(group, { ...commit, tick }, NEVER),
-      move: store.move,
+      moved: async (group: string, record: DecisionRecord) => store.put(group, record),
       acknowledge: store.acknowledge,
-      reserve: store.reserve,
+      budget: store.reserve,
+      // as earlier versions wrote them
+      move: async (group: string, seen: DecisionRecord, to: object) => store.put(group, { ...seen, ...to }),
+      reserve: (pool: string, gpus: number, gpusMax: number) => store.reserve({ [pool]: gpus }, gpusMax, NEVER),
     };
     await (play[name] as ((...args: unknown[]) => Promise<unknown>) | undefined)?.call(store, ...args, NEVER);
   }

@@ -26,6 +26,9 @@ export class KeptDecisions implements PlannerStore {
   ticks: PlannerStore['ticks'] = (...args) => this.#run.ticks(...args);
   acknowledge: PlannerStore['acknowledge'] = (...args) => this.#run.acknowledge(...args);
   acknowledged: PlannerStore['acknowledged'] = (...args) => this.#run.acknowledged(...args);
+  takeLease: PlannerStore['takeLease'] = (...args) => this.#run.takeLease(...args);
+  renewLease: PlannerStore['renewLease'] = (...args) => this.#run.renewLease(...args);
+  releaseLease: PlannerStore['releaseLease'] = (...args) => this.#run.releaseLease(...args);
   reserve: PlannerStore['reserve'] = (...args) => this.#run.reserve(...args);
   reservations: PlannerStore['reservations'] = (...args) => this.#run.reservations(...args);
   groups: PlannerStore['groups'] = (...args) => this.#run.groups(...args);

@@ -7,11 +7,13 @@ import {
   type DecisionRecord,
   fitsBudget,
   KEPT_MS,
-  mayBecome,
+  type Lease,
   moved,
   type PlannerStore,
+  type Reservations,
   type StoredState,
   type TickRecord,
+  takenLease,
 } from './types.ts';
 
 interface Model {
@@ -42,6 +44,7 @@ export class MemoryPlannerStore implements PlannerStore {
   readonly #clock: Pick<Clock, 'wallMs'>;
   readonly #models = new Map<string, Model>();
   readonly #reserved: Record<string, number> = {};
+  readonly #leases = new Map<string, Lease>(); // by group; bounded by the models of the fleet
 
   constructor(clock: Pick<Clock, 'wallMs'> = systemClock) {
     this.#clock = clock;
@@ -85,9 +88,14 @@ export class MemoryPlannerStore implements PlannerStore {
   async move(group: string, seen: DecisionRecord, change: DecisionChange, signal: AbortSignal) {
     signal.throwIfAborted();
     const decisions = this.#models.get(group)?.decisions;
-    const next = moved(decisions?.get(seen.decisionId), seen, change, mayBecome);
+    const next = moved(decisions?.get(seen.decisionId), seen, change);
     if (next !== undefined) decisions?.set(next.decisionId, next);
     return next;
+  }
+
+  /** Replaces a decision with what it became elsewhere. */
+  put(group: string, decision: DecisionRecord): void {
+    this.#modelOf(group).decisions.set(decision.decisionId, decision);
   }
 
   async acknowledge(group: string, decisionId: number, signal: AbortSignal): Promise<void> {
@@ -101,14 +109,35 @@ export class MemoryPlannerStore implements PlannerStore {
     return this.#models.get(group)?.acknowledged ?? -1;
   }
 
-  async reserve(pool: string, gpus: number, gpusMax: number, signal: AbortSignal): Promise<boolean> {
+  async takeLease(group: string, holder: string, ms: number, signal: AbortSignal): Promise<Lease | undefined> {
     signal.throwIfAborted();
-    if (!fitsBudget(this.#reserved, pool, gpus, gpusMax)) return false;
-    this.#reserved[pool] = gpus;
+    const lease = takenLease(this.#leases.get(group), holder, ms, this.#clock.wallMs());
+    if (lease !== undefined) this.#leases.set(group, lease);
+    return lease;
+  }
+
+  renewLease: PlannerStore['renewLease'] = async (group, lease, { ms, memory }, signal) => {
+    signal.throwIfAborted();
+    if (this.#leases.get(group)?.fence !== lease.fence) return undefined;
+    const renewed = { ...lease, untilMs: this.#clock.wallMs() + ms, memory };
+    this.#leases.set(group, renewed);
+    return renewed;
+  };
+
+  async releaseLease(group: string, lease: Lease, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    const now = this.#leases.get(group);
+    if (now?.fence === lease.fence) this.#leases.set(group, { ...now, untilMs: 0 });
+  }
+
+  async reserve(pools: Reservations, gpusMax: number, signal: AbortSignal): Promise<boolean> {
+    signal.throwIfAborted();
+    if (!fitsBudget(this.#reserved, pools, gpusMax)) return false;
+    Object.assign(this.#reserved, pools);
     return true;
   }
 
-  async reservations(signal: AbortSignal): Promise<Readonly<Record<string, number>>> {
+  async reservations(signal: AbortSignal): Promise<Reservations> {
     signal.throwIfAborted();
     return { ...this.#reserved };
   }

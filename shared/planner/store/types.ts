@@ -1,5 +1,6 @@
 import { StoreError } from '../../discovery/index.ts';
-import type { Targets } from '../types.ts';
+import type { Pool, Targets } from '../types.ts';
+import { type DecisionStatus, mayBecome } from './statuses.ts';
 
 /** Decision as a store keeps it, for a week. Times are Unix milliseconds. */
 export interface DecisionRecord {
@@ -14,12 +15,44 @@ export interface DecisionRecord {
   readonly decidedAtMs: number;
   /** The numbers behind it, by name. */
   readonly figures: Readonly<Record<string, number | string>>;
-  /** Process that applies it, and the time until which no other may. */
-  readonly claim?: { readonly holder: string; readonly untilMs: number } | undefined;
+  /** Number of changes since it was decided; left out = 0. */
+  readonly revision?: number | undefined;
+  /** Number of the lease under which it was changed last. */
+  readonly fence?: number | undefined;
   /** Time at which applying began. */
   readonly appliedAtMs?: number | undefined;
-  /** Reason of a failure. */
+  /** Times that it was applied again, because the fleet had become something else. */
+  readonly reapplied?: number | undefined;
+  /** Reason of its status, if it is not carried out. */
   readonly problem?: string | undefined;
+  /** Code of the environment for that reason, such as `InsufficientInstanceCapacity`. */
+  readonly code?: string | undefined;
+  /** Capacity option that failed. */
+  readonly option?: string | undefined;
+  /** Instances that it ends. */
+  readonly victims?: readonly Victim[] | undefined;
+  /** The fleet as it was when the decision was changed last, in words. */
+  readonly fleet?: string | undefined;
+}
+
+/** Instance that a decision ends. Stored before anything is done to it, so that a repetition ends no other one. */
+export interface Victim {
+  readonly instanceId: string;
+  readonly pool: Pool;
+  readonly option: string;
+  /** Time at which it was chosen. */
+  readonly atMs: number;
+}
+
+/** Right of one process to act for a model. */
+export interface Lease {
+  readonly holder: string;
+  /** Grows each time that the lease is taken. */
+  readonly fence: number;
+  /** Time at which it ends, by the clock of the store. */
+  readonly untilMs: number;
+  /** Memory of the connector; it stays when the lease ends. */
+  readonly memory: Readonly<Record<string, unknown>>;
 }
 
 /** One tick of a law, decision or not. */
@@ -43,13 +76,14 @@ export interface Commit {
   readonly tick?: TickRecord | undefined;
 }
 
-/** Change of a decision; fields that are left out stay. */
-export interface DecisionChange {
-  readonly status: DecisionStatus;
-  readonly claim?: DecisionRecord['claim'];
-  readonly appliedAtMs?: number;
-  readonly problem?: string;
-}
+/**
+ * Change of a decision. Fields that are left out stay, except problem, code and option: they belong to the status. A
+ * decision that is PENDING again begins anew.
+ */
+export type DecisionChange = Pick<DecisionRecord, 'status'> &
+  Partial<
+    Pick<DecisionRecord, 'fence' | 'appliedAtMs' | 'reapplied' | 'problem' | 'code' | 'option' | 'victims' | 'fleet'>
+  >;
 
 /** GPUs that pools have reserved, by pool of a model. */
 export type Reservations = Readonly<Record<string, number>>;
@@ -80,8 +114,8 @@ export interface PlannerStore {
   /** Returns the ticks since `sinceMs`, newest first, at most `countMax`. */
   ticks(group: string, range: DecisionRange, signal: AbortSignal): Promise<readonly TickRecord[]>;
   /**
-   * Changes a decision if its status and claim are still those in `seen`. Returns undefined if they are not, or if it
-   * may not become that.
+   * Changes a decision if it is still as in `seen`. Returns undefined if it is not, if it may not become that, or if a
+   * later lease has changed it.
    */
   move(
     group: string,
@@ -97,10 +131,26 @@ export interface PlannerStore {
   /** -1 = none. */
   acknowledged(group: string, signal: AbortSignal): Promise<number>;
   /**
-   * Sets the reservation of a pool in a budget that all groups share, unless all together would then exceed `gpusMax`.
-   * Lowering a reservation always succeeds. @returns whether it was set
+   * Takes the lease of a model for `ms` milliseconds, if no other process holds it. Returns undefined if one does. A
+   * holder that takes it again gets the next fence.
    */
-  reserve(pool: string, gpus: number, gpusMax: number, signal: AbortSignal): Promise<boolean>;
+  takeLease(group: string, holder: string, ms: number, signal: AbortSignal): Promise<Lease | undefined>;
+  /**
+   * Prolongs a lease, and stores the memory. Returns undefined if it was taken again since; then nothing changes.
+   */
+  renewLease(
+    group: string,
+    lease: Lease,
+    change: { readonly ms: number; readonly memory: Lease['memory'] },
+    signal: AbortSignal,
+  ): Promise<Lease | undefined>;
+  /** Ends a lease, unless it was taken again since. */
+  releaseLease(group: string, lease: Lease, signal: AbortSignal): Promise<void>;
+  /**
+   * Sets the reservations of pools in a budget that all groups share, all of them or none: none if a reservation grows
+   * and all together would then exceed `gpusMax`. Lowering always succeeds. @returns whether they were set
+   */
+  reserve(pools: Reservations, gpusMax: number, signal: AbortSignal): Promise<boolean>;
   reservations(signal: AbortSignal): Promise<Reservations>;
   /** Returns the names of the models with decisions. */
   groups(signal: AbortSignal): Promise<readonly string[]>;
@@ -122,59 +172,28 @@ export function moved(
   now: DecisionRecord | undefined,
   seen: DecisionRecord,
   change: DecisionChange,
-  may: (from: DecisionStatus, to: DecisionStatus) => boolean,
 ): DecisionRecord | undefined {
-  if (now === undefined || now.status !== seen.status || now.claim?.holder !== seen.claim?.holder) return undefined;
-  if (now.claim?.untilMs !== seen.claim?.untilMs || !may(now.status, change.status)) return undefined;
-  return { ...now, ...change };
-}
-
-/** Returns whether a pool may reserve `gpus` beside the other reservations. */
-export function fitsBudget(all: Reservations, pool: string, gpus: number, gpusMax: number): boolean {
-  if (gpus <= (all[pool] ?? 0)) return true;
-  const others = Object.entries(all).reduce((total, [name, each]) => total + (name === pool ? 0 : each), 0);
-  return others + gpus <= gpusMax;
+  if (now === undefined || now.status !== seen.status || !mayBecome(now.status, change.status)) return undefined;
+  const { revision = 0, fence = 0 } = now;
+  if (revision !== (seen.revision ?? 0) || (change.fence ?? fence) < fence) return undefined;
+  const { problem: _problem, code: _code, option: _option, ...kept } = now;
+  const next = { ...kept, ...change, revision: revision + 1 };
+  if (change.status !== 'PENDING') return next;
+  const { appliedAtMs: _appliedAtMs, ...begun } = next;
+  return begun;
 }
 
 /**
- * States of a decision.
- *
- *     PENDING -> APPLYING -> APPLIED
- *     PENDING -> SUPERSEDED                  a newer one is there before it is applied
- *     APPLYING -> TIMED_OUT -> SUPERSEDED    the fleet did not become what was decided
- *     APPLYING -> SUPERSEDED                 a newer one is there
- *     PENDING -> REJECTED_BUDGET
- *     ADVISORY                               said, and never acted on
+ * Returns a lease as `holder` takes it; undefined while another process holds it. The first fence is the time, so that
+ * a lease that was lost begins above its old fences.
  */
-const DECISION_STATUSES = [
-  'PENDING',
-  'APPLYING',
-  'APPLIED',
-  'SUPERSEDED',
-  'TIMED_OUT',
-  'REJECTED_BUDGET',
-  'ADVISORY',
-] as const;
-export type DecisionStatus = (typeof DECISION_STATUSES)[number];
-
-const NEXT: Readonly<Record<DecisionStatus, readonly DecisionStatus[]>> = {
-  PENDING: ['APPLYING', 'SUPERSEDED', 'REJECTED_BUDGET'],
-  APPLYING: ['APPLYING', 'APPLIED', 'TIMED_OUT', 'SUPERSEDED'],
-  TIMED_OUT: ['SUPERSEDED'],
-  APPLIED: [],
-  SUPERSEDED: [],
-  REJECTED_BUDGET: [],
-  ADVISORY: [],
-};
-
-/**
- * Returns whether a decision may go from one status to another. A decision that is being applied may be taken up anew.
- */
-export function mayBecome(from: DecisionStatus, to: DecisionStatus): boolean {
-  return NEXT[from].includes(to);
+export function takenLease(now: Lease | undefined, holder: string, ms: number, nowMs: number): Lease | undefined {
+  if (now !== undefined && now.holder !== holder && now.untilMs > nowMs) return undefined;
+  return { holder, fence: (now?.fence ?? Math.floor(nowMs)) + 1, untilMs: nowMs + ms, memory: now?.memory ?? {} };
 }
 
-/** Returns whether nothing is left to do for a decision. */
-export function isSettled(status: DecisionStatus): boolean {
-  return status !== 'PENDING' && status !== 'APPLYING';
+/** Returns whether pools may reserve their GPUs beside the other reservations. */
+export function fitsBudget(all: Reservations, pools: Reservations, gpusMax: number): boolean {
+  if (Object.entries(pools).every(([pool, gpus]) => gpus <= (all[pool] ?? 0))) return true;
+  return Object.values({ ...all, ...pools }).reduce((total, each) => total + each, 0) <= gpusMax;
 }

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Connector } from '../../../shared/planner/index.ts';
+import { handTargets, isDone, planOf } from '../../support/planner/hand-over.ts';
 
 const NEVER = new AbortController().signal;
 
@@ -10,6 +11,8 @@ export interface Fleet {
   connect(): Connector;
   /** Carries out the last target. */
   carryOut(): Promise<void>;
+  /** Makes it another number of workers, behind the connector's back. */
+  changeByHand(count: number): Promise<void>;
   /** Number of workers that the connector asked for last; undefined before the first target. */
   readonly wanted: number | undefined;
   /** Number of targets that it received. */
@@ -27,7 +30,7 @@ export interface ConnectorTraits {
 /** Hands a target over again until the connector takes it, as the planner does. */
 async function handOver(fleet: Fleet, connector: Connector, decode: number): Promise<void> {
   for (let times = 0; times < 3; times++) {
-    if ((await connector.scale({ decode }, NEVER)) === 'accepted') return fleet.carryOut();
+    if ((await handTargets(connector, { decode })) === 'accepted') return fleet.carryOut();
     await fleet.carryOut();
   }
   throw new Error('the connector takes nothing');
@@ -50,35 +53,35 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
       const fleet = await fleetOf();
       const connector = fleet.connect();
       await connector.observe(NEVER);
-      expect(await connector.isSettled(NEVER)).toBe(true);
+      expect(await isDone(connector, {})).toBe(true);
       expect(fleet.changes).toBe(0);
     });
 
     it('is settled once what it took is carried out, and not before', async () => {
       const fleet = await fleetOf();
       const connector = fleet.connect();
-      expect(await connector.scale({ decode: 2 }, NEVER)).toBe('accepted');
+      expect(await handTargets(connector, { decode: 2 })).toBe('accepted');
       expect(fleet.wanted).toBe(2);
-      expect(await connector.isSettled(NEVER)).toBe(false);
+      expect(await isDone(connector, { decode: 2 })).toBe(false);
       await fleet.carryOut();
-      expect(await connector.isSettled(NEVER)).toBe(true);
+      expect(await isDone(connector, { decode: 2 })).toBe(true);
     });
 
     it('says how many workers there are, or that it does not know', async () => {
       const fleet = await fleetOf();
       const connector = fleet.connect();
       await handOver(fleet, connector, 2);
-      const { counted } = await connector.observe(NEVER);
-      expect([undefined, { ready: 2, starting: 0 }]).toContainEqual(counted?.decode);
+      const { pools } = await connector.observe(NEVER);
+      if (pools !== undefined) expect(pools.decode).toMatchObject({ ready: 2, starting: 0, desired: 2 });
     });
 
     it('takes the same targets twice and tells the fleet once, carried out or not', async () => {
       const fleet = await fleetOf();
       const connector = fleet.connect();
-      await connector.scale({ decode: 2 }, NEVER);
-      expect(await connector.scale({ decode: 2 }, NEVER)).toBe('accepted');
+      await handTargets(connector, { decode: 2 });
+      expect(await handTargets(connector, { decode: 2 })).toBe('accepted');
       await fleet.carryOut();
-      expect(await connector.scale({ decode: 2 }, NEVER)).toBe('accepted');
+      expect(await handTargets(connector, { decode: 2 })).toBe('accepted');
       expect(fleet.changes).toBe(1);
     });
 
@@ -86,9 +89,9 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
       const fleet = await fleetOf();
       const connector = fleet.connect();
       await handOver(fleet, connector, 2);
-      expect(await connector.scale({}, NEVER)).toBe('accepted');
+      expect(await handTargets(connector, {})).toBe('accepted');
       expect(fleet).toMatchObject({ wanted: 2, changes: 1 });
-      expect(await connector.isSettled(NEVER)).toBe(true);
+      expect(await isDone(connector, {})).toBe(true);
     });
 
     it('scales to nothing and from nothing', async () => {
@@ -97,30 +100,48 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
       for (const count of [1, 0, 1]) {
         await handOver(fleet, connector, count);
         expect(fleet.wanted).toBe(count);
-        expect(await connector.isSettled(NEVER)).toBe(true);
+        expect(await isDone(connector, { decode: count })).toBe(true);
       }
     });
 
     it(`${waits ? 'waits with' : 'takes'} other targets while the last ones are not carried out`, async () => {
       const fleet = await fleetOf();
       const connector = fleet.connect();
-      await connector.scale({ decode: 2 }, NEVER);
-      expect(await connector.scale({ decode: 1 }, NEVER)).toBe(waits ? 'waiting' : 'accepted');
+      await handTargets(connector, { decode: 2 });
+      expect(await handTargets(connector, { decode: 1 })).toBe(waits ? 'waiting' : 'accepted');
       expect(fleet.wanted).toBe(waits ? 2 : 1);
       await handOver(fleet, connector, 1);
       expect(fleet.wanted).toBe(1);
-      expect(await connector.isSettled(NEVER)).toBe(true);
+      expect(await isDone(connector, { decode: 1 })).toBe(true);
+    });
+
+    it('tells the fleet again what it should be, if somebody has changed it by hand', async () => {
+      const fleet = await fleetOf();
+      const connector = fleet.connect();
+      await handOver(fleet, connector, 2);
+      await fleet.changeByHand(5);
+      expect(await isDone(connector, { decode: 2 })).toBe(false);
+      await handOver(fleet, connector, 2);
+      expect(fleet.wanted).toBe(2);
+      expect(await isDone(connector, { decode: 2 })).toBe(true);
+    });
+
+    it('plans the same for the same fleet, and does nothing by that', async () => {
+      const fleet = await fleetOf();
+      const connector = fleet.connect();
+      expect(await planOf(connector, { decode: 2 })).toEqual(await planOf(connector, { decode: 2 }));
+      expect(fleet.changes).toBe(0);
     });
 
     it('begins anew without telling the fleet what it was told before', async () => {
       const fleet = await fleetOf();
-      await fleet.connect().scale({ decode: 2 }, NEVER);
+      await handTargets(fleet.connect(), { decode: 2 });
       const successor = fleet.connect();
-      expect(await successor.scale({ decode: 2 }, NEVER)).toBe('accepted');
+      expect(await handTargets(successor, { decode: 2 })).toBe('accepted');
       expect(fleet).toMatchObject({ wanted: 2, changes: 1 });
-      expect(await successor.isSettled(NEVER)).toBe(false);
+      expect(await isDone(successor, { decode: 2 })).toBe(false);
       await fleet.carryOut();
-      expect(await successor.isSettled(NEVER)).toBe(true);
+      expect(await isDone(successor, { decode: 2 })).toBe(true);
     });
 
     it('does nothing for a caller who has given up, and says why', async () => {
@@ -129,8 +150,7 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
       const reason = new Error('given up');
       const signal = AbortSignal.abort(reason);
       await expect(connector.observe(signal)).rejects.toBe(reason);
-      await expect(connector.scale({ decode: 2 }, signal)).rejects.toBe(reason);
-      await expect(connector.isSettled(signal)).rejects.toBe(reason);
+      await expect(connector.apply([{ kind: 'targets', targets: { decode: 2 } }], signal)).rejects.toBe(reason);
       expect(fleet.changes).toBe(0);
     });
 
@@ -143,11 +163,11 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
           for (const each of steps) {
             if (each === 'begin anew') connector = fleet.connect();
             else if (each === 'carry out') await fleet.carryOut();
-            else if (typeof each === 'number') await connector.scale({ decode: each }, NEVER);
+            else if (typeof each === 'number') await handTargets(connector, { decode: each });
           }
           await handOver(fleet, connector, last);
           expect(fleet.wanted ?? 0).toBe(last);
-          expect(await connector.isSettled(NEVER)).toBe(true);
+          expect(await isDone(connector, { decode: last })).toBe(true);
         }),
         { numRuns: runs },
       );

@@ -51,6 +51,32 @@ describe('the log of planners', () => {
     expect(await new FilePlannerStore(folder, clock).ticks('g', { sinceMs: 0 }, NEVER)).toEqual([tick, tick]);
   });
 
+  it('takes changes of decisions and reservations as earlier versions wrote them', async () => {
+    await new FilePlannerStore(folder, clock).commit('g', { version: 0, state: 's', decision: someDecision(0) }, NEVER);
+    const claim = { holder: 'h', untilMs: 5 };
+    const lines = [
+      ['move', 'g', someDecision(0), { status: 'APPLYING', claim }],
+      ['move', 'g', { ...someDecision(0), status: 'APPLYING', claim }, { status: 'APPLIED' }],
+      ['reserve', 'g/decode', 3, 8],
+    ];
+    await appendFile(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+    const store = new FilePlannerStore(folder, clock);
+    const old = await store.decision('g', 0, NEVER);
+    expect(old).toMatchObject({ status: 'APPLIED' });
+    expect(await store.reservations(NEVER)).toEqual({ 'g/decode': 3 });
+    expect(await store.move('g', old!, { status: 'APPLYING' }, NEVER)).toMatchObject({ revision: 1 });
+  });
+
+  it('begins leases above all old ones if their file was lost or cut short', async () => {
+    const store = new FilePlannerStore(folder, clock);
+    const first = await store.takeLease('g', 'a', -60_000, NEVER);
+    await store.takeLease('g', 'a', -60_000, NEVER);
+    await writeFile(join(folder, 'leases.json'), '{"g":{"ho');
+    const later = new FilePlannerStore(folder, { ...clock, wallMs: () => clock.wallMs() + 5000 });
+    expect((await later.takeLease('g', 'b', 60_000, NEVER))?.fence).toBeGreaterThan((first?.fence ?? 0) + 1);
+    expect(await store.takeLease('g', 'a', 60_000, NEVER)).toBeUndefined();
+  });
+
   it('goes on behind a line that a crash has cut short', async () => {
     const store = new FilePlannerStore(folder, clock);
     await store.commit('g', { version: 0, state: 's' }, NEVER);

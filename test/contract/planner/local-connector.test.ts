@@ -4,6 +4,7 @@ import { WorkerProcesses } from '../../../functions/cli/local-workers.ts';
 import { LocalConnector, type ScalableWorkers } from '../../../shared/planner/index.ts';
 import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 import { waitUntil } from '../../support/index.ts';
+import { handTargets, isDone } from '../../support/planner/hand-over.ts';
 import { describeConnector, type Fleet } from './connector.contract.ts';
 
 const NEVER = new AbortController().signal;
@@ -48,6 +49,10 @@ function fleetOf(workers: ScalableWorkers, serve: () => Promise<void>, close: ()
   return {
     connect: () => new LocalConnector(counting),
     carryOut: serve,
+    async changeByHand(count) {
+      workers.scaleTo(count);
+      await serve();
+    },
     get wanted() {
       return wanted;
     },
@@ -90,8 +95,11 @@ describe('the local connector', () => {
   it('tells of workers that serve and that start, and how long starts take', async () => {
     const workers = new ToldWorkers();
     Object.assign(workers, { ready: 2, starting: 1, startSeconds: 4.5 });
-    expect(await new LocalConnector(workers).observe(NEVER)).toEqual({
-      counted: { decode: { ready: 2, starting: 1 }, prefill: { ready: 0, starting: 0 } },
+    expect(await new LocalConnector(workers).observe(NEVER)).toMatchObject({
+      pools: {
+        decode: { ready: 2, starting: 1, draining: 0, desired: 3, options: [] },
+        prefill: { ready: 0, starting: 0, desired: 0 },
+      },
       startSeconds: 4.5,
     });
   });
@@ -99,14 +107,14 @@ describe('the local connector', () => {
   it('is not settled while more workers serve or start than it should have', async () => {
     const workers = new ToldWorkers();
     const connector = new LocalConnector(workers);
-    await connector.scale({ decode: 2 }, NEVER);
+    await handTargets(connector, { decode: 2 });
     workers.serve();
     workers.starting = 1;
-    expect(await connector.isSettled(NEVER)).toBe(false);
+    expect(await isDone(connector, { decode: 2 })).toBe(false);
     workers.serve();
-    expect(await connector.isSettled(NEVER)).toBe(false);
-    await connector.scale({ decode: 2 }, NEVER);
+    expect(await isDone(connector, { decode: 2 })).toBe(false);
+    await handTargets(connector, { decode: 2 });
     expect(workers.ready).toBe(2);
-    expect(await connector.isSettled(NEVER)).toBe(true);
+    expect(await isDone(connector, { decode: 2 })).toBe(true);
   });
 });

@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FolderKeys, VirtualConnector } from '../../../shared/planner/index.ts';
-import type { VirtualKeys } from '../../../shared/planner/live/connectors.ts';
+import type { VirtualKeys } from '../../../shared/planner/live/virtual-connector.ts';
+import { handTargets, isDone } from '../../support/planner/hand-over.ts';
 import { MemoryKeys } from '../../support/planner/memory-keys.ts';
 import { readRows } from '../../support/planner/records.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
@@ -33,6 +34,7 @@ function fleetOf(keys: VirtualKeys, acknowledge: (id: string) => Promise<void>):
     carryOut: async () => {
       if (latest !== undefined) await acknowledge(latest);
     },
+    changeByHand: (count) => keys.write({ num_decode_workers: `${count}` }, NEVER),
     get wanted() {
       return wanted;
     },
@@ -101,7 +103,7 @@ describe('the virtual connector, as Dynamo was recorded', () => {
       if (op.includes('init')) connector = connect();
       if (op.includes('4.5 s later')) await clock.advance(4500);
       if (op === 'complete' || op.startsWith('after ack')) keys.acknowledge();
-      if (targets !== undefined) await connector.scale(targets, NEVER);
+      if (targets !== undefined) await handTargets(connector, targets);
       const { prefill, decode, decisionId } = await connector.state(NEVER);
       got.push({ op, state: [prefill, decode, decisionId], keys: keys.values });
     }
@@ -120,38 +122,40 @@ describe('the virtual connector', () => {
 
   it('writes the next decision all the same half an hour after the first that had to wait, and not before', async () => {
     const { clock, keys, connector } = bed();
-    await connector.scale({ prefill: 1, decode: 1 }, NEVER);
+    await handTargets(connector, { prefill: 1, decode: 1 });
     await clock.advance(10 * WAIT_MS); // nobody asked for anything meanwhile
-    expect(await connector.scale({ prefill: 2, decode: 1 }, NEVER)).toBe('waiting');
+    expect(await handTargets(connector, { prefill: 2, decode: 1 })).toBe('waiting');
     await clock.advance(WAIT_MS - 1);
-    expect(await connector.scale({ prefill: 2, decode: 1 }, NEVER)).toBe('waiting');
+    expect(await handTargets(connector, { prefill: 2, decode: 1 })).toBe('waiting');
     expect(keys.values.decision_id).toBe('0');
     await clock.advance(1);
-    expect(await connector.scale({ prefill: 2, decode: 1 }, NEVER)).toBe('accepted');
+    expect(await handTargets(connector, { prefill: 2, decode: 1 })).toBe('accepted');
     expect(keys.values).toEqual({ num_prefill_workers: '2', num_decode_workers: '1', decision_id: '1' });
     // the wait begins anew
-    expect(await connector.scale({ prefill: 3, decode: 1 }, NEVER)).toBe('waiting');
+    expect(await handTargets(connector, { prefill: 3, decode: 1 })).toBe('waiting');
   });
 
   it('is not settled by the acknowledgement of an older decision', async () => {
     const { connector } = bed({ num_decode_workers: '2', decision_id: '4', scaled_decision_id: '3' });
-    expect(await connector.isSettled(NEVER)).toBe(false);
+    expect(await isDone(connector, { decode: 2 })).toBe(false);
   });
 
   it('says nothing of workers: those that are heard count', async () => {
-    expect(await bed({ num_decode_workers: '5', decision_id: '0' }).connector.observe(NEVER)).toEqual({});
+    expect(await bed({ num_decode_workers: '5', decision_id: '0' }).connector.observe(NEVER)).toEqual({
+      handed: { targets: { decode: 5 }, isCarriedOut: false },
+    });
   });
 
   it.each(['', 'three', '1.5', '-7', 'NaN', '1e400'])('takes %j under a key as nothing said', async (text) => {
     const { connector } = bed({ num_decode_workers: text, decision_id: text });
     expect(await connector.state(NEVER)).toMatchObject({ decode: -1, decisionId: -1 });
-    expect(await connector.isSettled(NEVER)).toBe(true);
+    expect(await isDone(connector, {})).toBe(true);
   });
 
   it('leaves files that a script can read, whole, and writes the number of the decision last', async () => {
     const keys = newFolder();
     const connector = new VirtualConnector({ keys, clock: new VirtualClock() });
-    await connector.scale({ decode: 3 }, NEVER);
+    await handTargets(connector, { decode: 3 });
     const names = (await readdir(keys.folder)).toSorted();
     const texts = await Promise.all(names.map((name) => readFile(join(keys.folder, name), 'utf8')));
     expect(Object.fromEntries(names.map((name, at) => [name, texts[at]]))).toEqual({

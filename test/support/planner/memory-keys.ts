@@ -1,4 +1,4 @@
-import type { VirtualKeys } from '../../../shared/planner/live/connectors.ts';
+import type { VirtualKeys } from '../../../shared/planner/live/virtual-connector.ts';
 
 /** Keys of the virtual connector in memory, as an environment sees them. */
 export class MemoryKeys implements VirtualKeys {

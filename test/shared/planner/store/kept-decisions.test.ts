@@ -31,7 +31,7 @@ describe('decisions that are kept beside a run', () => {
     const applying = await run.move('g', decision, { status: 'APPLYING', appliedAtMs: NOW }, NEVER);
     await run.move('g', applying!, { status: 'APPLIED' }, NEVER);
     await run.close();
-    expect(await kept.decisions('g', all, NEVER)).toEqual([{ ...decision, status: 'APPLIED', appliedAtMs: NOW }]);
+    expect(await kept.decisions('g', all, NEVER)).toMatchObject([{ ...decision, status: 'APPLIED', appliedAtMs: NOW }]);
     const next = new KeptDecisions(kept, silentLogger);
     expect(await next.readState('g', NEVER)).toBeUndefined();
     expect(await next.decisions('g', all, NEVER)).toEqual([]);

@@ -1,33 +1,8 @@
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
-import type { CountedWorkers } from '../decide/worker-counts.ts';
-import type { Targets } from '../types.ts';
-
-/** Workers as an environment knows them. */
-interface Observed {
-  /** Undefined: the workers that were heard count. */
-  readonly counted?: CountedWorkers | undefined;
-  /** Seconds from a decision to a worker that serves: the 90th percentile, where it is known. */
-  readonly startSeconds?: number | undefined;
-}
-
-/** Outcome of targets that were handed over. */
-type Handed =
-  /** The environment will bring the fleet to these targets; they may be the same as before. */
-  | 'accepted'
-  /** Earlier targets are not carried out yet: hand these over again later. */
-  | 'waiting';
-
-/** Carries out decisions. Targets are absolute numbers, so that handing them over twice does no harm. */
-export interface Connector {
-  readonly name: string;
-  observe(signal: AbortSignal): Promise<Observed>;
-  scale(targets: Targets, signal: AbortSignal): Promise<Handed>;
-  /** Whether the environment has carried out what was accepted last. */
-  isSettled(signal: AbortSignal): Promise<boolean>;
-  close(): Promise<void>;
-}
+import { POOLS, type Targets } from '../types.ts';
+import type { Applied, Connector, Observed, Plan, Step } from './connector.ts';
 
 /** Place of targets for an environment that scales by itself: texts by name, as Dynamo has them in etcd. */
 export interface VirtualKeys {
@@ -70,9 +45,27 @@ export class VirtualConnector implements Connector {
     this.#options = options;
   }
 
+  get waitMsMax(): number {
+    return this.#options.waitMsMax ?? WAIT_MS_MAX;
+  }
+
   async observe(signal: AbortSignal): Promise<Observed> {
     signal.throwIfAborted();
-    return {};
+    const { prefill, decode, decisionId, scaledDecisionId } = await this.state(signal);
+    const targets = { ...(prefill < 0 ? {} : { prefill }), ...(decode < 0 ? {} : { decode }) };
+    return { handed: { targets, isCarriedOut: scaledDecisionId >= decisionId } };
+  }
+
+  plan: Connector['plan'] = ({ targets }, { handed }, memory): Plan => {
+    const isChanged = POOLS.some((pool) => targets[pool] !== undefined && targets[pool] !== handed?.targets[pool]);
+    const steps: Step[] = isChanged ? [{ kind: 'targets', targets }] : [];
+    return { steps, victims: [], isDone: !isChanged && handed?.isCarriedOut === true, memory };
+  };
+
+  async apply(steps: readonly Step[], signal: AbortSignal): Promise<Applied> {
+    let applied: Applied = 'accepted';
+    for (const step of steps) if (step.kind === 'targets') applied = await this.#hand(step.targets, signal);
+    return applied;
   }
 
   async state(signal: AbortSignal): Promise<VirtualState> {
@@ -85,14 +78,14 @@ export class VirtualConnector implements Connector {
     };
   }
 
-  async scale(targets: Targets, signal: AbortSignal): Promise<Handed> {
-    const { clock, waitMsMax = WAIT_MS_MAX, keys } = this.#options;
+  async #hand(targets: Targets, signal: AbortSignal): Promise<Applied> {
+    const { clock, keys } = this.#options;
     const now = await this.state(signal);
     const wanted = { prefill: targets.prefill ?? now.prefill, decode: targets.decode ?? now.decode };
     if (wanted.prefill === now.prefill && wanted.decode === now.decode) return 'accepted';
     if (now.scaledDecisionId < now.decisionId) {
       this.#skippedAtMs ??= clock.nowMs();
-      if (clock.nowMs() - this.#skippedAtMs < waitMsMax) return 'waiting';
+      if (clock.nowMs() - this.#skippedAtMs < this.waitMsMax) return 'waiting';
     }
     this.#skippedAtMs = undefined;
     const values = {
@@ -102,11 +95,6 @@ export class VirtualConnector implements Connector {
     };
     await keys.write(values, signal);
     return 'accepted';
-  }
-
-  async isSettled(signal: AbortSignal): Promise<boolean> {
-    const { scaledDecisionId, decisionId } = await this.state(signal);
-    return scaledDecisionId >= decisionId;
   }
 
   async close(): Promise<void> {}
@@ -159,49 +147,4 @@ function rankOf(name: string): number {
 
 function absent(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error;
-}
-
-/** Workers of this machine, whose number can change. */
-export interface ScalableWorkers {
-  readonly ready: number;
-  readonly starting: number;
-  /**
-   * Seconds from a start to a worker that serves, of the last starts: the 90th percentile; undefined before the first.
-   */
-  readonly startSeconds: number | undefined;
-  /** Starts missing workers; surplus ones take no new requests and end with their last one. */
-  scaleTo(count: number): void;
-}
-
-/** Scales processes of this machine: one pool, which counts as decode. */
-export class LocalConnector implements Connector {
-  readonly name = 'local';
-  readonly #workers: ScalableWorkers;
-  #target: number | undefined;
-
-  constructor(workers: ScalableWorkers) {
-    this.#workers = workers;
-  }
-
-  async observe(signal: AbortSignal): Promise<Observed> {
-    signal.throwIfAborted();
-    const { ready, starting, startSeconds } = this.#workers;
-    return { counted: { decode: { ready, starting }, prefill: { ready: 0, starting: 0 } }, startSeconds };
-  }
-
-  async scale({ decode }: Targets, signal: AbortSignal): Promise<Handed> {
-    signal.throwIfAborted();
-    if (decode === undefined) return 'accepted';
-    this.#target = decode;
-    const { ready, starting } = this.#workers;
-    if (ready + starting !== decode) this.#workers.scaleTo(decode);
-    return 'accepted';
-  }
-
-  async isSettled(signal: AbortSignal): Promise<boolean> {
-    signal.throwIfAborted();
-    return this.#target === undefined || (this.#workers.ready === this.#target && this.#workers.starting === 0);
-  }
-
-  async close(): Promise<void> {}
 }
