@@ -38,9 +38,10 @@ import { DryRun } from './run/dry-run.ts';
 import { EncodeStage } from './run/encode-stage.ts';
 import { NextTurns } from './run/next-turns.ts';
 import { type Bypass, PrefillStage } from './run/prefill-stage.ts';
-import { RequestRun, type RunParts } from './run/run.ts';
+import { RequestRun } from './run/run.ts';
 import { routedRequest } from './run/run-context.ts';
 import { canaryProbe, StalledWorkers, StreamWatch } from './run/stalled-workers.ts';
+import type { RunDeps } from './run/worker-search.ts';
 
 export interface PipelineOptions {
   readonly models: LiveModelDirectory;
@@ -123,7 +124,7 @@ class DiscoveredPipeline implements Pipeline {
   readonly #options: PipelineOptions;
   readonly #random: Random;
   readonly #tools: PromptTools;
-  readonly #context: RunParts;
+  readonly #context: RunDeps;
   readonly #stalled: StalledWorkers;
   readonly #dryRun: DryRun | undefined;
   readonly #nextTurns: NextTurns;
@@ -164,7 +165,7 @@ class DiscoveredPipeline implements Pipeline {
       onRecovered: () => options.hold?.look(),
       observer,
     });
-    const busyOf: RunParts['busyOf'] = (model, workers) =>
+    const busyOf: RunDeps['busyOf'] = (model, workers) =>
       options.busyWorkers?.(workers, this.thresholds.of(model.primaryName));
     const modelNow = ({ primaryName, mdcSum }: RoutableModel): RoutableModel | undefined => {
       const now = models.find(primaryName);

@@ -11,14 +11,15 @@ import { type Preprocessed, preprocess } from '../prompt/preprocess.ts';
 import { mediaParts, type PromptTools } from '../prompt/prompt-tokens.ts';
 import { type Heard, OverheardSink } from './overheard-sink.ts';
 import { PrefillStage, type PrefillStageOptions } from './prefill-stage.ts';
-import { RequestRun, type RunParts } from './run.ts';
+import { RequestRun } from './run.ts';
+import type { RunDeps } from './worker-search.ts';
 
 /** Longest time from the end of an answer until the prompt of the next turn is computed. */
 const LASTS_MS_MAX = 30_000;
 
 export interface NextTurnsOptions {
   /** Dependencies of the runs of clients' requests. */
-  readonly run: RunParts;
+  readonly run: RunDeps;
   readonly prefill: PrefillStageOptions;
   readonly tools: PromptTools;
   readonly clock: Clock;
@@ -55,7 +56,7 @@ interface Ahead {
  */
 export class NextTurns {
   readonly #options: NextTurnsOptions;
-  readonly #run: RunParts;
+  readonly #run: RunDeps;
   readonly #underWay = new Set<Ahead>();
   #isClosed = false;
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { continuationOf, GeneratedTokens } from '../../../../shared/pipeline/run/attempt.ts';
+import { continuationOf, GeneratedTokens } from '../../../../shared/pipeline/run/migration-budget.ts';
 import { type EngineRequest, isMovable } from '../../../../shared/protocol/index.ts';
 
 function request(more: Partial<EngineRequest> = {}): EngineRequest {

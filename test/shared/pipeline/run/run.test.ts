@@ -4,7 +4,7 @@ import { routedRequest } from '../../../../shared/pipeline/run/run-context.ts';
 import { WorkerChoice } from '../../../../shared/pipeline/run/worker-choice.ts';
 import { decodeEngineRequest } from '../../../../shared/protocol/index.ts';
 import { letterModel, model, preprocessNow, request } from '../fixtures.ts';
-import { accept, finish, say, start } from './start-run.ts';
+import { accept, finish, say, start, streamOf } from './start-run.ts';
 
 const lost = () => workerError('Disconnected', 'socket closed');
 const settled = () => new Promise((resolve) => setImmediate(resolve));
@@ -400,11 +400,11 @@ describe('a worker that fails', () => {
 
 describe('a request whose worker is stalled', () => {
   it('moves on, away from every stalled worker, and goes on with what it has', async () => {
-    const { plane, run, sink, stalled } = start();
+    const { plane, sink, stalled } = start();
     const first = await plane.seen(1);
     say(first, 'a');
     stalled.add('a').add('b');
-    run.stalled();
+    streamOf(first).stalled();
     expect(first.log).toEqual(['kill']);
     const second = await plane.seen(2);
     expect(second.transport).toEqual({ memory: 'c' });
@@ -419,10 +419,10 @@ describe('a request whose worker is stalled', () => {
     { name: 'it has no move left', asked: {}, setup: { limit: 0 } },
     { name: 'it is one of several choices', asked: { sampling: { n: 2 } }, setup: {} },
   ])('stays, and may still end well, if $name', async ({ asked, setup }) => {
-    const { plane, run, sink, stalled } = start(asked, setup);
+    const { plane, sink, stalled } = start(asked, setup);
     const first = await plane.seen(1);
     stalled.add('a');
-    run.stalled();
+    streamOf(first).stalled();
     expect(first.log).toEqual([]);
     say(first, 'abc');
     expect(sink.shown).toBe('abc');
@@ -516,14 +516,14 @@ describe('a worker that is full', () => {
 
 describe('a stream of a worker that makes text itself', () => {
   it('counts as begun with its first words, so that its silence puts the worker in doubt', async () => {
-    const { plane, run, stalledWorkers, context, served, clock } = start({}, { stallMs: 10_000 });
+    const { plane, stalledWorkers, context, served, clock } = start({}, { stallMs: 10_000 });
     const call = await plane.seen(1);
     call.sink.accepted();
-    expect(run.hasBegun).toBe(false);
+    expect(streamOf(call).hasBegun).toBe(false);
     call.sink.output({ completion_usage: { prompt_tokens: 3, completion_tokens: 0 } });
-    expect(run.hasBegun).toBe(false);
+    expect(streamOf(call).hasBegun).toBe(false);
     call.sink.output({ body: { choices: [{ delta: { content: 'he' } }] } });
-    expect(run.hasBegun).toBe(true);
+    expect(streamOf(call).hasBegun).toBe(true);
     const mover = { showedLife: true, isPaused: false, hasBegun: true, promptTokens: 1, timedOut() {}, stalled() {} };
     context.streamWatch?.add(mover, served.workers[0]!, served); // another stream of the same worker goes on
     for (let second = 0; second < 13; second++) {

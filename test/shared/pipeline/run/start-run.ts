@@ -2,7 +2,8 @@ import { seededRandom } from '../../../../shared/clock/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
-import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
+import { StalledWorkers, StreamWatch, type WatchedStream } from '../../../../shared/pipeline/run/stalled-workers.ts';
+import type { WorkerStream } from '../../../../shared/pipeline/run/worker-stream.ts';
 
 import type { GenerationRequest } from '../../../../shared/protocol/index.ts';
 import { Inhibition, SimpleRouter } from '../../../../shared/scheduler/index.ts';
@@ -94,12 +95,10 @@ export function start(
     poolOf: () => served,
   };
   const answer = new ResponseAssembler(asking, prompt, letterModel, sink, idleMeter);
-  const run = new RequestRun(context, asking, served, prompt, answer, sink, client.signal);
-  run.start();
+  new RequestRun(context, asking, served, prompt, answer, sink, client.signal).start();
   return {
     context,
     plane,
-    run,
     stalled,
     stalledWorkers,
     sink,
@@ -113,6 +112,11 @@ export function start(
     router,
     served,
   };
+}
+
+/** Returns the stream to which a call's output goes, as the watch of its worker sees it. */
+export function streamOf({ sink }: SeenCall): WatchedStream {
+  return sink as WorkerStream;
 }
 
 const accepted = new WeakSet<SeenCall>();
