@@ -1,6 +1,6 @@
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
-import { type BuildOptions, build, buildSync, type Metafile } from 'esbuild';
+import { type BuildOptions, build, buildSync, type Metafile, type Plugin } from 'esbuild';
 import { throughDoors } from '../through-doors.mjs';
 
 /** Packages with native code: never packed with a function, and never loaded when a function starts. */
@@ -13,6 +13,9 @@ const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle
 
 /** Entry point of the HTTP function, relative to the repository. */
 const HTTP_FUNCTION_ENTRY = 'functions/http/lambda.ts';
+
+/** Fields of package.json that the function shows to clients. Most of the rest is a list of packages. */
+const SHOWN_OF_PRODUCT: readonly string[] = ['name', 'version', 'description', 'license'];
 
 /** Stands in for `@grpc/proto-loader`, relative to the repository. */
 const NO_PROTO_LOADER = 'infra/no-proto-loader.mjs';
@@ -88,7 +91,7 @@ export async function bundleFunction(options: BundleOptions = {}): Promise<Funct
   mkdirSync(directory, { recursive: true });
   const { metafile } = await build({
     ...BUILD,
-    plugins: [throughDoors],
+    plugins: [throughDoors, productFacts(root)],
     absWorkingDir: root,
     entryPoints: { index: options.entry ?? HTTP_FUNCTION_ENTRY },
     outdir: directory,
@@ -107,6 +110,22 @@ export async function bundleFunction(options: BundleOptions = {}): Promise<Funct
   const initBytes = [ENTRY, INIT].reduce((sum, file) => sum + statSync(join(directory, file)).size, 0);
   if (options.entry === undefined) copyDocsPage(root, directory);
   return { directory, bytes: bytesOf(directory), initBytes };
+}
+
+/** Packs of the product's own package.json only what the function shows. */
+function productFacts(root: string): Plugin {
+  return {
+    name: 'product-facts',
+    setup({ onLoad }) {
+      onLoad({ filter: /[\\/]package\.json$/ }, ({ path }) => {
+        if (path !== resolve(root, 'package.json')) return undefined;
+        return {
+          loader: 'json',
+          contents: JSON.stringify(JSON.parse(readFileSync(path, 'utf8')), [...SHOWN_OF_PRODUCT]),
+        };
+      });
+    },
+  };
 }
 
 /**

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bundleFunction } from '../../infra/bundle.ts';
+import packageJson from '../../package.json' with { type: 'json' };
 
 let root: string;
 beforeEach(() => {
@@ -68,7 +69,7 @@ describe('bundleFunction', () => {
     await expect(bundle(files)).rejects.toThrow(/zeromq has native code.*in plane\.ts/);
   });
 
-  it('packs the page at /docs beside the function, and schemas of bodies, outside of what a cold start loads', async () => {
+  it('packs what a cold start does not need, the page at /docs and schemas of bodies, outside of what it loads', async () => {
     const { directory, bytes, initBytes } = await bundleFunction({ outdir: join(root, 'http') });
     const hasSchemas = (name: string): boolean => readFileSync(join(directory, name), 'utf8').includes('ZodObject');
     const files = readdirSync(directory).filter((name) => name.endsWith('.mjs'));
@@ -78,6 +79,10 @@ describe('bundleFunction', () => {
       expect.arrayContaining(['swagger-ui.css', 'swagger-ui-bundle.js', 'LICENSE']),
     );
     expect(bytes - initBytes).toBeGreaterThan(1_000_000);
+    const { name, version, description, license } = packageJson; // the list of packages stays out
+    expect(readFileSync(join(directory, 'init.mjs'), 'utf8')).toContain(
+      `{name:"${name}",version:"${version}",description:"${description}",license:"${license}"}`,
+    );
   });
 
   it('takes modules of Node without having them looked at name by name, in whatever way they are imported', async () => {
