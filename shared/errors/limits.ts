@@ -28,7 +28,7 @@ export const LIMITS = {
       'the address with the most connections loses one that has no accepted call; if there is none, the new connection is closed',
   },
   websockets: {
-    what: 'WebSocket connections; for a new address, the address with the most loses the one that has been idle longest',
+    what: 'WebSocket connections. At the limit, the longest idle one of the address with the most makes room for an address that has at least two fewer',
     max: 1024,
     code: 'server_overloaded',
   },
@@ -109,7 +109,7 @@ export const LIMITS = {
   },
   output_tokens: {
     what: 'Tokens of a choice that a worker makes',
-    max: '`max_tokens`, else `STATOR_MAX_TOKENS_DEFAULT`, else the rest of the context',
+    max: '`max_tokens`; without it `STATOR_MAX_TOKENS_DEFAULT`, or otherwise the rest of the context',
     beyond: 'the choice ends there with `length`; Stator tells the worker to stop and names it in the log',
   },
   stored_response_bytes: {
