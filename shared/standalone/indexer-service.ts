@@ -126,9 +126,9 @@ export function indexerRoutes({ indexer, metrics, peers, hasTestRoutes = false }
     get('/dump', () => ({ status: 200, pieces: indexer.dump(), contentType: 'application/json' })),
     ...peerRoutes('', peers),
     get('/health', () => ({ status: 200, text: '', contentType: 'text/plain; charset=utf-8' })),
-    get('/metrics', async () => {
+    get('/metrics', () => {
       const { registry } = metrics;
-      return { status: 200, text: await registry.render(), contentType: registry.contentType };
+      return { status: 200, text: registry.render(), contentType: registry.contentType };
     }),
     route('POST', '/reopen_logs', () => ({ status: 200, json: OK })), // there is nothing to reopen: logs go to stderr
     ...(hasTestRoutes ? testRoutes : []),

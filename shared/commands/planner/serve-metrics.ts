@@ -17,10 +17,12 @@ export async function serveMetrics(
         response.writeHead(404).end('only /metrics is here\n');
         return;
       }
-      registry.render().then(
-        (text) => response.writeHead(200, { 'content-type': registry.contentType }).end(text),
-        () => response.writeHead(500).end(),
-      );
+      try {
+        const text = registry.render();
+        response.writeHead(200, { 'content-type': registry.contentType }).end(text);
+      } catch {
+        response.writeHead(500).end();
+      }
     },
     clock,
   );

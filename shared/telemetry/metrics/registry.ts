@@ -260,7 +260,7 @@ export class MetricRegistry implements MetricScope {
   }
 
   /** Returns every metric in Prometheus text form. */
-  async render(): Promise<string> {
+  render(): string {
     for (const update of this.#beforeScrape) update();
     return Array.from(this.#families.values(), (family) => family.print()).join('\n');
   }

@@ -62,7 +62,7 @@ async function answer(options: StatusServerOptions, request: IncomingMessage, re
     response.writeHead(body.status === 'ready' ? 200 : 503, { 'content-type': 'text/plain' });
     response.end(JSON.stringify(body));
   } else if (path === '/metrics') {
-    const text = await metrics.render();
+    const text = metrics.render();
     response.writeHead(200, { 'content-type': metrics.contentType }).end(text);
   } else if (path?.startsWith('/v1/metadata/') === true) {
     await answerFile(fileOf(path, options.model?.()), request.method ?? 'GET', response);

@@ -276,8 +276,8 @@ function withEngineMetrics(
   const labels = { dynamo_namespace: namespace, dynamo_component: component, dynamo_endpoint: endpoint };
   return {
     contentType: metrics.contentType,
-    render: async () => {
-      const own = await metrics.render();
+    render: () => {
+      const own = metrics.render();
       const theirs = engines.map((engine) => relabelEngineMetrics(engine.metricsText?.() ?? '', labels));
       const pages = [own, ...theirs].map((text) => text.trimEnd()).filter((text) => text !== '');
       return pages.map((text) => `${text}\n`).join(''); // readers refuse a page whose last line has no end

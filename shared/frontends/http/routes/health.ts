@@ -92,10 +92,10 @@ function instanceText(record: EndpointRecord): string {
   return `{${names},"instance_id":${BigInt(`0x${hexId}`)},${rest},"worker":${JSON.stringify(hexId)}}`;
 }
 
-/** `GET /metrics`: sends Prometheus text, or 500 with plain text if rendering fails. Never rejects. */
-export async function serveMetrics({ metrics, logger }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+/** `GET /metrics`: sends Prometheus text, or 500 with plain text if rendering fails. */
+export function serveMetrics({ metrics, logger }: HttpAppDeps, exchange: HttpExchange): void {
   try {
-    sendText(exchange, 200, metrics.contentType, await metrics.render());
+    sendText(exchange, 200, metrics.contentType, metrics.render());
   } catch (error) {
     logger.error('metrics cannot be rendered', { reason: reasonOf(error) });
     sendText(exchange, 500, 'text/plain; charset=utf-8', 'metrics cannot be rendered; the log says why\n');

@@ -82,7 +82,10 @@ describe('status server', () => {
   });
 
   it('answers 500 and stays up when metrics cannot be rendered', async () => {
-    const metrics = { contentType: 'text/plain', render: () => Promise.reject(new Error('broken')) };
+    const render = (): string => {
+      throw new Error('broken');
+    };
+    const metrics = { contentType: 'text/plain', render };
     const url = await start(new EndpointHealth(clock, []), { metrics });
     const response = await fetch(`${url}/metrics`);
     expect([response.status, response.headers.get('content-type')]).toEqual([500, 'text/plain; charset=utf-8']);
