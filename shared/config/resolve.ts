@@ -1,4 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
+import { reasonOf } from '../errors/index.ts';
+import { isRecord } from '../records/index.ts';
 import { findProblems } from './checks.ts';
 import { readEngineFile } from './command-line/engine-file.ts';
 import { describeAllowed, type Process, type Row } from './row.ts';
@@ -100,14 +102,21 @@ function machineSurroundings(env: Environment): Surroundings {
   return {
     homeDir: homeFolder(),
     env,
-    kindOf: (path) => {
-      const found = statSync(path, { throwIfNoEntry: false });
-      if (found === undefined) return 'none';
-      return found.isDirectory() ? 'folder' : 'file';
-    },
+    kindOf: kindOnDisk,
     readText: (path) => readFileSync(path, 'utf8'),
     sizeBytes: (path) => statSync(path).size,
   };
+}
+
+function kindOnDisk(path: string): ReturnType<Surroundings['kindOf']> {
+  try {
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found === undefined) return 'none';
+    return found.isDirectory() ? 'folder' : 'file';
+  } catch (thrown) {
+    const isBelowFile = isRecord(thrown) && thrown.code === 'ENOTDIR';
+    return { fault: isBelowFile ? 'lies below a file, not a folder' : `cannot be seen: ${reasonOf(thrown)}` };
+  }
 }
 
 /**

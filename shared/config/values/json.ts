@@ -137,6 +137,7 @@ function expandVariables(text: string, around: Surroundings): string {
 
 function checkPath(path: string, wanted: PathKind, limits: PathLimits, around: Surroundings): Parsed<string> {
   const found = around.kindOf(path);
+  if (typeof found === 'object') return refuse(found.fault);
   const hint = limits.hint === undefined ? '' : `; ${limits.hint}`;
   if (found === 'none') return limits.written === true ? accept(path) : refuse(`no such ${wanted}${hint}`);
   if (wanted !== 'file or folder' && found !== wanted) return refuse(`is a ${found}, not a ${wanted}`);

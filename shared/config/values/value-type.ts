@@ -8,8 +8,8 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 export interface Surroundings {
   readonly homeDir: string;
   readonly env: Environment;
-  /** Returns what exists at `path`, following links. */
-  kindOf(path: string): 'file' | 'folder' | 'none';
+  /** Returns what exists at `path`, following links, or why nothing can exist there or be seen. */
+  kindOf(path: string): 'file' | 'folder' | 'none' | { readonly fault: string };
   /** Returns the text of a file; throws if it cannot be read. */
   readText(path: string): string;
   /** Returns the size of a file; throws if it cannot be read. */

@@ -242,6 +242,12 @@ describe('values', () => {
     expect(problemsOf('frontend', ['--model-path', '/f'], {}, asFile)[0]).toContain('is a file, not a folder');
   });
 
+  it('that leads below a file is refused, by its name', () => {
+    expect(() => resolveConfig('frontend', [], { DYN_DISCOVERY_BACKEND: 'file', DYN_FILE_KV: '/dev/null/x' })).toThrow(
+      'DYN_FILE_KV "/dev/null/x": lies below a file, not a folder',
+    );
+  });
+
   it('files that the process writes need not exist', () => {
     expect(frontend(['--dump-config-to', '/new/file.json']).settings.dumpConfigTo).toBe('/new/file.json');
   });

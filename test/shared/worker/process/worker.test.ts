@@ -71,7 +71,6 @@ describe('a worker process', () => {
   it.each<[string, (port: number) => Readonly<Record<string, string>>]>([
     ['its control server', (port) => ({ STATOR_CONTROL_PORT: String(port) })],
     ['its request plane', (port) => ({ DYN_TCP_RPC_PORT: String(port) })],
-    ['discovery', () => ({ DYN_DISCOVERY_BACKEND: 'file', DYN_FILE_KV: '/dev/null/x' })],
     ['its event plane', () => ({ DYN_EVENT_PLANE_HOST: '0.0.0.0' })],
   ])('leaves no status server behind if %s cannot be opened', async (_, env) => {
     const taken = createServer();
