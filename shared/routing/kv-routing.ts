@@ -160,7 +160,7 @@ export class KvRouting implements Routing {
     let isMore = false;
     for (const { index, predictions } of this.#fed.values()) {
       if (index?.housekeep()) isMore = true;
-      predictions?.housekeep();
+      if (predictions?.housekeep()) isMore = true;
     }
     const pauseMs = isMore ? BUSY_HOUSEKEEPING_MS : HOUSEKEEPING_MS;
     this.#housekeeping = this.#clock.after(pauseMs, () => this.#keepHouse());

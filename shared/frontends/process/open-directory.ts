@@ -69,6 +69,8 @@ function createDirectory(
     onDiscoveryFailing: (error) =>
       log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
     onDiscoveryRecovered: () => log.info('discovery can be read again'),
+    onChangeFailed: (error) =>
+      log.error('a change of the models could not be applied; trying again', { reason: reasonOf(error) }),
   });
 }
 

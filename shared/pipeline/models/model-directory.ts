@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock/index.ts';
+import type { Clock, Timer } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
 import type {
   Discovery,
@@ -9,6 +9,7 @@ import type {
   Watch,
   WatchListener,
 } from '../../discovery/index.ts';
+import { reasonOf } from '../../errors/index.ts';
 import type { ModelDirectory } from '../pipeline.ts';
 import { CataloguedModels, RememberedModels } from './absent-models.ts';
 import { ModelRenaming } from './model-renaming.ts';
@@ -34,6 +35,8 @@ export interface ModelDirectoryOptions extends ModelTerms {
   readonly onWorkerAdded?: (workerId: string) => void;
   readonly onDiscoveryFailing?: (error: Error) => void;
   readonly onDiscoveryRecovered?: () => void;
+  /** Called if a change could not be applied, or a follower failed. The directory tries again after 5 s. */
+  readonly onChangeFailed?: (error: unknown) => void;
 }
 
 /** Joins the models in discovery with the endpoint instances that serve them, and keeps them current. */
@@ -51,6 +54,7 @@ export class LiveModelDirectory implements ModelDirectory {
   readonly #renaming: ModelRenaming | undefined;
   #watches: Watch[] = [];
   #isDirty = false;
+  #retry: Timer | undefined;
   // One for each part of the process that follows changes, or waits for one
   readonly #followers = new Set<() => void>();
 
@@ -91,6 +95,7 @@ export class LiveModelDirectory implements ModelDirectory {
   close(): void {
     for (const watch of this.#watches) watch.close();
     this.#watches = [];
+    this.#retry?.cancel();
   }
 
   list(): readonly RoutableModel[] {
@@ -203,10 +208,21 @@ export class LiveModelDirectory implements ModelDirectory {
     if (this.#isDirty) return;
     this.#isDirty = true;
     queueMicrotask(() => {
-      if (this.#isDirty) this.#rebuild();
+      if (this.#isDirty) this.#tryRebuild();
     });
   }
 
+  #tryRebuild(): void {
+    this.#retry?.cancel();
+    try {
+      this.#rebuild();
+    } catch (thrown) {
+      this.#retry = this.#options.clock.after(REBUILD_AGAIN_MS, () => this.#scheduleRebuild());
+      this.#options.onChangeFailed?.(thrown);
+    }
+  }
+
+  /** @throws Error if the models cannot be made from their records, or a follower failed, after the rest has run */
   #rebuild(): void {
     this.#isDirty = false;
     const byName = new Map<string, JoinedCard[]>();
@@ -228,7 +244,15 @@ export class LiveModelDirectory implements ModelDirectory {
     this.#remembered.change(this.#models, shown);
     this.#models = shown;
     this.#listed = [...shown.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-    for (const tell of this.#followers) tell();
+    const failures: unknown[] = [];
+    for (const tell of this.#followers) {
+      try {
+        tell();
+      } catch (thrown) {
+        failures.push(thrown); // the others still learn of the change
+      }
+    }
+    if (failures.length > 0) throw new AggregateError(failures, failures.map(reasonOf).join('; '));
   }
 
   /** Returns the models by the names that clients see. */
@@ -258,6 +282,7 @@ export class LiveModelDirectory implements ModelDirectory {
 }
 
 const REMEMBERED_MAX = 1024;
+const REBUILD_AGAIN_MS = 5000;
 
 /** Returns the key of the instance that a card belongs to: the card's own, without the adapter at its end. */
 function endpointKeyOf(cardKey: string, { model_suffix: adapter }: ModelRecord): string {

@@ -497,6 +497,25 @@ describe('changes', () => {
     expect(told).toBe(3);
   });
 
+  it('that one follower cannot take reach the others, are reported, and are applied again after 5 s', async () => {
+    const failures: unknown[] = [];
+    const models = await follow({ onChangeFailed: (error) => failures.push(error) });
+    const told: number[] = [];
+    let fails = true;
+    models.follow(() => {
+      if (fails) throw new Error('no room for models');
+      told.push(models.list().length);
+    });
+    models.follow(() => void told.push(models.list().length));
+    await settled(workers.put(card('a')));
+    expect(told).toEqual([1]);
+    expect(failures).toEqual([expect.objectContaining({ message: 'no room for models' })]);
+    fails = false;
+    await clock.advance(5000);
+    expect(told).toEqual([1, 1, 1]);
+    expect(failures).toHaveLength(1);
+  });
+
   it('can be waited for', async () => {
     await follow();
     const hasTwo = directory.until((models) => models[0]?.workers.length === 2, new AbortController().signal);
