@@ -73,14 +73,15 @@ const Weights = z.strictObject({
     .optional(),
 });
 
+/** Image of AWS with driver and Docker, for x86 ("Finding the ID of a DLAMI"). */
+const DLAMI = '/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id';
+
 const Ami = z.strictObject({
   /** Parameter of Systems Manager that names the image of the machines. Each machine that starts reads it again. */
   parameter: z
     .string()
     .regex(/^\/[A-Za-z0-9_./-]{1,1000}$/, 'must be the name of a parameter of Systems Manager, which begins with /')
-    .default(
-      '/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id', // "Finding the ID of a DLAMI"
-    ),
+    .default(DLAMI),
   /** Name of the root volume in that image. */
   rootDevice: z
     .string()

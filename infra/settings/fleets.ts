@@ -121,8 +121,8 @@ export function namespacesOf({ fleets }: Pick<Served, 'fleets'>): { readonly DYN
 }
 
 /**
- * Whether workers reach each other: those that decode fetch blocks of the KV cache from those that have computed the
- * prompt, and EFA lets machines send only within a group of machines that reach each other.
+ * Whether workers reach each other. Those that decode fetch blocks of the KV cache from those that have computed the
+ * prompt. EFA lets machines send only within a group of machines that reach each other.
  */
 export function passesBlocks({ fleets }: Pick<Served, 'fleets'>): boolean {
   return Object.values(fleets).some((fleet) => fleet.pool === 'prefill' || (fleet.kind === 'ec2' && fleet.efa));

@@ -7,6 +7,7 @@ import { LoadBalancerTarget } from 'aws-cdk-lib/aws-route53-targets';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { Construct } from 'constructs';
 import { statorImage } from '../constructs/containers.ts';
+import { plannerFleetsOf } from '../constructs/ec2-fleet/planner-fleets.ts';
 import type { EdgeListener } from '../constructs/edge-balancer.ts';
 import { EdgeService } from '../constructs/edge-service.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
@@ -111,6 +112,7 @@ export class EdgeStack extends Stack {
     describeFront(this, store, front);
     describeRotation(this, secrets, this.cluster);
     nameEdge(this, edge, settings);
+    describeGpus(this, settings);
     this.#describeFleet(data, nats, edge);
     followReferences(this);
     if (settings.retain) keepLogs(this);
@@ -130,6 +132,13 @@ export class EdgeStack extends Stack {
     const { behind } = edge;
     if (behind !== undefined) output('EdgeTarget', behind.balancer.loadBalancerDnsName, 'Where the container edge is');
   }
+}
+
+/** Adds the fleets on EC2 as a planner reads them. */
+function describeGpus(scope: Construct, settings: Settings): void {
+  const specs = plannerFleetsOf(settings);
+  if (specs.fleets.length === 0) return;
+  new CfnOutput(scope, 'PlannerFleets', { value: JSON.stringify(specs), description: 'STATOR_PLANNER_FLEETS' });
 }
 
 /** Makes the name of the public container edge, where its zone is known. */

@@ -2,8 +2,10 @@ import { Stack, type StackProps } from 'aws-cdk-lib';
 import type { Construct } from 'constructs';
 import { statorImage } from '../constructs/containers.ts';
 import { Ec2Fleet } from '../constructs/ec2-fleet/ec2-fleet.ts';
+import { FleetEvents } from '../constructs/ec2-fleet/fleet-events.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
 import { MockFleet } from '../constructs/mock-fleet.ts';
+import { FleetObservability } from '../constructs/observability/fleet-watches.ts';
 import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { followReferences } from '../constructs/stack-references.ts';
 import type { Ec2FleetSettings, Settings } from '../settings/index.ts';
@@ -63,6 +65,10 @@ export class FleetStack extends Stack {
     store.grantWork(workers);
     store.secrets.grantRead('worker', workers);
     queue?.grantTell(workers);
+    const groups = workers.options.map(({ id, group }) => ({ id, name: group.autoScalingGroupName }));
+    const hasSpot = fleet.options.some(({ market }) => market === 'spot');
+    const events = new FleetEvents(this, 'Events', workers.groupNames, hasSpot);
+    new FleetObservability(this, 'Observability', { fleetName, fleet, groups, events, settings });
   }
 }
 

@@ -6,6 +6,7 @@
  */
 export { type PlannerConfig, PlannerConfigError, type PlannerLaw, parsePlannerConfig } from './config.ts';
 export type { LawTick } from './decide/tick-law.ts';
+export type { FleetSpec, FleetSpecs, OptionSpec, PoolSpec } from './ec2/fleet-spec.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
 export type { Connector } from './live/connector.ts';
 export { FleetPlanner, type FleetPlannerOptions } from './live/fleet-planner.ts';

@@ -65,6 +65,36 @@ export const ACCEPTED: readonly Accepted[] = [
     path: /^RotatorPolicy$/,
     reason: 'services of one cluster: those of fleets are made in later stacks',
   },
+  {
+    rule: /-IAM5\[Resource::arn:.*:autoScalingGroup:\*:autoScalingGroupName\/Stator-[a-z0-9-]+\]$/,
+    path: /^Workers\/(Role\/DefaultPolicy|Option\d\/KeepZones\/CustomResourcePolicy)$/,
+    reason: 'one group by its name: the id in its ARN is not known before the group exists',
+  },
+  {
+    rule: /-IAM5\[Resource::\*\]$/,
+    path: /^Workers\/Role\/DefaultPolicy$/,
+    reason: 'ecr:GetAuthorizationToken knows no narrower resource',
+  },
+  {
+    rule: /-IAM5\[Resource::arn:.*:s3:::my-models\/[a-z0-9-]+\/[0-9a-f]+\/\*\]$/,
+    path: /^Workers\/Role\/DefaultPolicy$/,
+    reason: 'files of the weights, of which the settings name the folder',
+  },
+  {
+    rule: /-IAM4\[Policy::.*AWSLambdaBasicExecutionRole\]$/,
+    path: /^AWS679f53fac002430cb0da5b7982bd2287\/ServiceRole$/,
+    reason: 'the function of the CDK that suspends AZRebalance writes a log, and the CDK gives it this policy',
+  },
+  {
+    rule: /-AS3$/,
+    path: /^Workers\/Option\d\/Group\/ASG$/,
+    reason: 'rules of EventBridge tell of machines',
+  },
+  {
+    rule: /-EC26$/,
+    path: /^Workers\/Option\d\/Group\/ASG$/,
+    reason: 'the launch template encrypts the volume; the rule does not read templates of mixed groups',
+  },
   { rule: /-L1$/, path: /^Front\/Http\/Function$/, reason: 'Node 22, for which the function is measured' },
   {
     rule: /-S1$/,

@@ -90,6 +90,19 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
     }
   });
 
+  it('count events by rules of the same deployment, and machines by groups of it', () => {
+    const rules = of('AWS::Events::Rule').map(([id]) => id);
+    const groups = of('AWS::AutoScaling::AutoScalingGroup').map(([id]) => id);
+    const named = (namespace: string, label: string) =>
+      alarms
+        .flatMap(([, alarm]) => statsOf(alarm))
+        .filter(({ Namespace }) => Namespace === namespace)
+        .map((stat) => (labelOf(stat, label) as { readonly Ref: string }).Ref);
+    expect([...new Set(named('AWS/Events', 'RuleName'))].sort()).toEqual([...new Set(rules)].sort());
+    expect([...new Set(named('AWS/AutoScaling', 'AutoScalingGroupName'))].sort()).toEqual([...new Set(groups)].sort());
+    expect(rules.length > 0 && groups.length > 0).toBe(name === 'gpus');
+  });
+
   it('watch every table there is, within the ten metrics that an alarm may have', () => {
     if (name === 'dev') return;
     const tables = [...of('AWS::DynamoDB::Table'), ...of('AWS::DynamoDB::GlobalTable')].map(([id]) => id);

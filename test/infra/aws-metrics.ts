@@ -31,5 +31,11 @@ export const awsMetrics: Readonly<Record<string, Readonly<Record<string, readonl
     SuccessfulRequestLatency: ['Operation,TableName'],
   },
   'AWS/NATGateway': { ErrorPortAllocation: ['NatGatewayId'], PacketsDropCount: ['NatGatewayId'] },
+  'AWS/AutoScaling': {
+    GroupDesiredCapacity: ['AutoScalingGroupName'],
+    GroupInServiceInstances: ['AutoScalingGroupName'],
+    GroupTerminatingInstances: ['AutoScalingGroupName'],
+  },
+  'AWS/Events': { TriggeredRules: ['RuleName'] },
   'AWS/CertificateManager': { DaysToExpiry: ['CertificateArn'] },
 };

@@ -1,3 +1,4 @@
+import example from '../../infra/examples/ec2.config.ts';
 import type { StatorConfig } from '../../infra/settings/index.ts';
 import { devTemplate, productionTemplates, type Resource } from './templates.ts';
 
@@ -11,12 +12,26 @@ export const EVERYTHING = {
   network: { flowLogs: true },
 } as const satisfies StatorConfig;
 
-export const DEPLOYMENTS = ['dev', 'production', 'everything'] as const;
+/** The example with GPUs on EC2, beside workers without. */
+export const GPUS: StatorConfig = {
+  ...example,
+  models: { ...example.models, 'stator-mini': {} },
+  fleets: { ...example.fleets, mock: { kind: 'mock', model: 'stator-mini' } },
+};
+
+export const DEPLOYMENTS = ['dev', 'production', 'everything', 'gpus'] as const;
 export type Deployment = (typeof DEPLOYMENTS)[number];
+
+const CONFIGS: Readonly<Record<Deployment, StatorConfig>> = {
+  dev: {},
+  production: {},
+  everything: EVERYTHING,
+  gpus: GPUS,
+};
 
 /** All resources of a deployment, each with the logical id of its stack. */
 export function deploymentOf(name: Deployment, more: StatorConfig = {}): readonly (readonly [id: string, Resource])[] {
-  const config = name === 'everything' ? { ...EVERYTHING, ...more } : more;
+  const config = { ...CONFIGS[name], ...more };
   const templates = name === 'dev' ? [devTemplate(config)] : Object.values(productionTemplates(config));
   return templates.flatMap((template) =>
     Object.entries((template.toJSON() as { Resources: Record<string, Resource> }).Resources),

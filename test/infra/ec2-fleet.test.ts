@@ -270,20 +270,20 @@ describe('the role of the machines', () => {
   });
 });
 
-/** What takes the place of a value that AWS makes: as long as the longest. */
-const MADE = 'arn:aws:secretsmanager:ap-southeast-2:123456789012:secret:StoreSecretsPlaneToken-0123456789AB-abcdef';
+/** What takes the place of a secret's ARN, and of other names that AWS makes. */
+const SECRET = 'arn:aws:secretsmanager:ap-southeast-2:123456789012:secret:StoreSecretsPlaneToken-0123456789AB-abcdef';
+const MADE = 'Stator-Data-StoreDiscoveryTable8A4CD94B-1A2B3C4D5E6F7G8H9I0J';
 
 /** The program of a template, with names in the place of what AWS makes. */
 function userDataOf(data: Record<string, unknown> | undefined): string {
   const { UserData } = data as { UserData: { 'Fn::Base64': { 'Fn::Join': [string, unknown[]] } } };
   return UserData['Fn::Base64']['Fn::Join'][1]
-    .map((part) =>
-      typeof part === 'string'
-        ? part
-        : JSON.stringify(part).includes('AWS::Region"}') && !JSON.stringify(part).includes('Stack')
-          ? 'eu-west-1'
-          : MADE,
-    )
+    .map((part) => {
+      if (typeof part === 'string') return part;
+      const text = JSON.stringify(part);
+      if (text === '{"Ref":"AWS::Region"}') return 'eu-west-1';
+      return text.includes('Secrets') ? SECRET : MADE;
+    })
     .join('');
 }
 
@@ -317,9 +317,8 @@ const START = {
 function runUserData(text: string): { readonly folder: string; readonly calls: readonly string[] } {
   const folder = mkdtempSync(join(tmpdir(), 'stator-user-data-'));
   const bin = join(folder, 'bin');
-  for (const path of [bin, join(folder, 'etc/docker'), join(folder, 'etc/systemd/system')])
+  for (const path of [bin, join(folder, 'etc/logrotate.d'), join(folder, 'etc/systemd/system')])
     mkdirSync(path, { recursive: true });
-  writeFileSync(join(folder, 'etc/docker/daemon.json'), '{"runtimes":{"nvidia":{}}}');
   const stub = (name: string, body: string) => {
     writeFileSync(join(bin, name), `#!/bin/sh\necho "${name} $*" >>'${folder}/calls'\n${body}\n`);
     chmodSync(join(bin, name), 0o755);
@@ -327,6 +326,7 @@ function runUserData(text: string): { readonly folder: string; readonly calls: r
   stub('curl', 'echo i-0123');
   stub('aws', 'echo password');
   stub('systemctl', 'true');
+  stub('dnf', 'false');
   stub(
     'docker',
     `case "$1" in image) test -e '${folder}/pulled';; pull) touch '${folder}/pulled';; login) cat >/dev/null;; create) echo c1;; esac`,
@@ -368,8 +368,8 @@ describe('the program that a machine starts with', () => {
       STATOR_HOST_GENERATION: 'a1',
       STATOR_HOST_MARKET: 'spot',
       STATOR_DISCOVERY_TABLE: MADE,
-      STATOR_PLANE_TOKEN_SECRET: MADE,
-      STATOR_NATS_SECRET: MADE,
+      STATOR_PLANE_TOKEN_SECRET: SECRET,
+      STATOR_NATS_SECRET: SECRET,
       STATOR_PLANNER_QUEUE_URL: expect.stringContaining('/planner.fifo'),
       DYN_NAMESPACE_WORKER_SUFFIX: 'a1',
       DYN_TOOL_CALL_PARSER: 'hermes',
@@ -384,6 +384,11 @@ describe('the program that a machine starts with', () => {
       '--max-model-len',
       '32768',
     ]);
+    const refused = Object.keys(environment).filter(
+      (name) => !name.startsWith('STATOR_HOST_') && name !== 'DYN_TOOL_CALL_PARSER',
+    );
+    for (const name of refused.filter((each) => each !== 'DYN_LOG'))
+      expect(() => chat({ environment: { [name]: 'a' } }), name).toThrow(`fleets.chat.environment.${name}: `);
     const block = userDataOf(templatesOf(EVERY.block)[0]);
     expect(block).toContain('STATOR_HOST_ENDS_AT="2027-01-31T11:30:00Z"');
     expect(block).toContain('STATOR_HOST_MARKET="capacity-block"');
@@ -392,10 +397,10 @@ describe('the program that a machine starts with', () => {
   it('fetches the image, takes the agent out of it and starts it, and writes what systemd reads back unchanged', () => {
     const { folder, calls } = runUserData(renderUserData(START));
     expect(readEnvironment(readFileSync(join(folder, 'etc/stator/host.env'), 'utf8'))).toEqual(START.environment);
-    expect(JSON.parse(readFileSync(join(folder, 'etc/docker/daemon.json'), 'utf8'))).toMatchObject({
-      runtimes: { nvidia: {} },
-      'log-driver': 'awslogs',
-      'log-opts': { 'awslogs-group': 'logs', mode: 'non-blocking' },
+    expect(JSON.parse(readFileSync(join(folder, 'etc/stator/logs.json'), 'utf8'))).toMatchObject({
+      logs: {
+        logs_collected: { files: { collect_list: [{ log_group_name: 'logs', log_stream_name: '{instance_id}' }] } },
+      },
     });
     const unit = readFileSync(join(folder, 'etc/systemd/system/stator-host.service'), 'utf8');
     expect(unit).toMatch(/^ExecStart=.*\/opt\/stator\/node .*\/opt\/stator\/app\/bin\/stator\.js host$/m);
@@ -405,7 +410,7 @@ describe('the program that a machine starts with', () => {
         .filter((call) => /^(docker pull|docker cp|systemctl)/.test(call))
         .map((call) => call.replaceAll(folder, '')),
     ).toEqual([
-      'systemctl restart docker',
+      'systemctl start docker',
       'docker pull -q registry.example/worker:1',
       'docker cp c1:/app /opt/stator/app',
       'docker cp c1:/usr/local/bin/node /opt/stator/node',

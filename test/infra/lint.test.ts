@@ -4,6 +4,7 @@ import { basename, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hasMoto } from '../support/aws/deployment.ts';
 import { spawnProgram } from '../support/index.ts';
+import { GPUS } from './deployments.ts';
 import { devStack, openApp, productionStacks, templatesIn } from './templates.ts';
 
 /** Rules of cfn-lint that templates break, each with its reason. */
@@ -45,7 +46,8 @@ function synthesize(): Readonly<Record<string, object>> {
   const limits = { requestsPerAddress: 2000 };
   const [dev, production] = [openApp(true), openApp(true)];
   devStack(dev, { edges: { function: edges.function }, limits });
-  const stacks = templatesIn(productionStacks(production, { edges, domain, limits }));
+  const { models, network, fleets } = GPUS;
+  const stacks = templatesIn(productionStacks(production, { edges, domain, limits, models, network, fleets }));
   return Object.fromEntries(
     Object.entries({ ...templatesIn(dev), ...stacks }).map(([name, template]) => [name, template.toJSON()]),
   );
@@ -56,7 +58,15 @@ let synthesized: Readonly<Record<string, object>> | undefined;
 describe('the rules that CDK brings', () => {
   it('are kept by all stacks', () => {
     synthesized = synthesize();
-    expect(Object.keys(synthesized)).toEqual(['Stator', 'Data', 'Edge', 'Fleet-mock']);
+    expect(Object.keys(synthesized)).toEqual([
+      'Stator',
+      'Data',
+      'Edge',
+      'Fleet-chat-a1',
+      'Fleet-code-prefill',
+      'Fleet-code-decode',
+      'Fleet-mock',
+    ]);
   });
 });
 

@@ -5,7 +5,7 @@ import { PolicyStatement, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { AwsSolutionsChecks } from 'cdk-nag';
 import { describe, expect, it } from 'vitest';
 import { ACCEPTED, isAccepted } from './accepted-findings.ts';
-import { EVERYTHING } from './deployments.ts';
+import { EVERYTHING, GPUS } from './deployments.ts';
 import { devStack, openApp, productionStacks } from './templates.ts';
 
 /** What a deployment breaks: `RULE` or `RULE[WHAT]`, and the path of a construct below its stack. */
@@ -54,6 +54,7 @@ describe('cdk-nag', { timeout: 60_000 }, () => {
     ['dev', devStack],
     ['production', productionStacks],
     ['production with everything', (app: App) => productionStacks(app, EVERYTHING)],
+    ['production with GPUs', (app: App) => productionStacks(app, GPUS)],
   ] as const)('finds nothing in %s but what a construct has a reason for', (_name, build) => {
     const found = findings((app) => build(app));
     expect(found.filter((finding) => !isAccepted(finding))).toEqual([]);

@@ -59,6 +59,8 @@ export class Ec2Fleet extends Construct implements IGrantable {
   /** Role of the machines. */
   readonly grantPrincipal: IPrincipal;
   readonly options: readonly FleetOption[];
+  /** Names of the groups of the options. */
+  readonly groupNames: readonly string[];
 
   constructor(scope: Construct, id: string, props: Ec2FleetProps) {
     super(scope, id);
@@ -66,6 +68,7 @@ export class Ec2Fleet extends Construct implements IGrantable {
     const logGroup = createLogGroup(this, props.logRetentionDays);
     const setUpLogs = createLogGroup(this, props.logRetentionDays, 'SetUpLogs');
     const names = fleet.options.map((option, at) => groupNameOf(deployment, fleetName, fleet, optionIdOf(option, at)));
+    this.groupNames = names;
     const role = createInstanceRole(this, { fleet, groups: names, logGroup });
     this.grantPrincipal = role.grantPrincipal;
     const environment = checkedEnvironment(this, props);

@@ -4,7 +4,7 @@ import type { CapacityOption, Ec2FleetSettings } from '../../settings/index.ts';
 export const HOOKS = { launch: 'launch', terminate: 'terminate' } as const;
 /** Folder of a machine for weights and compiled kernels. */
 const HOST_DIR = '/var/lib/stator';
-/** What the agent replaces by the place of the weights. */
+/** Text that the agent replaces by the place of the weights. */
 const WEIGHTS = '{weights}';
 
 /** Returns the variables of `stator host` for the machines of one option. */
@@ -27,6 +27,8 @@ export function hostEnvironment(
     STATOR_HOST_DRAIN_SECS: String(fleet.drainSecs),
     STATOR_HOST_MARKET: marketOf(option),
     STATOR_HOST_DIR: HOST_DIR,
+    STATOR_EMF: 'on', // the agent tells CloudWatch of its GPUs, by its log
+    STATOR_EMF_SERVICE: group,
     ...(endsAt === undefined ? {} : { STATOR_HOST_ENDS_AT: endsAt }),
     ...(generation === undefined ? {} : { STATOR_HOST_GENERATION: generation }),
     ...(weights === undefined

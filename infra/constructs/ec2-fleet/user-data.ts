@@ -5,7 +5,7 @@ export interface MachineStart {
   /** Registry of ECR that the machine logs in to. @default none: the image is public */
   readonly registry?: string | undefined;
   readonly region: string;
-  /** Log group of the workers. */
+  /** Log group of the agents. */
   readonly logGroup: string;
   /** Time that the image may take to arrive, in seconds. */
   readonly startSecs: number;
@@ -21,7 +21,8 @@ const STOP_MARGIN_SECS = 60;
 /**
  * Returns the program that a machine runs once, as root, when it starts for the first time. It fetches the image of the
  * workers unless the machine's own image has it, takes the agent out of it, and starts the agent as a service. From
- * then on systemd starts the agent whenever the machine starts. The program has no secrets: whoever may describe a
+ * then on systemd starts the agent whenever the machine starts. Heartbeats keep the launch hook open while the image
+ * arrives, which may take longer than the time-out of the hook. The program has no secrets: everyone who may describe a
  * machine can read it.
  */
 export function renderUserData(start: MachineStart): string {
@@ -36,7 +37,6 @@ ${renderEnvironment(start.environment)}
 END
 . /etc/stator/host.env
 image=$STATOR_HOST_WORKER_IMAGE
-# The hook gives a start up that it has not heard of for five minutes, and an image may take longer.
 metadata=http://169.254.169.254/latest
 token=$(curl -sSf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' $metadata/api/token)
 id=$(curl -sSf -H "X-aws-ec2-metadata-token: $token" $metadata/meta-data/instance-id)
@@ -51,25 +51,14 @@ beat() {
 beat >/dev/null 2>&1 &
 beating=$!
 trap 'kill $beating' EXIT
-python3 - <<'END'
-import json, os
-path = '/etc/docker/daemon.json'
-daemon = json.load(open(path)) if os.path.exists(path) else {}
-daemon['log-driver'] = 'awslogs'
-daemon['log-opts'] = {
-    'awslogs-group': '${start.logGroup}', 'awslogs-region': '${region}',
-    'tag': '{{.Name}}/{{.ID}}', 'mode': 'non-blocking', 'max-buffer-size': '16m',
-}
-json.dump(daemon, open(path, 'w'))
-END
-systemctl restart docker
+systemctl start docker
 login() { ${login}; }
 for pause in 5 10 20 40; do
   docker image inspect "$image" >/dev/null 2>&1 && break
   { login && docker pull -q "$image"; } || sleep $pause
 done
 rm -rf /opt/stator
-install -d -m 0755 /opt/stator /var/lib/stator
+install -d -m 0755 /opt/stator /var/lib/stator /var/log/stator
 container=$(docker create "$image")
 docker cp "$container:/app" /opt/stator/app
 docker cp "$container:/usr/local/bin/node" /opt/stator/node
@@ -79,7 +68,25 @@ ${renderUnit(start)}
 END
 systemctl daemon-reload
 systemctl enable --now stator-host.service
+cat >/etc/logrotate.d/stator <<'END'
+/var/log/stator/*.log { size 100M
+rotate 2
+copytruncate
+missingok }
+END
+cat >/etc/stator/logs.json <<'END'
+${renderLogs(start)}
+END
+agent=/opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl
+{ test -x $agent || dnf -q -y install amazon-cloudwatch-agent; } &&
+  $agent -a fetch-config -m ec2 -s -c file:/etc/stator/logs.json || echo 'stator: no logs at CloudWatch' >&2
 `;
+}
+
+/** Returns which files the agent of CloudWatch sends ("CloudWatch agent configuration file"). */
+function renderLogs({ logGroup }: MachineStart): string {
+  const file = { file_path: '/var/log/stator/*.log', log_group_name: logGroup, log_stream_name: '{instance_id}' };
+  return JSON.stringify({ logs: { logs_collected: { files: { collect_list: [file] } } } });
 }
 
 function loginTo(registry: string): string {
@@ -88,7 +95,7 @@ function loginTo(registry: string): string {
 
 function renderUnit({ drainSecs }: MachineStart): string {
   return `[Unit]
-Description=Agent of Stator, which starts and drains the workers of this machine
+Description=Agent of Stator
 Wants=network-online.target
 After=network-online.target docker.service
 [Service]
@@ -98,8 +105,7 @@ Restart=always
 RestartSec=5
 KillMode=mixed
 TimeoutStopSec=${drainSecs + STOP_MARGIN_SECS}
-StandardOutput=journal+console
-StandardError=journal+console
+StandardOutput=append:/var/log/stator/host.log
 [Install]
 WantedBy=multi-user.target`;
 }
@@ -112,7 +118,7 @@ function quote(text: string): string {
 /** Characters with a meaning in double quotes. What CDK puts in the place of a value that is not known yet has none. */
 const ESCAPED = /["\\`]|\$(?!\{Token\[)/g;
 
-/** Returns lines as systemd reads them ("systemd.exec", `EnvironmentFile=`): in double quotes, four characters escaped. */
+/** Returns lines as systemd reads them ("systemd.exec", `EnvironmentFile=`): in double quotes, with escapes. */
 function renderEnvironment(environment: MachineStart['environment']): string {
   return Object.entries(environment)
     .map(([name, text]) => {

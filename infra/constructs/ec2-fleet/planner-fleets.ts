@@ -1,0 +1,94 @@
+import type { FleetSpec, FleetSpecs, OptionSpec, PoolSpec } from '../../../shared/planner/index.ts';
+import {
+  type CapacityOption,
+  type Ec2FleetSettings,
+  groupNameOf,
+  optionIdOf,
+  replicasPerInstance,
+  type Settings,
+  typeOf,
+} from '../../settings/index.ts';
+import { marketOf } from './host-environment.ts';
+
+/** Namespace of workers without a generation (`DYN_NAMESPACE`). */
+const NAMESPACE = 'dynamo';
+
+type Named = readonly [name: string, fleet: Ec2FleetSettings];
+
+/**
+ * Returns the fleets on EC2 as a planner reads them (`STATOR_PLANNER_FLEETS`): one entry for each model and generation,
+ * with the pools that fleets of the settings make up. Workers that do all of a request are the pool `decode`.
+ */
+export function plannerFleetsOf(settings: Settings): FleetSpecs {
+  const byModel = new Map<string, Named[]>();
+  for (const [name, fleet] of Object.entries(settings.fleets)) {
+    if (fleet.kind !== 'ec2') continue;
+    const key = JSON.stringify([namespaceOf(fleet), fleet.model]);
+    byModel.set(key, [...(byModel.get(key) ?? []), [name, fleet]]);
+  }
+  return { fleets: [...byModel.values()].map((fleets) => fleetSpecOf(fleets, settings)) };
+}
+
+function namespaceOf({ generation }: Ec2FleetSettings): string {
+  return generation === undefined ? NAMESPACE : `${NAMESPACE}-${generation}`;
+}
+
+function fleetSpecOf(fleets: readonly Named[], settings: Settings): FleetSpec {
+  const [[, first] = []] = fleets;
+  if (first === undefined) throw new Error('a model of the planner has a fleet');
+  const isAgg = first.pool === 'agg';
+  const fewest = fleets.map(([, { pool, replicas }]): [string, number] => [
+    isAgg ? 'min_endpoint' : `${pool}_min_endpoint`,
+    isAgg ? replicas.min : Math.max(1, replicas.min), // of two halves, neither serves by itself
+  ]);
+  return {
+    namespace: namespaceOf(first),
+    model: first.model,
+    pools: Object.fromEntries(
+      fleets.map(([name, fleet]) => [
+        fleet.pool === 'prefill' ? 'prefill' : 'decode',
+        poolSpecOf(name, fleet, settings),
+      ]),
+    ),
+    planner: {
+      mode: isAgg ? 'agg' : 'disagg',
+      ...Object.fromEntries(fewest),
+      max_gpu_budget: fleets.reduce((sum, [, { replicas, engine }]) => sum + replicas.max * engine.gpusPerReplica, 0),
+    },
+  };
+}
+
+function poolSpecOf(name: string, fleet: Ec2FleetSettings, settings: Settings): PoolSpec {
+  return {
+    options: fleet.options.map((option, at) => optionSpecOf(option, at, { name, fleet, settings })),
+    gpusPerReplica: fleet.engine.gpusPerReplica,
+    startSecs: fleet.startSecs,
+    drainSecs: fleet.drainSecs,
+  };
+}
+
+interface Around {
+  readonly name: string;
+  readonly fleet: Ec2FleetSettings;
+  readonly settings: Settings;
+}
+
+function optionSpecOf(option: CapacityOption, at: number, { name, fleet, settings }: Around): OptionSpec {
+  const id = optionIdOf(option, at);
+  const [type = ''] = option.types;
+  const [zone, ...others] = option.zones ?? [];
+  const { warmPool, endsAt } = option;
+  return {
+    id,
+    group: groupNameOf(settings.name, name, fleet, id),
+    types: [...option.types],
+    market: marketOf(option),
+    ...(zone === undefined || others.length > 0 ? {} : { zone }),
+    gpusPerInstance: typeOf(type, settings.instanceTypes)?.gpus ?? 1,
+    replicasPerInstance: replicasPerInstance(option, fleet, settings.instanceTypes),
+    min: 0,
+    max: option.max,
+    ...(warmPool === undefined ? {} : { warmPool: { min: warmPool.min, state: warmPool.state } }),
+    ...(endsAt === undefined ? {} : { endsAt }),
+  };
+}
