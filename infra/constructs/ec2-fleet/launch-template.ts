@@ -30,7 +30,7 @@ const DISK_GIB = 150;
 /** Room for the weights on the disk, and for a second copy of their largest files while they are fetched. */
 const WEIGHTS_SHARE = 1.3;
 const GIB = 2 ** 30;
-/** Speed of the volume. EBS takes no fewer than four operations a second for each MiB/s ("General Purpose SSD volumes"). */
+/** Speed of the volume. EBS takes at least four operations a second for each MiB/s ("General Purpose SSD volumes"). */
 const DISK_THROUGHPUT_MIBS = 1000;
 const DISK_IOPS = 4000;
 
