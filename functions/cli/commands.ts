@@ -25,23 +25,17 @@ function processCommand<P extends Process>(about: string, load: () => Promise<Co
 /** Every command in the order of `stator --help`. A module is loaded only when its command runs. */
 export const COMMANDS: Readonly<Record<Command, ProcessCommand>> = {
   local: processCommand<'local'>(
-    'Runs a frontend and its workers on this machine, without any other service',
+    'Everything on this machine: a frontend and its workers, no other service',
     () => import('./local.ts'),
   ),
-  frontend: processCommand<'frontend'>('Runs the OpenAI-compatible HTTP server', () => import('./frontend.ts')),
-  worker: processCommand<'worker'>('Runs a worker, which drives one engine', () => import('./worker.ts')),
+  frontend: processCommand<'frontend'>('The OpenAI-compatible HTTP server', () => import('./frontend.ts')),
+  worker: processCommand<'worker'>('A worker that drives one engine', () => import('./worker.ts')),
   router: processCommand<'router'>(
-    'Runs a router of its own, or an indexer, slot tracker or selection service',
+    'The standalone router, indexer, slot tracker or selection service',
     () => import('./router.ts'),
   ),
-  planner: processCommand<'planner'>(
-    'Decides how many workers a fleet needs, and scales it',
-    () => import('./planner.ts'),
-  ),
-  simulate: processCommand<'simulate'>(
-    'Simulates a fleet under a workload, in virtual time',
-    () => import('./simulate.ts'),
-  ),
+  planner: processCommand<'planner'>('Decides how many workers a fleet has', () => import('./planner.ts')),
+  simulate: processCommand<'simulate'>('Replays a workload in virtual time', () => import('./simulate.ts')),
 };
 
 /** A command that does one thing and ends. Its code is loaded when it is called. */
@@ -57,21 +51,21 @@ export interface OneShotCommand {
 /** Every command that runs no process, in the order of `stator --help`. */
 export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
   artifacts: {
-    about: 'Uploads the files of a model that frontends need to a bucket',
+    about: 'Puts files of models into a bucket, for frontends',
     load: async () => {
       const { ARTIFACTS_HELP: help, runArtifacts } = await import('../../shared/commands/index.ts');
       return { help, run: (argv) => runArtifacts(argv) };
     },
   },
   keys: {
-    about: 'Creates, lists, rotates and revokes API keys',
+    about: 'Makes, lists, rotates and revokes API keys',
     load: async () => {
       const { KEYS_HELP: help, runKeys } = await import('../../shared/commands/index.ts');
       return { help, run: (argv, env) => runKeys(argv, env, SYSTEM.clock) };
     },
   },
   models: {
-    about: 'Lists or forgets the models that a fleet remembers without workers',
+    about: 'The models that a fleet keeps in mind without workers',
     load: async () => {
       const { MODELS_HELP: help, runModels: run } = await import('../../shared/commands/index.ts');
       return { help, run };
@@ -85,7 +79,7 @@ export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
     },
   },
   secrets: {
-    about: 'Rotates the secrets with which the processes of a fleet on AWS authenticate each other',
+    about: 'Rotates what the processes of a fleet on AWS prove to each other',
     load: async () => {
       const { runSecrets, SECRETS_HELP: help } = await import('../../shared/commands/index.ts');
       const tell = (line: string): void => void process.stderr.write(`stator: ${line}\n`);
@@ -96,7 +90,7 @@ export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
     },
   },
   deploy: {
-    about: 'Estimates the cost of a deployment to AWS, or checks the quotas of the account',
+    about: 'What a deployment to AWS costs, and whether the account has room for it',
     load: async () => {
       const { DEPLOY_HELP: help, runDeploy } = await import('../../shared/commands/index.ts');
       return { help, run: (argv, _env, print) => runDeploy(argv, print) };

@@ -36,7 +36,7 @@ export async function checkDeployment(stacks: readonly SynthesizedStack[]): Prom
     problem:
       problems.length === 0
         ? undefined
-        : `some needs are missing or unknown${hints.length === 0 ? '' : `: ${hints.join('; ')}`}`,
+        : `not everything is known to suffice${hints.length === 0 ? '' : `: ${hints.join('; ')}`}`,
   };
 }
 

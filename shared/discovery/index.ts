@@ -33,7 +33,6 @@ export type {
   CatalogueEntry,
   Discovery,
   DiscoveryEvent,
-  DrainOrder,
   FleetLoads,
   RankLoad,
   Watch,

@@ -82,7 +82,7 @@ function tableWatches({ discovery, routerState, responses, keys, passedSecrets }
   ];
 }
 
-/** Returns the watches of the NAT gateways, or none if the deployment does not own the network. */
+/** None where the network is another one's. */
 function natWatches(network: Network): readonly Watch[] {
   const gateways = network.node.findAll().filter((child) => child instanceof CfnNatGateway);
   if (gateways.length === 0) return [];

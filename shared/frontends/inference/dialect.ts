@@ -164,7 +164,7 @@ export abstract class PartialSink implements GenerationSink {
   worker(_workers: ServingWorkers): void {}
 
   routed(_workers: ServingWorkers, _tokenIds: readonly number[]): void {
-    const says = 'only chat completions and completions support query_instance_id';
+    const says = 'query_instance_id is answered by chat completions and completions alone';
     this.fail(new ServeError('unsupported_parameter', says, { param: 'nvext.annotations' }));
   }
 

@@ -336,7 +336,7 @@ const SHARE = 0.75;
 
 /** Rates at the same times of the last days: plain values, at most a week. Times in seconds since any midnight. */
 interface SeasonalState {
-  /** Rates by slot, oldest first; null for a slot without observations. */
+  /** Oldest first; a rate a slot, null where it was not seen. */
   readonly days: readonly { readonly day: number; readonly rates: readonly (number | null)[] }[];
   /** The slot that fills now. */
   readonly slot: number;

@@ -62,8 +62,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   requestEnded(end: RequestEnd): void {
     const { ttftMs, outputTokens, errorType } = end;
     const isUnserved = errorType === 'unavailable';
-    // A client's word must not become a label.
-    if (ttftMs === undefined && outputTokens === undefined && !isUnserved) return;
+    if (ttftMs === undefined && outputTokens === undefined && !isUnserved) return; // a client's word is no label
     const model = this.#nameOf(end.model);
     const figures = this.#figures.get(model) ?? { ttftMs: [], outputTokens: undefined, unserved: 0 };
     this.#figures.set(model, figures);

@@ -79,6 +79,7 @@ export class Account {
       retryAtMs: 0,
       protectedAt: undefined,
       isPoked: false,
+      members: new Set(),
     };
     this.groups.set(name, group);
     this.poke(group);
@@ -102,7 +103,17 @@ export class Account {
   }
 
   of(group: FakeGroup): FakeInstance[] {
-    return [...this.instances.values()].filter((instance) => instance.group === group);
+    return [...group.members];
+  }
+
+  add(instance: FakeInstance): void {
+    this.instances.set(instance.id, instance);
+    instance.group.members.add(instance);
+  }
+
+  remove(instance: FakeInstance): void {
+    this.instances.delete(instance.id);
+    instance.group.members.delete(instance);
   }
 
   setState(instance: FakeInstance, state: string, target = instance.target): void {

@@ -54,7 +54,7 @@ function create(account: Account, group: FakeGroup, { type, zone, market }: Plac
     actions: [],
     step: 0,
   };
-  account.instances.set(instance.id, instance);
+  account.add(instance);
   return instance;
 }
 

@@ -64,6 +64,7 @@ export function advanceRefresh(account: Account, group: FakeGroup): void {
   const settling = counted.filter((each) => !isSettled(account, refresh, each));
   if (open.length === 0) {
     if (settling.length === 0 || refresh.status === 'Cancelling') finish(account, group, refresh);
+    else account.poke(group);
     return;
   }
   if (group.surplus > 0) account.poke(group);

@@ -60,7 +60,7 @@ function proceed(account: Account, instance: FakeInstance, activity: Activity, r
   account.options.onTerminate?.(instance);
   account.later(instance, account.times.terminateMs, () => {
     account.setState(instance, `${lead}Terminated`);
-    account.instances.delete(instance.id);
+    account.remove(instance);
     endActivity(account, activity, 'Successful');
     tellEnding(account, 'Terminate Successful', activity, instance.group, route);
     account.poke(instance.group);

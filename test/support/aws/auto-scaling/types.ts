@@ -165,6 +165,8 @@ export interface FakeGroup {
   /** Desired capacity for which it has said that all remaining instances are protected. */
   protectedAt: number | undefined;
   isPoked: boolean;
+  /** Its instances, oldest first. */
+  readonly members: Set<FakeInstance>;
 }
 
 /** Times of the fake, in milliseconds. */

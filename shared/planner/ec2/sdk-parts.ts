@@ -1,0 +1,10 @@
+/** The parts of the SDK that this product uses, and nothing else of it. */
+export {
+  AutoScalingClient,
+  DescribeAutoScalingGroupsCommand,
+  DescribeInstanceRefreshesCommand,
+  DescribeScalingActivitiesCommand,
+  SetDesiredCapacityCommand,
+  SetInstanceProtectionCommand,
+  TerminateInstanceInAutoScalingGroupCommand,
+} from '@aws-sdk/client-auto-scaling';
