@@ -1,6 +1,7 @@
 /** State that the routers of a fleet share: the router-state table, leases, logs of events with their snapshots. */
 import { join } from 'node:path';
 import type { Clock, Random } from '../clock/index.ts';
+import { Lifetime } from '../concurrency/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import { discoveryFolder } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
@@ -69,12 +70,14 @@ export class SharedRouterState {
   readonly state: RouterState;
   readonly watch: PartWatch;
   readonly #options: SharedRouterStateOptions;
+  readonly #lifetime = new Lifetime();
   readonly #leases = new Map<string, LeaseHolder>(); // by component; bounded by the components of the fleet
   readonly #reset = new Set<string>(); // components; bounded likewise
 
   constructor(options: SharedRouterStateOptions) {
     this.#options = options;
-    this.state = options.state;
+    this.state = this.#lifetime.use(options.state);
+    this.#lifetime.defer(() => this.#returnLeases());
     this.watch = options.watch;
   }
 
@@ -171,11 +174,14 @@ export class SharedRouterState {
     return lease;
   }
 
+  close(): Promise<void> {
+    return this.#lifetime.close();
+  }
+
   /** Gives leases back, so that another router takes them at once. */
-  async close(): Promise<void> {
+  async #returnLeases(): Promise<void> {
     const deadline = AbortSignal.timeout(CLOSE_MS_MAX);
     await Promise.allSettled([...this.#leases.values()].map((lease) => lease.stop(deadline))); // otherwise they expire
-    this.state.close();
   }
 
   #openStore({ namespace, component }: ComponentScope): SnapshotStore {

@@ -1,6 +1,6 @@
 /** Feeds of a router, in a file of their own so that a function without feeds does not load it. */
 import type { Clock, Random } from '../clock/index.ts';
-import { Semaphore } from '../concurrency/index.ts';
+import { Lifetime, Semaphore } from '../concurrency/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { SharedRouterState } from '../fleet/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
@@ -86,7 +86,9 @@ export function openFeeds(
     random,
     onSkip: (reason) => routerMetrics.skipped(reason),
   });
-  const surroundings = {
+  const lifetime = new Lifetime();
+  lifetime.use(eventPlane);
+  const feedDeps = {
     eventPlane,
     discovery,
     recovery,
@@ -97,15 +99,8 @@ export function openFeeds(
     observer: routerMetrics,
     sourceOf: options.sourceOf,
   };
-  const feeds = new WorkerFeeds(surroundings, options);
-  return {
-    feeds,
-    eventPlane,
-    close: async () => {
-      await feeds.close();
-      await eventPlane.close();
-    },
-  };
+  const feeds = lifetime.use(new WorkerFeeds(feedDeps, options));
+  return { feeds, eventPlane, close: () => lifetime.close() };
 }
 
 /** Follows only the loads of every model's workers. */

@@ -1,3 +1,4 @@
+import { Lifetime } from '../concurrency/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import { FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
 import type { Router, SimpleRouterMode } from '../router/index.ts';
@@ -22,6 +23,7 @@ class PlainRouting implements Routing {
   readonly #pools: FollowedPools;
   readonly explanations = undefined;
   readonly #parts: RoutingParts;
+  readonly #lifetime = new Lifetime();
   readonly #loads = new WorkerLoads();
   readonly #busy: BusyWorkers;
   #models: readonly RoutableModel[] = [];
@@ -39,7 +41,9 @@ class PlainRouting implements Routing {
     const busy = this.#busy.of(workers, limits);
     if (busy === undefined || this.#open !== undefined) return busy;
     const eventPlane = this.#parts.openEventPlane?.();
-    this.#open = eventPlane && openFeeds(this.#parts, eventPlane, { loads: this.#loads, followsKvEvents: false });
+    this.#open = this.#lifetime.use(
+      eventPlane && openFeeds(this.#parts, eventPlane, { loads: this.#loads, followsKvEvents: false }),
+    );
     this.follow(this.#models);
     return busy;
   }
@@ -52,7 +56,7 @@ class PlainRouting implements Routing {
     if (this.#open !== undefined) followLoads(this.#open.feeds, models);
   }
 
-  async close(): Promise<void> {
-    await this.#open?.close();
+  close(): Promise<void> {
+    return this.#lifetime.close();
   }
 }

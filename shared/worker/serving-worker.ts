@@ -1,3 +1,4 @@
+import { Lifetime } from '../concurrency/index.ts';
 import type { DiscoveryRecord, EndpointRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
 import type { EngineInfo } from '../engines/index.ts';
 import { detailOf, type ServeError, workerError } from '../errors/index.ts';
@@ -111,27 +112,38 @@ export class ServingWorker {
     return this.#calls.count;
   }
 
-  async open(server: PlaneServer, signal: AbortSignal): Promise<void> {
-    const { discovery, clock, logger, engine } = this.#options;
-    this.#server = server;
-    try {
-      const transport = server.handle(this.#path, this.#serve);
-      const channels = await this.#reports.open();
-      const own = this.#records(transport);
-      const records = [...channels, ...this.#serveBeside(server), ...own];
-      const writeTimeoutMs = this.#settings.discoveryTimeoutMs;
-      this.#registration = new Registration({ discovery, records, clock, logger, writeTimeoutMs });
-      showEventFaults(this.#options, this.instanceId, this.#registration, own);
-      this.#control = this.#openControl(this.#registration);
-      discovery.onLeaseLost(() => this.#noteLease('warn', 'lease lost: serving callers that still know this worker'));
-      discovery.onLeaseRegained(() => this.#noteLease('info', 'lease regained'));
-      await server.reachable(signal);
-      await this.#registration.register(signal);
-    } catch (thrown) {
-      await this.#registration?.withdraw();
-      await this.#close();
-      throw thrown;
-    }
+  /** Registers the worker. If that fails, closes what it has opened; later `drain` does so, in an order of its own. */
+  open(server: PlaneServer, signal: AbortSignal): Promise<void> {
+    return Lifetime.compose((lifetime) => this.#open(server, signal, lifetime));
+  }
+
+  async #open(server: PlaneServer, signal: AbortSignal, lifetime: Lifetime): Promise<void> {
+    const { discovery, clock, logger } = this.#options;
+    this.#server = lifetime.use(server);
+    lifetime.defer(() => this.#stopTelling());
+    const transport = server.handle(this.#path, this.#serve);
+    const channels = await this.#reports.open();
+    const own = this.#records(transport);
+    const records = [...channels, ...this.#serveBeside(server), ...own];
+    const writeTimeoutMs = this.#settings.discoveryTimeoutMs;
+    const registration = new Registration({ discovery, records, clock, logger, writeTimeoutMs });
+    this.#registration = lifetime.use(registration, () => registration.withdraw());
+    showEventFaults(this.#options, this.instanceId, registration, own);
+    this.#control = this.#openControl(registration);
+    discovery.onLeaseLost(() => this.#noteLease('warn', 'lease lost: serving callers that still know this worker'));
+    discovery.onLeaseRegained(() => this.#noteLease('info', 'lease regained'));
+    await server.reachable(signal);
+    await registration.register(signal);
+    this.#watchEngine();
+    logger.info('worker is ready', {
+      instance_id: this.instanceId,
+      model: this.card.display_name,
+      pid: process.pid,
+    });
+  }
+
+  #watchEngine(): void {
+    const { clock, engine } = this.#options;
     const { healthIntervalMs: intervalMs, healthTimeoutMs: timeoutMs } = this.#settings;
     const onDown = (reason: unknown): void => {
       this.#loseEngine(reason);
@@ -141,11 +153,6 @@ export class ServingWorker {
     this.#monitor = new EngineMonitor({ engine, clock, intervalMs, timeoutMs, onDown, onUp });
     if (this.#settings.canary !== undefined) this.#canary = this.#openCanary(this.#settings.canary);
     this.#showHealth();
-    logger.info('worker is ready', {
-      instance_id: this.instanceId,
-      model: this.card.display_name,
-      pid: process.pid,
-    });
   }
 
   drain(): Promise<DrainReport> {
@@ -376,11 +383,6 @@ export class ServingWorker {
   #showHealth(): void {
     for (const name of this.#endpointNames)
       this.#options.health?.set(name, this.#condition.isFit ? 'ready' : 'notready', this.instanceId);
-  }
-
-  async #close(): Promise<void> {
-    await this.#stopTelling();
-    await this.#server?.close();
   }
 
   async #stopTelling(): Promise<void> {

@@ -1,4 +1,5 @@
 import type { Clock, TimeAndChance, Timer } from '../../clock/index.ts';
+import { Lifetime } from '../../concurrency/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -127,6 +128,7 @@ class HeldEvents {
   readonly #source: string;
   readonly #epoch: string;
   readonly #publishers: BoundedMap<string, Promise<OpenPublisher>>; // by namespace, the latest one last
+  readonly #lifetime = new Lifetime();
   #sequence = 0;
   #plane: EventPlane | undefined;
 
@@ -169,10 +171,19 @@ class HeldEvents {
     return event;
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    return this.#lifetime.close();
+  }
+
+  async #closePublishers(): Promise<void> {
     const opened = await Promise.allSettled(this.#publishers.values()); // a failure was logged when it happened
     await Promise.all(opened.map((one) => one.status === 'fulfilled' && one.value.publisher.close()));
-    await this.#plane?.close();
+  }
+
+  #openPlane(openEventPlane: () => EventPlane): EventPlane {
+    const plane = this.#lifetime.use(openEventPlane());
+    this.#lifetime.defer(() => this.#closePublishers()); // they close before their plane
+    return plane;
   }
 
   #closeDropped(opening: Promise<OpenPublisher>, namespace: string): void {
@@ -186,7 +197,7 @@ class HeldEvents {
   async #open(namespace: string, openEventPlane: () => EventPlane): Promise<OpenPublisher> {
     const { discovery } = this.#deps;
     const scope: EventScope = { kind: 'namespace', namespace };
-    this.#plane ??= openEventPlane();
+    this.#plane ??= this.#openPlane(openEventPlane);
     const publisher = await this.#plane.publisher(scope, HELD_TOPIC);
     const { publisherId: instance_id, transport } = publisher;
     const record = { type: 'EventChannel', scope, topic: HELD_TOPIC, instance_id, transport } as const;
