@@ -3,7 +3,7 @@ import { grown, roomy } from '../records/index.ts';
 
 /** Bound of the incarnations in use and waiting: a holding has 18 bits for them. */
 const INCARNATIONS_MAX = (1 << 18) - 1;
-const NOBODY = -1;
+const NO_RANK = -1;
 
 /**
  * The stays of ranks in the index. An incarnation begins with the first block of a rank and ends when the rank is
@@ -12,7 +12,7 @@ const NOBODY = -1;
  */
 export class Incarnations {
   /** Rank of each incarnation; -1 = ended or unused. */
-  ranks: Int32Array = new Int32Array(64).fill(NOBODY);
+  ranks: Int32Array = new Int32Array(64).fill(NO_RANK);
   /** Number of blocks that each incarnation holds. */
   blocks: Int32Array = new Int32Array(64);
   /** Whether engine and Stator have different hashes for some of its blocks; 1 = yes. */
@@ -47,7 +47,7 @@ export class Incarnations {
 
   #grow(): void {
     const before = this.ranks.length;
-    this.ranks = grown(this.ranks).fill(NOBODY, before);
+    this.ranks = grown(this.ranks).fill(NO_RANK, before);
     this.blocks = grown(this.blocks);
     this.last = grown(this.last);
     this.hasOwnHashes = grown(this.hasOwnHashes);
@@ -65,7 +65,7 @@ export class Incarnations {
     const incarnation = this.find(rank);
     if (incarnation === 0) return;
     this.#ofRank[rank] = 0;
-    this.ranks[incarnation] = NOBODY;
+    this.ranks[incarnation] = NO_RANK;
     this.hasOwnHashes[incarnation] = 0;
     this.last[incarnation] = 0;
     if (this.blocks[incarnation] === 0) this.#free.push(incarnation);
@@ -93,14 +93,14 @@ export class Incarnations {
   /** Restores the incarnations of a snapshot, by number; -1 among `ranks` = ended or unused. */
   restore(ranks: Int32Array, blocks: Int32Array, hasOwnHashes: Uint8Array): void {
     this.#count = ranks.length;
-    this.ranks = grown(ranks).fill(NOBODY, ranks.length);
+    this.ranks = grown(ranks).fill(NO_RANK, ranks.length);
     this.blocks = grown(blocks);
     this.hasOwnHashes = grown(hasOwnHashes);
     this.last = new Int32Array(this.ranks.length);
     for (let incarnation = 1; incarnation < ranks.length; incarnation++) {
       const rank = ranks[incarnation] as number;
       this.#ofRank = roomy(this.#ofRank, rank + 1);
-      if (rank !== NOBODY) this.#ofRank[rank] = incarnation;
+      if (rank !== NO_RANK) this.#ofRank[rank] = incarnation;
       else if (blocks[incarnation] === 0) this.#free.push(incarnation);
       else this.#ended.push(incarnation);
     }

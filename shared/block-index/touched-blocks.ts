@@ -12,7 +12,7 @@ const PINS = 7;
 /** Value of `LIST`: the record is pinned, so it is on no list. */
 const NO_LIST = -1;
 /** Value of `STAY`: the record is free. */
-const NOBODY = -1;
+const NO_STAY = -1;
 
 /**
  * The last use of each block by each rank (by its stay, `RankStays`), as far as decisions imply. Records of 32 bytes
@@ -102,7 +102,7 @@ export class TouchedBlocks {
   remove(record: number): void {
     this.#unlink(record);
     this.#table.remove(PRIVATE_HASH, record, this.#get(record, 0), this.#get(record, 1));
-    this.#set(record, STAY, NOBODY);
+    this.#set(record, STAY, NO_STAY);
     this.#set(record, NEXT, this.#free);
     this.#free = record;
     this.#count--;
@@ -116,7 +116,7 @@ export class TouchedBlocks {
     const to = Math.min(from + count, this.#top);
     for (let record = from; record < to; record++) {
       const stay = this.stayOf(record);
-      if (stay !== NOBODY && hasEnded(stay)) this.remove(record);
+      if (stay !== NO_STAY && hasEnded(stay)) this.remove(record);
     }
     return to < this.#top ? to : 0;
   }

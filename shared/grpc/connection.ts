@@ -75,7 +75,7 @@ export class Connection implements CallHost {
   }
 
   /** Acts if the client has kept the server waiting for longer than `patienceMs`. */
-  look(nowMs: number, patienceMs: number): void {
+  checkProgress(nowMs: number, patienceMs: number): void {
     const session = this.#session;
     const isClosing = session?.closed === true || session?.destroyed === true;
     if (isClosing && this.#calls.size === 0) {
@@ -87,9 +87,9 @@ export class Connection implements CallHost {
       this.end();
       return;
     }
-    this.#lookAtHead(nowMs, patienceMs);
+    this.#checkHead(nowMs, patienceMs);
     let lateCount = 0;
-    for (const call of this.#calls) if (call.look(nowMs, patienceMs)) lateCount++;
+    for (const call of this.#calls) if (call.checkProgress(nowMs, patienceMs)) lateCount++;
     if (lateCount > 0 && lateCount === this.#calls.size) this.retire();
   }
 
@@ -116,7 +116,7 @@ export class Connection implements CallHost {
    * Closes the connection if a head stays incomplete for too long. A stream exists from the first byte of its head, but
    * Node reports it only when the head is whole. So a stream id above the highest reported one is an incomplete head.
    */
-  #lookAtHead(nowMs: number, patienceMs: number): void {
+  #checkHead(nowMs: number, patienceMs: number): void {
     const session = this.#session;
     if (session === undefined || session.destroyed || session.closed) return;
     const { lastProcStreamID: last = 0 } = session.state;

@@ -6,7 +6,7 @@ import type { LimitName } from '../errors/index.ts';
 import { Connection } from './connection.ts';
 
 /** Interval between checks for clients that keep the server waiting, in milliseconds. */
-const LOOK_MS = 1000;
+const CHECK_MS = 1000;
 /** Connections that are compared, at most, to choose the one that makes room. */
 const LOOKED_AT_MAX = 1024;
 const MEBIBYTE = 1024 * 1024;
@@ -50,7 +50,7 @@ export class Connections {
   readonly #countByAddress = new Map<string, number>();
   /** Connections without an accepted call, the one that has been so for the longest time first. */
   readonly #quiet = new Set<Connection>();
-  #looking: Timer | undefined;
+  #checking: Timer | undefined;
   #onEmpty: (() => void) | undefined;
   #isRetired = false;
 
@@ -94,7 +94,7 @@ export class Connections {
     this.#bySocket.set(key, connection);
     this.#count(connection.address, 1);
     socket.once('close', () => this.#closed(key, connection));
-    this.#looking ??= clock.every(LOOK_MS, () => this.#look());
+    this.#checking ??= clock.every(CHECK_MS, () => this.#checkProgress());
     if (this.#bySocket.size > connectionsMax) this.#makeRoom(connection);
     this.#quiet.add(connection);
   }
@@ -128,15 +128,15 @@ export class Connections {
     this.#quiet.delete(connection);
     this.#count(connection.address, -1);
     if (this.#bySocket.size > 0) return;
-    this.#looking?.cancel();
-    this.#looking = undefined;
+    this.#checking?.cancel();
+    this.#checking = undefined;
     this.#onEmpty?.();
   }
 
-  #look(): void {
+  #checkProgress(): void {
     const { clock, patienceMs = 30_000 } = this.#options;
     const nowMs = clock.nowMs();
-    for (const connection of this.#bySocket.values()) connection.look(nowMs, patienceMs);
+    for (const connection of this.#bySocket.values()) connection.checkProgress(nowMs, patienceMs);
   }
 
   /** Ends the connection that makes room for `newcomer`. That is `newcomer` itself if its address holds the most. */

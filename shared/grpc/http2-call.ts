@@ -144,7 +144,7 @@ export class Http2Call implements GrpcCall {
    * the method is open to all. A message has `patienceMs`, and one second more for each `BYTES_A_SECOND_MIN` received.
    * @returns whether it ended the call
    */
-  look(nowMs: number, patienceMs: number): boolean {
+  checkProgress(nowMs: number, patienceMs: number): boolean {
     const { isEmpty, isEnded, heldBytes } = this.#intake;
     const isWaiting = !this.#hasReceived || !isEmpty || this.#isOpenToAll;
     if (!isWaiting || this.#onMessage === undefined || isEnded || this.isOver) {

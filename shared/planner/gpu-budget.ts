@@ -24,7 +24,7 @@ interface GuardedPair {
   readonly reason?: BudgetReason;
 }
 
-const NOBODY: PoolPair = { prefill: 0, decode: 0 };
+const NO_WORKERS: PoolPair = { prefill: 0, decode: 0 };
 
 export function gpusOf(counts: PoolPair, gpus: PoolPair): number {
   return counts.prefill * gpus.prefill + counts.decode * gpus.decode;
@@ -72,7 +72,7 @@ export function clampPair(counts: PoolPair, limits: PairLimits): PoolPair {
 }
 
 function cutToCeiling(counts: PoolPair, total: number, { gpus, bounds: { max }, endpointsMin }: PairLimits): PoolPair {
-  if (gpusOf(endpointsMin, gpus) > max) return NOBODY;
+  if (gpusOf(endpointsMin, gpus) > max) return NO_WORKERS;
   const fits = Math.floor((max - endpointsMin.decode * gpus.decode) / gpus.prefill);
   const share = Math.floor(counts.prefill * (max / total));
   const prefill = Math.max(endpointsMin.prefill, Math.min(fits, share));

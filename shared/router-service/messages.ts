@@ -242,10 +242,10 @@ export interface ChooseService {
   explain(query: ChooseQuery): ExplanationRecord;
 }
 
-const NOBODY: ReadonlySet<string> = new Set();
+const NO_WORKERS: ReadonlySet<string> = new Set();
 
 /** Returns the query for a request. @param avoided replaces the request's own */
-export function queryOf(request: RouteRequest, avoided = request.avoided ?? NOBODY): ChooseQuery {
+export function queryOf(request: RouteRequest, avoided = request.avoided ?? NO_WORKERS): ChooseQuery {
   const { id: requestId, pool, routing, override, excluded, policyClass, traceparent } = request;
   const { key: poolKey, role, blockSizeTokens } = pool;
   const prompt = hashedPrompt(request);

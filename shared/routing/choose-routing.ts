@@ -27,7 +27,7 @@ import {
 } from '../stateless-router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { BusyLimits } from '../worker-events/index.ts';
-import type { Routing, RoutingParts } from './feeds.ts';
+import type { Routing, RoutingDeps } from './feeds.ts';
 import type { KvRouting } from './kv-routing.ts';
 
 const WATCH_MS_MAX = 15_000;
@@ -44,10 +44,10 @@ export interface ChooseRoutingOptions {
 /** Opens the routing of functions: resident routers decide, or this process if none answers. */
 export async function openChooseRouting(
   settings: EdgeSettings,
-  parts: RoutingParts,
+  deps: RoutingDeps,
   { asksResidents, embedded, lifetime }: ChooseRoutingOptions,
 ): Promise<Routing> {
-  const { plane, discovery, logger, metrics, clock, random, inhibition } = parts;
+  const { plane, discovery, logger, metrics, clock, random, inhibition } = deps;
   const log = logger.for('router');
   const { routerChooseTimeoutMs, routerConnectTimeoutMs } = settings;
   let loads: FleetLoads = new Map();
@@ -60,7 +60,7 @@ export async function openChooseRouting(
     clock,
     inhibition,
     loads: () => loads,
-    asker: askOptions(settings, parts),
+    asker: askOptions(settings, deps),
   });
   const grpcLine = asksResidents ? await loadGrpcLine(settings, clock) : undefined;
   const client = lifetime.use(
@@ -93,7 +93,7 @@ export async function openChooseRouting(
 /** Returns the options for asking workers for quotes. Only workers that give quotes serve the endpoint. */
 function askOptions(
   { routerAskedWorkers: workersMax = 0, routerAskTimeoutMs: timeoutMs }: EdgeSettings,
-  { plane, clock, random, metrics }: RoutingParts,
+  { plane, clock, random, metrics }: RoutingDeps,
 ): AskOptions<Worker> | undefined {
   if (workersMax < 2) return undefined;
   const places = new WeakMap<Worker, Transport>();

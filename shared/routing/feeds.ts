@@ -20,7 +20,7 @@ import {
 } from '../worker-events/index.ts';
 
 /** Dependencies of routing. */
-export interface RoutingParts {
+export interface RoutingDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly discovery: Discovery;
@@ -68,7 +68,7 @@ export interface OpenFeeds {
 
 /** Follows workers over `eventPlane`, and closes it at its own end. */
 export function openFeeds(
-  parts: Pick<RoutingParts, 'clock' | 'random' | 'discovery' | 'plane' | 'routerMetrics' | 'logger'>,
+  deps: Pick<RoutingDeps, 'clock' | 'random' | 'discovery' | 'plane' | 'routerMetrics' | 'logger'>,
   eventPlane: EventPlane,
   options: {
     readonly loads: WorkerLoads;
@@ -79,7 +79,7 @@ export function openFeeds(
     readonly sourceOf?: ((scope: ComponentScope) => EventSource | undefined) | undefined;
   },
 ): OpenFeeds {
-  const { discovery, plane, routerMetrics, logger, clock, random } = parts;
+  const { discovery, plane, routerMetrics, logger, clock, random } = deps;
   const recovery = new RecoveryClient({
     plane,
     clock,
@@ -88,7 +88,7 @@ export function openFeeds(
   });
   const lifetime = new Lifetime();
   lifetime.use(eventPlane);
-  const feedDeps = {
+  const feedsDeps = {
     eventPlane,
     discovery,
     recovery,
@@ -99,7 +99,7 @@ export function openFeeds(
     observer: routerMetrics,
     sourceOf: options.sourceOf,
   };
-  const feeds = lifetime.use(new WorkerFeeds(feedDeps, options));
+  const feeds = lifetime.use(new WorkerFeeds(feedsDeps, options));
   return { feeds, eventPlane, close: () => lifetime.close() };
 }
 

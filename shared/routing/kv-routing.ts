@@ -24,7 +24,7 @@ import {
   type LoadReport,
   WorkerLoads,
 } from '../worker-events/index.ts';
-import { type OpenFeeds, openFeeds, type Routing, type RoutingParts } from './feeds.ts';
+import { type OpenFeeds, openFeeds, type Routing, type RoutingDeps } from './feeds.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
 import type { Resident } from './resident.ts';
@@ -67,7 +67,7 @@ export class KvRouting implements Routing {
   readonly explanations: ExplanationSource;
   readonly #kv: KvRouter<Worker>;
   readonly #config: KvRouterConfig;
-  readonly #parts: RoutingParts;
+  readonly #deps: RoutingDeps;
   readonly #lifetime: Lifetime;
   readonly #fed = new Map<string, Fed>();
   readonly #memory: IndexMemory;
@@ -91,10 +91,10 @@ export class KvRouting implements Routing {
   #models: readonly RoutableModel[] = [];
 
   /** @throws KvRouterConfigError for flags that contradict each other */
-  constructor(settings: EdgeSettings, parts: RoutingParts, { files, openRemote, lifetime }: KvRoutingOptions) {
-    const { routerMetrics, metrics, clock, random } = parts;
+  constructor(settings: EdgeSettings, deps: RoutingDeps, { files, openRemote, lifetime }: KvRoutingOptions) {
+    const { routerMetrics, metrics, clock, random } = deps;
     const { policies } = files;
-    this.#parts = parts;
+    this.#deps = deps;
     this.#lifetime = lifetime;
     this.#clock = clock;
     this.#routerId = random.instanceId();
@@ -104,11 +104,11 @@ export class KvRouting implements Routing {
     this.#remote = lifetime.use(remote);
     const keepsIndex = this.#remote === undefined && this.#config.overlapScoreCredit > 0;
     const followsKvEvents = this.#config.useKvEvents && keepsIndex;
-    const { shared } = parts;
-    const eventPlane = parts.openEventPlane?.();
+    const { shared } = deps;
+    const eventPlane = deps.openEventPlane?.();
     this.#open = lifetime.use(
       eventPlane &&
-        openFeeds(parts, eventPlane, {
+        openFeeds(deps, eventPlane, {
           loads: this.#loads,
           followsKvEvents,
           onReport: (report) => this.#heard(report),
@@ -118,7 +118,7 @@ export class KvRouting implements Routing {
     if (settings.routerReplicaSync && eventPlane !== undefined) {
       this.#replicas = lifetime.use(
         new Replicas({
-          ...parts,
+          ...deps,
           watch: shared?.watch,
           eventPlane,
           routerId: this.#routerId,
@@ -133,7 +133,7 @@ export class KvRouting implements Routing {
       ...files,
       clock,
       random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
-      inhibition: parts.inhibition,
+      inhibition: deps.inhibition,
       indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
       ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
       peers: this.#replicas,
@@ -202,22 +202,22 @@ export class KvRouting implements Routing {
    */
   async serve(settings: EdgeSettings, server: RouterServer, isResident: boolean): Promise<void> {
     this.#lifetime.use(server);
-    const parts = { ...this.#parts, server, kv: this.#kv, models: () => this.#models };
+    const deps = { ...this.#deps, server, kv: this.#kv, models: () => this.#models };
     if (isResident) {
       const { openResident } = await import('./resident.ts');
       const resident = openResident(settings, {
-        ...parts,
+        ...deps,
         router: this.router,
         asksFirst: this.#remote !== undefined,
-        state: parts.shared?.state,
-        busyWorkers: ({ workers, primaryName }) => this.#busy.of(workers, parts.limitsOf(primaryName)),
+        state: deps.shared?.state,
+        busyWorkers: ({ workers, primaryName }) => this.#busy.of(workers, deps.limitsOf(primaryName)),
       });
       this.#resident = await this.#lifetime.use(resident);
     }
     if (this.#config.serveIndexer) {
       const { IndexServer } = await import('./router-server.ts');
       const isRecording = !this.#config.useKvEvents;
-      this.#indexServer = new IndexServer({ ...parts, isRecording, logger: parts.logger.for('router') });
+      this.#indexServer = new IndexServer({ ...deps, isRecording, logger: deps.logger.for('router') });
     }
   }
 
@@ -264,7 +264,7 @@ export class KvRouting implements Routing {
     const name = poolName(pool);
     const known = this.#fed.get(name);
     if (known !== undefined) return known;
-    const { routerMetrics } = this.#parts;
+    const { routerMetrics } = this.#deps;
     const metrics = routerMetrics.pool(pool.model ?? pool.key, workerTypeOf(pool), pool.role);
     const fed: Fed = { metrics };
     this.#fed.set(name, fed);
@@ -273,7 +273,7 @@ export class KvRouting implements Routing {
 
   #indexFor(pool: WorkerPool, ranks: RankTable): PrefixIndex | undefined {
     const { metrics } = this.#fedOf(pool);
-    const { routerMetrics } = this.#parts;
+    const { routerMetrics } = this.#deps;
     const { useKvEvents, approximateCachePolicy: policy, ttlMs, predictedTtlMs } = this.#config;
     const onEvicted = (blocks: number): void => metrics.indexEvicted(blocks);
     const predict = (by: Pick<ApproximateIndexOptions, 'policy' | 'ttlMs'>): ApproximateIndex =>
@@ -307,7 +307,7 @@ export class KvRouting implements Routing {
 
   /** Updates the series of workers, and removes those of workers that left. */
   #showWorkers(models: readonly RoutableModel[]): void {
-    const { metrics, routerMetrics } = this.#parts;
+    const { metrics, routerMetrics } = this.#deps;
     const present = new Set<string>();
     for (const { pool, workers } of models) {
       for (const { id, dataParallelStartRank: start, dataParallelSize: size } of workers) {
@@ -328,7 +328,7 @@ export class KvRouting implements Routing {
 
   /** Registers the values that are computed when metrics are read. */
   #showState(): void {
-    const { metrics, routerMetrics } = this.#parts;
+    const { metrics, routerMetrics } = this.#deps;
     let duplicates = 0;
     for (const { pool, scheduler } of this.#kv.pools) {
       const workerType = workerTypeOf(pool);

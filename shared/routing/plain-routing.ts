@@ -4,17 +4,17 @@ import { FollowedPools, type RoutableModel, type Worker } from '../pipeline/inde
 import type { Router, SimpleRouterMode } from '../router/index.ts';
 import { SimpleRouter } from '../scheduler/index.ts';
 import { type BusyLimits, BusyWorkers, WorkerLoads } from '../worker-events/index.ts';
-import { followLoads, type OpenFeeds, openFeeds, type Routing, type RoutingParts } from './feeds.ts';
+import { followLoads, type OpenFeeds, openFeeds, type Routing, type RoutingDeps } from './feeds.ts';
 
 /** Opens routing in a mode that does not look at caches. */
-export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {
+export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, deps: RoutingDeps): Routing {
   const router = new SimpleRouter<Worker>({
     mode,
-    inhibition: parts.inhibition,
+    inhibition: deps.inhibition,
     cudaToCpuRatio: settings.encoderCudaToCpuRatio,
-    random: parts.random,
+    random: deps.random,
   });
-  return new PlainRouting(router, parts);
+  return new PlainRouting(router, deps);
 }
 
 /** Routes in such a mode, and follows the workers' loads if a busy limit needs them. */
@@ -22,7 +22,7 @@ class PlainRouting implements Routing {
   readonly router: Router<Worker>;
   readonly #pools: FollowedPools;
   readonly explanations = undefined;
-  readonly #parts: RoutingParts;
+  readonly #deps: RoutingDeps;
   readonly #lifetime = new Lifetime();
   readonly #loads = new WorkerLoads();
   readonly #busy: BusyWorkers;
@@ -30,19 +30,19 @@ class PlainRouting implements Routing {
   /** Feeds, opened by the first request with a busy limit. Most frontends have no limit, and need no sockets. */
   #open: OpenFeeds | undefined;
 
-  constructor(router: Router<Worker>, parts: RoutingParts) {
+  constructor(router: Router<Worker>, deps: RoutingDeps) {
     this.router = router;
     this.#pools = new FollowedPools(router);
-    this.#parts = parts;
-    this.#busy = new BusyWorkers(this.#loads, parts.clock);
+    this.#deps = deps;
+    this.#busy = new BusyWorkers(this.#loads, deps.clock);
   }
 
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
     const busy = this.#busy.of(workers, limits);
     if (busy === undefined || this.#open !== undefined) return busy;
-    const eventPlane = this.#parts.openEventPlane?.();
+    const eventPlane = this.#deps.openEventPlane?.();
     this.#open = this.#lifetime.use(
-      eventPlane && openFeeds(this.#parts, eventPlane, { loads: this.#loads, followsKvEvents: false }),
+      eventPlane && openFeeds(this.#deps, eventPlane, { loads: this.#loads, followsKvEvents: false }),
     );
     this.follow(this.#models);
     return busy;

@@ -19,7 +19,7 @@ import {
   type RemoteIndexObserver,
   watchIndexers,
 } from '../router-service/index.ts';
-import type { RoutingParts } from './feeds.ts';
+import type { RoutingDeps } from './feeds.ts';
 
 const WATCH_MS_MAX = 15_000;
 /** Deadline of the index look-up for an explanation. Operators wait for it, so it may be longer than for requests. */
@@ -33,7 +33,7 @@ interface Followed {
 
 /** Block indexes that other processes keep (`--use-remote-indexer`). */
 export class RemoteIndexes {
-  readonly #parts: RoutingParts;
+  readonly #deps: RoutingDeps;
   readonly #isRecording: boolean;
   readonly #observer: RemoteIndexObserver;
   readonly #indexes = new Map<string, RemoteIndex>(); // by worker set, as the router has them
@@ -42,14 +42,14 @@ export class RemoteIndexes {
   readonly #componentsOf = new Map<string, Set<string>>();
 
   /** @param isRecording whether the indexers have only decisions, so that this process reports its own to them */
-  constructor(parts: RoutingParts, isRecording: boolean) {
-    this.#parts = parts;
+  constructor(deps: RoutingDeps, isRecording: boolean) {
+    this.#deps = deps;
     this.#isRecording = isRecording;
-    this.#observer = createRemoteIndexMetrics(parts.metrics.registry, parts.routerMetrics.routerId);
+    this.#observer = createRemoteIndexMetrics(deps.metrics.registry, deps.routerMetrics.routerId);
   }
 
   indexFor(pool: WorkerPool, ranks: RankTable): RemoteIndex {
-    const { plane, clock, random } = this.#parts;
+    const { plane, clock, random } = this.#deps;
     const index = new RemoteIndex({
       plane,
       clock,
@@ -112,7 +112,7 @@ export class RemoteIndexes {
 
   /** Follows a component. If that fails, the next change of the models tries again. */
   #watch(name: string, scope: RoutableModel['workers'][number]['scope']): void {
-    const { discovery, logger } = this.#parts;
+    const { discovery, logger } = this.#deps;
     const onChange = (indexers: readonly IndexerAddress[]): void => {
       followed.indexers = indexers;
     };

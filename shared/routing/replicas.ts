@@ -18,7 +18,7 @@ import {
 import type { Decision, KvPool, PeerTeller, SchedulingRequest } from '../scheduler/index.ts';
 import type { RouterMetrics } from '../telemetry/index.ts';
 import { type ComponentScope, TopicFollower } from '../worker-events/index.ts';
-import type { RoutingParts } from './feeds.ts';
+import type { RoutingDeps } from './feeds.ts';
 
 interface PeerLoadsOptions {
   readonly clock: Clock;
@@ -95,7 +95,7 @@ class PeerLoads {
   }
 }
 
-interface ReplicaParts extends Pick<RoutingParts, 'clock' | 'discovery' | 'logger'> {
+interface ReplicaDeps extends Pick<RoutingDeps, 'clock' | 'discovery' | 'logger'> {
   /** Id of this router among them, hex. */
   readonly routerId: string;
   /** Called with the present other routers when one has come or gone. */
@@ -118,7 +118,7 @@ const CLOSE_MS_MAX = 1000;
  * complete.
  */
 export class Replicas implements PeerTeller {
-  readonly #parts: ReplicaParts;
+  readonly #deps: ReplicaDeps;
   readonly #components = new Map<string, ComponentLink>();
   #peers: ReadonlySet<string> = new Set();
   readonly #closing = new Set<Promise<void>>();
@@ -126,9 +126,9 @@ export class Replicas implements PeerTeller {
   /** Link for the requests of each worker. */
   #places = new Map<string, ComponentLink>();
 
-  constructor(parts: ReplicaParts) {
-    this.#parts = parts;
-    this.#loads = new PeerLoads({ ...parts, metrics: parts.routerMetrics });
+  constructor(deps: ReplicaDeps) {
+    this.#deps = deps;
+    this.#loads = new PeerLoads({ ...deps, metrics: deps.routerMetrics });
   }
 
   /** Sets the present models. */
@@ -172,7 +172,7 @@ export class Replicas implements PeerTeller {
       this.#components.delete(name);
       const closing = link.close().then(
         () => void this.#closing.delete(closing),
-        (thrown: unknown) => this.#parts.logger.for('router').warn('not closed', { name, reason: reasonOf(thrown) }),
+        (thrown: unknown) => this.#deps.logger.for('router').warn('not closed', { name, reason: reasonOf(thrown) }),
       );
       this.#closing.add(closing);
     }
@@ -185,13 +185,13 @@ export class Replicas implements PeerTeller {
     const peers = new Set([...this.#components.values()].flatMap((link) => [...link.peers]));
     if (peers.size === this.#peers.size && [...peers].every((id) => this.#peers.has(id))) return;
     this.#peers = peers;
-    this.#parts.onPeers([...peers].sort());
+    this.#deps.onPeers([...peers].sort());
   }
 
   #placeOf({ scope }: Worker): ComponentLink {
     const name = `${scope.namespace}.${scope.component}`;
     const link =
-      this.#components.get(name) ?? new ComponentLink(scope, this.#parts, this.#loads, () => this.#gatherPeers());
+      this.#components.get(name) ?? new ComponentLink(scope, this.#deps, this.#loads, () => this.#gatherPeers());
     this.#components.set(name, link);
     return link;
   }
@@ -200,7 +200,7 @@ export class Replicas implements PeerTeller {
 /** Messages between the routers of one component. */
 class ComponentLink {
   readonly #scope: ComponentScope;
-  readonly #parts: ReplicaParts;
+  readonly #deps: ReplicaDeps;
   readonly #loads: PeerLoads;
   readonly #stopping = new AbortController();
   readonly #opened: Promise<void>;
@@ -212,10 +212,10 @@ class ComponentLink {
   #sync: ReplicaSync | undefined;
   #follower: TopicFollower | undefined;
 
-  constructor(scope: ComponentScope, parts: ReplicaParts, loads: PeerLoads, onPeers: () => void) {
+  constructor(scope: ComponentScope, deps: ReplicaDeps, loads: PeerLoads, onPeers: () => void) {
     this.#scope = scope;
     this.#onPeers = onPeers;
-    this.#parts = parts;
+    this.#deps = deps;
     this.#loads = loads;
     this.#opened = this.#open();
   }
@@ -231,7 +231,7 @@ class ComponentLink {
   async close(): Promise<void> {
     this.#stopping.abort(new Error('the component is no longer followed'));
     await this.#opened;
-    this.#parts.watch?.forget(this.#name);
+    this.#deps.watch?.forget(this.#name);
     await this.#lifetime.close();
   }
 
@@ -239,19 +239,19 @@ class ComponentLink {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       try {
-        const { clock } = this.#parts;
+        const { clock } = this.#deps;
         await withDeadline({ clock, timeoutMs: OPEN_MS_MAX, signal }, (within) => this.#tryOpen(within));
         return;
       } catch (thrown) {
         if (signal.aborted) return;
-        this.#parts.watch?.failed('replicas', reasonOf(thrown), this.#name);
-        await this.#parts.clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early if it is closed
+        this.#deps.watch?.failed('replicas', reasonOf(thrown), this.#name);
+        await this.#deps.clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early if it is closed
       }
     }
   }
 
   async #tryOpen(signal: AbortSignal): Promise<void> {
-    const { discovery, eventPlane, logger, watch, routerId, routerMetrics, clock } = this.#parts;
+    const { discovery, eventPlane, logger, watch, routerId, routerMetrics, clock } = this.#deps;
     const scope = { kind: 'component', ...this.#scope } as const;
     this.#publisher ??= await this.#lifetime.use(eventPlane.publisher(scope, ACTIVE_SEQUENCES_TOPIC));
     const { publisherId, transport } = this.#publisher;
@@ -298,7 +298,7 @@ class ComponentLink {
 
   #setPeers(routerIds: ReadonlySet<string>): void {
     const before = this.peers;
-    this.peers = new Set([...routerIds].filter((id) => id !== this.#parts.routerId));
+    this.peers = new Set([...routerIds].filter((id) => id !== this.#deps.routerId));
     for (const id of before) if (!this.peers.has(id)) this.#forget(id);
     this.#onPeers();
   }
@@ -310,7 +310,7 @@ class ComponentLink {
   /** Applies an event to the worker set of the same model, or else to any that has the worker. */
   #apply(event: ActiveSequenceEvent): void {
     const has = ({ ranks }: KvPool): boolean => ranks.find(event.workerId, event.dpRank) !== undefined;
-    const pools = this.#parts.pools().filter(has);
+    const pools = this.#deps.pools().filter(has);
     const found = pools.find(({ pool }) => pool.model === event.loraName) ?? pools[0];
     if (found === undefined) return;
     replicaBookings(found.scheduler, found.pool.blockSizeTokens)(event);

@@ -14,12 +14,12 @@ import {
 } from '../router-service/index.ts';
 import { LeaseHolder, type RouterState } from '../router-state/index.ts';
 import type { KvRouter } from '../scheduler/index.ts';
-import type { RoutingParts } from './feeds.ts';
+import type { RoutingDeps } from './feeds.ts';
 import type { RouterServer } from './router-server.ts';
 
 /** Dependencies of a resident router. */
-export interface ResidentParts
-  extends Pick<RoutingParts, 'clock' | 'random' | 'metrics' | 'logger' | 'tracer' | 'onAnswering'> {
+export interface ResidentDeps
+  extends Pick<RoutingDeps, 'clock' | 'random' | 'metrics' | 'logger' | 'tracer' | 'onAnswering'> {
   /** Router that decides, for other processes as for this one. */
   readonly router: Pick<Router, 'choose'>;
   /** Whether the router asks a remote index before it decides. */
@@ -56,33 +56,33 @@ const REPORTS_TO_SETTLE = 2;
  * Serves `Choose` on the request plane and registers it in discovery. Rejects if the port cannot be bound, or discovery
  * cannot be written.
  */
-export function openResident(settings: EdgeSettings, parts: ResidentParts): Promise<Resident> {
-  return Lifetime.compose((lifetime) => serveResident(settings, parts, lifetime));
+export function openResident(settings: EdgeSettings, deps: ResidentDeps): Promise<Resident> {
+  return Lifetime.compose((lifetime) => serveResident(settings, deps, lifetime));
 }
 
-async function serveResident(settings: EdgeSettings, parts: ResidentParts, lifetime: Lifetime): Promise<Resident> {
-  const { server, logger } = parts;
+async function serveResident(settings: EdgeSettings, deps: ResidentDeps, lifetime: Lifetime): Promise<Resident> {
+  const { server, logger } = deps;
   const log = logger.for('router');
   const namespace = settings.namespace ?? 'dynamo';
   const { instanceId } = server;
   const answering = {
     begin: (): void => {
-      parts.onAnswering?.(true);
+      deps.onAnswering?.(true);
       log.info('this router answers for the fleet');
     },
     end: (): void => {
       service.standDown();
-      parts.onAnswering?.(false);
+      deps.onAnswering?.(false);
       log.info('this router no longer answers for the fleet');
     },
   };
-  const lease = leaseOf(settings, parts, answering);
-  const service = lifetime.use(makeService(settings, parts, lease));
+  const lease = leaseOf(settings, deps, answering);
+  const service = lifetime.use(makeService(settings, deps, lease));
   const endpoints = serveRouterOnPlane(server.plane, { instanceId, namespace }, service);
   if (server.plane.place !== undefined) {
     serveRouterOnPlane(server.plane, { instanceId: WELL_KNOWN_INSTANCE, namespace }, service); // for STATOR_ROUTER_URL
   }
-  await lifetime.use(openGrpc(settings, service, parts));
+  await lifetime.use(openGrpc(settings, service, deps));
   if (lease === undefined) answering.begin();
   else lease.start();
   lifetime.defer(async () => {
@@ -99,7 +99,7 @@ async function serveResident(settings: EdgeSettings, parts: ResidentParts, lifet
 /** Returns the lease under which one router of the namespace answers; undefined if this is the only one. */
 function leaseOf(
   settings: EdgeSettings,
-  { state, clock, random }: ResidentParts,
+  { state, clock, random }: ResidentDeps,
   { begin, end }: { begin(): void; end(): void },
 ): LeaseHolder | undefined {
   if (state === undefined) return undefined;
@@ -119,7 +119,7 @@ function leaseOf(
 async function openGrpc(
   settings: EdgeSettings,
   service: ResidentService,
-  { clock, random }: Pick<ResidentParts, 'clock' | 'random'>,
+  { clock, random }: Pick<ResidentDeps, 'clock' | 'random'>,
 ): Promise<{ close(): Promise<void> } | undefined> {
   const { routerGrpcPort: port, planeToken: secret, planeTokenPrevious } = settings;
   if (port === undefined) return undefined;
@@ -149,8 +149,8 @@ async function openGrpc(
   };
 }
 
-function makeService(settings: EdgeSettings, parts: ResidentParts, lease: LeaseHolder | undefined): ResidentService {
-  const { router, asksFirst, kv, metrics, clock, random, tracer } = parts;
+function makeService(settings: EdgeSettings, deps: ResidentDeps, lease: LeaseHolder | undefined): ResidentService {
+  const { router, asksFirst, kv, metrics, clock, random, tracer } = deps;
   const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs } = settings;
   const settleMs = REPORTS_TO_SETTLE * loadReportIntervalMs;
   const service: ResidentService = new ResidentService({
@@ -161,7 +161,7 @@ function makeService(settings: EdgeSettings, parts: ResidentParts, lease: LeaseH
     clock,
     random,
     ...(reservationTtlMs === undefined ? {} : { unseenMsMax: reservationTtlMs }),
-    findPool: (key, role) => findPool(parts, key, role),
+    findPool: (key, role) => findPool(deps, key, role),
     isLeader: () => lease === undefined || (lease.heldMs ?? Number.NEGATIVE_INFINITY) >= settleMs,
     onExpired: createResidentMetrics(metrics.registry, () => service),
   });
@@ -169,7 +169,7 @@ function makeService(settings: EdgeSettings, parts: ResidentParts, lease: LeaseH
 }
 
 function findPool(
-  { models, busyWorkers }: Pick<ResidentParts, 'models' | 'busyWorkers'>,
+  { models, busyWorkers }: Pick<ResidentDeps, 'models' | 'busyWorkers'>,
   key: string,
   role: PoolRole,
 ): PresentPool | undefined {

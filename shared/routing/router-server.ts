@@ -11,7 +11,7 @@ import {
 } from '../router-service/index.ts';
 import type { KvRouter } from '../scheduler/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import type { RoutingParts } from './feeds.ts';
+import type { RoutingDeps } from './feeds.ts';
 
 /** The listener on which a frontend answers other routers, and its records in discovery. */
 export interface RouterServer {
@@ -29,12 +29,12 @@ const START_MS_MAX = 15_000;
 const STOP_MS_MAX = 1000;
 
 /** Listens on the request plane. Rejects if the port cannot be bound. */
-export function openRouterServer(parts: RoutingParts): Promise<RouterServer> {
-  return Lifetime.compose((lifetime) => listen(parts, lifetime));
+export function openRouterServer(deps: RoutingDeps): Promise<RouterServer> {
+  return Lifetime.compose((lifetime) => listen(deps, lifetime));
 }
 
 async function listen(
-  { discovery, openServingPlane, random, logger }: RoutingParts,
+  { discovery, openServingPlane, random, logger }: RoutingDeps,
   lifetime: Lifetime,
 ): Promise<RouterServer> {
   const plane = await lifetime.use(openServingPlane());

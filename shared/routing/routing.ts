@@ -1,7 +1,7 @@
 import { Lifetime } from '../concurrency/index.ts';
 import type { EdgeSettings, RouterSettings } from '../config/index.ts';
 import { bucketsOf, createRouterMetrics, type RouterMetrics } from '../telemetry/index.ts';
-import type { Routing, RoutingParts } from './feeds.ts';
+import type { Routing, RoutingDeps } from './feeds.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { RouterFiles } from './router-files.ts';
 
@@ -9,50 +9,50 @@ import type { RouterFiles } from './router-files.ts';
  * Opens the routing that the settings name.
  * @throws KvRouterConfigError for flags of the router that contradict each other
  */
-export async function openRouting(settings: EdgeSettings, parts: RoutingParts): Promise<Routing> {
+export async function openRouting(settings: EdgeSettings, deps: RoutingDeps): Promise<Routing> {
   const { routerMode: mode } = settings;
-  if (mode === 'kv') return openKvRouting(settings, parts);
+  if (mode === 'kv') return openKvRouting(settings, deps);
   const { openPlainRouting } = await import('./plain-routing.ts');
-  return openPlainRouting(mode, settings, parts);
+  return openPlainRouting(mode, settings, deps);
 }
 
 /**
  * Opens mode `kv` in the role that the settings name. One role uses an index of this process, from which a resident
  * also answers others. The other asks residents; a host that cannot follow events takes this one.
  */
-async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promise<Routing> {
+async function openKvRouting(settings: EdgeSettings, deps: RoutingDeps): Promise<Routing> {
   const { useRemoteIndexer, serveIndexer = false, routerUrl } = settings;
-  const keepsIndex = parts.openEventPlane !== undefined || useRemoteIndexer;
+  const keepsIndex = deps.openEventPlane !== undefined || useRemoteIndexer;
   const { routerRole: role = keepsIndex && routerUrl === undefined ? 'embedded' : 'choose' } = settings;
   return Lifetime.compose(async (lifetime) => {
     if (keepsIndex && (role === 'embedded' || role === 'resident')) {
-      const routing = await lifetime.use(openIndexedRouting(settings, parts));
+      const routing = await lifetime.use(openIndexedRouting(settings, deps));
       if (role === 'embedded' && !serveIndexer) return routing;
       const { openRouterServer } = await import('./router-server.ts');
-      await routing.serve(settings, await openRouterServer(parts), role === 'resident');
+      await routing.serve(settings, await openRouterServer(deps), role === 'resident');
       return routing;
     }
     const { openChooseRouting } = await import('./choose-routing.ts');
     const asksResidents = role !== 'stateless';
-    const embedded = keepsIndex && asksResidents ? await lifetime.use(openIndexedRouting(settings, parts)) : undefined;
-    return openChooseRouting(settings, parts, { asksResidents, embedded, lifetime });
+    const embedded = keepsIndex && asksResidents ? await lifetime.use(openIndexedRouting(settings, deps)) : undefined;
+    return openChooseRouting(settings, deps, { asksResidents, embedded, lifetime });
   });
 }
 
 /** Opens routing by an index of this process. Only this function loads its code, because functions have no index. */
-async function openIndexedRouting(settings: EdgeSettings, parts: RoutingParts): Promise<KvRouting> {
+async function openIndexedRouting(settings: EdgeSettings, deps: RoutingDeps): Promise<KvRouting> {
   const [files, { KvRouting }, remote] = await Promise.all([
     openRouterFiles(settings),
     import('./kv-routing.ts'),
     settings.useRemoteIndexer ? import('./remote-indexes.ts') : undefined,
   ]);
-  const openRemote = remote && ((isRecording: boolean) => new remote.RemoteIndexes(parts, isRecording));
-  return Lifetime.compose(async (lifetime) => new KvRouting(settings, parts, { files, openRemote, lifetime }));
+  const openRemote = remote && ((isRecording: boolean) => new remote.RemoteIndexes(deps, isRecording));
+  return Lifetime.compose(async (lifetime) => new KvRouting(settings, deps, { files, openRemote, lifetime }));
 }
 
 export function openRouterMetrics(
   settings: EdgeSettings,
-  { metrics, random }: Pick<RoutingParts, 'metrics' | 'random'>,
+  { metrics, random }: Pick<RoutingDeps, 'metrics' | 'random'>,
 ): RouterMetrics {
   return createRouterMetrics({
     registry: metrics.registry,

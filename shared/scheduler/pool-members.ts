@@ -21,12 +21,12 @@ interface Member<Worker extends RoutableWorker> extends PoolMember<Worker> {
   readonly ids: Set<string>;
 }
 
-const NOBODY: readonly never[] = [];
+const NO_WORKERS: readonly never[] = [];
 
 /** The workers in a live pool: those of a base model, and those of its adapters, which are among them. */
 export class PoolMembers<Worker extends RoutableWorker> {
   readonly #members = new Map<string, Member<Worker>>(); // bounded by the models in discovery
-  #all: readonly Worker[] = NOBODY;
+  #all: readonly Worker[] = NO_WORKERS;
   /** Ids of the workers in `all`. */
   #ids = new Set<string>();
   /** Sets that supply the workers of `all`. The workers of the other sets are among them. */
@@ -46,7 +46,7 @@ export class PoolMembers<Worker extends RoutableWorker> {
     const name = poolName(facts);
     const known = this.#members.get(name);
     if (known !== undefined) return known;
-    const member = { facts, workers: NOBODY, byId: new Map(), ids: new Set<string>(), waits: new Set<never>() };
+    const member = { facts, workers: NO_WORKERS, byId: new Map(), ids: new Set<string>(), waits: new Set<never>() };
     this.#members.set(name, member);
     return member;
   }
@@ -92,7 +92,7 @@ export class PoolMembers<Worker extends RoutableWorker> {
     const before = this.#all;
     const sets = [...this.#members.values()].sort(({ facts: a }, { facts: b }) => rankOf(a) - rankOf(b));
     const [first, ...others] = sets;
-    let all = first?.workers ?? NOBODY;
+    let all = first?.workers ?? NO_WORKERS;
     const ids = new Set(first?.ids);
     const sources = new Set<PoolMember<Worker>>(first === undefined ? [] : [first]);
     for (const member of others) {

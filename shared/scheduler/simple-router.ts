@@ -29,7 +29,7 @@ export interface RouterOptions {
   readonly random: Random;
 }
 
-const NOBODY: readonly never[] = [];
+const NO_WORKERS: readonly never[] = [];
 
 /** Router for the modes that do not need to know what workers have cached. */
 export class SimpleRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
@@ -59,7 +59,7 @@ export class SimpleRouter<Worker extends RoutableWorker = RoutableWorker> implem
   async choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>> {
     signal.throwIfAborted();
     const { pool, routing } = request;
-    const open = eligibleWorkers(request, this.#pools.get(poolName(pool)) ?? NOBODY, this.#inhibition);
+    const open = eligibleWorkers(request, this.#pools.get(poolName(pool)) ?? NO_WORKERS, this.#inhibition);
     const isPinned = pinnedIn(pool, routing) !== undefined;
     const pick = pool.role === 'prefill' ? this.#pickPrefill : this.#pick;
     const worker = isPinned ? at(open, 0) : pick(open);

@@ -78,11 +78,11 @@ export class AskedModels {
   }
 
   #meantBy(name: string): ReadonlySet<string> {
-    return this.#index === undefined ? NOBODY : modelsAskedAs(this.#index, name);
+    return this.#index === undefined ? NO_MODELS : modelsAskedAs(this.#index, name);
   }
 }
 
-const NOBODY: ReadonlySet<string> = new Set();
+const NO_MODELS: ReadonlySet<string> = new Set();
 
 interface PartOptions {
   readonly clock: Clock;

@@ -70,8 +70,8 @@ function withTracker(
   } catch (thrown) {
     const error = thrown instanceof GrpcStatus ? new ServeError('invalid_value', thrown.message) : toServeError(thrown);
     const status = error.code === 'service_unavailable' ? modelUnavailable(error.retryAfterMs) : parseFailure(thrown);
-    const isTold = tracker.requestId !== undefined && error.code === 'client_closed_request';
-    if (!isTold) responses.abort(status);
+    const isAnswered = tracker.requestId !== undefined && error.code === 'client_closed_request';
+    if (!isAnswered) responses.abort(status);
     tracker.fail(error, status.code);
   }
 }

@@ -31,7 +31,7 @@ export class InferenceSpans {
   readonly #exchange: TrackedExchange;
   readonly #endpoint: Endpoint;
   #isStream = false;
-  #response: { readonly id: string; readonly isTold: boolean } | undefined;
+  #response: { readonly id: string; readonly isSent: boolean } | undefined;
 
   constructor(tracer: Tracer, exchange: TrackedExchange, endpoint: Endpoint) {
     this.#exchange = exchange;
@@ -62,11 +62,11 @@ export class InferenceSpans {
   }
 
   /**
-   * Sets the id of the response. @param isTold the client has the id already; otherwise it gets it with the whole
+   * Sets the id of the response. @param isSent the client has the id already; otherwise it gets it with the whole
    * response
    */
-  answersAs(id: string, isTold: boolean): void {
-    this.#response = { id, isTold };
+  answersAs(id: string, isSent: boolean): void {
+    this.#response = { id, isSent };
   }
 
   end(model: string, ending: Ending): void {
@@ -92,7 +92,7 @@ export class InferenceSpans {
   }
 
   #endOperation({ usage, error, ttftMs }: Ending, isCancelled: boolean): void {
-    const response = error === undefined || this.#response?.isTold === true ? this.#response?.id : undefined;
+    const response = error === undefined || this.#response?.isSent === true ? this.#response?.id : undefined;
     this.operation.set({
       'gen_ai.response.id': response,
       'gen_ai.response.time_to_first_chunk': this.#isStream && ttftMs !== undefined ? ttftMs / 1000 : undefined,

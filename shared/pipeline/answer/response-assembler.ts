@@ -276,11 +276,11 @@ export class ResponseAssembler {
    */
   #pushText(choice: ChoiceText, text: string, ids: readonly number[]): string {
     const count = this.#tokensOf(text, ids);
-    const isTold = ids.length > 0;
-    const room = isTold ? choice.room : Math.max(0, this.#estimateMax - choice.generated);
+    const hasTokens = ids.length > 0;
+    const room = hasTokens ? choice.room : Math.max(0, this.#estimateMax - choice.generated);
     if (count <= room) return choice.pushText(text, count);
     const fits =
-      isTold && this.#loaded !== undefined
+      hasTokens && this.#loaded !== undefined
         ? this.#loaded.tokenizer.decode(ids.slice(0, room), { skipSpecialTokens: this.#skipsSpecialTokens })
         : text.slice(0, Math.floor((text.length * room) / count)).replace(/[\ud800-\udbff]$/, '');
     return choice.pushText(fits, room, true);

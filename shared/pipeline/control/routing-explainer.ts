@@ -38,7 +38,7 @@ export interface RoutingExplainerOptions {
   readonly isConditional?: boolean;
 }
 
-const NOBODY: ReadonlySet<string> = new Set();
+const NO_WORKERS: ReadonlySet<string> = new Set();
 
 /** Says why a request went to its worker, and where a prompt would go now. */
 export class RoutingExplainer {
@@ -71,7 +71,7 @@ export class RoutingExplainer {
     const tokenIds = ready.input.kind === 'tokens' ? ready.input.tokenIds : undefined;
     const { id, routing, routerConfigOverride: override } = ready;
     const prompt = media && { prompt: media.hashedFor(model.pool, routing), home: media.home };
-    const asIs: RouteRequest = { id, pool: model.pool, routing, override, tokenIds, ...prompt, excluded: NOBODY };
+    const asIs: RouteRequest = { id, pool: model.pool, routing, override, tokenIds, ...prompt, excluded: NO_WORKERS };
     const { prefill } = model;
     if (prefill === undefined) return source.explain(asIs);
     const toPrefill = { ...asIs, pool: prefill.pool, routing: prefillRouting(routing, prefill.workers) };

@@ -184,7 +184,13 @@ export class PrefillStage {
     const now = modelNow(ask.routed.model);
     if (bypasses === undefined || now === undefined) return false;
     const toPrefill = this.#route(ask, prefill);
-    const toDecode = { ...toPrefill, pool: now.pool, routing: ask.request.routing, excluded: NOBODY, busy: undefined };
+    const toDecode = {
+      ...toPrefill,
+      pool: now.pool,
+      routing: ask.request.routing,
+      excluded: NO_WORKERS,
+      busy: undefined,
+    };
     return bypasses({ request: toPrefill, workers: prefill.workers }, { request: toDecode, workers: now.workers });
   }
 
@@ -225,7 +231,7 @@ export class PrefillStage {
   }
 }
 
-const NOBODY: ReadonlySet<string> = new Set();
+const NO_WORKERS: ReadonlySet<string> = new Set();
 
 /**
  * Whether a prefill worker can compute the prompt: only prompts of tokens, and not if the client wants their log

@@ -7,7 +7,7 @@ import type { StagePhase } from '../pipeline.ts';
 import { capacityOf, type WorkerCapacity } from './cold-start-queue.ts';
 import type { DispatchContext, RoutedRequest, RunContext } from './run-context.ts';
 
-const NOBODY: ReadonlySet<string> = new Set();
+const NO_WORKERS: ReadonlySet<string> = new Set();
 
 /** The workers of a pool that may still take one request in one stage. The router chooses among them. */
 export class WorkerEligibility {
@@ -49,7 +49,7 @@ export class WorkerEligibility {
    */
   excluded(workers: readonly Worker[], unreachable: readonly string[]): ReadonlySet<string> {
     const { stalledWorkers, fullWorkers } = this.#context;
-    const failed = this.#failed ?? NOBODY;
+    const failed = this.#failed ?? NO_WORKERS;
     const isPlain = stalledWorkers.size === 0 && unreachable.length === 0;
     const excluded = isPlain ? failed : new Set([...failed, ...stalledWorkers, ...unreachable]);
     if (fullWorkers.isEmpty) return excluded;

@@ -41,7 +41,7 @@ export interface WorkerProcess {
 }
 
 /** The objects that the workers of a process share. */
-interface Surroundings extends Omit<WorkerOptions, 'engine' | 'model' | 'card' | 'names' | 'settings' | 'logger'> {
+interface SharedDeps extends Omit<WorkerOptions, 'engine' | 'model' | 'card' | 'names' | 'settings' | 'logger'> {
   readonly settings: Settings<'worker'>;
   readonly logger: ProcessLogger;
 }
@@ -114,13 +114,13 @@ async function openWorkers(deps: ProcessDeps, signal: AbortSignal): Promise<Work
   const joined = await joinFleet(deps, metrics, planes);
   const filesFrom = status && addressOf(settings, status.port);
   const shown = { metrics, health, address, filesFrom, tracer: telemetry.tracer };
-  const surroundings = { clock, random, settings, logger, adapterCache, ...shown, ...joined };
+  const shared = { clock, random, settings, logger, adapterCache, ...shown, ...joined };
   const model = defined ?? (await modelOfEngine(deps, names, metrics, signal));
   const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
   lifetime.defer(() => Promise.all(workers.map((worker) => worker.drain())));
   for (let at = 0; at < count; at++) {
     if (at > 0 && staggerMs > 0) await clock.sleep(staggerMs, signal);
-    workers.push(await startOne(surroundings, model, engines, signal));
+    workers.push(await startOne(shared, model, engines, signal));
   }
   const engineExit = Promise.race(workers.map((worker) => worker.engineExit));
   return { workers, engineExit, drain: () => lifetime.close() };
@@ -183,24 +183,24 @@ async function openOutbox(settings: Settings<'worker'>, clock: Clock, logger: Pr
 }
 
 async function startOne(
-  surroundings: Surroundings,
+  shared: SharedDeps,
   { open, names, card }: DefinedModel,
   engines: Engine[],
   signal: AbortSignal,
 ): Promise<Worker> {
-  const { settings, logger, ...parts } = surroundings;
+  const { settings, logger, ...deps } = shared;
   const { engine, model } = await open();
   engines.push(engine);
   const { engine: kind, engineUrl: url } = settings;
   const log = logger.for('worker');
   const tell = (waited_s: number): void => {
-    const [broker] = absencesOf([parts.requestPlane, parts.eventPlane]);
+    const [broker] = absencesOf([deps.requestPlane, deps.eventPlane]);
     if (broker === undefined) log.info('waiting for the engine', { engine: kind, url, waited_s });
     else log.info('waiting for the broker', { broker, waited_s });
   };
   const starting = startWorker(
     {
-      ...parts,
+      ...deps,
       engine,
       deviceType: settings.deviceType,
       host: hostFactsOf(settings),

@@ -17,7 +17,7 @@ export interface Expectation {
   /** One entry for each request to a worker; empty if no worker received one. */
   worker: Record<string, unknown>[];
   /** Whether the chunks of the stream may differ from the record. The comparison then joins them first. */
-  isFolded?: boolean;
+  isJoined?: boolean;
 }
 
 /** A difference between this product and the record. Nothing else may differ. */

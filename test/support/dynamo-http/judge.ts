@@ -3,9 +3,9 @@ import { borderFaults } from './chunk-borders.ts';
 import { type Exchange, isCutShort, readAnswer } from './exchange.ts';
 import type { Expectation } from './expectation.ts';
 import { type Body, isBatch, isChat, isCompletions, isEmbeddings, isMedia, nvextOf, requestBody } from './fields.ts';
-import { byPrompt, foldChat } from './fold-chat.ts';
 import { identityFaults } from './identities.ts';
 import { hasIdleTime, idleFaults, isComment } from './idle-comments.ts';
+import { byPrompt, joinChunks } from './join-chunks.ts';
 import { maskAnswer, maskTexts } from './masks.ts';
 import { anything, differencesOf, Matcher, oneOf } from './match.ts';
 import type { Answer, RecordedRow } from './records.ts';
@@ -27,7 +27,7 @@ export function judge(exchange: Exchange, applied: string[] = []): readonly stri
     ...faults,
     ...(isDocument(answer) ? [] : [...identityFaults(exchange, answer), ...timeFaults(exchange, answer)]),
     ...(hasFrames ? idleFaults(row, answer) : []),
-    ...(hasFrames && expected.isFolded === true ? borderFaults(row, answer) : []),
+    ...(hasFrames && expected.isJoined === true ? borderFaults(row, answer) : []),
     ...differencesOf(compared, { ...actual, worker: exchange.worker.map(maskTexts) }),
     ...(row.worker_cancelled === true && !exchange.wasCancelled ? ['the worker was not cancelled'] : []),
   ];
@@ -75,15 +75,15 @@ function expectationOf(row: RecordedRow): Judgement {
   return judgement;
 }
 
-function comparable({ isFolded, ...expected }: Expectation): object {
+function comparable({ isJoined, ...expected }: Expectation): object {
   if (!Array.isArray(expected.frames)) return expected;
-  if (isFolded !== true) return expected;
-  const folded = foldChat(expected.frames);
-  for (const choice of folded.choices) {
+  if (isJoined !== true) return expected;
+  const joined = joinChunks(expected.frames);
+  for (const choice of joined.choices) {
     // Null if the first delta is a call. The record does not tell this if an output had nothing to show.
     if (/^role call/.test(choice.order)) choice.roleContent = oneOf('', null);
   }
-  return { ...expected, frames: [folded] };
+  return { ...expected, frames: [joined] };
 }
 
 function recordedWorkerRequest(seen: Readonly<Record<string, unknown>>, row: RecordedRow): Record<string, unknown> {
@@ -130,6 +130,6 @@ function normalise(answer: Answer, row: RecordedRow, expected: Expectation): Ans
   if (hasIdleTime(row)) frames = frames.filter((frame) => !isComment(frame));
   // How many more frames arrived before the client left is chance.
   if (isCutShort(row) && Array.isArray(expected.frames)) frames.splice(expected.frames.length);
-  const isFolded = expected.isFolded === true && (isChat(row) || isCompletions(row));
-  return { ...masked, frames: isFolded ? [foldChat(frames)] : frames } as Answer & { frames?: unknown };
+  const isJoined = expected.isJoined === true && (isChat(row) || isCompletions(row));
+  return { ...masked, frames: isJoined ? [joinChunks(frames)] : frames } as Answer & { frames?: unknown };
 }

@@ -72,7 +72,7 @@ const dialectOf = (customTools: ReadonlySet<string>, hidesReasoning: boolean): T
 });
 
 /** The parts of a chat's answer that depend on the request. */
-interface ChatTelling {
+interface ChatEncoding {
   readonly customTools: ReadonlySet<string>;
   readonly hidesReasoning: boolean;
 }
@@ -85,7 +85,7 @@ class ChatStream extends PromptStream {
   readonly #hidesReasoning: boolean;
   readonly #hasRole: boolean[] = [];
 
-  constructor({ customTools, hidesReasoning }: ChatTelling, ...parts: ConstructorParameters<typeof PromptStream>) {
+  constructor({ customTools, hidesReasoning }: ChatEncoding, ...parts: ConstructorParameters<typeof PromptStream>) {
     super(...parts);
     this.#hidesReasoning = hidesReasoning;
     this.#dispatch = DispatchEvents.for(this.batch.inference.deps.settings.dispatch, customTools);

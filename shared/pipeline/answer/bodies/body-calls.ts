@@ -28,7 +28,7 @@ interface Call {
   theirId: string;
   name: string;
   /** The client knows it by name. */
-  isTold: boolean;
+  isAnnounced: boolean;
   /** Arguments that wait: for the name, or for their end where they are a string that holds an object. */
   held: string;
   /** All of the arguments so far stand in `held`. */
@@ -152,13 +152,13 @@ export class BodyCalls {
       theirs,
       theirId: isKnownId ? '' : id,
       name,
-      isTold: false,
+      isAnnounced: false,
       held: '',
       isHeldToEnd: false,
       scan: new JsonValueScan(),
       text: '',
     };
-    for (const open of this.#calls) if (!open.isTold && open.name !== '') this.#tell(open, '');
+    for (const open of this.#calls) if (!open.isAnnounced && open.name !== '') this.#tell(open, '');
     this.#calls.push(call);
     if (this.#isWholeName(name)) this.#tell(call, '');
     return call;
@@ -166,7 +166,7 @@ export class BodyCalls {
 
   /** Takes what a later piece says of the call itself. */
   #goOn(call: Call, { id, name }: Piece): void {
-    if (call.isTold) return;
+    if (call.isAnnounced) return;
     if (call.theirId === '') call.theirId = id;
     if (name !== '' && name !== call.name) call.name += name;
     if (this.#isWholeName(call.name)) this.#tell(call, '');
@@ -194,11 +194,11 @@ export class BodyCalls {
     const { index, name, theirId } = call;
     if (index >= this.#rules.callsMax) return;
     const told = call.held + text;
-    if (call.isTold) {
+    if (call.isAnnounced) {
       if (text !== '') this.#out.push({ index, function: { arguments: text } });
       return;
     }
-    call.isTold = true;
+    call.isAnnounced = true;
     if (!call.isHeldToEnd) call.held = '';
     const id = theirId === '' ? this.#rules.idOf(index) : theirId;
     this.#out.push({ index, id, type: 'function', function: { name, arguments: call.isHeldToEnd ? text : told } });

@@ -1,7 +1,7 @@
 import { chunksOf, type Difference, type Expectation } from '../expectation.ts';
 import { type Body, type Chunk, isBatch, isChat, isCompletions, requestBody } from '../fields.ts';
-import { byPrompt } from '../fold-chat.ts';
 import { hasIdleTime, isComment } from '../idle-comments.ts';
+import { byPrompt } from '../join-chunks.ts';
 import { Matcher } from '../match.ts';
 import type { Frame, RecordedRow } from '../records.ts';
 import { stopText } from '../stop-text.ts';

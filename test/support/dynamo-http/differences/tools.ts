@@ -120,7 +120,7 @@ export const TOOLS: readonly Difference[] = [
       expected.frames !== undefined &&
       ((row.served?.tool_call_parser ?? row.served?.reasoning_parser) !== undefined || forcesCall(row)),
     rewrite: (expected) => {
-      expected.isFolded = true;
+      expected.isJoined = true;
     },
   },
 ];

@@ -42,7 +42,7 @@ export class ItemEvents implements ItemObserver {
   readonly #showsSummary: boolean;
   #sequence = 0;
   /** Whether the growth of the open item has its own events. */
-  #isTold = false;
+  #isAnnounced = false;
   #delta: DeltaPieces = { head: '', middle: '' };
   #tail = END;
   #summaryDelta: DeltaPieces | undefined;
@@ -71,7 +71,7 @@ export class ItemEvents implements ItemObserver {
   opened(item: OutputItem): void {
     const { id: item_id, index: output_index } = item;
     this.#emit('response.output_item.added', { output_index, item: openedBody(item) });
-    this.#isTold = isGrowing(item);
+    this.#isAnnounced = isGrowing(item);
     if (!isGrowing(item)) return;
     const isPart = item.kind === 'message' || item.kind === 'reasoning';
     if (isPart) {
@@ -89,7 +89,7 @@ export class ItemEvents implements ItemObserver {
 
   /** Runs for every token. */
   grew(_item: OutputItem, text: string, logprobs: readonly TokenLogprob[] | undefined): void {
-    if (!this.#isTold) return;
+    if (!this.#isAnnounced) return;
     if (text.length > LONG_CHARS && logprobs === undefined) {
       this.#grewLong(text);
       return;
@@ -201,11 +201,11 @@ export interface ResponseOutlet {
   abandon(): void;
 }
 
-const NOBODY: ItemObserver = Object.freeze({ opened: () => {}, grew: () => {}, closed: () => {} });
+const NO_OBSERVER: ItemObserver = Object.freeze({ opened: () => {}, grew: () => {}, closed: () => {} });
 
 /** Sends a response as one object. */
 export class ObjectOutlet implements ResponseOutlet {
-  readonly observer = NOBODY;
+  readonly observer = NO_OBSERVER;
   readonly isBegun = false;
   readonly needsItem = true;
   readonly #inference: Inference;

@@ -1,13 +1,13 @@
 import type { Body, Chunk } from './fields.ts';
 
 /** One choice of a chat stream, with its chunks joined. */
-interface FoldedChoice {
+interface JoinedChoice {
   readonly index: number;
   content: string;
   reasoning: string;
   /** Content in the chunk that names the role. */
   roleContent: unknown;
-  readonly calls: FoldedCall[];
+  readonly calls: JoinedCall[];
   finish: unknown;
   /** Log probabilities of its tokens, in order. */
   readonly logprobs: unknown[];
@@ -17,7 +17,7 @@ interface FoldedChoice {
   order: string;
 }
 
-interface FoldedCall {
+interface JoinedCall {
   readonly index: unknown;
   readonly id: unknown;
   readonly type: unknown;
@@ -26,10 +26,10 @@ interface FoldedCall {
 }
 
 /** A whole chat stream without its chunk borders. */
-interface FoldedChat {
+interface JoinedChat {
   /** Values of the keys that all chunks share. A second value is a second entry. */
   readonly identities: string[];
-  readonly choices: FoldedChoice[];
+  readonly choices: JoinedChoice[];
   /** Usage in chunks with choices, each value once. */
   readonly runningUsage: string[];
   readonly usage: unknown[];
@@ -38,24 +38,24 @@ interface FoldedChat {
 }
 
 /** Joins the frames of a chat stream. Streams that differ only in chunk borders give the same result. */
-export function foldChat(frames: readonly unknown[]): FoldedChat {
-  const folded: FoldedChat = { identities: [], choices: [], runningUsage: [], usage: [], others: [] };
+export function joinChunks(frames: readonly unknown[]): JoinedChat {
+  const joined: JoinedChat = { identities: [], choices: [], runningUsage: [], usage: [], others: [] };
   for (const frame of frames) {
     const { data } = frame as { data?: unknown };
-    if (typeof data !== 'object' || data === null || !('choices' in data)) folded.others.push(frame);
-    else foldChunk(folded, data as Chunk);
+    if (typeof data !== 'object' || data === null || !('choices' in data)) joined.others.push(frame);
+    else joinChunk(joined, data as Chunk);
   }
-  return folded;
+  return joined;
 }
 
-function foldChunk(folded: FoldedChat, { choices = [], usage, ...identity }: Chunk): void {
-  addOnce(folded.identities, JSON.stringify(Object.entries(identity).sort()));
-  if (choices.length === 0) folded.usage.push(usage);
-  else addOnce(folded.runningUsage, String(JSON.stringify(usage)));
-  for (const choice of choices) foldChoice(choiceAt(folded, Number(choice.index)), choice);
+function joinChunk(joined: JoinedChat, { choices = [], usage, ...identity }: Chunk): void {
+  addOnce(joined.identities, JSON.stringify(Object.entries(identity).sort()));
+  if (choices.length === 0) joined.usage.push(usage);
+  else addOnce(joined.runningUsage, String(JSON.stringify(usage)));
+  for (const choice of choices) joinChoice(choiceAt(joined, Number(choice.index)), choice);
 }
 
-function foldChoice(choice: FoldedChoice, { delta, finish_reason: finish, logprobs }: Body): void {
+function joinChoice(choice: JoinedChoice, { delta, finish_reason: finish, logprobs }: Body): void {
   const said = delta as Body;
   choice.logprobs.push(...((((logprobs ?? {}) as Body).content as unknown[]) ?? []));
   const isRole = said.role !== undefined;
@@ -73,13 +73,13 @@ function foldChoice(choice: FoldedChoice, { delta, finish_reason: finish, logpro
     choice.content += said.content;
     tell(choice, 'content');
   }
-  for (const call of (said.tool_calls ?? []) as Body[]) foldCall(choice, call);
+  for (const call of (said.tool_calls ?? []) as Body[]) joinCall(choice, call);
   if (finish == null) return;
   choice.finish = choice.finish === null ? finish : [choice.finish, finish];
   tell(choice, 'finish');
 }
 
-function foldCall(choice: FoldedChoice, { index, id, type, function: called }: Body): void {
+function joinCall(choice: JoinedChoice, { index, id, type, function: called }: Body): void {
   const { name, arguments: text } = called as Body;
   const known = choice.calls.find((call) => call.index === index);
   if (known === undefined || id !== undefined || name !== undefined) {
@@ -88,8 +88,8 @@ function foldCall(choice: FoldedChoice, { index, id, type, function: called }: B
   tell(choice, `call-${index}`);
 }
 
-function choiceAt(folded: FoldedChat, index: number): FoldedChoice {
-  const known = folded.choices.find((choice) => choice.index === index);
+function choiceAt(joined: JoinedChat, index: number): JoinedChoice {
+  const known = joined.choices.find((choice) => choice.index === index);
   if (known !== undefined) return known;
   const choice = {
     index,
@@ -102,11 +102,11 @@ function choiceAt(folded: FoldedChat, index: number): FoldedChoice {
     roles: 0,
     order: '',
   };
-  folded.choices.push(choice);
+  joined.choices.push(choice);
   return choice;
 }
 
-function tell(choice: FoldedChoice, what: string): void {
+function tell(choice: JoinedChoice, what: string): void {
   const told = choice.order.split(' ');
   if (told.at(-1) !== what) choice.order = choice.order === '' ? what : `${choice.order} ${what}`;
 }
