@@ -1,0 +1,81 @@
+import type { ObservedInstance, ObservedOption } from '../live/connector.ts';
+import type { Victim } from '../store/types.ts';
+import { type OptionSpec, type PoolSpec, type Unit, unitOf } from './fleet-spec.ts';
+
+/** One option within a plan. Counts are in instances. */
+export interface OptionState {
+  readonly spec: OptionSpec;
+  readonly seen: ObservedOption;
+  readonly unit: Unit;
+  /** Place in the list of options. */
+  readonly at: number;
+  /** Instances that serve or start, and that no decision ends. */
+  readonly live: readonly ObservedInstance[];
+  /** Instances whose end was decided, and whose end the environment does not show yet. */
+  readonly doomed: readonly ObservedInstance[];
+  /** Launches that the environment was asked for and does not show. */
+  readonly onOrder: number;
+  /** The environment replaces instances by itself, so nothing may be ended here. */
+  readonly isBusy: boolean;
+  /** It ends soon: its workers do not count, and its instances must end from `endFromMs` on. */
+  readonly isLeaving: boolean;
+  readonly endFromMs: number | undefined;
+  /** Number that the environment is going to have, once what was decided earlier is done. */
+  count: number;
+  /** Launches on order that will not come, because the option fails. */
+  lost: number;
+  /** Launches that this plan adds. */
+  launched: number;
+}
+
+/** Milliseconds before the end of a capacity block at which EC2 begins to end its instances. */
+const BLOCK_END_MS = 1_800_000;
+
+export interface OptionFacts {
+  readonly pool: PoolSpec;
+  readonly isRefreshing: boolean;
+  readonly victims: ReadonlyMap<string, Victim>;
+  readonly nowMs: number;
+}
+
+/** Returns an option as a plan finds it. */
+export function optionState(
+  spec: OptionSpec,
+  at: number,
+  seen: ObservedOption,
+  { pool, isRefreshing, victims, nowMs }: OptionFacts,
+): OptionState {
+  const present = seen.instances.filter(({ state }) => state !== 'draining');
+  const live = present.filter(({ id }) => !victims.has(id));
+  const doomed = present.filter(({ id }) => victims.has(id));
+  const onOrder = Math.max(0, seen.desired - present.length);
+  const isBusy = isRefreshing || seen.isRebalancing === true;
+  const endFromMs = endOf(spec, pool);
+  const isLeaving = endFromMs !== undefined && nowMs >= endFromMs - pool.startSecs * 1000;
+  // While instances are replaced, there may be more of them than will stay.
+  const count = isBusy ? Math.max(0, seen.desired - doomed.length) : live.length + onOrder;
+  const unit = unitOf(spec, pool);
+  return { spec, seen, unit, at, live, doomed, onOrder, isBusy, isLeaving, endFromMs, count, lost: 0, launched: 0 };
+}
+
+/** Returns the time at which the instances of a capacity block begin to drain, so that they end before EC2 ends them. */
+function endOf({ endsAt }: OptionSpec, { drainSecs }: PoolSpec): number | undefined {
+  return endsAt === undefined ? undefined : Date.parse(endsAt) - BLOCK_END_MS - drainSecs * 1000;
+}
+
+/** Returns the workers that an option has or will have. */
+export function replicasOf({ count, unit, isLeaving, isBusy, lost }: OptionState): number {
+  if (isLeaving) return 0;
+  const coming = isBusy ? Math.max(0, count - lost) : count;
+  return Math.floor(coming / unit.instances) * unit.replicas;
+}
+
+/** Returns the instances of an option that exist or are on order, with those that drain. */
+export function heldOf({ seen: { instances }, onOrder }: OptionState): number {
+  return instances.length + onOrder;
+}
+
+/** Returns whether an option has more instances than its number, which nothing but a change by hand explains. */
+export function isBelow({ seen, live, doomed, isBusy }: OptionState): boolean {
+  return !isBusy && seen.desired < Math.min(seen.max, live.length + doomed.length);
+}

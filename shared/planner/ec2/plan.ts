@@ -1,0 +1,72 @@
+import type { ConnectorMemory, Observed, Plan, PlanContext, PoolGpus, Step } from '../live/connector.ts';
+import type { DecisionRecord, Victim } from '../store/types.ts';
+import { type PerPool, POOLS } from '../types.ts';
+import type { FleetSpec } from './fleet-spec.ts';
+import { readMemory } from './memory.ts';
+import { type PoolPlan, planPool } from './plan-pool.ts';
+
+/** Most instances that a round chooses to end. */
+const VICTIMS_MAX = 8;
+
+/**
+ * Returns how to bring an EC2 fleet to a decision's targets. Missing workers go along the ordered options, around those
+ * that have failed; surplus ones end instance by instance. It reads no clock and calls nothing.
+ */
+export function planFleet(
+  fleet: FleetSpec,
+  { decisionId, targets }: Pick<DecisionRecord, 'decisionId' | 'targets'>,
+  { pools = {} }: Observed,
+  memory: ConnectorMemory,
+  context: PlanContext,
+): Plan {
+  const plans: PoolPlan[] = [];
+  const gpus: { -readonly [pool in keyof PerPool<PoolGpus>]: PoolGpus } = {};
+  let known = readMemory(memory);
+  let victims: readonly Victim[] = stillThere(pools, context.victims);
+  for (const pool of POOLS) {
+    const [spec, seen] = [fleet.pools[pool], pools[pool]];
+    if (spec === undefined || seen === undefined) continue;
+    const victimsMax = Math.max(0, VICTIMS_MAX - notEnding(pools, victims).length);
+    const input = { pool, spec, seen, target: targets[pool], decisionId, memory: known, context, victimsMax };
+    const plan = planPool(input);
+    plans.push(plan);
+    gpus[pool] = plan.gpus;
+    known = plan.memory;
+    victims = [...victims, ...plan.chosen];
+  }
+  const drainSecsOf = (victim: Victim): number => fleet.pools[victim.pool]?.drainSecs ?? 0;
+  const drains = notEnding(pools, victims).map((victim) => {
+    return { instanceId: victim.instanceId, deadlineMs: victim.atMs + 1000 * drainSecsOf(victim) };
+  });
+  return {
+    steps: inOrder(plans.flatMap(({ steps }) => steps)),
+    victims,
+    drains,
+    isDone: plans.every(({ isDone }) => isDone),
+    shortage: plans.find(({ shortage }) => shortage !== undefined)?.shortage,
+    note: plans.find(({ note }) => note !== undefined)?.note,
+    gpus,
+    memory: { ...known },
+  };
+}
+
+/** Returns the victims that the environment still lists. */
+function stillThere(pools: NonNullable<Observed['pools']>, victims: readonly Victim[]): readonly Victim[] {
+  const ids = new Set(
+    Object.values(pools).flatMap(({ options }) => options.flatMap(({ instances }) => instances.map(({ id }) => id))),
+  );
+  return victims.filter(({ instanceId }) => ids.has(instanceId));
+}
+
+/** Returns the victims whose end the environment does not show yet. */
+function notEnding(pools: NonNullable<Observed['pools']>, victims: readonly Victim[]): readonly Victim[] {
+  const listed = Object.values(pools).flatMap(({ options }) => options.flatMap(({ instances }) => instances));
+  const draining = new Set(listed.filter(({ state }) => state === 'draining').map(({ id }) => id));
+  return victims.filter(({ instanceId }) => !draining.has(instanceId));
+}
+
+/** Ends come before numbers, in the whole fleet: one pool may give GPUs to another. */
+function inOrder(steps: readonly Step[]): readonly Step[] {
+  const isEnd = ({ kind }: Step): boolean => kind === 'terminate';
+  return [...steps.filter(isEnd), ...steps.filter((step) => !isEnd(step))];
+}
