@@ -78,8 +78,8 @@ function refusedRows(): string {
 export function renderUnbuilt(): string {
   return `## Not built
 
-A process accepts these names, warns and does nothing else, except for those that an engine takes: a worker that starts an
-engine named in the column "passed on" passes them on unchanged, without a warning.
+A process accepts these names with a warning, and does nothing with them. There is one exception: if a worker starts an
+engine that the column "passed on" names, it passes the name on unchanged, without a warning.
 
 | what | names | accepted by | passed on | use instead |
 |---|---|---|---|---|

@@ -95,27 +95,28 @@ export function renderSettingsJson<P extends Process>(config: ResolvedConfig<P>)
 
 const PREFACE = `# Configuration
 
-Generated from the table in \`shared/config/table\` by \`stator config --format markdown\`; do not edit.
+This page lists every flag and variable of Stator. \`stator config --format markdown\` makes it from the table in
+\`shared/config/table\`; do not edit it.
 
 The value of a setting comes from its flag; without one, from its variable; without either, it is the default.
-\`stator config COMMAND\` takes the flags of a command and shows every effective value and where it came from;
-\`--dump-config-to FILE\` writes the same as JSON when a process starts. Secrets are shown as \`***\`.
+\`stator config COMMAND\` takes the flags of a command, and shows every effective value and where it came from.
+\`--dump-config-to FILE\` writes the same as JSON when a process starts. Both show secrets as \`***\`.
 
 | Subject | Rule |
 |---|---|
-| Flags | \`--x value\` or \`--x=value\`; of a repeated flag the last one counts, but lists append; no abbreviations. An unknown flag, or a flag of another command, ends the start with exit code 2 and a message that names the right one |
+| Flags | \`--x value\` or \`--x=value\`, without abbreviations. If a flag is repeated, the last one counts; the values of a list are joined. With an unknown flag, or a flag of another command, the process does not start (exit code 2), and a message names the right flag |
 | Switches | \`--x\`, \`--no-x\`, \`--x=true\`, \`--x=false\`; also if the table shows only \`--x\` |
-| Variables | true: 1, true, yes, on; false: 0, false, no, off and empty. An empty variable of another type counts as unset, or switches the setting off if None is allowed. Variables of other processes are ignored; an unknown \`DYN_\` or \`STATOR_\` variable causes a warning |
+| Variables | true: 1, true, yes, on; false: 0, false, no, off and empty. An empty variable of another type counts as unset, or switches the setting off if its type says "or None". A process ignores variables of other processes, and warns of an unknown \`DYN_\` or \`STATOR_\` variable |
 | None | \`None\`, \`none\`, \`null\` or an empty value switches off a setting whose type says "or None" |
 | Words | lower case; hyphen and underscore mean the same |
 | Numbers | decimal, without a unit; the unit is in the name or the type: s, ms, MiB = 1024^2 bytes, GB/s = 10^9 bytes/s |
-| Lists | comma or blank separated |
+| Lists | separated by commas or blanks |
 | JSON | inline, or \`@file\` |
 | Files | \`~\` is the home folder; a file or folder must exist unless the process writes it |
 | Several names | aliases of one setting: if two are given and differ, the first in the table counts, with a warning. Older spellings work, with a warning |
-| Needs | stands at the end of the meaning of a setting that has no effect without another one; if it is given without that one, the start warns once |
-| Source | where the setting comes from: \`Dynamo\` is its documentation, \`1.6.1\` that release of Dynamo, \`Stator\` this product; differences follow |
-| Not built | the names at the end of this page are accepted with one warning at start; they do nothing, except those that an engine takes |
+| Needs | some settings have no effect without another one, which the end of their meaning names ("Needs ..."). If you set one without the other, the process warns once at its start |
+| Source | where the setting comes from: \`Dynamo\` is Dynamo's documentation, \`1.6.1\` that release of Dynamo, \`Stator\` this product. A text behind the colon says what Dynamo does or its default, if Stator's is another one |
+| Not built | a process accepts the names at [the end of this page](#not-built) with one warning at its start. They do nothing, except those that an engine takes |
 `;
 
 const TRAPS = `## Names that mislead
@@ -125,19 +126,19 @@ const TRAPS = `## Names that mislead
 | \`DYN_ROUTER_USE_KV_EVENTS\` | the flag is \`--router-kv-events\` |
 | \`DYN_CHAT_PROCESSOR\`, \`DYN_DEBUG_PERF\`, \`DYN_PREPROCESS_WORKERS\` | the flags begin with \`--dyn-\`; the variables have \`DYN_\` only once |
 | \`DYN_ROUTER_LOAD_AWARE\`, \`DYN_DECODE_FALLBACK\` | the flags are \`--load-aware\` and \`--decode-fallback\` |
-| Path variables ending in \`_ENV\` | \`_ENV\` is a literal part of the name; the name without it works too, but the name with it wins |
+| Path variables ending in \`_ENV\` | \`_ENV\` is a part of the name. The name without it works, too; if both are set, the name with it wins |
 | \`--router-queue-threshold\` | \`None\` switches the queue off |
 | Busy thresholds | they have default values, but \`--admission-control none\`, the default, clears them |
-| \`--decode-fallback\`, \`--enforce-disagg\` | not opposites: the first is about absent prefill workers, the second about a failed prefill; giving both is an error |
-| \`DYN_NAMESPACE\` | a filter in the frontend; in a worker its own namespace, with the default \`dynamo\` (the frontend has no default) |
+| \`--decode-fallback\`, \`--enforce-disagg\` | they are not opposites: the first is about absent prefill workers, the second about a failed prefill. To give both is an error |
+| \`DYN_NAMESPACE\` | for a frontend a filter, without a default; for a worker its own namespace, \`dynamo\` by default |
 | \`DYN_ENDPOINT\`, \`DYN_ROUTER_ENDPOINT\` | two variables for one flag, \`--endpoint\`: the process decides which one counts |
-| \`--block-size\` | block size of the engine for mocker and simulator; for the standalone router an older spelling of \`--router-block-size\`; \`--kv-cache-block-size\` overrides the model card |
-| \`--aic-*\`, \`--ais-*\` | two spellings for the same timing model, which the load model of the router and the timing of the mocker share |
+| \`--block-size\` | for mocker and simulator the block size of the engine; for the standalone router an older spelling of \`--router-block-size\`. \`--kv-cache-block-size\` is another setting, which overrides the model card |
+| \`--aic-*\`, \`--ais-*\` | two spellings for the same timing model; the load model of the router and the timing of the mocker share it |
 | \`--seed\` | seed of the mock output and the simulator; ties of the router use \`STATOR_ROUTER_SEED\` |
 | \`DYN_HTTP_MAX_CONNECTIONS\`, \`DYN_HTTP_TIMEOUT\` and their like | they configure the client with which a worker fetches media, not the server |
-| \`DYN_TLS_*\`, \`DYN_TCP_TLS_*\`, \`NATS_TLS_*\` | three separate sets: for HTTP, the request plane and NATS |
+| \`DYN_TLS_*\`, \`DYN_TCP_TLS_*\`, \`NATS_TLS_*\` | three separate sets of certificates: for HTTP, for the request plane and for NATS |
 | \`DYN_SYSTEM_PORT\` | child processes inherit it: a fixed port for several workers of \`stator local\` or of \`stator planner --planner-connector local\` is an error |
-| \`DYN_HTTP_OVERLOAD_STATUS_CODE\` | does not move the Anthropic status, which stays 529 |
+| \`DYN_HTTP_OVERLOAD_STATUS_CODE\` | does not change the status of Anthropic routes, which stays 529 |
 | \`AWS_ENDPOINT\` | endpoint of S3 (adapters and files of models); tables use \`STATOR_DYNAMODB_ENDPOINT\` |
 `;
 
