@@ -30,6 +30,7 @@ const ROOMS = [
   'routing',
   'standalone',
   'planner',
+  'host',
   'frontends',
   'simulate',
   'commands',

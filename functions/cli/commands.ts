@@ -35,6 +35,10 @@ export const COMMANDS: Readonly<Record<Command, ProcessCommand>> = {
     () => import('./router.ts'),
   ),
   planner: processCommand<'planner'>('Decides how many workers a fleet has', () => import('./planner.ts')),
+  host: processCommand<'host'>(
+    'Runs the GPU workers of one EC2 instance, from its launch to its end',
+    () => import('./host.ts'),
+  ),
   simulate: processCommand<'simulate'>('Replays a workload in virtual time', () => import('./simulate.ts')),
 };
 

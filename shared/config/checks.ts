@@ -39,6 +39,8 @@ const NEEDS = [
   ['zmqReplayPorts', 'zmqKvEventsPorts'],
   ['embeddingFrontendTokenization', 'embeddingWorker'],
   ['stageConfigsPath', 'omni'],
+  ['hostLaunchHook', 'hostGroup'],
+  ['hostTerminateHook', 'hostGroup'],
 ] as const satisfies readonly (readonly [SettingName, SettingName])[];
 
 /** Settings that no process accepts any more, with what to use instead. */
@@ -87,6 +89,42 @@ const WORKER_KINDS: readonly Dependency[] = [
     setting: 'embeddingWorkerProcesses',
     holds: ({ values }) => (values.embeddingWorkerProcesses ?? 1) === 1,
     says: 'can only be 1: for more processes, start more workers that attach to the engine of the first one with --engine-url',
+  },
+];
+
+/** Conditions on the settings of `stator host`. */
+const HOSTS: readonly Dependency[] = [
+  {
+    setting: 'hostWorkerImage',
+    holds: ({ process, values }) =>
+      process !== 'host' || values.hostRunner !== 'docker' || values.hostWorkerImage !== undefined,
+    says: 'is needed by --host-runner docker; --host-runner process runs this program itself',
+  },
+  {
+    setting: 'hostWeightsUri',
+    holds: ({ values: { hostWeightsUri: uri } }) => uri === undefined || /^s3:\/\/[^/]+\/.+/.test(uri),
+    says: 'must be s3://bucket/prefix/',
+  },
+  {
+    setting: 'hostWeightsMode',
+    holds: ({ values }) => values.hostWeightsMode !== 'disk' || values.hostWeightsUri !== undefined,
+    says: 'disk needs --host-weights-uri',
+  },
+  {
+    setting: 'hostWorkerArguments',
+    holds: ({ values: { hostWorkerArguments: args, hostWeightsUri: uri } }) =>
+      uri !== undefined || args?.some((argument) => argument.includes('{weights}')) !== true,
+    says: '{weights} needs --host-weights-uri',
+  },
+  {
+    setting: 'hostEndsAt',
+    holds: ({ values: { hostEndsAt: at } }) => at === undefined || !Number.isNaN(Date.parse(at)),
+    says: 'must be a time as 2026-12-01T11:30:00Z',
+  },
+  {
+    setting: 'hostGpusPerReplica',
+    holds: ({ values: { hostGpus: gpus, hostGpusPerReplica: each = 1 } }) => !gpus || gpus >= each,
+    says: 'is more than --host-gpus: no worker has room',
   },
 ];
 
@@ -194,6 +232,7 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'needs --engine vllm or trtllm; --engine openai passes media on without it',
   },
   ...WORKER_KINDS,
+  ...HOSTS,
   {
     setting: 'mmPromptTemplate',
     holds: ({ values }) => values.mmPromptTemplate?.includes('<prompt>') !== false,

@@ -302,6 +302,32 @@ const PLANNER: Brief = {
   ],
 };
 
+const HOST: Brief = {
+  examples: {
+    'stator host': 'runs the workers of an EC2 instance, with the settings of /etc/stator/host.env',
+    "stator host --host-runner process --host-gpus 8 --host-gpus-per-replica 2 --host-worker-arguments '[\"--engine=vllm\"]'":
+      'four workers of two GPUs each, on a machine of your own',
+    'stator host --host-group chat-0-on-demand --host-launch-hook launch --host-terminate-hook terminate':
+      'takes part in the lifecycle of an Auto Scaling group',
+  },
+  flags: [
+    { setting: 'hostGroup', value: 'GROUP', about: 'Auto Scaling group of this instance' },
+    { setting: 'hostLaunchHook', value: 'HOOK', about: 'Hook that holds a new instance until its workers serve' },
+    { setting: 'hostTerminateHook', value: 'HOOK', about: 'Hook that holds an ending instance until it has drained' },
+    { setting: 'hostRunner', value: 'HOW', about: 'docker (default) or process' },
+    { setting: 'hostWorkerImage', value: 'IMAGE', about: 'Image of the containers' },
+    { setting: 'hostWorkerArguments', value: 'JSON', about: 'Arguments of each stator worker, as a JSON list' },
+    { setting: 'hostGpus', about: 'GPUs of this machine (default: as many as nvidia-smi lists)' },
+    { setting: 'hostGpusPerReplica', about: 'GPUs of one worker' },
+    { setting: 'hostWeightsUri', value: 'URI', about: 'Weights of the model, s3://bucket/prefix/' },
+    { setting: 'hostWeightsMode', value: 'MODE', about: 'stream (the engine reads the bucket) or disk' },
+    { setting: 'hostStartSecs', about: 'Expected time of a start; twice that time is a failure' },
+    { setting: 'hostDrainSecs', about: 'Longest drain' },
+    { setting: 'hostDir', value: 'FOLDER', about: 'Folder for weights, caches and logs' },
+    DUMP,
+  ],
+};
+
 /** Brief help of every command. */
 const BRIEFS: Readonly<Record<Command, Brief>> = {
   local: LOCAL,
@@ -309,5 +335,6 @@ const BRIEFS: Readonly<Record<Command, Brief>> = {
   worker: WORKER,
   router: ROUTER,
   planner: PLANNER,
+  host: HOST,
   simulate: SIMULATE,
 };

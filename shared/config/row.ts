@@ -247,7 +247,7 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
  * Processes that settings can apply to. All except `function` are commands of `stator`; a function reads only
  * variables.
  */
-export const PROCESSES = ['frontend', 'worker', 'router', 'planner', 'function', 'local', 'simulate'] as const;
+export const PROCESSES = ['frontend', 'worker', 'router', 'planner', 'host', 'function', 'local', 'simulate'] as const;
 
 /** One kind of process that reads the table. */
 export type Process = (typeof PROCESSES)[number];

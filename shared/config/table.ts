@@ -6,6 +6,7 @@ import { discoveryRows } from './table/discovery.ts';
 import { eventPlaneRows, kvEventsRows } from './table/event-plane.ts';
 import { faultToleranceRows } from './table/fault-tolerance.ts';
 import { grpcRows } from './table/grpc.ts';
+import { hostRows } from './table/host.ts';
 import { httpRows } from './table/http.ts';
 import { loggingRows } from './table/logging.ts';
 import { metricsRows } from './table/metrics.ts';
@@ -51,6 +52,7 @@ const SECTIONS = {
   Simulate: simulateRows,
   Planner: plannerRows,
   'Planner of a fleet': plannerProcessRows,
+  'Host of GPU workers': hostRows,
   Cloud: cloudRows,
 };
 

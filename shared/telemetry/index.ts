@@ -31,7 +31,7 @@ export {
   type SharedPart,
 } from './metrics/edge-metrics.ts';
 export { createFrontendMetrics, type FrontendMetrics } from './metrics/frontend-metrics.ts';
-export { MetricRegistry, metricPrefix } from './metrics/registry.ts';
+export { exposeUptime, MetricRegistry, metricPrefix } from './metrics/registry.ts';
 export {
   createRouterMetrics,
   type RouterMetrics,

@@ -1,6 +1,6 @@
 import { cloud, cloudEdges, frontend, rowsFor } from '../row.ts';
 
-const tellers = rowsFor('frontend', 'worker'); // processes that report to planners
+const tellers = rowsFor('frontend', 'worker', 'host'); // processes that report to planners
 
 /** Rows of "Cloud". */
 export const cloudRows = {
@@ -60,7 +60,7 @@ export const cloudRows = {
     schemes: ['http', 'https'],
     defaultText: 'unset = planners read the event plane',
     about:
-      'FIFO queue to the planners: a frontend reports the fleet that it answers for and its held requests, a worker reports itself.',
+      'FIFO queue to the planners: a frontend reports the fleet that it answers for and its held requests, a worker reports itself, a host reports its instance.',
   }),
   sqsEndpoint: tellers.url({
     names: 'STATOR_SQS_ENDPOINT',
@@ -74,7 +74,7 @@ export const cloudRows = {
     default: 10,
     about: "Time before the function's limit at which work ends.",
   }),
-  awsRegion: cloud.text({
+  awsRegion: rowsFor(...cloud.usedBy, 'host').text({
     names: 'AWS_REGION',
     defaultText: 'set by the platform',
     source: 'AWS SDK',

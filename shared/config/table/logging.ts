@@ -1,4 +1,6 @@
-import { edges, fleet } from '../row.ts';
+import { edges, fleet, rowsFor } from '../row.ts';
+
+const loggers = rowsFor(...fleet.usedBy, 'host');
 
 const PROTOCOLS = ['grpc', 'http/protobuf'] as const;
 
@@ -33,18 +35,18 @@ const signalProtocol = (env: string, signal: string) =>
 
 /** Rows of "Logging and tracing". */
 export const loggingRows = {
-  dumpConfigTo: fleet.file({
+  dumpConfigTo: loggers.file({
     names: '--dump-config-to DYN_DUMP_CONFIG_TO',
     written: true,
     source: 'Dynamo',
     about: 'Writes the resolved configuration, secrets hidden.',
   }),
-  log: fleet.logFilter({
+  log: loggers.logFilter({
     names: 'DYN_LOG',
     default: 'info',
     about: 'Log levels: error, warn, info, debug, trace, off.',
   }),
-  loggingJsonl: fleet.bool({
+  loggingJsonl: loggers.bool({
     names: 'DYN_LOGGING_JSONL',
     defaultFor: { function: true },
     about: 'One JSON object per log line.',
@@ -53,7 +55,7 @@ export const loggingRows = {
     names: 'DYN_LOGGING_SPAN_EVENTS',
     about: 'Logs the start and end of spans.',
   }),
-  logUseLocalTz: fleet.bool({
+  logUseLocalTz: loggers.bool({
     names: 'DYN_LOG_USE_LOCAL_TZ',
     about: 'Local time instead of UTC.',
   }),

@@ -1,4 +1,4 @@
-import { edges, frontend, planeServers, rowsFor, worker, workers } from '../row.ts';
+import { edges, planeServers, rowsFor, worker, workers } from '../row.ts';
 import { byMachines, MANY_MACHINES, WITHIN_A_MACHINE } from './discovery.ts';
 
 const statusServers = rowsFor('worker', 'router');
@@ -45,15 +45,15 @@ export const metricsRows = {
   metricsEmbeddingLatencyMin: bucketEnd('DYN_METRICS_EMBEDDING_LATENCY_MIN', 0.001, 'embedding latency, seconds'),
   metricsEmbeddingLatencyMax: bucketEnd('DYN_METRICS_EMBEDDING_LATENCY_MAX', 10, 'embedding latency, seconds'),
   metricsEmbeddingLatencyCount: bucketCount('DYN_METRICS_EMBEDDING_LATENCY_COUNT', 14, 'embedding latency, seconds'),
-  emf: frontend.bool({
+  emf: rowsFor('frontend', 'host').bool({
     names: 'STATOR_EMF',
     about:
-      'Reports requests, streams and workers to CloudWatch every 15 s, as log lines in its embedded metric format.',
+      'Reports to CloudWatch by log lines in its embedded metric format: a frontend requests, streams and workers every 15 s, a host its GPUs every minute.',
   }),
-  emfService: frontend.text({
+  emfService: rowsFor('frontend', 'host').text({
     names: 'STATOR_EMF_SERVICE',
     default: 'stator',
-    about: 'Value of the dimension Service of the metrics of STATOR_EMF; containers of one service share it.',
+    about: 'Value of the dimension Service of the metrics of STATOR_EMF; containers of one service share it. A host has its group there unless this is set.',
   }),
   systemPort: planeServers.portRange({
     names: 'DYN_SYSTEM_PORT',

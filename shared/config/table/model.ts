@@ -9,6 +9,7 @@ import { edges, lastingFleetRouters, listeners, rowsFor, worker, workers } from 
 
 const hosts = rowsFor('frontend', 'worker', 'local');
 const fetchers = rowsFor(...edges.usedBy, 'worker');
+const buckets = rowsFor(...fetchers.usedBy, 'host');
 
 /** Refuses names whose format is not published: a worker whose output cannot be read must not register. */
 function unpublished(names: readonly string[]): Readonly<Record<string, string>> {
@@ -209,12 +210,12 @@ export const loraRows = {
     defaultText: 'standard credential chain',
     about: 'Secret access key of the AWS clients.',
   }),
-  awsEndpoint: fetchers.url({
+  awsEndpoint: buckets.url({
     names: 'AWS_ENDPOINT',
     defaultText: 'standard credential chain',
-    about: 'S3 endpoint of adapters and of STATOR_ARTIFACTS_BUCKET.',
+    about: 'S3 endpoint of adapters, of STATOR_ARTIFACTS_BUCKET and of STATOR_HOST_WEIGHTS_URI.',
   }),
-  awsAllowHttp: fetchers.boolOrUnset({
+  awsAllowHttp: buckets.boolOrUnset({
     names: 'AWS_ALLOW_HTTP',
     defaultText: 'standard credential chain',
     about: 'Permits plain HTTP to AWS_ENDPOINT.',

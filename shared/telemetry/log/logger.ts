@@ -143,8 +143,11 @@ export function captureLogger(): { readonly logger: ProcessLogger; readonly line
   return { logger: new RootLogger([writer], parseLogFilter('trace')), lines };
 }
 
+/** Settings of a process's log. */
+type LogSettings = Pick<FleetSettings, 'log' | 'loggingJsonl' | 'logUseLocalTz'>;
+
 /** The logger of a process, as its settings ask. What repeats is counted (`countRepeats`). */
-export function openLogger(settings: FleetSettings, clock: Clock = systemClock): ProcessLogger {
+export function openLogger(settings: LogSettings, clock: Clock = systemClock): ProcessLogger {
   const isTerminal = process.stderr.isTTY === true;
   const logger = createLogger({
     filter: settings.log,
