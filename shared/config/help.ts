@@ -305,7 +305,7 @@ const PLANNER: Brief = {
 const HOST: Brief = {
   examples: {
     'stator host': 'runs the workers of an EC2 instance, with the settings of /etc/stator/host.env',
-    "stator host --host-runner process --host-gpus 8 --host-gpus-per-replica 2 --host-worker-arguments '[\"--engine=vllm\"]'":
+    'stator host --host-runner process --host-gpus 8 --host-gpus-per-replica 2 --host-worker-arguments \'["--engine=vllm"]\'':
       'four workers of two GPUs each, on a machine of your own',
     'stator host --host-group chat-0-on-demand --host-launch-hook launch --host-terminate-hook terminate':
       'takes part in the lifecycle of an Auto Scaling group',

@@ -147,7 +147,10 @@ export class HostAgent {
     const { state, actions } = step(this.#state, this.#facts(), rules);
     this.#state = state;
     if (state.phase.kind !== before.kind) {
-      logger.info('phase', { phase: state.phase.kind, ...('reason' in state.phase ? { reason: state.phase.reason } : {}) });
+      logger.info('phase', {
+        phase: state.phase.kind,
+        ...('reason' in state.phase ? { reason: state.phase.reason } : {}),
+      });
       onPhase(state.phase, before, false);
     }
     await this.#keep();

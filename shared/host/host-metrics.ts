@@ -1,5 +1,5 @@
-import { exposeUptime, MetricRegistry } from '../telemetry/index.ts';
 import type { Clock } from '../clock/index.ts';
+import { exposeUptime, MetricRegistry } from '../telemetry/index.ts';
 import type { GpuFigures } from './gpu/nvidia-smi.ts';
 import { START_PHASES, type StartPhase } from './start-phases.ts';
 

@@ -56,9 +56,7 @@ export async function readNotices(metadata: Readable, signal: AbortSignal): Prom
   return {
     target,
     spot:
-      spotAtMs === undefined || typeof spot?.action !== 'string'
-        ? undefined
-        : { action: spot.action, atMs: spotAtMs },
+      spotAtMs === undefined || typeof spot?.action !== 'string' ? undefined : { action: spot.action, atMs: spotAtMs },
     rebalanceAtMs: timeOf(rebalance?.noticeTime),
   };
 }

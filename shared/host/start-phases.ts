@@ -6,7 +6,8 @@ export const START_PHASES = ['boot', 'image', 'weights', 'engine', 'compile', 'r
 export type StartPhase = (typeof START_PHASES)[number];
 
 /** Lines by which engines say that they compile or capture graphs, and that they listen. */
-const COMPILES = /torch\.compile|[Cc]apturing (?:the )?(?:CUDA|cuda) ?graphs?|Capture (?:cuda|CUDA) ?graph|Start compiling/;
+const COMPILES =
+  /torch\.compile|[Cc]apturing (?:the )?(?:CUDA|cuda) ?graphs?|Capture (?:cuda|CUDA) ?graph|Start compiling/;
 const LISTENS = /Application startup complete|The server is fired up|Uvicorn running on/;
 
 /**

@@ -53,7 +53,8 @@ export const metricsRows = {
   emfService: rowsFor('frontend', 'host').text({
     names: 'STATOR_EMF_SERVICE',
     default: 'stator',
-    about: 'Value of the dimension Service of the metrics of STATOR_EMF; containers of one service share it. A host has its group there unless this is set.',
+    about:
+      'Value of the dimension Service of the metrics of STATOR_EMF; containers of one service share it. A host has its group there unless this is set.',
   }),
   systemPort: planeServers.portRange({
     names: 'DYN_SYSTEM_PORT',

@@ -61,7 +61,10 @@ function turn(state: InstanceState, facts: Facts, rules: Rules): Step {
   if (ending !== undefined) {
     const next = drainingPhase(phase, ending, nowMs);
     const isNew = next.kind === 'draining' && phase.kind !== 'draining';
-    return { state: { ...state, phase: next, ...(isNew ? { heartbeatAtMs: nowMs, isEnded: false } : {}) }, actions: [] };
+    return {
+      state: { ...state, phase: next, ...(isNew ? { heartbeatAtMs: nowMs, isEnded: false } : {}) },
+      actions: [],
+    };
   }
   const want = wantOf(facts, state);
   const isBackInService = want === 'service' && (phase.kind === 'warm' || phase.kind === 'warming');
@@ -143,7 +146,12 @@ function failedActions(state: InstanceState, reason: string, facts: Facts, rules
   return isOver ? [{ kind: 'exit', code: 1 }] : kills;
 }
 
-function draining(state: InstanceState, phase: InstanceState['phase'] & { kind: 'draining' }, facts: Facts, rules: Rules) {
+function draining(
+  state: InstanceState,
+  phase: InstanceState['phase'] & { kind: 'draining' },
+  facts: Facts,
+  rules: Rules,
+) {
   const { reason } = phase;
   const isOver = facts.replicas.every((replica) => replica.state === 'absent');
   if (isOver) {

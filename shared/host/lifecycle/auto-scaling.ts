@@ -24,7 +24,9 @@ export async function openAutoScaling({ group, instanceId, region }: AutoScaling
     ...(region === undefined ? {} : { region }),
     maxAttempts: ATTEMPTS_MAX,
   });
-  const limited = (signal: AbortSignal) => ({ abortSignal: AbortSignal.any([signal, AbortSignal.timeout(CALL_MS_MAX)]) });
+  const limited = (signal: AbortSignal) => ({
+    abortSignal: AbortSignal.any([signal, AbortSignal.timeout(CALL_MS_MAX)]),
+  });
   const instance = { AutoScalingGroupName: group, InstanceId: instanceId };
   return {
     complete: (hook, result, signal) => {

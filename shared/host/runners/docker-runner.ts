@@ -102,7 +102,8 @@ export class DockerRunner implements ReplicaRunner {
         waiting = spawnDocker(['wait', name]);
         const { code, stdout } = await outputOf(waiting, () => {});
         const exit = Number(stdout.trim());
-        if (code === 0 && stdout.trim() !== '' && Number.isInteger(exit)) return await this.#endOf(exit, tail, logsEnded);
+        if (code === 0 && stdout.trim() !== '' && Number.isInteger(exit))
+          return await this.#endOf(exit, tail, logsEnded);
         // The daemon restarted, or the container is gone.
         if (isReleased || !(await this.#isRunning(name))) return await this.#endOf(undefined, tail, logsEnded);
         await this.#options.clock.sleep(RETRY_MS);

@@ -48,7 +48,8 @@ export async function listPrefix(
       objects.push({ key, name, bytes, etag, changedAtMs: LastModified?.getTime() ?? 0 });
     }
     ContinuationToken = page.IsTruncated === true ? page.NextContinuationToken : undefined;
-    if (objects.length > OBJECTS_MAX) throw new Error(`s3://${bucket}/${prefix} holds more than ${OBJECTS_MAX} objects`);
+    if (objects.length > OBJECTS_MAX)
+      throw new Error(`s3://${bucket}/${prefix} holds more than ${OBJECTS_MAX} objects`);
   } while (ContinuationToken !== undefined);
   return objects;
 }

@@ -4,7 +4,7 @@ import { mkdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { openS3, type BucketPlace, type S3 } from '../../artifacts/index.ts';
+import { type BucketPlace, openS3, type S3 } from '../../artifacts/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { Semaphore } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -43,7 +43,10 @@ interface Fetch extends SyncOptions {
  * ended. A file gets its name once it is whole and its sum is right: the sum of `SHA256SUMS` if the prefix has one.
  * @throws Error with one line that names the file
  */
-export async function syncWeights(options: SyncOptions, signal: AbortSignal): Promise<{ bytes: number; files: number }> {
+export async function syncWeights(
+  options: SyncOptions,
+  signal: AbortSignal,
+): Promise<{ bytes: number; files: number }> {
   const s3 = await openS3(options.place);
   const at = parsePrefix(options.uri);
   try {
@@ -54,14 +57,19 @@ export async function syncWeights(options: SyncOptions, signal: AbortSignal): Pr
     await mkdir(options.folder, { recursive: true, mode: 0o755 });
     const sumsFile = objects.find(({ name }) => name === SUMS);
     if (sumsFile !== undefined) await fetchFile(sumsFile, undefined, fetch);
-    const sums = sumsFile === undefined ? new Map<string, string>() : readSums(await readFile(join(options.folder, SUMS), 'utf8'));
+    const sums =
+      sumsFile === undefined ? new Map<string, string>() : readSums(await readFile(join(options.folder, SUMS), 'utf8'));
     const places = new Semaphore(AT_ONCE);
-    const rest = objects.filter((object) => object !== sumsFile).map((object) =>
-      places.run(() => fetchFile(object, sums.get(object.name), fetch)).catch((thrown: unknown) => {
-        failed.abort(thrown); // one file that cannot be fetched is enough: the others need not go on
-        throw thrown;
-      }),
-    );
+    const rest = objects
+      .filter((object) => object !== sumsFile)
+      .map((object) =>
+        places
+          .run(() => fetchFile(object, sums.get(object.name), fetch))
+          .catch((thrown: unknown) => {
+            failed.abort(thrown); // one file that cannot be fetched is enough: the others need not go on
+            throw thrown;
+          }),
+      );
     const outcomes = await Promise.allSettled(rest);
     signal.throwIfAborted();
     const [first] = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason as unknown] : []));

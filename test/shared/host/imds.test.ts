@@ -115,7 +115,7 @@ describe('the fake', () => {
     expect(status).toBe(200);
     const headers = { 'x-aws-ec2-metadata-token': token };
     expect(await ask('/latest/meta-data/placement/', { headers })).toEqual([200, 'availability-zone']);
-    expect((await ask('/latest/meta-data/', { headers }))[1]).toContain('placement/\n');
+    expect((await ask('/latest/meta-data/', { headers }))[1]).toMatch(/^placement\/$/m);
     expect((await ask('/latest/meta-data/spot/instance-action', { headers }))[0]).toBe(404);
     await imds.stop();
   });

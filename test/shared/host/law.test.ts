@@ -1,14 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Random, seededRandom } from '../../../shared/clock/index.ts';
 import { completed, firstState, reported, step } from '../../../shared/host/law/step.ts';
-import type {
-  Facts,
-  HostAction,
-  InstanceState,
-  ReplicaFacts,
-  Rules,
-  Told,
-} from '../../../shared/host/law/types.ts';
+import type { Facts, HostAction, InstanceState, ReplicaFacts, Rules, Told } from '../../../shared/host/law/types.ts';
 
 const RULES: Rules = {
   hasGroup: true,
@@ -119,7 +112,9 @@ class World {
   }
 
   completions(): readonly string[] {
-    return this.did('complete').map(({ action }) => (action.kind === 'complete' ? `${action.hook} ${action.result}` : ''));
+    return this.did('complete').map(({ action }) =>
+      action.kind === 'complete' ? `${action.hook} ${action.result}` : '',
+    );
   }
 
   #live(replica: Replica): void {
@@ -284,7 +279,12 @@ describe('an end', () => {
     expect(world.completions()).toEqual(['launch CONTINUE', 'terminate CONTINUE']);
     const rules = { ...RULES, hasHook: { launch: true, terminate: false } };
     const unheld = new World({ replicas: 2, target: IN_SERVICE, gpuFaultAtMs: 600_000, drainTakesMs: 100_000 }, rules);
-    expect(unheld.run(1_000_000).did('unhealthy').map(({ atMs }) => atMs)).toEqual([700_000]);
+    expect(
+      unheld
+        .run(1_000_000)
+        .did('unhealthy')
+        .map(({ atMs }) => atMs),
+    ).toEqual([700_000]);
   });
 
   it('by the end of a capacity block is over half an hour before it', () => {
@@ -309,7 +309,9 @@ describe('an end', () => {
 function madeUp(random: Random): Plan {
   const chance = (share: number): boolean => random.next() < share;
   const time = (): number => TICK_MS * random.below(400);
-  const ends: (readonly [number, string])[] = chance(0.8) ? [[time() + TICK_MS, chance(0.7) ? 'Terminated' : 'Warmed:Stopped']] : [];
+  const ends: (readonly [number, string])[] = chance(0.8)
+    ? [[time() + TICK_MS, chance(0.7) ? 'Terminated' : 'Warmed:Stopped']]
+    : [];
   return {
     replicas: 1 + random.below(8),
     target: [[0, chance(0.8) ? 'InService' : 'Warmed:Running'], ...ends],
