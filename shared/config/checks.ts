@@ -96,8 +96,7 @@ const WORKER_KINDS: readonly Dependency[] = [
 const HOSTS: readonly Dependency[] = [
   {
     setting: 'hostWorkerImage',
-    holds: ({ process, values }) =>
-      process !== 'host' || values.hostRunner !== 'docker' || values.hostWorkerImage !== undefined,
+    holds: ({ values }) => values.hostRunner !== 'docker' || values.hostWorkerImage !== undefined,
     says: 'is needed by --host-runner docker; --host-runner process runs this program itself',
   },
   {

@@ -314,7 +314,7 @@ const HOST: Brief = {
     { setting: 'hostGroup', value: 'GROUP', about: 'Auto Scaling group of this instance' },
     { setting: 'hostLaunchHook', value: 'HOOK', about: 'Hook that holds a new instance until its workers serve' },
     { setting: 'hostTerminateHook', value: 'HOOK', about: 'Hook that holds an ending instance until it has drained' },
-    { setting: 'hostRunner', value: 'HOW', about: 'docker (default) or process' },
+    { setting: 'hostRunner', value: 'HOW', about: 'docker (default with an image) or process' },
     { setting: 'hostWorkerImage', value: 'IMAGE', about: 'Image of the containers' },
     { setting: 'hostWorkerArguments', value: 'JSON', about: 'Arguments of each stator worker, as a JSON list' },
     { setting: 'hostGpus', about: 'GPUs of this machine (default: as many as nvidia-smi lists)' },

@@ -28,12 +28,13 @@ export const hostRows = {
   hostRunner: host.choice({
     names: '--host-runner STATOR_HOST_RUNNER',
     values: ['docker', 'process'],
-    default: 'docker',
+    decide: (facts) => (facts.read('hostWorkerImage') === undefined ? 'process' : 'docker'),
+    defaultText: 'docker with --host-worker-image, else process',
     about: 'How workers run: as containers, or as processes of this program.',
   }),
   hostWorkerImage: host.text({
     names: '--host-worker-image STATOR_HOST_WORKER_IMAGE',
-    about: 'Image of the containers; --host-runner docker needs it.',
+    about: 'Image of the containers, best by its digest; --host-runner docker needs it.',
   }),
   hostWorkerArguments: host.jsonTexts({
     names: '--host-worker-arguments STATOR_HOST_WORKER_ARGUMENTS',
