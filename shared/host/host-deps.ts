@@ -5,7 +5,7 @@ import type { HostMetrics } from './host-metrics.ts';
 import type { InstanceIdentity } from './instance-facts.ts';
 import type { Places, Served } from './worker-command.ts';
 
-/** What the process of a host passes in. */
+/** Objects that the process of a host passes in. */
 export interface HostDeps extends TimeAndChance {
   readonly config: ResolvedConfig<'host'>;
   readonly env: Environment;
@@ -18,7 +18,7 @@ export interface HostDeps extends TimeAndChance {
   writeLine(text: string): void;
 }
 
-/** What is known of a machine before its agent begins. */
+/** Facts about a machine that are known before its agent begins. */
 export interface HostParts {
   /** Settings with the number of GPUs. */
   readonly settings: Settings<'host'>;

@@ -13,7 +13,7 @@ export interface InstanceIdentity {
   readonly market: Market;
 }
 
-/** What the metadata announces. */
+/** Announcements of the metadata. */
 export interface Notices {
   /**
    * State that Auto Scaling wants (`InService`, `Terminated`, `Warmed:Stopped`, ...); undefined outside a group. The

@@ -41,11 +41,11 @@ const KEPT = z.object({
 
 interface Kept {
   readonly state: InstanceState;
-  /** What each worker was told, so that the next agent does not tell a worker to drain twice: it would end at once. */
+  /** Wish that each worker has got. A worker that got the wish to drain twice would end at once. */
   readonly told: readonly Told[];
 }
 
-/** What the next agent of the same boot must know, in one file that is replaced as a whole. */
+/** File for the next agent of the same boot. It is replaced as a whole. */
 export class StateFile {
   readonly #path: string;
   readonly #instanceId: string;

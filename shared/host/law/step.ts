@@ -25,8 +25,8 @@ export function firstState(target: string | undefined, nowMs: number): InstanceS
 }
 
 /**
- * Returns the state with which a new agent goes on in the same boot. A machine without a group has no replacement, so it
- * tries a failed start again.
+ * Returns the state with which a new agent goes on in the same boot. A machine without a group has no replacement, so
+ * it tries a failed start again.
  */
 export function resumed(state: InstanceState, target: string | undefined, nowMs: number, { hasGroup }: Rules) {
   return state.phase.kind === 'failed' && !hasGroup ? firstState(target, nowMs) : state;

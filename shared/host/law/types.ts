@@ -18,7 +18,7 @@ export type Phase =
   | { readonly kind: 'draining'; readonly reason: DrainReason; readonly sinceMs: number; readonly untilMs: number }
   | { readonly kind: 'drained'; readonly reason: DrainReason };
 
-/** What the agent knows from one step to the next. It outlives the agent, but not a boot. */
+/** State that the agent keeps from one step to the next. It outlives the agent, but not a boot. */
 export interface InstanceState {
   readonly phase: Phase;
   /** Whether the launch hook of the current start is complete. */
@@ -33,7 +33,7 @@ export interface InstanceState {
   readonly told: { readonly spotAtMs?: number; readonly rebalanceAtMs?: number; readonly blockEndsAtMs?: number };
 }
 
-/** Strongest wish that a worker was told. A worker that is told to hurry ends at once, and its streams move. */
+/** Strongest wish that the agent has sent to a worker. After `hurry` it ends at once, and its streams move. */
 export type Told = 'nothing' | 'drain' | 'hurry' | 'kill';
 
 /** One worker as the agent sees it. */
@@ -82,7 +82,7 @@ export interface Interruption {
   readonly deadlineAtMs?: number | undefined;
 }
 
-/** What the agent must do now. The same action may come again until its effect shows in the facts or the state. */
+/** Deed that the agent must do now. The same action may come again until its effect shows in the facts or the state. */
 export type HostAction =
   | { readonly kind: 'prepare' }
   | { readonly kind: 'start'; readonly replica: number }

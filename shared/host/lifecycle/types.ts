@@ -2,7 +2,7 @@
 export type LifecycleResult = 'CONTINUE' | 'ABANDON';
 
 /**
- * What an instance may do in its Auto Scaling group. `unknown` means that Auto Scaling knows no such action for this
+ * Calls by which an instance takes part in its Auto Scaling group. `unknown` means that Auto Scaling knows no such action for this
  * instance: it is complete already, its time is over, or it has not begun. Other failures reject with one line.
  */
 export interface LifecycleActions {

@@ -18,7 +18,7 @@ export interface ReplicaEnd {
   readonly reason: string;
 }
 
-/** A worker that runs. It outlives the agent unless it is told to end. */
+/** A worker that runs. It outlives the agent, unless the agent ends it. */
 export interface RunningReplica {
   /** Process id or name of the container, for logs. */
   readonly name: string;

@@ -11,7 +11,7 @@ import { type BucketObject, listPrefix, parsePrefix } from './bucket-folder.ts';
 interface CompileCacheOptions {
   /** URI of the weights, beside which the archives lie. */
   readonly weightsUri: string;
-  /** What decides whether compiled code fits: image, arguments, type of the machine. */
+  /** Facts that decide whether compiled code fits: image, arguments, type of the machine. */
   readonly key: readonly unknown[];
   readonly place: BucketPlace;
   /** Folder into which the engines write. */

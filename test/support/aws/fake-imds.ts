@@ -3,8 +3,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 
 /**
- * The instance metadata service of one instance, with IMDSv2 required, as AWS's pages describe it: "Use the Instance
- * Metadata Service to access instance metadata" (tokens, statuses), "Instance metadata categories" (the tree), "Spot
+ * The instance metadata service of one instance, with IMDSv2 required. Tokens and statuses follow AWS's page "Use the
+ * Instance Metadata Service to access instance metadata", the tree "Instance metadata categories". Notices follow "Spot
  * Instance interruption notices", "EC2 instance rebalance recommendations" and "Retrieve the target lifecycle state
  * through instance metadata".
  */
