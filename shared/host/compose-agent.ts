@@ -29,7 +29,7 @@ export function composeAgent(
   });
   const runner = openRunner(deps, parts);
   const wake = (): void => agent.wake();
-  const cache = openCompileCache(parts);
+  const cache = openCompileCache(deps, parts);
   const preparation = new Preparation({
     parts: preparationParts(parts, deps, { runner, cache, moved }),
     clock,

@@ -51,7 +51,7 @@ async function openHost(deps: HostDeps, lifetime: Lifetime): Promise<number> {
   const lifecycle = await lifetime.use(
     group === undefined
       ? undefined
-      : openAutoScaling({ group, instanceId: identity.instanceId, region: settings.awsRegion }),
+      : openAutoScaling({ group, instanceId: identity.instanceId, region: settings.awsRegion, clock }),
   );
   const parts = { settings, folder, places, served, identity, metrics, signal: ended.signal };
   const gpus = openGpuWatch(deps, parts, lifetime);

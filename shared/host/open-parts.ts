@@ -50,11 +50,14 @@ export function openRunner({ clock, program }: HostDeps, { settings, folder, pla
 }
 
 /** Opens the cache of compiled code beside the weights; undefined without weights. */
-export function openCompileCache({ settings, places, identity }: HostParts): CompileCache | undefined {
+export function openCompileCache(
+  { clock }: HostDeps,
+  { settings, places, identity }: HostParts,
+): CompileCache | undefined {
   const { hostWeightsUri: weightsUri, hostWorkerImage: image, hostWorkerArguments: args } = settings;
   if (weightsUri === undefined || places.compileCache === undefined) return undefined;
   const key = [image ?? '', args ?? [], identity.instanceType, settings.hostGpusPerReplica];
-  return new CompileCache({ weightsUri, key, place: bucketPlace(settings), folder: places.compileCache });
+  return new CompileCache({ weightsUri, key, place: bucketPlace(settings), clock, folder: places.compileCache });
 }
 
 /** Stores what the engines have compiled, in the background. Without the right to do so, the machine serves as well. */

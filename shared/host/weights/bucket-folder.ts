@@ -1,4 +1,6 @@
 import type { S3 } from '../../artifacts/index.ts';
+import type { Clock } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
 
 /** An object below a prefix. */
 export interface BucketObject {
@@ -33,14 +35,15 @@ export function parsePrefix(uri: string): BucketPrefix {
 export async function listPrefix(
   { sdk, client }: S3,
   { bucket, prefix }: BucketPrefix,
+  clock: Clock,
   signal: AbortSignal,
 ): Promise<readonly BucketObject[]> {
   const objects: BucketObject[] = [];
   let ContinuationToken: string | undefined;
   do {
     const command = new sdk.ListObjectsV2Command({ Bucket: bucket, Prefix: prefix, ContinuationToken });
-    const abortSignal = AbortSignal.any([signal, AbortSignal.timeout(ANSWER_MS_MAX)]);
-    const page = await client.send(command, { abortSignal });
+    const limit = { clock, timeoutMs: ANSWER_MS_MAX, signal };
+    const page = await withDeadline(limit, (abortSignal) => client.send(command, { abortSignal }));
     for (const { Key: key = '', Size: bytes = 0, ETag: etag, LastModified } of page.Contents ?? []) {
       if (key.endsWith('/')) continue; // stands for a folder
       const name = key.slice(prefix.length);

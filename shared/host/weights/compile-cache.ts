@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { type BucketPlace, openS3, type S3 } from '../../artifacts/index.ts';
+import type { Clock } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
 import { type BucketObject, listPrefix, parsePrefix } from './bucket-folder.ts';
 
 interface CompileCacheOptions {
@@ -14,6 +16,7 @@ interface CompileCacheOptions {
   /** Facts that decide whether compiled code fits: image, arguments, type of the machine. */
   readonly key: readonly unknown[];
   readonly place: BucketPlace;
+  readonly clock: Clock;
   /** Folder into which the engines write. */
   readonly folder: string;
 }
@@ -48,7 +51,7 @@ export class CompileCache {
     await mkdir(folder, { recursive: true });
     await chmod(folder, 0o1777); // the engine of a container is another user
     if ((await readdir(folder)).length > 0) return 'present';
-    return withBucket(this.#options.place, FETCH_MS_MAX, signal, async (s3, limited) => {
+    return withBucket(this.#options, FETCH_MS_MAX, signal, async (s3, limited) => {
       const newest = await this.#newest(s3, limited);
       const sum = /^([0-9a-f]{64})\.tar\.gz$/.exec(newest?.name ?? '')?.[1];
       if (newest === undefined || sum === undefined) return 'absent';
@@ -70,10 +73,10 @@ export class CompileCache {
 
   /** Stores what the folder holds, unless an archive was fetched or another machine has stored one meanwhile. */
   async store(signal: AbortSignal): Promise<'stored' | 'kept' | 'empty'> {
-    const { folder, place } = this.#options;
+    const { folder } = this.#options;
     if (this.#fetched !== undefined) return 'kept';
     if ((await readdir(folder)).length === 0) return 'empty';
-    return withBucket(place, STORE_MS_MAX, signal, async (s3, limited) => {
+    return withBucket(this.#options, STORE_MS_MAX, signal, async (s3, limited) => {
       if ((await this.#newest(s3, limited)) !== undefined) return 'kept';
       const archive = join(`${folder}.tar.gz`);
       try {
@@ -99,20 +102,20 @@ export class CompileCache {
   }
 
   async #newest(s3: S3, signal: AbortSignal): Promise<BucketObject | undefined> {
-    const archives = await listPrefix(s3, parsePrefix(this.#uri), signal);
+    const archives = await listPrefix(s3, parsePrefix(this.#uri), this.#options.clock, signal);
     return archives.toSorted((one, other) => other.changedAtMs - one.changedAtMs)[0];
   }
 }
 
 async function withBucket<T>(
-  place: BucketPlace,
+  { place, clock }: Pick<CompileCacheOptions, 'place' | 'clock'>,
   timeoutMs: number,
   signal: AbortSignal,
   work: (s3: S3, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const s3 = await openS3(place);
   try {
-    return await work(s3, AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]));
+    return await withDeadline({ clock, timeoutMs, signal }, (limited) => work(s3, limited));
   } finally {
     s3.client.destroy();
   }

@@ -50,7 +50,7 @@ export async function syncWeights(
   const s3 = await openS3(options.place);
   const at = parsePrefix(options.uri);
   try {
-    const objects = await listPrefix(s3, at, signal);
+    const objects = await listPrefix(s3, at, options.clock, signal);
     if (objects.length === 0) throw new Error(`${options.uri} holds no objects`);
     const failed = new AbortController();
     const fetch: Fetch = { ...options, s3, at, signal: AbortSignal.any([signal, failed.signal]) };
