@@ -1,6 +1,7 @@
 import { reasonOf } from '../errors/index.ts';
 import { type Account, openAccount } from './deploy-account.ts';
 import { checkQuotas, isShort, type QuotaFinding, quotasNeeded } from './deploy-needs.ts';
+import { findOfferings, type OfferingFinding } from './deploy-offerings.ts';
 import { findReleases, RELEASES_KEPT, type Releases, type SynthesizedStack } from './deploy-releases.ts';
 import { checkZones, type ZoneFindings } from './deploy-zones.ts';
 
@@ -25,6 +26,9 @@ export async function checkDeployment(stacks: readonly SynthesizedStack[]): Prom
   const findings = await Promise.all([
     checkQuotas(quotasNeeded(templates), account.quotaOf).then(findQuotas),
     findZones(templates, account),
+    findOfferings(templates, account).then(describeOfferings, (thrown: unknown): Finding => {
+      return { lines: [`zones that have the machines unknown: ${reasonOf(thrown)}`], problem: '' };
+    }),
     findReleases(stacks, account).then(describeReleases, (thrown: unknown): Finding => {
       return { lines: [`releases unknown: ${reasonOf(thrown)}`] }; // they keep no deployment from succeeding
     }),
@@ -78,6 +82,21 @@ function describeZones({ has, needed, problems, good }: ZoneFindings): Finding {
   if (isEnough) return { lines };
   if (good.length === 0) return { lines, problem: 'choose another region: no zone of this one has Fargate' };
   return { lines, problem: `choose network.availabilityZones among ${good.join(', ')}` };
+}
+
+function describeOfferings(findings: readonly OfferingFinding[]): Finding {
+  const lines = findings.map(({ name, types, zones, good }) => {
+    const places = `${good.length} of ${zones.length} zones`;
+    const lacking = zones.filter((zone) => !good.includes(zone));
+    const lack = lacking.length === 0 ? '' : `; not in ${lacking.join(', ')}`;
+    return `machines of ${name}: ${types.join(', ')} in ${places}${lack}`;
+  });
+  const none = findings.filter(({ good }) => good.length === 0);
+  if (none.length === 0) return { lines };
+  const places = [...new Set(none.flatMap(({ elsewhere }) => elsewhere))].sort();
+  const hint =
+    places.length === 0 ? 'choose other types, or another region' : `choose zones among ${places.join(', ')}`;
+  return { lines, problem: `${none.map(({ name }) => name).join(', ')} can start no machine: ${hint}` };
 }
 
 function describeReleases(all: readonly Releases[]): Finding {

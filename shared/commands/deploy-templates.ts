@@ -21,7 +21,7 @@ export interface ServiceTasks {
 export const DISK_GB_FREE = 20;
 
 /** Returns all resources of templates, each with its logical id. */
-function resourcesOf(templates: readonly unknown[]): readonly (readonly [id: string, resource: Fields])[] {
+export function resourcesOf(templates: readonly unknown[]): readonly (readonly [id: string, resource: Fields])[] {
   return templates.flatMap((template) =>
     Object.entries(fieldsOf(fieldsOf(template).Resources)).map(([id, resource]) => [id, fieldsOf(resource)] as const),
   );

@@ -42,7 +42,7 @@ type Wanted = string | number;
 export async function checkZones(templates: readonly unknown[], account: Account): Promise<ZoneFindings | undefined> {
   const wanted = wantedIn(templates);
   if (wanted.length === 0) return undefined;
-  const ids = await zonesOf(account);
+  const ids = await accountZones(account);
   const names = [...ids.keys()].sort();
   const all = wanted.map((zone) => problemOf(zone, names, ids, account.region));
   const problems = all.filter((problem) => problem !== undefined);
@@ -85,8 +85,13 @@ function wantedIn(templates: readonly unknown[]): readonly Wanted[] {
   return [...new Set(read)];
 }
 
+/** Returns the names of the zones of templates, of an account that has the zones `names`, in order. */
+export function zonesIn(templates: readonly unknown[], names: readonly string[]): readonly string[] {
+  return wantedIn(templates).flatMap((zone) => (typeof zone === 'string' ? zone : (names[zone] ?? [])));
+}
+
 /** Returns the ids of the account's zones in its region, by their names there. */
-async function zonesOf(account: Account): Promise<ReadonlyMap<string, string>> {
+export async function accountZones(account: Account): Promise<ReadonlyMap<string, string>> {
   const filter = { 'Filter.1.Name': 'zone-type', 'Filter.1.Value.1': 'availability-zone' };
   const query = { Action: 'DescribeAvailabilityZones', Version: '2016-11-15', ...filter };
   const answer = await account.get('ec2', '/', query);

@@ -7,7 +7,7 @@ import { estimateDeployment } from './estimate/estimate.ts';
 import { renderEstimate } from './estimate/text.ts';
 
 /** Lines of `stator deploy --help`. */
-export const DEPLOY_HELP = `Usage: stator deploy estimate [FOLDER] [--requests-per-day N] [--seconds-per-request S]
+export const DEPLOY_HELP = `Usage: stator deploy estimate [FOLDER] [--requests-per-day N] [--seconds-per-request S] [--spot-discount P]
        stator deploy check [FOLDER]
 
 Both read the templates that npx cdk synth has written to FOLDER (cdk.out).
@@ -16,15 +16,18 @@ estimate: what a deployment to AWS costs, idle, under a load and at most, by lis
 
   --requests-per-day N       0 where it is not said
   --seconds-per-request S    how long an answer takes on average; 10 where it is not said
+  --spot-discount P          percent by which spot machines cost less than others; 60 where it is not said
 
 check: whether the account has the quotas and zones that it needs, in the region of AWS_REGION and with the usual
-credentials, which may servicequotas:GetServiceQuota and ec2:DescribeAvailabilityZones. Exit code 1 when something is
+credentials, which may servicequotas:GetServiceQuota and ec2:DescribeAvailabilityZones, and with fleets on EC2
+ec2:DescribeInstanceTypeOfferings. Exit code 1 when something is
 missing or cannot be read. Once it is deployed it also names the releases of the function beyond the newest
 ${RELEASES_KEPT}, with lambda:ListVersionsByFunction, lambda:ListAliases and cloudformation:DescribeStackResource. It changes
 nothing.
 `;
 
 const SECONDS_PER_REQUEST = 10;
+const SPOT_DISCOUNT_PERCENT = 60;
 /** Folder that `cdk synth` writes to. */
 const FOLDER = 'cdk.out';
 
@@ -53,13 +56,15 @@ export async function runDeploy([verb, ...rest]: readonly string[], print: (text
 async function estimate(argv: readonly string[]): Promise<string> {
   let folder: string | undefined;
   const load = { requestsPerDay: 0, secondsPerRequest: SECONDS_PER_REQUEST };
+  let spotDiscount = SPOT_DISCOUNT_PERCENT;
   for (let at = 0; at < argv.length; at++) {
     const argument = argv[at]!;
     if (argument === '--requests-per-day') load.requestsPerDay = readNumber(argument, argv[++at]);
     else if (argument === '--seconds-per-request') load.secondsPerRequest = readNumber(argument, argv[++at]);
+    else if (argument === '--spot-discount') spotDiscount = readPercent(argument, argv[++at]);
     else folder = readFolder('estimate', argument, folder);
   }
-  return renderEstimate(estimateDeployment(await readStacks(folder ?? FOLDER), load));
+  return renderEstimate(estimateDeployment(await readStacks(folder ?? FOLDER), { ...load, spotDiscount }));
 }
 
 async function check(argv: readonly string[], print: (text: string) => void): Promise<string> {
@@ -84,6 +89,12 @@ function readNumber(flag: string, text: string | undefined): number {
     throw new UsageError(`${flag} must be a number of at least 0, not ${JSON.stringify(text ?? '')}`);
   }
   return value;
+}
+
+function readPercent(flag: string, text: string | undefined): number {
+  const value = readNumber(flag, text);
+  if (value <= 100) return value;
+  throw new UsageError(`${flag} must be a number from 0 to 100, not ${JSON.stringify(text)}`);
 }
 
 async function readStacks(folder: string): Promise<readonly SynthesizedStack[]> {

@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import example from '../../infra/examples/ec2.config.ts';
 import type { StatorConfig } from '../../infra/settings/index.ts';
 import { quotasNeeded } from '../../shared/commands/deploy-needs.ts';
 import { type Estimate, estimateDeployment } from '../../shared/commands/estimate/estimate.ts';
 import { renderEstimate } from '../../shared/commands/estimate/text.ts';
-import { EVERYTHING } from './deployments.ts';
+import { EVERYTHING, GPUS } from './deployments.ts';
 import { deployedTemplates, devTemplate } from './templates.ts';
 
 const IDLE = { requestsPerDay: 0, secondsPerRequest: 10 };
@@ -86,12 +87,74 @@ describe('the price of an idle deployment', () => {
     expect(cores?.needed).toBe(2 * 2 + 3 * 0.5 + 2 * (0.25 + 3 * 2));
   });
 
+  it('counts the metrics of models on machines, too', () => {
+    const { idle } = estimateDeployment(production(GPUS), IDLE);
+    expect(countsOf(idle)['metrics told by containers']).toBe(3 + 3);
+  });
+
   it('counts the metrics of each model', () => {
     const models = { a: {}, b: {}, c: {} };
     const fleets = Object.fromEntries(Object.keys(models).map((model) => [model, { kind: 'mock' as const, model }]));
     const { idle, load } = estimateDeployment(production({ models, fleets }), MILLION);
     expect(countsOf(idle)['metrics told by containers']).toBe(3 + 3);
     expect(countsOf(load)['metrics told by the function']).toBe(3 * (1 + 3) + 2 + 1);
+  });
+});
+
+describe('the price of machines with GPUs', () => {
+  const chat = example.fleets!.chat as Extract<NonNullable<StatorConfig['fleets']>[string], { kind: 'ec2' }>;
+  const priced = (more: Partial<typeof chat>, beside: StatorConfig = {}) =>
+    estimateDeployment(production({ ...GPUS, ...beside, fleets: { chat: { ...chat, ...more } } }), IDLE);
+  const disk = 150 * 0.08 + 875 * 0.04 + 1000 * 0.005;
+  const month = 10.49264 * 730 + disk;
+
+  it('has only the disks of machines that wait while no machine runs', () => {
+    const { idle, unpriced } = priced({});
+    const ofMachines = idle.filter(({ name }) => name.includes('machines'));
+    expect(dollarsOf(ofMachines)).toEqual({ 'disks of machines that wait, of chat 0-on-demand': expect.closeTo(disk) });
+    expect(unpriced).toEqual([]);
+  });
+
+  it('is that of the machines which the fewest replicas need, on the first option, and of running ones that wait', () => {
+    const options: typeof chat.options = [{ ...chat.options[0]!, warmPool: { state: 'Running' } }, chat.options[1]!];
+    const { idle } = priced({ replicas: { min: 3, max: 24 }, options });
+    expect(dollarsOf(idle)).toMatchObject({
+      'machines of chat 0-on-demand': expect.closeTo(2 * month), // two replicas each
+      'machines that wait, of chat 0-on-demand': expect.closeTo(month),
+    });
+  });
+
+  it('is at worst that of every option at its most, by the dearest of its types', () => {
+    expect(dollarsOf(priced({}).worst.parts)).toMatchObject({
+      'more machines of chat 0-on-demand': expect.closeTo(4 * month),
+      'more machines of chat 1-spot': expect.closeTo(8 * (15.06559 * 730 + disk)),
+    });
+  });
+
+  it('has only disks for a capacity block, which is paid for before', () => {
+    const block = {
+      types: ['p5e.48xlarge'],
+      market: 'capacity-block' as const,
+      zones: ['eu-west-1a'],
+      reservationId: 'cr-0123456789abcdef0',
+      endsAt: '2027-01-31T11:30:00Z',
+      max: 2,
+    };
+    const { worst, unpriced } = priced({ options: [block], replicas: { max: 8 } });
+    expect(dollarsOf(worst.parts)['more machines of chat 0-capacity-block']).toBeCloseTo(2 * disk);
+    expect(unpriced).toEqual([]);
+  });
+
+  it('says which machines have no known price, until the settings give one', () => {
+    const options = [{ types: ['g7e.48xlarge'], max: 3 }];
+    const replicas = { max: 12 };
+    const unknown = priced({ options, replicas });
+    expect(renderEstimate(unknown)).toContain(
+      'Machines of chat 0-on-demand count as nothing: their price is not known.',
+    );
+    const known = priced({ options, replicas }, { instanceTypes: { 'g7e.48xlarge': { hourUsd: 10 } } });
+    expect(known.unpriced).toEqual([]);
+    expect(dollarsOf(known.worst.parts)['more machines of chat 0-on-demand']).toBeCloseTo(3 * (7300 + disk));
   });
 });
 

@@ -1,4 +1,5 @@
 import { type Fields, fieldsOf, listOf } from '../aws-answers.ts';
+import { optionsIn } from '../deploy-machines.ts';
 import type { SynthesizedStack } from '../deploy-releases.ts';
 import { propertiesOf, type ServiceTasks, servicesOf } from '../deploy-templates.ts';
 
@@ -36,7 +37,10 @@ export function readDeployment(stacks: readonly SynthesizedStack[]): Deployment 
     services: stacks.flatMap(({ name, template }) =>
       servicesOf(template).map((service) => ({ ...service, name: `${name}/${service.name}` })),
     ),
-    models: modelsIn(of('AWS::ECS::TaskDefinition')),
+    models: new Set([
+      ...modelsIn(of('AWS::ECS::TaskDefinition')),
+      ...optionsIn(templates).map(({ model }) => `${MODEL_FLAG}${model}`),
+    ]).size,
     streaming: streamingOf(of('AWS::Lambda::Function')),
     gatewayRate: of('AWS::ApiGateway::Stage').reduce((sum, stage) => sum + rateOf(stage), 0),
     balancerRate: of('AWS::WAFv2::WebACL').reduce((sum, list) => sum + ruleRate(list), 0),
@@ -61,11 +65,12 @@ function streamingOf(functions: readonly Fields[]): StreamingFunction | undefine
 
 const MODEL_FLAG = '--model-name=';
 
-function modelsIn(definitions: readonly Fields[]): number {
+/** Returns the flags that name the models of workers in tasks. */
+function modelsIn(definitions: readonly Fields[]): readonly unknown[] {
   const words = definitions.flatMap(({ ContainerDefinitions }) =>
     listOf(ContainerDefinitions).flatMap((container) => listOf(fieldsOf(container).Command)),
   );
-  return new Set(words.filter((word) => typeof word === 'string' && word.startsWith(MODEL_FLAG))).size;
+  return words.filter((word) => typeof word === 'string' && word.startsWith(MODEL_FLAG));
 }
 
 function rateOf({ MethodSettings }: Fields): number {

@@ -1,9 +1,17 @@
+import { optionsIn } from '../deploy-machines.ts';
 import type { SynthesizedStack } from '../deploy-releases.ts';
 import { readDeployment } from './deployment.ts';
 import { priceIdle } from './idle.ts';
 import { type DeployLoad, priceLoad } from './load.ts';
+import { priceMachines } from './machines.ts';
 import { PRICES, type PricedPart } from './prices.ts';
 import { priceWorst, type Worst } from './worst.ts';
+
+/** Load, and what machines cost. */
+export interface Assumptions extends DeployLoad {
+  /** Percent by which spot machines cost less than the list price. @default 0 */
+  readonly spotDiscount?: number;
+}
 
 export interface Estimate {
   /** Costs of an idle deployment. */
@@ -17,6 +25,8 @@ export interface Estimate {
    * Streams at a time, on average, from which on two container edges with a load balancer cost less than the function.
    */
   readonly streamsForContainers: number | undefined;
+  /** Options of fleets whose machines have no known price. */
+  readonly unpriced: readonly string[];
 }
 
 /** Number of zones in which a load balancer has an address. */
@@ -29,18 +39,21 @@ export const LEFT_OUT: readonly string[] = [
   'tables, files and images by the GB, reads and writes of tables (leases about 1 a month for each process, keys and responses by use), calls of keys',
   'other lines of logs, flow logs and container insights (0.50 a GB), metrics of more than one release at a time',
   'requests that are refused: a firewall and a gateway may charge for them',
-  'machines of your own, free tiers, discounts and taxes',
+  'weights in a bucket, images of ECR, machines of your own, free tiers, discounts and taxes',
 ];
 
 /** Prices synthesised stacks. It ignores resources that it does not know. */
-export function estimateDeployment(stacks: readonly SynthesizedStack[], load: DeployLoad): Estimate {
+export function estimateDeployment(stacks: readonly SynthesizedStack[], load: Assumptions): Estimate {
   const deployment = readDeployment(stacks);
   const { gb = 0, holdSecs } = deployment.streaming ?? {};
   const containers = 2 * (PRICES.vcpuHour + 2 * PRICES.gbHour) + PRICES.balancerHour + ZONES * PRICES.publicAddressHour;
+  const machines = priceMachines(optionsIn(deployment.templates), load.spotDiscount ?? 0);
+  const worst = priceWorst(deployment);
   return {
-    idle: priceIdle(deployment),
+    idle: [...priceIdle(deployment), ...machines.idle.filter(({ count }) => count > 0)],
     load: priceLoad(deployment, load),
-    worst: priceWorst(deployment),
+    worst: { ...worst, parts: [...worst.parts, ...machines.worst.filter(({ count }) => count > 0)] },
+    unpriced: machines.unpriced,
     held: holdSecs === undefined ? undefined : { secs: holdSecs, dollars: holdSecs * gb * PRICES.gbSecond },
     streamsForContainers: gb === 0 ? undefined : containers / (gb * PRICES.gbSecond * 3600),
   };

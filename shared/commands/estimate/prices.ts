@@ -23,6 +23,9 @@ export const PRICES = {
   requestMillion: 0.2,
   gbSecond: 0.0000133334, // of a function on ARM
   logGb: 0.5,
+  gp3GibMonth: 0.08,
+  gp3MibsMonth: 0.04, // beyond 125 MiB/s
+  gp3IopsMonth: 0.005, // beyond 3,000
 } as const;
 
 export const HOURS = 730;

@@ -3,7 +3,8 @@ import { HOURS, type PricedPart, sumDollars } from './prices.ts';
 import type { Worst } from './worst.ts';
 
 /** Returns an estimate as the command prints it. */
-export function renderEstimate({ idle, load, worst, held, streamsForContainers }: Estimate): string {
+export function renderEstimate(estimate: Estimate): string {
+  const { idle, load, worst, held, streamsForContainers, unpriced } = estimate;
   const always = sumDollars(idle);
   const parts = [
     line('US$ a month, us-east-1', 'number', 'a month'),
@@ -26,6 +27,10 @@ export function renderEstimate({ idle, load, worst, held, streamsForContainers }
   if (streamsForContainers !== undefined)
     parts.push(
       `From ${streamsForContainers.toFixed(1)} streams at a time on, day and night, two container edges with a load balancer cost less than the function.`,
+    );
+  if (unpriced.length > 0)
+    parts.push(
+      `Machines of ${unpriced.join(', ')} count as nothing: their price is not known. instanceTypes in the settings takes it.`,
     );
   return [...parts, '', 'Not in it:', ...LEFT_OUT.map((text) => `- ${text}`), ''].join('\n');
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { runDeploy } from '../../../shared/commands/deploy.ts';
 import { quotasNeeded } from '../../../shared/commands/deploy-needs.ts';
+import { GPUS } from '../../infra/deployments.ts';
 import { devTemplate, productionTemplates } from '../../infra/templates.ts';
 import { type AccountState, FakeAccount } from '../../support/aws/fake-account.ts';
 
@@ -60,6 +61,83 @@ describe('what a deployment takes of quotas', () => {
       'L-F678F1CE': 1,
       'L-0263D0A3': 3,
     });
+  });
+});
+
+/** Quotas that the example with GPUs needs. */
+const FOR_GPUS = {
+  ...ENOUGH,
+  'L-3032A538': 7,
+  'L-DB2E81BA': (4 + 1) * 48 + 4 * 4 + 6 * 4,
+  'L-3819A6DF': 8 * 96 + 6 * 4,
+  'L-7A658B76': 50,
+};
+
+describe('machines with GPUs', () => {
+  let gpus: string;
+  beforeAll(() => {
+    gpus = mkdtempSync(join(tmpdir(), 'stator-gpus-'));
+    for (const [name, template] of Object.entries(productionTemplates(GPUS)))
+      writeFileSync(join(gpus, `${name}.template.json`), JSON.stringify(template.toJSON()));
+  });
+  afterAll(() => rmSync(gpus, { recursive: true, force: true }));
+  const all = Object.keys(ZONES);
+  const offerings = { 'g6e.12xlarge': ['eu-west-1a'], 'g6e.24xlarge': ['eu-west-1b'], 'g6.xlarge': all };
+
+  it('take the quotas of their family and market, with the largest type, and disks', () => {
+    const needs = quotasNeeded(Object.values(productionTemplates(GPUS)).map((template) => template.toJSON()));
+    const ofMachines = needs.filter(({ service }) => service === 'ec2' || service === 'ebs');
+    // A disk has 150 GiB, and 20 more for the weights of the small model.
+    const tib = ((5 + 8) * 150 + (4 + 6 + 6) * 170) / 1024;
+    expect(Object.fromEntries(ofMachines.map(({ code, needed }) => [code, needed]))).toEqual({
+      'L-0263D0A3': 3,
+      'L-DB2E81BA': FOR_GPUS['L-DB2E81BA'],
+      'L-3819A6DF': FOR_GPUS['L-3819A6DF'],
+      'L-7A658B76': Math.ceil(10 * tib) / 10,
+    });
+  });
+
+  it('are looked for in the zones of each option', async () => {
+    const text = await check({ quotas: FOR_GPUS, offerings }, 'eu-west-1', gpus);
+    expect(text).toContain(
+      'machines of chat 0-on-demand: g6e.12xlarge in 1 of 3 zones; not in eu-west-1b, eu-west-1c\n',
+    );
+    expect(text).toContain('machines of chat 1-spot: g6e.12xlarge, g6e.24xlarge in 2 of 2 zones\n');
+    expect(text).toContain('machines of code-decode 0-on-demand: g6.xlarge in 3 of 3 zones\n');
+    expect(text).toMatch(/^On-Demand G and VT vCPU {12}has {4}280 {2}needs {4}280 {2}enough$/m);
+  });
+
+  it('fail the check where no zone of an option has them, or a quota is too small', async () => {
+    const elsewhere = { ...offerings, 'g6e.12xlarge': ['eu-west-1c'], 'g6e.24xlarge': [] };
+    await expect(check({ quotas: FOR_GPUS, offerings: elsewhere }, 'eu-west-1', gpus)).rejects.toThrow(
+      'chat 1-spot can start no machine: choose zones among eu-west-1c',
+    );
+    const none = { 'g6.xlarge': all };
+    await expect(check({ quotas: FOR_GPUS, offerings: none }, 'eu-west-1', gpus)).rejects.toThrow(
+      'chat 0-on-demand, chat 1-spot can start no machine: choose other types, or another region',
+    );
+    await expect(check({ quotas: { ...FOR_GPUS, 'L-3819A6DF': 0 }, offerings }, 'eu-west-1', gpus)).rejects.toThrow(
+      'ask for more in the console of Service Quotas',
+    );
+    expect(printed).toMatch(/Spot G and VT vCPU .* too small \(the most machines of all options, .*; ec2 L-3819A6DF\)/);
+  });
+
+  it('fail the check where the account may not look for them', async () => {
+    await expect(check({ quotas: FOR_GPUS }, 'eu-west-1', gpus)).rejects.toThrow(
+      /^not everything is known to suffice$/,
+    );
+    expect(printed).toContain('zones that have the machines unknown: ec2: You are not authorized');
+  });
+
+  it('are estimated with the discount of spot that is given', async () => {
+    const monthOf = async (...flags: string[]) =>
+      /^more machines of code-decode 1-spot +6 +([\d.]+)/m.exec(
+        await runDeploy(['estimate', gpus, ...flags], print),
+      )?.[1];
+    const disk = 170 * 0.08 + 875 * 0.04 + 1000 * 0.005;
+    expect(await monthOf('--spot-discount', '50')).toBe((6 * (0.8048 * 730 * 0.5 + disk)).toFixed(2));
+    expect(await monthOf()).toBe((6 * (0.8048 * 730 * 0.4 + disk)).toFixed(2));
+    await expect(monthOf('--spot-discount', '101')).rejects.toThrow('--spot-discount must be a number from 0 to 100');
   });
 });
 

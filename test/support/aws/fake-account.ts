@@ -9,6 +9,8 @@ export interface AccountState {
   readonly quotas?: Readonly<Record<string, number>>;
   /** Ids of the zones of its region, by name. */
   readonly zones?: Readonly<Record<string, string>> | undefined;
+  /** Zones in which types of machines are sold, by type. */
+  readonly offerings?: Readonly<Record<string, readonly string[]>> | undefined;
   /** Physical ids of deployed resources, by stack and logical id. */
   readonly deployed?: Readonly<Record<string, Readonly<Record<string, string>>>> | undefined;
   /** Version numbers of each function, and the targets of its aliases. */
@@ -67,6 +69,7 @@ async function answerOf(state: AccountState, request: IncomingMessage): Promise<
   const url = new URL(request.url ?? '', 'http://account.example');
   if (url.searchParams.get('Action') === 'DescribeStackResource') return resourceOf(state, url.searchParams);
   if (url.searchParams.get('Action') === 'DescribeAvailabilityZones') return zonesOf(state, url.searchParams);
+  if (url.searchParams.get('Action') === 'DescribeInstanceTypeOfferings') return offeringsOf(state, url.searchParams);
   const [, name = '', list = ''] = /^\/2015-03-31\/functions\/([^/]+)\/(versions|aliases)$/.exec(url.pathname) ?? [];
   return list === ''
     ? xmlError('UnknownOperation', url.href)
@@ -105,6 +108,22 @@ function zonesOf({ zones }: AccountState, query: URLSearchParams): Answer {
   );
   const list = `<availabilityZoneInfo>${items.join('')}</availabilityZoneInfo>`;
   return [200, `<DescribeAvailabilityZonesResponse>${list}</DescribeAvailabilityZonesResponse>`];
+}
+
+/** Answers in pages of one offering. */
+function offeringsOf({ offerings }: AccountState, query: URLSearchParams): Answer {
+  if (offerings === undefined) return xmlError('UnauthorizedOperation', 'You are not authorized');
+  expect([query.get('LocationType'), query.get('Filter.1.Name')]).toEqual(['availability-zone', 'instance-type']);
+  const asked = [...query].flatMap(([name, value]) => (name.startsWith('Filter.1.Value.') ? [value] : []));
+  const all = asked.flatMap((type) => (offerings[type] ?? []).map((zone) => [type, zone] as const));
+  const at = Number(query.get('NextToken') ?? 0);
+  const items = all.slice(at, at + 1).map(([type, zone]) => {
+    const place = `<locationType>availability-zone</locationType><location>${zone}</location>`;
+    return `<item><instanceType>${type}</instanceType>${place}</item>`;
+  });
+  const next = at + 1 < all.length ? `<nextToken>${at + 1}</nextToken>` : '';
+  const set = `<instanceTypeOfferingSet>${items.join('')}</instanceTypeOfferingSet>${next}`;
+  return [200, `<DescribeInstanceTypeOfferingsResponse>${set}</DescribeInstanceTypeOfferingsResponse>`];
 }
 
 function xmlError(code: string, message: string): Answer {
