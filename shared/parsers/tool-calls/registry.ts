@@ -8,7 +8,8 @@ import { eitherFinder, Markers } from '../markers.ts';
 import type { ToolCallOptions, ToolCallParser, ToolCallSink } from './call-writer.ts';
 import { finishReasonAfterCalls, MarkupParser, type ToolCallFormat } from './format.ts';
 import * as BY_NAME from './formats/by-name.ts';
-import { defaultJson, readForcedJson } from './formats/json-family.ts';
+import { defaultJson } from './formats/default-json.ts';
+import { readForcedJson } from './formats/json-family.ts';
 
 // Formats by configured name. A name that the configuration accepts and that has no export here does not compile.
 const FORMAT_OF_NAME: Readonly<Record<ToolCallParserName, ToolCallFormat>> = { ...BY_NAME, default: defaultJson };

@@ -14,9 +14,10 @@ import type { Preprocessed } from '../prompt/preprocess.ts';
 import { bodyTerms, logprobStyle, missingChoices, rulesOf } from './answer-terms.ts';
 import { AnswerUsage } from './answer-usage.ts';
 import { type BodyChunk, WorkerBodies } from './bodies/worker-bodies.ts';
-import { type ChoiceRules, ChoiceText, TextTokens } from './choice-text.ts';
+import { type ChoiceRules, ChoiceText } from './choice-text.ts';
 import { FinishReasons } from './finish-reasons.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
+import { TextTokens } from './text-tokens.ts';
 import { failureInFinish, type LogprobStyle, namedLogprobs, toldReason } from './worker-output.ts';
 
 /** One output in this many is timed. Reading the clock costs more than some outputs do. */

@@ -12,23 +12,20 @@ import type {
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import { annotationFrame, preprocessorFrame } from '../sinks/annotations.ts';
-import { BatchUsage, isAscii, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
+import { BatchUsage, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
 import { namesOf, type WireNames } from '../sinks/response-names.ts';
 import type { RunningUsage } from '../sinks/running-usage.ts';
 import type { SaidChoice } from './choices.ts';
 import { NvextFields } from './nvext.ts';
+import { type ChunkFields, SseChunks, usageChunk } from './sse-chunks.ts';
 import { usageBody, withFirstChoice } from './wire.ts';
 
 /** The differences between chats and completions. */
-export interface TextDialect {
+export interface TextDialect extends ChunkFields {
   /** Prefix of the id of an answer. */
   readonly idPrefix: string;
   /** `object` of a whole answer. */
   readonly object: 'chat.completion' | 'text_completion';
-  /** JSON text of the fields that every chunk of a stream has. */
-  readonly chunkFields: string;
-  /** Whether chunks say `usage: null` even if the client did not ask for usage. */
-  readonly alwaysHasUsage: boolean;
   stream(batch: TextStream, index: number, running: RunningUsage | undefined): PromptStream;
   /** Returns an entry of the `choices` of a whole answer. */
   choiceBody(choice: SaidChoice, index: number, inference: Inference): object;
@@ -80,10 +77,7 @@ export class TextStream extends StreamSink {
   end(usage: Usage): void {
     this.close();
     const { includesUsage, dialect } = this.answer;
-    if (includesUsage && this.#isUntold) {
-      const told = `,"usage":${JSON.stringify(usageBody(usage))}`;
-      this.out.write(`${startOf(this.names)}${identityOf(this.names, dialect)}${told}}\n\n`); // a chunk without choices
-    }
+    if (includesUsage && this.#isUntold) this.out.write(usageChunk(this.names, dialect, usage));
     this.out.finish();
     this.inference.succeed(usage);
   }
@@ -99,7 +93,7 @@ export abstract class PromptStream implements GenerationSink {
   protected readonly index: number;
   protected readonly out: SseStream;
   readonly #names: WireNames;
-  readonly #chunks: Chunks;
+  readonly #chunks: SseChunks;
   readonly #nvext: NvextFields | undefined;
   readonly #firstChoice: number;
   /** Usage so far; present with continuous usage. */
@@ -118,7 +112,9 @@ export abstract class PromptStream implements GenerationSink {
     this.out = out;
     this.#names = isAlone ? names : namesOf(inference, true, dialect.idPrefix + request.id, names.model, true);
     this.#firstChoice = index * choicesPerPrompt;
-    this.#chunks = new Chunks(this.#names, answer, (choice) => this.around(this.#firstChoice + choice));
+    this.#chunks = new SseChunks(this.#names, { fields: dialect, includesUsage: answer.includesUsage }, (choice) =>
+      this.around(this.#firstChoice + choice),
+    );
     this.#nvext = NvextFields.for(request, inference);
     this.#running = running;
     this.#isPlain = running === undefined && this.#nvext?.variesByChunk !== true;
@@ -222,90 +218,4 @@ export abstract class PromptStream implements GenerationSink {
     if (finish === undefined && shown === '' && logprobs.length === 0 && nvext === '') return;
     this.writeChoice(this.choiceText(this.#firstChoice + choice, shown, logprobs, finish?.reason ?? null), nvext);
   }
-}
-
-/**
- * Writes the chunks of one prompt as text. It builds once what all chunks share, so a chunk that has only text is three
- * strings put together.
- */
-class Chunks {
-  readonly #names: WireNames;
-  readonly #around: (choice: number) => readonly [head: string, tail: string];
-  readonly #identity: string;
-  readonly #plainUsage: string;
-  /** Text that begins every chunk. The first chunk asks for the id. */
-  #start: string | undefined;
-  #nvext = '';
-  #isTailAscii: boolean;
-  /** Text around the text of each choice. */
-  readonly #contents: { readonly head: string; readonly tail: string }[] = [];
-
-  constructor(
-    names: WireNames,
-    { dialect, includesUsage }: TextAnswer,
-    around: (choice: number) => readonly [head: string, tail: string],
-  ) {
-    this.#names = names;
-    this.#around = around;
-    this.#identity = identityOf(names, dialect);
-    this.#plainUsage = includesUsage || dialect.alwaysHasUsage ? ',"usage":null' : '';
-    this.#isTailAscii = isAscii(this.#identity);
-  }
-
-  /** Sets the `nvext` text that every chunk with only text carries from now on. */
-  setNvext(nvext: string): void {
-    this.#nvext = nvext;
-    this.#contents.length = 0;
-    this.#isTailAscii = isAscii(this.#identity) && isAscii(nvext);
-  }
-
-  /** Returns a chunk that has only text. Runs for every token. */
-  content(choice: number, text: string): string {
-    const { head, tail } = this.#contents[choice] ?? this.#open(choice);
-    return head + JSON.stringify(text) + tail;
-  }
-
-  /** Whether the chunk that `content` makes of `text` is all ASCII. */
-  isAsciiContent(text: string): boolean {
-    return this.#isTailAscii && isAscii(text);
-  }
-
-  /** Returns any chunk. `choice` and `usage` are JSON text, `nvext` is `,"nvext":{...}` or empty. */
-  chunk(choice: string, nvext: string, usage: string | undefined): string {
-    const told = usage === undefined ? this.#plainUsage : `,"usage":${usage}`;
-    this.#start ??= startOf(this.#names);
-    return `${this.#start}${choice}${this.#identity}${told}${nvext}}\n\n`;
-  }
-
-  /**
-   * Returns a worker's own chunk in the published shape, with the names of this response.
-   * @param running continuous usage
-   */
-  body({ choices, usage: _usage, ...own }: UnknownRecord, running: unknown): string {
-    this.#start ??= startOf(this.#names);
-    const list = JSON.stringify(choices).slice(1, -1);
-    const { id: _id, created: _created, model: _model, object: _object, ...rest } = own;
-    const more = JSON.stringify(rest).slice(1, -1);
-    const told = running === undefined ? this.#plainUsage : `,"usage":${JSON.stringify(running)}`;
-    return `${this.#start}${list}${this.#identity}${told}${more === '' ? '' : `,${more}`}}\n\n`;
-  }
-
-  #open(choice: number): { readonly head: string; readonly tail: string } {
-    const [head, tail] = this.#around(choice);
-    this.#start ??= startOf(this.#names);
-    const content = {
-      head: this.#start + head,
-      tail: `${tail}${this.#identity}${this.#plainUsage}${this.#nvext}}\n\n`,
-    };
-    this.#contents[choice] = content;
-    return content;
-  }
-}
-
-function startOf({ id }: WireNames): string {
-  return `data: {"id":${JSON.stringify(id)},"choices":[`;
-}
-
-function identityOf({ created, model }: WireNames, { chunkFields }: TextDialect): string {
-  return `],"created":${created},"model":${JSON.stringify(model)},${chunkFields}`;
 }

@@ -6,26 +6,23 @@ export { deepseekV3 as deepseek_v3, deepseekV31 as deepseek_v3_1 } from './deeps
 export { deepseekV4 as deepseek_v4, deepseekV32 as deepseek_v3_2 } from './dsml.ts';
 export { gemma4 } from './gemma4.ts';
 export { glm47, glm47 as glm45, poolsideV1 as poolside_v1 } from './glm.ts';
+export { granite } from './granite.ts';
 export { harmony } from './harmony.ts';
+export { hermes } from './hermes.ts';
 export { inkling } from './inkling.ts';
-export {
-  granite,
-  hermes,
-  internlm,
-  jamba,
-  llama3Json as llama3_json,
-  longcat,
-  nemotronDeci as nemotron_deci,
-  phi4,
-  qwen25,
-} from './json-family.ts';
+export { internlm } from './internlm.ts';
+export { jamba } from './jamba.ts';
 export { kimiK2 as kimi_k2, kimiK2 as kimi_k25 } from './kimi-k2.ts';
 export { kimiK3 as kimi_k3 } from './kimi-k3.ts';
 export { lfm2 } from './lfm2.ts';
+export { llama3Json as llama3_json } from './llama3-json.ts';
+export { longcat } from './longcat.ts';
 export { minimaxM2 as minimax_m2 } from './minimax-m2.ts';
 export { minimaxM3 as minimax_m3, minimaxM3 as minimax_m3_nom } from './minimax-m3.ts';
 export { mistral } from './mistral.ts';
+export { nemotronDeci as nemotron_deci } from './nemotron-deci.ts';
 export { olmo3 } from './olmo3.ts';
+export { phi4 } from './phi4.ts';
 export { pythonic } from './pythonic.ts';
 export {
   qwen3Coder as nemotron_nano,
@@ -33,4 +30,5 @@ export {
   qwen3Coder as qwen3_coder,
   seedOss as seed_oss,
 } from './qwen3-coder.ts';
+export { qwen25 } from './qwen25.ts';
 export { step3 } from './step3.ts';

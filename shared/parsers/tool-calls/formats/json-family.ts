@@ -30,7 +30,7 @@ const JSON_DEBRIS = '}],;';
  * End of the markup after a start marker. `closed`: at the end marker. `value`: with the JSON value. `list`: after
  * objects separated by semicolons.
  */
-type Ending = { readonly kind: 'closed'; readonly marker: string } | { readonly kind: 'value' | 'list' };
+export type Ending = { readonly kind: 'closed'; readonly marker: string } | { readonly kind: 'value' | 'list' };
 
 interface JsonFamilyTraits {
   readonly starts: Readonly<Record<string, Ending>>;
@@ -259,70 +259,3 @@ function* passSpace(source: TextSource, calls: CallWriter): Parsing<string> {
 
 /** Finds nothing, so that reading goes on to the end. */
 const NOTHING: Finder = { find: (text) => text.length, match: () => undefined };
-
-const TOOL_CALL_CLOSED: Ending = { kind: 'closed', marker: TOOL_CALL_END };
-const TOOLCALL_CLOSED: Ending = { kind: 'closed', marker: '</TOOLCALL>' };
-
-export const hermes: ToolCallFormat = new JsonFamily({
-  starts: { [TOOL_CALL]: TOOL_CALL_CLOSED },
-  shape: NAME_ALONE,
-  dropsOrphanEnd: TOOL_CALL_END,
-  callTokens: [TOOL_CALL],
-});
-
-export const qwen25: ToolCallFormat = new JsonFamily({
-  starts: { [TOOL_CALL]: TOOL_CALL_CLOSED },
-  shape: NAME_ALONE,
-  dropsOrphanEnd: TOOL_CALL_END,
-  holdsCalls: true,
-  callTokens: [TOOL_CALL],
-});
-
-export const nemotronDeci: ToolCallFormat = new JsonFamily({ starts: { '<TOOLCALL>': TOOLCALL_CLOSED } });
-
-export const llama3Json: ToolCallFormat = new JsonFamily({
-  starts: { '<|python_tag|>': { kind: 'list' } },
-  callTokens: ['<|python_tag|>'],
-});
-
-/** Format `functools[...]`, and calls between tokens of the model's own. */
-export const phi4: ToolCallFormat = new JsonFamily({
-  starts: { functools: { kind: 'value' }, '<|tool_call|>': { kind: 'closed', marker: '<|/tool_call|>' } },
-  callTokens: ['<|tool_call|>'],
-});
-
-export const jamba: ToolCallFormat = new JsonFamily({
-  starts: { '<tool_calls>': { kind: 'closed', marker: '</tool_calls>' } },
-  dropsOrphanEnd: '</tool_calls>',
-  callTokens: ['<tool_calls>'],
-});
-
-/** Format `<|tool_call|>[...]` of 3.0, whose marker is a token, and `<tool_call>[...]` of 3.1. */
-export const granite: ToolCallFormat = new JsonFamily({
-  starts: { '<|tool_call|>': { kind: 'value' }, [TOOL_CALL]: { kind: 'value' } },
-  dropsOrphanEnd: TOOL_CALL_END,
-  callTokens: ['<|tool_call|>'],
-  keepsSpecialTokens: true,
-});
-
-/** Two tokens, which appear with or without a space between them. */
-const INTERNLM_CALLS = ['<|action_start|><|plugin|>', '<|action_start|> <|plugin|>'];
-
-export const internlm: ToolCallFormat = new JsonFamily({
-  starts: Object.fromEntries(INTERNLM_CALLS.map((start) => [start, { kind: 'closed', marker: '<|action_end|>' }])),
-  callTokens: INTERNLM_CALLS,
-  keepsSpecialTokens: true,
-});
-
-export const longcat: ToolCallFormat = new JsonFamily({
-  starts: { '<longcat_tool_call>': { kind: 'closed', marker: '</longcat_tool_call>' } },
-  shape: NAME_ALONE,
-  dropsOrphanEnd: '</longcat_tool_call>',
-  callTokens: ['<longcat_tool_call>'],
-});
-
-/** Format for a forced tool choice without a configured parser. */
-export const defaultJson: ToolCallFormat = new JsonFamily({
-  starts: { '<TOOLCALL>': TOOLCALL_CLOSED, '<|python_tag|>': { kind: 'list' } },
-  callTokens: ['<|python_tag|>'],
-});

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { StopStrings } from '../../../../shared/pipeline/answer/choice-text.ts';
+import { StopStrings } from '../../../../shared/pipeline/answer/stop-strings.ts';
 import { stepGrowth } from '../../../support/count-steps.ts';
 
 function run(stops: readonly string[], pieces: readonly string[], isVisible = false) {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { TextTokens } from '../../../../shared/pipeline/answer/choice-text.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
+import { TextTokens } from '../../../../shared/pipeline/answer/text-tokens.ts';
 import { idleMeter, letterModel, letterTokenizer, model, preprocessNow, RecordingSink, request } from '../fixtures.ts';
 
 describe('the tokens of text that comes without ids', () => {

@@ -1,0 +1,8 @@
+import type { ToolCallFormat } from '../format.ts';
+import { JsonFamily } from './json-family.ts';
+
+export const jamba: ToolCallFormat = new JsonFamily({
+  starts: { '<tool_calls>': { kind: 'closed', marker: '</tool_calls>' } },
+  dropsOrphanEnd: '</tool_calls>',
+  callTokens: ['<tool_calls>'],
+});
