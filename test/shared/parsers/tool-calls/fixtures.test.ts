@@ -24,8 +24,8 @@ describe.each(rows.map((row) => [row.id, row.parser ?? '', row] as const))('%s %
     const { failures, applied } = playParserRow(row);
     expect(failures).toEqual([]);
     expect(applied).toEqual([
-      ...(CUT_OFF.has(row.id) ? [expect.stringMatching('a committed call that the text ends in')] : []),
-      ...(SHOWN.has(row.id) ? [expect.stringMatching('shown as text')] : []),
+      ...(CUT_OFF.has(row.id) ? [expect.stringMatching('a committed call in which the text ends')] : []),
+      ...(SHOWN.has(row.id) ? [expect.stringMatching('is shown, not dropped')] : []),
     ]);
   });
 
