@@ -1,12 +1,14 @@
 import { type Environment, resolveConfig } from '../config/index.ts';
 import type { DecisionRecord, PlannerStore, TickRecord } from '../planner/index.ts';
 import { UsageError } from './config.ts';
+import { outcomeLines } from './planner/outcome-lines.ts';
 import { openPlannerStore } from './planner/planner-store.ts';
 
 /** Lines of `stator planner explain --help`. */
 export const EXPLAIN_PLANNER_HELP = `Usage: stator planner explain [DECISION] [--last N] [--json] [flags of stator planner]
 
-Why a planner decided as it did, for every decision of the last week: of stator planner and of stator local --planner.
+Why a planner decided as it did, and what became of it, for every decision of the last week: of stator planner and of
+stator local --planner.
 
   DECISION       the number of one decision; left out: the last ones
   --last N       how many of them (default 10, at most 1000)
@@ -89,6 +91,7 @@ function decisionText(decision: DecisionRecord): string {
     `#${decisionId}  ${new Date(decidedAtMs).toISOString()}  ${STATUS_WORDS[status]}${problem === undefined ? '' : `: ${problem}`}`,
     `    ${reason}`,
     `    ${figureText.join(', ')}`,
+    ...outcomeLines(decision).map((line) => `    ${line}`),
     '',
   ].join('\n');
 }

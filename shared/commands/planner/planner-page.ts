@@ -1,6 +1,7 @@
 import type { DecisionRecord, PlannerConfig } from '../../planner/index.ts';
 import { escapeMarkup, type Line, lineChart, renderPage } from '../../simulate/index.ts';
 import type { HistoryPoint } from './history.ts';
+import { outcomeLines } from './outcome-lines.ts';
 
 export interface PlannerPage {
   /** Name of the model's decisions; undefined before any model was heard of. */
@@ -95,9 +96,11 @@ function chartsOf(points: readonly HistoryPoint[], config: PlannerConfig): reado
 
 function decisionTable(decisions: readonly DecisionRecord[]): string {
   if (decisions.length === 0) return '';
-  const rows = decisions.map(({ decisionId, decidedAtMs, status, reason, problem }) => {
+  const rows = decisions.map((decision) => {
+    const { decisionId, decidedAtMs, status, reason, problem } = decision;
     const why = problem === undefined ? reason : `${reason} (${problem})`;
-    const cells = [`#${decisionId}`, stamp(decidedAtMs), status.toLowerCase().replaceAll('_', ' '), why];
+    const outcome = outcomeLines(decision).join('; ');
+    const cells = [`#${decisionId}`, stamp(decidedAtMs), status.toLowerCase().replaceAll('_', ' '), why, outcome];
     return `<tr>${cells.map((cell) => `<td style="text-align:left">${escapeMarkup(cell)}</td>`).join('')}</tr>`;
   });
   return `<h2>Decisions</h2><div class="wide"><table><tbody>${rows.join('')}</tbody></table></div>`;

@@ -322,11 +322,11 @@ export class FleetPlanner {
     const common = { store, connector, group, holder: this.#source, nowMs, engines, tickSeconds, startSeconds };
     this.#latest = await actOnNewest({ ...common, gpusMax, orderDrain }, signal);
     if (this.#latest === undefined) return;
-    const { decisionId: decision_id, status, decidedAtMs, problem } = this.#latest;
+    const { decisionId: decision_id, status, decidedAtMs, problem, code, option } = this.#latest;
     if (before?.decisionId === decision_id && before.status === status) return;
     // Decisions that an earlier process left do not count here.
     if (before !== undefined || decidedAtMs >= this.#beganMs) metrics?.acted(this.#latest, nowMs());
-    if (problem !== undefined) logger.warn('a decision was not carried out', { decision_id, problem });
+    if (problem !== undefined) logger.warn('a decision was not carried out', { decision_id, problem, code, option });
   }
 
   #tickSignal(): PlannerSignal {

@@ -98,7 +98,16 @@ function timeliness(registry: MetricRegistry) {
     'Decisions that were not carried out.',
     'status',
   );
-  const unapplied = { TIMED_OUT: lost.with('timed_out'), REJECTED_BUDGET: lost.with('rejected_budget') };
+  const unapplied = {
+    TIMED_OUT: lost.with('timed_out'),
+    STALLED: lost.with('stalled'),
+    REJECTED_BUDGET: lost.with('rejected_budget'),
+  };
+  const stalled = gauge('stator_planner_stalled', '1 while capacity is missing and every option has failed.');
+  const again = counter(
+    'stator_planner_reapplied_decisions_total',
+    'Times that a decision was applied again, because the fleet had become something else.',
+  );
   let heardAtMs: number | undefined;
   return {
     heard: (wallMs: number): void => {
@@ -114,9 +123,11 @@ function timeliness(registry: MetricRegistry) {
       failures.add();
       if (isLate) timeouts.add();
     },
-    acted: ({ status, decidedAtMs }: DecisionRecord, wallMs: number): void => {
-      if (status === 'APPLIED') applied.observe((wallMs - decidedAtMs) / 1000);
-      else if (status === 'TIMED_OUT' || status === 'REJECTED_BUDGET') unapplied[status].add();
+    acted: ({ status, decidedAtMs, reapplied }: DecisionRecord, wallMs: number): void => {
+      stalled.set(status === 'STALLED' ? 1 : 0);
+      if (status === 'APPLIED' && reapplied === undefined) applied.observe((wallMs - decidedAtMs) / 1000);
+      if (status === 'APPLYING' && reapplied !== undefined) again.add();
+      if (status === 'TIMED_OUT' || status === 'STALLED' || status === 'REJECTED_BUDGET') unapplied[status].add();
     },
   };
 }

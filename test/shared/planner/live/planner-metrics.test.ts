@@ -132,6 +132,21 @@ describe('what a planner shows of itself', () => {
     expect(text).toContain('stator_planner_unapplied_decisions_total{status="timed_out"} 0\n');
   });
 
+  it('says while capacity is missing, and how often a decision was applied again', async () => {
+    const { metrics, registry, decision } = await shown(tellStory(60, { rate: () => 30, workers: () => 2 }));
+    const value = async (name: string): Promise<string | undefined> =>
+      new RegExp(`^${name} (.*)$`, 'm').exec(await registry.render())?.[1];
+    metrics.acted({ ...decision!, status: 'STALLED' }, 0);
+    expect(await value('stator_planner_stalled')).toBe('1');
+    expect(await value('stator_planner_unapplied_decisions_total{status="stalled"}')).toBe('1');
+    metrics.acted({ ...decision!, status: 'APPLIED' }, 0);
+    expect(await value('stator_planner_stalled')).toBe('0');
+    metrics.acted({ ...decision!, status: 'APPLYING', reapplied: 1 }, 0);
+    metrics.acted({ ...decision!, status: 'APPLIED', reapplied: 1 }, 0);
+    expect(await value('stator_planner_reapplied_decisions_total')).toBe('1');
+    expect(await value('stator_planner_decision_applied_seconds_count')).toBe('1');
+  });
+
   it('has the load of each rank while its worker is there', async () => {
     const rollup = rollupOf(3, 0, NO_TRAFFIC, 1_800_000_000_000);
     const { metrics, registry } = await shown([]);
