@@ -10,15 +10,15 @@ interface CodeRow {
   readonly grpc: number;
   /** `error_type` label of the frontend's request counter. */
   readonly metric: string;
-  /** Log level: a client mistake, a full system and a broken system differ. */
+  /** Log level, which tells a client's mistake, a full system and a broken system apart. */
   readonly level: 'debug' | 'warn' | 'error';
-  /** `Retry-After` if the failure itself does not give one. */
+  /** `Retry-After` in seconds, for failures that do not set it themselves. */
   readonly retryAfterMs?: number;
 }
 
 /**
- * Time after which to try again if the failure gives none. Without a hint, clients wait for a fraction of a second or
- * do not try again.
+ * Time after which a client may retry, for failures that do not set it. Without a hint, clients retry after a fraction
+ * of a second or not at all.
  */
 const RETRY_MS = 1000;
 
@@ -87,7 +87,7 @@ const CODES = {
   deadline_exceeded: { ...BROKEN, status: 504, grpc: 4, metric: 'response_timeout', level: 'warn' },
 } as const satisfies Record<string, CodeRow>;
 
-/** Stable name of a failure. Part of the public contract: never changes meaning. */
+/** Stable name of a failure. It is part of the public contract, so its meaning never changes. */
 export type ErrorCode = keyof typeof CODES;
 
 /** All error codes. */

@@ -2,18 +2,21 @@ import type { ErrorCode } from './codes.ts';
 
 /** One limit, and what happens beyond it. */
 interface LimitRow {
-  /** Text about what is counted, for docs/limits.md. */
+  /** Description of the counted thing, for docs/limits.md. */
   readonly what: string;
-  /** Number of the limit, or the setting that holds it. */
+  /** The number, or the setting that contains it. */
   readonly max: number | string;
-  /** Code with which a request beyond the limit fails. Absent if it does not fail; then `beyond` says what happens. */
+  /**
+   * Error code of a request beyond the limit. It is absent if the request does not fail; `beyond` then says what
+   * happens.
+   */
   readonly code?: ErrorCode;
   readonly beyond?: string;
 }
 
 const KIBIBYTE = 1024;
 
-/** Limits enforced before a request is trusted. Their names are labels of the counter of refusals. */
+/** Limits that Stator enforces before it trusts a request. Their names are labels of the counter of refusals. */
 export const LIMITS = {
   head_bytes: { what: 'Bytes of request line and headers', max: 544 * KIBIBYTE, code: 'headers_too_large' },
   unfinished_heads_bytes: {
@@ -28,7 +31,7 @@ export const LIMITS = {
       'the address with the most connections loses one that has no accepted call; if there is none, the new connection is closed',
   },
   websockets: {
-    what: 'WebSocket connections. At the limit, the longest idle one of the address with the most makes room for an address that has at least two fewer',
+    what: 'WebSocket connections. At the limit, a new one replaces the longest idle one of the address with the most, if the address of the new one has at least two fewer',
     max: 1024,
     code: 'server_overloaded',
   },
@@ -40,13 +43,13 @@ export const LIMITS = {
   websocket_memory_bytes: {
     what: 'Bytes of all responses that WebSocket connections remember',
     max: 256 * KIBIBYTE * KIBIBYTE,
-    beyond: 'the oldest are forgotten: `previous_response_not_found`',
+    beyond: 'Stator forgets the oldest; a request that names one fails with `previous_response_not_found`',
   },
   header_lines: { what: 'Header lines of a request', max: 100, code: 'headers_too_large' },
   held_requests: {
-    what: 'Requests that are held at the same time while the first workers start',
+    what: 'Requests that wait at the same time for the first workers to start',
     max: 256,
-    beyond: 'further requests are not held: 503 `service_unavailable`',
+    beyond: 'further requests do not wait: 503 `service_unavailable`',
   },
   metadata_headers: { what: 'Metadata headers of a request', max: 64, code: 'headers_too_large' },
   metadata_bytes: { what: 'Bytes of all metadata headers', max: 64 * KIBIBYTE, code: 'headers_too_large' },
@@ -86,7 +89,7 @@ export const LIMITS = {
     code: 'invalid_value',
   },
   resolved_bytes: {
-    what: 'Bytes that `previous_response_id` and item references stand for, each as often as it is named',
+    what: 'Bytes of everything that `previous_response_id` and item references name, counted each time',
     max: 'DYN_HTTP_BODY_LIMIT_MB',
     code: 'request_too_large',
   },
@@ -119,7 +122,7 @@ export const LIMITS = {
   },
 } as const satisfies Record<string, LimitRow>;
 
-/** Name of a limit: a label of the counter of refusals, so the list is closed. */
+/** Name of a limit. It is a label of the counter of refusals, so the list is closed. */
 export type LimitName = keyof typeof LIMITS;
 
 /** Limits beyond which a request fails. */
@@ -127,7 +130,7 @@ export type RefusingLimit = {
   [Name in LimitName]: (typeof LIMITS)[Name] extends { readonly code: ErrorCode } ? Name : never;
 }[LimitName];
 
-/** Limits whose bound no setting moves. */
+/** Limits with a fixed bound, which no setting changes. */
 export type FixedLimit = {
   [Name in LimitName]: (typeof LIMITS)[Name]['max'] extends number ? Name : never;
 }[LimitName];
@@ -135,7 +138,7 @@ export type FixedLimit = {
 /** Every limit, in the order in which a request meets them. */
 export const limitNames = Object.keys(LIMITS) as readonly LimitName[];
 
-/** Whether the name of a limit that a peer sent is known. */
+/** Whether a peer sent a known name of a limit. */
 export function isLimitName(text: unknown): text is LimitName {
   return typeof text === 'string' && Object.hasOwn(LIMITS, text);
 }

@@ -1,6 +1,6 @@
 /**
  * Counts the edits (insert, drop, replace, swap of neighbours) between two texts. Returns `limit` + 1 as soon as there
- * are surely more.
+ * are certainly more.
  */
 function editDistance(left: string, right: string, limit: number): number {
   if (Math.abs(left.length - right.length) > limit) return limit + 1;
@@ -31,14 +31,14 @@ function sharedWords(left: readonly string[], right: readonly string[]): number 
 }
 
 /**
- * Longest name that is compared. A longer name is not a misspelling, and comparing it would cost as much as a stranger
- * likes.
+ * Longest name that is compared. A longer name is not a typing error, and a stranger could make the comparison
+ * arbitrarily expensive.
  */
 const NAME_CHARS_MAX = 100;
 
 /**
- * Returns the candidate that `name` misspells, with few typing errors for its length. Returns undefined if there is
- * none, and for names of more than 100 characters.
+ * Returns the candidate that `name` misspells, with few typing errors for its length. Returns undefined if no candidate
+ * fits, and for names of more than 100 characters.
  */
 export function misspeltName(name: string, candidates: Iterable<string>): string | undefined {
   const few = Math.max(2, Math.floor(name.length / 5));
@@ -56,7 +56,7 @@ export function nameWithin(name: string, candidates: Iterable<string>, editsMax:
 
 /**
  * Returns the candidate closest to `name`: by typing errors first (at most a third of the length), otherwise the one
- * that has the most words in common. Returns undefined if none is near, and for names of more than 100 characters.
+ * with the most words in common. Returns undefined if none is near, and for names of more than 100 characters.
  */
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
   const names = [...candidates];

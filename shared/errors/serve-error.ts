@@ -6,11 +6,14 @@ export interface ServeErrorOptions {
   readonly cause?: unknown;
   /** JSON path of the offending request field, e.g. `messages[0].content`. */
   readonly param?: string | undefined;
-  /** Sent as `Retry-After`, rounded up to seconds. Default: the code's own, if it has one. */
+  /** Time for `Retry-After`, rounded up to seconds. Default: that of the code, if it has one. */
   readonly retryAfterMs?: number | undefined;
-  /** HTTP status instead of the code's own, for a status that a worker asserted. */
+  /** HTTP status in place of the code's own, for a status that a worker asserted. */
   readonly status?: number | undefined;
-  /** Class that the worker or the request plane gave the failure; decides migration and inhibition. */
+  /**
+   * Class that the worker or the request plane gave the failure. It decides whether the request moves and whether
+   * routers avoid the worker.
+   */
   readonly worker?: WorkerErrorKind | undefined;
   /** Limit that the request exceeded; see `overLimit`. */
   readonly limit?: LimitName | undefined;
@@ -47,8 +50,8 @@ export class ServeError extends Error {
 }
 
 /**
- * Returns the failure of a request that exceeds a limit, with the code of the limit. The answer that carries it counts
- * it under the name of the limit.
+ * Returns the failure of a request that exceeds a limit, with the code of the limit. The sender of the answer counts it
+ * under the name of the limit.
  */
 export function overLimit(
   limit: RefusingLimit,
@@ -80,7 +83,7 @@ export function reasonOf(thrown: unknown): string {
 const CAUSES_MAX = 4;
 
 /**
- * Returns `reasonOf` of a failure and of its causes, at most four in all, only for operators: `cannot load: no such
+ * Joins `reasonOf` of a failure and of its causes, at most four in all, for operators only: `cannot load: no such
  * file`.
  */
 export function detailOf(thrown: unknown): string {
@@ -128,8 +131,9 @@ export function anthropicErrorBody(error: ServeError, requestId: string): object
 }
 
 /**
- * Throws on a state that cannot be: it is a mistake in the code, and every later answer would be wrong. The check costs
- * one comparison, so it may stand on hot paths; `node:assert` with its rest arguments may not.
+ * Throws if a condition does not hold that always must. Such a state is a mistake in the code, and every later answer
+ * would be wrong. The check costs one comparison, so it may stand on hot paths; `node:assert` with its rest arguments
+ * may not.
  *
  * @param what condition that must hold, in words
  */
@@ -138,8 +142,8 @@ export function invariant(holds: boolean, what: string): asserts holds {
 }
 
 /**
- * Ends a `switch` over a union: the code does not compile while a case is missing, and throws if one slips in at run
- * time.
+ * Ends a `switch` over a union. The code does not compile while a case is missing, and it throws for an unknown value
+ * at run time.
  */
 export function assertNever(value: never): never {
   const text = typeof value === 'object' ? JSON.stringify(value) : String(value);

@@ -4,11 +4,11 @@ import type { ServeError } from './serve-error.ts';
 import { workerError } from './worker-errors.ts';
 import type { WorkerErrorKind } from './worker-kinds.ts';
 
-/** Error of an OpenAI-compatible server, with the parts that the server gave. */
+/** An error of an OpenAI-compatible server, with the fields that the server sent. */
 export interface ToldFault {
   readonly message: string;
   readonly param: string | undefined;
-  /** Type and code of the error in one text, for a search by words. */
+  /** Type and code of the error in one text, which is searched for words. */
   readonly labels: string;
   /** HTTP status named by the body, for errors inside a stream. */
   readonly status: number | undefined;
@@ -57,7 +57,7 @@ export function readFault(body: unknown, fallback: string): ToldFault {
   };
 }
 
-/** Accepts numbers too, because some servers write them as text. */
+/** Accepts numbers and texts, because some servers write numbers as text. */
 function numberOf(value: unknown): number {
   return typeof value === 'number' || typeof value === 'string' ? Number(value) : Number.NaN;
 }
@@ -113,8 +113,8 @@ export function nameOfStatus(status: number): string {
 }
 
 const KIND_OF_STATUS: Readonly<Record<number, WorkerErrorKind>> = {
-  // The engine refuses our own key, wants payment or does not know our route: a mistake of the operator, never of the
-  // client.
+  // The engine refuses our own key, wants payment or does not know our route. This is a mistake of the operator, never
+  // of the client.
   401: 'BackendProtocol',
   402: 'BackendProtocol',
   403: 'BackendProtocol',
@@ -132,8 +132,8 @@ const KIND_OF_STATUS: Readonly<Record<number, WorkerErrorKind>> = {
 };
 
 /**
- * Returns the failure that an error status of the engine stands for.
- * @param retryAfterMs time after which the engine wants to be asked again, if it said so
+ * Returns the failure for an error status of the engine.
+ * @param retryAfterMs time after which the engine accepts a retry, if it named one
  */
 export function faultOfStatus(status: number, fault: ToldFault, retryAfterMs?: number): ServeError {
   const diagnostics = `engine answered ${status}: ${fault.message}`;
@@ -150,7 +150,7 @@ export function faultOfStatus(status: number, fault: ToldFault, retryAfterMs?: n
   return workerError(status < 400 ? 'BackendProtocol' : 'Unknown', diagnostics);
 }
 
-/** Status that words stand for, in errors that name none. The first entry that fits counts. */
+/** Status for errors without one, by their words. The first entry that fits counts. */
 const STATUS_OF_LABEL: readonly (readonly [RegExp, number])[] = [
   [/rate_?limit|too_?many|quota|throttl/i, 429],
   [/overloaded/i, 529],
@@ -167,8 +167,8 @@ const STATUS_OF_LABEL: readonly (readonly [RegExp, number])[] = [
 const TOO_LONG = /context (?:length|window|size)|maximum context|prompt is too long/i;
 
 /**
- * Returns the failure that an error object in a 200 answer stands for, inside a stream or in a whole answer; or that
- * the text of an error event stands for.
+ * Returns the failure for an error object in a 200 answer, inside a stream or in a whole answer, or for the text of an
+ * error event.
  */
 export function faultInAnswer(body: unknown): ServeError {
   const fault = readFault(body, 'no message');

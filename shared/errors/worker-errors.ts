@@ -20,19 +20,19 @@ export interface WireError {
   /** HTTP status that the worker asserts, if any. */
   readonly status?: number | undefined;
   readonly param?: string | undefined;
-  /** Set if the worker's own code chose it together with `message`, which is then meant for the client. */
+  /** Set if the worker's own code chose it. `message` is then meant for the client, too. */
   readonly code?: string | undefined;
-  /** Time after which to try again, if the worker knows it. */
+  /** Time after which a retry makes sense, if the worker knows it. */
   readonly retryAfterMs?: number | undefined;
   /** Limit that the request exceeded. */
   readonly limit?: LimitName | undefined;
 }
 
 interface WorkerErrorOptions {
-  /** HTTP status that the worker asserts. Used only if the class itself says little: see `workerError`. */
+  /** HTTP status that the worker asserts. It is used only if the class itself says little: see `workerError`. */
   readonly status?: number | undefined;
   readonly param?: string | undefined;
-  /** Time after which to try again, if the worker knows it. @default the value of the code */
+  /** Time after which a retry makes sense, if the worker knows it. @default the value of the code */
   readonly retryAfterMs?: number | undefined;
   readonly limit?: LimitName | undefined;
 }
@@ -100,8 +100,8 @@ export function toWire(thrown: unknown): WireError {
 }
 
 /**
- * Whether a worker's own code chose code and message, for the client. A failure that it did not choose has a class, or
- * no code of its own.
+ * Whether a worker's own code chose code and message, for the client. Any other failure has a class, or no code of its
+ * own.
  */
 function isRaised({ worker, code, cause }: ServeError): boolean {
   return worker === undefined && (code !== 'internal_error' || cause === undefined);
@@ -118,9 +118,9 @@ function raised(code: ErrorCode, { kind, message, status, param, retryAfterMs, l
 }
 
 /**
- * Returns the failure that a wire record stands for. Unknown class names read as `Unknown`. A message that is JSON is
- * opened: its text becomes the message, and its number a status that says more than the class, unless the class is an
- * overload.
+ * Returns the failure for a record from the wire. Unknown class names read as `Unknown`. A message that is JSON is
+ * parsed: its text becomes the message. Its number becomes the status and says more than the class, unless the class is
+ * an overload.
  */
 export function fromWire(wire: WireError): ServeError {
   const { code, param, retryAfterMs, limit } = wire;
@@ -153,17 +153,17 @@ function openMessage(message: string): { readonly text?: string; readonly status
   }
 }
 
-/** Whether the request may go to another worker after this failure. */
+/** Whether the request may move to another worker after this failure. */
 export function isMigratable(error: ServeError): boolean {
   return error.worker !== undefined && rowOf(error.worker).migrates === true;
 }
 
-/** Whether the worker that failed in this way must get no new request for a while. */
+/** Whether the failed worker gets no new request for a while. */
 export function isInhibiting(error: ServeError): boolean {
   return error.worker !== undefined && rowOf(error.worker).inhibits === true;
 }
 
-/** Whether the request failed because its client cancelled it: here, or at an edge that told the worker to end it. */
+/** Whether the request failed because its client cancelled it: here, or at an edge that asked the worker to end it. */
 export function isClientCancel({ code, worker }: ServeError): boolean {
   return code === 'client_closed_request' && (worker === undefined || worker === 'CancelledByClient');
 }

@@ -30,7 +30,7 @@ const TIMED_OUT: KindRow = {
   inhibits: true,
 };
 
-// A code without a class means the first class that has it (`kindOfCode`): the one that claims least.
+// A code without a class means the first class with that code (`kindOfCode`), which is the most general one.
 const KINDS = {
   InvalidArgument: INVALID,
   InvalidRequest: INVALID,
@@ -69,17 +69,17 @@ export function rowOf(kind: WorkerErrorKind): KindRow {
   return KINDS[kind];
 }
 
-/** Whether the class name that a peer sent is known. */
+/** Whether a peer sent a known name of a class. */
 export function isWorkerErrorKind(text: string): text is WorkerErrorKind {
   return Object.hasOwn(KINDS, text);
 }
 
-/** Whether `kind` leaves open what went wrong, so that a status can say more. */
+/** Whether `kind` says so little about the failure that a status can say more. */
 export function saysNothing(kind: WorkerErrorKind): boolean {
   return rowOf(kind) === INTERNAL;
 }
 
-/** Class that a bare HTTP status of a worker stands for. */
+/** Class for a bare HTTP status of a worker. */
 const ASSERTED: Readonly<Record<number, WorkerErrorKind>> = {
   401: 'Unauthenticated',
   403: 'PermissionDenied',

@@ -89,8 +89,8 @@ export class DynamoDbRouterState implements RouterState {
   }
 
   /**
-   * Moves the pointer. A repetition after a lost answer finds another version and returns false; the caller then reads
-   * the pointer to be sure.
+   * Moves the pointer. If the answer of a successful call is lost, the repetition finds another version and returns
+   * false. The caller then reads the pointer to learn the outcome.
    */
   movePointer(...args: Parameters<RouterState['movePointer']>): Promise<boolean> {
     const [pointer, { to, fence, seen }, given] = args;

@@ -38,7 +38,7 @@ export class FileRouterState implements RouterState {
   readonly #folder: string;
   readonly #clock: Clock;
   readonly #closing = new AbortController();
-  /** Locks by the file of the row. A process has a few rows, which its settings name. */
+  /** Locks by the file of the row. A process has only the few rows that its settings name. */
   readonly #locks = new Map<string, FileLock>();
 
   constructor({ folder, clock }: FileRouterStateOptions) {

@@ -13,32 +13,35 @@ export interface LeaseHolderOptions {
   onAcquired?(fence: number): void;
   /** Called when the lease has run out, or another process holds it. */
   onLost?(): void;
-  /** Hears about renewals and checks that failed. */
+  /** Called with renewals and checks that failed. */
   onProblem(problem: unknown): void;
 }
 
 const TTL_MS = 10_000;
 const RENEWALS_PER_TTL = 3;
-/** Number of times to live after which, in table time, an expired lease may be taken at first sight. */
+/**
+ * Number of times to live after which, in table time, this process may take an expired lease that it sees for the first
+ * time.
+ */
 const EXPIRED_TTLS = 2;
 
 /**
  * Holds one lease whenever no other process does. By its own clock, it stops holding the lease before another process
  * may take it.
  *
- *   waiting --taken or found to be ours--> held --own deadline passes, or another holder seen--> waiting
+ * waiting --taken or found to be ours--> held --own deadline passes, or another holder seen--> waiting
  *
- * It takes another holder's lease only after it has expired by table time. In addition, this process must have seen it
- * unchanged for one time to live on its own clock, or it must have been expired for two. So a wrong clock is not enough
- * to take a lease. In a state without table time it must have been seen unchanged.
+ * It takes another holder's lease only after the lease has expired by table time. It also requires that it has seen the
+ * lease unchanged for one time to live on its own clock, or that the lease expired two times to live ago. So a wrong
+ * clock is not enough to take a lease. In a state without table time, it must have seen the lease unchanged.
  */
 export class LeaseHolder {
   readonly #options: LeaseHolderOptions;
   readonly #ttlMs: number;
   readonly #task: PeriodicTask;
   /**
-   * Id of this holder, new for each attempt to take the lease, so that a late write of an earlier term finds another
-   * holder.
+   * Id of this holder. It is new for each attempt to take the lease, so that a late write of an earlier term finds
+   * another holder.
    */
   #holder: string;
   #fence: number | undefined;
@@ -79,8 +82,8 @@ export class LeaseHolder {
   }
 
   /**
-   * Renews now and resolves with the new fence; undefined if another process holds the lease. For work that needs a
-   * fence of its own.
+   * Renews now and resolves with the new fence, or with undefined if another process holds the lease. It serves work
+   * that needs a fence of its own.
    */
   async renew(signal: AbortSignal): Promise<number | undefined> {
     if (this.fence === undefined) return undefined;

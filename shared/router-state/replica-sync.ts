@@ -160,15 +160,15 @@ export interface ReplicaSyncOptions {
   readonly routerId: string;
   readonly clock: Clock;
   /**
-   * Applies a change of another router: it books a request, frees it, or ends its prefill. `apply` itself must handle
+   * Applies a change of another router: it books a request, frees it, or ends its prefill. `apply` must itself handle
    * unknown ids and workers.
    */
   apply(event: ActiveSequenceEvent): void;
-  /** Hears that a record could not be read. */
+  /** Called when a record could not be read. */
   onMalformed?(): void;
   /**
-   * Hears that a booking of another router was not recorded, because there are too many. Only that router, or time,
-   * will free it.
+   * Called when a booking of another router was not recorded, because there are too many. Only that router, or a time
+   * limit, then frees it.
    */
   onFull?(): void;
   /** Bound of the recorded open requests of other routers. @default 262_144 */
@@ -181,14 +181,14 @@ const PEER_REQUESTS_MAX = 262_144;
 const BATCH_MS = 1;
 
 /**
- * Tells the other routers of a pool what this one books and frees, and receives the same from them. It repeats and
- * confirms nothing: the reports of workers correct lost messages, see `UnattributedLoad`.
+ * Sends the bookings and releases of this router to the other routers of a pool, and receives theirs. It neither
+ * repeats nor confirms a message. The reports of workers correct for lost messages, see `UnattributedLoad`.
  */
 export class ReplicaSync {
   readonly #options: ReplicaSyncOptions;
   /**
-   * Bookings by `bookingOf`: a client may send one id through several routers, and one request is booked at several
-   * workers.
+   * Bookings by `bookingOf`. Their keys name router and worker, because a client may send one id through several
+   * routers, and one request is booked at several workers.
    */
   readonly #peerRequests = new Map<string, ActiveSequenceEvent>();
   #batch: unknown[] = [];
@@ -218,8 +218,8 @@ export class ReplicaSync {
   }
 
   /**
-   * Frees the bookings of other routers that they may never free: those of all routers if the event plane is away, or
-   * those of one that is gone. `UnattributedLoad` still counts the requests that really run.
+   * Frees the bookings of other routers that those routers may never free: the bookings of one router that is gone, or
+   * of all routers if the event plane is unreachable. `UnattributedLoad` still counts the requests that really run.
    */
   forgetPeers(routerId?: string): void {
     for (const [booking, event] of this.#peerRequests) {

@@ -12,7 +12,7 @@ export interface LeaseRow {
   readonly holder: string;
   /** Fence, which grows with every write of the lease and never goes back. */
   readonly fence: number;
-  /** Expiry in table time, or in the time of its holder if the state has none. */
+  /** Expiry in table time, or in the time of its holder if the state has no table time. */
   readonly expiresAtMs: number;
   readonly ttlMs: number;
 }
@@ -33,7 +33,7 @@ export interface SnapshotPointer extends SnapshotPlace {
   readonly fence: number;
   /** Version, which grows by one with every move. */
   readonly version: number;
-  /** The snapshot before it, which is kept, too. */
+  /** The previous snapshot, which is kept, too. */
   readonly previous: SnapshotPlace | undefined;
 }
 

@@ -14,14 +14,15 @@ interface RankView {
 const NO_LOAD: RankWeight = { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
 
 /**
- * Adds the reports of workers to a router's own load model, so that routers agree even if they do not hear of each
- * other. Load of a worker beyond the load that the router knows was sent by others:
+ * Adds the reports of workers to a router's own load model, so that routers agree even if their messages do not reach
+ * each other. If a worker reports more load than the router knows, other routers have sent the rest:
  *
  *     said by the worker, up to 3 s ago     |===== its own and its peers' =====|=== of others ===|
  *     the most that was known since then    |===== its own and its peers' ========|         the rest is unattributed
  *
- * It uses the largest load, because a request that has just ended is still in the report, and one that has just come is
- * not in it yet. So the router never invents load of others, and for those seconds rather underestimates it.
+ * The comparison uses the largest known load of the last seconds. A request that has just ended is still in the report,
+ * and a new one is not in it yet. So the router never invents load of others, and rather underestimates it for those
+ * seconds.
  */
 export class UnattributedLoad {
   readonly #scheduler: Pick<Scheduler, 'loads' | 'bookedLoad' | 'setUnattributedLoad'>;
@@ -38,7 +39,7 @@ export class UnattributedLoad {
     return this.#requests;
   }
 
-  /** Notes a booking at a rank, because the request may be over before the next second. */
+  /** Notes a booking at a rank, because the request may end within the same second. */
   booked(workerId: string, dpRank: number): void {
     const known = this.#scheduler.bookedLoad(workerId, dpRank);
     if (known !== undefined) note(this.#viewOf(keyOf(workerId, dpRank)), known);

@@ -43,7 +43,7 @@ interface Fed {
   readonly index?: BlockIndex;
   /** Sink that fills it. */
   readonly sink?: BlockChangeSink;
-  /** Index of the blocks that they should hold by the router's own decisions. */
+  /** Index of the blocks that the workers should hold according to the router's own decisions. */
   readonly predictions?: ApproximateIndex;
 }
 

@@ -64,7 +64,7 @@ export class RemoteIndexes {
     return index;
   }
 
-  /** Returns `router` so that it asks an indexer before it routes a request. */
+  /** Returns a router that asks an indexer before it passes a request to `router`. */
   asking<Worker extends RoutableWorker>(router: Router<Worker>): Router<Worker> {
     return askingRouter(router, this.#indexOf);
   }

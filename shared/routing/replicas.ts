@@ -31,7 +31,7 @@ interface PeerLoadsOptions {
 const TICKS_A_SECOND = 4;
 const SECOND_MS = 1000;
 
-/** Load that other routers bring to the workers of this router, from the loads in the workers' leases. */
+/** Load that other routers bring to the workers of this router, computed from the loads in the workers' leases. */
 class PeerLoads {
   readonly #options: PeerLoadsOptions;
   readonly #views = new Map<string, { readonly of: KvPool; readonly load: UnattributedLoad }>(); // by worker set
@@ -63,8 +63,8 @@ class PeerLoads {
   }
 
   /**
-   * Compares after each new read. Without one, it compares each second, until the read is too old to contain requests
-   * of this router.
+   * Compares after each new read. Without a new read, it compares each second, until the last read is too old to
+   * contain requests of this router.
    */
   #tick(): void {
     const isSecond = ++this.#ticks % TICKS_A_SECOND === 0;
@@ -101,7 +101,7 @@ interface ReplicaDeps extends Pick<RoutingDeps, 'clock' | 'discovery' | 'logger'
   /** Called with the present other routers when one has come or gone. */
   onPeers(routerIds: readonly string[]): void;
   readonly eventPlane: EventPlane;
-  /** Hears when replicas cannot be followed. @default none */
+  /** Called when replicas cannot be followed. @default no call */
   readonly watch: PartWatch | undefined;
   readonly routerMetrics: Pick<RouterMetrics, 'peerBookingUnremembered' | 'unattributedRequests'>;
   /** Worker sets of the router. */
@@ -113,9 +113,8 @@ const OPEN_MS_MAX = 15_000;
 const CLOSE_MS_MAX = 1000;
 
 /**
- * Keeps the loads of this router and of the routers beside it equal (`--router-replica-sync`). It tells them about
- * every request over the event plane. The loads that workers report cover messages that were lost; they are slower, but
- * complete.
+ * Keeps the loads of this router equal to those of other routers (`--router-replica-sync`). It reports every request to
+ * them over the event plane. The loads that workers report make up for lost messages; they are slower, but complete.
  */
 export class Replicas implements PeerTeller {
   readonly #deps: ReplicaDeps;

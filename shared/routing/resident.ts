@@ -38,7 +38,7 @@ export interface ResidentDeps
 /** A resident router while it serves. */
 export interface Resident {
   readonly service: ResidentService;
-  /** Withdraws its names, lets waiting callers decide by themselves, and gives the lease back. */
+  /** Withdraws its names, makes waiting callers decide by themselves, and gives the lease back. */
   close(): Promise<void>;
 }
 
@@ -47,7 +47,7 @@ const LEASE_NAME = 'router';
 const STOP_MS_MAX = 1000;
 const REPORT_INTERVAL_MS = 1000;
 /**
- * Number of worker reports that a new holder of the lease waits for. They then include the requests of the earlier
+ * Number of worker reports that a new holder of the lease waits for, so that they include the requests of the previous
  * holder.
  */
 const REPORTS_TO_SETTLE = 2;

@@ -82,8 +82,8 @@ export interface IndexServerOptions {
   /** Returns the present models. */
   models(): readonly RoutableModel[];
   /**
-   * Whether the index has only decisions. Then one process of a component may serve it, or no index would have all
-   * decisions.
+   * Whether the index contains only decisions. If so, only one process of a component may serve it, or no index would
+   * have all decisions.
    */
   readonly isRecording: boolean;
   readonly logger: Logger;

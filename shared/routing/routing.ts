@@ -17,8 +17,9 @@ export async function openRouting(settings: EdgeSettings, deps: RoutingDeps): Pr
 }
 
 /**
- * Opens mode `kv` in the role that the settings name. One role uses an index of this process, from which a resident
- * also answers others. The other asks residents; a host that cannot follow events takes this one.
+ * Opens mode `kv` in the role that the settings name. In one role, this process has an index, from which a resident
+ * router also answers other processes. In the other role, it asks resident routers; a host that cannot follow events
+ * has this role.
  */
 async function openKvRouting(settings: EdgeSettings, deps: RoutingDeps): Promise<Routing> {
   const { useRemoteIndexer, serveIndexer = false, routerUrl } = settings;

@@ -1,9 +1,9 @@
-/** The way in which a worker treats requests. */
+/** State of a worker, which decides how it treats requests. */
 type WorkerState = 'serving' | 'withdrawn' | 'asleep' | 'refusing' | 'draining';
 
 /**
- * Four facts about a worker, which change independently of each other, and the state that follows from them: the lowest
- * row of the table whose fact holds. A lost lease changes none of them: callers that still know the worker are served.
+ * Four independent facts about a worker, and the state that follows from them: the lowest row of the table whose
+ * condition holds. A lost lease changes none of them, because the worker still serves callers that know it.
  *
  * | State | holds when | new request | engine down | engine up | drain |
  * |---|---|---|---|---|---|
@@ -13,8 +13,8 @@ type WorkerState = 'serving' | 'withdrawn' | 'asleep' | 'refusing' | 'draining';
  * | refusing | a canary failed | `WorkerUnavailable`, withdrawn at the third | fail streams, withdraw | - | -> draining |
  * | draining | the drain began; it never ends | `WorkerUnavailable`; a prefill worker's blocks may be released | - | - | same promise |
  *
- * A worker is in discovery while it serves, and until the third canary in a row has failed. It is restored when the
- * last fact that prevented serving is gone.
+ * A worker is in discovery while it serves, and until the third canary in a row has failed. It returns when the last
+ * fact that prevented serving is gone.
  */
 export class WorkerCondition {
   isEngineUp = true;
@@ -35,7 +35,7 @@ export class WorkerCondition {
     return this.state === 'serving';
   }
 
-  /** Whether a canary can prove anything. A canary also proves a refusing worker again. */
+  /** Whether a canary would be meaningful. A canary that passes makes a refusing worker serve again. */
   get canBeProven(): boolean {
     return this.isEngineUp && !this.isAsleep && !this.isDraining;
   }

@@ -15,7 +15,7 @@ interface EngineMonitorOptions {
   readonly intervalMs: number;
   /** Longest time that a check may take, in milliseconds. */
   readonly timeoutMs: number;
-  /** Called when three checks in a row have failed, or one has shown that the engine is gone. */
+  /** Called when three checks in a row have failed, or when one shows that the engine has ended. */
   onDown(reason: unknown): void;
   /** Called when a check has passed again. */
   onUp(): void;
@@ -34,7 +34,7 @@ export class EngineMonitor {
     this.#timer = options.clock.every(options.intervalMs, () => this.checkNow());
   }
 
-  /** Checks at once, because an event has put the engine in doubt. */
+  /** Checks at once, because an event has cast doubt on the engine. */
   checkNow(): void {
     if (!this.#isChecking && !this.#stopping.signal.aborted) void this.#check();
   }
@@ -95,7 +95,7 @@ interface EngineCanaryOptions {
   readonly warmUpMs?: number | undefined;
   /** Returns a new probe. */
   request(): EngineRequest;
-  /** Returns whether probes make no sense now, because the engine sleeps or is known to be down. */
+  /** Whether a probe makes no sense now, because the engine sleeps or is known to be down. */
   isSuspended(): boolean;
   /** Called after a failed probe, with the number of failures in a row. */
   onFailed(failures: number, reason: string): void;
@@ -123,7 +123,7 @@ export class EngineCanary {
     this.#timer = clock.every(Math.min(idleMs, timeoutMs) / 4, () => this.#look());
   }
 
-  /** Takes note that the engine has answered a request. Costs one store. */
+  /** Notes that the engine has answered a request. The cost is one store. */
   noteActivity(): void {
     this.#hasActivity = true;
   }
@@ -193,7 +193,10 @@ export class EngineCanary {
   }
 }
 
-/** Loads the engine, and returns its own facts. They claim no more sequences than the worker gives it requests. */
+/**
+ * Loads the engine, and returns the facts that it reports. The number of sequences in them is at most the number of
+ * requests that the worker sends to the engine.
+ */
 export async function startEngine({ engine, settings }: SettledOptions, signal: AbortSignal): Promise<EngineInfo> {
   const info = await engine.start(signal);
   if (settings.requestLimit === undefined) return info;
@@ -201,7 +204,10 @@ export async function startEngine({ engine, settings }: SettledOptions, signal: 
   return { ...info, maxNumSeqs: Math.min(info.maxNumSeqs ?? ofRank, ofRank) };
 }
 
-/** Stops the engine, but waits only for its time-out. The end of the process also ends an engine that it started. */
+/**
+ * Stops the engine, and waits at most for its time-out. If the worker started the engine, the end of the process ends
+ * it, too.
+ */
 export async function stopEngine({ engine, clock, logger, settings }: SettledOptions): Promise<void> {
   const { engineStopMs } = settings;
   if (await forAtMost({ clock, timeoutMs: engineStopMs }, () => engine.stop())) return;

@@ -26,9 +26,9 @@ export type CardSettings = Pick<
   | 'runtime_data'
 > & {
   readonly userData?: unknown;
-  /** Inputs and outputs of a tensor model. @default absent */
+  /** Inputs and outputs of a tensor model. @default none */
   readonly tensorModelConfig?: TensorModelConfig | undefined;
-  /** Surfaces for text that are offered, among those that the model has (`--endpoint-types`). @default all */
+  /** Surfaces for text to offer, among those that the model supports (`--endpoint-types`). @default all */
   readonly endpointTypes?: readonly ('chat' | 'completions' | 'none')[] | undefined;
   /** Role of the worker in its deployment. @default 'aggregated' */
   readonly workerType?: WorkerType | undefined;
@@ -122,7 +122,7 @@ function hasAny(record: object | undefined): boolean {
   return record !== undefined && Object.keys(record).length > 0;
 }
 
-/** Returns where decode engines meet this one, if it says so. */
+/** Returns the address at which decode engines connect to this one, if it has one. */
 function rendezvousOf({ bootstrapHost: host, bootstrapPort: port }: EngineInfo): RuntimeConfig {
   if (port === undefined) return {};
   return { disaggregated_endpoint: { ...(host === undefined ? {} : { bootstrap_host: host }), bootstrap_port: port } };

@@ -23,7 +23,7 @@ export interface CanarySettings {
   readonly payload?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Values of `WorkerSettings` that hold if the options give none. */
+/** Defaults of `WorkerSettings`. */
 export const DEFAULT_WORKER_SETTINGS = {
   /** How long streams may continue after a drain began, before the movable ones are moved. */
   graceMs: 5000,
@@ -44,7 +44,7 @@ export const DEFAULT_WORKER_SETTINGS = {
   loadLookIntervalMs: 100,
   /** Interval between two checks of the engine's health. */
   healthIntervalMs: 2000,
-  /** Longest time for a check; a check that takes longer shows that the engine is down. */
+  /** Time limit of a check. A check that exceeds it shows that the engine is down. */
   healthTimeoutMs: 30_000,
   /** Longest wait for the engine to stop. */
   engineStopMs: 60_000,
@@ -98,7 +98,7 @@ export interface WorkerOptions {
   /** Id of the worker, in lower-case hex. @default a new one */
   readonly instanceId?: string;
   readonly settings?: Partial<WorkerSettings>;
-  /** Receives the messages to planners, beside the event plane. @default no queue */
+  /** Receives the messages to planners, in addition to the event plane. @default no queue */
   readonly plannerOutbox?: Pick<PlannerOutbox, 'put'> | undefined;
   /** Cache of adapters from buckets. @default the worker loads none from there */
   readonly adapterCache?: AdapterCache | undefined;

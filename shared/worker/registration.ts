@@ -24,8 +24,8 @@ const RETRY_MS = 1000;
 
 /**
  * The worker's records in discovery. The wanted state may change at any time. Changes are carried out one after the
- * other, and the last wanted state wins. Failed writes are repeated. Failed removals are not, because the lease ends
- * the records anyway.
+ * other, and the last wanted state wins. Failed writes are repeated. Failed removals are not repeated, because the
+ * lease ends the records anyway.
  */
 export class Registration {
   readonly #options: RegistrationOptions;
@@ -76,7 +76,7 @@ export class Registration {
   }
 
   /**
-   * Replaces a record by another under the same name. Logs a failure: readers then see the older record until the next
+   * Replaces a record by another under the same name. Logs a failure; readers then see the older record until the next
    * change.
    */
   async replace(older: DiscoveryRecord, record: DiscoveryRecord): Promise<void> {

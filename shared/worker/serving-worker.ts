@@ -33,7 +33,9 @@ import { Registration } from './registration.ts';
 /** Canaries that fail in a row before the worker leaves discovery. */
 const CANARY_FAILURES_MAX = 3;
 
-/** A worker from its registration to the end of its drain. Its condition's `state` says how it treats requests. */
+/**
+ * A worker from its registration to the end of its drain. The `state` of its condition decides how it treats requests.
+ */
 export class ServingWorker {
   readonly instanceId: string;
   readonly engineInfo: EngineInfo;
@@ -220,7 +222,7 @@ export class ServingWorker {
   readonly #onActivity = (): void => this.#canary?.noteActivity();
   readonly #onDoubt = (): void => this.#monitor?.checkNow();
 
-  /** Opens the canary; returns undefined for models that no small request can prove alive. */
+  /** Opens the canary. Returns undefined for models that no small request can probe. */
   #openCanary({ idleMs, timeoutMs, warmUpMs, payload }: CanarySettings): EngineCanary | undefined {
     const { engine, clock, random } = this.#options;
     const { display_name: model, model_input: input, model_type: types } = this.card;
@@ -356,8 +358,8 @@ export class ServingWorker {
   }
 
   /**
-   * Logs a change of the lease. A lease says which workers get requests, not which may answer: a worker continues
-   * without its store.
+   * Logs a change of the lease. A lease decides which workers get requests, not which may answer. So a worker keeps
+   * serving without its store.
    */
   #noteLease(level: 'warn' | 'info', message: string): void {
     if (!this.#condition.isDraining) this.#options.logger[level](message, { instance_id: this.instanceId });

@@ -43,7 +43,7 @@ export async function startWorker(given: WorkerOptions, signal: AbortSignal): Pr
   const startedMs = clock.nowMs();
   let server: PlaneServer | undefined;
   try {
-    // The error of a taken port comes before an engine loads for minutes. A broker may start meanwhile.
+    // A taken port then fails the start before an engine loads for minutes. A broker may start meanwhile.
     if (requestPlane.hasBroker !== true) server = await requestPlane.serve({ instanceId, signal });
     const info = await startEngine(options, signal);
     metrics.setModelLoadTime(clock.nowMs() - startedMs);

@@ -5,25 +5,29 @@ import type { ShownModels } from '../types.ts';
 import type { Fleet } from './fleet/members.ts';
 import { modelsAskedAs, shows, type ViewIndex } from './fleet/view-index.ts';
 
-/** Models of the fleet that a process shows: those that it was asked for, or all of them once it was asked for all. */
+/**
+ * Models of the fleet that a process shows: those that a caller asked for, or all of them once a caller asked for all.
+ */
 export class AskedModels {
-  /** Asked models by their own names; undefined = all. At most as many as the fleet has. */
+  /** Own names of these models; undefined = all. At most as many as the fleet has. */
   #models: Set<string> | undefined = new Set();
   #shown: ReadonlySet<string> | undefined = new Set();
   #index: ViewIndex | undefined;
   #count = 0;
 
-  /** Current set of asked models: a reading that begins with it ends by calling `shown` with it. Undefined = all. */
+  /**
+   * Current set of asked models. A reading that begins with this set calls `shown` with it at its end. Undefined = all.
+   */
   get models(): ReadonlySet<string> | undefined {
     return this.#models && new Set(this.#models);
   }
 
-  /** Incremented by each model that is asked for. */
+  /** Counter that each newly asked model increments. */
   get count(): number {
     return this.#count;
   }
 
-  /** Takes the index of a reading. Without an index no model can be left out, so all are shown. */
+  /** Takes the index of a reading. Without an index no model can be left out, so all models are shown. */
   read(index: ViewIndex | undefined): void {
     this.#index = index;
     if (index !== undefined || this.#models === undefined) return;
@@ -32,7 +36,7 @@ export class AskedModels {
     this.#shown = undefined; // everything has been read
   }
 
-  /** Asks for the models with that name, or for all. Returns false if no model has the name. */
+  /** Adds the models with that name, or all. Returns false if no model has the name. */
   ask(name: string | undefined): boolean {
     if (this.#models === undefined) return true;
     if (name === undefined) {
@@ -60,12 +64,12 @@ export class AskedModels {
     return meant.size > 0;
   }
 
-  /** Notes that the watches show a reading that had to hold `models`. */
+  /** Notes that the watches now show a reading that contains `models`. */
   shown(models: ReadonlySet<string> | undefined): void {
     if (this.#shown !== undefined) this.#shown = models;
   }
 
-  /** Whether the model with that own name was asked for. */
+  /** Whether a caller asked for the model with that own name. */
   covers(model: string): boolean {
     return this.#models?.has(model) !== false;
   }
@@ -88,14 +92,14 @@ interface PartOptions {
   readonly clock: Clock;
   /** Longest time of `show`. */
   readonly timeoutMs: number;
-  /** Whether the shown records are recent enough to say that no worker serves a model. */
+  /** Whether the shown records are recent enough to conclude that no worker serves a model. */
   readonly isCurrent: () => boolean;
-  /** Whether the table is known to be slow or unreachable, so that no call must wait for it. */
+  /** Whether the table is known to be slow or unreachable, in which case no call waits for it. */
   readonly isAway: () => boolean;
   /**
-   * Reads the models that were asked for and shows them.
+   * Reads the asked models and shows them.
    *
-   * @param isFurther whether the head of the last reading is recent enough
+   * @param isFurther whether the head of the last reading is recent enough to read more of the same view
    */
   readonly read: (isFurther: boolean, signal: AbortSignal) => Promise<void>;
 }

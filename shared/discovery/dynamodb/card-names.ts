@@ -6,7 +6,7 @@ import { joinCard, sumOf } from './fleet/cards.ts';
 import { CARDS_MAX, type CardNames } from './fleet/view-index.ts';
 import { CARDS_PK } from './schema.ts';
 
-/** Longest time until a missing card is asked for again; the time doubles with each attempt. */
+/** Longest time until a missing card is read again. The time doubles with each attempt. */
 const PAUSE_MS_MAX = 60_000;
 const FIRST_PAUSE_MS = 1000;
 
@@ -15,7 +15,7 @@ interface Absence {
   readonly pauseMs: number;
 }
 
-/** Names by which clients ask for the cards of a fleet. Each card is read once, by its checksum. */
+/** Names by which clients ask for the models of a fleet, by the checksums of their cards. Each card is read once. */
 export class CardNamesBook {
   readonly #table: Table;
   readonly #clock: Pick<Clock, 'nowMs'>;
@@ -58,7 +58,7 @@ export class CardNamesBook {
   }
 }
 
-/** Returns undefined for a text that is not a card, or is another card. */
+/** Returns undefined for a text that is not a card, or not the card of that checksum. */
 function namesIn(sum: string, shared: string): CardNames | undefined {
   if (sumOf(shared) !== sum) return undefined;
   try {

@@ -12,8 +12,8 @@ import { CARDS_PK, CATALOGUE_PK } from './schema.ts';
 
 const INFLATED_BYTES_MAX = 4 * 1024 * 1024;
 /**
- * Number of models that are shown without workers; further models are known only while they have workers. A packed
- * catalogue of this many takes about 200 KB.
+ * Most models that are shown without workers. Further models are known only while they have workers. A packed catalogue
+ * of this many takes about 200 KB.
  */
 const MODELS_MAX = 4096;
 
@@ -29,7 +29,7 @@ export function forgetModel(table: Table, name: string, signal: AbortSignal): Pr
   return table.delete({ key, condition: 'attribute_exists(sk)' }, signal);
 }
 
-/** Keeps the cards that the catalogue names from being cleared away. */
+/** Keeps the cards in the catalogue from expiring. */
 export async function keepCards(
   table: Table,
   time: TableTime,
@@ -43,7 +43,7 @@ export async function keepCards(
   }
 }
 
-/** Packs the catalogue as the view carries it. */
+/** Packs the catalogue for the view. */
 export function packCatalogue(entries: readonly StoredEntry[]): Uint8Array {
   const writer = new PackedWriter(1024);
   for (const { name, cardSum, namespace, component, endpoint } of entries.slice(0, MODELS_MAX)) {
@@ -67,7 +67,7 @@ function unpackCatalogue(bytes: Uint8Array): readonly StoredEntry[] | undefined 
   }
 }
 
-/** Models of the catalogue that this process knows, with listeners. */
+/** Models of the catalogue that this process knows, and their listeners. */
 export class CatalogueBoard extends Told<readonly CatalogueEntry[]> {
   readonly #shelf: CardShelf;
   readonly #report: ReportProblem;
@@ -80,7 +80,7 @@ export class CatalogueBoard extends Told<readonly CatalogueEntry[]> {
     this.#report = report;
   }
 
-  /** Takes over the catalogue that the view carries. */
+  /** Takes the catalogue from the view. */
   take(packed: Uint8Array): void {
     if (Buffer.compare(packed, this.#packed) === 0) return;
     this.#packed = packed;
@@ -89,13 +89,13 @@ export class CatalogueBoard extends Told<readonly CatalogueEntry[]> {
     else this.#stored = stored;
   }
 
-  /** Returns the checksums of the cards that are needed to show those of its models. */
+  /** Returns the checksums of the cards that it needs to show its models. */
   missingCards(isShown: (name: string) => boolean): readonly string[] {
     const shown = this.#stored.filter(({ name }) => isShown(name));
     return shown.map(({ cardSum }) => cardSum).filter((sum) => !this.#shelf.has(sum));
   }
 
-  /** Reports the models whose cards are there, if they changed. */
+  /** Reports the models whose cards are known, if they have changed. */
   show(): void {
     const models = entriesOf(this.#stored, this.#shelf);
     const isSame =
@@ -144,8 +144,7 @@ function toEntry(item: Item): StoredEntry | undefined {
 export interface OwnCard {
   readonly split: SplitCard;
   /**
-   * Entry of the catalogue for the model; undefined for a model that clients do not ask for by name when it has no
-   * worker.
+   * Entry of the catalogue for the model; undefined for a model that clients do not ask for by name without a worker.
    */
   readonly entry: StoredEntry | undefined;
 }
@@ -159,14 +158,14 @@ interface StoredEntry {
   readonly endpoint: string;
 }
 
-/** Largest card: DynamoDB takes 400 KB per item, including names, and the rest of a card's item stays below 2 KB. */
+/** Largest card: DynamoDB accepts 400 KB per item, including names, and the rest of a card's item stays below 2 KB. */
 const CARD_BYTES_MAX = 398 * 1024;
 /** Longest sort key: 1,024 bytes. */
 const NAME_BYTES_MAX = 1024;
 const CARD_GARBAGE_AFTER_S = 30 * 86_400;
 const REFRESH_MS = 86_400_000;
 
-/** Returns the card of `record` as this process writes it. Throws if it does not fit into an item. */
+/** Returns the card of `record` as this process writes it. Throws if it is too large for an item. */
 export function ownCardOf(record: ModelRecord): OwnCard {
   const split = splitCard(record.card);
   const bytes = Buffer.byteLength(split.shared) + Buffer.byteLength(split.own);
@@ -181,7 +180,7 @@ export function ownCardOf(record: ModelRecord): OwnCard {
 }
 
 /**
- * Whether the catalogue keeps the model: adapters come and go with their workers, and clients do not ask for prefill
+ * Whether the catalogue keeps the model. Adapters come and go with their workers, and clients do not ask for prefill
  * and encode workers by name.
  */
 function entryOf(record: ModelRecord, cardSum: string): StoredEntry | undefined {
@@ -192,7 +191,7 @@ function entryOf(record: ModelRecord, cardSum: string): StoredEntry | undefined 
   return { name, cardSum, namespace, component, endpoint };
 }
 
-/** Writes what outlives the workers: each card once by its checksum, and the list of models. */
+/** Writes the data that outlives the workers: each card once, by its checksum, and the list of models. */
 export class CardWriter {
   readonly #table: Table;
   readonly #time: TableTime;
@@ -205,7 +204,7 @@ export class CardWriter {
     this.#clock = clock;
   }
 
-  /** Makes sure that the card is stored; checked once a day. */
+  /** Makes sure that the card is stored. It checks once a day. */
   async ensureCard({ split: { sum, shared } }: OwnCard, signal: AbortSignal): Promise<void> {
     const writtenAtMs = this.#writtenAtMs.get(sum);
     if (writtenAtMs !== undefined && this.#clock.nowMs() - writtenAtMs < REFRESH_MS) return;
@@ -219,12 +218,15 @@ export class CardWriter {
     this.#writtenAtMs.set(sum, this.#clock.nowMs());
   }
 
-  /** Forgets what was written, because a table that lost this lease may have lost everything. */
+  /** Forgets what it has written, because a table that lost this lease may have lost everything. */
   forget(): void {
     this.#writtenAtMs.clear();
   }
 
-  /** Stores the model for readers that never saw a worker of it. The worker that registers last decides its card. */
+  /**
+   * Stores the model for readers that have never seen a worker of it. The card of the worker that registers last
+   * replaces earlier ones.
+   */
   async ensureEntry({ entry }: OwnCard, signal: AbortSignal): Promise<void> {
     if (entry === undefined) return;
     const { name, cardSum, namespace, component, endpoint } = entry;
@@ -236,6 +238,6 @@ export class CardWriter {
       values: { ':card': cardSum, ':ns': namespace, ':component': component, ':endpoint': endpoint },
     };
     const set = 'SET card = :card, #ns = :ns, component = :component, endpoint = :endpoint';
-    await this.#table.update(set, change, signal); // false: the table has this already
+    await this.#table.update(set, change, signal); // false: the table already has this model
   }
 }

@@ -25,22 +25,20 @@ import { discoveryTablePlace } from './schema.ts';
 
 const STALE_MS_MAX = 60_000;
 const STALE_WAIT_MS = 100;
-/**
- * While the table is slow or unreachable, requests of a process that does not last do not wait for it for this long.
- */
+/** Time for which requests do not wait for a table that is slow or unreachable, in a process that does not last. */
 const OPEN_MS = 5000;
-/** Age of a view from which a model that it does not know is looked up in a newer one. */
+/** Age of a view from which the process looks for an unknown model in a newer one. */
 const CURRENT_MS_MAX = 2000;
 const OPERATION_MS_MAX = 10_000;
-/** Longest wait at a cold start, so that a client hears soon and can try again. */
+/** Longest wait at a cold start, short enough that a client hears soon and can retry. */
 const COLD_MS_MAX = 2000;
-/** Longest wait for one answer: a process that starts cold can try twice. */
+/** Longest wait for one answer, short enough that a cold process can try twice. */
 const REQUEST_MS_MAX = 2000;
 const COLD_REQUEST_MS_MAX = 1000;
 
 /**
- * Rate of reads of the head by processes that do not follow the fleet, in the whole fleet: one of them must soon notice
- * that it is too old.
+ * Reads of the head per second by all processes that do not follow the fleet. One of them must soon notice that the
+ * head is too old.
  */
 const CANDIDATES_PER_SECOND = 10;
 
@@ -76,7 +74,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   readonly #watchers = new Set<RecordWatcher>();
   readonly #models: CatalogueBoard;
   readonly #serial = new Semaphore(1); // puts, removals and registrations
-  /** Whether a caller has asked for the fleet: then it is read, not only looked after. */
+  /** Whether a caller has asked for the fleet. Before that, the process only checks that a view exists. */
   #isFollowed = false;
   readonly #asked: AskedModels | undefined; // undefined = all are shown
   #shardKey: string | undefined;
@@ -172,7 +170,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
       if (!this.owned.has(nameOf({ address }))) return;
       await this.#writer.deleteRecord(address, operation);
       this.owned.delete(nameOf({ address }));
-      this.dropLoad(record.instance_id); // the lease that reports the change reports this too
+      this.dropLoad(record.instance_id); // the lease that reports the change also reports this
       await this.#tellChange(operation);
     });
   }
@@ -184,8 +182,8 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
 
   async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
     const watcher = new RecordWatcher(query, listener, this.base.report);
-    // A process that lasts begins with the stored leases. One of hundreds of processes that start cold begins with the
-    // view.
+    // A process that lasts begins with the stored leases. A function begins with the view, because hundreds may start
+    // at the same time.
     const isCurrent = this.#isFollowed && this.#poller.isShown(2 * this.#pollMs);
     if (!isCurrent) await this.#readOnce({ isExact: this.#isLasting, shardKey: undefined }, signal);
     this.assertUsable(signal);
@@ -229,7 +227,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   }
 
   /**
-   * Closes the handle. If the table is unreachable, the remaining records expire with the lease; that is reported, not
+   * Closes the handle. If the table is unreachable, the remaining records expire with the lease; this is reported, not
    * thrown.
    */
   async close(): Promise<void> {
@@ -253,7 +251,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     }
   }
 
-  /** Reads the fleet from now on, whether or not a caller asks. */
+  /** Starts to read the fleet, whether or not a caller asks. */
   #follow(): void {
     if (this.#isFollowed && !this.#isLasting) return;
     const wasFollowed = this.#isFollowed;
@@ -359,12 +357,12 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     await this.#writer.registerAgain(owned, operation);
   }
 
-  /** Notes that the records have changed: readers see it with the lease. */
+  /** Notes that the records have changed. Readers notice it by the lease. */
   async #tellChange(operation: AbortSignal): Promise<void> {
     if (!(await this.#writer.tellChange(operation))) await this.#registerAgain(operation);
   }
 
-  /** Runs one change of the table at a time, and repeats it while the table is unreachable. */
+  /** Runs changes of the table one after the other, and repeats each while the table is unreachable. */
   #change(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<void>): Promise<void> {
     return this.#underEither(signal, (operation) =>
       this.#serial.run(() => this.#table.attempt(this.#operationTimeoutMs, operation, work), operation),
@@ -375,7 +373,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     return this.#underEither(signal, (operation) => this.#table.attempt(this.#operationTimeoutMs, operation, work));
   }
 
-  /** Runs `work` with a signal that aborts with `signal` and when the handle closes. */
+  /** Runs `work` with a signal that aborts with `signal`, or when the handle closes. */
   #underEither<T>(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<T>): Promise<T> {
     const closing = this.closing.signal;
     return withEither(signal === undefined ? [closing] : [signal, closing], work);

@@ -3,14 +3,14 @@ import type { Clock, Random, Timer } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
 import { ageMs, type Moment, momentOf } from '../table/table-time.ts';
 
-/** Requirements on a reading. */
+/** Requirements for a reading. */
 export interface ReadingRequest {
-  /** Whether it must show everything that was written before it began. */
+  /** Whether it must show everything written before its begin. */
   readonly isExact: boolean;
   readonly shardKey: string | undefined;
-  /** Number of the wishes that it must fulfil (`FleetPollerOptions.wants`). @default 0 */
+  /** Lowest count of wishes that it must fulfil (`FleetPollerOptions.wants`). @default 0 */
   readonly wants?: number;
-  /** Whether it must only show more of the last reading, and nothing newer. @default false */
+  /** Whether it may show more of the last reading instead of newer data. @default false */
   readonly isFurther?: boolean;
 }
 
@@ -19,19 +19,19 @@ export interface FleetPollerOptions {
   readonly random: Random;
   /** Time until the next reading, once reading was started. */
   readonly periodMs: () => number;
-  /** Reads, and shows the result unless `signal` has aborted by then. */
+  /** Reads the fleet, and shows the result unless `signal` has aborted meanwhile. */
   readonly read: (request: ReadingRequest, signal: AbortSignal) => Promise<void>;
-  /** Whether the shown records hold what the shard key asks for. */
+  /** Whether the shown records contain what the shard key requires. */
   readonly covers: (shardKey: string | undefined) => boolean;
-  /** Returns the report about a failed reading; undefined for a failure that says nothing about the table. */
+  /** Returns the report about a failed reading, or undefined for a failure that says nothing about the table. */
   readonly explain: (error: unknown) => Error | undefined;
   readonly onFailing: (failure: Error) => void;
   /**
-   * Time after a failure during which no caller waits for a reading: `refresh` only begins one if none is under way,
-   * and returns. 0 = a failure counts as long as a reading would. @default 0
+   * Time after a failure during which no caller waits for a reading. `refresh` then starts a reading if none is under
+   * way, and returns. With 0, a failure counts for as long as a reading would. @default 0
    */
   readonly openMs?: number;
-  /** Number that rises when readings must hold more than before. @default always 0 */
+  /** Counter that increments when readings must contain more than before. @default always 0 */
   readonly wants?: () => number;
 }
 
@@ -39,26 +39,26 @@ export interface FleetPollerOptions {
 interface Attempt {
   readonly request: ReadingRequest;
   readonly began: Moment;
-  /** Its signal allows many listeners, for the parallel calls of a reading. */
+  /** Signal of the reading, which allows many listeners for its parallel calls. */
   readonly aborter: AbortController;
-  /** Failure of the reading; undefined once it is shown. Never rejects. */
+  /** Resolves with the failure of the reading, or with undefined once it is shown. Never rejects. */
   done: Promise<{ readonly error: unknown } | undefined>;
 }
 
-/** Longest pause while the table cannot be read; pauses double up to this. */
+/** Longest pause between attempts while the table cannot be read. The pauses double up to this. */
 const BACK_OFF_MS_MAX = 5000;
 /**
- * First pause while a caller waits for fresh records, which cannot wait for the long back-off. Doubled with each
- * failure.
+ * First pause while a caller waits for fresh records, because a caller cannot wait for the long pauses. It doubles with
+ * each failure.
  */
 const REFRESH_RETRY_MS = 25;
 /**
- * Age at which a reading that no caller waits for any more is aborted. By then its calls have had their answers, or its
+ * Age at which the poller aborts a reading that no caller waits for. By then its calls have been answered, or its
  * connection is dead.
  */
 const SLOW_MS_MAX = 5000;
 
-/** Reads for the whole process, again and again, one reading at a time. */
+/** Repeats readings for the whole process, one at a time. */
 export class FleetPoller {
   readonly #options: FleetPollerOptions;
   readonly #closing = new AbortController();
@@ -66,11 +66,11 @@ export class FleetPoller {
   #attempt: Attempt | undefined;
   #isStarted = false;
   #failures = 0;
-  /** Time when the shown reading began; for a reading in parts, the time of its first part. */
+  /** Begin of the shown reading; for a reading in parts, the begin of the first part. */
   #shown: Moment | undefined;
-  /** Time when the last reading began, if it failed. */
+  /** Begin of the last reading, if it failed. */
   #failed: Moment | undefined;
-  /** Time of the last wait for a reading that ended in vain. */
+  /** Time at which a caller last stopped waiting without a result. */
   #gaveUp: Moment | undefined;
 
   constructor(options: FleetPollerOptions) {
@@ -83,7 +83,7 @@ export class FleetPoller {
     return this.#failures > 0;
   }
 
-  /** Whether a wait for a reading has just ended in vain, so that no caller should wait. */
+  /** Whether a caller has just waited without a result, so that no other caller should wait. */
   get isOpen(): boolean {
     const { clock, openMs = 0 } = this.#options;
     return this.#gaveUp !== undefined && ageMs(this.#gaveUp, clock) <= openMs;
@@ -95,7 +95,7 @@ export class FleetPoller {
     this.#schedule();
   }
 
-  /** Notes that something asks for readings more often than before. */
+  /** Notes that readings are now needed more often. */
   hasten(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -108,8 +108,8 @@ export class FleetPoller {
   }
 
   /**
-   * Reads once, or waits for a reading under way that shows as much. Rejects with its failure, or with the signal's
-   * reason.
+   * Reads once, or waits for a reading under way that meets the requirements. Rejects with its failure, or with the
+   * signal's reason.
    */
   async readOnce(given: ReadingRequest, signal: AbortSignal): Promise<void> {
     const request = { ...given, wants: this.#wants };
@@ -120,10 +120,11 @@ export class FleetPoller {
   }
 
   /**
-   * Resolves once a reading is shown that began at most `maxAgeMs` ago, and at once if there is one; with 0 the reading
-   * is exact. Repeats failed readings until `signal` aborts. But it does not wait if a reading that began at most
-   * `maxAgeMs` ago has failed, because the next reading of the period tries again. With `openMs`, it does not wait
-   * either for that long after a wait that ended in vain.
+   * Resolves once a reading is shown that began at most `maxAgeMs` ago, or at once if there is one. With 0, the reading
+   * must begin after the call. Failed readings are repeated until `signal` aborts.
+   *
+   * It does not wait if a reading that began at most `maxAgeMs` ago has failed, because the next reading of the period
+   * tries again. With `openMs`, it also does not wait for that long after a wait without a result.
    */
   async refresh(maxAgeMs: number, shardKey: string | undefined, signal: AbortSignal): Promise<void> {
     const { clock, covers: isCovered, openMs = 0 } = this.#options;
@@ -132,7 +133,8 @@ export class FleetPoller {
       moment !== undefined && ageMs(moment, clock) <= ms;
     if (!request.isExact && this.isShown(maxAgeMs) && isCovered(shardKey)) return;
     if (isWithin(this.#failed, maxAgeMs)) return;
-    // If no caller waits for long, a slow reading may end: if a newer one replaced it each time, none would ever end.
+    // A slow reading may end if no caller waits long for it. If a newer one replaced it each time, no reading would
+    // ever end.
     const [keptMs, isPatient] = openMs > 0 && !request.isExact ? [SLOW_MS_MAX, true] : [maxAgeMs, false];
     const attempt = this.#attempt;
     if (attempt !== undefined && !(isWithin(attempt.began, keptMs) && (isPatient || covers(attempt, request)))) {
@@ -152,7 +154,7 @@ export class FleetPoller {
     }
   }
 
-  /** Notes that a caller has waited for a reading as long as it could. */
+  /** Notes that a caller has waited for a reading without a result. */
   gaveUp(): void {
     this.#gaveUp = momentOf(this.#options.clock);
   }
@@ -202,8 +204,8 @@ export class FleetPoller {
   }
 
   /**
-   * Aborts a reading that does not show what is asked for. It may have begun before the process was frozen, on a
-   * connection that is dead by now.
+   * Aborts a reading that does not meet the requirements. It may have begun before the process was frozen, on a
+   * connection that is now dead.
    */
   #supersede(attempt: Attempt): void {
     this.#attempt = undefined;
@@ -238,7 +240,7 @@ export class FleetPoller {
   }
 }
 
-/** Whether the reading shows what is asked for. */
+/** Whether the reading meets the requirements. */
 function covers({ request: { isExact, shardKey, wants = 0 } }: Attempt, request: ReadingRequest): boolean {
   if (wants < (request.wants ?? 0)) return false;
   return (isExact || !request.isExact) && (shardKey === undefined || shardKey === request.shardKey);

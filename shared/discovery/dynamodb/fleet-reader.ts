@@ -19,11 +19,11 @@ export interface FleetReaderOptions {
   readonly random: Random;
   readonly liveness: LeaseLiveness;
   readonly cleaner: LeaseCleaner;
-  /** Id of the process, as holder of the head. */
+  /** Id of the process, under which it holds the head. */
   readonly holder: string;
   /** Whether this process may gather the view: a process that is frozen between requests may not. */
   readonly mayGather: boolean;
-  /** Least time between two readings of the leases in place of a view that is too old. */
+  /** Least time between two readings of the leases, which replace a view that is too old. */
   readonly pollMs: number;
   readonly observer: ViewObserver;
   readonly report: (problem: Error) => void;
@@ -31,45 +31,47 @@ export interface FleetReaderOptions {
 
 /** Result of a reading. */
 export interface FleetReading {
-  /** Live processes; undefined if this process only looked after the head. */
+  /** Live processes; undefined if this process only checked the head. */
   readonly fleet: Fleet | undefined;
   /** Packed catalogue; undefined if it has not changed. */
   readonly catalogue: Uint8Array | undefined;
-  /** Whether the processes of all models that were asked for are there. @default true */
+  /** Whether it contains the processes of all asked models. @default true */
   readonly isComplete?: boolean;
 }
 
 /** Options of a reading of the fleet. */
 export interface FleetRequest {
   readonly shardKey: string | undefined;
-  /** Whether a caller wants the fleet; otherwise it is enough that there is a view. */
+  /** Whether a caller wants the fleet. Otherwise the reader only makes sure that a view exists. */
   readonly isFollowed: boolean;
   /** Whether the table could not be read until now. */
   readonly isFailing: boolean;
-  /** Models whose processes are asked for; undefined = all. */
+  /** Models whose processes are wanted; undefined = all. */
   readonly models?: ReadonlySet<string> | undefined;
   /** Whether to read more of the last reading's view, under the same head. @default false */
   readonly isFurther?: boolean | undefined;
 }
 
-/** How long a view is used, and the head held, without being written again. */
+/** Time for which a view is valid, and the head held, without another write. */
 const VIEW_TTL_MS = 3000;
-/** Number of readings between two in which the gatherer reads the catalogue, which changes only with roll-outs. */
+/**
+ * Number of readings between two readings of the catalogue by the gatherer. The catalogue changes only with roll-outs.
+ */
 const CATALOGUE_EVERY = 15;
-/** Time after which the gatherer keeps the catalogue's cards from expiring once more. */
+/** Interval at which the gatherer extends the life of the catalogue's cards. */
 const CARDS_KEPT_MS = 86_400_000;
-/** Age of a view from which it says nothing about who is alive, for a process that knows of no outage. */
+/** Age of a view from which it does not show which processes are alive, if this process knows of no outage. */
 const OUTAGE_MS_MAX = 120_000;
 const NOTHING: Fleet = new Map();
 
 /**
- * Reads the fleet, in one of three ways:
+ * Reads the fleet in one of these ways:
  *
- *     head is kept up             the view: the head, and the cells that changed
- *     this process holds it       the leases, of which it then writes the view
- *     head is too old             takes its place; or reads the leases, at most once a period, and writes nothing
+ *     the head is kept up         the view: the head, and the cells that changed
+ *     this process holds it       the leases, from which it then writes the view
+ *     the head is too old         takes the head over; or reads the leases, at most once a period, and writes nothing
  *
- * While none of them can be read, the last known fleet stays.
+ * While all of them fail, the last known fleet stays.
  */
 export class FleetReader {
   readonly #options: FleetReaderOptions;
@@ -91,7 +93,7 @@ export class FleetReader {
   #cardsKeptAtMs = Number.NEGATIVE_INFINITY;
   #leases = 0;
   #isSharded = false;
-  /** View as last read, if it may be used. */
+  /** View as last read, if it is usable. */
   #head: ViewHead | undefined;
   #models: ReadonlySet<string> | undefined;
   #shardKey: string | undefined;
@@ -116,17 +118,17 @@ export class FleetReader {
     return this.#leases;
   }
 
-  /** Cells of the models; undefined if that is not known, or was not asked for. */
+  /** Cells of the models; undefined if that is unknown, or was not wanted. */
   get index(): ViewIndex | undefined {
     return this.#view.index;
   }
 
-  /** Whether the loads that were read hold what the key asks for. */
+  /** Whether the loads that were read include what the key requires. */
   covers(shardKey: string | undefined): boolean {
     return !this.#isSharded || shardKey === undefined || shardKey === this.#shardKey;
   }
 
-  /** Reads everything that was written before it began. */
+  /** Reads everything that was written before the reading began. */
   async readExactly(isFailing: boolean, signal: AbortSignal): Promise<FleetReading> {
     let catalogue: Uint8Array | undefined;
     if (!this.#hasAdopted && !this.isGathering) {
@@ -168,7 +170,7 @@ export class FleetReader {
     return this.#fallBack(head, isFailing, signal);
   }
 
-  /** Ends the work in the background, and gives the head up if this process holds it. */
+  /** Stops the work in the background, and gives the head up if this process holds it. */
   close(signal: AbortSignal): Promise<void> {
     this.#closing.abort(new Error('the discovery handle is closed'));
     return this.#writer.release(signal);
@@ -209,7 +211,7 @@ export class FleetReader {
     return { fleet, catalogue: this.#catalogue };
   }
 
-  /** Learns the names of cards. A card that cannot be read is left out of this index, and read for the next view. */
+  /** Learns the names of cards. If a card cannot be read, this index lacks it, and the next view reads it again. */
   #learnNames(fleet: Fleet, signal: AbortSignal): Promise<boolean> {
     const sums = new Set(this.#remembered);
     for (const { block } of fleet.values()) for (const sum of cardSumsOf(block)) sums.add(sum);
@@ -265,8 +267,9 @@ export class FleetReader {
   }
 
   /**
-   * Begins with the content of a view that no process keeps up any more: its records need not be read again. A process
-   * that was alive when it was written does not count as dead because the table was unreachable since.
+   * Begins with the content of a view that no process keeps up any more, so that its records need not be read again. A
+   * process that was alive when the view was written does not count as dead because the table has been unreachable
+   * since.
    */
   async #adopt(head: ViewHead, isFailing: boolean, signal: AbortSignal): Promise<Uint8Array | undefined> {
     this.#hasAdopted = true;

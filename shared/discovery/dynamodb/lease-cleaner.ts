@@ -7,10 +7,10 @@ const DELETES_MAX = 100;
 const DELETES_WINDOW_MS = 60_000;
 
 /**
- * Deletes what dead processes left, at most 100 items per minute. A lease that was seen dead for `afterMs` and did not
- * change is first marked by a higher epoch. A holder that comes back then finds no lease and registers everything
- * again, under an epoch whose records are left alone. The lease goes last, so that no record remains under a lease that
- * cannot be found.
+ * Deletes the items of dead processes, at most 100 per minute. If a lease stayed dead and unchanged for `afterMs`, the
+ * cleaner first raises its epoch. A holder that comes back then finds its lease gone and registers again, under an
+ * epoch whose records the cleaner does not touch. The lease goes last, so that no record remains without a lease to
+ * find it by.
  */
 export class LeaseCleaner {
   readonly #table: Table;
@@ -26,7 +26,7 @@ export class LeaseCleaner {
     this.#afterMs = afterMs;
   }
 
-  /** Notes the dead leases of a reading, and clears away those that are due. */
+  /** Notes the dead leases of a reading, and deletes those whose time has come. */
   async clean(dead: readonly DeadLease[], signal: AbortSignal): Promise<void> {
     const nowMs = this.#clock.nowMs();
     const deadSinceMs = new Map<string, number>();
@@ -52,7 +52,7 @@ export class LeaseCleaner {
     );
     if (!isMarked) return; // its holder is back
     for (const item of await this.#table.query(recordsPartition(leaseId), undefined, signal)) {
-      if (++this.#deletes > DELETES_MAX) return; // the marked lease counts as dead: the rest goes later
+      if (++this.#deletes > DELETES_MAX) return; // a marked lease counts as dead, and the rest follows later
       const [pk, sk] = [item.pk?.S ?? '', item.sk?.S ?? ''];
       await this.#table.delete(
         { key: { pk, sk }, condition: 'epoch < :marked', values: { ':marked': marked } },

@@ -9,40 +9,38 @@ import { leaseItemKey } from './schema.ts';
 export interface LeaseLookupOptions {
   readonly table: Table;
   readonly clock: Clock;
-  /** Whether to ask the table: not while it is known to be unreachable. */
+  /** Whether the table may be asked: false while it is known to be unreachable. */
   readonly mayLook: () => boolean;
-  /** Reads what is missing to show the member. */
+  /** Reads the missing data for showing the member. */
   readonly prepare: (member: Member, signal: AbortSignal) => Promise<void>;
-  /** Shows the result of `with` for the last reading and everything found since. */
+  /** Shows the last reading, as `with` changes it by all findings since. */
   readonly show: (fleet: Fleet) => void;
   readonly report: (problem: Error) => void;
 }
 
 /** Finding of the table about one lease. */
 interface Finding {
-  /** Current state of the lease; undefined = it has ended, in this epoch and for good. */
+  /** Current state of the lease; undefined = it has ended for good in this epoch. */
   readonly member: Member | undefined;
   readonly epoch: number;
   readonly atMs: number;
 }
 
-/** Time between the beginnings of two lookups of one process. */
+/** Least time between two lookups of one process. */
 const PAUSE_MS = 1000;
-/** Time until a lease is looked up again: as long as a worker that failed is avoided by default. */
+/** Time until a lease is looked up again. For as long, routers avoid a worker that failed, by default. */
 const AGAIN_AFTER_MS = 5000;
 const LOOKUP_MS_MAX = 2000;
-/**
- * Largest number of leases that wait for their turn. If more fail at once, the network failed, and no lease shows that.
- */
+/** Most leases that wait for a lookup. If more fail at once, the network has failed, and leases do not show that. */
 const WAITING_MAX = 8;
-/** Time after which a view that was gathered before has been replaced. */
+/** Time after which every view that was gathered before has been replaced. */
 const KEPT_MS = 10_000;
 
 /**
- * Looks up single leases whose workers cannot be reached, ahead of the view: a worker may have left or moved, and the
- * view does not show it yet. A finding counts until a reading has it too. Only certain facts count: a lease that was
- * given up or is gone, and records that were written anew. A lease that has merely not been renewed is judged by the
- * readings of leases, which know for how long.
+ * Looks up single leases of workers that cannot be reached. A worker may have left or moved without the view showing it
+ * yet. A finding counts until a reading also has it. Only certain facts count: a lease that was given up or is gone,
+ * and records that were written again. Whether a lease that was merely not renewed is dead, only readings of all leases
+ * can judge, because they know for how long.
  */
 export class LeaseLookup {
   readonly #options: LeaseLookupOptions;
@@ -57,7 +55,7 @@ export class LeaseLookup {
     this.#options = options;
   }
 
-  /** Looks the lease up in the background, unless that was done just now or too many wait. */
+  /** Looks the lease up in the background, unless that has just been done or too many wait. */
   ask(leaseId: string): void {
     const nowMs = this.#options.clock.nowMs();
     for (const [id, atMs] of this.#lookedUpMs) if (nowMs - atMs >= AGAIN_AFTER_MS) this.#lookedUpMs.delete(id);
@@ -67,7 +65,7 @@ export class LeaseLookup {
     this.#begin();
   }
 
-  /** Returns the fleet with the findings, now that `fleet` was read. */
+  /** Returns `fleet`, which was just read, with the findings applied. */
   with(fleet: Fleet): Fleet {
     this.#read = fleet;
     const nowMs = this.#options.clock.nowMs();
@@ -119,7 +117,7 @@ export class LeaseLookup {
     }
   }
 
-  /** Returns undefined if the table says no more than is known. */
+  /** Returns undefined if the table shows nothing new. */
   async #find(known: Member, signal: AbortSignal): Promise<Finding | undefined> {
     const { table, clock, prepare } = this.#options;
     const { leaseId, epoch } = known;

@@ -10,11 +10,11 @@ import { LEASE_PARTITIONS, recordsPartition } from './schema.ts';
 interface ScanRequest {
   /** Whether the scan must see everything that was written before it began; costs twice the read units. */
   readonly isExact: boolean;
-  /** Whether partitions with nothing but renewals are left out every other time. */
+  /** Whether to skip partitions with nothing but renewals every other time. */
   readonly mayRest: boolean;
 }
 
-/** A lease that was seen to have ended. */
+/** A lease that has ended. */
 export interface DeadLease {
   readonly leaseId: string;
   readonly epoch: number;
@@ -29,7 +29,7 @@ interface LeaseReading {
 
 interface SeenLease extends LeaseItem {
   readonly isAlive: boolean;
-  /** Number of the scan that saw it first. */
+  /** Number of the scan that first saw it. */
   readonly since: number;
 }
 
@@ -40,13 +40,13 @@ interface ScanOptions {
   readonly liveness: LeaseLiveness;
 }
 
-/** Number of processes whose records one scan reads, unless it is exact; the others come with the next scans. */
+/** Most processes whose records one scan reads, unless it is exact. The next scans read the others. */
 const FETCHES_MAX = 512;
 const NOTHING: Uint8Array = new Uint8Array();
 
 /**
  * Reads the leases of the whole fleet, and the records of those whose `rev` is new. It remembers what it has read, so
- * the next scan costs only the leases; with `adopt` it begins with the content of a view.
+ * that the next scan costs only the leases. `adopt` makes it begin with the content of a view.
  */
 export class LeaseScan {
   readonly #options: ScanOptions;
@@ -60,8 +60,9 @@ export class LeaseScan {
   }
 
   /**
-   * Treats the records in `fleet` as read. With `isTrusted`, its processes count as seen alive just now: if the view
-   * was current until a moment ago, an outage kept them from renewing, and their expiry does not mean death.
+   * Treats the records in `fleet` as read. With `isTrusted`, its processes count as seen alive just now. It is for a
+   * view that was current until a moment ago: an outage then kept the processes from renewing, so an expired lease does
+   * not mean death.
    */
   adopt(fleet: Fleet, isTrusted: boolean): void {
     for (const member of fleet.values()) {
@@ -71,12 +72,12 @@ export class LeaseScan {
     }
   }
 
-  /** Notes that other processes have read in the meantime: quiet partitions may have changed since. */
+  /** Notes that other processes have read in the meantime, so that quiet partitions may have changed. */
   wake(): void {
     this.#resting.clear();
   }
 
-  /** Scans. Rejects if the table cannot be read; what was read until then stays read. */
+  /** Scans. Rejects if the table cannot be read, and keeps what it has read until then. */
   async read({ isExact, mayRest }: ScanRequest, signal: AbortSignal): Promise<LeaseReading> {
     this.#scans++;
     const partitions = mayRest ? LEASE_PARTITIONS.filter((pk) => !this.#resting.has(pk)) : LEASE_PARTITIONS;
@@ -89,9 +90,7 @@ export class LeaseScan {
     return { fleet: this.#fleetOf(alive), dead: leases.filter(({ isAlive }) => !isAlive) };
   }
 
-  /**
-   * Leases are judged as of the time of the request: in a process that was stopped, an answer may lie unread for long.
-   */
+  /** Judges leases as of the time of the request, because in a stopped process an answer may wait unread for long. */
   async #readPartition(pk: string, isExact: boolean, mayRest: boolean, signal: AbortSignal): Promise<void> {
     const { table, time, clock, liveness } = this.#options;
     const [askedAtMs, askedAtTableMs] = [clock.nowMs(), time.nowMs()];
@@ -101,7 +100,7 @@ export class LeaseScan {
       const row = toLeaseRow(item);
       if (row === undefined) continue;
       const known = before.get(row.leaseId);
-      const isOld = known !== undefined && isStale(row, known); // from a replica that lags: a later state has been seen
+      const isOld = known !== undefined && isStale(row, known); // a replica that lags: a later state was seen before
       const current = isOld ? known : row;
       const isAlive = liveness.observe(current, askedAtMs, askedAtTableMs);
       now.set(row.leaseId, { ...current, isAlive, since: known?.since ?? this.#scans });
@@ -139,8 +138,8 @@ export class LeaseScan {
 }
 
 /**
- * Compares by epoch and revision, not by expiry, which may go back with the process's estimate of the table's time. A
- * lease that was given up has no expiry.
+ * Compares epoch and revision, not expiry, which may go back with the process's estimate of the table's time. A lease
+ * that was given up has no expiry.
  */
 function isStale(row: LeaseItem, before: SeenLease): boolean {
   return row.expiresAtMs !== 0 && isEarlier(row, before);
@@ -190,33 +189,35 @@ export interface LeaseRow {
 interface Sighting {
   readonly epoch: number;
   readonly expiresAtMs: number;
-  /** Monotonic time when the lease was first seen, or last seen changed. */
+  /** Monotonic time when the lease was first seen, or last seen to change. */
   changedAtMs: number;
-  /** Whether it was seen to change, so that its holder is known to renew it. */
+  /** Whether it was seen to change, which shows that its holder renews it. */
   readonly hasChanged: boolean;
   lastSeenAtMs: number;
   readonly ttlMs: number;
 }
 
 /**
- * Judges which leases are alive. A lease that this process has seen change is judged only by this process's monotonic
- * clock: it is alive for one time to live after each change, whatever the wall clocks say. A lease that it has just met
- * is judged by table time, with `skewMs` to spare.
+ * Judges which leases are alive. Once this process has seen a lease change, only its own monotonic clock counts: the
+ * lease is alive for one time to live after each change, whatever the wall clocks say. A lease seen for the first time
+ * is judged by table time, with an allowance of `skewMs`.
  *
- *   first sight --> by table time, for one TTL at most      seen to change --> one TTL from each change
+ * first sight --> by table time, for one TTL at most seen to change --> one TTL from each change
  *        ^---------- not looked at for longer than one TTL -----------------------'
  */
 export class LeaseLiveness {
   readonly #skewMs: number;
   readonly #sightings = new Map<string, Sighting>(); // forgotten one TTL after the lease was last in a reading
-  /** Epochs of leases that others saw alive just now; each counts for its first sight. */
+  /**
+   * Epochs of leases that others have just seen alive. Each counts when this process sees the lease for the first time.
+   */
   readonly #trusted = new Map<string, number>();
 
   constructor(skewMs: number) {
     this.#skewMs = skewMs;
   }
 
-  /** Notes `lease` as read at monotonic `nowMs` and table time `tableNowMs`. Returns true if it is alive. */
+  /** Notes `lease`, read at monotonic `nowMs` and table time `tableNowMs`. Returns true if it is alive. */
   observe(lease: LeaseRow, nowMs: number, tableNowMs: number): boolean {
     const before = this.#sightings.get(lease.leaseId);
     const isKnown = before !== undefined && nowMs - before.lastSeenAtMs <= before.ttlMs;
@@ -232,16 +233,16 @@ export class LeaseLiveness {
   }
 
   /**
-   * Notes that others have seen the lease alive just now: if this process has not met it yet, the lease counts as seen
-   * to change when it does.
+   * Notes that others have just seen the lease alive. If this process has not seen it yet, it then counts as seen to
+   * change.
    */
   trust(leaseId: string, epoch: number): void {
     if (!this.#sightings.has(leaseId)) this.#trusted.set(leaseId, epoch);
   }
 
   /**
-   * Notes that the table could not be read until `nowMs`, nor perhaps be written. Time without a reading does not count
-   * against a lease, so that an outage does not look like the death of every worker.
+   * Notes that the table could not be read, and perhaps not be written, until `nowMs`. Time without a reading does not
+   * count against a lease, so that an outage does not look like the death of every worker.
    */
   excuseOutage(nowMs: number): void {
     for (const sighting of this.#sightings.values()) {
@@ -251,8 +252,8 @@ export class LeaseLiveness {
   }
 
   /**
-   * Forgets leases that no reading has shown for one time to live, and all trust, which was meant for the reading that
-   * has ended.
+   * Forgets leases that no reading has shown for one time to live. Also forgets all trust, which holds only for the
+   * reading that has ended.
    */
   prune(nowMs: number): void {
     this.#trusted.clear();

@@ -9,7 +9,7 @@ import { type OwnCard, ownCardOf } from './catalogue.ts';
 import { packRecord } from './fleet/record-bytes.ts';
 import { leaseItemKey, recordItemKey } from './schema.ts';
 
-/** A record that this process holds in the table. */
+/** A record of this process in the table. */
 export interface OwnedRecord {
   readonly address: RecordAddress;
   /** Packed record. */
@@ -37,7 +37,9 @@ const EPOCH_IS_MINE = 'attribute_exists(sk) AND epoch = :epoch';
 export class LeaseWriter {
   readonly #options: LeaseWriterOptions;
   #epoch = 0;
-  /** Incremented before the lease is written, so the next write makes good a write whose answer was lost. */
+  /**
+   * Counter that increments before each write of the lease, so that the next write replaces one whose answer was lost.
+   */
   #rev = 0;
 
   constructor(options: LeaseWriterOptions) {
@@ -45,7 +47,8 @@ export class LeaseWriter {
   }
 
   /**
-   * Writes the lease if there is none yet. Resolves with the monotonic time when the request left, otherwise undefined.
+   * Writes the lease if there is none yet. Resolves with the monotonic time of the request, or with undefined if a
+   * lease exists.
    */
   async ensureLease(signal: AbortSignal): Promise<number | undefined> {
     if (this.#epoch > 0) return undefined;
@@ -55,10 +58,7 @@ export class LeaseWriter {
     return sentAtMs;
   }
 
-  /**
-   * Creates or replaces a record under the current epoch. Readers see it once the lease says that something has
-   * changed.
-   */
+  /** Creates or replaces a record under the current epoch. Readers see it when the lease reports a change. */
   async writeRecord({ address, bytes }: OwnedRecord, signal: AbortSignal): Promise<void> {
     const { table, time, leaseId } = this.#options;
     const ttl = Math.ceil(time.nowMs() / 1000) + RECORD_GARBAGE_AFTER_S;
@@ -77,15 +77,15 @@ export class LeaseWriter {
     await this.#options.table.delete({ key: recordItemKey(this.#options.leaseId, address) }, signal);
   }
 
-  /** Marks in the lease that the records have changed, which also renews it. Returns false as `renew` does. */
+  /** Reports in the lease that the records have changed, which also renews it. Returns false as `renew` does. */
   tellChange(signal: AbortSignal): Promise<boolean> {
     this.#rev++;
     return this.renew(signal);
   }
 
   /**
-   * Extends the lease and reports the loads of its workers, in one write. Returns false if the lease is gone: then
-   * everything must be registered again.
+   * Extends the lease and writes the loads of its workers, in one write. Returns false if the lease is gone; the
+   * process must then register everything again.
    */
   renew(signal: AbortSignal): Promise<boolean> {
     return this.#setLease(EPOCH_IS_MINE, this.#epoch, signal);
@@ -96,15 +96,16 @@ export class LeaseWriter {
    * once, and the remains of an earlier epoch stay dead.
    */
   async registerAgain(records: readonly OwnedRecord[], signal: AbortSignal): Promise<void> {
-    this.#epoch++; // also if what follows fails: the next attempt finds no lease of this epoch and takes the next one
+    // Holds even if the rest fails: the next attempt finds no lease of this epoch and takes the next one.
+    this.#epoch++;
     this.#rev++;
     await inBatches(records, (record) => this.writeRecord(record, signal));
     await this.#writeLease(this.#epoch, signal);
   }
 
   /**
-   * Ends the lease, which withdraws everything at once; then deletes the records, and the lease last. While the lease
-   * exists, a process that clears up knows that there may be records.
+   * Ends the lease, which withdraws everything at once. Then deletes the records, and the lease last: while it exists,
+   * a process that cleans up knows that records may be left.
    */
   async withdraw(records: readonly OwnedRecord[], signal: AbortSignal): Promise<void> {
     if (this.#epoch === 0) return;
@@ -115,12 +116,12 @@ export class LeaseWriter {
       { ...mine, values: { ...mine.values, ':never': 0, ':none': 0 } },
       signal,
     );
-    if (!isMine) return; // the process that took it clears up
+    if (!isMine) return; // the process that took the lease cleans up
     await inBatches(records, ({ address }) => this.deleteRecord(address, signal));
     await table.delete(mine, signal);
   }
 
-  /** `<=` and not `<`: a write whose answer was lost is repeated under the same epoch. */
+  /** `<=` rather than `<`, because a write whose answer was lost is repeated under the same epoch. */
   async #writeLease(epoch: number, signal: AbortSignal): Promise<void> {
     const condition = 'attribute_not_exists(sk) OR epoch <= :epoch';
     if (await this.#setLease(condition, epoch, signal)) return;

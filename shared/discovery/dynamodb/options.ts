@@ -15,15 +15,16 @@ export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
   /** Longest wait of `refresh`. @default 1000 */
   readonly refreshTimeoutMs?: number;
   /**
-   * Age up to which a view is good enough for a request, in a process that does not last. Then `refresh` waits 100 ms
-   * for a newer one, and continues to read it in the background. 0 = it waits as for an older one. @default 60_000
+   * Age up to which a view is good enough for a request, in a process that does not last. `refresh` then waits 100 ms
+   * for a newer one, and continues to read it in the background. With 0, it waits as long as for an older view.
+   * @default 60_000
    */
   readonly staleMsMax?: number;
-  /** Time for which a lease must be seen dead before the gatherer clears away what it left. @default 60_000 */
+  /** Time for which a lease must stay dead before the gatherer deletes its records. @default 60_000 */
   readonly sweepAfterMs?: number;
   /**
-   * Whether the process lives on between its requests. Then it follows the fleet by itself, and gathers the view if no
-   * other process does. A process that is frozen between requests reads only on `refresh`, and writes nothing to the
+   * Whether the process lives on between its requests. If so, it follows the fleet by itself, and gathers the view if
+   * no other process does. A process that freezes between requests reads only on `refresh`, and writes nothing to the
    * view. @default true
    */
   readonly isLasting?: boolean;

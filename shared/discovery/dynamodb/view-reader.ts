@@ -13,7 +13,7 @@ import {
 import { cellsOf, unpackIndex, type ViewIndex } from './fleet/view-index.ts';
 import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY, INDEX_CELL_KEY } from './schema.ts';
 
-/** Number of cells of loads up to which a reader that names a shard still reads every cell. */
+/** Most cells of loads for which a reader that names a shard still reads every cell. */
 const LOAD_CELLS_ALL = 8;
 
 interface HeldCell<T> {
@@ -29,34 +29,36 @@ interface HeldCells<T> {
   readonly cells: Map<number, HeldCell<T>>;
 }
 
-/** Parts of the view to read. */
+/** The parts of the view to read. */
 export interface ViewRequest {
-  /** With many cells of loads, names the one that is read; the others are then not known. @default all are read */
+  /**
+   * Selects one cell of loads if there are many. The loads in the other cells are then unknown. @default all are read
+   */
   readonly shardKey?: string | undefined;
   /**
-   * Models whose processes are read, with the processes without a model. @default all processes, and all loads without
-   * a `shardKey`
+   * Models whose processes are read; processes without a model are always read. @default all processes, and all loads
+   * without a `shardKey`
    */
   readonly models?: ReadonlySet<string> | undefined;
-  /** Whether all processes are read whatever `models` says; then `models` only asks for the index. @default false */
+  /** Whether to read all processes, whatever `models` says. `models` then only requests the index. @default false */
   readonly isWhole?: boolean;
 }
 
 /** Result of a reading of the view. */
 interface ViewReading {
-  /** Live processes; undefined while some cell has not been read yet: then the view says nothing. */
+  /** Live processes; undefined until every cell has been read, because an incomplete view proves nothing. */
   readonly fleet: Fleet | undefined;
   /** Packed catalogue, if it is new; otherwise undefined. */
   readonly catalogue: Uint8Array | undefined;
-  /** Whether only the loads of one shard are known, or none. */
+  /** Whether only the loads of one shard, or no loads, are known. */
   readonly isSharded: boolean;
-  /** Whether everything that was asked for belongs to this head; otherwise it is as before. */
+  /** Whether everything that was wanted belongs to this head. Otherwise the result is the previous one. */
   readonly isComplete: boolean;
 }
 
 interface HeldIndex {
   readonly fence: number;
-  /** Whether only cells of the head are read. */
+  /** Whether only cells that the head names are read. */
   readonly count: number;
   readonly version: number;
   readonly content: ViewIndex;
@@ -65,9 +67,9 @@ interface HeldIndex {
 const NOTHING: Uint8Array = new Uint8Array();
 const NO_MODELS: ReadonlySet<string> = new Set();
 
-/** Number of cells up to which all are read, whichever models are asked for: some fifty processes. */
+/** Most cells for which all are read, whatever models are wanted: some fifty processes. */
 const CELLS_WHOLE = 2;
-/** Cell of processes without a model: a first reading gets it in the request that brings the index. */
+/** Cell of processes without a model. The first reading gets it in the same request as the index. */
 const FIRST_CELL = 0;
 
 /**
@@ -93,8 +95,8 @@ export class ViewReader {
   }
 
   /**
-   * Brings the cells up to date with `head`. A cell that a replica does not have in that version yet stays as it was,
-   * until the next time.
+   * Updates the cells to `head`. If a replica does not have a cell in that version yet, the old one stays until the
+   * next time.
    */
   async readCells(
     head: ViewHead,
@@ -105,7 +107,7 @@ export class ViewReader {
     if (body === undefined) return { fleet: undefined, catalogue: undefined, isSharded: false, isComplete: false };
     const hasIndex = models !== undefined && body.index > 0 && body.records.length > CELLS_WHOLE;
     const isPartial = hasIndex && !isWhole;
-    if (!hasIndex) this.#index = undefined; // no gatherer keeps it up
+    if (!hasIndex) this.#index = undefined; // no gatherer keeps this view up
     const loads = loadCellsToRead(body.loads.length, shardKey, isPartial);
     const wanted = new Map<string, ItemKey>();
     const want = (cells: Iterable<number>, into: Map<string, ItemKey>): void => {
@@ -122,7 +124,7 @@ export class ViewReader {
     const isReadable = !hasIndex || this.#takeIndex(byKey.get(INDEX_CELL_KEY.pk), fence, body);
     const isSharded = loads.length < body.loads.length;
     const index = this.#index?.fence === fence && this.#index.count === body.records.length ? this.#index : undefined;
-    // A replica lags behind a new gatherer: the known cells are good enough until the next time.
+    // A replica lags behind a new gatherer. The known cells are good enough until the next time.
     const isLate = isPartial && isReadable && index === undefined && this.#fleet !== undefined;
     if (isLate) return { fleet: this.#fleet, catalogue: undefined, isSharded, isComplete: false };
     const records =
@@ -163,7 +165,7 @@ export class ViewReader {
 
   /**
    * Takes the index over. If a replica does not have it in that version yet, the old one stays. Returns false for an
-   * index that cannot be read, such as one of a later version, because the old one would never be updated again.
+   * index that cannot be read, such as one of a later version, because the old one would then never be updated.
    */
   #takeIndex(item: Item | undefined, fence: number, { index, records: { length: count } }: HeadBody): boolean {
     const [version, bytes] = [Number(item?.version?.N), item?.body?.B];
@@ -192,7 +194,7 @@ export class ViewReader {
     return this.#records.fence === fence && this.#records.count === body.records.length;
   }
 
-  /** Returns false while some new cells are missing. */
+  /** Returns false if some new cells are still missing. */
   #holdsAll(fence: number, body: HeadBody, records: ReadonlySet<number>): boolean {
     if (records.size > 0 && !this.#isOf(fence, body)) return false;
     for (const cell of records) if (!this.#records.cells.has(cell)) return false;
@@ -219,8 +221,8 @@ export class ViewReader {
 }
 
 /**
- * Returns all cells of loads, or the one that the key hashes to if there are many; without a key none of many, if only
- * a part is read.
+ * Returns all cells of loads, or only the one of the key if there are many. Without a key, a partial reading returns no
+ * cell of many.
  */
 function loadCellsToRead(count: number, shardKey: string | undefined, isPartial: boolean): readonly number[] {
   if (shardKey !== undefined && count > LOAD_CELLS_ALL) return [cellOf(shardKey, count)];
@@ -228,7 +230,7 @@ function loadCellsToRead(count: number, shardKey: string | undefined, isPartial:
   return Array.from({ length: count }, (_, cell) => cell);
 }
 
-/** Takes read cells over into `held`. Returns true if that changed it. */
+/** Takes cells that were read over into `held`. Returns true if that changed it. */
 function take<T>(
   held: HeldCells<T>,
   fence: number,
@@ -255,7 +257,8 @@ function take<T>(
 }
 
 /**
- * Drops the cells that were not read now, because their content grows old unnoticed. Returns true if there were any.
+ * Drops the cells that were not read now, because nothing would show that their content is old. Returns true if there
+ * were any.
  */
 function keepOnly<T>(held: HeldCells<T>, cells: ReadonlySet<number>): boolean {
   const others = [...held.cells.keys()].filter((cell) => !cells.has(cell));
@@ -265,16 +268,17 @@ function keepOnly<T>(held: HeldCells<T>, cells: ReadonlySet<number>): boolean {
 
 /** The head of the view in the table. It is also the lease of the process that writes the view. */
 export interface ViewHead {
-  /** Fence of the process that holds it; cells and head are written under it. */
+  /** Fence of the process that holds it, under which cells and head are written. */
   readonly fence: number;
-  /** Holder; empty: given up, any process may take it. */
+  /** Holder; empty if it was given up, so that any process may take it. */
   readonly holder: string;
   /** Table time when the body was written. */
   readonly writtenAtMs: number;
   /** Table time when the holder took it. */
   readonly takenAtMs: number;
   /**
-   * Fence under which the body and its cells were written; below `fence` until the holder has written its first view.
+   * Fence under which the body and its cells were written. It is lower than `fence` until the holder has written its
+   * first view.
    */
   readonly bodyFence: number;
   /** Content; undefined if there is none yet, or if a later version wrote it. */
@@ -283,13 +287,13 @@ export interface ViewHead {
 
 /** Judgement of a head. */
 export interface HeadState {
-  /** Whether the view that it describes may be used. */
+  /** Whether the view of this head is usable. */
   readonly isFresh: boolean;
-  /** Whether its holder is gone, so that another process may take its place. */
+  /** Whether its holder is gone, so that another process may take the head. */
   readonly isTakeable: boolean;
 }
 
-/** Number of times to live after which a head that was just met is taken, however wrong this process's clock may be. */
+/** Age in times to live at which a head that was just met is taken, however wrong this process's clock may be. */
 const TTLS_UNSEEN = 3;
 
 function toViewHead(item: Item): ViewHead {
@@ -305,10 +309,10 @@ function toViewHead(item: Item): ViewHead {
 
 /**
  * Judges whether a process keeps the head up. Once this process has seen it change, its own clock decides: the head is
- * fresh for one time to live after each change, and can be taken from then on. A head that it has just met is judged by
+ * fresh for one time to live after each change, and free to take after that. A head that it has just met is judged by
  * table time.
  *
- *   just met --> table time: fresh for one TTL, takeable after three      seen to change --> one TTL from each change
+ * just met --> table time: fresh for one TTL, takeable after three seen to change --> one TTL from each change
  */
 export class HeadWatch {
   readonly #time: TableTime;
@@ -337,14 +341,14 @@ export class HeadWatch {
   }
 }
 
-/** Time since which a value has been the same, as far as occasional looks can tell. */
+/** Time since which a value has been the same, as far as occasional readings can tell. */
 class Sightings {
   readonly #clock: Clock;
   readonly #ttlMs: number;
   #value: string | undefined;
   #since: Moment | undefined;
   #looked: Moment | undefined;
-  /** Whether two looks, at most one TTL apart, saw the change to the current value. */
+  /** Whether two readings, at most one TTL apart, saw the change to the current value. */
   hasChanged = false;
 
   constructor(clock: Clock, ttlMs: number) {

@@ -9,7 +9,7 @@ import { type CardNames, indexOf, packIndex, type ViewIndex } from './fleet/view
 import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY, INDEX_CELL_KEY } from './schema.ts';
 import type { ViewHead } from './view-reader.ts';
 
-/** Thrown if another process holds the head: then nothing that this process gathers is written any more. */
+/** Thrown if another process holds the head. This process then writes nothing more of what it has gathered. */
 export class FenceLost extends Error {
   override readonly name = 'FenceLost';
 }
@@ -20,18 +20,18 @@ interface WriterOptions {
   readonly clock: Clock;
   /** Name of the process; any text except the empty one. */
   readonly holder: string;
-  /** How long the head is held without a write. */
+  /** Time for which the head is held without a write. */
   readonly ttlMs: number;
 }
 
-/** Input of a view. */
+/** The data of a view. */
 export interface ViewContent {
   readonly fleet: Fleet;
   /** Packed catalogue. */
   readonly catalogue: Uint8Array;
   /** Checksums of the catalogue's cards. */
   readonly remembered?: readonly string[];
-  /** Names by which clients ask for a card; undefined while they are not known. */
+  /** Names by which clients ask for a card; undefined while they are unknown. */
   readonly namesOf?: (sum: string) => CardNames | undefined;
   /** Whether `namesOf` knows more than with the last view. @default false */
   readonly hasNewNames?: boolean;
@@ -39,16 +39,16 @@ export interface ViewContent {
 
 interface WrittenCells {
   count: number;
-  /** Content by cell: what it was packed from or to, and the round in which it was written. */
+  /** Content by cell: the data, its packed form, and the round in which the cell was written. */
   readonly cells: Map<number, { readonly mark: string | Uint8Array; readonly version: number; readonly bytes: number }>;
 }
 
 const FENCE_IS_MINE = 'attribute_not_exists(pk) OR fence <= :fence';
 
 /**
- * Writes the view of the fleet while this process holds the head. The head is its lease: each write of it renews the
- * lease. A process that takes it raises the fence, under which the cells are written from then on. All cells are
- * written once under a new fence, so the writes of a holder that was frozen are refused.
+ * Writes the view of the fleet while this process holds the head. The head is its lease, which each write of the head
+ * renews. A process that takes the head raises the fence, under which it writes cells from then on. Under a new fence,
+ * all cells are written once, so that the table refuses the writes of a holder that was frozen.
  */
 export class ViewWriter {
   readonly #options: WriterOptions;
@@ -57,7 +57,7 @@ export class ViewWriter {
   #catalogue: { readonly mark: Uint8Array; readonly version: number } | undefined;
   #index: { readonly mark: Uint8Array; readonly version: number; readonly count: number } | undefined;
   #placement: Placement | undefined;
-  /** Changes since the index was written. */
+  /** Changes since the last write of the index. */
   #isIndexDue = true;
   #remembered: readonly string[] | undefined;
   #fence: number | undefined;
@@ -71,7 +71,7 @@ export class ViewWriter {
     return this.#fence !== undefined;
   }
 
-  /** Takes the head, which must still be as it was `seen`. Returns false if another process was faster. */
+  /** Takes the head if it is still as it was `seen`. Returns false if another process was faster. */
   async take(seen: ViewHead | undefined, signal: AbortSignal): Promise<boolean> {
     const { table, time, holder } = this.#options;
     const fence = (seen?.fence || 0) + 1;
@@ -95,8 +95,8 @@ export class ViewWriter {
   /**
    * Writes the cells that changed, then the head.
    *
-   * @param began start of the reading that gave the fleet. A reading that took longer than the lease is not written.
-   * @throws FenceLost if another process holds the head by now; then nothing of this process is written any more
+   * @param began start of the reading of the fleet. If the reading took longer than the lease, nothing is written.
+   * @throws FenceLost if another process holds the head by now
    */
   async write(content: ViewContent, began: Moment, signal: AbortSignal): Promise<void> {
     const { fleet, catalogue } = content;
@@ -240,8 +240,8 @@ export class ViewWriter {
 }
 
 /**
- * Changes the number of cells if their content has outgrown it or shrunk; all are then written anew. Returns true if it
- * did.
+ * Changes the number of cells if their content has outgrown it or shrunk. All cells are then written again. Returns
+ * true if the number changed.
  */
 function resize(held: WrittenCells, first: () => number): boolean {
   const bytes = [...held.cells.values()].reduce((sum, cell) => sum + cell.bytes, 0);

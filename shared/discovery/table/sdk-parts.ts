@@ -1,7 +1,4 @@
-/**
- * The parts of the SDK that this product uses, and nothing else of it: imported as a whole, lazily, the SDK would bring
- * every command along.
- */
+/** The parts of the SDK that this product uses. A lazy import of the whole SDK would bundle every command of it. */
 export {
   BatchGetItemCommand,
   DeleteItemCommand,

@@ -1,9 +1,9 @@
 import { loadCode } from '../../errors/index.ts';
 
-/** Used parts of the AWS SDK's module for DynamoDB. */
+/** The parts of the AWS SDK's module for DynamoDB that this product uses. */
 export type DynamoDbSdk = typeof import('./sdk-parts.ts');
 
-/** The SDK's own switch for its notice that some later version of it will need a newer Node. */
+/** The SDK's own switch for its notice that a later version will need a newer Node. */
 const NOTICE_SWITCH = 'AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED';
 
 /**
@@ -15,7 +15,9 @@ export function quietSdkNotice(): void {
   process.env[NOTICE_SWITCH] ||= 'true';
 }
 
-/** Loads the SDK, which is too large to load if no table is used. Every import of it goes through here. */
+/**
+ * Loads the SDK, which processes without a table do not load because of its size. Every import of it goes through here.
+ */
 export function loadSdk(): Promise<DynamoDbSdk> {
   quietSdkNotice();
   return loadCode('DynamoDB', () => import('./sdk-parts.ts'));

@@ -30,9 +30,12 @@ export interface TableCalls {
   readonly UpdateItem: { readonly input: Sdk.UpdateItemCommandInput; readonly output: Sdk.UpdateItemCommandOutput };
 }
 
-/** Makes single calls, repeats none, and observes the `Date` of every answer. */
+/** A client that makes single calls, repeats none, and reads the `Date` of every answer. */
 export interface TableClient {
-  /** @throws Error with the service's name of its refusal and the details; otherwise the network's failure */
+  /**
+   * Makes a call.
+   * @throws Error with the service's name of its refusal and the details; otherwise the network's failure
+   */
   call<Name extends keyof TableCalls>(
     name: Name,
     input: TableCalls[Name]['input'],
@@ -59,7 +62,7 @@ export async function openSdkClient(
   return {
     async call(name, input, abortSignal) {
       const Command = sdk[`${name}Command`] as new (input: object) => Parameters<DynamoDBClient['send']>[0];
-      return (await client.send(new Command(input), { abortSignal })) as never; // the answer of that command
+      return (await client.send(new Command(input), { abortSignal })) as never; // the answer is the one of that command
     },
     destroy: () => client.destroy(),
   };

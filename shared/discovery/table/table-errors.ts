@@ -3,7 +3,7 @@ import { reasonOf } from '../../errors/index.ts';
 /** Kind of a failure: `unavailable` may pass, `misconfigured` will not pass by itself. */
 export type TableErrorCode = 'unavailable' | 'misconfigured';
 
-/** Names of failures that waiting does not heal, in the words of the service and of the SDK. */
+/** Names of failures that do not pass by waiting, in the words of the service and of the SDK. */
 const REFUSALS: ReadonlySet<string> = new Set([
   'AccessDeniedException',
   'CredentialsProviderError',
@@ -15,7 +15,7 @@ const REFUSALS: ReadonlySet<string> = new Set([
   'ValidationException',
 ]);
 
-/** Names of refusals for lack of capacity: waiting helps, checking the network does not. */
+/** Names of refusals for lack of capacity. Waiting helps against them; checking the network does not. */
 const THROTTLINGS: ReadonlySet<string> = new Set([
   'ProvisionedThroughputExceededException',
   'RequestLimitExceeded',
@@ -41,7 +41,7 @@ export class StoreError<Code extends string = string> extends Error {
   }
 }
 
-/** Place and name of a table, and how its room reports failures. */
+/** Place and name of a table, and the form in which its room reports failures. */
 export interface TablePlace {
   readonly tableName: string;
   readonly endpoint: string | undefined;
@@ -50,7 +50,7 @@ export interface TablePlace {
   readonly kind: string;
   /** Setting that names the table. */
   readonly setting: string;
-  /** Alternative if the table cannot be reached, beginning with a comma. @default none */
+  /** Advice if the table cannot be reached, which begins with a comma. @default none */
   readonly alternative?: string;
   /** Makes the room's own error. */
   toError(code: TableErrorCode, message: string, cause: unknown): StoreError;
@@ -92,7 +92,7 @@ export function conditionFailure(thrown: unknown): { readonly item: unknown } | 
 
 /**
  * Whether a transaction was cancelled because a condition did not hold, or because another transaction uses the same
- * items: both mean that another process was faster.
+ * items. In both cases another process was faster.
  */
 export function isConditionOfTransaction(thrown: unknown): boolean {
   if (!(thrown instanceof Error) || thrown.name !== 'TransactionCanceledException') return false;
@@ -101,7 +101,10 @@ export function isConditionOfTransaction(thrown: unknown): boolean {
   return (reasons ?? []).some(({ Code }) => Code === 'ConditionalCheckFailed' || Code === 'TransactionConflict');
 }
 
-/** Returns one line. Refused connections to several addresses come as an `AggregateError` without a message. */
+/**
+ * Returns the failure in one line. Refused connections to several addresses come as an `AggregateError` without a
+ * message.
+ */
 function reasonText(thrown: unknown): string {
   const first = thrown instanceof AggregateError && thrown.message === '' ? thrown.errors[0] : thrown;
   return reasonOf(first).replaceAll(/\s+/g, ' ').replace(/\.$/, '');

@@ -5,10 +5,10 @@ const DATE_STEP_MS = 1000;
 
 /**
  * Table time: Unix time by the table's answers, so that the clocks of writers and readers need not agree. Each answer
- * bounds the offset to this process's monotonic clock. The bounds of successive answers are intersected, which is far
- * more precise than the header.
+ * bounds the offset to this process's monotonic clock. The intersection of successive bounds is far more precise than
+ * the header.
  *
- *   sent ----[ server wrote Date: D <= t < D + 1 s ]---- received      offset in (D - received, D + 1 s - sent)
+ * sent ----[ server wrote Date: D <= t < D + 1 s ]---- received offset in (D - received, D + 1 s - sent)
  */
 export class TableTime {
   readonly #clock: Clock;
@@ -33,7 +33,7 @@ export class TableTime {
     this.#offsetMaxMs = isConsistent ? narrowedMaxMs : maxMs;
   }
 
-  /** Unix milliseconds, integer. The machine's own time until the first answer. */
+  /** Unix milliseconds, an integer. Before the first answer it is the machine's own time. */
   nowMs(): number {
     if (!Number.isFinite(this.#offsetMinMs)) return this.#clock.wallMs();
     return Math.round(this.#clock.nowMs() + (this.#offsetMinMs + this.#offsetMaxMs) / 2);

@@ -44,7 +44,7 @@ export type TableDependencies = TableClientDependencies & { readonly random: Ran
 const BATCH_MAX = 100;
 const FIRST_RETRY_MS = 50;
 const RETRY_MS_MAX = 1000;
-/** If a call fails this long after its deadline, the process stood still meanwhile instead of waiting. */
+/** Delay beyond its deadline at which a failed call shows that the process stood still instead of waiting. */
 const STANDSTILL_MS = 1000;
 
 /**
@@ -78,7 +78,9 @@ export class Table {
     return (await this.#bounded(signal, (abortSignal) => this.#client.call('GetItem', input, abortSignal))).Item;
   }
 
-  /** Reads the items of `keys` that exist, eventually consistent, in no order: one request for 100 of them. */
+  /**
+   * Reads the items of `keys` that exist, eventually consistent, in no order. It makes one request for each 100 keys.
+   */
   async batchGet(keys: readonly ItemKey[], signal: AbortSignal): Promise<Item[]> {
     const items: Item[] = [];
     const left = keys.map(({ pk, sk }) => ({ pk: { S: pk }, sk: { S: sk } }));
@@ -131,7 +133,7 @@ export class Table {
     }
   }
 
-  /** Reads every item of the table, page by page: for operators' lists of small tables, never for a request. */
+  /** Reads every item of the table, page by page. It is for operators' lists of small tables, never for a request. */
   scan(signal: AbortSignal): Promise<Item[]> {
     return this.#pages('Scan', { ConsistentRead: true }, signal);
   }
@@ -151,7 +153,7 @@ export class Table {
     return outcome.isApplied;
   }
 
-  /** Works like `update`, and also returns the resulting item; costs no further request. */
+  /** Works like `update`, and also returns the resulting item without a further request. */
   updateAndGet(expression: string, change: ItemChange, signal: AbortSignal): Promise<ItemOutcome> {
     const input = {
       ...this.#input(change),
@@ -170,7 +172,7 @@ export class Table {
   }
 
   /**
-   * Repeats `work` with growing pauses while the table cannot be reached or throttles, for `timeoutMs` in all. Rejects
+   * Repeats `work` with growing pauses while the table cannot be reached or throttles, for at most `timeoutMs`. Rejects
    * with an error of the room that says what to do, or with the signal's reason.
    */
   async attempt<T>(timeoutMs: number, signal: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -245,7 +247,7 @@ export class Table {
     }
   }
 
-  /** Races the call against its deadline, because the SDK looks for credentials without regard to the signal. */
+  /** Races the call against its deadline, because the SDK ignores the signal while it looks for credentials. */
   async #bounded<T>(signal: AbortSignal, send: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const { clock, requestTimeoutMs: timeoutMs } = this.#options;
     const sentMs = clock.nowMs();

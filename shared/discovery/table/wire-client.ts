@@ -17,8 +17,8 @@ const SDK_ONLY = [
 const OTHER_DOMAINS = /^(cn|us-iso|eu-iso|eusc)/;
 const SOCKETS_MAX = 50;
 /**
- * Number of further attempts after a dead connection. Connections die while a function is frozen, which shows when one
- * is used again. A call that only reads is repeated at once on another connection; there are no more of them than were
+ * Further attempts after a dead connection. Connections die while a function is frozen, which shows only at their next
+ * use. A call that only reads is repeated at once on another connection. There are at most as many as connections were
  * kept.
  */
 const READS: ReadonlySet<keyof TableCalls> = new Set(['BatchGetItem', 'GetItem', 'Query', 'Scan']);
@@ -31,9 +31,9 @@ interface WireOptions {
 }
 
 /**
- * Returns the place of the table for a Lambda function, without the SDK, which costs a cold start 70 ms of CPU. The
- * service gives the function region and credentials as variables for the life of its process. Returns undefined if only
- * the SDK can tell.
+ * Returns the endpoint of the table for a Lambda function, without the SDK, which would cost a cold start 70 ms of CPU.
+ * Lambda gives the function region and credentials as variables for the life of its process. Returns undefined if only
+ * the SDK can find them.
  */
 export function wireOptionsOf(
   { endpoint, region: given }: Pick<TableOptions, 'endpoint' | 'region'>,
@@ -54,7 +54,7 @@ export function wireOptionsOf(
   };
 }
 
-/** A client that speaks DynamoDB's JSON protocol itself. Its waits end with the signals of its calls. */
+/** A client that speaks DynamoDB's JSON protocol without the SDK. Its waits end with the signals of its calls. */
 export function openWireClient(options: WireOptions, { clock, time }: TableClientDependencies): TableClient {
   const { url, region, credentials } = options;
   const { request, Agent } = url.protocol === 'https:' ? https : http;
@@ -81,7 +81,7 @@ export function openWireClient(options: WireOptions, { clock, time }: TableClien
       time.observe(response.headers.date, sentMs, clock.nowMs());
       const text = await textOf(response);
       if (response.statusCode !== 200) throw refusalOf(response, text);
-      return decoded(text) as never; // as the protocol has it
+      return decoded(text) as never; // the form of the protocol
     },
     destroy: () => agent.destroy(),
   };
@@ -94,7 +94,7 @@ async function textOf(response: http.IncomingMessage): Promise<string> {
 }
 
 /**
- * Returns the service's refusal under its own name with its details: the item of a condition, the reasons of a
+ * Returns the service's refusal under its own name with its details: the item of a condition, or the reasons of a
  * transaction.
  */
 function refusalOf(response: http.IncomingMessage, text: string): Error {
@@ -102,7 +102,7 @@ function refusalOf(response: http.IncomingMessage, text: string): Error {
   try {
     body = decoded(text) as typeof body;
   } catch {
-    // not from the service: a page of something between
+    // not from the service, but a page of a proxy
   }
   const { __type: type, message, Message, ...more } = body;
   const word = String(type ?? response.headers['x-amzn-errortype'] ?? 'UnknownError');
@@ -140,7 +140,7 @@ interface Credentials {
 }
 
 interface SignedRequest {
-  /** Host with its port, unless that is the protocol's own. */
+  /** Host with its port, unless the port is the default of the protocol. */
   readonly host: string;
   readonly region: string;
   /** Other headers to sign, by lower-case names. */

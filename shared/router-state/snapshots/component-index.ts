@@ -16,8 +16,8 @@ export interface ComponentIndexOptions
   /** Returns the worker sets that have workers of this component. */
   pools(): readonly ComponentPool[];
   /**
-   * Called if the log cannot be followed and the feed asks the workers instead. It is called once, until the log is
-   * back.
+   * Called once when the log cannot be followed, so that the feed asks the workers instead. It may be called again
+   * after the log has come back.
    */
   onWithoutLog(): void;
   onProblem(part: 'log' | 'snapshots', problem: unknown): void;
@@ -62,8 +62,8 @@ export class ComponentIndex implements EventSource {
   }
 
   /**
-   * Asks the workers if the log stays away. Waits for a snapshot that is arriving for as long as it takes: the store
-   * gives up a snapshot that no longer arrives.
+   * Asks the workers if the log stays away. If a snapshot is arriving, it waits for it without a limit, because the
+   * store gives up a snapshot that no longer arrives.
    */
   #awaitLog(reader: IndexReader, restoreAll: () => void): void {
     const { clock, onWithoutLog } = this.#options;
@@ -88,7 +88,7 @@ export class ComponentIndex implements EventSource {
   }
 }
 
-/** Returns a log that is opened by its first use, and by each later one until that succeeds. */
+/** Returns a log that its first use opens. If that fails, each later use tries again. */
 function logOnDemand(open: (signal: AbortSignal) => Promise<EventLog>): EventLog {
   let opened: EventLog | undefined;
   const get = async (signal: AbortSignal): Promise<EventLog> => {
@@ -105,12 +105,12 @@ function logOnDemand(open: (signal: AbortSignal) => Promise<EventLog>): EventLog
   };
 }
 
-/** A worker set, as snapshots of a component see it. */
+/** A worker set as the snapshots of a component see it. */
 export interface ComponentPool {
-  /** Names the set to every router: its role and key. */
+  /** Name of the set for every router: its role and key. */
   readonly name: string;
   readonly workerIds: ReadonlySet<string>;
-  /** Whether all its workers publish on this component's log. If not, only dumps of its workers fill it. */
+  /** Whether all its workers publish on this component's log. If not, only dumps of its workers fill the index. */
   readonly isWhole: boolean;
   readonly index: BlockIndex;
 }

@@ -7,19 +7,19 @@ import { type LogPosition, readSnapshot, type SnapshotDeps } from './snapshot.ts
 
 export interface IndexReaderOptions extends SnapshotDeps {
   /**
-   * Interval between two attempts to hydrate, while they fail, and between two checks that the log is still the same
-   * one. @default 1000
+   * Interval between two attempts to hydrate while they fail, and between two checks that the log is still the same.
+   * @default 1000
    */
   readonly checkMs?: number;
   /** Whether to drop the pointer before the first read, because stored snapshots cannot be trusted. @default false */
   readonly dropsPointer?: boolean;
-  /** Hears that the index was filled anew. */
+  /** Called when the index was filled again. */
   onHydrated(from: HydratedFrom): void;
   /** Called after each successful check of a log that is followed. */
   onFollowing?(): void;
-  /** Hears that a snapshot could not be used. The reader then tries the next best source. */
+  /** Called when a snapshot could not be used. The reader then tries the next best source. */
   onUnusable?(problem: unknown): void;
-  /** Hears of each check of the log that failed. */
+  /** Called with each check of the log that failed. */
   onProblem(problem: unknown): void;
 }
 
@@ -76,7 +76,7 @@ export class IndexReader {
     return this.#hydration !== undefined && this.#position === undefined;
   }
 
-  /** Number of times that the index was filled anew: it may then be older than before. */
+  /** Number of times that the index was filled again. After that, it may be older than before. */
   get hydrations(): number {
     return this.#hydrations;
   }
@@ -87,7 +87,7 @@ export class IndexReader {
     await this.#unfollow();
   }
 
-  /** Reads the log's state now and then, because a log that was created anew and has no message yet sends no event. */
+  /** Reads the log's state regularly, because a log that was replaced by an empty one sends no event. */
   async #round(signal: AbortSignal): Promise<void> {
     const before = this.#position; // the answer may be older than messages that arrive before it
     const state = await this.#options.log.state(signal);
@@ -107,8 +107,8 @@ export class IndexReader {
     const loaded = await this.#loadNewest(state, signal);
     if (loaded === undefined) this.#options.index.clear();
     this.#options.onHydrated(loaded === undefined ? 'dumps' : 'snapshot');
-    // Dumps need nothing before the log's present end: workers apply events to the index they dump before they publish
-    // them.
+    // A dump covers everything before the log's present end, because workers apply events to the dumped index before
+    // they publish them.
     const sequence = loaded?.sequence ?? state.lastSequence;
     this.#position = { createdAt: state.createdAt, sequence };
     try {
@@ -122,7 +122,7 @@ export class IndexReader {
     if (this.#hydration === hydration) void this.#recoverMissing(signal); // never rejects
   }
 
-  /** Loads the newest snapshot that this log continues, or else the one before. */
+  /** Loads the newest snapshot that this log continues, or otherwise the one before. */
   async #loadNewest(state: EventLogState, signal: AbortSignal): Promise<SnapshotPlace | undefined> {
     const pointer = await this.#readPointer(signal);
     for (const place of [pointer, pointer?.previous]) {

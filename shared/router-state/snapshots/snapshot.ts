@@ -33,8 +33,8 @@ const LENGTH_BYTES = 4;
 const CURSORS_AT_ONCE = 2048; // about 1 ms
 
 /**
- * Yields the bytes of a snapshot, in slices. The head is as it is at the first slice, so no index may be older than
- * that.
+ * Yields the bytes of a snapshot, in slices. The head describes the state at the first slice, so no index may be older
+ * than that.
  */
 export function* writeSnapshot(
   { createdAt, sequence, cursors }: SnapshotHead,
@@ -197,7 +197,10 @@ export interface SnapshotStore {
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$/;
 const DIGITS = 16; // 2^53 has 16 digits
 
-/** @throws RangeError for a name that not every store can keep */
+/**
+ * Checks a name.
+ * @throws RangeError for a name that not every store can keep
+ */
 export function assertObjectName(name: string): void {
   if (!NAME.test(name)) {
     throw new RangeError(

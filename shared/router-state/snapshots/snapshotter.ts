@@ -14,11 +14,11 @@ export interface SnapshotterOptions extends SnapshotDeps {
   readonly messagesMax?: number | undefined;
   onSnapshot?(place: SnapshotPlace): void;
   /**
-   * Whether the last access to the store failed. It is then tried again even by a process that does not write. @default
-   * it did not
+   * Whether the last access to the store failed. If so, even a process that does not write tries again. @default it did
+   * not fail
    */
   isStoreAway?(): boolean;
-  /** Hears of snapshots that failed. The next check tries again. */
+  /** Called with snapshots that failed. The next check tries again. */
   onProblem(problem: unknown): void;
 }
 
@@ -33,13 +33,14 @@ const CHECK_MS = 1000;
 /**
  * Writes the index to a place where later readers find it, while it holds the lease (docs/router-state.md):
  *
- *   renew lease -> put object -> move pointer -> purge log -> remove old objects
- *    own fence    new name      version, fence  <= previous    < previous
+ * renew lease -> put object -> move pointer -> purge log -> remove old objects own fence new name version, fence <=
+ * previous < previous
  *
- * If a step fails, readers can use what the earlier steps left. An object without a pointer is ignored and later
- * removed. The log is purged, and objects are removed, only if both remaining snapshots can do without them.
+ * If a step fails, readers can use the results of the earlier steps. Readers ignore an object without a pointer, and a
+ * later step removes it. The log is purged, and objects are removed, only if neither of the two remaining snapshots
+ * needs them.
  *
- * A holder that has lost its lease in between can no longer move the pointer once its successor has. Before that it
+ * A holder that has lost its lease in between cannot move the pointer once its successor has moved it. Before that it
  * does no harm: its snapshot is whole and newer than the previous one.
  */
 export class Snapshotter {
@@ -110,8 +111,8 @@ export class Snapshotter {
   }
 
   /**
-   * Whether the pointer names the snapshot now. The pointer moves once: after a lost answer, a repetition is refused
-   * although the first attempt succeeded.
+   * Whether the pointer names the snapshot now. After a lost answer, a repetition is refused although the first attempt
+   * has moved the pointer.
    */
   async #isPointedTo(place: SnapshotPlace, signal: AbortSignal): Promise<boolean> {
     const { state, pointer } = this.#options;

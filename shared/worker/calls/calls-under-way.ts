@@ -30,9 +30,9 @@ export interface DrainReport {
 
 /** Outcome of a cancel. */
 interface CancelReport {
-  /** Number of calls that it ended. */
+  /** Number of calls that were ended. */
   readonly cancelled: number;
-  /** Whether a call of the request ended here before its time: another worker may have it now. */
+  /** Whether a call of the request ended here early, so that another worker may have it now. */
   readonly left: boolean;
 }
 
@@ -134,7 +134,7 @@ export async function drainCalls(
   }
 }
 
-/** Waits until the plane has sent the rest of ended streams, for a second at most. */
+/** Waits for at most a second until the plane has sent the rest of ended streams. */
 export async function flushStreams(server: PlaneServer, clock: Clock): Promise<void> {
   const untilMs = clock.nowMs() + FLUSH_LIMIT_MS;
   do await clock.sleep(FLUSH_LOOK_MS);
@@ -155,8 +155,8 @@ interface AdmissionOptions {
  *
  * | Request | enters | ends or is cancelled |
  * |---|---|---|
- * | finds a place | to the engine | the oldest that waits goes to the engine |
- * | finds no place | waits | forgotten |
+ * | finds a place | goes to the engine | the longest waiting request goes to the engine |
+ * | finds no place | waits | is forgotten |
  */
 export class Admission {
   readonly #options: AdmissionOptions;
@@ -183,7 +183,7 @@ export class Admission {
     metrics.queued(1);
   }
 
-  /** Removes a request that is over, whether it ran, waited or never entered. */
+  /** Removes a request that has ended, whether it ran, waited or never entered. */
   leave(call: ServedCall): void {
     const { metrics } = this.#options;
     if (this.#waiting.delete(call)) metrics.queued(-1);
@@ -196,7 +196,7 @@ export class Admission {
     this.#run(next);
   }
 
-  /** Returns `loads` with the requests that wait here added, which the engine does not know. */
+  /** Adds the requests that wait here, which the engine does not know, to `loads`. */
   countedIn(loads: readonly EngineLoad[]): readonly EngineLoad[] {
     if (this.#waiting.size === 0) return loads;
     return loads.map((load) => {
@@ -232,12 +232,12 @@ export class LastFetches {
     this.#keepMs = keepMs;
   }
 
-  /** Takes note that a prompt has been computed. */
+  /** Notes that a prompt has been computed. */
   noteEnd(): void {
     this.#lastEndMs = this.#clock.nowMs();
   }
 
-  /** Resolves when the time of the last prompt is over. */
+  /** Resolves when the time of the last prompt has passed. */
   async over(): Promise<void> {
     const leftMs = this.#lastEndMs + this.#keepMs - this.#clock.nowMs();
     if (leftMs > 0) await this.#clock.sleep(leftMs);

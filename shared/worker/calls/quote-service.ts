@@ -56,7 +56,7 @@ export class QuoteService {
     }
   };
 
-  /** Takes note that a request has come: from now on the engine's own numbers contain it. */
+  /** Notes that a request has come, which the engine's own numbers contain from now on. */
   arrived(requestId: string): void {
     this.#places.arrived(requestId);
   }
@@ -68,7 +68,7 @@ export class QuoteService {
     return encodeQuotes({ ranks, heldAt: question.hold === undefined ? undefined : this.#hold(question.hold, ranks) });
   }
 
-  /** Promises a place if one is available on the terms, and returns its rank. */
+  /** Promises a place on the given terms if one is available, and returns its rank. */
   #hold(terms: HoldTerms, ranks: readonly QuotedRank[]): number | undefined {
     const place = placeOn(terms, ranks);
     if (place !== undefined) this.#places.hold(place);

@@ -30,17 +30,17 @@ export interface ServedCallDeps {
   readonly takesPromptEmbeds?: boolean | undefined;
   readonly metrics: WorkerMetrics;
   readonly logger: Logger;
-  /** Counts every request but canaries, for planners. */
+  /** Counts every request except canaries, for planners. */
   readonly traffic?: TrafficCounter | undefined;
   /** Creates a span for every request except canaries; undefined = no spans. */
   readonly tracer?: Tracer | undefined;
-  /** Admits the request: the receiver calls `run` now or later, which hands it to the engine. */
+  /** Admits the request. The receiver calls `run` now or later, which passes the request to the engine. */
   admit(call: ServedCall): void;
-  /** Called when the engine has answered something. */
+  /** Called when the engine has answered with anything. */
   readonly onActivity?: (() => void) | undefined;
   /** Called when the call has failed as if the engine were gone. */
   readonly onDoubt?: (() => void) | undefined;
-  /** Called when the call is over, however it ended. */
+  /** Called when the call has ended in any way. */
   onOver(call: ServedCall): void;
 }
 
@@ -182,20 +182,20 @@ export class ServedCall implements EngineSink {
     this.#call.askToMove();
   }
 
-  /** Part that all ids of the request have in common. */
+  /** The part that all ids of the request share. */
   get key(): string | undefined {
     return requestKeyOf(this.#call.id);
   }
 
   /**
-   * Whether it ended before its time, and, as far as this worker knows, not because its client wanted it: another
-   * worker may continue it.
+   * Whether another worker may continue the request: it ended early and, as far as this worker knows, not because its
+   * client wanted that.
    */
   get wasCut(): boolean {
     return this.#wasCut;
   }
 
-  /** Ends the call because its client cancelled it in another way than over the call. */
+  /** Ends the call because its client cancelled the request in another way than over this call. */
   cancel(): void {
     if (this.#isOver) return;
     const error = workerError('CancelledByClient');

@@ -8,7 +8,7 @@ import type { Adapters } from '../adapters/adapters.ts';
 import type { CallsUnderWay } from '../calls/calls-under-way.ts';
 import { type RankJournal, RecoveryService } from '../events/rank-journal.ts';
 
-/** The controls that a worker's operator has, apart from draining. */
+/** The controls for a worker's operator, except draining. */
 interface ControlTargets {
   /** Adapters of the worker; undefined = adapters are off. */
   readonly adapters: Adapters | undefined;

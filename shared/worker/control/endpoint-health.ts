@@ -6,11 +6,11 @@ export type HealthStatus = 'ready' | 'notready';
 export interface HealthBody {
   readonly status: HealthStatus;
   readonly uptime: { readonly secs: number; readonly nanos: number };
-  /** Status of each endpoint. An endpoint that several workers serve is ready when all of them are. */
+  /** Status of each endpoint. An endpoint that several workers serve is ready when all of them are ready. */
   readonly endpoints: Readonly<Record<string, HealthStatus>>;
   /**
-   * Reason why the KV events that the engine should send do not come; the worker serves nevertheless. Absent = they
-   * come, or were not requested.
+   * Reason why expected KV events of the engine do not arrive; the worker still serves. It is absent if they arrive, or
+   * were not requested.
    */
   readonly kv_events?: { readonly status: 'missing'; readonly reason: string };
   /** Status of each endpoint by worker, in a process of several; the key is the instance id. */
@@ -22,7 +22,9 @@ export interface HealthBody {
 export interface EndpointHealthOptions {
   /** Status of endpoints until it is set. @default 'notready' */
   readonly starting?: HealthStatus;
-  /** Names of the endpoints that count (`DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS`); empty = all. @default all */
+  /**
+   * Names of the endpoints that decide readiness (`DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS`); empty = all. @default all
+   */
   readonly counting?: readonly string[];
   /** Number of workers in the process; each must report that it is ready. @default 1 */
   readonly workers?: number;
@@ -30,7 +32,7 @@ export interface EndpointHealthOptions {
   readonly absences?: () => readonly string[];
 }
 
-/** The health of a process's endpoints. The process is ready when all endpoints that count are. */
+/** The health of a process's endpoints. The process is ready when all endpoints that decide readiness are ready. */
 export class EndpointHealth {
   readonly #clock: Clock;
   readonly #startedMs: number;

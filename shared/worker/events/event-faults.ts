@@ -3,8 +3,8 @@ import type { WorkerOptions } from '../options.ts';
 import type { Registration } from '../registration.ts';
 
 /**
- * Shows why the KV events of an engine do not come: in the worker's health, in its metrics, and on its endpoint in
- * discovery, from which frontends list it. The worker serves nevertheless. Engines log the reason themselves.
+ * Shows why the KV events of an engine do not arrive: in the worker's health, in its metrics, and on its endpoint in
+ * discovery, from which frontends list it. The worker still serves. Engines log the reason themselves.
  */
 export function showEventFaults(
   { engine, metrics, health }: Pick<WorkerOptions, 'engine' | 'metrics' | 'health'>,

@@ -53,19 +53,19 @@ function bytesOf(pairs: Uint32Array): Uint8Array {
   return Buffer.from(pairs.buffer, pairs.byteOffset, pairs.byteLength);
 }
 
-/** Bound of the ids for one report; a worker takes no more requests than that in a second. */
+/** Most ids in one report. A worker accepts no more requests in a second. */
 const IDS_MAX = 65_536;
 
-/** Requests that have come and gone since the last report. */
+/** Requests that have begun and ended since the last report. */
 interface RequestsReport {
   readonly arrived: readonly string[];
   readonly left: readonly string[];
 }
 
 /**
- * Requests for which a router in another process holds a place, as they come and go. The worker reports them, so that
- * the router keeps the place exactly as long as they are here. Ids that do not fit are left to the limits of the
- * router.
+ * Requests for which a router in another process holds a place, as they begin and end. The worker reports them, so that
+ * the router keeps the place exactly as long as they are here. If too many ids occur, the limits of the router free the
+ * rest.
  */
 export class ReservedRequests {
   #arrived: string[] = [];
@@ -79,7 +79,7 @@ export class ReservedRequests {
     if (this.#left.length < IDS_MAX) this.#left.push(requestId);
   }
 
-  /** Returns the requests since the last call; undefined = there are none. */
+  /** Returns the requests since the last call; undefined = none. */
   take(): RequestsReport | undefined {
     if (this.#arrived.length === 0 && this.#left.length === 0) return undefined;
     const report = { arrived: this.#arrived, left: this.#left };

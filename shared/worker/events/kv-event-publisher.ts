@@ -13,8 +13,8 @@ type Stored = Extract<KvEvent, { kind: 'stored' }>;
 type Removed = Extract<KvEvent, { kind: 'removed' }>;
 
 /**
- * Converts the events of an engine that may hold several copies of a block into events of a set. It passes on only the
- * first store and the last removal of a block. A run of stores that has copies in the middle is cut there.
+ * Converts the events of an engine that may hold several copies of a block into events without copies. It passes on
+ * only the first store and the last removal of a block. If a run of stores has copies in the middle, it is cut there.
  */
 export class KvEventFilter {
   readonly #copiesOfRank = new Map<string, BlockCopies>();
@@ -78,7 +78,7 @@ export class KvEventFilter {
   }
 }
 
-/** Returns the event for the blocks at words `start .. end` of a store; their parent is the block before them. */
+/** Returns the event for the blocks at words `start .. end` of a store. Their parent is the block before them. */
 function cutStored(event: Stored, start: number, end: number): Stored {
   return {
     ...event,

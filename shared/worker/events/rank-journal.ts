@@ -64,9 +64,9 @@ export class RankJournal {
   }
 
   /**
-   * Yields the parts of an answer, which shows the state at the first call of `next`. It yields undefined when a slice
-   * of work is over, and the caller should continue in another turn. A dump may contain some events that came later.
-   * Its reader must apply all events after the dump's `last_event_id`.
+   * Yields the parts of an answer, which shows the state at the first call of `next`. It yields undefined at the end of
+   * a slice of work, after which the caller should continue in another turn. A dump may contain some later events. Its
+   * reader must apply all events after the dump's `last_event_id`.
    */
   *answer(request: RecoveryRequest): Generator<RecoveryResponse | undefined, void, void> {
     const { start_event_id: start, end_event_id: end } = request;
@@ -173,7 +173,7 @@ function blocksOf(event: KvEvent): number {
   return event.kind === 'cleared' ? 0 : event.blockHashes.length / 2;
 }
 
-/** Bound of answers with every block of a rank that are under way at once; further queries are refused for now. */
+/** Most answers with every block of a rank at the same time. Further queries are refused until one ends. */
 const DUMPS_MAX = 8;
 
 /** Answers routers that ask for missed events; one service for all ranks of a worker. */
@@ -200,8 +200,8 @@ export class RecoveryService {
   }
 
   /**
-   * Sends parts as fast as the router takes them, one slice of a dump a turn, so that the engine's tokens leave between
-   * them.
+   * Sends parts as fast as the router takes them, one slice of a dump in each turn, so that the engine's tokens leave
+   * in between.
    */
   #send(call: IncomingCall, parts: Generator<RecoveryResponse | undefined, void, void>, onOver: () => void): void {
     while (!call.stopped.aborted) {

@@ -11,9 +11,9 @@ import { KvEventPublisher } from './kv-event-publisher.ts';
 import type { RankJournal } from './rank-journal.ts';
 import { RollupReporter, type RollupReporterOptions } from './rollup-reporter.ts';
 
-/** Share of all blocks by which a rank's used blocks must move for a large change of load ... */
+/** Share of all blocks by which a rank's used blocks must change for a report before the interval ends. */
 const BLOCK_SHARE = 0.05;
-/** ... and the same for its tokens that are still to prefill, as a number. */
+/** Number of tokens by which a rank's tokens still to prefill must change for the same. */
 const PREFILL_TOKENS = 8192;
 
 interface LoadReporterOptions {
@@ -34,7 +34,7 @@ interface LoadReporterOptions {
   onReport(load: EngineLoad): void;
 }
 
-/** Reports the engine's load: at fixed intervals, and soon after a large change. */
+/** Reports the engine's load at fixed intervals, and soon after a large change. */
 class LoadReporter {
   readonly #options: LoadReporterOptions;
   readonly #timer: Timer;
@@ -90,8 +90,8 @@ interface WorkerReportsOptions extends RollupReporterOptions {
 }
 
 /**
- * The reports of a worker. Routers get KV events and load over the event plane, and its load with its lease in
- * discovery. Planners get the traffic that it served, over its namespace.
+ * The reports of a worker. Routers get KV events and load over the event plane, and the load also with the worker's
+ * lease in discovery. Planners get the traffic that the worker served, over its namespace.
  */
 export class WorkerReports {
   readonly #options: WorkerReportsOptions;

@@ -32,7 +32,7 @@ interface RankPasses {
   nextSampleMs: number;
 }
 
-/** Tells planners every few seconds what the worker has served and its load, with all ranks in one message. */
+/** Sends planners, every few seconds, what the worker has served and its load, with all ranks in one message. */
 export class RollupReporter {
   readonly #options: RollupReporterOptions;
   readonly #publisher: EventPublisher;
@@ -158,11 +158,11 @@ function poolOf({ worker_type: type }: Pick<ModelCard, 'worker_type'>): PoolName
 
 /** The counts of one request. A token costs nothing here. */
 export interface TrafficMeter {
-  /** Takes note of the first output. */
+  /** Notes the first output. */
   firstOutput(): void;
-  /** Takes note that this many tokens of its prompt were cached. */
+  /** Notes how many tokens of its prompt were cached. */
   cached(tokens: number): void;
-  /** Takes note of its end. Only an answer that reached its end counts as complete. */
+  /** Notes its end. Only an answer that reached its end counts as complete. */
   end(isComplete: boolean, outputTokens: number): void;
 }
 
@@ -179,7 +179,7 @@ export class TrafficCounter {
     return { ...this.#totals };
   }
 
-  /** Counts a request that came but was not taken. */
+  /** Counts a request that came but was refused. */
   refused(isRetry: boolean): void {
     if (!isRetry) this.#totals.started++;
   }

@@ -12,13 +12,13 @@ import type { Logger } from '../../telemetry/index.ts';
 const WAIT_MS = 30_000;
 const POLL_MS = 500;
 
-/** Fields of a card that say where its worker stands; empty unless the settings ask for them. */
+/** Fields of a card that describe the place of its worker; empty unless the settings request them. */
 export type TopologyCard = TopologyFields & { readonly taints?: readonly string[] };
 
 /**
- * Reads where the worker stands, from one file for each domain: its name is the domain and its content the value. Waits
- * up to 30 s for the file of the transfer domain. A worker that must stay near, but does not know where it is, must not
- * register.
+ * Reads the place of the worker from one file for each domain, whose name is the domain and whose content is the value.
+ * Waits up to 30 s for the file of the transfer domain. A worker that must stay near others, but does not know its
+ * place, must not register.
  *
  * @throws ConfigError if the settings name no transfer domain; Error with one line for the operator; the signal's
  * reason if it aborts

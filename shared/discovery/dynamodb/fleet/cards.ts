@@ -4,8 +4,8 @@ import { isModelCard } from '../../record-text.ts';
 import type { ModelCard, RuntimeConfig } from '../../records.ts';
 
 /**
- * Fields that may differ between the workers of one model. They are kept with each worker's record; the rest is kept
- * once for all.
+ * Fields that may differ between the workers of one model. Each worker's record contains them; the other fields are
+ * stored once.
  */
 const OWN_FIELDS = [
   'total_kv_blocks',
@@ -24,11 +24,11 @@ const SUM_LENGTH = 32;
 
 /** A card as it is stored. */
 export interface SplitCard {
-  /** Checksum of `shared`. */
+  /** Checksum of `shared`, under which the card is stored. */
   readonly sum: string;
-  /** Part that the cards of many workers have in common; JSON. */
+  /** The part that the cards of many workers share, as JSON. */
   readonly shared: string;
-  /** This worker's own part of the runtime figures; JSON. */
+  /** The worker's own part of the runtime figures, as JSON. */
   readonly own: string;
 }
 
@@ -49,12 +49,12 @@ export function joinCard(shared: string, own: string): unknown {
   return { ...card, runtime_config: { ...card.runtime_config, ...JSON.parse(own) } };
 }
 
-/** Returns the checksum by which a card is kept. */
+/** Returns the checksum under which a card is stored. */
 export function sumOf(shared: string): string {
   return createHash('sha256').update(shared).digest('hex').slice(0, SUM_LENGTH);
 }
 
-/** Largest number of different cards of one process, with the own parts of its workers. */
+/** Most cards in the memory of a process, counted with the own parts of its workers. */
 const SHARED_MAX = 1024;
 const JOINED_MAX = 4096;
 
@@ -67,12 +67,15 @@ export class CardShelf {
     return this.#shared.has(sum);
   }
 
-  /** Adds a card. Ignored if the text does not match the sum. */
+  /** Adds a card. Ignores a text that does not match the checksum. */
   put(sum: string, shared: string): void {
     if (sumOf(shared) === sum) this.#shared.set(sum, shared);
   }
 
-  /** Returns the card of that sum with a worker's own part; undefined while it is not known, or if it is not a card. */
+  /**
+   * Returns the card of that checksum with a worker's own part. Returns undefined if it is not known yet, or is not a
+   * card.
+   */
   card(sum: string, own: string): ModelCard | undefined {
     const name = `${sum} ${own}`;
     if (this.#joined.has(name)) return this.#joined.get(name);

@@ -13,7 +13,7 @@ export interface Member {
 /** The live processes by lease id. */
 export type Fleet = ReadonlyMap<string, Member>;
 
-/** Whether `one` is an earlier state of its process than `other`. */
+/** Whether `one` is an earlier state of the same process than `other`. */
 export function isEarlier(
   one: { readonly epoch: number; readonly rev: number },
   other: { readonly epoch: number; readonly rev: number },
@@ -22,11 +22,11 @@ export function isEarlier(
 }
 
 /**
- * Keeps an older view from undoing what this process has read of the leases itself. Such a view may be some seconds
- * old. Without this, a process that it does not have yet, or still has, would come and go, which ends requests under
- * way.
+ * Keeps an older view from undoing what this process has itself read of the leases. Such a view may be some seconds
+ * old. It may lack a process that this one knows, or still contain one that has left. Without this class, that process
+ * would disappear and come back, which ends its requests.
  *
- *   own reading ------------- graceMs ------------> only views
+ * own reading ------------- graceMs ------------> only views
  *     processes that only the own reading has stay; processes that it no longer had stay away;
  *     of two states of a process the later one counts
  */
@@ -41,7 +41,9 @@ export class ReadingMerge {
     this.#graceMs = graceMs;
   }
 
-  /** @param shownBefore processes that were known until this reading */
+  /**
+   * @param shownBefore processes known until this reading
+   */
   read(own: Fleet, shownBefore: Fleet, nowMs: number): void {
     const gone = new Map(nowMs - this.#readAtMs < this.#graceMs ? this.#gone : []);
     for (const [leaseId, member] of shownBefore) gone.set(leaseId, member);
@@ -51,7 +53,7 @@ export class ReadingMerge {
     this.#readAtMs = nowMs;
   }
 
-  /** Returns the processes that are known now that `view` is there. */
+  /** Returns the known processes, after `view` was read. */
   with(view: Fleet, nowMs: number): Fleet {
     if (nowMs - this.#readAtMs >= this.#graceMs) {
       if (this.#own.size > 0) [this.#own, this.#gone] = [new Map(), new Map()];

@@ -1,7 +1,7 @@
 import type { Member } from './members.ts';
 import { cardSumsOf } from './record-bytes.ts';
 
-/** Factor of the mean up to which the processes of one model fill a cell, before the next cell takes them. */
+/** Fill of a cell, as a factor of the mean, at which the processes of one model continue in the next cell. */
 const FULL = 1.5;
 
 interface Place {
@@ -10,16 +10,18 @@ interface Place {
 }
 
 /**
- * Places each process in a cell of records: those of one model together, so that a process which serves the model reads
- * few cells. A process stays in its first cell: if it moved, a reader that sees the one cell before the other would
- * miss it.
+ * Places each process in a cell of records. The processes of one model are together, so that a process which serves the
+ * model reads few cells. A process stays in its first cell: if it moved, a reader that sees only one of the two changes
+ * would miss it.
  */
 export class Placement {
   readonly #places = new Map<string, Place>(); // by lease id; those of the fleet
   readonly #bytes: number[];
   readonly #groupOf: (member: Pick<Member, 'block'>) => string;
 
-  /** @param nameOf returns the name of a card's model; only the groups depend on it */
+  /**
+   * @param nameOf returns the name of a card's model, which decides only the group
+   */
   constructor(count: number, nameOf: (sum: string) => string | undefined) {
     this.#bytes = Array.from({ length: count }, () => 0);
     this.#groupOf = ({ block }) => {

@@ -28,7 +28,8 @@ interface KnownMember {
 
 /**
  * Records of the fleet as last shown, by bucket and key. A process whose records did not change costs one comparison of
- * references. If two processes hold a key, as when one replaces another, the record that came last is shown.
+ * references. If two processes have a record with the same key, because one replaces the other, the later record is
+ * shown.
  */
 export class RecordBook {
   readonly #shelf: CardShelf;
@@ -47,7 +48,7 @@ export class RecordBook {
     return this.#unreadable;
   }
 
-  /** Returns the checksums of the cards that `fleet` needs and the shelf does not have. */
+  /** Returns the checksums of cards that `fleet` needs and that the shelf lacks. */
   missingCards(fleet: Fleet): ReadonlySet<string> {
     const sums = new Set<string>();
     for (const [leaseId, { block }] of fleet) {
@@ -79,7 +80,7 @@ export class RecordBook {
     return found.sort(byKey);
   }
 
-  /** Returns the processes whose records say that they serve endpoints as that instance. */
+  /** Returns the processes that serve endpoints as that instance, by their records. */
   holdersOf(instanceId: string): readonly string[] {
     const isIts = ({ record }: Entry): boolean => record.type === 'Endpoint' && record.instance_id === instanceId;
     return [...this.#members].filter(([, { entries }]) => entries.some(isIts)).map(([leaseId]) => leaseId);
@@ -150,7 +151,7 @@ interface UnpackedRecord {
   readonly stored: StoredRecord | undefined;
 }
 
-// a block is read twice: for cards, then for records
+// a block is read twice: first for its cards, then for its records
 const UNPACKED = new WeakMap<Uint8Array, readonly UnpackedRecord[]>();
 
 function recordsOf(block: Uint8Array): readonly UnpackedRecord[] {

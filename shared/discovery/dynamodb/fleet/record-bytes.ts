@@ -2,7 +2,7 @@ import type { EventScope, EventTransport } from '../../../planes/index.ts';
 import { PackedReader, PackedWriter } from '../../packed.ts';
 import type { EndpointRecord, EventChannelRecord, ModelRecord } from '../../records.ts';
 
-/** A model record as it is stored: its card is kept once, by checksum. */
+/** A model record as stored. Its card is stored separately, once, under its checksum. */
 export interface StoredModel extends Omit<ModelRecord, 'card'> {
   readonly cardSum: string;
   /** This worker's own part of the card; JSON. */
@@ -25,8 +25,8 @@ const ID_DIGITS_MAX = 16;
 const RECORDS_MAX = 8192;
 
 /**
- * Packs a record in as few bytes as it needs. Fields that this version does not know follow as JSON, so that they
- * survive. Throws `RangeError` for an invalid id.
+ * Packs a record into few bytes. Fields that this version does not know follow as JSON, so that they survive. Throws
+ * `RangeError` for an invalid id.
  */
 export function packRecord(record: StoredRecord): Uint8Array {
   const writer = new PackedWriter();
@@ -70,7 +70,7 @@ export function unpackRecord(bytes: Uint8Array): StoredRecord | undefined {
     const record = readRecord(reader, reader.byte());
     return reader.isAtEnd ? record : undefined;
   } catch {
-    return undefined; // cut short, out of bounds or not JSON: written by a faulty process
+    return undefined; // cut short, out of bounds or not JSON, so a faulty process wrote it
   }
 }
 
@@ -93,10 +93,10 @@ export function unpackBlock(block: Uint8Array): readonly Uint8Array[] {
   return records;
 }
 
-const SUMS = new WeakMap<Uint8Array, readonly string[]>(); // every reading asks about the same block
+const SUMS = new WeakMap<Uint8Array, readonly string[]>(); // every reading asks for the same block again
 const NO_SUMS: readonly string[] = [];
 
-/** Returns the checksums of the cards that a block's model records name, without reading the rest. */
+/** Returns the checksums of the cards that the model records of a block name, without reading the rest. */
 export function cardSumsOf(block: Uint8Array): readonly string[] {
   const known = SUMS.get(block);
   if (known !== undefined) return known;

@@ -3,23 +3,24 @@ import { fnv1a } from '../../../records/index.ts';
 import { PackedReader, PackedWriter } from '../../packed.ts';
 import type { Member } from './members.ts';
 
-/** Desired size of a cell in bytes, plus or minus half of it. */
+/** Target size of a cell in bytes, plus or minus half of it. */
 const CELL_BYTES = 4096;
 /**
- * Largest number of cells; beyond it cells grow instead. So one request reads all that changed, and the head stays
- * below one kilobyte.
+ * Largest number of cells, beyond which cells grow instead. This bound lets one request read everything that changed,
+ * and keeps the head below one kilobyte.
  */
 export const CELLS_MAX = 64;
 const INFLATED_BYTES_MAX = 64 * 1024 * 1024;
 const BLOCK_BYTES_MAX = 1024 * 1024;
 const LOAD_BYTES_MAX = 256 * 1024;
 /**
- * Compression of records, which repeat ids, names and addresses: they deflate to about a sixth. Fast rather than small.
+ * Compression of records, which repeat ids, names and addresses. They shrink to about a sixth. It favours speed over
+ * size.
  */
 const DEFLATE_LEVEL = 3;
 const DEFLATE_RATIO = 6;
 
-/** Content of a cell about a process, except its load. */
+/** Content of a cell about one process, without its load. */
 export type MemberRecords = Omit<Member, 'load'>;
 
 /** Returns the number of the cell, of `count` (a power of two), that a lease or a shard key belongs to. */
@@ -29,8 +30,9 @@ export function cellOf(name: string, count: number): number {
 }
 
 /**
- * Returns how many cells hold `bytes`, if there are `count` now: twice as many once they are nearly full, half as many
- * once they are nearly empty. It changes the number rarely, because each change moves half of the fleet to other cells.
+ * Returns how many cells should hold `bytes`, if there are `count` now: twice as many once they are nearly full, half
+ * as many once they are nearly empty. The number changes rarely, because each change moves half of the fleet to other
+ * cells.
  */
 export function nextCellCount(count: number, bytes: number): number {
   const mean = bytes / count;
@@ -99,7 +101,8 @@ export function unpackLoadCell(bytes: Uint8Array): ReadonlyMap<string, Uint8Arra
 }
 
 /**
- * Content of the head about the view: the round of the gatherer in which each cell was last written. Rounds begin at 1.
+ * Description of the view in the head: the round of the gatherer in which each cell was last written. Rounds begin at
+ * 1.
  */
 export interface HeadBody {
   readonly round: number;
@@ -109,7 +112,9 @@ export interface HeadBody {
   readonly loads: readonly number[];
   /** Round of the catalogue; 0 = there is none. */
   readonly catalogue: number;
-  /** Round of the index; 0 = there is none: an earlier gatherer wrote the view, or there are too many cards. */
+  /**
+   * Round of the index. 0 = there is no index, because an earlier release wrote the view or there are too many cards.
+   */
   readonly index: number;
 }
 

@@ -10,20 +10,23 @@ export interface CardNames {
   readonly aliases: readonly string[];
 }
 
-/** A card of the fleet, with the cells of records that hold its processes: none while the card is only remembered. */
+/**
+ * A card of the fleet, with the cells of records that contain its processes. A card that is only remembered has no
+ * cells.
+ */
 export interface IndexedCard extends CardNames {
   readonly sum: string;
   readonly cells: readonly number[];
 }
 
-/** Place of each model in the view, so that a process which serves one model need not read the others. */
+/** Places of each model in the view, so that a process which serves one model need not read the others. */
 export interface ViewIndex {
   readonly cards: readonly IndexedCard[];
   /** Cells that hold processes without a model, such as routers. */
   readonly others: readonly number[];
 }
 
-/** Largest number of cards in an index. With more, there is no index and everything is read. */
+/** Most cards in an index. With more, there is no index and processes read everything. */
 export const CARDS_MAX = 4096;
 /** Largest index: an item takes 400 KB. */
 const PACKED_BYTES_MAX = 384 * 1024;
@@ -32,8 +35,8 @@ const ALIASES_MAX = 256;
 const VERSION = 1;
 
 /**
- * Returns the index of the content of `cells`; undefined if it would be too large. A card whose names are not known is
- * left out, and so are its processes: they cannot be shown yet.
+ * Returns the index for the content of `cells`; undefined if it would be too large. A card whose names are unknown is
+ * left out with its processes, which cannot be shown yet.
  *
  * @param remembered checksums of cards that count without a process
  */
@@ -65,12 +68,12 @@ export function indexOf(
   return { cards, others: sorted(others) };
 }
 
-/** Returns the own names of the models that `asked` means; there are several if models share an alias. */
+/** Returns the own names of the models that `asked` may mean. There are several if models share an alias. */
 export function modelsAskedAs({ cards }: ViewIndex, asked: string): ReadonlySet<string> {
   return new Set(cards.flatMap(({ name, aliases }) => (name === asked || aliases.includes(asked) ? [name] : [])));
 }
 
-/** Returns the cells, of `count`, in which the models of those names are, and the names that have none. */
+/** Returns the cells, of `count`, that contain the models of those names, and the names without a cell. */
 export function cellsOf({ cards, others }: ViewIndex, models: ReadonlySet<string>, count: number): ReadonlySet<number> {
   const cells = new Set(others);
   for (const card of cards) if (models.has(card.name)) for (const cell of card.cells) cells.add(cell);
@@ -78,16 +81,23 @@ export function cellsOf({ cards, others }: ViewIndex, models: ReadonlySet<string
   return cells;
 }
 
-/** Returns whether a process is shown, given the places of `models`: not if it only has cards of other models. */
+/**
+ * Returns whether to show a process, given the places of `models`. A process with cards of only other models is not
+ * shown.
+ */
 export function shows({ cards }: ViewIndex, models: ReadonlySet<string>): (member: Pick<Member, 'block'>) => boolean {
   const others = new Set(cards.flatMap(({ sum, name }) => (models.has(name) ? [] : [sum])));
   return ({ block }) => {
     const sums = cardSumsOf(block);
-    return sums.length === 0 || sums.some((sum) => !others.has(sum)); // a card that is newer than the index counts
+    // a card that is missing in the index is newer than it, and counts
+    return sums.length === 0 || sums.some((sum) => !others.has(sum));
   };
 }
 
-/** Returns undefined if the index would be too large to be kept or read; then there is none, as with too many cards. */
+/**
+ * Returns undefined if the index would be too large to store or read. Then the view has no index, as with too many
+ * cards.
+ */
 export function packIndex({ cards, others }: ViewIndex): Uint8Array | undefined {
   const writer = new PackedWriter(4096);
   const writeCells = (cells: readonly number[]): void => {

@@ -16,12 +16,12 @@ const PROLOGUE = encodeRecord({ error: null } satisfies Prologue);
 const END = encodeRecord({ complete_final: true });
 
 /**
- * Collects the output of one connection in a turn. However an engine step mixes its streams, their tokens leave in one
- * TOKENS frame, and each stream keeps its own order.
+ * Collects the output of one connection during a turn of the event loop. An engine step writes to many streams; their
+ * tokens leave together in one TOKENS frame. Each stream keeps its own order.
  *
  *     target:  PROLOGUEs of this turn | TOKENS of all streams | DATA, END, ERROR
  *
- * If a stream has more tokens after a DATA of its own, the turn so far is sealed and another one starts behind it.
+ * If a stream has more tokens after its DATA, the writer seals the turn so far and starts another one behind it.
  */
 export class AnswerWriter {
   /** Longest payload that the caller accepts. */
@@ -29,7 +29,7 @@ export class AnswerWriter {
   readonly #target: ByteWriter;
   readonly #tokens = new ByteWriter();
   readonly #frames = new ByteWriter();
-  /** Streams with something in `#frames`. */
+  /** Streams that have frames in `#frames`. */
   readonly #framed = new Set<number>();
 
   constructor(target: ByteWriter, payloadBytesMax: number) {
@@ -53,8 +53,8 @@ export class AnswerWriter {
   }
 
   /**
-   * Encodes the record of a frame; copies its bytes once. Throws `BackendProtocol` beyond the caller's limit, because
-   * it was not the request that was too large.
+   * Encodes the record of a frame, and copies its bytes once. If it exceeds the caller's limit, throws
+   * `BackendProtocol`, because the fault is not a request that is too large.
    */
   encode(value: unknown): RecordPieces {
     const record = encodePieces(value, { isKept: false }); // an engine may reuse its buffers

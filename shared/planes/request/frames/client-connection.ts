@@ -30,11 +30,11 @@ import { SlowStreams } from './slow-streams.ts';
 const STREAM_ID_MAX = 0xffff_fffd;
 const EMPTY = new Uint8Array(0);
 const MOVED = Uint8Array.of(KILL_MOVED);
-/** Longest HELLO_ACK or ERROR: an instance, the names of its endpoints, a reason. */
+/** Most bytes in a HELLO_ACK or ERROR: an instance, the names of its endpoints, a reason. */
 const CONNECTION_RECORD_BYTES_MAX = 64 << 10;
 const PING_PAYLOAD = new Uint8Array(8);
 
-/** A call with everything needed to send it, perhaps over another connection. */
+/** A call and everything needed to send it, so that another connection can send it again. */
 export interface PendingOpen<Target extends CallTarget> {
   readonly call: ClientCall;
   readonly target: Target;
@@ -45,7 +45,7 @@ export interface PendingOpen<Target extends CallTarget> {
 export interface ConnectionOwner<Target extends CallTarget> {
   readonly dial: Dial<Target>;
   closed(connection: ClientConnection<Target>): void;
-  /** Called with calls that were held for a probe that failed; nothing of them was sent. */
+  /** Called with calls that waited for a probe that failed. No byte of them was sent. */
   resend(held: readonly PendingOpen<Target>[]): void;
 }
 
@@ -78,7 +78,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   #nextStreamId = 1;
   #sendBytesMax: number;
   #lastHeardMs: number;
-  #timer: Timer; // timer of the connection, its greeting or a probe, whichever is under way
+  #timer: Timer; // timer of the current wait: for the connection, its greeting or a probe
   #socketError: Error | undefined;
 
   constructor(target: Target, settings: ConnectionSettings, heartbeat: Heartbeat, owner: ConnectionOwner<Target>) {
@@ -108,7 +108,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     return this.#target.poolKey;
   }
 
-  /** Whether one more stream may be opened here. */
+  /** Whether the connection accepts one more stream. */
   get hasRoom(): boolean {
     const { streamsPerConnectionMax } = this.#settings;
     return (
@@ -120,7 +120,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     );
   }
 
-  /** Opens a stream for `pending`. Throws if the request cannot be sent; then its call is untouched. */
+  /** Opens a stream for `pending`. Throws if the request cannot be sent, and then leaves the call untouched. */
   open(pending: PendingOpen<Target>): void {
     if (this.#isSuspect()) this.#startProbe();
     if (this.#state === 'probing') this.#held.push(pending);
@@ -169,7 +169,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     }
   }
 
-  /** Closes the socket; streams still open fail with `error`. */
+  /** Closes the socket. Open streams fail with `error`. */
   close(error: ServeError): void {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
@@ -252,12 +252,12 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     if (!this.#isUnproven()) call.sent(requestTimeoutMs);
   }
 
-  /** Whether nothing of a request has left: the peer is not reached yet, or has not given its proof. */
+  /** Whether no byte of a request has left: the peer is not reached yet, or has not proved that it knows the token. */
   #isUnproven(): boolean {
     return this.#state === 'connecting' || this.#state === 'proving';
   }
 
-  /** Handles frames of a worker that has proved nothing: only its proof counts, or the reason why it refuses. */
+  /** Handles frames of a worker that has not proved the token: only a proof or a reason for refusal is accepted. */
   #unprovenFrame(type: FrameTypeCode, bytes: Buffer, start: number, end: number): void {
     if (type === FrameType.error) {
       this.#refused(decodeRecord(bytes, start, end));
@@ -269,7 +269,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#begin();
   }
 
-  /** Lets HELLO leave, and after the proofs everything else. */
+  /** Sends HELLO, and everything else after the proofs. */
   #begin(): void {
     this.#state = 'greeting';
     for (const call of this.#calls.values()) call.sent(this.#settings.requestTimeoutMs);
@@ -352,7 +352,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#sendBytesMax = Math.min(this.#sendBytesMax, maxFrame);
   }
 
-  /** Handles ERROR on stream 0: the worker closes the connection and says why. */
+  /** Handles ERROR on stream 0, with which the worker closes the connection and says why. */
   #refused(record: unknown): void {
     const wire = readWireError(record, undefined);
     const isGreeting = this.#state === 'proving' || (this.#state === 'greeting' && wire.kind !== 'WorkerUnavailable');
@@ -389,7 +389,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#schedule();
   }
 
-  /** Writes at the end of the turn. Cuts off a worker that reads nothing while we answer everything that it sends. */
+  /** Writes at the end of the turn. Closes the connection if the worker reads nothing while it keeps sending. */
   #schedule(): void {
     this.#outbox.schedule();
     if (!this.#outbox.isOverfull(this.#settings)) return;

@@ -8,8 +8,8 @@ import { type Hello, PLANE_PROTOCOL } from './records.ts';
 import type { ConnectionSettings } from './settings.ts';
 
 /**
- * Beginning of a connection at the caller. With a token, only HELLO leaves before the worker has proved that it knows
- * the token too; the caller's own proof then leaves before everything else.
+ * The caller's side of the beginning of a connection. With a token, the caller sends only HELLO until the worker has
+ * proved that it knows the token. Then it sends its own proof before everything else.
  */
 export class ClientGreeting {
   readonly #settings: ConnectionSettings;
@@ -35,7 +35,7 @@ export class ClientGreeting {
     return isUnheard ? new PeerFault(NO_GREETING) : new Error('the worker closed the connection');
   }
 
-  /** Begins the first write of `writer`: with HELLO, or with room for the proof if HELLO leaves by itself. */
+  /** Begins the first write of `writer`: with HELLO, or, if HELLO has to leave first, with room for the proof. */
   prepare(writer: ByteWriter): void {
     if (this.hasToken) writer.frame(FrameType.proof, CONNECTION_STREAM, new Uint8Array(PROOF_BYTES));
     else this.#write(writer);
@@ -49,8 +49,8 @@ export class ClientGreeting {
   }
 
   /**
-   * Takes the payload of CHALLENGE (nonce, one or two proofs) and fills in the own proof at the start of `writer`.
-   * Throws `PeerFault` if the worker does not know the token.
+   * Reads the payload of CHALLENGE (nonce, one or two proofs), and writes the caller's own proof at the start of
+   * `writer`. Throws `PeerFault` if the worker does not know the token.
    */
   answer(challenge: Uint8Array, channel: ByteChannel, writer: ByteWriter): void {
     const { secret } = this.#settings;

@@ -5,8 +5,8 @@ import type { ConnectionHost, ServerConnection } from './server-connection.ts';
 import { type ConnectionSettings, UNPROVEN_MAX } from './settings.ts';
 
 /**
- * Endpoints that a process serves, and the connections of their callers: the part of a server that is the same for
- * every transport.
+ * Endpoints that a process serves, and the connections of their callers. This part of a server is the same for every
+ * transport.
  */
 export abstract class EndpointHost implements ConnectionHost {
   readonly #connections = new Set<ServerConnection>();
@@ -36,7 +36,7 @@ export abstract class EndpointHost implements ConnectionHost {
     this.#handlers.set(endpoint, handler);
   }
 
-  /** Resolves at once, unless a broker has to learn of endpoints first. */
+  /** Resolves at once, unless the host must first register its endpoints with a broker. */
   reachable(_signal: AbortSignal): Promise<void> {
     return Promise.resolve();
   }
@@ -57,7 +57,7 @@ export abstract class EndpointHost implements ConnectionHost {
     for (const connection of [...this.#connections]) connection.close('the worker was closed');
   }
 
-  /** Adds a connection whose caller has proved nothing yet. If there are too many, the oldest one is closed. */
+  /** Adds a connection whose caller has not proved the token yet. If there are too many, closes the oldest one. */
   protected add(connection: ServerConnection): void {
     this.#connections.add(connection);
     this.#unproven.add(connection);

@@ -12,7 +12,7 @@ export const FRAME_HEADER_BYTES = 12;
 const FRAME_VERSION = 1;
 /** Longest payload of PING and PONG. */
 export const PING_BYTES_MAX = 64;
-/** Payload of a KILL because another worker continues; any other KILL has none. */
+/** Payload of a KILL that is sent because another worker continues the request. Any other KILL has no payload. */
 export const KILL_MOVED = 1;
 /** Stream id of frames that concern the connection. */
 export const CONNECTION_STREAM = 0;
@@ -37,7 +37,7 @@ export const FrameType = {
   move: 17,
 } as const;
 
-/** Bit 0 of the flags: the payload is, or begins with, a record in msgpack. It follows from the type. */
+/** Bit 0 of the flags: the payload is, or begins with, a record in msgpack. The type of a frame decides it. */
 const FLAGS = new Uint8Array(FrameType.move + 1);
 for (const name of ['hello', 'helloAck', 'open', 'prologue', 'data', 'end', 'error', 'goAway'] as const) {
   FLAGS[FrameType[name]] = 1;
@@ -55,7 +55,7 @@ function isFrameType(code: number): code is FrameTypeCode {
 }
 
 export function readU32(bytes: Uint8Array, at: number): number {
-  // A read outside the buffer yields 0 here; callers check lengths first.
+  // A read outside the buffer yields 0 here, because callers check lengths first.
   return ((bytes[at]! << 24) | (bytes[at + 1]! << 16) | (bytes[at + 2]! << 8) | bytes[at + 3]!) >>> 0;
 }
 
@@ -81,29 +81,29 @@ export function writeFrameHeader(
   writeU32(bytes, at + 8, streamId);
 }
 
-/** Reader of the frames of one connection. */
+/** A receiver of the frames of one connection. */
 export interface FrameReceiver {
   /**
-   * Handles one frame; its payload is `bytes[start .. end)`.
-   * @param isKept whether `bytes` is never written again; otherwise the payload is only valid during the call
+   * Handles one frame, whose payload is `bytes[start .. end)`.
+   * @param isKept whether the receiver may keep `bytes`; otherwise the payload is valid only during the call
    */
   frame(type: FrameTypeCode, streamId: number, bytes: Buffer, start: number, end: number, isKept: boolean): void;
   /** Handles a frame longer than the limit. Its payload is skipped. */
   oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void;
 }
 
-// First bytes of a TLS connection.
+// The first bytes of a TLS connection.
 const TLS_HANDSHAKE = 0x16;
 const TLS_MAJOR = 3;
 const HOLD_BYTES_MIN = 4096;
-/** Length up to which frames are assembled in the same memory. */
+/** Length up to which the parser assembles frames in one shared buffer. */
 const HOLD_BYTES_MAX = 1 << 20;
 const NOTHING = Buffer.alloc(0);
 
 /**
- * Cuts a byte stream into frames, however it is chunked. A frame inside one chunk is passed on without copying. A frame
- * that crosses chunks is assembled in a buffer of the parser, which grows with the bytes that arrive, not with the
- * promised length. A large frame has its own memory, which is handed over with it.
+ * Cuts a byte stream into frames, wherever its chunks end. It passes a frame within one chunk on without a copy. It
+ * assembles a frame that crosses chunks in its own buffer, which grows with the bytes that arrive, not with the
+ * promised length. A large frame gets its own memory, which the receiver may keep.
  */
 export class FrameParser {
   /** Longest accepted payload; longer frames are skipped and reported. */
@@ -121,7 +121,7 @@ export class FrameParser {
     this.payloadBytesMax = payloadBytesMax;
   }
 
-  /** Stops reading, because the connection is closed. May be called from inside a frame. */
+  /** Stops reading, because the connection is closed. A receiver may call it while it handles a frame. */
   stop(): void {
     this.#isStopped = true;
     this.#hold = NOTHING;
@@ -129,7 +129,10 @@ export class FrameParser {
     this.#coming = undefined;
   }
 
-  /** Takes the next bytes of the stream. Throws `FrameError` for a header that no frame has, `PeerFault` for TLS. */
+  /**
+   * Takes the next bytes of the stream. Throws `FrameError` for an invalid header, and `PeerFault` if the peer speaks
+   * TLS.
+   */
   push(chunk: Buffer): void {
     let at = 0;
     while (!this.#isStopped && at < chunk.length) {
@@ -161,7 +164,7 @@ export class FrameParser {
     return at + frameBytes;
   }
 
-  /** Adds to the held frame and passes it on when complete. */
+  /** Adds bytes to the held frame, and passes it on when it is complete. */
   #fill(chunk: Buffer, at: number): number {
     if (this.#heldBytes < FRAME_HEADER_BYTES) {
       const next = this.#keep(chunk, at, at + FRAME_HEADER_BYTES - this.#heldBytes);
@@ -184,7 +187,7 @@ export class FrameParser {
     else this.#deliver(held, 0, frameBytes, false);
   }
 
-  /** Adds to a large frame and passes it on when complete. Returns how much it took. */
+  /** Adds bytes to a large frame, and passes it on when it is complete. Returns how many bytes it took. */
   #add(coming: ComingBytes, chunk: Buffer, at: number): number {
     this.#coming = coming;
     const taken = coming.take(chunk, at);
@@ -240,14 +243,14 @@ export class FrameParser {
 
 const ENTRY_BYTES = 6;
 /**
- * Longest payload of TOKENS, longer than any engine step: everything that all streams of a connection have credit for,
- * with each token in an entry of its own.
+ * Longest payload of TOKENS: the credit of all streams of a connection, with each token in an entry of its own. No
+ * engine step is longer.
  */
 const FRAME_BYTES_MAX = 4 << 20;
 /** Token ids in one entry. */
 const IDS_MAX = 255;
 
-/** Receiver of the entries of a TOKENS frame. `ids` is reused: valid only during the call. */
+/** A receiver of the entries of a TOKENS frame. `ids` is reused, so it is valid only during the call. */
 export interface TokenReceiver {
   streamTokens(streamId: number, choice: number, ids: Uint32Array, count: number): void;
 }
@@ -306,7 +309,7 @@ export function readTokens(bytes: Buffer, start: number, end: number, receiver: 
     const choice = bytes[at + 4]!; // inside the entry
     const count = bytes[at + 5]!; // inside the entry
     at += ENTRY_BYTES;
-    if (count === 0) throw new FrameError('TOKENS without a token'); // it would take no credit
+    if (count === 0) throw new FrameError('TOKENS without a token'); // a token that costs no credit would have no bound
     if (end - at < 4 * count) throw new FrameError('TOKENS frame cut inside its ids');
     for (let id = 0; id < count; id++, at += 4) scratch[id] = readU32(bytes, at);
     receiver.streamTokens(streamId, choice, scratch, count);

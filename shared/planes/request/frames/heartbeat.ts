@@ -6,8 +6,8 @@ export interface Pulse {
 }
 
 /**
- * One timer for the heartbeat of every connection of a plane. Silence is counted in beats, not read from the clock: a
- * process that was itself held up for long sees one late beat, and does not consider its peers dead.
+ * One timer for the heartbeats of all connections of a plane. It counts silence in beats instead of reading the clock.
+ * So a process that was itself stopped for long sees one late beat, and does not consider its peers dead.
  */
 export class Heartbeat {
   readonly #clock: Clock;
@@ -20,7 +20,7 @@ export class Heartbeat {
     this.#intervalMs = intervalMs;
   }
 
-  /** Returns the beats in `durationMs`, at least one. */
+  /** Returns how many beats `durationMs` has, at least one. */
   beatsIn(durationMs: number): number {
     return Math.max(1, Math.ceil(durationMs / this.#intervalMs));
   }
@@ -41,7 +41,7 @@ export class Heartbeat {
 }
 
 /**
- * Judges whether the peer of one connection is alive, counted in heartbeats. Bytes of any kind prove life.
+ * Judges by beats whether the peer of one connection is alive. Bytes of any kind prove life.
  *
  * | Streams open | Silent beats | Verdict |
  * |---|---|---|

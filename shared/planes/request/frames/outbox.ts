@@ -6,12 +6,12 @@ import { type ConnectionSettings, outboundBytesMax } from './settings.ts';
 
 const BYTES_MIN = 512;
 const BYTES_KEPT = 256 << 10;
-/** Length from which pieces are not copied. */
+/** Length from which pieces are sent without a copy. */
 const COPIED_BYTES_MAX = 32 << 10;
 
 /**
- * Bytes assembled for one write. The buffer grows by doubling and keeps at most 256 KiB when emptied. Large pieces are
- * not copied: they stay between the bytes assembled before and after them.
+ * Bytes assembled for one write. The buffer doubles when it is full, and keeps at most 256 KiB when it is emptied.
+ * Large pieces are not copied: they stay between the bytes assembled before and after them.
  */
 export class ByteWriter {
   /** Bytes assembled since the last large piece. */
@@ -52,8 +52,8 @@ export class ByteWriter {
   }
 
   /**
-   * Appends a frame whose payload is `pieces`, and `tailBytes` more that the caller appends.
-   * @param pieces large ones are not copied, because they are never written again
+   * Appends the start of a frame whose payload is `pieces`. The caller appends the remaining `tailBytes`.
+   * @param pieces large ones are not copied, so the caller must not write to them again
    */
   frameOf(type: FrameTypeCode, streamId: number, pieces: RecordPieces, tailBytes = 0): void {
     const at = this.reserve(FRAME_HEADER_BYTES);
@@ -61,7 +61,7 @@ export class ByteWriter {
     for (const piece of pieces) this.#append(piece);
   }
 
-  /** Overwrites bytes from `at` on, which lie before any large piece. */
+  /** Overwrites bytes from `at` on, which must precede every large piece. */
   overwrite(at: number, bytes: Uint8Array): void {
     (this.#before[0] ?? this.bytes).set(bytes, at);
   }
@@ -83,14 +83,14 @@ export class ByteWriter {
     this.empty();
   }
 
-  /** Forgets the contents and keeps the memory. */
+  /** Drops the contents and keeps the memory. */
   empty(): void {
     this.length = 0;
     this.#forgetBefore();
     if (this.bytes.length > BYTES_KEPT) this.replace();
   }
 
-  /** Forgets the contents and leaves the memory to its last reader. */
+  /** Drops the contents and leaves the memory to its last reader. */
   replace(): void {
     this.length = 0;
     this.#forgetBefore();
@@ -124,8 +124,8 @@ export class ByteWriter {
 }
 
 /**
- * All output of a connection in one turn of the event loop, written at once. Nothing is written while the socket's own
- * buffer is full: further output waits here, so that its owner can see and limit it.
+ * Output of a connection, written once at the end of each turn of the event loop. While the buffer of the socket is
+ * full, further output waits here, where its owner can see and limit it.
  */
 export class Outbox {
   readonly waiting = new ByteWriter();
@@ -135,7 +135,9 @@ export class Outbox {
   #isScheduled = false;
   #isBlocked: boolean;
 
-  /** @param isBlocked holds everything back until `unblock`, e.g. until the socket is connected */
+  /**
+   * @param isBlocked whether everything waits until `unblock`, for example until the socket is connected
+   */
   constructor(socket: ByteChannel, observer: RequestPlaneObserver, isBlocked: boolean, beforeWrite?: () => void) {
     this.#socket = socket;
     this.#observer = observer;
@@ -153,8 +155,8 @@ export class Outbox {
   }
 
   /**
-   * Whether so much waits for a peer that does not read that the connection must close: callers limit everything else
-   * before this.
+   * Whether the peer has stopped reading and the connection must close, because too many bytes wait. Callers limit all
+   * other output before that.
    */
   isOverfull(settings: ConnectionSettings, moreBytes = 0): boolean {
     return this.#isBlocked && this.pendingBytes + moreBytes > outboundBytesMax(settings) + settings.frameBytesMax;

@@ -1,22 +1,23 @@
 import { hasTurnRoom, spendOfTurn, whenTurnHasRoom } from '../../../concurrency/index.ts';
 
-/** Bytes read between two checks of the room that the turn has. */
+/** Number of bytes read between two checks of the room in the turn. */
 const SLICE_BYTES = 16 * 1024;
-/** Cost of a worker's byte, in bytes of writing: it is decoded, detokenized and put into an event. */
+/**
+ * Cost of reading a byte of a worker, as a multiple of writing one: the byte is decoded, detokenized and put into an
+ * event.
+ */
 const COST_OF_BYTE = 32;
 
 interface PacedReadsOptions {
   /** Takes the next bytes, which are valid only during the call. */
   readonly onBytes: (bytes: Buffer) => void;
-  /**
-   * Called when everything that was read has been taken, so that reading may continue after `push` had returned false.
-   */
+  /** Called when no byte is kept any more, so that reading may continue after `push` has returned false. */
   readonly onRoom: () => void;
 }
 
 /**
- * Passes on the bytes that a channel reads, in order, and in each turn of the event loop only as many as the turn has
- * room for.
+ * Passes on the bytes that a channel reads, in order. In each turn of the event loop it passes on only as many as the
+ * turn has room for.
  */
 export class PacedReads {
   readonly #options: PacedReadsOptions;
@@ -44,7 +45,7 @@ export class PacedReads {
     return false;
   }
 
-  /** Passes on everything that is kept, now, because the channel is over. */
+  /** Passes on every kept byte now, because the channel has ended. */
   flush(): void {
     for (const bytes of this.#kept.splice(0)) this.#options.onBytes(bytes);
   }

@@ -4,28 +4,33 @@ import { reasonOf } from '../../../errors/index.ts';
 /** Bytes of a nonce and of a proof. */
 export const NONCE_BYTES = 32;
 export const PROOF_BYTES = 32;
-/** Number of tokens that one end may know at the same time. */
+/** Most tokens that one end knows at the same time. */
 const PROOFS_MAX = 2;
 
-/** Side that proves. It is part of the proof, so that no side can send back the other's proof. */
+/** The side that proves. It is part of the proof, so that a side cannot send the other's proof back. */
 type ProvingSide = 'caller' | 'worker';
 
 /**
- * Data of one connection that both ends have seen. A proof covers only this, and is worthless on any other connection.
+ * Data of one connection that both ends have seen. A proof covers it, and is therefore worthless on any other
+ * connection.
  */
 export interface Transcript {
-  /** Payload of HELLO as it was sent; holds the caller's nonce. */
+  /** Payload of HELLO as sent, which contains the caller's nonce. */
   readonly hello: Uint8Array;
   readonly workerNonce: Uint8Array;
-  /** Keying material that an encrypted channel has at both ends; empty for a plain channel. */
+  /** Keying material at both ends of an encrypted channel; empty for a plain channel. */
   readonly channel: Uint8Array;
 }
 
-/** The plane token (`STATOR_PLANE_TOKEN`) as keys for its purposes. The token itself is not kept, and never sent. */
+/**
+ * The plane token (`STATOR_PLANE_TOKEN`) as keys for its purposes. A process neither keeps nor sends the token itself.
+ */
 export class PlaneSecret {
-  /** Name that tells it from another token and reveals nothing about it: 16 hex digits. */
+  /**
+   * Name of the token, 16 hex digits. It differs from the names of other tokens and reveals nothing about the token.
+   */
   readonly name: string;
-  /** Key of TLS if only the token encrypts. */
+  /** Key for TLS on connections that only the token encrypts. */
   readonly tlsKey: Buffer;
   readonly #proofKey: Buffer;
 
@@ -35,24 +40,24 @@ export class PlaneSecret {
     this.#proofKey = derive(token, 'stator plane 2: proof');
   }
 
-  /** Returns the proof to the other side that `side` knows the token. */
+  /** Returns the proof for the other side that `side` knows the token. */
   prove(side: ProvingSide, { hello, workerNonce, channel }: Transcript): Buffer {
     const hmac = createHmac('sha256', this.#proofKey).update(`${side}\0`);
     for (const part of [hello, workerNonce, channel]) hmac.update(`${part.length}\0`).update(part);
     return hmac.digest();
   }
 
-  /** Whether `given` is the proof of `side`; takes the same time wherever it is wrong. */
+  /** Whether `given` is the proof of `side`. The comparison takes the same time wherever the proofs differ. */
   isProof(given: Uint8Array, side: ProvingSide, transcript: Transcript): boolean {
     return given.length === PROOF_BYTES && timingSafeEqual(given, this.prove(side, transcript));
   }
 }
 
 /**
- * Tokens of a process: its own, and the previous one while tokens are rotated (`STATOR_PLANE_TOKEN_PREVIOUS`).
+ * Tokens of a process: the current one, and the previous one during a rotation (`STATOR_PLANE_TOKEN_PREVIOUS`).
  *
- * The ends of a connection prove the newest token that both know: a worker proves all of its own, and a caller answers
- * with one that the worker has shown to know. So processes may learn of a new token in any order.
+ * The ends of a connection use the newest token that both know. A worker proves all of its tokens. The caller answers
+ * with one of those that the worker has proved. So processes may learn a new token in any order.
  */
 export class PlaneSecrets {
   /** All tokens, the current one first. */
@@ -77,7 +82,7 @@ export class PlaneSecrets {
     return Buffer.concat(this.all.map((secret) => secret.prove('worker', transcript)));
   }
 
-  /** Returns the first token that one of `proofs` belongs to; undefined = no token fits. */
+  /** Returns the first token for which one of `proofs` is valid; undefined = no token fits. */
   provedBy(proofs: Uint8Array, transcript: Transcript): PlaneSecret | undefined {
     if (proofs.length === 0 || proofs.length > PROOFS_MAX * PROOF_BYTES || proofs.length % PROOF_BYTES !== 0)
       return undefined;
@@ -87,7 +92,7 @@ export class PlaneSecrets {
     return this.all.find((secret) => each.some((proof) => secret.isProof(proof, 'worker', transcript)));
   }
 
-  /** Whether a caller proves any of them. */
+  /** Whether a caller proves one of the tokens. */
   isProof(given: Uint8Array, transcript: Transcript): boolean {
     return this.all.some((secret) => secret.isProof(given, 'caller', transcript));
   }
@@ -98,7 +103,7 @@ function derive(token: string, purpose: string): Buffer {
 }
 
 /**
- * Thrown if the other end is not a Stator process or has other settings: every further connection fails too until an
+ * Thrown if the other end is not a Stator process or has other settings. Every further connection fails, too, until an
  * operator acts.
  */
 export class PeerFault extends Error {
@@ -130,7 +135,7 @@ export function explainHandshake(error: Error, peer: 'caller' | 'worker'): strin
   return undefined;
 }
 
-/** Longest text of a peer that is shown: it has proved nothing. */
+/** Longest text of a peer that is shown to an operator. The peer may be anyone, because it has not proved the token. */
 const WORDS_MAX = 300;
 
 /** Returns `text` of a peer on one line, cut. */

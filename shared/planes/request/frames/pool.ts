@@ -5,8 +5,8 @@ import { Heartbeat } from './heartbeat.ts';
 import type { ConnectionSettings } from './settings.ts';
 
 /**
- * Connections by worker. The first one with room takes every stream, so that a worker's step arrives in one frame.
- * Another one is opened only when all are full.
+ * Connections of a caller, by worker. All streams use the first connection with room, so that the tokens of an engine
+ * step arrive in one frame. The pool opens another connection only when all are full.
  */
 export class ConnectionPool<Target extends CallTarget> implements ConnectionOwner<Target> {
   readonly dial: Dial<Target>;

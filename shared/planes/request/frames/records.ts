@@ -14,7 +14,7 @@ import type { PlaneRequest } from '../types.ts';
 import { FrameError, FrameType, type FrameTypeCode, readU32, writeU32 } from './frame.ts';
 import type { ByteWriter } from './outbox.ts';
 
-/** Version of what the two ends say before the first request; both must have the same. */
+/** Version of the records before the first request. Both ends must have the same. */
 export const PLANE_PROTOCOL = 2;
 
 /** First record of a connection, from the caller. */
@@ -25,13 +25,13 @@ export interface Hello {
   readonly maxFrame: number;
   /** Instance that the caller wants to reach. */
   readonly instanceId?: string;
-  /** 32 random bytes in base64url; present if the caller has a token, and so wants proof. */
+  /** Nonce of 32 random bytes in base64url. A caller with a token sends it to request a proof. */
   readonly nonce?: string;
-  /** Whether it knows MOVE. Earlier releases treat MOVE as a fault of the whole connection. */
+  /** Whether the caller knows MOVE. To earlier releases, MOVE is a fault of the whole connection. */
   readonly moves?: true;
 }
 
-/** Part of `Hello` that a worker reads. */
+/** The part of `Hello` that a worker reads. */
 export interface ReadHello {
   readonly maxFrame: number;
   readonly instanceId: string | undefined;
@@ -46,7 +46,7 @@ export interface HelloAck {
   readonly maxFrame: number;
 }
 
-/** Record of PROLOGUE: with an error, the stream is over. */
+/** Record of PROLOGUE. If it contains an error, the stream has ended. */
 export interface Prologue {
   readonly error: string | null;
   readonly typed_error?: WireError;
@@ -55,9 +55,9 @@ export interface Prologue {
 const IS_LITTLE_ENDIAN = endianness() === 'LE';
 
 /**
- * Appends an OPEN frame: Dynamo's control message with the parts of one request as its record, then the prompt as a raw
- * tail (u32 count, ids). Large byte strings of the body are not copied. Throws `PayloadTooLarge` beyond
- * `payloadBytesMax`, and then writes nothing.
+ * Appends an OPEN frame. Its record is Dynamo's control message with the parts of one request. The prompt follows as a
+ * raw tail (u32 count, ids). Large byte strings of the body are not copied. If the payload exceeds `payloadBytesMax`,
+ * throws `PayloadTooLarge` and writes nothing.
  */
 export function writeOpenFrame(
   writer: ByteWriter,
@@ -102,7 +102,7 @@ export function readOpen(bytes: Buffer, start: number, end: number): ServerCallR
 }
 
 /**
- * Returns the request of an OPEN payload that ends at `end` of `bytes`, and whose record has been read. Throws
+ * Returns the request of an OPEN payload that ends at `end` of `bytes`, and whose record is already read. Throws
  * `FrameError`.
  */
 export function toOpen({ value, end: recordEnd }: LeadingRecord, bytes: Buffer, end: number): ServerCallRequest {
@@ -120,7 +120,7 @@ export function toOpen({ value, end: recordEnd }: LeadingRecord, bytes: Buffer, 
   };
 }
 
-/** Returns only headers that are texts. */
+/** Returns only headers whose values are texts. */
 function readHeaders(headers: unknown): Readonly<Record<string, string>> {
   if (!isRecord(headers)) return {};
   if (Object.values(headers).every(isText)) return headers as Readonly<Record<string, string>>;
@@ -146,7 +146,7 @@ export function readHelloAck(ack: unknown): { readonly instanceId: unknown; read
   return { instanceId: ack.instanceId, maxFrame: ack.maxFrame };
 }
 
-/** Whether a peer may name `value` as the longest payload that it accepts. */
+/** Whether `value` is valid as the longest payload that a peer accepts. */
 export function isFrameBound(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) > 0;
 }
@@ -156,7 +156,7 @@ const NAME_LENGTH_MAX = 256;
 const RETRY_MS_MAX = 86_400_000;
 
 /**
- * Passes one frame of its stream to `call`. Throws `FrameError` for a frame that no worker sends; the sink may throw,
+ * Passes one frame of its stream to `call`. Throws `FrameError` for a frame that no worker sends. The sink may throw,
  * too.
  */
 export function deliverToCall(call: ClientCall, type: FrameTypeCode, record: unknown): void {
@@ -198,7 +198,10 @@ export function readWireError(record: unknown, fallbackMessage: unknown): WireEr
   };
 }
 
-/** Returns the result of `read`. @throws FrameError that names the part `what` of the other end */
+/**
+ * Returns the result of `read`.
+ * @throws FrameError that names `what`, the part that the other end sent
+ */
 export function orFault<T>(what: string, read: () => T): T {
   try {
     return read();

@@ -27,15 +27,13 @@ import { type OpenPayload, SlowOpens } from './slow-opens.ts';
 
 const PING_PAYLOAD = new Uint8Array(8);
 const NOTHING = new Uint8Array(0);
-/** Time by which a caller that does not read delays closing. */
+/** Longest time for which a caller that does not read delays the close. */
 const LINGER_MS = 1000;
 
-/** Functions of the server that a connection calls. */
+/** Functions of the server for its connections. */
 export interface ConnectionHost {
   readonly isDraining: boolean;
-  /**
-   * Returns the answer to the caller of `hello`, whose proof has been checked; throws a `ServeError` that refuses it.
-   */
+  /** Returns the answer to `hello` of a caller that has proved the token. Throws a `ServeError` to refuse it. */
   greet(connection: ServerConnection, hello: ReadHello): HelloAck;
   /** Returns the handler of `endpoint`; throws `WorkerUnavailable`. */
   handlerOf(endpoint: string): PlaneHandler;
@@ -83,7 +81,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
       refused: (streamId, error) => this.fail(streamId, toWire(error), false),
       fault: (error) => this.#refuse(workerError('BackendProtocol', error)),
     });
-    // An idle caller closes its own connections; the server waits only twice as long.
+    // An idle caller closes its own connections, so the server waits twice as long.
     this.#liveness = new Liveness(heartbeat.beatsIn(settings.deadAfterMs), heartbeat.beatsIn(2 * settings.idleAfterMs));
     this.#greetingTimer = settings.clock.after(settings.connectTimeoutMs, () => this.#greetingTimedOut());
     socket.on('data', (chunk) => this.#read(chunk));
@@ -212,7 +210,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     for (const call of [...this.#calls.values()]) call.wireUnblocked();
   }
 
-  /** Handles a frame of a caller that is not known yet. */
+  /** Handles a frame of a caller that has not been accepted yet. */
   #meet(type: FrameTypeCode, bytes: Buffer, start: number, end: number): void {
     const expected = this.#state === 'greeting' ? FrameType.hello : FrameType.proof;
     if (type !== expected)
@@ -237,10 +235,10 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     }
     this.#state = 'proving';
     this.#outbox.waiting.frame(FrameType.challenge, CONNECTION_STREAM, challenge);
-    this.#outbox.flush(); // the caller waits for nothing else
+    this.#outbox.flush(); // the caller sends nothing more before the answer
   }
 
-  /** Accepts the caller, whose proof has been checked. */
+  /** Accepts a caller that has proved the token. */
   #welcome(): void {
     const { hello } = this.#greeting;
     const ack = this.#host.greet(this, hello);
@@ -314,8 +312,8 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   }
 
   /**
-   * Passes a frame to its call. A call whose request is still being read gets it after that; a call that is over gets
-   * nothing, because frames cross on the way.
+   * Passes a frame to its call. If the request of the call is still being read, the frame waits for that. A frame for a
+   * call that has ended is ignored, because frames cross on the way.
    */
   #toCall(streamId: number, tell: (call: ServerCall) => void): void {
     const call = this.#calls.get(streamId);
@@ -339,20 +337,20 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     this.close(wire.message);
   }
 
-  /** Logs only our own words for operators: anyone who reaches the port could fill logs with other texts. */
+  /** Logs only our own words for operators. Anyone who reaches the port could fill logs with other texts. */
   #tell(reason: string): void {
     this.#settings.observer.peerRefused?.(this.#socket.remoteAddress ?? 'a caller', reason);
   }
 
-  /** Writes at the end of the turn. Cuts off a caller that reads nothing while we answer everything that it sends. */
+  /** Writes at the end of the turn. Closes the connection if the caller reads nothing while it keeps sending. */
   #schedule(): void {
     this.#outbox.schedule();
     if (this.#outbox.isOverfull(this.#settings, this.#answers.pendingBytes)) queueMicrotask(() => this.#fault());
   }
 
   /**
-   * Ends a connection whose greeting took too long. Silence from the start is not reported: every check whether a port
-   * is open does that.
+   * Ends a connection whose greeting took too long. A connection that never sent a byte is not reported, because every
+   * check whether a port is open looks like that.
    */
   #greetingTimedOut(): void {
     if (this.#state === 'proving') {

@@ -10,8 +10,8 @@ import { isFrameBound, PLANE_PROTOCOL, type ReadHello } from './records.ts';
 const NONCE_TEXT = /^[\w-]{43}$/; // 32 bytes in base64url
 
 /**
- * Greeting of the caller of one connection at a worker: with a token, a caller is only greeted after it has proved the
- * token.
+ * The worker's side of the beginning of a connection. With a token, the worker greets a caller only after a proof of
+ * the token.
  */
 export class ServerGreeting {
   readonly #secret: PlaneSecrets | undefined;
@@ -24,14 +24,14 @@ export class ServerGreeting {
     this.#channel = channel;
   }
 
-  /** HELLO of the caller. Throws `FrameError` before it has come. */
+  /** HELLO of the caller. Throws `FrameError` if it has not arrived yet. */
   get hello(): ReadHello {
     if (this.#hello === undefined) throw new FrameError('no HELLO yet');
     return this.#hello;
   }
 
   /**
-   * Reads HELLO. Throws `FrameError` if it is not one, `PeerFault` for HELLO of another release, and `Unauthenticated`
+   * Reads HELLO. Throws `FrameError` if it is invalid, `PeerFault` if it is of another release, and `Unauthenticated`
    * if only one side has a token.
    * @returns payload of the CHALLENGE that the caller must answer; undefined = no proof is needed
    */

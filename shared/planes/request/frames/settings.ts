@@ -5,18 +5,21 @@ import { PlaneSecrets } from './peer-trust.ts';
 /** Settings of connections that carry frames, on any transport. */
 export interface ConnectionOptions {
   readonly clock: Clock;
-  /** Shared secret that both ends prove to each other first (`STATOR_PLANE_TOKEN`). @default none */
+  /** Secret that both ends share and prove to each other first (`STATOR_PLANE_TOKEN`). @default none */
   readonly token?: string;
-  /** Token before the rotation, which is accepted too (`STATOR_PLANE_TOKEN_PREVIOUS`). @default none */
+  /** Previous token during a rotation, which is also accepted (`STATOR_PLANE_TOKEN_PREVIOUS`). @default none */
   readonly previousToken?: string;
-  /** Deadline of a connection, of the proofs and of its HELLO_ACK, all together. @default 5000 */
+  /**
+   * Deadline for the whole beginning of a connection: the connection itself, the proofs and HELLO_ACK. @default 5000
+   */
   readonly connectTimeoutMs?: number;
   /** Deadline of PROLOGUE after OPEN. @default 5000 */
   readonly requestTimeoutMs?: number;
-  /** Connections per worker; a function uses at most 2. @default 100 */
+  /** Most connections per worker; a function uses at most 2. @default 100 */
   readonly poolSizeMax?: number;
   /**
-   * Streams in flight per connection: a caller opens another connection for more, a server refuses them. @default 1024
+   * Most streams in flight per connection. A caller opens another connection for more; a server refuses them. @default
+   * 1024
    */
   readonly streamsPerConnectionMax?: number;
   /** Longest frame payload. @default 33554432 */
@@ -28,8 +31,8 @@ export interface ConnectionOptions {
   /** Time after which a connection without streams is closed. @default 300000 */
   readonly idleAfterMs?: number;
   /**
-   * Silence after which a connection must answer a PING within `probeTimeoutMs` before it gets a request: for hosts
-   * that freeze between requests. @default never
+   * Silence after which a connection must answer a PING within `probeTimeoutMs` before it gets a request. It is for
+   * hosts that freeze between requests. @default never
    */
   readonly suspectAfterMs?: number;
   /** @default 500 */
@@ -61,12 +64,12 @@ export function withDefaults({ token, previousToken, ...options }: ConnectionOpt
   };
 }
 
-/** Bytes that may wait for one connection before it accepts no more. */
+/** Most bytes that may wait for one connection before it accepts no more. */
 export function outboundBytesMax(settings: ConnectionSettings): number {
   return 4 * settings.frameBytesMax;
 }
 
-/** Longest payload accepted from a peer that has proved nothing yet, be it a caller or a worker. */
+/** Longest payload accepted from a caller or worker that has not proved the token yet. */
 export const GREETING_BYTES_MAX = 4096;
-/** Number of connections of callers that have proved nothing yet; one more closes the oldest. */
+/** Most connections of callers that have not proved the token yet. One more closes the oldest. */
 export const UNPROVEN_MAX = 1024;

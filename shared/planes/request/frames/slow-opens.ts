@@ -5,7 +5,7 @@ import type { ServerCallRequest } from '../server-call.ts';
 import { FrameError } from './frame.ts';
 import { orFault, readOpen, toOpen } from './records.ts';
 
-/** Frames that a stream may have before its request is read: a stop, a kill, and credit. */
+/** Most frames of a stream before its request is read: a stop, a kill, and credit. */
 const FRAMES_MAX = 64;
 
 interface SlowOpensOptions {
@@ -15,7 +15,7 @@ interface SlowOpensOptions {
   readonly opened: (streamId: number, request: ServerCallRequest) => void;
   /** Called if the request is refused. */
   readonly refused: (streamId: number, error: ServeError) => void;
-  /** Called if the caller sends something that no caller sends. */
+  /** Called if the caller sends invalid bytes. */
   readonly fault: (error: unknown) => void;
 }
 
@@ -35,9 +35,9 @@ interface SlowOpen {
 }
 
 /**
- * Requests of a connection whose record takes long to read. Each is read one slice per turn, and frames of its stream
- * wait meanwhile. A prompt of token ids is not such a request, however long: its ids follow the record and are copied
- * at once.
+ * Requests of a connection whose records take long to read. It reads one slice of each in a turn, and frames of its
+ * stream wait meanwhile. A long prompt of token ids is not such a request, because its ids follow the record and are
+ * copied at once.
  */
 export class SlowOpens {
   readonly #options: SlowOpensOptions;
@@ -53,8 +53,8 @@ export class SlowOpens {
   }
 
   /**
-   * Returns the request of an OPEN payload; undefined = it is read in slices, or refused. Throws `FrameError` for an
-   * invalid payload.
+   * Returns the request of an OPEN payload. Returns undefined if the request is read in slices, or refused. Throws
+   * `FrameError` for an invalid payload.
    */
   read(streamId: number, { bytes, start, end, isKept }: OpenPayload): ServerCallRequest | undefined {
     if (end - start <= LARGE_RECORD_BYTES) return readOpen(bytes, start, end);
@@ -70,8 +70,8 @@ export class SlowOpens {
   }
 
   /**
-   * Keeps `frame` until the request of its stream is read. Returns false, and does nothing, if no request is being
-   * read.
+   * Keeps `frame` until the request of its stream is read. Returns false, and does nothing, if no request of the stream
+   * is being read.
    */
   takes(streamId: number, frame: () => void): boolean {
     const open = this.#opens.get(streamId);

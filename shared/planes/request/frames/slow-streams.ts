@@ -6,23 +6,23 @@ import type { ClientCall } from '../client-call.ts';
 import { FrameError, type FrameTypeCode } from './frame.ts';
 import { deliverToCall, orFault } from './records.ts';
 
-/** Bytes decoded in one turn of the event loop after which even a shorter record is decoded in slices. */
+/** Number of bytes decoded in one turn of the event loop after which even a shorter record is decoded in slices. */
 const TURN_BYTES_MAX = 256 << 10;
-/** Size below which a frame counts nothing: frames that end a stream, or carry little. */
+/** Size below which a frame does not count: it ends a stream, or has little content. */
 const COUNTED_BYTES_MIN = 1024;
-/** Cost of a waiting frame besides its bytes. */
+/** Cost of a waiting frame in addition to its bytes. */
 const OVERHEAD_BYTES = 128;
 
 interface SlowStreamsOptions {
   /** Largest size of all waiting frames, in bytes. */
   readonly bytesMax: number;
-  /** Called if the worker sends something that no worker sends. */
+  /** Called if the worker sends invalid bytes. */
   readonly fault: (error: unknown) => void;
 }
 
 interface Waiting {
   readonly bytes: number;
-  /** Reads on; false = there is more to read. */
+  /** Reads on. Returns false if there is more to read. */
   readonly deliver: () => boolean;
 }
 
@@ -33,8 +33,8 @@ interface SlowStream {
 
 /**
  * Streams of a connection with a large frame to decode. A list of 100,000 log probabilities takes 150 ms, during which
- * no other stream of the process would continue. So it is decoded one slice per turn; later frames of its stream wait
- * in a limited room, and other streams pass by.
+ * no other stream of the process would continue. So it is decoded in slices, one per turn. Later frames of its stream
+ * wait, up to a bound, and other streams continue.
  */
 export class SlowStreams {
   readonly #options: SlowStreamsOptions;
@@ -71,7 +71,7 @@ export class SlowStreams {
     return true;
   }
 
-  /** Keeps tokens that follow a large frame of their stream. Returns false if there is none. */
+  /** Keeps tokens that follow a large frame of their stream. Returns false if the stream has no large frame. */
   takesTokens(streamId: number, choice: number, ids: Uint32Array, count: number): boolean {
     const call = this.#streams.get(streamId)?.call;
     if (call === undefined) return false;
@@ -97,7 +97,7 @@ export class SlowStreams {
     return true;
   }
 
-  /** Drops a stream that is over: nothing of it is delivered any more. */
+  /** Drops a stream that has ended, so that nothing more of it is delivered. */
   release(streamId: number): void {
     const stream = this.#streams.get(streamId);
     if (stream === undefined) return;
@@ -157,8 +157,8 @@ export class SlowStreams {
 let turnBytes = 0;
 
 /**
- * Whether a record must be decoded from the next turn on: because of its own length, or because of everything that this
- * turn has decoded already.
+ * Whether a record must be decoded from the next turn on, because it is long, or because this turn has already decoded
+ * much.
  */
 function takesTurns(recordBytes: number): boolean {
   if (recordBytes > LARGE_RECORD_BYTES) return true;
