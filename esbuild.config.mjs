@@ -24,7 +24,7 @@ const common = {
   bundle: true,
   platform: 'node',
   target: 'node20',
-  // ES modules where a package has both: a CommonJS one that is imported lazily would lose its names to `default`.
+  // ES modules if a package has both: a CommonJS one that is imported lazily would lose its names to `default`.
   mainFields: ['module', 'main'],
   format: 'esm',
   splitting: true,
@@ -69,7 +69,7 @@ const benchmarks = {
   },
 };
 
-/** When a file was written and how long it is, or undefined where it is gone. */
+/** Returns when a file was written and how long it is, or undefined if it does not exist. */
 function stampOf(path) {
   const stat = statSync(path, { throwIfNoEntry: false });
   return stat && `${stat.mtimeMs} ${stat.size}`;

@@ -172,8 +172,8 @@ function isOk(response: IncomingMessage): boolean {
 }
 
 /**
- * GET, or POST where there is a body. On a connection of its own, closed after the answer: what the frontend holds open
- * later is then its own doing.
+ * Sends a GET, or a POST if there is a body. Each request closes its connection after the answer, so that the frontend
+ * has only itself to blame for connections that stay open later.
  */
 function send(url: string, body?: string): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {

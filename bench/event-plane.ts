@@ -1,5 +1,5 @@
 // CPU of one process per event, published and received, over NATS and over ZeroMQ in the same run, and how fast a log
-// is replayed. Installs nats-server where there is none, as the tests do; STATOR_TEST_NATS_BIN names another. Run by
+// is replayed. Installs nats-server if it is missing, as the tests do; STATOR_TEST_NATS_BIN names another. Run by
 // itself:
 //   npm run bench:part -- bench/event-plane.ts [--events N] [--json]
 import { spawn } from 'node:child_process';
@@ -34,7 +34,7 @@ interface Row {
   readonly plane: string;
   readonly work: string;
   readonly events: number;
-  /** CPU of this process, both directions where there are two. */
+  /** CPU of this process, for both directions if there are two. */
   readonly cpuMicrosPerEvent: number;
   readonly eventsPerSecond: number;
 }

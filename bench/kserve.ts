@@ -193,7 +193,7 @@ function note(row: Row): void {
   console.log(`${`${row.name} ${row.unit}`.padEnd(30)} ${cells.join(' ')}  ${verdictOf(row)}`);
 }
 
-/** The least that a gRPC server on Node does: says what it was told. */
+/** The minimal gRPC server on Node: it answers with its input. */
 function serveFloor(port: string): void {
   const same = (bytes: Buffer): Buffer => bytes;
   const method = {

@@ -130,7 +130,7 @@ async function measureColdFunction(): Promise<void> {
   for (const result of JSON.parse(stdout.trim().split('\n').at(-1) ?? '[]') as readonly Row[]) note(result);
 }
 
-/** Ten minutes, and no load generator: only where it is asked for. */
+/** Takes ten minutes and needs no load generator, so it runs only on request. */
 const isChaosAlone = only?.join() === 'chaos';
 const binary = isChaosAlone ? '' : await buildLoadGenerator('bench/llmload');
 console.log(`model ${modelFolder}; node ${process.version}; own memory ${residentMiB(process.pid).toFixed(0)} MiB`);

@@ -6,12 +6,12 @@ export interface NatsConfiguration {
   readonly storageGb: number;
   /** Adds a listener for WebSockets. @default false */
   readonly hasWebSocket?: boolean;
-  /** Host names of all servers, itself included. @default none: it is alone */
+  /** Host names of all servers, including this one. @default none: it is the only server */
   readonly cluster?: readonly string[];
 }
 
 interface Placement {
-  /** Where it may write. */
+  /** Folder that it may write. */
   readonly folder: string;
   /** Certificate, key and authority lie there as `certificate.pem`, `key.pem` and `ca.pem`. */
   readonly hasTls?: boolean;
@@ -19,7 +19,7 @@ interface Placement {
   readonly ports?: Readonly<Record<keyof typeof NATS_PORTS, number>>;
 }
 
-/** Ports of a server; `monitor` listens on loopback alone. */
+/** Ports of a server; `monitor` listens only on loopback. */
 export const NATS_PORTS = { clients: 4222, cluster: 6222, webSocket: 8080, monitor: 8222 } as const;
 
 /** Subjects that a role may send and hear, beside its own inboxes. */

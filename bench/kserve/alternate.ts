@@ -45,7 +45,7 @@ export function mediansOf(blocks: Blocks): Partial<Record<SideName, number>> {
   return Object.fromEntries([...blocks].map(([name, figures]) => [name, median(figures)]));
 }
 
-/** Median of what `side` took beside `other` in the same round; undefined where one of them was not measured. */
+/** Median of the time of `side` divided by that of `other` in the same round; undefined if one was not measured. */
 export function ratioOf(blocks: Blocks, side: SideName, other: SideName): number | undefined {
   const [mine, theirs] = [blocks.get(side), blocks.get(other)];
   if (mine === undefined || theirs === undefined) return undefined;

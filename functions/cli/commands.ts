@@ -25,21 +25,27 @@ function processCommand<P extends Process>(about: string, load: () => Promise<Co
 /** Every command in the order of `stator --help`. A module is loaded only when its command runs. */
 export const COMMANDS: Readonly<Record<Command, ProcessCommand>> = {
   local: processCommand<'local'>(
-    'Everything on this machine: a frontend and its workers, no other service',
+    'Runs a frontend and its workers on this machine, without any other service',
     () => import('./local.ts'),
   ),
-  frontend: processCommand<'frontend'>('The OpenAI-compatible HTTP server', () => import('./frontend.ts')),
-  worker: processCommand<'worker'>('A worker that drives one engine', () => import('./worker.ts')),
+  frontend: processCommand<'frontend'>('Runs the OpenAI-compatible HTTP server', () => import('./frontend.ts')),
+  worker: processCommand<'worker'>('Runs a worker, which drives one engine', () => import('./worker.ts')),
   router: processCommand<'router'>(
-    'The standalone router, indexer, slot tracker or selection service',
+    'Runs a router of its own, or an indexer, slot tracker or selection service',
     () => import('./router.ts'),
   ),
-  planner: processCommand<'planner'>('Decides how many workers a fleet has', () => import('./planner.ts')),
+  planner: processCommand<'planner'>(
+    'Decides how many workers a fleet needs, and scales it',
+    () => import('./planner.ts'),
+  ),
   host: processCommand<'host'>(
     'Runs the GPU workers of one EC2 instance, from its launch to its end',
     () => import('./host.ts'),
   ),
-  simulate: processCommand<'simulate'>('Replays a workload in virtual time', () => import('./simulate.ts')),
+  simulate: processCommand<'simulate'>(
+    'Simulates a fleet under a workload, in virtual time',
+    () => import('./simulate.ts'),
+  ),
 };
 
 /** A command that does one thing and ends. Its code is loaded when it is called. */
@@ -55,21 +61,21 @@ export interface OneShotCommand {
 /** Every command that runs no process, in the order of `stator --help`. */
 export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
   artifacts: {
-    about: 'Puts files of models into a bucket, for frontends',
+    about: 'Uploads the files of a model that frontends need to a bucket',
     load: async () => {
       const { ARTIFACTS_HELP: help, runArtifacts } = await import('../../shared/commands/index.ts');
       return { help, run: (argv) => runArtifacts(argv) };
     },
   },
   keys: {
-    about: 'Makes, lists, rotates and revokes API keys',
+    about: 'Creates, lists, rotates and revokes API keys',
     load: async () => {
       const { KEYS_HELP: help, runKeys } = await import('../../shared/commands/index.ts');
       return { help, run: (argv, env) => runKeys(argv, env, SYSTEM.clock) };
     },
   },
   models: {
-    about: 'The models that a fleet keeps in mind without workers',
+    about: 'Lists or forgets the models that a fleet remembers without workers',
     load: async () => {
       const { MODELS_HELP: help, runModels: run } = await import('../../shared/commands/index.ts');
       return { help, run };
@@ -83,7 +89,7 @@ export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
     },
   },
   secrets: {
-    about: 'Rotates what the processes of a fleet on AWS prove to each other',
+    about: 'Rotates the secrets with which the processes of a fleet on AWS authenticate each other',
     load: async () => {
       const { runSecrets, SECRETS_HELP: help } = await import('../../shared/commands/index.ts');
       const tell = (line: string): void => void process.stderr.write(`stator: ${line}\n`);
@@ -94,7 +100,7 @@ export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
     },
   },
   deploy: {
-    about: 'What a deployment to AWS costs, and whether the account has room for it',
+    about: 'Estimates the cost of a deployment to AWS, or checks the quotas of the account',
     load: async () => {
       const { DEPLOY_HELP: help, runDeploy } = await import('../../shared/commands/index.ts');
       return { help, run: (argv, _env, print) => runDeploy(argv, print) };

@@ -18,14 +18,14 @@ import { COMMANDS, ONE_SHOT_COMMANDS, type OneShotCommand } from './commands.ts'
 /** Every command that a user can run, with its description, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
-  ['grpc', 'KServe v2 for Triton clients: stator frontend --kserve-grpc-server'],
+  ['grpc', 'Serves KServe v2 to Triton clients: stator frontend --kserve-grpc-server'],
   ...Object.entries(ONE_SHOT_COMMANDS).map(([name, { about }]) => [name, about] as const),
-  ['config', 'Every setting, its effective value and where it came from'],
-  ['version', 'The version'],
+  ['config', 'Prints every setting with its effective value and its source'],
+  ['version', 'Prints the version'],
 ];
 
-const GRPC_HELP = `stator grpc is stator frontend --kserve-grpc-server: KServe v2 for Triton's clients, without OpenAI's routes.
-It takes the flags of stator frontend; --grpc-port and --http-host say where it listens.
+const GRPC_HELP = `Runs stator frontend --kserve-grpc-server, which serves KServe v2 to Triton's clients, without OpenAI's routes. It takes
+the flags of stator frontend; --grpc-port and --http-host set where it listens.
 
 `;
 
@@ -176,9 +176,9 @@ Commands
 ${commands.join('\n')}
 
 ${renderBriefHelp('local').replace('\nFlags\n', '\nFlags of stator local\n')}
-  stator COMMAND --help        the flags of a command that matter most, with examples
-  stator COMMAND --help all    every flag and variable of a command
-  stator --help all            those of all commands
+  stator COMMAND --help        shows the most important flags of a command, with examples
+  stator COMMAND --help all    shows every flag and variable of a command
+  stator --help all            shows those of all commands
 `;
 }
 
@@ -187,8 +187,8 @@ function renderCommand(name: Command, extent: 'brief' | 'all'): string {
   const head = `Usage: stator ${name} [flags]\n\n${COMMANDS[name].about}.\n\n`;
   if (extent === 'all') return `${head}  -h, --help, --version\n\n${renderHelp(name)}`;
   return `${head}${renderBriefHelp(name)}
-  stator ${name} --help all    every flag and variable
-  stator config ${name}        every setting with its value
+  stator ${name} --help all    shows every flag and variable
+  stator config ${name}        shows every setting with its value
 `;
 }
 

@@ -14,7 +14,7 @@ export async function run(config: ResolvedConfig<'worker'>): Promise<number> {
     const start = (signal: AbortSignal) => startWorkerProcess(whole, SYSTEM, logger, signal);
     return await serveUntilStopped(start, async (worker, stopped) => {
       await reportToParent({ kind: 'ready' });
-      const reason = await Promise.race([stopped, worker.engineExit]);
+      const reason = await Promise.race([stopped, worker.drainOrdered, worker.engineExit]);
       logger.info('stopping', { reason: reasonOf(reason) }); // the workers themselves say that they drain
       await worker.drain();
       return typeof reason === 'string' ? 0 : 1; // an engine has died, and the supervisor starts this process again

@@ -17,7 +17,7 @@ export interface DevTaskProps {
   readonly secrets: FleetSecrets;
   /** Image whose entry point is `stator`. */
   readonly image: ContainerImage;
-  /** Environment that edge and workers share: where the fleet's tables and files are. */
+  /** Environment that edge and workers share: the names of the fleet's tables and buckets. */
   readonly environment: Readonly<Record<string, string>>;
   /** Environment of the edge beside that. */
   readonly edgeEnvironment: Readonly<Record<string, string>>;

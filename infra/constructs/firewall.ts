@@ -8,7 +8,7 @@ interface FirewallProps {
   /** Requests of one address in five minutes. @default any number */
   readonly requestsPerAddress?: number | undefined;
   /**
-   * Requests a second of all callers, over a minute, where what is behind has no such limit itself. @default any number
+   * Requests a second of all callers, over a minute, if the target has no such limit itself. @default any number
    */
   readonly requestsPerSecond?: number | undefined;
   /**

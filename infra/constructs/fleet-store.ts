@@ -11,7 +11,7 @@ import { SecretsTable } from './secrets-table.ts';
 
 /** Who serves what: leases with their records and loads, model cards, and the view of all of it. */
 class DiscoveryTable extends KeyedTable {
-  /** Allows a function to read the view of the fleet, and the leases where the view is too old. */
+  /** Allows a function to read the view of the fleet, and the leases if the view is too old. */
   grantLookUp(grantee: IGrantable): Grant {
     return this.allow(grantee, ...READ);
   }
@@ -61,7 +61,7 @@ export class FleetStore extends Construct {
   readonly artifacts: ArtifactsBucket;
   readonly passedSecrets: SecretsTable;
   readonly secrets: FleetSecrets;
-  /** Environment of every process of the fleet: where it finds the others. */
+  /** Environment of every process of the fleet, by which it finds the others. */
   readonly environment: Readonly<Record<'DYN_DISCOVERY_BACKEND' | 'STATOR_DISCOVERY_TABLE', string>>;
 
   constructor(scope: Construct, id: string, props: FleetStoreProps = {}) {

@@ -6,10 +6,10 @@ import { EMBEDDED_METRICS, EMBEDDED_NAMESPACE, type EmbeddedMetric } from '../..
 export const MINUTE = Duration.minutes(1);
 
 /**
- * A metric that the product tells by lines of its log.
+ * Returns a metric that the product publishes in lines of its log.
  * @param source the dimension that says which process reports it, and its value
  * @param by further dimensions
- * @throws Error where nothing tells it by these
+ * @throws Error if no process publishes it with these
  */
 export function embeddedMetric(
   name: EmbeddedMetric,

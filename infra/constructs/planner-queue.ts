@@ -23,12 +23,12 @@ export class PlannerQueue extends Construct {
     this.environment = { STATOR_PLANNER_QUEUE_URL: Queue.fromQueueArn(this, 'Queue', queueArn).queueUrl };
   }
 
-  /** Allows a resident router to send; not to read what others have sent. */
+  /** Allows a resident router to send, but not to read what others have sent. */
   grantTell(grantee: IGrantable): void {
     Grant.addToPrincipal({ grantee, actions: ['sqs:SendMessage'], resourceArns: [this.#arn] });
   }
 
-  /** Makes a way to the queue that leaves the network nowhere, for `callers` alone. */
+  /** Creates a private endpoint of the queue within the network, which only `callers` may use. */
   addEndpoint({ vpc, taskSubnets }: Network, callers: ISecurityGroup): void {
     const group = new SecurityGroup(this, 'EndpointSecurityGroup', {
       vpc,

@@ -12,7 +12,7 @@ interface PrivateBucketProps {
   readonly lifecycle: { readonly expiration: Duration } | { readonly abortIncompleteMultipartUploadAfter: Duration };
 }
 
-/** A bucket of this account alone, by TLS alone. */
+/** A bucket that only this account can use, and only over TLS. */
 export function createBucket(scope: Construct, props: PrivateBucketProps): Bucket {
   const { removalPolicy, encryptionKey, lifecycle } = props;
   return new Bucket(scope, 'Bucket', {

@@ -63,7 +63,7 @@ export function checkEdges({ edges, domain, images }: Reached, context: z.Refine
     context.addIssue({ code: 'custom', path: ['edges', 'container', 'listener'], message });
   }
   if (container.grpc && container.listener !== 'public') {
-    const message = 'needs listener: public: a load balancer takes gRPC by TLS alone';
+    const message = 'needs listener: public: a load balancer takes gRPC only over TLS';
     context.addIssue({ code: 'custom', path: ['edges', 'container', 'grpc'], message });
   }
   const image = { hasOwnImage: images.edge !== undefined };

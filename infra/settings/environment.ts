@@ -18,7 +18,7 @@ export const Environment = z
   )
   .default({});
 
-/** Where a process will run, as far as it is known before there is one. */
+/** Place where a process will run, as far as it is known before the deployment. */
 export interface Place {
   readonly role: Role;
   /** The image is the user's, who knows what files it has. */
@@ -72,7 +72,7 @@ function problemOfPath({ type: { target } }: Row, text: string, { role, hasOwnIm
     : `names a ${target.kind}, which the built image has not: set images.edge to one that has`;
 }
 
-/** Arguments of `stator worker` beside those that the deployment gives: for settings that have a flag alone. */
+/** Arguments of `stator worker` in addition to those of the deployment, for settings that have only a flag. */
 export const Arguments = z.array(z.string().min(1)).default([]);
 
 /** Returns what is wrong with arguments of workers that have this `environment`, which is valid. */

@@ -29,7 +29,7 @@ const MockFleet = z.strictObject({
   generation: Generation,
   /** Further settings of the workers, by their variables. */
   environment: Environment,
-  /** Further settings of the workers that have a flag alone, as `--speedup-ratio=4`. */
+  /** Further settings of the workers that have only a flag, such as `--speedup-ratio=4`. */
   arguments: Arguments,
 });
 
@@ -114,7 +114,7 @@ export function stackOf(fleet: string, { generation }: { readonly generation?: s
   return `Fleet-${fleet}${generation === undefined ? '' : `-${generation}`}`;
 }
 
-/** Lets an edge serve all generations of workers, where a fleet has one. */
+/** Lets an edge serve all generations of workers if a fleet has a generation. */
 export function namespacesOf({ fleets }: Pick<Served, 'fleets'>): { readonly DYN_NAMESPACE_PREFIX?: string } {
   const hasGenerations = Object.values(fleets).some(({ generation }) => generation !== undefined);
   return hasGenerations ? { DYN_NAMESPACE_PREFIX: 'dynamo' } : {};

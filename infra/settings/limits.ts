@@ -21,7 +21,7 @@ export const Limits = z
     /** Largest body at the container edge, MiB; the function's is 6. */
     bodyMb: z.int().min(1).max(1024).default(192),
     /**
-     * Requests of a model without a worker wait this long; at the function 280 s at most where they are not streamed. 0
+     * Requests of a model without a worker wait this long; at the function 280 s at most if they do not stream. 0
      * refuses them.
      */
     holdSecs: z.int().min(0, HOLD_SECS_ALLOWED).max(HOLD_SECS_MAX, HOLD_SECS_ALLOWED).default(120),

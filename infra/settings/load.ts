@@ -7,7 +7,7 @@ import { reasonOf } from '../../shared/errors/index.ts';
 import { SettingsError } from './problems.ts';
 import { readSettings, type Settings } from './settings.ts';
 
-/** Where it is looked for without `-c config=PATH`, relative to the repository. */
+/** Path of the configuration without `-c config=PATH`, relative to the repository. */
 const DEFAULT_CONFIG = 'infra/stator.config.ts';
 
 /**

@@ -49,7 +49,7 @@ const KINDS: Readonly<Record<string, string>> = {
   array: 'a list',
 };
 
-/** The message where the schema has none: what was given, and what is allowed. */
+/** Returns the message for a problem without one in the schema: what was given, and what is allowed. */
 function explain(issue: RawIssue): string | undefined {
   const given = issue.input === undefined ? 'is missing' : show(issue.input);
   switch (issue.code) {

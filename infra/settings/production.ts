@@ -13,7 +13,7 @@ export function forProduction(settings: Settings): Settings {
   return { ...settings, edges: { ...edges, function: { ...edges.function, concurrencyMax } } };
 }
 
-/** Concurrency that is set apart for the function; undefined where it shares that of the account. */
+/** Reserved concurrency of the function; undefined if it shares that of the account. */
 export function reservedConcurrency({ edges }: Pick<Settings, 'edges'>): number | undefined {
   const { concurrencyMax } = edges.function;
   return concurrencyMax === 'account' ? undefined : concurrencyMax;

@@ -28,7 +28,7 @@ export const size = (cpu: number, memoryMiB: number) =>
       }
     });
 
-/** Sizes of tasks that are no fleet's. */
+/** Sizes of the tasks that belong to no fleet. */
 export const Sizes = z
   .strictObject({
     /** The one task of dev: edge, NATS and two mock workers. */

@@ -41,7 +41,7 @@ export class DevStack extends Stack {
       workers: fleet?.workers ?? 0,
       logRetentionDays: settings.logRetentionDays,
     });
-    store.grantRoute(task); // its edge is a router alone
+    store.grantRoute(task); // its edge is only a router
     queue?.grantTell(task);
     const front = new PublicFront(this, 'Front', { code, network, store, settings });
     new Observability(this, 'Observability', { front, settings, service: task.emfService });

@@ -141,7 +141,7 @@ function describeGpus(scope: Construct, settings: Settings): void {
   new CfnOutput(scope, 'PlannerFleets', { value: JSON.stringify(specs), description: 'STATOR_PLANNER_FLEETS' });
 }
 
-/** Makes the name of the public container edge, where its zone is known. */
+/** Creates the DNS name of the public container edge, if its zone is known. */
 function nameEdge(scope: Construct, { behind }: EdgeService, { edges, domain }: Settings): void {
   const { containerName, hostedZone } = domain ?? {};
   if (edges.container.listener !== 'public' || behind === undefined) return;

@@ -6,13 +6,14 @@ import { parseFlags, UsageError } from './config.ts';
 export const ARTIFACTS_HELP = `Usage: stator artifacts push FOLDER [--bucket NAME]
        stator artifacts list [--bucket NAME]
 
-Puts the files of a model folder that frontends need (configuration, tokenizer, chat template; no weights) into a bucket, each
-under its checksum, so that a frontend can open the model while none of its workers can be asked. What is there already is left.
+Uploads the files of a model folder that frontends need to a bucket: configuration, tokenizer and chat template, but
+no weights. Each file is stored under its checksum, and files that exist already are skipped. A frontend can then open
+the model while no worker of it can be reached.
 
-  --bucket NAME     (default: STATOR_ARTIFACTS_BUCKET)
-  --json            one JSON object a file
+  --bucket NAME     bucket (default: STATOR_ARTIFACTS_BUCKET)
+  --json            prints one JSON object for each file
 
-Credentials and region come from where the AWS SDK looks for them; AWS_ENDPOINT names another server that speaks S3.
+The AWS SDK finds credentials and region in its usual places. AWS_ENDPOINT names another server that speaks S3.
 `;
 
 type Env = Readonly<Record<string, string | undefined>>;

@@ -36,7 +36,7 @@ export async function chatWith(
 /** Returns how the chat introduces a model. It names a mock as such, because a mock's answers mean nothing. */
 export function introduce({ name, card }: Pick<RoutableModel, 'name' | 'card'>): string {
   const isMock = card.runtime_config.runtime_data?.engine === 'mocker';
-  return isMock ? `${name}, a mock that recites a text whatever it is asked. A real engine: --engine` : name;
+  return isMock ? `${name}, a mock that recites one text for every question. A real engine: --engine` : name;
 }
 
 /** Returns the first model that takes chats, or undefined if the chat ends before there is one. */
@@ -108,7 +108,7 @@ export async function chatInTerminal(chat: Chat, model: string, terminal: ChatTe
     for await (const line of lines) {
       const word = line.trim().toLowerCase();
       if (LEAVING.includes(word)) break;
-      if (isTerminal && COMMAND.test(word)) output.write(word === '/help' ? HELP : `${word} is no command. ${HELP}`);
+      if (isTerminal && COMMAND.test(word)) output.write(word === '/help' ? HELP : `${word} is not a command. ${HELP}`);
       else if (word !== '') await writer.answer(line);
       if (signal.aborted) break;
       lines.prompt();

@@ -30,10 +30,10 @@ type Format = (typeof FORMATS)[number];
 /** Lines of `stator config --help`. */
 export const CONFIG_HELP = `Usage: stator config [COMMAND] [--json | --format table|json|markdown] [flags of COMMAND]
 
-Shows every setting of COMMAND (default: local) with its effective value and where it came from: flag, variable or
-default. Secrets are shown as ***.
+Prints every setting of COMMAND (default: local) with its effective value and its source: flag, variable or default.
+Secrets appear as ***.
 
-  --json               the same as --format json
+  --json               is short for --format json
   --format FORMAT      table (default), json, or markdown: the page docs/configuration.md, without values
 `;
 

@@ -40,7 +40,7 @@ export async function checkDeployment(stacks: readonly SynthesizedStack[]): Prom
     problem:
       problems.length === 0
         ? undefined
-        : `not everything is known to suffice${hints.length === 0 ? '' : `: ${hints.join('; ')}`}`,
+        : `some needs are missing or unknown${hints.length === 0 ? '' : `: ${hints.join('; ')}`}`,
   };
 }
 

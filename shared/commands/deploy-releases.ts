@@ -75,7 +75,7 @@ async function pagesOf(account: Account, path: string, field: string): Promise<r
     const answer: unknown = JSON.parse(
       await account.get('lambda', path, marker === undefined ? {} : { Marker: marker }),
     );
-    if (!isRecord(answer)) throw new Error(`lambda: ${path} is no list`);
+    if (!isRecord(answer)) throw new Error(`lambda: ${path} is not a list`);
     entries.push(...listOf(answer[field]).filter(isRecord));
     if (typeof answer.NextMarker !== 'string' || answer.NextMarker === '') return entries;
     marker = answer.NextMarker;

@@ -10,19 +10,20 @@ import { renderEstimate } from './estimate/text.ts';
 export const DEPLOY_HELP = `Usage: stator deploy estimate [FOLDER] [--requests-per-day N] [--seconds-per-request S] [--spot-discount P]
        stator deploy check [FOLDER]
 
-Both read the templates that npx cdk synth has written to FOLDER (cdk.out).
+Both commands read the templates that npx cdk synth has written to FOLDER (default: cdk.out).
 
-estimate: what a deployment to AWS costs, idle, under a load and at most, by list prices of us-east-1. It sends no request.
+estimate prints what a deployment to AWS costs a month when idle, under a load, and at most. It uses the list prices of
+us-east-1 and sends no request.
 
-  --requests-per-day N       0 where it is not said
-  --seconds-per-request S    how long an answer takes on average; 10 where it is not said
-  --spot-discount P          percent by which spot machines cost less than others; 60 where it is not said
+  --requests-per-day N       requests of the load (default: 0)
+  --seconds-per-request S    mean duration of an answer (default: 10)
+  --spot-discount P          percent by which spot machines cost less than others (default: 60)
 
-check: whether the account has the quotas and zones that it needs, in the region of AWS_REGION and with the usual
-credentials, which may servicequotas:GetServiceQuota and ec2:DescribeAvailabilityZones, and with fleets on EC2
-ec2:DescribeInstanceTypeOfferings. Exit code 1 when something is
-missing or cannot be read. Once it is deployed it also names the releases of the function beyond the newest
-${RELEASES_KEPT}, with lambda:ListVersionsByFunction, lambda:ListAliases and cloudformation:DescribeStackResource. It changes
+check reports whether the account has the quotas and zones that the deployment needs, in the region of AWS_REGION and
+with the usual credentials. They must allow servicequotas:GetServiceQuota and ec2:DescribeAvailabilityZones, and with
+fleets on EC2 ec2:DescribeInstanceTypeOfferings. The exit code is 1 if something is missing or cannot be read. After a
+deployment it also names the releases of the function beyond the newest ${RELEASES_KEPT}. For this the credentials must
+allow lambda:ListVersionsByFunction, lambda:ListAliases and cloudformation:DescribeStackResource. The command changes
 nothing.
 `;
 

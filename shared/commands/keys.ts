@@ -28,22 +28,23 @@ export const KEYS_HELP = `Usage: stator keys create --name NAME [limits] [--json
        stator keys rotate ID [--overlap TIME] [--json]
        stator keys revoke ID [--forget] [--json]
 
-API keys for clients, kept in the table of STATOR_KEYS_TABLE or in --keys-file (STATOR_KEYS_FILE). A key is shown once, when it
-is made; what is kept is its SHA-256. Frontends see a change within STATOR_KEY_CACHE_SECS (60 s).
+Manages the API keys of clients, in the table of STATOR_KEYS_TABLE or in --keys-file (STATOR_KEYS_FILE). The command
+prints a key only once, when it creates it, and stores only its SHA-256. Frontends notice a change within
+STATOR_KEY_CACHE_SECS (60 s).
 
-  --name NAME                what people call it
-  --owner OWNER              whose it is; keys of one owner share stored responses. Default: the key alone
-  --scopes A,B               of ${SCOPES.join(', ')}. Default: inference
-  --models A,B               models that it may ask. Default: all
-  --routes A,B               paths that it may use, such as /v1/chat/completions or /v1/*. Default: all
-  --expires TIME             its life: 90d, 12h, 30m. Default: without end
-  --requests-per-minute N    for each frontend process, as are the next two. Default: no limit
+  --name NAME                name for people
+  --owner OWNER              owner; keys of one owner share stored responses (default: each key for itself)
+  --scopes A,B               scopes, of ${SCOPES.join(', ')} (default: inference)
+  --models A,B               models that the key may use (default: all)
+  --routes A,B               paths that the key may use, such as /v1/chat/completions or /v1/* (default: all)
+  --expires TIME             lifetime: 90d, 12h, 30m (default: no end)
+  --requests-per-minute N    limit for each frontend process, like the next two (default: no limit)
   --tokens-per-minute N
   --tokens-per-day N
-  --overlap TIME             how long the key before the rotation still counts. Default: 24h
-  --forget                   takes the key out of the list, too
-  --keys-file FILE           the file of keys, where there is no table
-  --json                     for programs
+  --overlap TIME             how long the old key stays valid after a rotation (default: 24h)
+  --forget                   also removes the key from the list
+  --keys-file FILE           file of keys, if there is no table
+  --json                     prints JSON
 `;
 
 const OVERLAP_DEFAULT = '24h';
@@ -227,7 +228,7 @@ function readId(verb: Verb, ids: readonly string[]): string {
   const [text = ''] = ids;
   const id = keyIdOf(text) ?? text.replace(KEY_PREFIX, '').replace(/-$/, '');
   if (!isKeyId(id))
-    throw new UsageError(`${JSON.stringify(text.slice(0, 40))} is no id of a key: stator keys list shows them`);
+    throw new UsageError(`${JSON.stringify(text.slice(0, 40))} is not the id of a key: stator keys list shows the ids`);
   return id;
 }
 
@@ -237,7 +238,7 @@ function requireIds(verb: Verb, ids: readonly string[], count: 0 | 1): void {
 }
 
 function requireKey<T>(id: string, found: T | undefined): T {
-  if (found === undefined) throw new UsageError(`there is no key ${id}: stator keys list shows those that there are`);
+  if (found === undefined) throw new UsageError(`there is no key ${id}: stator keys list shows the existing ones`);
   return found;
 }
 
@@ -253,7 +254,7 @@ async function openStore(file: string | undefined, env: Environment): Promise<Ke
 
 function showIssued({ text, record }: IssuedKey, isJson: boolean, clock: Clock): string {
   if (isJson) return asJson({ key: text, ...toJson(record, clock.wallMs()) });
-  process.stderr.write(`Key ${record.name}, kept as ${KEY_PREFIX}${record.id}. It is shown this once:\n`);
+  process.stderr.write(`Key ${record.name}, kept as ${KEY_PREFIX}${record.id}. Stator shows it only once:\n`);
   return `${text}\n`;
 }
 
@@ -281,7 +282,7 @@ const HEADS = ['KEY', 'NAME', 'OWNER', 'SCOPES', 'STATE', 'LIMITS'] as const;
 
 /** Returns the keys as a table for people, oldest first. */
 export function renderKeys(records: readonly KeyRecord[], nowMs: number): string {
-  if (records.length === 0) return 'There are no keys: stator keys create --name NAME makes one\n';
+  if (records.length === 0) return 'There are no keys: stator keys create --name NAME creates one\n';
   const rows = [HEADS, ...records.map((record) => cellsOf(record, nowMs))];
   const widths = HEADS.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   return rows

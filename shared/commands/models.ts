@@ -8,13 +8,14 @@ import { UsageError } from './config.ts';
 export const MODELS_HELP = `Usage: stator models list [flags of discovery]
        stator models forget NAME [flags of discovery]
 
-The models that a fleet keeps in mind after their workers have left (discovery backend dynamodb): a frontend that never saw a
-worker of one holds its requests (--hold-timeout) or answers 503, where it answers 404 for an unknown name.
+Lists or removes the models that a fleet remembers after their workers have left (discovery backend dynamodb). A
+request for a remembered model waits for a worker (--hold-timeout) or gets a 503. A request for an unknown name gets
+a 404.
 
-  list           each model with its namespace, component and endpoint
-  forget NAME    from now on the name is unknown, unless a worker serves it; one that registers later makes it known again
+  list           prints each model with its namespace, component and endpoint
+  forget NAME    makes the name unknown if no worker serves it, until a worker registers it again
 
-Which fleet is meant is said as for a frontend: STATOR_DISCOVERY_TABLE, AWS_REGION, STATOR_DYNAMODB_ENDPOINT.
+These variables name the fleet, as for a frontend: STATOR_DISCOVERY_TABLE, AWS_REGION, STATOR_DYNAMODB_ENDPOINT.
 `;
 
 const ANSWER_MS_MAX = 15_000;
@@ -62,6 +63,6 @@ async function list(catalogue: Catalogue, signal: AbortSignal): Promise<string> 
 }
 
 async function forget(catalogue: Catalogue, name: string, signal: AbortSignal): Promise<string> {
-  if (!(await catalogue.forget(name, signal))) throw new Error(`no model ${JSON.stringify(name)} is kept in mind`);
+  if (!(await catalogue.forget(name, signal))) throw new Error(`no model ${JSON.stringify(name)} is remembered`);
   return `${name} is forgotten\n`;
 }

@@ -7,15 +7,15 @@ import { openPlannerStore } from './planner/planner-store.ts';
 /** Lines of `stator planner explain --help`. */
 export const EXPLAIN_PLANNER_HELP = `Usage: stator planner explain [DECISION] [--last N] [--json] [flags of stator planner]
 
-Why a planner decided as it did, and what became of it, for every decision of the last week: of stator planner and of
-stator local --planner.
+Explains why a planner made each decision of the last week, and what became of it. It knows the decisions of
+stator planner and of stator local --planner.
 
-  DECISION       the number of one decision; left out: the last ones
-  --last N       how many of them (default 10, at most 1000)
-  --json         as JSON
+  DECISION       number of one decision (default: the last ones)
+  --last N       how many of the last ones (default 10, at most 1000)
+  --json         prints JSON
 
-Where decisions are kept is said as for stator planner: --planner-dir or STATOR_PLANNER_TABLE; --namespace and --planner-model
-choose among several models.
+The flags of stator planner name the place of the decisions: --planner-dir or STATOR_PLANNER_TABLE. --namespace and
+--planner-model choose among several models.
 `;
 
 const LAST_MAX = 1000;
@@ -100,11 +100,11 @@ const STATUS_WORDS: Readonly<Record<DecisionRecord['status'], string>> = {
   PENDING: 'not begun yet',
   APPLYING: 'being carried out',
   APPLIED: 'carried out',
-  SUPERSEDED: 'overtaken by a newer one',
+  SUPERSEDED: 'replaced by a newer one',
   TIMED_OUT: 'not carried out in time',
   STALLED: 'waits for capacity',
   REJECTED_BUDGET: 'refused by the budget',
-  ADVISORY: 'advice, not acted on',
+  ADVISORY: 'advice, not carried out',
 };
 
 function tickText(tick: TickRecord | undefined): string {

@@ -6,16 +6,16 @@ import { parseFlags, UsageError } from './config.ts';
 export const EXPLAIN_HELP = `Usage: stator router explain REQUEST_ID [--url URL]
        stator router explain --prompt TEXT [--model NAME] [--url URL]
 
-Shows why one of the last requests went to its worker, or where a prompt would go now: every candidate with what it has
-cached, its load and the parts of its cost. Where prompts are computed apart, the prefill worker's decision comes first.
+Explains why one of the last requests went to its worker, or where a prompt would go now. It prints every candidate with
+its cached blocks, its load and the parts of its cost. With prefill workers, the decision for prefill comes first.
 
   REQUEST_ID        a response id (chatcmpl-...), not the client's own x-request-id
-  --prompt TEXT     the text of a completion; nothing is sent to a worker
-  --model NAME      (default: the only model that is served)
-  --url URL         of the frontend (default: http://127.0.0.1:8000)
-  --json            the answer as it is
+  --prompt TEXT     text of a completion; no worker receives it
+  --model NAME      model of the prompt (default: the only model that is served)
+  --url URL         base URL of the frontend (default: http://127.0.0.1:8000)
+  --json            prints the answer of the frontend unchanged
 
-A frontend on another machine wants STATOR_ADMIN_KEY in the environment.
+A frontend on another machine requires STATOR_ADMIN_KEY in the environment.
 `;
 
 const URL_DEFAULT = 'http://127.0.0.1:8000';

@@ -106,27 +106,27 @@ const ROUTER_MODE: Asked = {
   setting: 'routerMode',
   value: 'MODE',
   about:
-    'How a worker is chosen: round-robin, random, power-of-two, least-loaded, direct, or kv (by how much of the prompt it has cached)',
+    'Way to choose a worker: round-robin, random, power-of-two, least-loaded, direct, or kv (by how much of the prompt it has cached)',
 };
 const DISCOVERY: Asked = {
   setting: 'discoveryBackend',
   value: 'WHERE',
   about:
-    'Where workers and frontends find each other: file (this machine; the default without a table), dynamodb or mem',
+    'Store in which workers and frontends find each other: file (this machine; the default without a table), dynamodb or mem',
 };
 const NAMESPACE: Asked = { setting: 'namespace', value: 'NAME', about: 'Fleet that this process belongs to' };
 const DUMP: Asked = {
   setting: 'dumpConfigTo',
   value: 'FILE',
-  about: 'Writes every effective setting and where it came from',
+  about: 'Writes every setting with its effective value and its source',
 };
 
 const LOCAL: Brief = {
   examples: {
-    'stator local': 'two mock workers behind http://127.0.0.1:8000: no GPU, no model, no cloud',
-    'stator local --router-mode kv': 'each request goes where most of its prompt is cached',
+    'stator local': 'serves two mock workers at http://127.0.0.1:8000, without a GPU, a model or a cloud',
+    'stator local --router-mode kv': 'sends each request to the worker that has most of its prompt cached',
     'stator local --engine openai --engine-url http://127.0.0.1:8001':
-      'in front of your own server with the OpenAI API',
+      'runs in front of your own server, which speaks the OpenAI API',
   },
   flags: [
     {
@@ -134,13 +134,13 @@ const LOCAL: Brief = {
       about: 'Hugging Face model folder with tokenizer and chat template (default: a small built-in one)',
     },
     { setting: 'engine', value: 'ENGINE', about: 'mocker (default), openai, vllm or sglang' },
-    { setting: 'engineUrl', value: 'URL', about: 'A server that runs already, for openai, vllm and sglang' },
+    { setting: 'engineUrl', value: 'URL', about: 'Running server to use, for openai, vllm and sglang' },
     ROUTER_MODE,
-    { setting: 'numWorkers', about: 'Mock workers' },
-    { setting: 'numPrefillWorkers', about: 'Workers that only compute prompts, with --num-decode-workers' },
-    { setting: 'numDecodeWorkers', about: 'Workers that only write answers, with --num-prefill-workers' },
+    { setting: 'numWorkers', about: 'Number of mock workers' },
+    { setting: 'numPrefillWorkers', about: 'Number of workers that only compute prompts, with --num-decode-workers' },
+    { setting: 'numDecodeWorkers', about: 'Number of workers that only write answers, with --num-prefill-workers' },
     { setting: 'speedupRatio', about: 'Factor by which mock workers answer faster than a GPU' },
-    { setting: 'interactive', about: 'A chat in this terminal instead of a server' },
+    { setting: 'interactive', about: 'Chats in this terminal instead of serving' },
     { setting: 'httpHost', value: 'ADDRESS', about: 'Address to listen on' },
     HTTP_PORT,
     DUMP,
@@ -150,10 +150,10 @@ const LOCAL: Brief = {
 const FRONTEND: Brief = {
   examples: {
     'stator frontend --discovery-backend file --router-mode kv':
-      'serves the workers of this machine, each request where most of its prompt is cached',
+      'serves the workers of this machine, and sends each request to the one with most of its prompt cached',
     'STATOR_DISCOVERY_TABLE=stator stator frontend': 'serves the workers that register in a DynamoDB table',
     'stator frontend --discovery-backend file --enable-anthropic-api --http-port 8080':
-      'Anthropic Messages beside the OpenAI API, on another port',
+      'serves Anthropic Messages and the OpenAI API, on another port',
   },
   flags: [
     DISCOVERY,
@@ -161,13 +161,13 @@ const FRONTEND: Brief = {
     ROUTER_MODE,
     { setting: 'httpHost', value: 'ADDRESS', about: 'Address to listen on' },
     HTTP_PORT,
-    { setting: 'enableAnthropicApi', about: 'Serves the Anthropic Messages API too' },
+    { setting: 'enableAnthropicApi', about: 'Serves the Anthropic Messages API, too' },
     { setting: 'tlsCertPath', value: 'FILE', about: 'Certificate for HTTPS, with --tls-key-path' },
     { setting: 'tlsKeyPath', value: 'FILE', about: 'Its private key' },
-    { setting: 'corsOrigin', value: 'ORIGINS', about: 'Web pages that may call from a browser' },
-    { setting: 'migrationLimit', about: 'How often a request may move to another worker when its own is lost' },
-    { setting: 'holdTimeoutSecs', value: 'SECONDS', about: 'How long to wait for a worker before answering 503' },
-    { setting: 'interactive', about: 'A chat in this terminal instead of a server' },
+    { setting: 'corsOrigin', value: 'ORIGINS', about: 'Origins of web pages that may call from a browser' },
+    { setting: 'migrationLimit', about: 'Most moves of a request to another worker after it loses its own' },
+    { setting: 'holdTimeoutSecs', value: 'SECONDS', about: 'Time to wait for a worker before a 503' },
+    { setting: 'interactive', about: 'Chats in this terminal instead of serving' },
     DUMP,
   ],
 };
@@ -175,14 +175,14 @@ const FRONTEND: Brief = {
 const WORKER: Brief = {
   examples: {
     'stator worker --engine mocker --discovery-backend file':
-      'a mock GPU, for a frontend on this machine; --model-path FOLDER sets the tokenizer',
+      'imitates a GPU for a frontend on this machine; --model-path FOLDER sets the tokenizer',
     'stator worker --engine vllm --model Qwen/Qwen3-0.6B --discovery-backend file': 'starts vLLM and serves it',
     'stator worker --engine openai --engine-url http://127.0.0.1:8001 --discovery-backend file':
-      'serves what a running server offers',
+      'serves the model of a running server',
   },
   flags: [
-    { setting: 'engine', value: 'ENGINE', about: 'mocker, openai, vllm or sglang; must be given' },
-    { setting: 'engineUrl', value: 'URL', about: 'A server that runs already, instead of starting one' },
+    { setting: 'engine', value: 'ENGINE', about: 'mocker, openai, vllm or sglang (required)' },
+    { setting: 'engineUrl', value: 'URL', about: 'Running server to use, instead of starting one' },
     {
       setting: 'model',
       value: 'MODEL',
@@ -200,14 +200,18 @@ const WORKER: Brief = {
     {
       setting: 'toolCallParser',
       value: 'PARSER',
-      about: 'How the model writes tool calls; --help all lists the formats',
+      about: 'Format of tool calls that the model writes; --help all lists the formats',
     },
-    { setting: 'reasoningParser', value: 'PARSER', about: 'How the model writes its reasoning' },
-    { setting: 'engineRequestLimit', about: 'Requests at once; more are refused and go to another worker' },
+    { setting: 'reasoningParser', value: 'PARSER', about: 'Format of reasoning that the model writes' },
+    {
+      setting: 'engineRequestLimit',
+      about: 'Most concurrent requests; the worker refuses more, and they go to another one',
+    },
     DUMP,
     {
       setting: 'engineArguments',
-      about: 'Arguments for the engine. With --engine vllm or sglang, flags that --help all does not list go there too',
+      about:
+        'Arguments for the engine. With --engine vllm or sglang, the engine also gets flags that --help all does not list',
     },
   ],
 };
@@ -216,24 +220,24 @@ const ROUTER: Brief = {
   examples: {
     'stator router --endpoint dynamo.backend.generate --router-block-size 64 --discovery-backend file':
       'chooses workers for every process that asks on the request plane',
-    'stator router --service indexer': 'answers by HTTP how much of a prompt each worker has cached',
+    'stator router --service indexer': 'answers over HTTP how much of a prompt each worker has cached',
     "stator router explain --prompt 'Once upon a time' --url http://127.0.0.1:8000":
-      'where a frontend would send this prompt now, and why; nothing is sent to a worker',
+      'explains where a frontend would send this prompt now; no worker receives it',
   },
   flags: [
-    { setting: 'service', value: 'SERVICE', about: 'router (default), or by HTTP: indexer, slots or selection' },
-    { setting: 'routerEndpoint', value: 'NAME', about: 'The workers to choose from: NAMESPACE.COMPONENT.ENDPOINT' },
+    { setting: 'service', value: 'SERVICE', about: 'router (default), or over HTTP: indexer, slots or selection' },
+    { setting: 'routerEndpoint', value: 'NAME', about: 'Workers to choose from: NAMESPACE.COMPONENT.ENDPOINT' },
     { setting: 'routerBlockSize', about: "Tokens of a block in the workers' caches" },
     { setting: 'servicePort', about: 'Port of an HTTP service (default: 8090 indexer, 8091 slots, 8092 selection)' },
-    { setting: 'servicePeers', value: 'URLS', about: 'Replicas to load the state from, and to keep informed' },
+    { setting: 'servicePeers', value: 'URLS', about: 'Replicas that exchange their state with this one' },
     DISCOVERY,
     { setting: 'loadAware', about: 'Chooses only by load, without knowledge of the caches' },
     {
       setting: 'routerKvEvents',
-      about: 'Learns caches from events of the workers; --no-router-kv-events predicts them',
+      about: 'Learns the caches from events of the workers; --no-router-kv-events predicts them',
     },
-    { setting: 'routerKvOverlapScoreCredit', about: 'How much cached blocks count against load' },
-    { setting: 'routerTemperature', about: '0 always takes the best worker; more spreads requests' },
+    { setting: 'routerKvOverlapScoreCredit', about: 'Weight of cached blocks against load' },
+    { setting: 'routerTemperature', about: 'Randomness of the choice: 0 always takes the best worker' },
     { setting: 'routerQueueThreshold', about: 'Holds requests back above this share of prefill capacity' },
     DUMP,
   ],
@@ -242,43 +246,46 @@ const ROUTER: Brief = {
 const SIMULATE: Brief = {
   examples: {
     'stator simulate --workload sessions --request-rate 2 --router-mode kv':
-      'conversations on four workers: waiting times, hit rate, GPU hours',
-    'stator simulate --workload poisson --sweep workers=4,8 --sweep router-mode=round-robin,kv':
-      'four fleets side by side',
+      'simulates conversations on four workers, and prints waiting times, hit rate and GPU hours',
+    'stator simulate --workload poisson --sweep workers=4,8 --sweep router-mode=round-robin,kv': 'compares four fleets',
     'stator simulate --trace requests.jsonl --workers 8 --report fleet.html':
       'replays recorded traffic and writes a page with charts',
   },
   flags: [
     { setting: 'trace', value: 'FILE', about: 'Recorded requests, in the JSONL of the Mooncake traces' },
-    { setting: 'workload', value: 'KIND', about: 'Synthetic requests instead: steady, poisson, bursts or sessions' },
+    {
+      setting: 'workload',
+      value: 'KIND',
+      about: 'Synthetic requests in place of a trace: steady, poisson, bursts or sessions',
+    },
     { setting: 'requestCount', about: 'Number of synthetic requests' },
     { setting: 'requestRate', about: 'Synthetic requests per second' },
-    { setting: 'inputTokens', about: 'Tokens of a prompt' },
-    { setting: 'outputTokens', about: 'Tokens of an answer' },
-    { setting: 'workers', about: 'Workers of the fleet' },
+    { setting: 'inputTokens', about: 'Tokens in a prompt' },
+    { setting: 'outputTokens', about: 'Tokens in an answer' },
+    { setting: 'workers', about: 'Number of workers' },
     {
       setting: 'mode',
       flag: '--router-mode',
       value: 'MODE',
       about: 'round-robin, random, power-of-two, least-loaded, load-aware or kv',
     },
-    { setting: 'numGpuBlocks', about: 'Blocks in the cache of a worker' },
+    { setting: 'numGpuBlocks', about: 'Number of blocks in the cache of a worker' },
     {
       setting: 'sweep',
       value: 'FLAG=A,B',
-      about: 'Shows runs for several values of a flag side by side; may be repeated for further flags',
+      about: 'Compares runs for several values of a flag; may be repeated for further flags',
     },
     { setting: 'report', value: 'FILE', about: 'Writes a page with charts (.html) or the figures (.json)' },
     { setting: 'json', about: 'Prints one JSON object' },
-    { setting: 'seed', about: 'The same seed gives the same figures' },
+    { setting: 'seed', about: 'Seed of the random numbers; the same seed gives the same figures' },
   ],
 };
 
 const PLANNER: Brief = {
   examples: {
-    'stator planner': 'publishes targets for a system of your own, and waits until it acknowledges them',
+    'stator planner': 'publishes targets for your own system, and waits until it acknowledges them',
     'stator planner --planner-connector local -- --engine mocker':
-      'starts and ends workers of this machine, each a stator worker --engine mocker',
+      'starts and ends workers on this machine, each a stator worker --engine mocker',
     'stator planner explain': 'explains every decision of the last week',
   },
   flags: [
@@ -291,9 +298,9 @@ const PLANNER: Brief = {
     {
       setting: 'plannerConnector',
       value: 'WHO',
-      about: 'How decisions are carried out: virtual (by a system of your own) or local',
+      about: 'What carries decisions out: virtual (your own system) or local (workers on this machine)',
     },
-    { setting: 'plannerDir', value: 'FOLDER', about: 'Folder of decisions and targets' },
+    { setting: 'plannerDir', value: 'FOLDER', about: 'Folder for decisions and targets' },
     { setting: 'plannerModel', value: 'NAME', about: 'Model to plan for (default: the first that reports)' },
     { setting: 'prometheusEndpoint', value: 'URL', about: 'Prometheus to read the traffic from' },
     DISCOVERY,

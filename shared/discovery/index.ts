@@ -33,6 +33,7 @@ export type {
   CatalogueEntry,
   Discovery,
   DiscoveryEvent,
+  DrainOrder,
   FleetLoads,
   RankLoad,
   Watch,

@@ -1,8 +1,9 @@
 import type { Clock, Random, Timer } from '../clock/index.ts';
 import { reasonOf } from '../errors/index.ts';
+import { OwnOrders } from './drain-orders.ts';
 import { LoadBoard, OwnLoads } from './loads.ts';
 import { type DiscoveryBase, DiscoveryError } from './options.ts';
-import type { ReportProblem, WorkerLoad } from './types.ts';
+import type { DrainOrder, ReportProblem, WorkerLoad } from './types.ts';
 
 export interface LeaseKeeperOptions {
   readonly clock: Clock;
@@ -162,12 +163,14 @@ export class LeaseKeeper {
   }
 }
 
-/** Common part of the handles of every store: a lease, which carries the loads of their workers, and an end. */
+/** Common part of the handles of every store: a lease, which carries the loads of their workers and orders to
+ * them, and an end. */
 export abstract class LeasedDiscovery<Owned extends { readonly instanceId: string }> {
   protected readonly base: DiscoveryBase;
   protected readonly keeper: LeaseKeeper;
   protected readonly loads = new OwnLoads();
   protected readonly board: LoadBoard;
+  protected readonly orders: OwnOrders;
   /** Records under the lease, by bucket and key. */
   protected readonly owned = new Map<string, Owned>();
   protected readonly closing = new AbortController();
@@ -175,6 +178,7 @@ export abstract class LeasedDiscovery<Owned extends { readonly instanceId: strin
   constructor(base: DiscoveryBase) {
     this.base = base;
     this.board = new LoadBoard(base.report);
+    this.orders = new OwnOrders(base.report);
     this.keeper = new LeaseKeeper({ ...base, renew: (signal) => this.renew(signal) });
   }
 
@@ -193,6 +197,10 @@ export abstract class LeasedDiscovery<Owned extends { readonly instanceId: strin
 
   onLeaseRegained(callback: () => void): void {
     this.keeper.onRegained(callback);
+  }
+
+  onDrainOrdered(callback: (order: DrainOrder) => void): void {
+    this.orders.add(callback);
   }
 
   protected abstract renew(signal: AbortSignal): Promise<void>;

@@ -50,6 +50,14 @@ export interface WorkerLoad {
 /** Loads by instance id. */
 export type FleetLoads = ReadonlyMap<string, WorkerLoad>;
 
+/** Order to a process to leave the fleet: it withdraws its workers, lets their requests end or move, and ends. */
+export interface DrainOrder {
+  /** Reason in a few words, for the log: 1 to 256 characters. */
+  readonly reason: string;
+  /** Unix time in milliseconds at which requests that are left fail. */
+  readonly deadlineMs: number;
+}
+
 /** A model that was served once, whether or not a worker serves it now. */
 export interface CatalogueEntry {
   /** Endpoint at which its workers register. */
@@ -146,6 +154,16 @@ export interface Discovery {
    * changed them.
    */
   watchLoads(listener: (loads: FleetLoads) => void): Watch;
+  /**
+   * Orders processes to drain. They read it in the answer of the next renewal of their lease, so within a third of the
+   * lease's time to live. The same order may be given again.
+   *
+   * @param ids ids of workers, or of instances (`HostFacts.instance_id`): then all workers on them
+   * @returns ids of the workers whose processes got the order; workers that are not registered get none
+   */
+  orderDrain(ids: readonly string[], order: DrainOrder, signal?: AbortSignal): Promise<readonly string[]>;
+  /** Calls `callback` once for each order to this process, also for one that is known already. */
+  onDrainOrdered(callback: (order: DrainOrder) => void): void;
   /**
    * Runs `callback` when this process's lease expired before it could be renewed: others may consider the process gone.
    */

@@ -37,7 +37,7 @@ export interface FleetListener {
  */
 export function refuseOpenListener({ name, address, protectedBy, open, remedies }: FleetListener): string | undefined {
   if (open || protectedBy !== undefined || isLoopback(address)) return undefined;
-  const choices = [...remedies, 'set STATOR_PLANE_OPEN=on where only trusted machines reach it'];
+  const choices = [...remedies, 'set STATOR_PLANE_OPEN=on if only trusted machines reach it'];
   return `${name} would listen on ${address} for anybody who reaches it: ${choices.join(', or ')}`;
 }
 

@@ -102,7 +102,7 @@ function headlines(explanation: ExplanationRecord, title: string): readonly stri
   ];
   const outcome =
     chosen === null
-      ? `nobody: ${failure}`
+      ? `no worker: ${failure}`
       : `worker ${chosen.worker_id} rank ${chosen.dp_rank}, ${REASONS[chosen.reason] ?? chosen.reason}`;
   return [
     `${title.padEnd(9)}${explanation.request_id}: ${facts.join(', ')}`,

@@ -286,7 +286,7 @@ export class Fleet {
   }
 
   #arriveBlocks(index: number): void {
-    const { request, rank } = this.#crossing.get(index)!; // set by `fetch`, which alone asks for this event
+    const { request, rank } = this.#crossing.get(index)!; // set by `fetch`, which is the only one to request this event
     this.#crossing.delete(index);
     this.#letGo(request.prefill!);
     this.#take(request, rank);

@@ -187,7 +187,7 @@ export class KvRouters implements RouterBench {
     });
   }
 
-  /** Makes sure that a router with waiting requests is ticked when time alone may open its queue. */
+  /** Ticks a router with waiting requests when the passing of time may open its queue. */
   #armTick(router: number): void {
     const scheduler = this.#schedulers[router]!;
     if (scheduler.pendingRequests === 0) return;

@@ -18,9 +18,9 @@ export interface Telemetry {
 const NONE: Telemetry = { tracer: undefined, flush: async () => {}, close: async () => {} };
 
 /**
- * The code that exports is loaded only where it is asked for. From then on the lines of `logger` are exported, too.
+ * The code that exports is loaded only on request. From then on the lines of `logger` are exported, too.
  *
- * @param registry where what no collector gets is counted
+ * @param registry counts the records that no collector gets
  */
 export async function openTelemetry(
   settings: FleetSettings,

@@ -136,7 +136,7 @@ interface TracerOptions {
    * 'parentbased_traceidratio'
    */
   readonly sampler?: FleetSettings['otelTracesSampler'];
-  /** Share of traces that are sampled where a ratio decides, 0 to 1. @default 1 */
+  /** Share of traces that are sampled if a ratio decides, 0 to 1. @default 1 */
   readonly sampleRatio?: number;
   readonly sinks: readonly SpanSink[];
 }

@@ -61,6 +61,8 @@ export class ServingWorker {
   #control: WorkerControl | undefined;
   readonly #condition = new WorkerCondition();
   #drained: Promise<DrainReport> | undefined;
+  /** Time at which an order to drain fails the streams that are left (monotonic). */
+  #drainByMs = Number.POSITIVE_INFINITY;
   #giveUpEngine: (reason: Error) => void = () => {};
 
   constructor(options: SettledOptions, info: EngineInfo, card: ModelCard, bosTokenId: number | undefined) {
@@ -157,7 +159,8 @@ export class ServingWorker {
     this.#showHealth();
   }
 
-  drain(): Promise<DrainReport> {
+  drain(withinMs = Number.POSITIVE_INFINITY): Promise<DrainReport> {
+    this.#drainByMs = Math.min(this.#drainByMs, this.#options.clock.nowMs() + Math.max(0, withinMs));
     this.#condition.isDraining = true;
     this.#drained ??= this.#drain();
     return this.#drained;
@@ -172,7 +175,7 @@ export class ServingWorker {
     else this.#server?.handle(this.#path, serveOnlyReleases(engine));
     await this.#registration?.withdraw();
     if (this.#fetches === undefined) this.#server?.drain();
-    const report = await drainCalls(this.#calls, clock, this.#settings);
+    const report = await drainCalls(this.#calls, clock, this.#settings, () => this.#drainByMs);
     metrics.drained(report);
     if (this.#server !== undefined) await flushStreams(this.#server, clock);
     await this.#fetches?.over();

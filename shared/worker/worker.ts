@@ -23,8 +23,12 @@ export interface Worker {
    * worker has then left discovery and can only be drained.
    */
   readonly engineExit: Promise<Error>;
-  /** Leaves discovery, takes no more requests, lets streams end, and stops the engine. Idempotent. */
-  drain(): Promise<DrainReport>;
+  /**
+   * Leaves discovery, takes no more requests, lets streams end, and stops the engine. Idempotent: a later call can only
+   * bring the end of the streams nearer.
+   * @param withinMs time until streams that are left fail. @default the limit of the settings
+   */
+  drain(withinMs?: number): Promise<DrainReport>;
 }
 
 /**

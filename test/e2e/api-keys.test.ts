@@ -186,7 +186,7 @@ describe('stator keys', () => {
     [['create', '--name', 'x', '--routes', 'chat'], '--routes "chat": allowed: paths that begin with /'],
     [['list', '--name', 'x'], 'stator keys list takes no --name'],
     [['revoke'], 'stator keys revoke takes the id of one key'],
-    [['revoke', 'nobody'], '"nobody" is no id of a key'],
+    [['revoke', 'nobody'], '"nobody" is not the id of a key'],
     [['rotate', 'a'.repeat(12)], `there is no key ${'a'.repeat(12)}`],
     [['burn'], 'allowed: create, list, rotate, revoke'],
     [[], 'stator keys takes: create, list, rotate, revoke'],

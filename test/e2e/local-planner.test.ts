@@ -97,7 +97,7 @@ describe('stator local --planner refuses', () => {
     [['--num-prefill-workers=1', '--num-decode-workers=1'], '--planner scales one pool'],
     [
       ['--planner-law=sla', '--engine=openai', '--engine-url=http://127.0.0.1:9'],
-      'the law sla asks how long passes take',
+      'the law sla needs the duration of passes',
     ],
     [['--planner-config={"ttft_ms":-1}'], 'planner configuration: ttft_ms: '],
     [['--engine=openai', '--engine-url=http://127.0.0.1:9'], '--planner-config \'{"rate_requests_per_second": N}\''],

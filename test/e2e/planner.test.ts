@@ -130,7 +130,7 @@ describe('a frontend, stator planner and its workers', () => {
     expect(code).toBe(0);
     expect(stdout).toContain('dynamo#stator-mini');
     expect(stdout).toMatch(
-      /#0 {2}\d{4}-.*(carried out|overtaken by a newer one|being carried out)\n {4}decode 1 -> \d: /,
+      /#0 {2}\d{4}-.*(carried out|replaced by a newer one|being carried out)\n {4}decode 1 -> \d: /,
     );
     expect(stdout).toMatch(/decode 0 -> 1: .*[12] wait/);
     const one = await runStator(['planner', 'explain', '0', '--json', `--planner-dir=${folder()}`]);

@@ -72,6 +72,8 @@ export class MemoryTable {
         call('reads', 1, () => [...(this.#items.get(pk)?.values() ?? [])], signal),
       update: async (expression: string, change: ItemChange, signal?: AbortSignal) =>
         (await call('writes', 1, () => this.#update(expression, change), signal)).isApplied,
+      updateAndGet: (expression: string, change: ItemChange, signal?: AbortSignal) =>
+        call('writes', 1, () => this.#update(expression, change), signal),
       delete: (change: ItemChange, signal?: AbortSignal) => call('writes', 1, () => this.#delete(change), signal),
       attempt: async <T>(
         timeoutMs: number,

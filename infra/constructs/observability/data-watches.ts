@@ -82,7 +82,7 @@ function tableWatches({ discovery, routerState, responses, keys, passedSecrets }
   ];
 }
 
-/** None where the network is another one's. */
+/** Returns the watches of the NAT gateways, or none if the deployment does not own the network. */
 function natWatches(network: Network): readonly Watch[] {
   const gateways = network.node.findAll().filter((child) => child instanceof CfnNatGateway);
   if (gateways.length === 0) return [];

@@ -29,7 +29,7 @@ export function renderPlannerPage({ group, config, points, decisions, refreshS }
     `law ${config.law}`,
     `targets ${config.ttftMs} ms to the first token, ${config.itlMs} ms between tokens`,
     `${hours.toFixed(2)} GPU h`,
-    ...(config.advisory ? ['advice alone: nothing is acted on'] : []),
+    ...(config.advisory ? ['advice only: no decision is carried out'] : []),
   ];
   const body = `<p class="verdict">${escapeMarkup(last.reason)}</p>
 <p>${escapeMarkup(`${stamp(last.atMs)} · ${facts.join(' · ')}`)}</p>

@@ -53,7 +53,7 @@ export async function localPlanning(settings: Settings<'local'>): Promise<LocalP
   const config = await readPlannerConfig(settings, preset, fixed, law);
   if (engine !== 'mocker' && config.law === 'sla') {
     throw new ConfigError([
-      `the law sla asks how long passes take, which --engine ${engine} does not say; allowed: rate, throughput, latency, load`,
+      `the law sla needs the duration of passes, which --engine ${engine} does not say; allowed: rate, throughput, latency, load`,
     ]);
   }
   if (engine !== 'mocker' && config.law === 'rate' && config.rateRequestsPerSecond == null) {

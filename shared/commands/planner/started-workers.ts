@@ -37,7 +37,7 @@ export function startedWorkers(
   const workers = configOf(started);
   refuseSharedPorts(workers, workersMax);
   for (const difference of differencesOf(config.settings, namespace, workers.settings)) {
-    logger.warn('workers of this planner are not heard by it, as their arguments say otherwise', difference);
+    logger.warn('this planner cannot hear its workers, because their arguments differ from its own', difference);
   }
   return started;
 }

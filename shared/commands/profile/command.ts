@@ -18,25 +18,26 @@ import {
 /** Lines of `stator profile --help`. */
 export const PROFILE_HELP = `Usage: stator profile --kv-tokens N [--url URL] [--model NAME] [--output FOLDER] [what to measure]
 
-Measures how long one worker takes, alone behind an OpenAI-compatible endpoint: times to the first token by prompt length, and
-between tokens by prompt length, answer length and number of streams. Writes prefill_raw_data.json and decode_raw_data.json,
-which stator simulate and mock engines read (--planner-profile-data FOLDER), and says what the worker serves within its targets,
-for the planner. A run that was stopped goes on where it was, and one with more lengths measures those alone: what is measured
-stands in FOLDER/measured.json.
+Measures how fast one worker answers. The worker must be the only one behind an OpenAI-compatible endpoint. The command
+measures the time to the first token by prompt length, and the time between tokens by prompt length, answer length and
+number of streams. It writes prefill_raw_data.json and decode_raw_data.json, which stator simulate and mock engines read
+(--planner-profile-data FOLDER). It prints what the worker serves within its targets, for the planner.
 
-  --url URL             (default: http://127.0.0.1:8000/v1)
-  --model NAME          (default: the only model that is served)
-  --kv-tokens N         tokens that the worker's KV cache holds; its start says them
-  --output FOLDER       (default: profile)
+A second run continues an interrupted one, and measures only lengths that FOLDER/measured.json does not contain yet.
+
+  --url URL             base URL of the endpoint (default: http://127.0.0.1:8000/v1)
+  --model NAME          model to measure (default: the only model that is served)
+  --kv-tokens N         size of the worker's KV cache in tokens; the worker prints it when it starts
+  --output FOLDER       folder for the results (default: profile)
   --isl A,B,...         prompt lengths in tokens (default: 256,1024,4096)
   --osl A,B,...         answer lengths in tokens, each at least 2 (default: 64,256)
-  --concurrency A,B,... streams at once (default: 1,2,4,8,16,32,64)
+  --concurrency A,B,... numbers of concurrent streams (default: 1,2,4,8,16,32,64)
   --repeats N           prompts for each length (default: 5)
-  --ttft-ms N           (default: 500)
-  --itl-ms N            (default: 50)
-  --timeout SECONDS     for all of it (default: 3600)
+  --ttft-ms N           target for the time to the first token (default: 500)
+  --itl-ms N            target for the time between tokens (default: 50)
+  --timeout SECONDS     limit for the whole run (default: 3600)
 
-The key of an endpoint that asks for one: STATOR_API_KEY, or OPENAI_API_KEY.
+If the endpoint requires a key, set STATOR_API_KEY or OPENAI_API_KEY.
 `;
 
 const OPTIONS = {

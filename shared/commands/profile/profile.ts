@@ -214,7 +214,7 @@ interface MeasuredStream {
   readonly itlMs: number | undefined;
 }
 
-/** Ids that every vocabulary has and that are no special tokens in those that are known. */
+/** Ids that every vocabulary has. In all known vocabularies they are not special tokens. */
 const ID_FROM = 100;
 const ID_SPAN = 900;
 

@@ -7,22 +7,23 @@ import { KINDS, type Kind, type NamedSecret, type RotationPlan, rotate } from '.
 export const SECRETS_HELP = `Usage: stator secrets rotate --cluster CLUSTER --plane-token ID --id-secret ID --nats ID --nats ID
                              [--which plane,ids,nats] [--minutes N] [--resume]
 
-Rotates the secrets by which the processes of a fleet on AWS know each other: makes new ones in Secrets Manager, then replaces the
-tasks of every service that has them, one service after the other: NATS, edges, workers. A process that does not have a new secret yet
-shows the one before, which all still believe, so no request is lost. The output RotateSecretsCommand of a deployment is this command with its names;
-an operator who runs it needs the policy of the output RotatorPolicyArn.
+Rotates the secrets with which the processes of a fleet on AWS authenticate each other. It creates new secrets in
+Secrets Manager. Then it replaces the tasks of every service that uses them, one service after the other: NATS, edges,
+workers. Until a process has the new secret, it presents the previous one, which all processes still accept, so no
+request is lost. The output RotateSecretsCommand of a deployment is this command with the deployment's names. The
+operator who runs it needs the policy of the output RotatorPolicyArn.
 
-  --cluster CLUSTER     of ECS, whose services have the tag stator:part. Without it secrets are put, and nothing is restarted
+  --cluster CLUSTER     ECS cluster, whose services have the tag stator:part. Without it the command restarts nothing
   --plane-token ID      name or ARN of the secret of STATOR_PLANE_TOKEN
-  --id-secret ID        of STATOR_ID_SECRET
-  --nats ID             of a user of NATS; may be given for each role
-  --which A,B           only these: ${KINDS.join(', ')}. Default: all that are named
-  --minutes N           longest time for a service to be replaced. Default: 40
-  --resume              restarts what an interrupted rotation has left, and makes nothing new
+  --id-secret ID        name or ARN of the secret of STATOR_ID_SECRET
+  --nats ID             name or ARN of the secret of a user of NATS; may be repeated for each role
+  --which A,B           rotates only these: ${KINDS.join(', ')} (default: all that are named)
+  --minutes N           limit for the replacement of one service (default: 40)
+  --resume              restarts what an interrupted rotation has left, and creates no secret
 
-A rotation is refused until the one before is over. A secret that leaked is believed until it has been rotated twice.
-Without Secrets Manager: set STATOR_PLANE_TOKEN_PREVIOUS to the old token and STATOR_PLANE_TOKEN to the new one, process after
-process, in any order (and likewise STATOR_ID_SECRET); then leave the previous ones out.
+The command refuses to run until the previous rotation is complete. Processes accept a leaked secret until two
+rotations later. Without Secrets Manager, set STATOR_PLANE_TOKEN_PREVIOUS to the old token and STATOR_PLANE_TOKEN to the
+new one, process after process, in any order (and likewise STATOR_ID_SECRET). Then remove the previous ones.
 `;
 
 const OPTIONS = {

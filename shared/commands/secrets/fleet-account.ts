@@ -55,7 +55,7 @@ export async function openFleetAccount(): Promise<FleetAccount> {
   return {
     async readSecret(SecretId) {
       const answer = await ask('secretsmanager', 'GetSecretValue', { SecretId });
-      if (typeof answer.SecretString !== 'string') throw new Error('it is binary, and text is wanted');
+      if (typeof answer.SecretString !== 'string') throw new Error('it is binary, but must be text');
       const { VersionIdsToStages: versions } = await ask('secretsmanager', 'DescribeSecret', { SecretId });
       const hasPrevious = Object.values(fieldsOf(versions)).some((stages) => listOf(stages).includes('AWSPREVIOUS'));
       return { text: answer.SecretString, madeMs: timeOf(answer.CreatedDate), hasPrevious };

@@ -69,7 +69,7 @@ export async function rotate(plan: RotationPlan, parts: RotationParts): Promise<
   for (const { id, text } of kept) {
     const next = rotatedText(text, parts.source);
     await account.putSecret(id, next);
-    tell(`${id}: a new one is in force, the one before counts`);
+    tell(`${id}: a new one is in force, and the previous one is accepted`);
   }
   const parted = new Set(kept.flatMap(({ kind }) => PARTS_OF[kind]));
   await restartAll(
@@ -116,7 +116,7 @@ function refuseUnfinished(
   if (behind.length > 0) {
     const names = behind.map(({ name }) => name).join(', ');
     throw new RotationError(
-      `the last rotation is not over: ${names} may still have the secret before it. stator secrets rotate --resume restarts them`,
+      `the previous rotation is not complete: ${names} may still have the secret before it. stator secrets rotate --resume restarts them`,
     );
   }
   for (const { id, madeMs, wasRotated } of kept) {
@@ -124,7 +124,7 @@ function refuseUnfinished(
     if (!wasRotated || leftMs <= 0) continue;
     const minutes = Math.ceil(leftMs / 60_000);
     throw new RotationError(
-      `${id} was rotated a moment ago, and not everybody has heard of it: try again in ${minutes} min`,
+      `${id} was rotated a moment ago, and some processes may not know it yet: try again in ${minutes} min`,
     );
   }
 }

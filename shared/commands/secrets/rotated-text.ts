@@ -29,9 +29,7 @@ export function rotatedText(text: string, source: SecretSource): string {
       previous_password: fields.password,
     });
   }
-  throw new Error(
-    'it is neither a text, nor JSON with current and previous, nor a user of NATS with username and password',
-  );
+  throw new Error('it must be a text, JSON with current and previous, or a NATS user with username and password');
 }
 
 /** Whether a secret names the previous one; undefined = its form has no place for it. */

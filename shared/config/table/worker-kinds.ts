@@ -58,7 +58,10 @@ export const workerKindRows = {
   omniEnableLayerwiseOffload: omniArgument('DYN_OMNI_ENABLE_LAYERWISE_OFFLOAD', 'Offloads layer by layer.'),
   omniVaeUseSlicing: omniArgument('DYN_OMNI_VAE_USE_SLICING', 'Decodes pictures in slices.'),
   omniVaeUseTiling: omniArgument('DYN_OMNI_VAE_USE_TILING', 'Decodes pictures in tiles.'),
-  omniBoundaryRatio: omniArgument('DYN_OMNI_BOUNDARY_RATIO', 'Where one transformer takes over from the other.'),
+  omniBoundaryRatio: omniArgument(
+    'DYN_OMNI_BOUNDARY_RATIO',
+    'Point at which one transformer takes over from the other.',
+  ),
   omniFlowShift: omniArgument('DYN_OMNI_FLOW_SHIFT', 'Shift of the scheduler.'),
   omniCacheBackend: omniArgument('DYN_OMNI_CACHE_BACKEND', 'Cache between steps: cache_dit or tea_cache.'),
   omniCacheConfig: omniArgument('DYN_OMNI_CACHE_CONFIG', 'Settings of that cache, JSON.'),

@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events';
-import { forAtMost, Semaphore, withDeadline, withEither } from '../../concurrency/index.ts';
+import { forAtMost, inBatches, Semaphore, withDeadline, withEither } from '../../concurrency/index.ts';
+import { isOrdered, orderText } from '../drain-orders.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
 import { type OpenStore, withDefaults } from '../options.ts';
@@ -8,7 +9,16 @@ import { Table } from '../table/table.ts';
 import type { TableOptions } from '../table/table-client.ts';
 import { InterruptedCall } from '../table/table-errors.ts';
 import { TableTime } from '../table/table-time.ts';
-import type { Catalogue, Discovery, DiscoveryQuery, FleetLoads, ShownModels, Watch, WatchListener } from '../types.ts';
+import type {
+  Catalogue,
+  Discovery,
+  DiscoveryQuery,
+  DrainOrder,
+  FleetLoads,
+  ShownModels,
+  Watch,
+  WatchListener,
+} from '../types.ts';
 import { AskedModels, PartOfModels } from './asked-models.ts';
 import { CardWriter, CatalogueBoard, entriesOf, fetchCards, forgetModel, readCatalogue } from './catalogue.ts';
 import { CardShelf } from './fleet/cards.ts';
@@ -19,7 +29,7 @@ import { FleetReader, type FleetReading } from './fleet-reader.ts';
 import { LeaseCleaner } from './lease-cleaner.ts';
 import { LeaseLookup } from './lease-lookup.ts';
 import { LeaseLiveness } from './lease-scan.ts';
-import { LeaseWriter, nameOf, type OwnedRecord, toOwned } from './lease-writer.ts';
+import { LeaseWriter, nameOf, type OwnedRecord, orderLease, toOwned } from './lease-writer.ts';
 import type { DynamoDbDiscoveryOptions } from './options.ts';
 import { discoveryTablePlace } from './schema.ts';
 
@@ -103,7 +113,8 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     this.#isLasting = isLasting;
     if (options.showsAskedModels === true && !isLasting) this.#asked = new AskedModels();
     this.#models = new CatalogueBoard(this.#shelf, report);
-    this.#writer = new LeaseWriter({ ...base, table, time, leaseId, load: () => this.loads.packed });
+    const onOrder = (order: string): void => this.orders.note(order, time.nowMs() - clock.wallMs());
+    this.#writer = new LeaseWriter({ ...base, table, time, leaseId, load: () => this.loads.packed, onOrder });
     this.#poller = new FleetPoller({
       ...base,
       periodMs: () => this.#periodMs(),
@@ -224,6 +235,20 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     this.assertUsable();
     this.#follow();
     return this.board.add(listener);
+  }
+
+  async orderDrain(ids: readonly string[], order: DrainOrder, signal?: AbortSignal): Promise<readonly string[]> {
+    const text = orderText(order);
+    const isCurrent = this.#isFollowed && this.#poller.isShown(2 * this.#pollMs);
+    if (!isCurrent) await this.#readOnce({ isExact: false, shardKey: this.#shardKey }, signal);
+    const holders = this.#book.leasesWith((record) => isOrdered(record, new Set(ids)));
+    const ordered: string[] = [];
+    await this.#attempt(signal, (operation) =>
+      inBatches([...holders], async ([leaseId, workers]) => {
+        if (await orderLease(this.#table, leaseId, text, operation)) ordered.push(...workers);
+      }),
+    );
+    return ordered;
   }
 
   /**

@@ -27,6 +27,8 @@ interface LeaseWriterOptions {
   readonly ttlMs: number;
   /** Returns the current packed loads of the workers of this process. */
   readonly load: () => Uint8Array;
+  /** Receives the order to drain that stands in the lease, with each write of the lease. */
+  readonly onOrder?: (order: string) => void;
 }
 
 const GARBAGE_AFTER_S = 3600;
@@ -128,10 +130,11 @@ export class LeaseWriter {
     throw new DiscoveryError('unavailable', `lease ${this.#options.leaseId} is held under a later epoch`);
   }
 
-  #setLease(condition: string, epoch: number, signal: AbortSignal): Promise<boolean> {
-    const { table, time, ttlMs, leaseId, load } = this.#options;
+  /** Its answer is the whole item, so that an order to drain costs no read. */
+  async #setLease(condition: string, epoch: number, signal: AbortSignal): Promise<boolean> {
+    const { table, time, ttlMs, leaseId, load, onOrder } = this.#options;
     const expiresAtMs = time.nowMs() + ttlMs;
-    return table.update(
+    const { isApplied, item } = await table.updateAndGet(
       'SET expiresAtMs = :expires, ttlMs = :ttlMs, epoch = :epoch, rev = :rev, #load = :load, #ttl = :ttl',
       {
         key: leaseItemKey(leaseId),
@@ -148,7 +151,20 @@ export class LeaseWriter {
       },
       signal,
     );
+    if (isApplied && item?.drain?.S !== undefined) onOrder?.(item.drain.S);
+    return isApplied;
   }
+}
+
+/** Writes an order to drain into the lease of another process. Returns false if there is no such lease. */
+export function orderLease(table: Table, leaseId: string, order: string, signal: AbortSignal): Promise<boolean> {
+  const change = {
+    key: leaseItemKey(leaseId),
+    condition: 'attribute_exists(sk)',
+    names: { '#drain': 'drain' },
+    values: { ':drain': order },
+  };
+  return table.update('SET #drain = :drain', change, signal);
 }
 
 /** Returns the record as its process writes it. */

@@ -10,6 +10,7 @@ import type { TablePlace } from '../table/table-errors.ts';
  *
  *     pk                     sk                        attributes                                    written by
  *     v1/leases#{0..15}      {leaseId}                 epoch, rev, load, expiresAtMs, ttlMs, ttl     its process
+ *                                                      drain                                         a planner
  *     v1/records#{leaseId}   {bucket}/{key}            record, epoch, ttl                            its process
  *     v1/cards               {checksum}                card, ttl                                     its writers
  *     v1/catalogue           {model}                   card, namespace, component, endpoint          the first worker

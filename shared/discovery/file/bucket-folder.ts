@@ -74,6 +74,11 @@ export class BucketFolder {
     await rm(this.#pathOf(key), { force: true });
   }
 
+  /** Returns the text of one file, alive or not; undefined if there is none. */
+  textOf(key: string): Promise<string | undefined> {
+    return ifPresent(readRegular(this.#pathOf(key)));
+  }
+
   /** Returns the texts of all live files by key; deletes expired ones. Throws if the folder itself cannot be read. */
   async read(): Promise<ReadonlyMap<string, string>> {
     const names = (await this.#list()).filter(isOurs);

@@ -2,13 +2,14 @@ import { tmpdir } from 'node:os';
 import { forAtMost, inBatches, Semaphore } from '../../concurrency/index.ts';
 import type { FleetSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
+import { isOrdered, orderText } from '../drain-orders.ts';
 import { addressOf, type Bucket, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
 import { type DiscoveryBaseOptions, DiscoveryError, type OpenStore, withDefaults } from '../options.ts';
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
-import type { Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener } from '../types.ts';
+import type { Discovery, DiscoveryQuery, DrainOrder, FleetLoads, Watch, WatchListener } from '../types.ts';
 import { BucketFolder } from './bucket-folder.ts';
 import { FolderFollower, type FolderReader } from './folder-follower.ts';
 import { makeOwnFolder, userFolder } from './user-folder.ts';
@@ -32,6 +33,8 @@ interface OwnedFile {
 }
 
 const LOADS = 'v1/loads';
+/** Orders to drain, a file for each worker. The worker reads its own with each renewal. */
+const ORDERS = 'v1/orders';
 type FolderName = Bucket | typeof LOADS;
 
 interface Folder {
@@ -64,6 +67,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   readonly #isOwn: boolean;
   readonly #folders: Readonly<Record<FolderName, Folder>>;
   readonly #serial = new Semaphore(1);
+  readonly #orders: BucketFolder;
   /** The watches of records report a folder that cannot be read. */
   readonly #loadsReader: FolderReader = {
     apply: (texts) => this.board.show(new Map([...texts].map(([key, text]) => [key, Buffer.from(text, 'base64')]))),
@@ -90,6 +94,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
       'v1/event_channels': open('v1/event_channels'),
       [LOADS]: open(LOADS),
     };
+    this.#orders = new BucketFolder(this.#rootPath, ORDERS, clock, ttlMs);
     this.#loadsKey = `process/${random.instanceId()}`;
   }
 
@@ -165,6 +170,18 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
     return this.board.add(listener);
   }
 
+  async orderDrain(ids: readonly string[], order: DrainOrder, signal?: AbortSignal): Promise<readonly string[]> {
+    const text = orderText(order);
+    const wanted = new Set(ids);
+    const records = await this.list({ bucket: 'v1/instances', prefix: '' }, signal);
+    const workers = new Set(records.filter((record) => isOrdered(record, wanted)).map((record) => record.instance_id));
+    await this.#attempt('write', async () => {
+      for (const id of workers) await this.#orders.write(orderKey(id), text);
+      if (workers.size > 0) await this.#orders.read(); // removes the orders of processes that were killed
+    });
+    return [...workers];
+  }
+
   /**
    * Closes the handle. Files that cannot be removed, because the folder is unreachable, expire; that is reported, not
    * thrown.
@@ -174,8 +191,10 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
     for (const { follower } of Object.values(this.#folders)) follower.close();
     await this.#serial.run(async () => {
       const owned = [...this.owned.values()];
+      const ids = this.#ownIds();
       this.owned.clear();
       try {
+        for (const id of ids) await this.#orders.remove(orderKey(id));
         await inBatches(owned, ({ bucket, key }) => this.#folders[bucket].folder.remove(key));
         if (this.#writtenLoads.length > 0) await this.#folders[LOADS].folder.remove(this.#loadsKey);
       } catch (error) {
@@ -195,6 +214,12 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
       });
     }
     await this.#serial.run(() => this.#renewLoads());
+    for (const id of this.#ownIds()) this.orders.note(await this.#orders.textOf(orderKey(id)));
+  }
+
+  /** Returns the ids of the workers of this process. */
+  #ownIds(): ReadonlySet<string> {
+    return new Set([...this.owned.values()].map(({ instanceId }) => instanceId));
   }
 
   async #followLoads(): Promise<void> {
@@ -234,4 +259,8 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
     const message = `cannot ${verb} the discovery folder ${this.#rootPath}: ${reasonOf(cause)}. Check ${places}`;
     return new DiscoveryError('unavailable', message, cause);
   }
+}
+
+function orderKey(workerId: string): string {
+  return `worker/${workerId}`;
 }

@@ -1,11 +1,12 @@
 import { type Clock, systemClock, type Timer } from '../../clock/index.ts';
+import { isOrdered, orderText } from '../drain-orders.ts';
 import { addressOf, BUCKETS, type Bucket, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
 import { type DiscoveryBaseOptions, type OpenStore, withDefaults } from '../options.ts';
-import { toText } from '../record-text.ts';
+import { fromText, toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
-import type { Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener } from '../types.ts';
+import type { Discovery, DiscoveryQuery, DrainOrder, FleetLoads, Watch, WatchListener } from '../types.ts';
 
 interface Entry {
   readonly leaseId: string;
@@ -103,6 +104,11 @@ export class MemoryDiscovery extends LeasedDiscovery<OwnedEntry> implements Disc
     return this.board.add(listener);
   }
 
+  async orderDrain(ids: readonly string[], order: DrainOrder, signal?: AbortSignal): Promise<readonly string[]> {
+    this.assertUsable(signal);
+    return this.#hub.orderDrain(new Set(ids), orderText(order));
+  }
+
   async close(): Promise<void> {
     if (!this.beginClosing()) return;
     for (const unlisten of this.#unlisten) unlisten();
@@ -112,6 +118,7 @@ export class MemoryDiscovery extends LeasedDiscovery<OwnedEntry> implements Disc
 
   protected async renew(): Promise<void> {
     if (!this.#hub.renew(this.#leaseId, this.base.ttlMs)) this.#putAll();
+    this.orders.note(this.#hub.orderTo(this.#leaseId));
   }
 
   protected override loadsChanged(): void {
@@ -133,6 +140,7 @@ export class MemoryHub {
   readonly #entries = new Map<Bucket, Map<string, Entry>>(BUCKETS.map((bucket) => [bucket, new Map()]));
   readonly #expiries = new Map<string, Timer>(); // by lease id
   readonly #loads = new Map<string, Uint8Array>(); // packed, by lease id
+  readonly #orders = new Map<string, string>(); // to drain, by lease id
   readonly #listeners = new Set<HubListener>();
   readonly #loadListeners = new Set<() => void>();
   readonly #changes: (readonly [Bucket, string])[] = []; // emptied before `put` and its like return
@@ -169,6 +177,7 @@ export class MemoryHub {
   drop(leaseId: string): void {
     this.#expiries.get(leaseId)?.cancel();
     this.#expiries.delete(leaseId);
+    this.#orders.delete(leaseId);
     if (this.#loads.delete(leaseId)) this.#tellLoads();
     const removed: (readonly [Bucket, string])[] = [];
     for (const [bucket, entries] of this.#entries) {
@@ -179,6 +188,23 @@ export class MemoryHub {
       }
     }
     this.#tell(removed);
+  }
+
+  /** Orders the processes of workers to drain. Returns the ids of these workers. */
+  orderDrain(ids: ReadonlySet<string>, order: string): readonly string[] {
+    const ordered = new Set<string>();
+    for (const [key, { leaseId, text }] of this.#bucket('v1/instances')) {
+      const record = fromText(text, 'v1/instances', key);
+      if (record === undefined || !isOrdered(record, ids)) continue;
+      this.#orders.set(leaseId, order);
+      ordered.add(record.instance_id);
+    }
+    return [...ordered];
+  }
+
+  /** Returns the order to the process with that lease. */
+  orderTo(leaseId: string): string | undefined {
+    return this.#orders.get(leaseId);
   }
 
   /** Sets the packed loads of the workers under a lease; no bytes = no loads. Ignored if there is no such lease. */

@@ -6,7 +6,7 @@ import { RootCause } from './root-cause.ts';
 /** Length at which a line is cut: progress bars and dumps do not belong in logs. */
 const LINE_CHARS_MAX = 4096;
 
-/** Splits the output of a process into lines. A line that ends in CR alone (progress bars) counts too. */
+/** Splits the output of a process into lines. A line that ends only in CR (progress bars) counts, too. */
 class OutputLines {
   readonly #onLine: (line: string) => void;
   #rest = '';

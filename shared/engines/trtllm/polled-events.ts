@@ -95,7 +95,7 @@ export class PolledEvents implements EventFeed {
     const { server, answerTimeoutMs = ANSWER_TIMEOUT_MS } = this.#options;
     const { status, text } = await server.ask({ path: PATH, method: 'POST' }, answerTimeoutMs);
     if (status === 404 || status === 405) {
-      this.#outlet.warn(`the engine has no ${PATH}: prompts are routed by load alone`);
+      this.#outlet.warn(`the engine has no ${PATH}: prompts are routed only by load`);
       return 'never';
     }
     if (status !== 200) {

@@ -164,7 +164,7 @@ export abstract class PartialSink implements GenerationSink {
   worker(_workers: ServingWorkers): void {}
 
   routed(_workers: ServingWorkers, _tokenIds: readonly number[]): void {
-    const says = 'query_instance_id is answered by chat completions and completions alone';
+    const says = 'only chat completions and completions support query_instance_id';
     this.fail(new ServeError('unsupported_parameter', says, { param: 'nvext.annotations' }));
   }
 

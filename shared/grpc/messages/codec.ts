@@ -9,7 +9,7 @@ import {
 } from '@bufbuild/protobuf';
 import { workerError } from '../../errors/index.ts';
 
-/** @throws ServeError `invalid_value` for bytes that are no such message */
+/** @throws ServeError `invalid_value` for bytes that are not such a message */
 export function decodeMessage<Schema extends DescMessage>(schema: Schema, bytes: Uint8Array): MessageShape<Schema> {
   try {
     return fromBinary(schema, bytes);

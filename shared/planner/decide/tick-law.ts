@@ -18,7 +18,7 @@ export interface DecideOptions {
   readonly startSeconds?: number | undefined;
 }
 
-/** One tick of the law: what it was told and what it answered. */
+/** One tick of the law: its input and its answer. */
 export interface LawTick {
   readonly atS: number;
   readonly effect: PlannerEffect;

@@ -336,7 +336,7 @@ const SHARE = 0.75;
 
 /** Rates at the same times of the last days: plain values, at most a week. Times in seconds since any midnight. */
 interface SeasonalState {
-  /** Oldest first; a rate a slot, null where it was not seen. */
+  /** Rates by slot, oldest first; null for a slot without observations. */
   readonly days: readonly { readonly day: number; readonly rates: readonly (number | null)[] }[];
   /** The slot that fills now. */
   readonly slot: number;

@@ -4,7 +4,7 @@ import { RouterStateError } from '../router-state.ts';
 import { assertObjectName, type SnapshotStore } from './snapshot.ts';
 
 export interface NatsSnapshotStoreOptions {
-  /** Connection of the store alone, so that a large snapshot delays nothing else. The store closes it. */
+  /** Connection that only the store uses, so that a large snapshot delays nothing else. The store closes it. */
   readonly client: NatsClient;
   /** Bucket of NATS' object store, e.g. `namespace-dynamo-component-backend-radix-bucket`. */
   readonly bucket: string;

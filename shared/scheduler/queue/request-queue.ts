@@ -168,8 +168,8 @@ export class RequestQueue {
   }
 
   /**
-   * Returns the instant at which time alone may let a request leave or miss its deadline; undefined if only an event
-   * can.
+   * Returns the instant at which the passing of time may let a request leave or miss its deadline; undefined if only an
+   * event can.
    */
   nextOpeningMs(): number | undefined {
     if (this.#lines.requests === 0) return undefined;

@@ -126,11 +126,11 @@ interface Curves {
   readonly e2eMs: readonly number[];
   /** Width of an entry of the next three. */
   readonly binMs: number;
-  /** Mean TTFT of the requests that arrived in each bin; null where none did. */
+  /** Mean TTFT of the requests that arrived in each bin; null if none did. */
   readonly ttftByTimeMs: readonly (number | null)[];
   /** Requests under way at the end of each bin. */
   readonly underWay: readonly number[];
-  /** Share of the prompt tokens that arrived in each bin that was found cached; null where none arrived. */
+  /** Share of the prompt tokens that arrived in each bin that was found cached; null if none arrived. */
   readonly hitRate: readonly (number | null)[];
   readonly ranks: readonly RankUse[];
   /** Only if workers come and go. */

@@ -22,7 +22,7 @@ export interface ChartOptions {
   /** Draws x on a logarithmic scale; values below 1 count as 1. */
   readonly isLogX?: boolean;
   readonly yMax?: number;
-  /** Names the lines in their colours, where no table beside the chart does. */
+  /** Whether the chart names the lines in their colours, because no table beside it does. */
   readonly hasLegend?: boolean;
 }
 

@@ -242,7 +242,7 @@ function loggableObject(value: object, depth: number): unknown {
 }
 
 /**
- * An error with its causes in one text. The stack is kept only where the failure was not foreseen: without a `code`.
+ * An error with its causes in one text. The stack is kept only if the failure was not foreseen: without a `code`.
  */
 function loggableError(error: Error): Record<string, unknown> {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;

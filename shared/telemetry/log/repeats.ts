@@ -15,7 +15,7 @@ const VARIANTS_MAX = 8;
 /** Characters of a field that tell lines apart. */
 const FIELD_CHARS_MAX = 120;
 
-/** A line that was told, and may come again. */
+/** A line that was written, and may come again. */
 interface Repeating {
   toldAtMs: number;
   pauseMs: number;

@@ -226,7 +226,7 @@ export function createRouterStateMetrics(registry: MetricRegistry) {
     'from',
   );
   const snapshots = index.counter('snapshots_total', 'Snapshots written.').with();
-  const leases = state.gauge('lease_held', '1 where this process writes for the others.', 'component');
+  const leases = state.gauge('lease_held', '1 if this process writes for the others.', 'component');
   for (const part of PARTS) {
     problems.with(part);
     away.with(part);

@@ -44,7 +44,7 @@ const STATUSES = [
 /** Metrics of the router in a frontend. Nothing here throws or waits. */
 export type RouterMetrics = ReturnType<typeof createRouterMetrics>;
 
-/** Makes the router's metrics. Those of requests are there at zero in every mode and count in mode `kv` alone. */
+/** Makes the router's metrics. Those of requests are at zero in every mode and count only in mode `kv`. */
 export function createRouterMetrics(options: RouterMetricsOptions) {
   const { registry, routerId, isKvMode, buckets = BUCKETS } = options;
   const families = defineRouterFamilies(registry, options, buckets);

@@ -102,7 +102,7 @@ export async function openOtlp(options: OtlpOptions): Promise<OtlpExport> {
   });
   const provider = new LoggerProvider({ resource, processors: [lineBatches] });
   const settle = async (msMax: number, ...both: readonly Promise<void>[]): Promise<void> => {
-    const sent = Promise.allSettled(both); // what failed was told by the exporter
+    const sent = Promise.allSettled(both); // the exporter reports failures
     const late = new AbortController();
     await Promise.race([sent, clock.sleep(msMax, late.signal).catch(() => undefined)]);
     late.abort();

@@ -21,13 +21,13 @@ export const EMBEDDED_METRICS = {
   OutputTokens: { unit: 'Count', by: [[], ['Model']], isGauge: false },
   /** Requests that were refused because no worker serves their model. */
   Unserved: { unit: 'Count', by: [[], ['Model']], isGauge: false },
-  /** For each request 1 where a fault of the frontend's own ended it, else 0, so that the average is a rate. */
+  /** For each request 1 if a fault of the frontend itself ended it, otherwise 0, so that the average is a rate. */
   InternalErrors: { unit: 'Count', by: [[], ['FunctionVersion']], isGauge: false },
   /** Requests that no resident router decided. */
   RouterFallbacks: { unit: 'Count', by: [[]], isGauge: false },
   /** Answers under way. */
   ActiveStreams: { unit: 'Count', by: [[]], isGauge: true },
-  /** Those that serve a model, 0 where one of the roles that it needs is missing. */
+  /** Workers that serve a model, or 0 if one of the roles that it needs is missing. */
   Workers: { unit: 'Count', by: [['Model']], isGauge: true },
   /** Age of what is known of the fleet. */
   ViewAge: { unit: 'Seconds', by: [[]], isGauge: true },

@@ -62,7 +62,8 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   requestEnded(end: RequestEnd): void {
     const { ttftMs, outputTokens, errorType } = end;
     const isUnserved = errorType === 'unavailable';
-    if (ttftMs === undefined && outputTokens === undefined && !isUnserved) return; // a client's word is no label
+    // A client's word must not become a label.
+    if (ttftMs === undefined && outputTokens === undefined && !isUnserved) return;
     const model = this.#nameOf(end.model);
     const figures = this.#figures.get(model) ?? { ttftMs: [], outputTokens: undefined, unserved: 0 };
     this.#figures.set(model, figures);

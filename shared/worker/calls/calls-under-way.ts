@@ -104,17 +104,20 @@ export class CallsUnderWay {
  * Lets streams under way end, up to the drain's limit. After the grace period it asks their callers repeatedly to move
  * them to other workers. Only the callers know whether there are any, and a stream without another worker stays. Both
  * times count from now.
+ * @param byMs returns the monotonic time at which streams that are left fail, if that is earlier. It may come nearer
+ * while the drain goes on.
  */
 export async function drainCalls(
   calls: CallsUnderWay,
   clock: Clock,
   limits: { readonly graceMs: number; readonly drainLimitMs: number },
+  byMs = () => Number.POSITIVE_INFINITY,
 ): Promise<DrainReport> {
   const error = workerError('EngineShutdown', 'the worker is shutting down');
   const [open, movedBefore, beganMs] = [calls.count, calls.moved, clock.nowMs()];
   let failed = 0;
   let handedBack = 0;
-  if (!(await isOverWithin(limits.graceMs))) {
+  if (!(await isOverWithin(Math.min(limits.graceMs, Math.max(0, byMs() - beganMs))))) {
     handedBack = calls.breakOff(error, (call) => call.isMovable && !call.isAsked);
     for (let leftMs = leftOf(); leftMs > 0; leftMs = leftOf()) {
       calls.askToMove();
@@ -130,7 +133,8 @@ export async function drainCalls(
   }
 
   function leftOf(): number {
-    return Math.max(limits.drainLimitMs, limits.graceMs) - (clock.nowMs() - beganMs);
+    const limitMs = beganMs + Math.max(limits.drainLimitMs, limits.graceMs);
+    return Math.min(limitMs, byMs()) - clock.nowMs();
   }
 }
 

@@ -90,7 +90,7 @@ export function applyEngineArgs<P extends Mocking>(
   return { settings: values as typeof settings, warnings: warnings.map((warning) => `${source} ${warning}`) };
 }
 
-/** Resolves the keys alone, with the checks of the flags. */
+/** Resolves only the keys, with the checks of the flags. */
 function resolveAlone(process: Mocking, argv: readonly string[], source: string) {
   const engine = process === 'worker' ? ['--engine=mocker'] : []; // other engines need more settings
   try {

@@ -44,6 +44,7 @@ export async function startSecondaryNode(
       log.error('the engine has ended', { reason: reasonOf(reason) });
       return reason;
     });
-    return { workers: [], engineExit, drain: () => lifetime.close() };
+    const drainOrdered = new Promise<string>(() => {}); // it has no lease: its first node gets the order
+    return { workers: [], engineExit, drainOrdered, drain: () => lifetime.close() };
   });
 }

@@ -1,7 +1,7 @@
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { Lifetime, tellWhile } from '../../concurrency/index.ts';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
-import type { WorkerType } from '../../discovery/index.ts';
+import type { Discovery, WorkerType } from '../../discovery/index.ts';
 import {
   type Engine,
   type EngineKind,
@@ -14,6 +14,7 @@ import { eventPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
 import { absencesOf, type EventPlane, formatHostPort, listenAddress, type RequestPlane } from '../../planes/index.ts';
 import {
   createWorkerMetrics,
+  type Logger,
   type MetricRegistry,
   openTelemetry,
   type ProcessLogger,
@@ -36,6 +37,11 @@ export interface WorkerProcess {
   readonly workers: readonly Worker[];
   /** Resolves when an engine has ended by itself. The process can then only drain and exit with a failure. */
   readonly engineExit: Promise<Error>;
+  /**
+   * Resolves with the reason when a planner has ordered the process to drain. Its workers drain by then, and the process
+   * must end.
+   */
+  readonly drainOrdered: Promise<string>;
   /** Leaves discovery, lets streams end, stops the engines and closes everything. */
   drain(): Promise<void>;
 }
@@ -123,7 +129,26 @@ async function openWorkers(deps: ProcessDeps, signal: AbortSignal): Promise<Work
     workers.push(await startOne(shared, model, engines, signal));
   }
   const engineExit = Promise.race(workers.map((worker) => worker.engineExit));
-  return { workers, engineExit, drain: () => lifetime.close() };
+  const drainOrdered = drainByOrder(joined.discovery, workers, clock, logger.for('worker'));
+  return { workers, engineExit, drainOrdered, drain: () => lifetime.close() };
+}
+
+/** Drains all workers of the process when a planner orders that. Returns the reason of the first order. */
+function drainByOrder(
+  discovery: Pick<Discovery, 'onDrainOrdered'>,
+  workers: readonly Worker[],
+  clock: Clock,
+  log: Logger,
+): Promise<string> {
+  return new Promise((resolve) => {
+    discovery.onDrainOrdered(({ reason, deadlineMs }) => {
+      const withinMs = Math.max(0, deadlineMs - clock.wallMs());
+      log.info('a planner orders this worker to drain', { reason, within_s: Math.round(withinMs / 1000) });
+      // A drain that fails fails that of the process too, which reports it.
+      for (const worker of workers) worker.drain(withinMs).catch(() => {});
+      resolve(reason);
+    });
+  });
 }
 
 /** Returns the model of the engine that the settings name. It opens an engine for each worker. */

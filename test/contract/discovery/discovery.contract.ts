@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
   type Discovery,
   type DiscoveryRecord,
+  type DrainOrder,
   eventChannelPrefix,
   type FleetLoads,
   type WorkerLoad,
@@ -53,6 +54,75 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
       await harness.close();
     });
     const instances = { bucket: 'v1/instances', prefix: '' } as const;
+
+    describe('an order to drain', () => {
+      const order = { reason: 'scale-in', deadlineMs: 1_800_000_000_000 };
+
+      /** Opens a worker's process, which renews its lease twice a second, and notes its orders. */
+      async function openWorker(id: string, machine?: string) {
+        const { discovery } = await harness.open(SHORT_TTL_MS);
+        const heard: DrainOrder[] = [];
+        discovery.onDrainOrdered((each) => heard.push(each));
+        const host = machine === undefined ? {} : { host: { instance_id: machine } };
+        await discovery.put({ ...endpointAt(`ns/backend/generate/${id}`), ...host });
+        await discovery.put(modelAt(`ns/backend/generate/${id}`));
+        return { discovery, heard };
+      }
+
+      /** Gives the order once the store shows as many of the workers. */
+      async function orderOnceShown(planner: Discovery, ids: readonly string[], count: number) {
+        let ordered: readonly string[] = [];
+        await waitUntil(async () => {
+          ordered = await planner.orderDrain(ids, order);
+          return ordered.length >= count;
+        });
+        return ordered.toSorted();
+      }
+
+      it('reaches the processes of the named workers, once each, and no other process', async () => {
+        const [one, two] = [await openWorker('a'), await openWorker('b')];
+        const { discovery: planner } = await harness.open();
+        expect(await orderOnceShown(planner, ['a', 'nobody'], 1)).toEqual(['a']);
+        await waitUntil(() => one.heard.length > 0);
+        await orderOnceShown(planner, ['a'], 1); // the same again
+        await orderOnceShown(planner, ['b'], 1);
+        await waitUntil(() => two.heard.length > 0);
+        expect(two.heard).toHaveLength(1);
+        expect(one.heard.map(({ reason }) => reason)).toEqual(['scale-in']);
+        expect(Math.abs((one.heard[0]?.deadlineMs ?? 0) - order.deadlineMs)).toBeLessThan(2000);
+      });
+
+      it('to an instance reaches all workers on it, and is known to a listener that comes later', async () => {
+        const workers = [await openWorker('a', 'i-1'), await openWorker('b', 'i-1'), await openWorker('c', 'i-2')];
+        const { discovery: planner } = await harness.open();
+        expect(await orderOnceShown(planner, ['i-1'], 2)).toEqual(['a', 'b']);
+        await waitUntil(() => workers.slice(0, 2).every(({ heard }) => heard.length > 0));
+        expect(workers[2]?.heard).toEqual([]);
+        let late: DrainOrder | undefined;
+        workers[0]?.discovery.onDrainOrdered((each) => {
+          late = each;
+        });
+        expect(late).toEqual(workers[0]?.heard[0]);
+      });
+
+      it('with a nearer deadline follows an earlier one', async () => {
+        const worker = await openWorker('a');
+        const { discovery: planner } = await harness.open();
+        await orderOnceShown(planner, ['a'], 1);
+        await waitUntil(() => worker.heard.length === 1);
+        await planner.orderDrain(['a'], { reason: 'spot-warning', deadlineMs: order.deadlineMs - 60_000 });
+        await waitUntil(() => worker.heard.length === 2);
+        expect(worker.heard[1]?.reason).toBe('spot-warning');
+      });
+
+      it('to workers that are not there is given to none, and one without a reason is refused', async () => {
+        const { discovery } = await harness.open();
+        expect(await discovery.orderDrain(['nobody'], order)).toEqual([]);
+        await expect(discovery.orderDrain(['nobody'], { ...order, reason: '' })).rejects.toThrow(
+          /drain order .*allowed/,
+        );
+      });
+    });
 
     describe('put, list and remove', () => {
       it('lists what any process put, in key order, as it was written', async () => {

@@ -166,7 +166,9 @@ describe('stator', () => {
   });
 
   it('says of the planner what it does', async () => {
-    expect((await stator(['planner', '--help'])).stdout).toContain('Decides how many workers a fleet has.');
+    expect((await stator(['planner', '--help'])).stdout).toContain(
+      'Decides how many workers a fleet needs, and scales it.',
+    );
   });
 
   it('refuses an unknown command with the nearest', async () => {

@@ -155,7 +155,7 @@ describe('a chat in a terminal', () => {
     bed.type('/help\r');
     await waitUntil(() => bed.text().includes('every other line is a question'));
     bed.type('/frobnicate\r');
-    await waitUntil(() => bed.text().includes('/frobnicate is no command. Ctrl-C cancels'));
+    await waitUntil(() => bed.text().includes('/frobnicate is not a command. Ctrl-C cancels'));
     expect(bed.asked).toEqual([]);
     bed.type(CTRL_D);
     await bed.over;

@@ -154,7 +154,7 @@ describe('stator deploy check', () => {
 
   it('fails where one is too small, and says which and for what', async () => {
     await expect(check({ quotas: { ...ENOUGH, 'L-3032A538': 0 } })).rejects.toThrow(
-      /^not everything is known to suffice: ask for more in the console of Service Quotas, in the region .*$/,
+      /^some needs are missing or unknown: ask for more in the console of Service Quotas, in the region .*$/,
     );
     expect(printed).toMatch(
       /has {6}0 {2}needs {4}0\.5 {2}too small \(tasks, and their successors beside them; fargate L-3032A538\)/,
@@ -163,7 +163,7 @@ describe('stator deploy check', () => {
 
   it('fails where one may not be read, and says why', async () => {
     const { 'L-F678F1CE': _, ...others } = ENOUGH;
-    await expect(check({ quotas: others })).rejects.toThrow(/^not everything is known to suffice$/);
+    await expect(check({ quotas: others })).rejects.toThrow(/^some needs are missing or unknown$/);
     expect(printed).toMatch(/VPCs per Region .*unknown: .*not authorized/);
   });
 
@@ -171,7 +171,7 @@ describe('stator deploy check', () => {
     const tokyo = { a: 'apne1-az4', c: 'apne1-az3', d: 'apne1-az1', e: 'apne1-az2' };
     const zones = Object.fromEntries(Object.entries(tokyo).map(([letter, id]) => [`ap-northeast-1${letter}`, id]));
     await expect(check({ quotas: ENOUGH, zones }, 'ap-northeast-1')).rejects.toThrow(
-      'not everything is known to suffice: choose network.availabilityZones among ap-northeast-1a, ap-northeast-1d, ap-northeast-1e',
+      'some needs are missing or unknown: choose network.availabilityZones among ap-northeast-1a, ap-northeast-1d, ap-northeast-1e',
     );
     expect(printed).toContain('Availability zones with Fargate    has      1  needs      2  too few\n');
     expect(printed).toContain('  ap-northeast-1c (apne1-az3): has no Fargate\n');
@@ -180,7 +180,7 @@ describe('stator deploy check', () => {
   it('says that a region has no zone to choose', async () => {
     const zones = { 'ap-northeast-1c': 'apne1-az3' };
     await expect(check({ quotas: ENOUGH, zones }, 'ap-northeast-1')).rejects.toThrow(
-      'not everything is known to suffice: choose another region: no zone of this one has Fargate',
+      'some needs are missing or unknown: choose another region: no zone of this one has Fargate',
     );
   });
 
@@ -203,7 +203,7 @@ describe('stator deploy check', () => {
   });
 
   it('fails where zones may not be read, and says why', async () => {
-    await expect(check({ quotas: ENOUGH, zones: undefined })).rejects.toThrow(/^not everything is known to suffice$/);
+    await expect(check({ quotas: ENOUGH, zones: undefined })).rejects.toThrow(/^some needs are missing or unknown$/);
     expect(printed).toContain('Availability zones with Fargate: unknown: ec2: You are not authorized\n');
   });
 

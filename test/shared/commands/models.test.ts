@@ -38,7 +38,7 @@ describe('stator models', () => {
       expect(await runModels(['forget', 'Tiny/Model-1.0'], env)).toBe('Tiny/Model-1.0 is forgotten\n');
       expect(await runModels(['list'], env)).toBe('');
       await expect(runModels(['forget', 'Tiny/Model-1.0'], env)).rejects.toThrow(
-        'no model "Tiny/Model-1.0" is kept in mind',
+        'no model "Tiny/Model-1.0" is remembered',
       );
     });
   });

@@ -52,10 +52,10 @@ describe('what a secret says once it is rotated', () => {
   });
 
   it.each(['{"hidden":1}', '{"username":"hidden"}', '{"current":""}', '{"current":7}', '{hidden', ' [] {'])(
-    'is refused where it is of no such form, and not shown: %s',
+    'is refused in any other form, and not shown: %s',
     (text) => {
       if (!text.trimStart().startsWith('{')) return expect(rotatedText(text, source)).toHaveLength(64);
-      expect(() => rotatedText(text, source)).toThrow(/^(?!.*hidden)(it is neither|the secret begins like JSON)/);
+      expect(() => rotatedText(text, source)).toThrow(/^(?!.*hidden)(it must be a text|the secret begins like JSON)/);
     },
   );
 });
@@ -187,7 +187,7 @@ describe('a rotation', () => {
     rig.rollout = 'FAILED';
     await expect(rig.run({}, ['plane'])).rejects.toThrow(/^edge: its new tasks do not run, .*--resume goes on$/);
     await expect(rig.run({}, ['plane'])).rejects.toThrow(
-      /^the last rotation is not over: edge, fleet may still have the secret before it\. stator secrets rotate --resume/,
+      /^the previous rotation is not complete: edge, fleet may still have the secret before it\. stator secrets rotate --resume/,
     );
     rig.rollout = 'COMPLETED';
     await rig.run({ isResumed: true }, ['plane']);
@@ -214,7 +214,7 @@ describe('a rotation', () => {
   it('changes nothing where one of the secrets cannot be rotated, or no service is marked', async () => {
     const rig = new Rig();
     rig.secrets.set('ids', { text: '{"other":1}', madeMs: 0, hasPrevious: false });
-    await expect(rig.run()).rejects.toThrow(/^ids: it is neither a text, nor JSON/);
+    await expect(rig.run()).rejects.toThrow(/^ids: it must be a text, JSON/);
     await expect(rig.run({}, ['gone'])).rejects.toThrow(/^gone: there is no such secret/);
     rig.services.splice(0);
     await expect(rig.run({}, ['plane'])).rejects.toThrow(/^cluster c has no service with the tag stator:part/);

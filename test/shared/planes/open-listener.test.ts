@@ -13,7 +13,7 @@ describe('refuseOpenListener', () => {
   it('says in one line what would listen where, and everything that can be set', () => {
     expect(refuseOpenListener(PLANE)).toBe(
       'the request plane would listen on 0.0.0.0 for anybody who reaches it: set STATOR_PLANE_TOKEN, ' +
-        'or set DYN_TCP_RPC_HOST=127.0.0.1, or set STATOR_PLANE_OPEN=on where only trusted machines reach it',
+        'or set DYN_TCP_RPC_HOST=127.0.0.1, or set STATOR_PLANE_OPEN=on if only trusted machines reach it',
     );
   });
 

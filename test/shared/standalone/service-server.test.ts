@@ -30,7 +30,7 @@ describe('a service beyond loopback', () => {
   it('does not start without a token, and says in one line what to set', async () => {
     await expect(serve({}, ['--service-host=0.0.0.0'])).rejects.toThrow(
       'the HTTP service would listen on 0.0.0.0 for anybody who reaches it: set STATOR_PLANE_TOKEN, ' +
-        'or set --service-host 127.0.0.1, or set STATOR_PLANE_OPEN=on where only trusted machines reach it',
+        'or set --service-host 127.0.0.1, or set STATOR_PLANE_OPEN=on if only trusted machines reach it',
     );
     expect(await statusOf(`${await serve({ STATOR_PLANE_OPEN: 'on' }, ['--service-host=0.0.0.0'])}/register`)).toBe(
       200,

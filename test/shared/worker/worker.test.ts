@@ -332,6 +332,22 @@ describe('a worker that loses its lease', () => {
 });
 
 describe('draining a worker', () => {
+  it('ends its streams at the deadline of an order, which may come nearer while it drains', async () => {
+    const bed = workerBed(new ScriptedEngine());
+    const worker = await bed.start();
+    const { sink } = bed.call(worker, [1], {}, undefined, { headers: { [MOVES_HEADER]: '1' } });
+    await bed.clock.advance(10);
+    const draining = worker.drain(600_000);
+    await bed.clock.advance(20_000);
+    expect(sink.error).toBeUndefined();
+    void worker.drain(30_000);
+    void worker.drain(500_000); // a later deadline changes nothing
+    await bed.clock.advance(36_000); // it asks the callers to move every five seconds
+    expect(sink.error).toBeDefined();
+    await bed.clock.advance(2000);
+    expect(await draining).toEqual({ finished: 0, moved: 0, failed: 1 });
+  });
+
   it('leaves discovery, refuses new requests and lets streams end within the grace period', async () => {
     const bed = mockBed();
     const worker = await bed.start();

@@ -86,6 +86,15 @@ export class RecordBook {
     return [...this.#members].filter(([, { entries }]) => entries.some(isIts)).map(([leaseId]) => leaseId);
   }
 
+  /** Returns the leases that hold a chosen record, with the instance ids of these records. */
+  leasesWith(isChosen: (record: DiscoveryRecord) => boolean): ReadonlyMap<string, readonly string[]> {
+    const chosen = [...this.#members].map(([leaseId, { entries }]): [string, readonly string[]] => {
+      const ids = entries.filter(({ record }) => isChosen(record)).map(({ record }) => record.instance_id);
+      return [leaseId, [...new Set(ids)]];
+    });
+    return new Map(chosen.filter(([, ids]) => ids.length > 0));
+  }
+
   #isShown(leaseId: string, block: Uint8Array): boolean {
     const known = this.#members.get(leaseId);
     if (known === undefined || known.isPartial) return false;

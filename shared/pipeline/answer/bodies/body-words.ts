@@ -99,7 +99,7 @@ function plainText(content: unknown): string {
   return content === undefined || content === null || content === false ? '' : JSON.stringify(content);
 }
 
-/** Log probabilities of a chat in the published shape; undefined where there are none that can be read. */
+/** Log probabilities of a chat in the published shape; undefined if none can be read. */
 export function chatLogprobs(told: unknown): object | undefined {
   if (!isRecord(told)) return undefined;
   const content = Array.isArray(told.content) ? told.content : ofColumns(told);
@@ -144,7 +144,7 @@ function ofColumns({
   });
 }
 
-/** Log probabilities of completions in the published shape; undefined where there are none that can be read. */
+/** Log probabilities of completions in the published shape; undefined if none can be read. */
 export function completionLogprobs(told: unknown): object | undefined {
   if (!isRecord(told)) return undefined;
   if (Array.isArray(told.content)) return columnsOf(told.content.filter(isRecord));

@@ -130,7 +130,7 @@ export function explainHandshake(error: Error, peer: 'caller' | 'worker'): strin
   }
   if (/BAD_RECORD_MAC|DECRYPT/.test(code)) return `the ${peer} has another STATOR_PLANE_TOKEN`;
   if (/NO_SHARED_CIPHER|HANDSHAKE_FAILURE|PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL|NO_PROTOCOLS/.test(code)) {
-    return `the ${peer} and this process do not encrypt alike: one has certificates (DYN_TCP_TLS_*), the other STATOR_PLANE_TOKEN alone`;
+    return `the ${peer} and this process do not encrypt alike: one has certificates (DYN_TCP_TLS_*), the other only STATOR_PLANE_TOKEN`;
   }
   return undefined;
 }

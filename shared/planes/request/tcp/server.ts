@@ -132,7 +132,7 @@ function refuseOpen({ secret, tls, open }: TcpSettings, address: string): void {
     open,
     remedies: [
       'set STATOR_PLANE_TOKEN here and in every caller',
-      'set DYN_TCP_RPC_HOST=127.0.0.1 for this machine alone',
+      'set DYN_TCP_RPC_HOST=127.0.0.1 for this machine only',
     ],
   });
   if (refusal !== undefined) throw new Error(refusal);

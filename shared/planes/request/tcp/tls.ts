@@ -87,7 +87,7 @@ export function clientTlsOptions({ ca, cert, key, serverName, isInsecure = false
   };
 }
 
-/** When the token alone encrypts (`STATOR_PLANE_TLS`); `auto` = everything that leaves the machine. */
+/** Connections that only the token encrypts (`STATOR_PLANE_TLS`); `auto` = all that leave the machine. */
 export type TokenEncryption = 'auto' | 'on' | 'off';
 
 /** Facts that decide how a process encrypts. None of them comes from discovery or from the other side. */

@@ -117,6 +117,6 @@ describe('the KV events of TensorRT-LLM', () => {
   it('are not asked for again where the server has none', async () => {
     const { asked, problems } = await follow({ status: 404, text: '' });
     expect(asked).toBe(1);
-    expect(problems).toEqual(['the engine has no /kv_cache_events: prompts are routed by load alone']);
+    expect(problems).toEqual(['the engine has no /kv_cache_events: prompts are routed only by load']);
   });
 });

@@ -8,6 +8,7 @@ import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { introduce } from '../../../../shared/commands/chat.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
+import { MemoryDiscovery } from '../../../../shared/discovery/memory/memory-discovery.ts';
 import { HeldPorts } from '../../../../shared/engines/server/held-ports.ts';
 import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
@@ -50,6 +51,22 @@ describe('a worker process', () => {
     expect(introduce({ name: 'm', card })).toMatch(/^m, a mock/);
     const { worker: real } = await start(['--engine=vllm', ...ENGINE, '--namespace=real']);
     expect(introduce({ name: 'm', card: real.workers[0]?.card ?? card })).toBe('m');
+  });
+
+  it('registers with the facts of its machine, and drains when a planner orders that', async () => {
+    const facts = { instance_id: 'i-0123', zone: 'us-east-1b', market: 'spot' };
+    const env = { STATOR_HOST_FACTS: JSON.stringify(facts) };
+    const { worker, lines } = await start(['--engine=mocker', '--namespace=ordered'], env);
+    const planner = new MemoryDiscovery(); // of this process, as the worker's
+    const place = { bucket: 'v1/instances', prefix: 'ordered/backend/generate' } as const;
+    expect(await planner.list(place)).toMatchObject([{ host: facts }]);
+    const order = { reason: 'spot-warning', deadlineMs: Date.now() + 90_000 };
+    expect(await planner.orderDrain(['i-0123'], order)).toEqual([worker.workers[0]?.instanceId]);
+    expect(await worker.drainOrdered).toBe('spot-warning');
+    await worker.drain();
+    expect(await planner.list(place)).toEqual([]);
+    expect(lines.map(({ message }) => message)).toContain('a planner orders this worker to drain');
+    await planner.close();
   });
 
   it('says in one line what to do where its engine is not installed', async () => {
