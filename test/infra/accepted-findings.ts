@@ -76,7 +76,7 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'ecr:GetAuthorizationToken knows no narrower resource',
   },
   {
-    rule: /-IAM5\[Resource::arn:.*:s3:::my-models\/[a-z0-9-]+\/[0-9a-f]+\/\*\]$/,
+    rule: /-IAM5\[Resource::arn:.*:s3:::my-models\/[a-z0-9-]+\/[0-9a-f]+(\.compile)?\/\*\]$/,
     path: /^Workers\/Role\/DefaultPolicy$/,
     reason: 'files of the weights, of which the settings name the folder',
   },

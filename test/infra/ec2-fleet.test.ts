@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { renderUserData } from '../../infra/constructs/ec2-fleet/user-data.ts';
 import config from '../../infra/examples/ec2.config.ts';
 import type { StatorConfig } from '../../infra/settings/index.ts';
+import { machineToCome, resolveConfig } from '../../shared/config/index.ts';
 import { openApp, productionStacks, productionTemplates, type Resource, statementsOf } from './templates.ts';
 
 const PLANNER = { queueArn: 'arn:aws:sqs:eu-west-1:123456789012:planner.fifo' };
@@ -232,6 +233,7 @@ describe('the role of the machines', () => {
       'logs:PutLogEvents',
       's3:GetObject',
       's3:ListBucket',
+      's3:PutObject',
       'secretsmanager:DescribeSecret',
       'secretsmanager:GetSecretValue',
       'sqs:SendMessage',
@@ -241,15 +243,19 @@ describe('the role of the machines', () => {
     expect(actionsOf(EVERY.example)).not.toContain('sqs:SendMessage');
   });
 
-  it('reads only the folder of its weights', () => {
+  it('reads only the folder of its weights, and stores compiled kernels only beside it', () => {
     const statements = statementsOf(EVERY.example, /^WorkersRole/).filter(({ Action }) =>
       String(Action).startsWith('s3:'),
     );
-    expect(statements.map(({ Resource: of }) => JSON.stringify(of))).toEqual([
-      expect.stringContaining(':s3:::my-models/qwen3-32b/9216db5/*"'),
-      expect.stringContaining(':s3:::my-models"'),
+    const filesOf = (of: unknown) => JSON.stringify(of).match(/(?<=:s3:::)[^"]+/g);
+    expect(statements.map(({ Action, Resource: of }) => [Action, filesOf(of)])).toEqual([
+      ['s3:GetObject', ['my-models/qwen3-32b/9216db5.compile/*', 'my-models/qwen3-32b/9216db5/*']],
+      ['s3:PutObject', ['my-models/qwen3-32b/9216db5.compile/*']],
+      ['s3:ListBucket', ['my-models']],
     ]);
-    expect(statements[1]).toMatchObject({ Condition: { StringLike: { 's3:prefix': 'qwen3-32b/9216db5/*' } } });
+    expect(statements[2]).toMatchObject({
+      Condition: { StringLike: { 's3:prefix': ['qwen3-32b/9216db5/*', 'qwen3-32b/9216db5.compile/*'] } },
+    });
     expect(actionsOf(chat({ weights: undefined })).filter((action) => action.startsWith('s3:'))).toEqual([]);
   });
 
@@ -354,6 +360,7 @@ describe('the program that a machine starts with', () => {
     );
     const environment = readEnvironment(/host\.env <<'END'\n([\s\S]*?)\nEND/.exec(text)?.[1] ?? '');
     expect(environment).toMatchObject({
+      AWS_REGION: 'eu-west-1',
       STATOR_HOST_GROUP: 'Stator-chat-a1-1-spot',
       STATOR_HOST_LAUNCH_HOOK: 'launch',
       STATOR_HOST_TERMINATE_HOOK: 'terminate',
@@ -384,6 +391,10 @@ describe('the program that a machine starts with', () => {
       '--max-model-len',
       '32768',
     ]);
+    const { given } = resolveConfig('host', [], environment, { surroundings: machineToCome('host', environment) });
+    const own = Object.keys(environment).filter((name) => /^STATOR_(HOST|EMF)/.test(name));
+    const read = [...given].flatMap(([, { name }]) => (own.includes(name) ? [name] : []));
+    expect(read.sort()).toEqual(own.sort());
     const refused = Object.keys(environment).filter(
       (name) => !name.startsWith('STATOR_HOST_') && name !== 'DYN_TOOL_CALL_PARSER',
     );
@@ -396,7 +407,10 @@ describe('the program that a machine starts with', () => {
 
   it('fetches the image, takes the agent out of it and starts it, and writes what systemd reads back unchanged', () => {
     const { folder, calls } = runUserData(renderUserData(START));
-    expect(readEnvironment(readFileSync(join(folder, 'etc/stator/host.env'), 'utf8'))).toEqual(START.environment);
+    expect(readEnvironment(readFileSync(join(folder, 'etc/stator/host.env'), 'utf8'))).toEqual({
+      AWS_REGION: 'eu-west-1',
+      ...START.environment,
+    });
     expect(JSON.parse(readFileSync(join(folder, 'etc/stator/logs.json'), 'utf8'))).toMatchObject({
       logs: {
         logs_collected: { files: { collect_list: [{ log_group_name: 'logs', log_stream_name: '{instance_id}' }] } },

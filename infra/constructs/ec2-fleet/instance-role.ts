@@ -15,6 +15,9 @@ interface RoleProps {
 /** `ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME`, with `:TAG` or `@sha256:DIGEST`. */
 const PRIVATE_ECR = /^((\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?)\/([^:@]+)/;
 
+/** End of the name of the folder beside the weights in which the first machine stores compiled kernels. */
+const COMPILED = '.compile/';
+
 /** Returns the registry of an image that is in ECR, and the ARN of its repository. */
 export function repositoryOf(image: string): { readonly registry: string; readonly arn: string } | undefined {
   const [, registry, account, region, name] = PRIVATE_ECR.exec(image) ?? [];
@@ -58,10 +61,12 @@ export function createInstanceRole(scope: Construct, { fleet, groups, logGroup }
   if (weights !== undefined) {
     const [, bucket = '', folder = ''] = /^s3:\/\/([^/]+)\/(.+)$/.exec(weights.uri) ?? [];
     const arn = `arn:${Aws.PARTITION}:s3:::${bucket}`;
-    allow(['s3:GetObject'], [`${arn}/${folder}*`]);
-    allow(['s3:ListBucket'], [arn], { StringLike: { 's3:prefix': `${folder}*` } });
+    const compiled = `${folder.slice(0, -1)}${COMPILED}`;
+    allow(['s3:GetObject'], [`${arn}/${folder}*`, `${arn}/${compiled}*`]);
+    allow(['s3:PutObject'], [`${arn}/${compiled}*`]);
+    allow(['s3:ListBucket'], [arn], { StringLike: { 's3:prefix': [`${folder}*`, `${compiled}*`] } });
     if (weights.keyArn !== undefined)
-      allow(['kms:Decrypt'], [weights.keyArn], {
+      allow(['kms:Decrypt', 'kms:GenerateDataKey'], [weights.keyArn], {
         StringEquals: { 'kms:ViaService': `s3.${Aws.REGION}.amazonaws.com` },
       });
   }

@@ -30,12 +30,12 @@ export function renderUserData(start: MachineStart): string {
   const login = registry === undefined ? 'true' : loginTo(registry);
   return `#!/bin/bash
 set -euo pipefail
-export AWS_REGION=${quote(region)}
 install -d -m 0755 /etc/stator
 cat >/etc/stator/host.env <<'END'
-${renderEnvironment(start.environment)}
+${renderEnvironment({ AWS_REGION: region, ...start.environment })}
 END
 . /etc/stator/host.env
+export AWS_REGION
 image=$STATOR_HOST_WORKER_IMAGE
 metadata=http://169.254.169.254/latest
 token=$(curl -sSf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' $metadata/api/token)
@@ -103,7 +103,7 @@ EnvironmentFile=/etc/stator/host.env
 ExecStart=/opt/stator/node /opt/stator/app/bin/stator.js host
 Restart=always
 RestartSec=5
-KillMode=mixed
+KillMode=process
 TimeoutStopSec=${drainSecs + STOP_MARGIN_SECS}
 StandardOutput=append:/var/log/stator/host.log
 [Install]

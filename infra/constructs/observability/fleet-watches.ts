@@ -2,6 +2,7 @@ import { Duration } from 'aws-cdk-lib';
 import { Dashboard, GraphWidget, MathExpression, Metric } from 'aws-cdk-lib/aws-cloudwatch';
 import type { Rule } from 'aws-cdk-lib/aws-events';
 import { Construct } from 'constructs';
+import { EMBEDDED_NAMESPACE } from '../../../shared/telemetry/index.ts';
 import type { Ec2FleetSettings, Settings } from '../../settings/index.ts';
 import type { FleetEvents } from '../ec2-fleet/fleet-events.ts';
 import { MINUTE } from '../metrics.ts';
@@ -158,6 +159,17 @@ function addFleetDashboard(scope: Construct, { groups, events }: FleetObservabil
   const graph = (title: string, left: Metric[]) => new GraphWidget({ title, left, width: 12 });
   const ofAll = (name: string) => groups.map((group) => groupMetric(name, group.name));
   const told = [events.shortage, events.startFailed, events.badGpu, events.interruption].flatMap((rule) => rule ?? []);
+  const gpus = (metricName: string) =>
+    groups.map(
+      ({ name }) =>
+        new Metric({
+          namespace: EMBEDDED_NAMESPACE,
+          metricName,
+          dimensionsMap: { Service: name },
+          period: MINUTE,
+          label: name,
+        }),
+    );
   new Dashboard(scope, 'Dashboard', {
     widgets: [
       [
@@ -175,6 +187,7 @@ function addFleetDashboard(scope: Construct, { groups, events }: FleetObservabil
           told.map((rule) => ruleMetric(rule, FIVE_MINUTES)),
         ),
       ],
+      [graph('Use of GPUs, %', gpus('GpuUse')), graph('Memory of GPUs in use, %', gpus('GpuMemoryUse'))],
     ],
   });
 }
