@@ -90,10 +90,14 @@ function send(server: S3Server, path: string, request: IncomingMessage, response
     refuse(response, 412, 'PreconditionFailed');
     return;
   }
-  response.writeHead(200, { 'content-length': content.length, etag: etagOf(content) });
+  const [, from] = /^bytes=(\d+)-$/.exec(request.headers.range ?? '') ?? [];
+  const part = content.subarray(Number(from ?? 0));
+  const range = from === undefined ? {} : { 'content-range': `bytes ${from}-${content.length - 1}/${content.length}` };
+  const headers = { 'content-length': part.length, etag: etagOf(content), ...range };
+  response.writeHead(from === undefined ? 200 : 206, headers);
   if (request.method === 'HEAD') response.end();
-  else if (server.stuckAt === undefined) response.end(content);
-  else server.stuckAt(response, content);
+  else if (server.stuckAt === undefined) response.end(part);
+  else server.stuckAt(response, part);
 }
 
 function refuse(response: ServerResponse, status: number, code: string): void {

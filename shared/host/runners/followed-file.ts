@@ -15,12 +15,12 @@ export class FollowedFile {
   readonly #onText: (text: string) => void;
   readonly #stop: () => void;
   readonly #decoder = new TextDecoder();
-  #at: number | undefined;
+  #at: number;
   #reading: Promise<void> | undefined;
   #isClosed = false;
 
-  /** @param from byte at which to begin; undefined = at the end of what is there */
-  constructor(path: string, clock: Clock, onText: (text: string) => void, from?: number) {
+  /** @param from byte at which to begin */
+  constructor(path: string, clock: Clock, onText: (text: string) => void, from: number) {
     this.#path = path;
     this.#onText = onText;
     this.#at = from;
@@ -55,7 +55,6 @@ export class FollowedFile {
 
   async #readOpen(file: FileHandle): Promise<void> {
     const { size } = await file.stat();
-    this.#at ??= size;
     if (size < this.#at) this.#at = 0; // a new file
     const buffer = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, Math.max(1, size - this.#at)));
     while (this.#at < size) {

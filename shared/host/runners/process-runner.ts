@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
 import { isRecord } from '../../records/index.ts';
@@ -66,6 +66,7 @@ export class ProcessRunner implements ReplicaRunner {
   async adopt(index: number, onOutput: (text: string) => void): Promise<RunningReplica | undefined> {
     const mark = readMark(await readFile(this.#markOf(index), 'utf8').catch(() => ''));
     if (mark === undefined || !isAlive(mark)) return undefined;
+    const { size } = await stat(this.#logOf(index)).catch(() => ({ size: 0 })); // what came before was for another agent
     const gone = new Promise<undefined>((resolve) => {
       const timer = this.#options.clock.every(LOOK_MS, () => {
         if (isAlive(mark)) return;
@@ -73,7 +74,7 @@ export class ProcessRunner implements ReplicaRunner {
         resolve(undefined);
       });
     });
-    return this.#follow(index, mark, gone, onOutput, undefined);
+    return this.#follow(index, mark, gone, onOutput, size);
   }
 
   #follow(
@@ -81,7 +82,7 @@ export class ProcessRunner implements ReplicaRunner {
     mark: ProcessMark,
     exited: Promise<number | undefined>,
     onOutput: (text: string) => void,
-    from: number | undefined,
+    from: number,
   ): RunningReplica {
     const tail = new OutputTail();
     const onText = (text: string): void => {

@@ -32,6 +32,9 @@ const SILENCE_MS_MAX = 30_000;
 /** File of a prefix with the sums of the others, as `sha256sum` writes them. */
 const SUMS = 'SHA256SUMS';
 
+/** Failure of a file whose bytes all came. The whole copy is tried again, not the file at once. */
+class WrongSum extends Error {}
+
 interface Fetch extends SyncOptions {
   readonly s3: S3;
   readonly at: BucketPrefix;
@@ -147,7 +150,7 @@ async function fetchOnce(object: BucketObject, sum: string | undefined, part: st
   if (bytes !== object.bytes) throw new Error(`it has ${bytes} bytes, not ${object.bytes}`);
   if (hash !== undefined && hash.digest('hex') !== sum) {
     await rm(part);
-    throw new Error('its sum is not the one of SHA256SUMS');
+    throw new WrongSum('its sum is not the one of SHA256SUMS');
   }
 }
 
@@ -157,10 +160,11 @@ function feed(hash: Hash) {
   };
 }
 
-/** Whether another try cannot help: a missing right, an object that is gone or has changed. */
+/** Whether another try at once cannot help: a missing right, an object that is gone or has changed, a wrong sum. */
 function isFinal(thrown: unknown): boolean {
   const { name, $metadata } = thrown as { readonly name?: string; readonly $metadata?: { httpStatusCode?: number } };
   const status = $metadata?.httpStatusCode ?? 0;
+  if (thrown instanceof WrongSum) return true;
   return name === 'CredentialsProviderError' || [401, 403, 404, 412].includes(status);
 }
 
