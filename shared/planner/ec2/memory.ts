@@ -1,6 +1,7 @@
 import type { ConnectorMemory, LaunchFailure } from '../live/connector.ts';
 import type { PerPool, Pool } from '../types.ts';
 import type { OptionSpec } from './fleet-spec.ts';
+import type { OptionState } from './option-state.ts';
 
 /** A market, type and zone that had no capacity. */
 export interface BadPair {
@@ -12,6 +13,8 @@ export interface BadPair {
   readonly untilMs: number;
   /** Number of failed tries before this one, at most five. */
   readonly k: number;
+  /** Least instances of the option since then: one more shows that a launch has succeeded. */
+  readonly live: number;
 }
 
 /** A move of one unit back to an earlier option: launched there first, ended elsewhere then. */
@@ -32,8 +35,6 @@ export interface FleetMemory {
   readonly asked: Readonly<Record<string, { readonly live: number; readonly sinceMs: number }>>;
 }
 
-/** Code of a launch that was asked for, does not come, and of which no failure is told. */
-export const NO_ANSWER = 'NoAnswer';
 const FIRST_BAD_MS = 60_000;
 const K_MAX = 5;
 /** Milliseconds after which a pair that may be tried again is forgotten. */
@@ -47,19 +48,21 @@ export function readMemory(memory: ConnectorMemory): FleetMemory {
 
 /**
  * Returns the pairs after what an option's last launch says. The pause begins when the failure is noticed if launches
- * still wait for it, because an environment tells late.
+ * still wait for it, because an environment tells late. An environment may tell of a failure only while launches wait,
+ * so that silence heals nothing: another instance does.
  */
 export function notePairs(
   bad: FleetMemory['bad'],
-  { spec, onOrder }: { readonly spec: OptionSpec; readonly onOrder: number },
+  { spec, onOrder, live: { length: live } }: Pick<OptionState, 'spec' | 'onOrder' | 'live'>,
   failing: LaunchFailure | undefined,
   nowMs: number,
 ): FleetMemory['bad'] {
-  const kept = Object.entries(bad).filter(([, { option, untilMs, code }]) => {
-    const isHealed = option === spec.id && failing === undefined && code !== NO_ANSWER;
-    return untilMs + FORGOTTEN_MS > nowMs && !isHealed;
-  });
-  const pairs: Record<string, BadPair> = Object.fromEntries(kept);
+  const pairs: Record<string, BadPair> = {};
+  for (const [key, pair] of Object.entries(bad)) {
+    const isOwn = pair.option === spec.id;
+    if (pair.untilMs + FORGOTTEN_MS <= nowMs || (isOwn && failing === undefined && live > pair.live)) continue;
+    pairs[key] = isOwn ? { ...pair, live: Math.min(pair.live, live) } : pair;
+  }
   if (failing === undefined) return pairs;
   const types = failing.types.length > 0 ? failing.types : spec.types;
   for (const type of types) {
@@ -71,7 +74,7 @@ export function notePairs(
     const k = before === undefined ? 0 : Math.min(before.k + (isNewTry ? 1 : 0), K_MAX);
     const fromMs = onOrder > 0 ? Math.max(nowMs, failedAtMs) : failedAtMs;
     const untilMs = isNewTry ? fromMs + FIRST_BAD_MS * 2 ** k : before.untilMs;
-    pairs[key] = { option: spec.id, code, failedAtMs, untilMs, k };
+    pairs[key] = { option: spec.id, code, failedAtMs, untilMs, k, live };
   }
   return pairs;
 }

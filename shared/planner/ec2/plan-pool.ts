@@ -2,16 +2,7 @@ import type { ObservedPool, PlanContext, PoolGpus, Shortage, Step } from '../liv
 import type { Victim } from '../store/types.ts';
 import type { Pool } from '../types.ts';
 import type { PoolSpec } from './fleet-spec.ts';
-import {
-  askedKey,
-  type BadPair,
-  badPairOf,
-  type FleetMemory,
-  NO_ANSWER,
-  noteAsked,
-  notePairs,
-  type Returning,
-} from './memory.ts';
+import { askedKey, type BadPair, badPairOf, type FleetMemory, noteAsked, notePairs, type Returning } from './memory.ts';
 import { heldOf, isBelow, type OptionState, optionState, replicasOf } from './option-state.ts';
 import { beginReturn, continueReturn, type Return, roomOf } from './return-law.ts';
 import { chooseVictims } from './victims.ts';
@@ -40,6 +31,8 @@ export interface PoolPlan {
   readonly memory: FleetMemory;
 }
 
+/** Code of a launch that was asked for, does not come, and of which no failure is told. */
+const NO_ANSWER = 'NoAnswer';
 /** Least age in milliseconds at which an instance may end; three intervals if that is longer. */
 const AGE_MS_MIN = 180_000;
 

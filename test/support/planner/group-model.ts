@@ -194,7 +194,8 @@ export class CloudModel {
   }
 }
 
-function observedOption({ spec, instances, desired, failing, isRebalancing }: GroupModel): ObservedOption {
+/** A failure is told only while launches wait, as a connector that reads no more than it must does. */
+function observedOption({ spec, instances, desired, onOrder, failing, isRebalancing }: GroupModel): ObservedOption {
   const count = (state: ObservedInstance['state']): number => instances.filter((each) => each.state === state).length;
   return {
     id: spec.id,
@@ -204,7 +205,7 @@ function observedOption({ spec, instances, desired, failing, isRebalancing }: Gr
     desired,
     min: spec.min,
     max: spec.max,
-    failing,
+    failing: onOrder > 0 ? failing : undefined,
     isRebalancing,
     instances: instances.map((each) => ({ ...each })),
   };

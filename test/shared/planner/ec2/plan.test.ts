@@ -143,9 +143,15 @@ describe('growing along the options of a fleet', () => {
     expect(pauses).toEqual([1, 2, 4, 8, 16, 32, 32, 32]);
   });
 
-  it('forgets a failure once a launch has succeeded', () => {
-    const { memory } = plan({ target: 2, options: [option(onDemand, [], { desired: 1, failing: failing(NOW) })] });
-    expect(told(plan({ target: 2, options: [option(onDemand)], memory }))).toEqual(['0-on-demand = 1']);
+  it('forgets a failure once a launch has succeeded, and not because no failure is told any more', () => {
+    const failed = [option(onDemand, several('a', 2), { desired: 3, failing: failing(NOW) })];
+    const { memory } = plan({ target: 6, options: failed });
+    const silent = plan({ target: 6, options: [option(onDemand, several('a', 2))], memory });
+    expect(silent.shortage).toMatchObject({ code: 'InsufficientInstanceCapacity' });
+    const less = plan({ target: 6, options: [option(onDemand, several('a', 1))], memory: silent.memory });
+    expect(told(less)).toEqual([]);
+    const more = plan({ target: 6, options: [option(onDemand, several('a', 2))], memory: less.memory });
+    expect(told(more)).toEqual(['0-on-demand = 3']);
   });
 
   it('knows a failure by market, type and zone', () => {
@@ -293,6 +299,36 @@ describe('shrinking a fleet', () => {
     expect(told(plan({ target: 0, options: [option(onDemand, several('a', 4), { desired: 0 })] }))).toEqual([
       '0-on-demand = 4',
     ]);
+  });
+});
+
+describe('victims of an earlier round', () => {
+  const victims = ['a0', 'a1'].map(
+    (instanceId) => ({ instanceId, pool: 'decode', option: onDemand.id, atMs: NOW }) as const,
+  );
+
+  it('wait until a number that was lowered by hand is raised, so that no instance comes in their place', () => {
+    const options = [option(onDemand, several('a', 4), { desired: 2 })];
+    expect(told(plan({ target: 4, options, context: { victims } }))).toEqual(['0-on-demand = 4']);
+  });
+
+  it('stay victims when the demand rises, and others are launched', () => {
+    const options = [option(onDemand, several('a', 4))];
+    const risen = plan({ target: 8, options, context: { victims } });
+    expect(told(risen)).toEqual(['end a0', 'end a1', '0-on-demand = 4']);
+    expect(risen.victims).toEqual(victims);
+  });
+
+  it('are not ended twice, and are forgotten once they are gone', () => {
+    const draining = several('a', 2, { state: 'draining' });
+    const after = plan({
+      target: 4,
+      options: [option(onDemand, [...draining, ...several('b', 2)])],
+      context: { victims },
+    });
+    expect(after).toMatchObject({ steps: [], victims, drains: [], isDone: true });
+    expect(after.gpus).toEqual({ decode: { held: 16, planned: 16, settled: 8 } });
+    expect(plan({ target: 4, options: [option(onDemand, several('b', 2))], context: { victims } }).victims).toEqual([]);
   });
 });
 

@@ -240,21 +240,31 @@ function sharedBed(gpusMax: number) {
 describe('models that share a budget of GPUs', () => {
   it('never hold more of them together, and give to each other as instances go', async () => {
     const model = fc.nat(1);
+    const gpusMax = 24; // six instances
+    const splits = [
+      [0, 0],
+      [3, 3],
+      [1, 5],
+      [5, 1],
+      [2, 1],
+    ] as const;
     const step = fc.oneof(
-      { weight: 3, arbitrary: fc.tuple(fc.constant('decide' as const), model, fc.nat(3), fc.nat(4)) },
-      { weight: 5, arbitrary: fc.tuple(fc.constant('act' as const), model, fc.constantFrom(0, 1, 2, 99)) },
+      { weight: 4, arbitrary: fc.tuple(fc.constant('decide' as const), model, fc.nat(splits.length - 1)) },
+      { weight: 6, arbitrary: fc.tuple(fc.constant('act' as const), model, fc.constantFrom(0, 1, 2, 99, 99, 99)) },
       { weight: 2, arbitrary: fc.tuple(fc.constant('serve' as const), model) },
       { weight: 1, arbitrary: fc.tuple(fc.constant('drained' as const), model) },
       { weight: 1, arbitrary: fc.tuple(fc.constant('capacity' as const), model, fc.nat(4)) },
     );
-    const gpusMax = 24; // six instances
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 24 }), async (steps) => {
         const { models, decide, act, gpus } = sharedBed(gpusMax);
-        for (const [name, at, one = 0, other = 0] of steps) {
+        for (const [name, at, one = 0] of steps) {
           const { cloud } = models[at]!;
-          if (name === 'decide') await decide(at, one, other);
-          if (name === 'act') await act(at, 'planner', one);
+          if (name === 'decide') await decide(at, splits[one]?.[0] ?? 0, splits[one]?.[1] ?? 0);
+          if (name === 'act') {
+            await act(at, 'planner', one);
+            if (one === 99) cloud.serve();
+          }
           if (name === 'serve') cloud.serve();
           if (name === 'drained') cloud.drained();
           if (name === 'capacity') cloud.groups[one]!.hasCapacity = !cloud.groups[one]!.hasCapacity;
