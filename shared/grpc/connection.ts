@@ -6,14 +6,14 @@ import type { CallHost, Http2Call } from './http2-call.ts';
 const LAST_WORDS_MS = 2000;
 
 interface ConnectionOptions {
-  /** Bytes that a client may send on a stream after one of its calls was accepted; undefined = no change then. */
+  /** Window of a stream after one of its calls was accepted, in bytes; undefined = it does not change then. */
   readonly windowBytes: number | undefined;
-  /** Called with false when the first call is accepted, and with true when the last accepted call is over. */
+  /** Called with false when the first call is accepted, and with true when the last accepted call ends. */
   readonly onQuiet: (isQuiet: boolean) => void;
 }
 
 /**
- * A connection and its calls. The server waits a limited time for the client, and then acts:
+ * A connection and its calls. The server waits for the client for a limited time, and then acts:
  *
  * | What the client owes | What the server does when it is late |
  * |---|---|
@@ -31,7 +31,7 @@ export class Connection implements CallHost {
   #session: ServerHttp2Session | undefined;
   #acceptedCount = 0;
   #isTrusted = false;
-  /** Highest id of the streams whose heads have arrived. */
+  /** Highest id of the streams whose heads have arrived completely. */
   #highestStream = 0;
   /** Time at which part of a head was first seen; undefined if no head is incomplete. */
   #headSinceMs: number | undefined;
@@ -114,7 +114,8 @@ export class Connection implements CallHost {
 
   /**
    * Closes the connection if a head stays incomplete for too long. A stream exists from the first byte of its head, but
-   * Node reports it only when the head is whole. So a stream id above the highest reported one is an incomplete head.
+   * Node reports it only when the head is complete. So a stream id above the highest reported one shows an incomplete
+   * head.
    */
   #checkHead(nowMs: number, patienceMs: number): void {
     const session = this.#session;

@@ -7,19 +7,19 @@ import { Connection } from './connection.ts';
 
 /** Interval between checks for clients that keep the server waiting, in milliseconds. */
 const CHECK_MS = 1000;
-/** Connections that are compared, at most, to choose the one that makes room. */
+/** Most connections that are compared when one must make room. */
 const LOOKED_AT_MAX = 1024;
 const MEBIBYTE = 1024 * 1024;
 
-/** How long clients may take, and how much they may send. */
+/** Limits for how long clients may take, and how much they may send. */
 export interface ConnectionLimits {
-  /** Milliseconds from a connection to its first call, and from a call to its message. @default 30,000 */
+  /** Time from a connection to its first call, and from a call to its message, in milliseconds. @default 30,000 */
   readonly patienceMs?: number | undefined;
   /** Called with the name of a limit when a client exceeds it. @default no count */
   readonly onLimit?: ((limit: LimitName) => void) | undefined;
   /** Bytes that a client may send on a stream before the server reads any. @default 1 MiB */
   readonly streamWindowBytes?: number | undefined;
-  /** Bytes instead of `streamWindowBytes` until a call of the connection is accepted. @default `streamWindowBytes` */
+  /** The same until a call of the connection is accepted. @default `streamWindowBytes` */
   readonly firstWindowBytes?: number | undefined;
   /** Bytes that a client may send on a connection before the server reads any. @default 1 MiB */
   readonly connectionWindowBytes?: number | undefined;
@@ -39,16 +39,16 @@ interface ConnectionsOptions extends ConnectionLimits {
 
 /**
  * The connections of one server, from the moment that it accepts them, before their handshake. Each must make a call in
- * time. When a new connection exceeds `connectionsMax`, the server ends one that has no accepted call. It compares
- * those that have been without one for the longest time, and ends one from the address with the most connections. So
- * one address (a load balancer, for example) may hold all connections until other addresses come.
+ * time. When a new connection exceeds `connectionsMax`, the server ends a connection without an accepted call. It
+ * compares those that have had no call for the longest time, and ends one of the address with the most connections. So
+ * one address, such as a load balancer, may hold all connections until other addresses come.
  */
 export class Connections {
   readonly #options: ConnectionsOptions;
   readonly #bySocket = new Map<string, Connection>();
   readonly #bySession = new WeakMap<Http2Session, Connection>();
   readonly #countByAddress = new Map<string, number>();
-  /** Connections without an accepted call, the one that has been so for the longest time first. */
+  /** Connections without an accepted call. The one that has been so for the longest time comes first. */
   readonly #quiet = new Set<Connection>();
   #checking: Timer | undefined;
   #onEmpty: (() => void) | undefined;
@@ -139,7 +139,10 @@ export class Connections {
     for (const connection of this.#bySocket.values()) connection.checkProgress(nowMs, patienceMs);
   }
 
-  /** Ends the connection that makes room for `newcomer`. That is `newcomer` itself if its address holds the most. */
+  /**
+   * Ends a connection to make room for `newcomer`. If the address of `newcomer` has the most, that is `newcomer`
+   * itself.
+   */
   #makeRoom(newcomer: Connection): void {
     this.#options.onLimit?.('grpc_connections');
     const countOf = ({ address }: Connection): number => this.#countByAddress.get(address) ?? 0;

@@ -5,23 +5,25 @@ import { MessageIntake, type MessageRoom } from './message-intake.ts';
 import type { CallListener, GrpcCall } from './methods.ts';
 import { deadlineExceeded, GrpcStatus, STATUS, statusMessage, statusOf, timeoutMsOf } from './status.ts';
 
-/** Bytes written but not sent above which the client counts as slow. */
+/** Number of written and unsent bytes above which the client counts as slow. */
 const UNREAD_BYTES_MAX = 64 * 1024;
-/** Largest message that leaves in one write with its neighbours of the same turn of the event loop, in bytes. */
+/** Largest message that is sent together with its neighbours of the same turn of the event loop, in bytes. */
 const JOINED_BYTES_MAX = 16 * 1024;
 
-/** Time for which a client may send after its call is over, in milliseconds. */
+/** Time for which a client may still send after its call has ended, in milliseconds. */
 const LINGER_MS = 2000;
-/** Bytes that a client may send after its call is over. */
+/** Most bytes that a client may still send after its call has ended. */
 const DISCARDED_BYTES_MAX = 4 * 1024 * 1024;
 /** Lowest rate at which a message may arrive; a slower one ends its call. */
 const BYTES_A_SECOND_MIN = 16 * 1024;
 
 const HEAD = { ':status': 200, 'content-type': 'application/grpc', 'grpc-accept-encoding': 'identity' } as const;
 
-/** The connection of a call, as the call uses it. */
+/** The connection of a call, as the call sees it. */
 export interface CallHost {
-  /** Called when a method that checks its caller asks for the message: the client has passed that check. */
+  /**
+   * Called when a method that checks its caller asks for the message, which means that the client has passed the check.
+   */
   accepted(): void;
   /** Called when the stream of the call has closed. */
   closed(call: Http2Call): void;
@@ -32,7 +34,7 @@ export interface Http2CallOptions {
   readonly messageBytesMax: number;
   readonly room: MessageRoom;
   readonly host: CallHost;
-  /** Whether any client may call the method. Such a call does not make its connection a trusted one. */
+  /** Whether any client may call the method. If so, its calls do not make the connection trusted. */
   readonly isOpenToAll: boolean;
   /** Names and values of the header block, alternating. */
   readonly headers: readonly string[];
@@ -48,7 +50,7 @@ export class Http2Call implements GrpcCall {
   readonly #intake: MessageIntake;
   readonly #host: CallHost;
   readonly #isOpenToAll: boolean;
-  /** Source of the signal `closed`, made when a caller first reads it. */
+  /** Source of the signal `closed`. It is created when a caller first reads the signal. */
   #closing: AbortController | undefined;
   readonly #timer: Timer | undefined;
   #onMessage: ((message: Buffer | undefined) => void) | undefined;
@@ -140,8 +142,8 @@ export class Http2Call implements GrpcCall {
   }
 
   /**
-   * Ends the call if its client is late with a message: with the first one, with the rest of one, and with any one if
-   * the method is open to all. A message has `patienceMs`, and one second more for each `BYTES_A_SECOND_MIN` received.
+   * Ends the call if its client is late with a message: with the first one, with the rest of one, or, for a method that
+   * is open to all, with any. A message has `patienceMs`, and one second more for each `BYTES_A_SECOND_MIN` received.
    * @returns whether it ended the call
    */
   checkProgress(nowMs: number, patienceMs: number): boolean {
@@ -158,7 +160,10 @@ export class Http2Call implements GrpcCall {
     return true;
   }
 
-  /** Hands over whole messages while the method asks. A loop, because `onMessage` may ask for the next one at once. */
+  /**
+   * Passes complete messages on while the method asks for them. It is a loop, because `onMessage` may ask for the next
+   * one at once.
+   */
   #deliver(): void {
     if (this.#isDelivering) return;
     this.#isDelivering = true;
@@ -239,7 +244,7 @@ export class Http2Call implements GrpcCall {
     if (this.#pending.length === 0) this.flush();
   }
 
-  /** Sends the frames that were written in this turn of the event loop; called at its end. */
+  /** Sends the frames that were written in this turn of the event loop, at its end. */
   flush(): void {
     if (this.#isOver) return;
     const frames = this.#pending;
@@ -283,8 +288,8 @@ export class Http2Call implements GrpcCall {
   }
 
   /**
-   * Discards what the client sends after the call is over. Resets the stream if the client continues for `LINGER_MS` or
-   * sends too much. An immediate reset would overtake the status at some clients.
+   * Discards what the client sends after the call has ended. Resets the stream if the client continues for `LINGER_MS`
+   * or sends too much. An immediate reset would overtake the status at some clients.
    * @param isSilent whether the client has ended its side
    */
   #stopClient(isSilent: boolean): void {

@@ -1,7 +1,6 @@
 /**
- * @module grpc
- * Servers over HTTP/2: calls and their messages, limits of connections, health checks and reflection. The messages of a
- * method mean nothing to this room; the method's service reads them.
+ * @module grpc Servers over HTTP/2: calls and their messages, limits of connections, health checks and reflection. This
+ * room does not know what the messages of a method mean; the method's service reads them.
  */
 export { framed } from './message-frames.ts';
 export { type MessageRoom, OwnRoom } from './message-intake.ts';

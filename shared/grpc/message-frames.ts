@@ -6,12 +6,12 @@ export const PREFIX_BYTES = 5;
 
 const NOTHING = Buffer.alloc(0);
 
-/** Smallest buffer for bytes that wait; a larger one has twice their length. */
+/** Smallest buffer for bytes that wait. A larger buffer has twice their length. */
 const ROOM_BYTES_MIN = 256;
 
 /**
- * Joins the chunks of a stream into messages. A message that lies within one chunk is a view of it. Any other is copied
- * as its parts arrive, so that many small parts take little more memory than their bytes.
+ * Joins the chunks of a stream into messages. A message within one chunk is a view of the chunk. Any other message is
+ * copied as its parts arrive, so that many small parts take little more memory than their bytes.
  */
 export class MessageFrames {
   readonly #bytesMax: number;
@@ -72,7 +72,10 @@ export class MessageFrames {
     return message;
   }
 
-  /** Copies the bytes that wait, if they are still a view: a view of a few bytes would keep their whole chunk. */
+  /**
+   * Copies the bytes that wait, if they are still a view, because a view of a few bytes keeps its whole chunk in
+   * memory.
+   */
   keep(): void {
     if (this.#from < this.#to && !this.#isOwnRoom) this.#append(NOTHING, 0);
   }

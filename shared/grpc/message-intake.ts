@@ -43,9 +43,9 @@ interface MessageIntakeOptions {
 }
 
 /**
- * Receives the bytes of one stream. Node buffers what a client sends within its window, even if no code reads it, and
- * keeps it piece by piece: up to a million pieces of one byte. So this class bypasses the stream's own buffer. It joins
- * the pieces as they arrive, and counts them.
+ * Receives the bytes of one stream. Node buffers what a client sends within its window, even if no code reads it. It
+ * keeps the bytes piece by piece, which can be up to a million pieces of one byte. So this class bypasses the stream's
+ * own buffer: it joins the pieces as they arrive, and counts them.
  *
  * | | bytes that arrive | the client's window |
  * |---|---|---|

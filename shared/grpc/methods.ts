@@ -1,7 +1,7 @@
 import { framed } from './message-frames.ts';
 import { GrpcStatus, STATUS, statusOf } from './status.ts';
 
-/** Learns that no client waits for a call any more. */
+/** A listener that is called when no client waits for a call any more. */
 export interface CallListener {
   /** Called when the client has left. */
   left(): void;
@@ -27,8 +27,8 @@ export interface GrpcCall {
   /** Whether the call has ended or is about to. Nothing more can be written or received then. */
   readonly isOver: boolean;
   /**
-   * Calls `onMessage` once with the next whole message, or with undefined after the last one. Messages behind it stay
-   * in the client's window until the next `receive`.
+   * Calls `onMessage` once with the next complete message, or with undefined after the last one. Later messages stay in
+   * the client's window until the next `receive`.
    */
   receive(onMessage: (message: Buffer | undefined) => void): void;
   /**
@@ -48,8 +48,8 @@ export interface GrpcCall {
 export interface GrpcMethod {
   readonly path: string;
   /**
-   * Whether any client may call it. Its messages are small, and a call does not make a connection trusted. @default
-   * false
+   * Whether any client may call it. If so, its messages are small, and a call does not make the connection trusted.
+   * @default false
    */
   readonly isOpenToAll?: boolean;
   readonly serve: (call: GrpcCall) => void | Promise<void>;
@@ -57,7 +57,7 @@ export interface GrpcMethod {
 
 /**
  * Returns a method that takes one message and gives one response.
- * @param admit checks the caller before the server reads its message; throws the error that refuses it
+ * @param admit checks the caller before the server reads its message, and throws the error that refuses it
  */
 export function unary(
   path: string,

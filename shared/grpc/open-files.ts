@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 /** File in which a process reads its own limits on Linux. */
 const LIMITS_FILE = '/proc/self/limits';
 const CONNECTIONS_MAX = 8192;
-/** Lower bound, for a process that may open hardly any files: a server needs some connections. */
+/** Lowest result, for a process that may open hardly any files, because a server needs some connections. */
 const CONNECTIONS_MIN = 16;
 
 /** Returns the default limit of a listener's connections: half of the files that the process may open. */

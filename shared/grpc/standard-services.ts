@@ -14,7 +14,7 @@ const SERVING = 1;
 const NOT_SERVING = 2;
 const SERVICE_UNKNOWN = 3;
 
-/** `grpc.health.v1.Health`, open to all clients: `Check` returns the present state, `Watch` each later one too. */
+/** `grpc.health.v1.Health`, open to all clients. `Check` returns the present state, and `Watch` also each later one. */
 export class HealthService {
   readonly methods: readonly GrpcMethod[];
   readonly #isServing: (service: string) => boolean | undefined;

@@ -50,7 +50,7 @@ export function retryTrailers({ retryAfterMs }: Pick<ServeError, 'retryAfterMs'>
   return retryAfterMs === undefined ? {} : { 'grpc-retry-pushback-ms': String(Math.ceil(retryAfterMs)) };
 }
 
-/** Characters of a message at most. Some clients accept 8 KiB of metadata, all entries together. */
+/** Most characters of a message. Some clients accept 8 KiB of metadata, all entries together. */
 const MESSAGE_LENGTH_MAX = 4096;
 
 /**

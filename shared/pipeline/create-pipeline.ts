@@ -46,9 +46,9 @@ import type { RunDeps } from './run/worker-search.ts';
 export interface PipelineOptions {
   readonly models: LiveModelDirectory;
   readonly store: ModelStore;
-  /** Router; its owner tells it the workers, as `models` change. */
+  /** Router. Its owner passes it the workers when `models` change. */
   readonly router: Router<Worker>;
-  /** Inhibition of the router, which learns here of workers that fail. */
+  /** Inhibition of the router, to which the pipeline reports workers that fail. */
   readonly inhibition: Inhibition;
   readonly plane: RequestPlane;
   readonly clock: Clock;
@@ -59,7 +59,7 @@ export interface PipelineOptions {
   /** Source of the ids of tool calls. @default systemRandom */
   readonly random?: Random;
   readonly observer: PipelineObserver;
-  /** How often one request may move to another worker. @default 3 */
+  /** Most moves of one request to another worker. @default 3 */
   readonly migrationLimit?: number;
   /** Tokens of prompt and output above which a request no longer moves. @default no limit */
   readonly migrationTokensMax?: number | undefined;
@@ -90,15 +90,15 @@ export interface PipelineOptions {
    * @default false
    */
   readonly enforcesPrefill?: boolean;
-  /** Says where a request would go. @default absent: requests that ask for it are answered like others */
+  /** Explains where a request would go. @default absent: requests that ask for it are answered like others */
   readonly explanations?: Pick<ExplanationSource, 'explain'> | undefined;
-  /** Prompts of next turns that are computed ahead at the same time, for requests that ask for it. @default 16 */
+  /** Most prompts of next turns that are computed ahead at the same time, for requests that ask for it. @default 16 */
   readonly speculativePrefillsMax?: number;
   /** Decides when a decode worker computes a prompt itself (`--router-conditional-disagg`). @default never */
   readonly bypassesPrefill?: Bypass | undefined;
   /**
-   * Queue of requests whose model has no worker. Its owner calls `look` after every change of `models`.
-   * @default such requests fail
+   * Queue of requests whose model has no worker. Its owner calls `look` after every change of `models`. @default such
+   * requests fail
    */
   readonly hold?: ColdStartQueue | undefined;
   /** Busy thresholds of every model until others are set. @default none */
@@ -112,7 +112,9 @@ export interface PipelineOptions {
 /** Time until the next report of a worker's load, which says whether the worker is still full. */
 const LOAD_REPORT_MS = 1000;
 
-/** Creates a pipeline. `close` ends what the pipeline does by itself; clients end their own running requests. */
+/**
+ * Creates a pipeline. `close` ends what the pipeline does in the background; clients end their own running requests.
+ */
 export function createPipeline(options: PipelineOptions): Pipeline & { close(): void } {
   return new DiscoveredPipeline(options);
 }
@@ -365,7 +367,7 @@ function requestableModels(models: LiveModelDirectory, isHeld: boolean): ModelDi
   return { list: () => models.listKnown().map(asFound), find, known: find };
 }
 
-/** Asks the worker to keep special tokens, in case it makes the text itself, unless the client has chosen. */
+/** Asks the worker to keep special tokens if the client has not chosen, because the worker may make the text itself. */
 function keepSpecialTokens(prompt: Preprocessed): Preprocessed {
   const output: OutputOptions = { skip_special_tokens: false, ...prompt.request.output };
   return { ...prompt, request: { ...prompt.request, output } };

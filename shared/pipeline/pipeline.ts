@@ -19,7 +19,7 @@ export interface ServedModel {
   /** For an adapter: the model that it adapts. @default the model is not an adapter, or that is unknown */
   readonly baseModel?: string;
   /**
-   * Unix time in seconds at which the first worker that is known offered it: the same at every frontend that knows that
+   * Unix time in seconds at which the first known worker offered it. It is the same at every frontend that knows that
    * worker.
    */
   readonly createdSecs: number;
@@ -47,24 +47,27 @@ export interface ModelDirectory {
   /** Every registered name, ready or not, sorted by name. */
   list(): readonly ServedModel[];
   find(name: string): ServedModel | undefined;
-  /** Finds also a model that no worker serves any more, for as long as it is remembered. Such a model is not ready. */
+  /** Also finds a model that no worker serves any more, for as long as it is remembered. Such a model is not ready. */
   known(name: string): ServedModel | undefined;
   /** Whether only the models that requests have named are known here, so that there may be more. @default false */
   readonly isPart?: boolean;
 }
 
 export interface GenerateOptions {
-  /** Aborts when no client waits for the answer any more: it left, cancelled the request, or its deadline is over. */
+  /**
+   * Aborts when no client waits for the answer any more: the client left, cancelled the request, or its deadline has
+   * passed.
+   */
   readonly signal: AbortSignal;
   readonly meter: RequestMeter;
 }
 
-/** One request's life between a dialect and a worker. */
+/** The life of one request between a dialect and a worker. */
 export interface Pipeline {
   readonly models: ModelDirectory;
   /**
-   * The models as a request finds them, with those that are remembered. If requests wait for workers
-   * (`--hold-timeout`), a model without workers counts as ready.
+   * The models that requests can use, including remembered ones. If requests wait for workers (`--hold-timeout`), a
+   * model without workers counts as ready.
    */
   readonly requestable: ModelDirectory;
   /** Thresholds that operators set with `/busy_threshold`. */
@@ -112,7 +115,7 @@ interface SentAttempt {
   readonly requestId: string;
   readonly model: string;
   readonly workerId: string;
-  /** Worker that computes the prompt, if it is another one. */
+  /** Worker that computes the prompt, if it is a different one. */
   readonly prefillWorkerId: string | undefined;
   readonly dpRank: number | undefined;
   readonly promptTokens: number;
@@ -136,7 +139,7 @@ export interface RequestMove {
 
 export type TimedStage = 'preprocess' | 'route' | 'transport_roundtrip' | 'postprocess';
 
-/** Part of a request that a worker does: all of it, or the part of its pool. */
+/** A part of a request that a worker does: all of it, or the part of its pool. */
 export type StagePhase = 'prefill' | 'decode' | 'aggregated';
 
 export type MoveOutcome = 'success' | 'failure' | 'cancelled';
@@ -149,12 +152,12 @@ export interface StageObserver {
    */
   stage(stage: TimedStage, ms: number): void;
   /**
-   * A request is in `stage`, until `stageLeft` with the same arguments. In `dispatch` it was sent to a worker that has
-   * not said anything yet.
+   * A request entered `stage`, which lasts until `stageLeft` with the same arguments. In `dispatch` it was sent to a
+   * worker that has not answered yet.
    */
   stageEntered(stage: 'preprocess' | 'route' | 'dispatch', phase?: StagePhase): void;
   stageLeft(stage: 'preprocess' | 'route' | 'dispatch', phase?: StagePhase): void;
-  /** All the time in which tokens of an answer became text, and their number. Measured at a part of them. */
+  /** The time in which all tokens of an answer became text, extrapolated from a part of them, and their number. */
   detokenize(ms: number, tokens: number): void;
   /** Time from the end of a remote prefill to the first token of the decode worker. */
   kvTransferred(ms: number): void;
@@ -183,15 +186,15 @@ export interface RequestObserver {
   decodedAlone(model: string, failure?: ServeError): void;
   /** Media are encoded where the prompt is computed because the encode worker failed, or because there is none. */
   encodedInline(model: string, failure?: ServeError): void;
-  /** Says what became of the prompt of a next turn, which a worker should compute ahead. */
+  /** Reports the outcome of the prompt of a next turn, which a worker should compute ahead. */
   speculated(model: string, outcome: SpeculationOutcome): void;
 }
 
 /** Observes what workers do. */
 export interface WorkerObserver {
-  /** A worker says how many prompt tokens of a request it had cached. */
+  /** A worker reports how many prompt tokens of a request it had cached. */
   reused(pool: WorkerPool, tokens: number): void;
-  /** A worker made more of a choice than was asked of it. The client does not get the rest. */
+  /** A worker made more tokens of a choice than requested. The client does not get the rest. */
   overran(model: string, workerId: string | undefined): void;
   /** A worker gets no new request until a canary passes. */
   workerStalled(model: string, workerId: string): void;
@@ -201,7 +204,7 @@ export interface WorkerObserver {
   canary(outcome: 'passed' | 'failed'): void;
 }
 
-/** Hears of the steps inside the pipeline, for operators. An observer has methods only for the events that it wants. */
+/** Observes the steps inside the pipeline, for operators. An observer has methods only for the events that it wants. */
 export interface PipelineObserver
   extends Partial<StageObserver>,
     Partial<PromptObserver>,
@@ -233,7 +236,7 @@ export interface BusyThresholdValues {
   readonly prefillTokensFraction?: number | undefined;
 }
 
-/** Models with thresholds of their own at most; the one that was set longest ago leaves. */
+/** Most models with thresholds of their own. Beyond that, the one that was set longest ago leaves. */
 const MODELS_MAX = 1024;
 
 /** Busy thresholds of every model: those of the settings, and those that operators set since. */

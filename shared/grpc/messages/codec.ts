@@ -1,4 +1,4 @@
-/** How the messages of proto/ are read and written, as `npm run proto` generates them. */
+/** Reads and writes the messages of proto/, with the code that `npm run proto` generates. */
 import {
   create,
   type DescMessage,
@@ -9,7 +9,10 @@ import {
 } from '@bufbuild/protobuf';
 import { workerError } from '../../errors/index.ts';
 
-/** @throws ServeError `invalid_value` for bytes that are not such a message */
+/**
+ * Decodes a message.
+ * @throws ServeError `invalid_value` for bytes that are not such a message
+ */
 export function decodeMessage<Schema extends DescMessage>(schema: Schema, bytes: Uint8Array): MessageShape<Schema> {
   try {
     return fromBinary(schema, bytes);

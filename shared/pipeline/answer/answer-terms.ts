@@ -7,7 +7,7 @@ import type { ChoiceRules } from './choice-text.ts';
 import type { SplitPlan } from './text-split.ts';
 import type { LogprobStyle } from './worker-output.ts';
 
-/** Returns how a worker's own bodies are read; undefined for requests whose answers have no choices. */
+/** Returns the terms for reading a worker's own bodies; undefined for requests whose answers have no choices. */
 export function bodyTerms(request: GenerationRequest, maxTokens: number): BodyTerms | undefined {
   const { prompt, sampling, endpoint, id } = request;
   const isChat = prompt.kind === 'chat';
@@ -41,7 +41,7 @@ export function rulesOf(request: GenerationRequest, prompt: Preprocessed, plan: 
   };
 }
 
-/** Returns how log probabilities are shown; undefined if the request asks for none, or the worker sends text. */
+/** Returns the form of log probabilities; undefined if the request asks for none, or the worker sends text. */
 export function logprobStyle(
   request: GenerationRequest,
   loaded: LoadedModel | undefined,

@@ -6,11 +6,11 @@ import {
 } from '../../protocol/index.ts';
 import type { RequestMeter } from '../../telemetry/index.ts';
 
-/** Counts of an answer that the frontend has made itself. */
+/** Counts of an answer that the frontend itself has made. */
 interface OwnCounts {
   /** Tokens of all choices. */
   readonly counted: number;
-  /** Whether that count holds, whatever the worker reports. */
+  /** Whether that count is final, even if the worker reports another. */
   readonly isCountedHere: boolean;
   /** Tokens of the worker's own bodies, estimated. */
   readonly bodyTokens: number;
@@ -18,12 +18,12 @@ interface OwnCounts {
   readonly reasoningTokens: number | undefined;
 }
 
-/** The usage of one request: what its workers report, and what the frontend counts if they do not. */
+/** The usage of one request: the worker's report, and the frontend's own count if the worker reports none. */
 export class AnswerUsage {
   readonly #meter: RequestMeter;
-  /** Tokens of the prompt, as the frontend has counted them; 0 = it has not. */
+  /** Tokens of the prompt as counted by the frontend; 0 = not counted. */
   readonly #promptTokens: number;
-  /** Tokens of a prompt that the frontend has not counted, estimated. */
+  /** Estimated tokens of a prompt that the frontend has not counted. */
   readonly #promptEstimate: number;
   readonly #hidesCache: boolean;
   #reported: CompletionUsage | undefined;
@@ -51,12 +51,12 @@ export class AnswerUsage {
     if (before === undefined && cached !== undefined) this.#meter.cachedTokens(cached);
   }
 
-  /** Notes that another worker goes on from the tokens so far: its prompt has more than the client's. */
+  /** Notes that another worker continues from the tokens so far, whose prompt is longer than the client's. */
   carriedOn(): void {
     this.#isCarriedOn = true;
   }
 
-  /** Returns the usage that the client is shown. */
+  /** Returns the usage for the client. */
   of({ counted, isCountedHere, bodyTokens, reasoningTokens: ownReasoning }: OwnCounts): Usage {
     const worker = this.#reported;
     const promptTokens = this.#promptTokensShown();
@@ -72,9 +72,9 @@ export class AnswerUsage {
   }
 
   /**
-   * Returns the worker's count of the prompt, since it may have made more of a picture than the prompt shows. If
-   * another worker has gone on, or none has reported a count, the frontend's own count holds, and otherwise its
-   * estimate.
+   * Returns the worker's count of the prompt, because the worker may have made more tokens of a picture than the prompt
+   * shows. If another worker has continued, or none has reported a count, returns the frontend's own count, or
+   * otherwise its estimate.
    */
   #promptTokensShown(): number {
     const reported = this.#reported?.prompt_tokens ?? 0;

@@ -49,7 +49,7 @@ export class ChoiceText {
     return this.#counted;
   }
 
-  /** Whether an end token, a stop string or a token beyond the limit has come. Nothing after it is part of the text. */
+  /** Whether an end token, a stop string or a token beyond the limit has come. Text after it does not count. */
   get hasEnded(): boolean {
     return this.#isOverrun || this.#endToken !== undefined || this.matchedStop !== undefined;
   }
@@ -74,14 +74,14 @@ export class ChoiceText {
   push(ids: ArrayLike<number>, start: number, count: number): string {
     const before = this.#generated;
     if (count === 0) {
-      this.#counted = 0; // a closing record has no tokens
+      this.#counted = 0; // a final record has no tokens
       return '';
     }
     const end = start + Math.min(count, this.room);
     let text = '';
     for (let at = start; at < end; at++) {
       if (this.#endToken !== undefined || this.matchedStop !== undefined) break;
-      text += this.#pushOne(ids[at] as number); // `at` is inside the caller's range
+      text += this.#pushOne(ids[at] as number); // the caller's range contains `at`
     }
     this.#counted = this.#generated - before;
     this.#isOverrun = end < start + count && !this.hasEnded;

@@ -58,7 +58,7 @@ export class ResponseAssembler {
   #hasLocalEnd = false;
   #hasOverrun = false;
   readonly #usage: AnswerUsage;
-  /** Whether the worker answers in bodies of its own, whose tokens only it can count. */
+  /** Whether the worker answers in bodies of its own, whose tokens only the worker can count. */
   #hasBodies = false;
   /** Estimates the tokens of such bodies, for workers that do not count them. */
   readonly #bodyText = new TextTokens(undefined);
@@ -102,7 +102,7 @@ export class ResponseAssembler {
     return this.#finished >= this.#choiceCount;
   }
 
-  /** Whether every choice has ended, at least one of them before the worker ended it, so that the worker can stop. */
+  /** Whether every choice has ended, at least one of them before the worker ended it. The worker can then stop. */
   get endsBeforeWorker(): boolean {
     return this.#hasLocalEnd && this.isComplete;
   }
@@ -163,7 +163,7 @@ export class ResponseAssembler {
     return undefined;
   }
 
-  /** Ends every open choice as cut at its length: a request that moved may have no token left to make. */
+  /** Ends every open choice as cut at its length, because a request that has moved may have no token left. */
   finishAtLength(): void {
     for (let index = 0; index < this.#choiceCount; index++) {
       const choice = this.#choice(index);
@@ -171,7 +171,7 @@ export class ResponseAssembler {
     }
   }
 
-  /** Notes that another worker goes on from the tokens so far, whose prompt has more than the client's. */
+  /** Notes that another worker continues from the tokens so far, whose prompt is longer than the client's. */
   carriedOn(): void {
     this.#usage.carriedOn();
   }
@@ -192,7 +192,7 @@ export class ResponseAssembler {
     this.#sink.end(usage, this.#finished > 0);
   }
 
-  /** Returns the usage that the client is shown, as if the request had stayed at its first worker. */
+  /** Returns the usage for the client, as if the request had stayed at its first worker. */
   usage(): Usage {
     const counted = this.#choices.reduce((sum, choice) => sum + choice.generated, 0);
     const hasOwnTokens = this.#loaded !== undefined && this.#textTokens === undefined && !this.#hasBodies;
@@ -378,7 +378,7 @@ export class ResponseAssembler {
     if (index >= this.#choiceCount) {
       throw workerError('BackendProtocol', `output for choice ${index} of a request for ${this.#choiceCount}`);
     }
-    // Choices open in order: those before this one exist even if the worker has not sent anything of them yet.
+    // Choices open in order: earlier ones exist even if the worker has not sent anything of them yet.
     for (let open = this.#choices.length; open <= index; open++) {
       this.#choices.push(this.#openChoice());
       if (this.#plan !== undefined) this.#splits.push(new TextSplit(open, this.#plan, this.#sink));

@@ -11,14 +11,12 @@ import type { Tokenizer } from '../../tokens/index.ts';
 
 const GIVEN_UP: ReadonlySet<string> = new Set(['cancelled', 'abort']);
 
-/** Whether a finish reason says that the worker gave the choice up. The choice then ends with the text so far. */
+/** Whether a finish reason means that the worker gave the choice up. The choice then ends with the text so far. */
 export function isGivenUp(reason: EngineOutput['finish_reason']): boolean {
   return typeof reason === 'string' && GIVEN_UP.has(reason);
 }
 
-/**
- * Returns the client's form of a reason that is not a failure (`failureInFinish`); `stop` if there is no other form.
- */
+/** Returns the client's form of a reason that is not a failure (`failureInFinish`); `stop` for any unknown reason. */
 export function toldReason(reason: EngineOutput['finish_reason']): FinishReason {
   return (typeof reason === 'string' ? textFinishOf(reason) : undefined) ?? 'stop';
 }
@@ -56,7 +54,7 @@ export function namedLogprobs(output: EngineOutput, style: LogprobStyle): TokenL
 }
 
 /**
- * Returns the sampled token with its alternatives. It is one of them itself, and is appended if the worker left it out.
+ * Returns the sampled token with its alternatives. It is itself one of them, and is appended if the worker left it out.
  */
 function oneToken(id: number, logprob: number, alternatives: readonly TopLogprob[], style: LogprobStyle): TokenLogprob {
   const own =
@@ -71,7 +69,9 @@ function oneToken(id: number, logprob: number, alternatives: readonly TopLogprob
   return { ...own, top: hasOwn || top.length === 0 ? top : [...top, own] };
 }
 
-/** Returns a skipped special token, which has no text in the answer. As an alternative of another token it has one. */
+/**
+ * Returns a skipped special token, whose text is empty in the answer. As an alternative of another token it has text.
+ */
 function unseen(tokenId: number, logprob: number): NamedLogprob {
   return { tokenId, token: '', bytes: null, logprob };
 }

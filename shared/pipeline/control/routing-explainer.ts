@@ -18,7 +18,7 @@ import { MediaMemory } from '../prompt/media-memory.ts';
 import { preprocess, withCardDefaults } from '../prompt/preprocess.ts';
 import { type Bypass, prefillRouting } from '../run/prefill-stage.ts';
 
-/** A source of explanations why requests go to their workers: this process's router, or the resident router. */
+/** A source of explanations why requests go to their workers: this process's router, or a resident router. */
 export interface ExplanationSource {
   /** Returns the explanation of one of the last requests; undefined for other requests. */
   explained(requestId: string): Promise<ExplanationRecord | undefined>;
@@ -40,7 +40,7 @@ export interface RoutingExplainerOptions {
 
 const NO_WORKERS: ReadonlySet<string> = new Set();
 
-/** Says why a request went to its worker, and where a prompt would go now. */
+/** Explains why a request went to its worker, and where a prompt would go now. */
 export class RoutingExplainer {
   readonly #options: RoutingExplainerOptions;
 
@@ -53,8 +53,8 @@ export class RoutingExplainer {
   }
 
   /**
-   * Returns where `asked` would go, and where its prompt would be computed. Rejects with a ServeError as
-   * `Pipeline.generate` fails before it routes. Rejects with `not_implemented` for models whose prompts only their
+   * Returns where `asked` would go, and where its prompt would be computed. Rejects with the ServeError with which
+   * `Pipeline.generate` would fail before it routes. Rejects with `not_implemented` for models whose prompts only their
    * workers can read.
    */
   async explain(asked: GenerationRequest): Promise<ExplanationRecord> {
@@ -82,8 +82,8 @@ export class RoutingExplainer {
 }
 
 /**
- * Asks the router where both stages would go now, and decides by the answer. Bypasses nothing if the router does not
- * answer or would find no worker.
+ * Asks the router where both stages would go now, and decides by the answer whether to bypass prefill. Does not bypass
+ * it if the router does not answer or finds no worker.
  */
 export function conditionalBypass(
   rule: ConditionalDisaggregation,
@@ -94,7 +94,7 @@ export function conditionalBypass(
     try {
       answers = await Promise.all([explain(prefill.request), explain(decode.request)]);
     } catch {
-      return false; // the usual way needs no facts
+      return false; // without an answer, a prefill worker computes the prompt
     }
     const [forPrefill, forDecode] = answers;
     const [near, far] = [chosenIn(forPrefill, prefill.workers), chosenIn(forDecode, decode.workers)];

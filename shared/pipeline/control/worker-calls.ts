@@ -16,7 +16,7 @@ export interface ControlCaller {
   readonly instances: () => readonly EndpointRecord[];
 }
 
-/** Workers that one operator's request asks at once. */
+/** Most workers that one operator's request asks at the same time. */
 const CALLS_AT_ONCE_MAX = 64;
 
 /** Asks each of `workers`, several at once. */
@@ -48,7 +48,7 @@ export interface ClearedWorker {
   readonly endpoint: string;
   /** Id in hex. */
   readonly workerId: string;
-  /** Why the cache was not cleared; undefined if it is empty now. */
+  /** Reason why the cache was not cleared; undefined if it is empty now. */
   readonly failure: string | undefined;
 }
 
@@ -118,17 +118,17 @@ const CALLS_PER_SECOND_MAX = 5000;
 interface Said {
   /** Calls of the request that it has ended; undefined if it did not answer. */
   readonly cancelled: number | undefined;
-  /** Whether it had a part of the request and gave the request away before its end. */
+  /** Whether it had a part of the request and passed the request on before its end. */
   readonly hasLeft: boolean;
 }
 
 const SILENT: Said = Object.freeze({ cancelled: undefined, hasLeft: false });
 
 /**
- * Ends requests of other edges. The name of a request says at which worker it began. The canceller asks only that
- * worker, which has the request as long as the request has not moved. It asks every worker if the name has no worker,
- * because the request was at several or at none. It also asks every worker if the named one is gone, silent, or has
- * given the request away. The cost of that has a bound.
+ * Ends requests of other edges. The name of a request says at which worker it began. The canceller first asks only that
+ * worker, which has the request unless the request has moved. It asks every worker in these cases: the name has no
+ * worker, because the request was at several or at none; or the named worker is gone, silent, or has passed the request
+ * on. The cost of that has a bound.
  */
 export class RequestCanceller {
   readonly #options: ControlCaller;
@@ -159,7 +159,7 @@ export class RequestCanceller {
     const said: Said[] = [];
     const named = workers.filter((record) => workerId !== undefined && record.instance_id === workerId);
     if (named.length > 0) {
-      // A worker that does not answer leaves enough time for the others.
+      // A worker that does not answer must leave enough time for the others.
       said.push(...(await this.#askAll(named, key, endMs - CANCEL_MS_MAX / 2)));
       const isElsewhere = said.some(({ cancelled, hasLeft }) => cancelled === undefined || hasLeft);
       const isCancelled = said.some(({ cancelled = 0 }) => cancelled > 0);

@@ -33,7 +33,7 @@ export class RememberedModels {
     this.#remembered = new BoundedMap(options.rememberedMax);
   }
 
-  /** Takes over a change of the models: remembers those that have gone, and forgets those that are back. */
+  /** Applies a change of the models: remembers those that have gone, and forgets those that are back. */
   change(before: ReadonlyMap<string, RoutableModel>, now: ReadonlyMap<string, RoutableModel>): void {
     const { clock, rememberedMs } = this.#options;
     for (const name of now.keys()) this.#remembered.delete(name);
@@ -47,8 +47,8 @@ export class RememberedModels {
   }
 
   /**
-   * Returns the model of that name, without workers. An adapter is gone if its worker is live, because the worker has
-   * unloaded it.
+   * Returns the model of that name, without workers. It does not return an adapter whose worker is live, because that
+   * worker has unloaded it.
    */
   find(name: string): RoutableModel | undefined {
     const remembered = this.#remembered.get(name);
@@ -78,12 +78,12 @@ const ABANDONED = {
   readiness: { isReady: false, reason: 'no worker', namespaces: {} },
 } as const;
 
-/** Instance id in the catalogue that means no instance: no worker serves the model. */
+/** Instance id that stands for no instance in the catalogue: no worker serves the model. */
 const NO_INSTANCE = '0';
 
 /**
- * Models of the fleet's catalogue, which outlive their workers. A process knows them even if it never saw a worker of
- * theirs.
+ * Models of the fleet's catalogue, which outlive their workers. A process knows them even if it has never seen their
+ * workers.
  */
 export class CataloguedModels {
   readonly #clock: Pick<Clock, 'wallMs'>;

@@ -1,7 +1,7 @@
 import type { Router, WorkerPool } from '../../router/index.ts';
 import type { Worker, WorkersOfPool } from './routable-model.ts';
 
-/** Tells a router the workers of each pool, as the models change. */
+/** Passes the workers of each pool to a router, as the models change. */
 export class FollowedPools {
   readonly #router: Pick<Router<Worker>, 'setWorkers' | 'removePool'>;
   #pools: ReadonlyMap<string, WorkerPool> = new Map();
@@ -10,7 +10,7 @@ export class FollowedPools {
     this.#router = router;
   }
 
-  /** Takes over the present worker sets (`workerSetsOf`, without aliases). */
+  /** Applies the present worker sets (`workerSetsOf`, without aliases). */
   follow(sets: readonly WorkersOfPool[]): void {
     const present = new Map(sets.map(({ pool }) => [`${pool.role} ${pool.key}`, pool]));
     for (const [name, pool] of this.#pools) if (!present.has(name)) this.#router.removePool(pool);

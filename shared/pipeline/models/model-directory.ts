@@ -19,7 +19,7 @@ export interface ModelDirectoryOptions extends ModelTerms {
   readonly discovery: Discovery;
   /** Namespace whose models are served. @default every namespace */
   readonly namespace?: string | undefined;
-  /** Prefix of the namespaces whose models are served; wins over `namespace`. */
+  /** Prefix of the namespaces whose models are served. If set, `namespace` has no effect. */
   readonly namespacePrefix?: string | undefined;
   /** Name that clients see in place of a model's own (`--model-name`). @default none */
   readonly modelName?: string | undefined;
@@ -271,7 +271,7 @@ export class LiveModelDirectory implements ModelDirectory {
     return this.#renaming === undefined ? model : this.#renaming.shown(model);
   }
 
-  /** Returns the earliest time that any worker known so far has named. It stays when that worker leaves. */
+  /** Returns the earliest time that any known worker has named. It stays when that worker leaves. */
   #createdSecs(ownName: string, cards: readonly JoinedCard[]): number {
     const name = this.shownNameOf(ownName);
     const before = (this.#models.get(name) ?? this.#remembered.find(name))?.createdSecs ?? Number.POSITIVE_INFINITY;

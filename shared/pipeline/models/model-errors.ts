@@ -3,7 +3,7 @@ import { nearestName, ServeError } from '../../errors/index.ts';
 import { MODEL_TYPES } from '../../protocol/index.ts';
 import type { ServedModel } from '../pipeline.ts';
 
-/** The model that a request asked for, as far as the body was read. */
+/** The requested model, as far as the body was read. */
 export interface AskedModel {
   /** Name of the model; undefined if the whole route has no model. */
   readonly name?: string | undefined;
@@ -11,7 +11,7 @@ export interface AskedModel {
   readonly type?: ModelType | undefined;
   /** Whether more models may be served than this process knows. @default false */
   readonly isPart?: boolean | undefined;
-  /** Field of the body that held the name. */
+  /** Field of the body with the name. */
   readonly param?: string | undefined;
 }
 
@@ -34,7 +34,7 @@ export function modelNotFound(models: readonly ServedModel[], asked: AskedModel)
   return new ServeError('model_not_found', message, { param: asked.param });
 }
 
-/** Returns what to ask for instead, in sentences. */
+/** Returns sentences about what to request instead. */
 export function missingModelHint(models: readonly ServedModel[], { name, type }: AskedModel): string {
   const served = models.filter(
     ({ card, readiness }) => readiness.isReady && (type === undefined || card.model_type.includes(type)),
@@ -47,7 +47,7 @@ export function missingModelHint(models: readonly ServedModel[], { name, type }:
   return [...about, listing(served)].join(' ');
 }
 
-/** Lists the names for requests of other kinds, because a client may only have chosen the wrong route. */
+/** Lists the names for other kinds of requests, because the client may only have chosen the wrong route. */
 function othersServed(models: readonly ServedModel[]): string {
   const others = models.filter(({ readiness }) => readiness.isReady);
   return others.length === 0 ? '' : ` For others: ${listed(others)}.`;
@@ -80,15 +80,10 @@ function shortened(name: string): string {
   return name.length > NAME_CHARS_MAX ? `${name.slice(0, NAME_CHARS_MAX)}…` : name;
 }
 
-/**
- * Pause before a client should try again. Workers take seconds at least to start; an earlier try would find nothing
- * new.
- */
+/** Pause before a client should retry. Workers take at least seconds to start, so an earlier retry would fail, too. */
 const NOT_READY_RETRY_MS = 5000;
 
-/**
- * Returns the error for a name that is registered or remembered, while no namespace has all the workers that it needs.
- */
+/** Returns the error for a known or remembered name while no namespace has all the workers that the model needs. */
 export function modelNotReady(name: string): ServeError {
   const message =
     `Model \`${name}\` is not ready to serve requests yet. ` +

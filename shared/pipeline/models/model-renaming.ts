@@ -55,14 +55,14 @@ export class ModelRenaming {
     return ownName === this.#ownName ? this.name : ownName;
   }
 
-  /** Returns the name in `models` of what clients ask for as `name`; undefined if no client may use that name. */
+  /** Returns the name in `models` for the name of a client; undefined if no client may use that name. */
   ownNameOf(name: string): string | undefined {
     if (name === this.name && this.#ownName !== undefined) return this.#ownName;
     return name === this.#ownName ? undefined : name;
   }
 }
 
-/** Compares by age: the model that was offered first comes first, alike at every frontend. */
+/** Compares by age: the model that was offered first comes first, in the same order at every frontend. */
 function byAge(one: RoutableModel, other: RoutableModel): number {
   return one.createdSecs - other.createdSecs || (one.name < other.name ? -1 : 1);
 }

@@ -15,11 +15,11 @@ export interface Worker extends RoutableWorker {
   readonly publishesKvEvents: boolean;
   /** Whether it answers a router that has missed such events. */
   readonly hasLocalIndexer: boolean;
-  /** Address at which decode workers meet the engine of a prefill worker, if it has one. */
+  /** Address at which decode workers reach the engine of a prefill worker, if it has one. */
   readonly rendezvous?: { readonly host: string; readonly port: number } | undefined;
   /** Rules for which decode workers may or should fetch the blocks of a prefill worker. @default any */
   readonly kvTransfer?: KvTransferPolicy | undefined;
-  /** Address of the files of its card: `host:port/path`. @default nowhere */
+  /** Address of the files of its card: `host:port/path`. @default no address */
   readonly filesAt?: string | undefined;
   /** Whether it takes media that an encode worker has encoded. @default false */
   readonly routesToEncoder?: boolean | undefined;
@@ -32,7 +32,7 @@ export interface WorkersOfPool {
   readonly workers: readonly Worker[];
 }
 
-/** Prefill workers of a model whose decode workers do not compute their prompts: at least one. */
+/** Prefill workers of a model whose decode workers do not compute their own prompts: at least one. */
 export type PrefillPool = WorkersOfPool;
 
 /** A model as the pipeline needs it: the fields that clients see, and its workers. */
@@ -52,9 +52,9 @@ export interface RoutableModel extends ServedModel {
    * @default none
    */
   readonly standing?: readonly Worker[];
-  /** Workers that compute the prompts for them; undefined = they compute prompts themselves. */
+  /** Workers that compute the prompts of these workers; undefined = they compute prompts themselves. */
   readonly prefill?: PrefillPool | undefined;
-  /** Workers that encode media for them. @default none */
+  /** Workers that encode the media of these workers. @default none */
   readonly encoders?: readonly Worker[];
 }
 
@@ -83,7 +83,7 @@ export interface ModelTerms {
   readonly decodesAlone?: boolean | undefined;
 }
 
-/** A card with the endpoint instance that serves it, while that lives. */
+/** A card and the endpoint instance that serves it, while the instance lives. */
 export interface JoinedCard {
   readonly record: ModelRecord;
   readonly endpoint: EndpointRecord | undefined;
@@ -104,7 +104,7 @@ export function modelOf(
   );
   const isReady = (namespace: string): boolean => readiness.namespaces[namespace]?.isReady === true;
   const ready = live.filter(({ record }) => isServing(record) && isReady(record.namespace));
-  // Workers with different cards cannot share one prompt format: the first ready card in key order decides.
+  // Workers with different cards cannot share one prompt format, so the first ready card in key order decides.
   const chosen = ready[0] ?? cards.find(({ record }) => isServing(record)) ?? cards[0];
   if (chosen === undefined) throw new Error(`model ${name} has no card`);
   const { card } = chosen.record;
@@ -200,7 +200,10 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
   ];
 }
 
-/** Returns where to meet an engine. If the engine does not know its machine's address, it is the worker's own. */
+/**
+ * Returns the address at which to reach an engine. If the engine does not know its machine's address, it is that of the
+ * worker.
+ */
 function rendezvousOf({ disaggregated_endpoint: at }: ModelCard['runtime_config'], { transport }: EndpointRecord) {
   if (at?.bootstrap_port === undefined) return undefined;
   const host = at.bootstrap_host ?? (transport.tcp === undefined ? undefined : hostOf(transport.tcp));
@@ -244,7 +247,7 @@ function parsersOf({ runtime_config: runtime }: ModelCard): readonly (string | u
   return [tool_call_parser, reasoning_parser, default_thinking_mode, tokenizer_backend];
 }
 
-/** Worker types that take client requests; the others only help them. */
+/** Worker types that take client requests. The other types only help them. */
 const SERVING: ReadonlySet<WorkerType> = new Set(['aggregated', 'decode']);
 
 function isServing(record: ModelRecord): boolean {
@@ -252,8 +255,8 @@ function isServing(record: ModelRecord): boolean {
 }
 
 /**
- * Returns whether a model can be served, given the cards whose endpoints are live: in one namespace at least one worker
- * serves, and every worker type present there finds the peers that it needs.
+ * Returns whether a model can be served, given the cards whose endpoints are live. In at least one namespace, a worker
+ * must serve it, and every worker type there must find the peers that it needs.
  * @param decodesAlone whether decode workers need no peers (`--decode-fallback`)
  */
 export function readinessOf(live: readonly ModelRecord[], decodesAlone = false): ModelReadiness {
@@ -292,7 +295,10 @@ function namespaceReadiness(present: readonly ModelRecord[], decodesAlone: boole
   return { isReady: false, reason, workerTypes, missingWorkerTypes };
 }
 
-/** Returns what the alternative that lacks least still lacks; nothing if one alternative is met or there are none. */
+/**
+ * Returns the missing peers of the alternative that lacks the fewest; nothing if one alternative is met or there are
+ * none.
+ */
 function closestMiss(needs: readonly (readonly string[])[], live: ReadonlySet<string>): readonly string[] {
   let closest: readonly string[] | undefined;
   for (const alternative of needs) {

@@ -10,7 +10,7 @@ export interface Expansions {
   readonly placeholders: Placeholders;
 }
 
-/** Tokens that are tried as a placeholder. */
+/** Most tokens that are tried as a placeholder. */
 const CANDIDATES_MAX = 32;
 
 /**
@@ -61,7 +61,7 @@ export function expansionsOf(
 }
 
 /**
- * Returns the tokens that stand `count` times in the prompt, beginning with those of which the engine has made most.
+ * Returns the tokens that occur `count` times in the prompt, beginning with those of which the engine has made most.
  */
 function candidates(
   tokens: Uint32Array,

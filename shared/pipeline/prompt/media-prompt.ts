@@ -35,7 +35,7 @@ const KINDS: Readonly<Record<string, MediaKind>> = {
 const READING = ['mm_processor_kwargs', 'media_io_kwargs'] as const;
 const NO_TOKENS = new Uint32Array(0);
 
-/** Returns whether workers render the chat: it names media, or no other process could render it. */
+/** Whether workers render the chat, because it names media or no other process can render it. */
 export function isRenderedByWorker({ prompt }: GenerationRequest, model: RoutableModel, loaded: LoadedModel): boolean {
   if (prompt.kind !== 'chat' || model.card.runtime_config.media_chats !== true) return false;
   return loaded.chatTemplate === undefined || namesMedia(prompt);
@@ -50,8 +50,9 @@ export function namesMedia(prompt: PromptInput): boolean {
 
 /**
  * A chat with media as routers see it: the tokens that its engine will have, with the media's own hashes in their
- * blocks. The tokens of a medium are known if an engine has reported them before; otherwise the worker's answer reports
- * them. Until then the prompt is known up to the first unknown medium. Such a medium has a home among the workers.
+ * blocks. The tokens of a medium are known if an engine has reported them before. Otherwise the prompt is known only up
+ * to the first unknown medium, until the worker's answer reports the tokens. A prompt with an unknown medium has a home
+ * among the workers.
  */
 export class MediaPrompt {
   readonly #model: string;
@@ -126,7 +127,7 @@ export class MediaPrompt {
     return this.#isPlain && this.#rendered.length > 0 && this.#unknown.length > 0;
   }
 
-  /** Home of the prompt by its first unknown medium: the worker there has most of the unknown media. */
+  /** Home of the prompt, by its first unknown medium. The worker there probably has most of the unknown media. */
   get home(): PromptHome | undefined {
     const [first] = this.#unknown;
     return first && { key: keyOfText(first.hash.toString(16)), tokens: this.#unknownTokens };
@@ -250,7 +251,7 @@ function urlOf(part: Readonly<Record<string, unknown>>): string | undefined {
   return typeof url === 'string' ? url : undefined;
 }
 
-/** Returns the request with each medium replaced by `shown` of it: engines show templates only its kind. */
+/** Returns the request with each medium replaced by the result of `shown`, because templates get only its kind. */
 function withParts(
   request: GenerationRequest,
   shown: (kind: MediaKind) => readonly Readonly<Record<string, unknown>>[],

@@ -210,8 +210,8 @@ function withDefaultThinking(request: GenerationRequest, card: ModelCard): Gener
 }
 
 /**
- * Returns the request without tools that it forbids to call, so that the template does not tempt the model. They stay
- * if the deployment or the model's card shows them.
+ * Returns the request without tools that it forbids to call, so that the template does not tempt the model. The tools
+ * stay if the deployment or the model's card wants to show them.
  */
 function withoutUnusableTools(request: GenerationRequest, card: ModelCard, excludesTools: boolean): GenerationRequest {
   const { prompt } = request;

@@ -5,7 +5,7 @@ import type { LoadedModel, PromptEncoder, Tokenizer } from '../../tokens/index.t
 import type { PromptObserver } from '../pipeline.ts';
 import type { MediaMemory } from './media-memory.ts';
 
-/** The dependencies of turning prompts into tokens. */
+/** The dependencies for turning prompts into tokens. */
 export interface PromptTools {
   readonly encoder: PromptEncoder;
   /** Memory of what engines made of media. */
@@ -28,9 +28,7 @@ interface PromptLimits {
 
 export interface PromptTokens {
   readonly tokenIds: Uint32Array;
-  /**
-   * Whether all tokens are here. False if the prompt has more; then there are at least as many as the context holds.
-   */
+  /** Whether all tokens are here. If not, the prompt has more, and at least as many as the context holds are here. */
   readonly isWhole: boolean;
   readonly formattedPrompt: string | undefined;
   readonly promptEmbeds: string | undefined;
@@ -177,7 +175,7 @@ interface PromptLength {
 }
 
 /**
- * Refuses a text that cannot fit whatever its tokens are, before any work is spent on it. `contextLength` 0 = unknown.
+ * Refuses a text that cannot fit with any tokens, before it costs any work. `contextLength` 0 = unknown.
  * @throws ServeError `context_length_exceeded`
  */
 function refuseHopeless(request: GenerationRequest, text: string, tokenizer: Tokenizer, contextLength: number): void {
@@ -187,10 +185,10 @@ function refuseHopeless(request: GenerationRequest, text: string, tokenizer: Tok
 }
 
 /**
- * Returns `max_tokens`: the rest of the context if absent, and at most that. It is also within the room of an answer
- * that is kept until it is whole.
+ * Returns `max_tokens`: the rest of the context if absent, and never more than that. It also fits the memory of an
+ * answer that is collected before it is sent.
  * @param asked number of the client, otherwise of the model or this deployment
- * @throws ServeError `context_length_exceeded` when nothing is left, `invalid_value` when the answer would be too large
+ * @throws ServeError `context_length_exceeded` if nothing is left, `invalid_value` if the answer would be too large
  */
 export function tokensLeft(
   request: GenerationRequest,

@@ -2,10 +2,10 @@ import { workerError } from '../../../errors/index.ts';
 import { JsonValueScan } from '../../../parsers/index.ts';
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 
-/** Calls of one choice: more than any answer has, and few enough to look through. */
+/** Most calls of one choice: more than any answer has, and few enough to search. */
 const CALLS_MAX = 1024;
 
-/** An entry of `delta.tool_calls` as it is published. */
+/** An entry of `delta.tool_calls` in the published shape. */
 export interface CallDelta {
   readonly index: number;
   readonly id?: string;
@@ -15,7 +15,7 @@ export interface CallDelta {
 
 /** A piece of a call as its worker sent it. */
 interface Piece {
-  /** The worker's own number of the call. */
+  /** Number that the worker gave the call. */
   readonly theirs: number | undefined;
   readonly id: string;
   readonly name: string;
@@ -27,11 +27,14 @@ interface Call {
   readonly theirs: number | undefined;
   theirId: string;
   name: string;
-  /** The client knows it by name. */
+  /** Whether the client has received the name. */
   isAnnounced: boolean;
-  /** Arguments that wait: for the name, or for their end where they are a string that holds an object. */
+  /**
+   * Arguments that are not sent yet. They wait for the name or, if they are a string that contains an object, for their
+   * end.
+   */
   held: string;
-  /** All of the arguments so far stand in `held`. */
+  /** Whether `held` contains all arguments so far. */
   isHeldToEnd: boolean;
   readonly scan: JsonValueScan;
   /** All arguments so far. */
@@ -41,9 +44,9 @@ interface Call {
 export interface CallRules {
   /** Names of the tools that the client offers. */
   readonly toolNames: ReadonlySet<string>;
-  /** Calls that the client takes; those beyond are left out. */
+  /** Most calls that the client accepts. Further ones are left out. */
   readonly callsMax: number;
-  /** An id for the call of that number, where its worker gave none. */
+  /** Returns an id for the call of that number, if its worker gave none. */
   idOf(index: number): string;
 }
 
@@ -55,14 +58,14 @@ export interface CallRules {
  * | Piece | goes to |
  * |---|---|
  * | with the id of a known call | that call |
- * | with another id, and a name | a new call, unless the one at its place has the same name and is not whole |
- * | with a name and no id | the call at its place that has no arguments yet, or the same name and is not whole; else a new one |
+ * | with another id, and a name | a new call, unless the one at its place has the same name and is incomplete |
+ * | with a name and no id | the call at its place, if that has no arguments yet, or the same name and is incomplete; otherwise a new one |
  * | without a name | the call at its place, or the last one |
  */
 export class BodyCalls {
   readonly #rules: CallRules;
   readonly #calls: Call[] = [];
-  /** The calls that the last list of several spoke of, by their place in it. */
+  /** Calls in the last list with several entries, by their place in it. */
   #places: Call[] = [];
   #out: CallDelta[] = [];
   #orphans = '';
@@ -75,7 +78,7 @@ export class BodyCalls {
     return this.#calls.every(({ name }) => name === '');
   }
 
-  /** After the end: arguments of calls that were never named, which are shown as text. */
+  /** Text that remains after the end: arguments of calls that never got a name. */
   get orphans(): string {
     return this.#orphans;
   }
@@ -93,7 +96,7 @@ export class BodyCalls {
 
   /**
    * Ends all calls so far.
-   * @param isCut whether the choice ended at its length, so that missing parts are not made up
+   * @param isCut whether the choice ended at its length, in which case missing parts are not invented
    */
   end(isCut: boolean): readonly CallDelta[] {
     this.#out = [];
@@ -164,7 +167,7 @@ export class BodyCalls {
     return call;
   }
 
-  /** Takes what a later piece says of the call itself. */
+  /** Takes the id and the name from a later piece of the call. */
   #goOn(call: Call, { id, name }: Piece): void {
     if (call.isAnnounced) return;
     if (call.theirId === '') call.theirId = id;
@@ -172,7 +175,7 @@ export class BodyCalls {
     if (this.#isWholeName(call.name)) this.#tell(call, '');
   }
 
-  /** No tool has a longer name that begins so. */
+  /** Whether a tool has this name, and no tool has a longer name that begins with it. */
   #isWholeName(name: string): boolean {
     const { toolNames } = this.#rules;
     if (!toolNames.has(name)) return false;
@@ -182,7 +185,7 @@ export class BodyCalls {
 
   #grow(call: Call, text: string, isKnown: boolean): void {
     if (text === '') return;
-    if (isKnown && call.scan.isWhole && (text === call.text || text.trim() === '')) return; // the whole call once more
+    if (isKnown && call.scan.isWhole && (text === call.text || text.trim() === '')) return; // the whole call again
     if (call.text === '' && text.trimStart().startsWith('"')) call.isHeldToEnd = true;
     call.text += text;
     call.scan.push(text);
@@ -223,13 +226,13 @@ function argumentsText(value: unknown): string {
   return value === undefined || value === null ? '' : JSON.stringify(value);
 }
 
-/** A JSON string that holds an object is that object; any other text stays as it is. */
+/** Returns the object that a JSON string contains; any other text stays as it is. */
 function objectInString(text: string): string {
   try {
     const inner: unknown = JSON.parse(text);
     if (typeof inner === 'string' && isRecord(JSON.parse(inner))) return inner;
   } catch {
-    // told as it came
+    // sent unchanged
   }
   return text;
 }

@@ -12,7 +12,7 @@ export interface ChoiceTerms extends Omit<CallRules, 'idOf'> {
 /** An entry of `choices` of a chunk in the published shape; with `delta` of a chat, with `text` of completions. */
 export type ChunkChoice = UnknownRecord & { readonly index: number };
 
-/** Keys that this file reads. Every other key of a choice is the worker's own, and is passed on. */
+/** Keys that this file reads. Every other key of a choice belongs to the worker and is passed on. */
 const READ_KEYS: ReadonlySet<string> = new Set([
   'index',
   'delta',
@@ -26,7 +26,7 @@ const CALL_KEYS: ReadonlySet<string> = new Set(['role', 'tool_calls', 'function_
 
 /**
  * One choice of an answer in bodies. It puts each piece in the published shape: the role once, text as text, calls by
- * number, and no end before the last piece.
+ * number, and the end only in the last piece.
  */
 export class BodyChoice {
   readonly index: number;
@@ -35,7 +35,7 @@ export class BodyChoice {
   #hasBegun = false;
   #chars = 0;
   #finish: FinishReason | undefined;
-  /** Text of the last piece, whose tokens the caller counts. */
+  /** Text of the last piece. The caller counts its tokens. */
   lastText = '';
 
   constructor(index: number, terms: ChoiceTerms) {
@@ -75,7 +75,10 @@ export class BodyChoice {
     if (finish !== undefined && (this.#finish === undefined || this.#finish === 'stop')) this.#finish = finish;
   }
 
-  /** Calls end in `tool_calls`, whatever the worker calls that, and nothing else does. */
+  /**
+   * Returns the finish reason of the choice. Unless it ends by its length or a content filter, it ends with
+   * `tool_calls` exactly if it has calls, whatever reason the worker gives.
+   */
   #reason(isAtLimit: boolean): FinishReason {
     const told = this.#finish;
     if (told === 'length' || told === 'content_filter') return told;
@@ -103,7 +106,7 @@ export class BodyChoice {
     return { index: this.index, delta, finish_reason: null, logprobs: logprobs ?? null, ...own };
   }
 
-  /** A whole message at the end of a stream that has said it piece by piece. */
+  /** Whether `content` repeats the whole message at the end of a stream that has already sent it. */
   #isRepeated(content: string): boolean {
     return this.#chars > 0 && content.length === this.#chars;
   }
@@ -135,7 +138,7 @@ export class BodyChoice {
   }
 }
 
-/** A first piece that is a call has no content; any other has some. */
+/** Returns the content of a first piece: null if the piece is a call, otherwise a text. */
 function firstContent(calls: readonly CallDelta[]): string | null {
   return calls.length === 0 ? '' : null;
 }
@@ -144,7 +147,7 @@ function textOf({ function: { name = '', arguments: text } }: CallDelta): string
   return name + text;
 }
 
-/** Returns the values that are not null under all other keys. */
+/** Returns the values of all other keys that are not null. */
 function othersOf(record: UnknownRecord, isRead: (key: string) => boolean): UnknownRecord {
   let others: Record<string, unknown> | undefined;
   for (const key in record) {

@@ -5,7 +5,7 @@ import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 /**
  * Returns the finish reason that a worker gives for a choice; undefined if it gives none.
  * @throws ServeError `internal_error` if the choice failed, was given up, or ended for an unknown reason, because half
- * an answer must not look whole
+ * an answer must not look complete
  */
 export function finishOf(told: unknown): FinishReason | undefined {
   const word = isRecord(told) ? told.type : told;
@@ -57,7 +57,7 @@ function isMedia(part: unknown): boolean {
 
 const THOUGHTS: ReadonlySet<unknown> = new Set(['thinking', 'reasoning', 'reasoning_text', 'redacted_thinking']);
 
-/** The first of them that says something: servers that write several write the same under each. */
+/** Fields for reasoning. The first with text counts, because servers that use several write the same text in each. */
 const REASONING_KEYS = ['reasoning_content', 'reasoning', 'thinking', 'reasoning_details', 'thinking_blocks'] as const;
 
 function reasoningIn(message: UnknownRecord): string {
@@ -80,7 +80,7 @@ export const SAID_KEYS: ReadonlySet<string> = new Set([
 const TEXT_KEYS = ['text', 'content', 'thinking', 'reasoning', 'summary', 'refusal'] as const;
 const DEPTH_MAX = 4;
 
-/** The text of a part of content, or of a list of them. */
+/** Returns the text of a part of content, or of a list of parts. */
 function partText(part: unknown, depth = 0): string {
   if (typeof part === 'string') return part;
   if (depth > DEPTH_MAX) return '';
@@ -130,7 +130,7 @@ function numberOf(value: unknown): number {
   return typeof value === 'number' && Number.isFinite(value) ? value : -9999;
 }
 
-/** The log probabilities of completions, a list a column, as those of a chat. */
+/** Converts the log probabilities of completions, which have a list for each column, to those of a chat. */
 function ofColumns({
   tokens,
   token_logprobs: values,
@@ -152,7 +152,7 @@ export function completionLogprobs(told: unknown): object | undefined {
   const { tokens, token_logprobs: values, top_logprobs: tops, text_offset: offsets } = told;
   return {
     tokens: tokens.map(plainText),
-    // Nothing is known of the first token of a prompt that is echoed.
+    // The first token of an echoed prompt has no log probability.
     token_logprobs: Array.isArray(values)
       ? values.map((value: unknown) => (value === null ? null : numberOf(value)))
       : [],

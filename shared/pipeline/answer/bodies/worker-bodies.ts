@@ -5,16 +5,16 @@ import { BodyChoice, type ChoiceTerms, type ChunkChoice } from './body-choice.ts
 
 /** Terms by which the bodies of one answer are read. */
 export interface BodyTerms extends ChoiceTerms {
-  /** Choices with which the worker may answer. */
+  /** Number of choices with which the worker may answer. */
   readonly choicesMax: number;
-  /** Tokens after which a choice is over; infinite if no limit is known. */
+  /** Tokens at which a choice ends; infinite if no limit is known. */
   readonly maxTokens: number;
 }
 
 /** A chunk in the published shape. The dialect's sink gives it its id, model, time and kind. */
 export interface BodyChunk {
   readonly choices: readonly ChunkChoice[];
-  /** Usage of the answer so far, if the worker sends it with every chunk. */
+  /** Usage of the answer so far, if the worker sends usage with every chunk. */
   readonly usage?: CompletionUsage;
   readonly [own: string]: unknown;
 }
@@ -36,8 +36,8 @@ const TIERS: ReadonlySet<unknown> = new Set(['auto', 'default', 'flex', 'scale',
 
 /**
  * Reads the bodies of a worker that got the client's body unchanged, and returns chunks in the published shape. The
- * worker may send chunks or whole objects, of chats or of completions. A piece that ends its choice waits until nothing
- * more comes, because some workers continue after an end, or send it twice.
+ * worker may send chunks or whole objects, of chats or of completions. The last piece of a choice waits until the
+ * answer ends, because some workers continue after an end, or send it twice.
  */
 export class WorkerBodies {
   readonly #terms: BodyTerms;
@@ -64,7 +64,7 @@ export class WorkerBodies {
     return this.#choices.length;
   }
 
-  /** Choices of which the worker has said how they end. */
+  /** Choices for which the worker has sent a finish reason. */
   get finishedCount(): number {
     return this.#choices.filter(({ isFinished }) => isFinished).length;
   }
@@ -112,7 +112,7 @@ export class WorkerBodies {
     if (index < this.#terms.choicesMax) this.#at(index).told(reason);
   }
 
-  /** Ends the answer. Returns the last chunks, after which every choice has ended once. */
+  /** Ends the answer. Returns the last chunks. After them, every choice has ended exactly once. */
   end(): readonly BodyChunk[] {
     const isAtLimit =
       (this.#usage?.completion_tokens ?? 0) >= this.#terms.maxTokens * Math.max(1, this.#choices.length);
@@ -143,7 +143,7 @@ export class WorkerBodies {
     else now.push(said);
   }
 
-  /** Takes the kept piece of a choice that goes on. */
+  /** Takes the kept piece of a choice that continues. */
   #unhold(index: number): BodyChunk | undefined {
     for (const [at, { choices, ...more }] of this.#held.entries()) {
       const kept = choices.find((choice) => choice.index === index);
@@ -187,7 +187,7 @@ function placeOf(told: unknown, at: number, count: number): number {
   throw workerError('BackendProtocol', `the index of a choice is not a number from 0 to ${count - 1}`);
 }
 
-/** Returns the fields of the whole answer: the worker's own, and published ones whose value fits. */
+/** Returns the fields of the whole answer: the worker's own, and published ones with a valid value. */
 function ownOf(body: UnknownRecord): UnknownRecord {
   const own: Record<string, unknown> = {};
   for (const key in body) {
