@@ -158,7 +158,7 @@ export interface Discovery {
    * Orders processes to drain. They read it in the answer of the next renewal of their lease, so within a third of the
    * lease's time to live. The same order may be given again.
    *
-   * @param ids ids of workers, or of instances (`HostFacts.instance_id`): then all workers on them
+   * @param ids workers by their ids, or instances (`HostFacts.instance_id`): then all workers on them
    * @returns ids of the workers whose processes got the order; workers that are not registered get none
    */
   orderDrain(ids: readonly string[], order: DrainOrder, signal?: AbortSignal): Promise<readonly string[]>;

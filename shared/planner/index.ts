@@ -5,6 +5,8 @@
  * as Dynamo does; `rate`, the default, is this product's own.
  */
 export { type PlannerConfig, PlannerConfigError, type PlannerLaw, parsePlannerConfig } from './config.ts';
+export { type BatchOptions, type BatchOutcome, handleBatch, PlannerConflict } from './decide/handle-batch.ts';
+export { type BatchFailures, handleQueueBatch, type QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';
 export type { FleetSpec, FleetSpecs, OptionSpec, PoolSpec } from './ec2/fleet-spec.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
@@ -24,6 +26,7 @@ export {
   tick,
 } from './planner.ts';
 export { readPlannerConfig } from './read-config.ts';
+export { type FleetPlaces, namedIn, toSignals } from './signals/fleet-events.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';

@@ -151,6 +151,7 @@ export { shownKindsOf } from './openai/shown-kinds.ts';
 export type {
   AggregatedPool,
   EngineFacts,
+  InterruptionKind,
   PassRow,
   PlannerEventOf,
   PlannerSignal,

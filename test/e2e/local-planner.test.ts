@@ -81,7 +81,7 @@ describe('stator local --planner', () => {
     const { stdout } = await runStator(['planner', 'explain', `--planner-dir=${folder()}`]);
     expect(stdout).toContain('local#stator-mini');
     expect(stdout).toMatch(/decode 0 -> [12]: .*1 wait/);
-    expect(stdout).toMatch(/#0 .*carried out|overtaken/);
+    expect(stdout).toMatch(/#0 .*(?:carried out|replaced by a newer one)/);
   });
 
   it('has lost no request on the way', async () => {

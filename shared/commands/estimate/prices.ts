@@ -21,6 +21,9 @@ export const PRICES = {
   firewallMillion: 0.6,
   gatewayMillion: 3.5,
   requestMillion: 0.2,
+  tableWriteMillion: 0.625, // units of 1 KB, on demand
+  tableReadMillion: 0.125, // units of 4 KB
+  queueMillion: 0.5, // calls of a FIFO queue
   gbSecond: 0.0000133334, // of a function on ARM
   logGb: 0.5,
   gp3GibMonth: 0.08,

@@ -11,6 +11,7 @@ import { hasWorker, keysOfPool } from '../signals/aggregated-keys.ts';
 import { addTraffic, trafficSince } from '../signals/traffic.ts';
 import { loadOfWorker, SILENT_S } from '../signals/worker-load.ts';
 import { POOLS, type Pool } from '../types.ts';
+import { noteInterruption } from './interruptions.ts';
 import { DIRECT_WORKERS_MAX, type KnownSource, type ModelState, passOf, poolOf } from './model-state.ts';
 
 /** A signal, and when the queue took it: seconds of the queue's clock. */
@@ -98,7 +99,7 @@ export function applySignal(state: ModelState, { signal, sentAtS }: SentSignal, 
       applyFailure(state, signal);
       break;
     case 'capacity.interrupt':
-      applyInterruption(state, signal);
+      applyInterruption(state, signal, sentAtS);
       break;
     case 'tick':
     case 'scale.ack':
@@ -275,7 +276,8 @@ function applyFailure(state: ModelState, { code, component }: PlannerEventOf<'ca
   state.isUrgent = true;
 }
 
-function applyInterruption(state: ModelState, signal: PlannerEventOf<'capacity.interrupt'>): void {
+function applyInterruption(state: ModelState, signal: PlannerEventOf<'capacity.interrupt'>, sentAtS: number): void {
+  noteInterruption(state, signal, sentAtS);
   if (signal.kind !== 'spot-warning' || signal.worker_id === undefined) return;
   const { worker_id: id, instance_id: instance, component } = signal;
   state.changes[id] = { pool: poolOf(component), instance, isUp: false, atS: state.nowS };

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import { toFileKeys } from '../config.ts';
 import { type Planner, teach } from '../planner.ts';
-import type { Pool, Targets } from '../types.ts';
+import type { Targets } from '../types.ts';
 import { applySignal, type BatchReport, beginAnew, noReport, type SentSignal, STALE_S } from './apply-signal.ts';
 import type { ModelState } from './model-state.ts';
 import { settleTime } from './settle-time.ts';
+import { targetsOf } from './targets.ts';
 import { type DecideOptions, type LawTick, tickLaw } from './tick-law.ts';
 import { noteStarts } from './worker-counts.ts';
 
@@ -47,10 +48,11 @@ export function decide(state: ModelState, signals: readonly SentSignal[], option
     if (isTaught(planner)) state.planner = teach(state.planner, planner.config, report.samples);
     tick = tickLaw(state, report, options);
     beginAnew(report);
+    if (!planner.config.advisory) noteStarts(state, tick.effect.targets ?? {}, tick.counts);
     const next = decisionOf(state, tick, planner);
     if (next === undefined) continue;
-    if (!next.isAdvisory) noteStarts(state, next.targets);
     state.targets = { ...state.targets, ...next.targets };
+    state.decidedAtS = tick.atS;
     // Of several decisions in a batch the last one counts: no connector could have acted on the others.
     const { decisionId = next.decisionId, previous = next.previous } = decision ?? {};
     decision = { ...next, decisionId, previous };
@@ -79,22 +81,15 @@ function isRoundComplete({ direct, tickAtS }: ModelState): boolean {
   return Object.values(direct).every(({ heardAtS, isCounted }) => isCounted && heardAtS > tickAtS);
 }
 
-/** Returns undefined if everything is as it was decided, or on its way there. */
-function decisionOf(state: ModelState, { effect, counts, atS }: LawTick, planner: Planner): NewDecision | undefined {
-  const { targets } = effect;
-  if (targets === undefined) return undefined;
-  const had = (pool: Pool): number => (counts[pool]?.ready ?? 0) + (counts[pool]?.starting ?? 0);
-  const changed = Object.entries(targets).some(([name, target]) => {
-    const decided = state.targets[name as Pool];
-    const now = had(name as Pool);
-    return decided === undefined ? target !== now : target !== decided || target > now;
-  });
-  if (!changed || atS < 0) return undefined;
+/** Returns undefined if what was decided stays: bringing the fleet there, and keeping it there, is not a decision. */
+function decisionOf(state: ModelState, tick: LawTick, planner: Planner): NewDecision | undefined {
+  const wanted = tick.atS < 0 ? undefined : targetsOf(state, tick, planner);
+  if (wanted === undefined) return undefined;
   return {
     decisionId: state.decisionId + 1,
-    targets: { ...state.targets, ...targets },
-    previous: Object.fromEntries(Object.keys(targets).map((name) => [name, had(name as Pool)])),
-    reason: effect.reason,
+    targets: { ...state.targets, ...wanted.targets },
+    previous: wanted.previous,
+    reason: wanted.reason,
     isAdvisory: planner.config.advisory,
     configHash: hashOf(planner),
   };

@@ -1,7 +1,8 @@
 import type { ReceivedMessage } from '../../planes/index.ts';
-import { readPlannerText } from '../../protocol/index.ts';
+import { PLANNER_EVENT_BYTES_MAX, readPlannerText } from '../../protocol/index.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { teach } from '../planner.ts';
+import type { Translated } from '../signals/fleet-events.ts';
 import type { DecisionRecord, PlannerStore, TickRecord } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
 import type { SentSignal } from './apply-signal.ts';
@@ -19,7 +20,14 @@ export interface BatchOptions extends DecideOptions {
    * block others.
    */
   onRefused?(problem: string): void;
+  /** Translates the body of a message that is an event of an environment. @default none is */
+  translate?: Translate | undefined;
+  /** Receives the name of each event of an environment that says nothing to a planner. It is acknowledged. */
+  onUnknown?(what: string): void;
 }
+
+/** Returns the signals of an event of an environment: see `toSignals`. */
+type Translate = (body: unknown) => Translated;
 
 export interface BatchOutcome extends Omit<Decided, 'state'> {
   /** The decision to carry out, as it was stored. */
@@ -29,6 +37,8 @@ export interface BatchOutcome extends Omit<Decided, 'state'> {
 }
 
 const TRIES = 4;
+/** Seconds between two stored ticks that say the same. */
+const TOLD_EVERY_S = 60;
 /**
  * Seconds by which the state of a model begins before its first signal, so that an urgent first signal causes a tick.
  */
@@ -42,9 +52,18 @@ export class PlannerConflict extends Error {
 /** Reads the signals of a queue's messages. */
 export function readMessages(
   messages: readonly Pick<ReceivedMessage, 'body' | 'sentAtMs'>[],
-  onRefused: (problem: string) => void = () => {},
+  {
+    onRefused = () => {},
+    onUnknown = () => {},
+    translate,
+  }: Pick<BatchOptions, 'onRefused' | 'onUnknown' | 'translate'> = {},
 ): readonly SentSignal[] {
   return messages.flatMap(({ body, sentAtMs }) => {
+    const translated = translate?.(parsed(body)) ?? { kind: 'other' };
+    if (translated.kind === 'unknown') onUnknown(translated.what);
+    if (translated.kind === 'signals')
+      return translated.signals.map((signal) => ({ signal, sentAtS: sentAtMs / 1000 }));
+    if (translated.kind !== 'other') return [];
     const read = readPlannerText(body);
     if (read.kind === 'event' && read.event.type !== 'scale.decision') {
       return [{ signal: read.event, sentAtS: sentAtMs / 1000 }];
@@ -52,6 +71,15 @@ export function readMessages(
     onRefused(read.kind === 'event' ? 'planner event refused: a planner does not take decisions' : read.problem);
     return [];
   });
+}
+
+function parsed(text: string): unknown {
+  if (Buffer.byteLength(text) > PLANNER_EVENT_BYTES_MAX) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined; // the reader of planner events says so
+  }
 }
 
 /**
@@ -64,7 +92,7 @@ export async function handleBatch(
   options: BatchOptions,
   signal: AbortSignal,
 ): Promise<BatchOutcome> {
-  return await handleSignals(readMessages(messages, options.onRefused), options, signal);
+  return await handleSignals(readMessages(messages, options), options, signal);
 }
 
 /** Does the same as `handleBatch`, with signals that were read already. */
@@ -80,15 +108,29 @@ export async function handleSignals(
     const { state, report, tick, decision } = decide(before, signals, options);
     if (report.taken === 0) return { report, conflicts };
     const record = decision && tick && toRecord(decision, tick);
+    // Before the state is packed, which then knows whether the tick is stored.
+    const toldTick = tick && isTold(state, tick) ? toTickRecord(tick) : undefined;
     const commit = {
       version: stored?.version ?? 0,
       state: packState(state),
       decision: record,
-      tick: tick && toTickRecord(tick),
+      tick: toldTick,
     };
     if (await store.commit(group, commit, signal)) return { report, tick, decision, record, conflicts };
   }
   throw new PlannerConflict(`${group}: another planner was faster ${TRIES} times`);
+}
+
+/**
+ * Returns whether the tick is stored for people, and notes in `state` that it is. Its reason must differ from that of the
+ * last stored tick in more than its numbers, or that tick must be a minute old.
+ */
+function isTold(state: ModelState, { atS, effect }: LawTick): boolean {
+  const reason = effect.reason.replace(/\d+(\.\d+)?/g, '#');
+  const { told } = state;
+  if (told !== undefined && told.reason === reason && atS - told.atS < TOLD_EVERY_S) return false;
+  state.told = { reason, atS };
+  return true;
 }
 
 function beginModel(signals: readonly SentSignal[], { planner, profile = {} }: BatchOptions): ModelState {
@@ -126,11 +168,13 @@ function figuresOf({ counts, started, seconds, effect, ...rest }: LawTick): Read
   const put = (name: string, value: number | string | undefined): void => {
     if (value !== undefined) figures[name] = typeof value === 'number' ? Number(value.toPrecision(6)) : value;
   };
-  for (const [pool, { ready, starting }] of Object.entries(counts)) {
+  for (const [pool, { ready, starting, failing = 0 }] of Object.entries(counts)) {
     if (ready + starting === 0) continue;
     put(`${pool}_ready`, ready);
     put(`${pool}_starting`, starting);
+    if (failing > 0) put(`${pool}_failing`, failing);
   }
+  for (const [pool, count] of Object.entries(rest.leaving ?? {})) if (count > 0) put(`${pool}_leaving`, count);
   put('requests_per_second', started === undefined ? undefined : started / Math.max(seconds, 1e-3));
   put('running', rest.running);
   put('held', rest.held);

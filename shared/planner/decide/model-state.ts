@@ -1,5 +1,6 @@
 import {
   type EngineFacts,
+  type InterruptionKind,
   NO_TRAFFIC,
   type PassRow,
   type PoolName,
@@ -59,6 +60,19 @@ export interface WorkerChange {
   readonly atS: number;
 }
 
+/** An instance that ends, or may end. Times are seconds of the queue's clock. */
+export interface Interruption {
+  readonly pool: Pool;
+  readonly kind: InterruptionKind;
+  readonly atS: number;
+  /** Time at which the instance ends, if it is known. */
+  readonly deadlineAtS?: number | undefined;
+  /** Most workers that were seen on it since. */
+  readonly workers: number;
+  /** Time from which no worker of it was seen any more. */
+  readonly emptyAtS?: number | undefined;
+}
+
 /** Numbers of one source's events, so that none counts twice. Forgotten ten minutes after its last event. */
 export interface KnownSource {
   readonly epoch: string;
@@ -83,6 +97,8 @@ export interface ModelState {
   isUrgent: boolean;
   /** Number of the last decision; -1 before the first. */
   decisionId: number;
+  /** Time of the last decision. Absent in older states. */
+  decidedAtS?: number;
   /** Last decided targets. */
   targets: PerPool<number>;
   sources: Record<string, KnownSource>;
@@ -91,9 +107,20 @@ export interface ModelState {
   engines: PerPool<EngineFacts>;
   /** Comings and goings that single workers reported, until the next roll-up of their pool shows them. */
   changes: Record<string, WorkerChange>;
+  /** Interrupted instances by id. Absent in older states. */
+  interruptions?: Record<string, Interruption>;
   held: Record<string, { readonly count: number; readonly atS: number }>;
   /** Times of decided starts that have not come yet, the oldest first. */
   starting: Partial<Record<Pool, number[]>>;
+  /**
+   * Pools that have come to their targets: time since when more workers exist again, and whether that was corrected.
+   * Absent in older states.
+   */
+  above?: PerPool<{ readonly sinceS?: number; readonly isCorrected: boolean }>;
+  /** Part of the decided targets that stands for workers that leave. Absent in older states. */
+  replaced?: PerPool<number>;
+  /** Reason and time of the last stored tick. Absent in older states. */
+  told?: { readonly reason: string; readonly atS: number };
   /** Workers at the last count, by pool. */
   ready: PerPool<number>;
   /** Seconds from a decision to a worker that serves, for the last twenty starts. */

@@ -1,6 +1,7 @@
 import { SILENT_S } from '../signals/worker-load.ts';
 import { POOLS, type Pool } from '../types.ts';
 import { STALE_S } from './apply-signal.ts';
+import { settleInterruptions } from './interruptions.ts';
 import type { ModelState } from './model-state.ts';
 import { readyOf } from './worker-counts.ts';
 
@@ -29,6 +30,7 @@ export function settleTime(state: ModelState): void {
   keep(state.direct, ({ heardAtS }) => nowS - heardAtS <= SILENT_S || nowS - state.heardAtS > 0);
   keep(state.held, ({ atS }) => nowS - atS <= HELD_FORGOTTEN_S);
   keep(state.changes, ({ atS, isUp }) => nowS - atS <= (isUp ? STALE_S * 2 : CHANGE_FORGOTTEN_S));
+  settleInterruptions(state);
   for (const pool of POOLS) noteReady(state, pool);
 }
 

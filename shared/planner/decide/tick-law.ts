@@ -5,6 +5,7 @@ import { type Planner, type PlannerEffect, type PlannerInput, tick } from '../pl
 import { sumLoads, type WorkerLoad } from '../signals/worker-load.ts';
 import { type EngineCapabilities, eachPool, type PerPool, POOLS, type Pool, type TrafficWindow } from '../types.ts';
 import type { BatchReport } from './apply-signal.ts';
+import { type LeavingWorkers, leavingOf } from './interruptions.ts';
 import { type ModelState, meanOf, passOf } from './model-state.ts';
 import { type CountedWorkers, heardCounts, measuredStart, type WorkerCount } from './worker-counts.ts';
 
@@ -23,6 +24,8 @@ export interface LawTick {
   readonly atS: number;
   readonly effect: PlannerEffect;
   readonly counts: PerPool<WorkerCount>;
+  /** Workers that must exist beside those of the law's targets, because they leave. */
+  readonly leaving?: PerPool<number> | undefined;
   /** Undefined: nothing was heard of those that count requests. */
   readonly started: number | undefined;
   readonly running: number;
@@ -64,7 +67,7 @@ export function tickLaw(state: ModelState, report: BatchReport, options: DecideO
   return { atS: nowS, effect, counts, ...figures, ttftMs, itlMs, requestSeconds, seconds };
 }
 
-type Figures = Pick<LawTick, 'started' | 'running' | 'held' | 'isl' | 'osl'>;
+type Figures = Pick<LawTick, 'started' | 'running' | 'held' | 'isl' | 'osl' | 'leaving'>;
 
 /** Returns the input of the law, with the numbers that people read. */
 function inputOf(
@@ -74,23 +77,27 @@ function inputOf(
 ): { readonly input: PlannerInput; readonly counts: Readonly<Record<Pool, WorkerCount>>; readonly figures: Figures } {
   const { nowS, sinceTick } = state;
   const startS = startSeconds ?? measuredStart(state);
-  const counts = eachPool((pool) => counted?.[pool] ?? heardCounts(state, pool, startS ?? planner.config.startSeconds));
+  const startsInS = startS ?? planner.config.startSeconds;
+  const leaving = eachPool((pool) => leavingOf(state, pool, startsInS));
+  const counts = eachPool((pool) => countOf(state, pool, leaving[pool], counted?.[pool], startsInS));
   const loads = eachPool((pool) => loadOf(state, pool));
   const isEmpty = POOLS.every((pool) => counts[pool].ready === 0);
   const isUnknown = !isEmpty && nowS - state.heardAtS > UNKNOWN_AFTER_S;
   const figures = {
     started: isUnknown ? undefined : state.startedSinceTick,
+    leaving: eachPool((pool) => leaving[pool].replaced),
     running: POOLS.reduce((total, pool) => total + loads[pool].running + loads[pool].waiting, 0),
     held: Object.values(state.held).reduce((total, { count }) => total + count, 0),
     isl: meanOf(sinceTick.isl_sum, sinceTick.isl_count),
     osl: meanOf(sinceTick.osl_sum, sinceTick.osl_count),
   };
+  const { leaving: _, ...told } = figures;
   const input: PlannerInput = {
     nowS,
     counts: eachPool((pool) => expectedOf(state, pool, counts[pool])),
     passes: eachPool((pool) => passesOf(state, pool, report)),
     traffic: trafficWindow(state, planner),
-    ...figures,
+    ...told,
     kvHitRate: hitRate(state),
     observed: {
       prefill: { kvUse: loads.prefill.kvUse },
@@ -155,8 +162,23 @@ function passesOf(state: ModelState, pool: Pool, report: BatchReport): readonly 
   return [...(report.passes[pool] ?? []), ...direct];
 }
 
-function expectedOf(state: ModelState, pool: Pool, { ready, starting }: WorkerCount) {
-  const decided = state.targets[pool];
+/** Counts the workers of a pool without those that leave. */
+function countOf(
+  state: ModelState,
+  pool: Pool,
+  { up, listed }: LeavingWorkers,
+  counted: WorkerCount | undefined,
+  startS: number,
+): WorkerCount {
+  if (counted !== undefined) return { ...counted, ready: Math.max(0, counted.ready - listed) };
+  const heard = heardCounts(state, pool, startS);
+  return { ...heard, ready: Math.max(0, heard.ready - up) };
+}
+
+function expectedOf(state: ModelState, pool: Pool, { ready, starting: all, failing = 0 }: WorkerCount) {
+  const starting = Math.max(0, all - failing);
+  const target = state.targets[pool];
+  const decided = target === undefined ? undefined : target - (state.replaced?.[pool] ?? 0);
   // If a worker was lost, the decided number is no longer on its way.
   return { ready, starting, expected: decided === undefined ? undefined : Math.min(decided, ready + starting) };
 }

@@ -6,6 +6,8 @@ import type { ModelState } from './model-state.ts';
 export interface WorkerCount {
   readonly ready: number;
   readonly starting: number;
+  /** Starting workers whose option fails at present: nothing says that they will come. @default 0 */
+  readonly failing?: number | undefined;
 }
 
 /** Workers as an environment counts them itself; a pool that is left out is counted by what was heard. */
@@ -62,11 +64,11 @@ export function measuredStart({ startTimes }: ModelState): number | undefined {
   return sorted[Math.min(sorted.length - 1, Math.floor(0.9 * sorted.length))];
 }
 
-/** Notes the starts that new targets mean. Targets that are lower call off the youngest starts first. */
-export function noteStarts(state: ModelState, targets: Targets): void {
+/** Notes the starts that targets mean. Targets that are lower call off the youngest starts first. */
+export function noteStarts(state: ModelState, targets: Targets, counts: PerPool<WorkerCount>): void {
   for (const [name, target] of Object.entries(targets) as [Pool, number][]) {
     const waiting = state.starting[name] ?? [];
-    const missing = target - readyOf(state, name) - waiting.length;
+    const missing = target - (counts[name]?.ready ?? 0) - waiting.length;
     for (let at = 0; at < Math.min(missing, STARTING_MAX - waiting.length); at++) waiting.push(state.nowS);
     if (missing < 0) waiting.splice(Math.max(0, waiting.length + missing));
     state.starting[name] = waiting;

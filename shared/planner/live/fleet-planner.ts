@@ -26,7 +26,7 @@ import { RollupAggregator } from '../signals/rollup-aggregator.ts';
 import type { DecisionRecord, PlannerStore } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
 import { type ActOptions, actOnNewest } from './act.ts';
-import type { Connector, Observed } from './connector.ts';
+import type { Connector, Observed, ObservedPool } from './connector.ts';
 import { Hearing } from './hearing.ts';
 import type { PlannerMetrics } from './planner-metrics.ts';
 
@@ -81,10 +81,21 @@ function refusalOf({ config }: Planner, workerId: string): string | undefined {
   return `${what}: --planner-config '{"rate_requests_per_second": N}' says what one serves (stator profile measures it)`;
 }
 
+/** Returns the starting workers of options whose newest launch failed. Options count in instances, pools in workers. */
+function failingOf({ starting, options }: ObservedPool): number {
+  const instances = options.reduce((total, option) => total + option.starting, 0);
+  const failing = options.reduce((total, option) => total + (option.failing === undefined ? 0 : option.starting), 0);
+  return instances === 0 ? 0 : Math.round((starting * failing) / instances);
+}
+
 /** Returns the workers as the environment counts them; undefined if it does not. */
 function countedOf({ pools }: Observed): CountedWorkers | undefined {
-  return (
-    pools && Object.fromEntries(Object.entries(pools).map(([pool, { ready, starting }]) => [pool, { ready, starting }]))
+  if (pools === undefined) return undefined;
+  return Object.fromEntries(
+    Object.entries(pools).map(([pool, of]) => {
+      const { ready, starting } = of;
+      return [pool, { ready, starting, failing: failingOf(of) }];
+    }),
   );
 }
 
@@ -314,7 +325,11 @@ export class FleetPlanner {
   }
 
   async #act(group: string, signal: AbortSignal): Promise<void> {
-    const { store, connector, clock, logger, metrics, gpusMax, orderDrain } = this.#options;
+    const { store, connector, clock, logger, metrics, gpusMax, discovery } = this.#options;
+    const order = async (ids: readonly string[], deadlineMs: number, within: AbortSignal): Promise<void> => {
+      await discovery.orderDrain(ids, { reason: 'scale-in', deadlineMs }, within);
+    };
+    const { orderDrain = order } = this.#options;
     const nowMs = (): number => clock.wallMs();
     const { engines } = this.#planner;
     const { tickSeconds, startSeconds } = this.config;

@@ -169,6 +169,12 @@ const capacityFailed = z.object({
   at,
 });
 
+/**
+ * Kinds of interruptions of an instance: it ends in two minutes, it may end soon, its capacity block ends, its hardware
+ * is retired, or its end has begun.
+ */
+const INTERRUPTIONS = ['spot-warning', 'rebalance', 'block-end', 'retirement', 'termination'] as const;
+
 const capacityInterrupt = z.object({
   type: z.literal('capacity.interrupt'),
   ...common,
@@ -177,13 +183,21 @@ const capacityInterrupt = z.object({
   instance_id: id,
   /** The worker on it, if known. */
   worker_id: id.optional(),
-  kind: z.enum(['spot-warning', 'rebalance']),
+  kind: z.enum(INTERRUPTIONS),
   deadline_at: at.optional(),
   at,
 });
 
-/** Time goes on, even if nothing happens. */
-const tick = z.object({ type: z.literal('tick'), ...common, source: id, at });
+/**
+ * Time goes on, even if nothing happens. A scheduler sends an ISO time or none, the id of its execution as epoch, and 0
+ * as number: planners count by the queue's clock.
+ */
+const tick = z.object({
+  type: z.literal('tick'),
+  ...common,
+  source: id,
+  at: z.union([at, z.iso.datetime({ offset: true })]).optional(),
+});
 
 const targets = z.object({ prefill: count.max(1e6).optional(), decode: count.max(1e6).optional() });
 
@@ -236,3 +250,4 @@ export type EngineFacts = z.output<typeof engine>;
 export type RankLoadRow = z.output<typeof rank>;
 export type AggregatedPool = z.output<typeof aggregatedPool>;
 export type PoolName = z.output<typeof poolName>;
+export type InterruptionKind = (typeof INTERRUPTIONS)[number];

@@ -38,8 +38,8 @@ export interface WorkerProcess {
   /** Resolves when an engine has ended by itself. The process can then only drain and exit with a failure. */
   readonly engineExit: Promise<Error>;
   /**
-   * Resolves with the reason when a planner has ordered the process to drain. Its workers drain by then, and the process
-   * must end.
+   * Resolves with the reason when a planner has ordered the process to drain. By then its workers drain, and the
+   * process must end.
    */
   readonly drainOrdered: Promise<string>;
   /** Leaves discovery, lets streams end, stops the engines and closes everything. */
@@ -144,7 +144,7 @@ function drainByOrder(
     discovery.onDrainOrdered(({ reason, deadlineMs }) => {
       const withinMs = Math.max(0, deadlineMs - clock.wallMs());
       log.info('a planner orders this worker to drain', { reason, within_s: Math.round(withinMs / 1000) });
-      // A drain that fails fails that of the process too, which reports it.
+      // If it rejects, so does the drain of the process, which reports it.
       for (const worker of workers) worker.drain(withinMs).catch(() => {});
       resolve(reason);
     });

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { failedTypes, launchFailureCode, newestFailure } from '../../../../shared/planner/ec2/launch-failures.ts';
+import { newestFailure } from '../../../../shared/planner/ec2/launch-failures.ts';
+import { failedTypes, launchFailureCode } from '../../../../shared/planner/signals/launch-codes.ts';
 import { failureMessage, type ShortageCode } from '../../../support/aws/auto-scaling/capacity.ts';
 
 const CODES: readonly ShortageCode[] = [
