@@ -85,8 +85,7 @@ export class FleetPoller {
 
   /** Whether a caller has just waited without a result, so that no other caller should wait. */
   get isOpen(): boolean {
-    const { clock, openMs = 0 } = this.#options;
-    return this.#gaveUp !== undefined && ageMs(this.#gaveUp, clock) <= openMs;
+    return this.#isWithin(this.#gaveUp, this.#options.openMs ?? 0);
   }
 
   /** Reads from now on, every period. */
@@ -104,7 +103,7 @@ export class FleetPoller {
 
   /** Returns true if the shown reading began at most `maxAgeMs` ago. */
   isShown(maxAgeMs: number): boolean {
-    return this.#shown !== undefined && ageMs(this.#shown, this.#options.clock) <= maxAgeMs;
+    return this.#isWithin(this.#shown, maxAgeMs);
   }
 
   /**
@@ -127,31 +126,42 @@ export class FleetPoller {
    * tries again. With `openMs`, it also does not wait for that long after a wait without a result.
    */
   async refresh(maxAgeMs: number, shardKey: string | undefined, signal: AbortSignal): Promise<void> {
-    const { clock, covers: isCovered, openMs = 0 } = this.#options;
-    const request = { isExact: maxAgeMs <= 0, shardKey, wants: this.#wants };
-    const isWithin = (moment: Moment | undefined, ms: number): boolean =>
-      moment !== undefined && ageMs(moment, clock) <= ms;
-    if (!request.isExact && this.isShown(maxAgeMs) && isCovered(shardKey)) return;
-    if (isWithin(this.#failed, maxAgeMs)) return;
-    // A slow reading may end if no caller waits long for it. If a newer one replaced it each time, no reading would
-    // ever end.
-    const [keptMs, isPatient] = openMs > 0 && !request.isExact ? [SLOW_MS_MAX, true] : [maxAgeMs, false];
+    const isExact = maxAgeMs <= 0;
+    const isFresh = (): boolean => this.isShown(maxAgeMs) && this.#options.covers(shardKey);
+    if (!isExact && isFresh()) return;
+    if (this.#isWithin(this.#failed, maxAgeMs)) return;
+    const request = { isExact, shardKey, wants: this.#wants };
     const attempt = this.#attempt;
-    if (attempt !== undefined && !(isWithin(attempt.began, keptMs) && (isPatient || covers(attempt, request)))) {
+    if ((this.#options.openMs ?? 0) > 0 && !isExact) {
+      if (await this.#waitBriefly(request, isFresh, signal)) return;
+    } else if (attempt !== undefined && !(this.#isWithin(attempt.began, maxAgeMs) && covers(attempt, request))) {
       this.#supersede(attempt);
-    }
-    if (isPatient && this.isOpen) {
-      if (this.#attempt === undefined) this.#begin(request);
-      return;
-    }
-    if (isPatient && this.#attempt !== undefined && (await untilAborted(this.#attempt.done, signal)) === undefined) {
-      if (this.isShown(maxAgeMs) && isCovered(shardKey)) return;
     }
     for (let delayMs = REFRESH_RETRY_MS; ; delayMs *= 2) {
       const attempt = this.#fitting(request) ?? this.#begin(request);
       if ((await untilAborted(attempt.done, signal)) === undefined) return;
-      await clock.sleep(delayMs, signal);
+      await this.#options.clock.sleep(delayMs, signal);
     }
+  }
+
+  /**
+   * Waits for the reading under way, whatever it shows. Does not wait if a wait has just ended in vain. A slow reading
+   * may end: if a newer one replaced it each time, no reading would ever end. Returns whether nothing is left to wait for.
+   */
+  async #waitBriefly(request: ReadingRequest, isFresh: () => boolean, signal: AbortSignal): Promise<boolean> {
+    if (this.#attempt !== undefined && !this.#isWithin(this.#attempt.began, SLOW_MS_MAX))
+      this.#supersede(this.#attempt);
+    if (this.isOpen) {
+      if (this.#attempt === undefined) this.#begin(request);
+      return true;
+    }
+    if (this.#attempt === undefined) return false;
+    const outcome = await untilAborted(this.#attempt.done, signal);
+    return outcome === undefined && isFresh();
+  }
+
+  #isWithin(moment: Moment | undefined, ms: number): boolean {
+    return moment !== undefined && ageMs(moment, this.#options.clock) <= ms;
   }
 
   /** Notes that a caller has waited for a reading without a result. */

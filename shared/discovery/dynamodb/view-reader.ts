@@ -98,54 +98,68 @@ export class ViewReader {
    * Updates the cells to `head`. If a replica does not have a cell in that version yet, the old one stays until the
    * next time.
    */
-  async readCells(
-    head: ViewHead,
-    { shardKey, models, isWhole = false }: ViewRequest,
-    signal: AbortSignal,
-  ): Promise<ViewReading> {
+  async readCells(head: ViewHead, request: ViewRequest, signal: AbortSignal): Promise<ViewReading> {
     const { body, bodyFence: fence } = head;
     if (body === undefined) return { fleet: undefined, catalogue: undefined, isSharded: false, isComplete: false };
-    const hasIndex = models !== undefined && body.index > 0 && body.records.length > CELLS_WHOLE;
-    const isPartial = hasIndex && !isWhole;
-    if (!hasIndex) this.#index = undefined; // no gatherer keeps this view up
-    const loads = loadCellsToRead(body.loads.length, shardKey, isPartial);
-    const wanted = new Map<string, ItemKey>();
-    const want = (cells: Iterable<number>, into: Map<string, ItemKey>): void => {
-      for (const cell of cells) this.#want('records', this.#records, cell, fence, body, into);
-    };
-    if (hasIndex && !this.#holdsIndex(fence, body)) wanted.set('index', INDEX_CELL_KEY);
-    const likely =
-      this.#index === undefined ? [FIRST_CELL] : cellsOf(this.#index.content, models ?? NO_MODELS, body.records.length);
-    want(isPartial ? likely : body.records.keys(), wanted);
-    for (const cell of loads) this.#want('loads', this.#loads, cell, fence, body, wanted);
-    const catalogue = `${fence}/${body.catalogue}`;
-    if (catalogue !== this.#catalogue && body.catalogue > 0) wanted.set('catalogue', CATALOGUE_CELL_KEY);
-    const byKey = await this.#fetch(wanted, signal);
-    const isReadable = !hasIndex || this.#takeIndex(byKey.get(INDEX_CELL_KEY.pk), fence, body);
-    const isSharded = loads.length < body.loads.length;
-    const index = this.#index?.fence === fence && this.#index.count === body.records.length ? this.#index : undefined;
+    const plan = planOf(body, request);
+    if (!plan.hasIndex) this.#index = undefined; // no gatherer keeps this view up
+    const wanted = this.#wantedFirst(fence, body, plan);
+    const items = await this.#fetch(wanted, signal);
+    const isReadable = !plan.hasIndex || this.#takeIndex(items.get(INDEX_CELL_KEY.pk), fence, body);
+    const isIndexHeld = this.#index?.fence === fence && this.#index.count === body.records.length;
+    const index = isIndexHeld ? this.#index : undefined;
+    const { isPartial, isSharded, models } = plan;
     // A replica lags behind a new gatherer. The known cells are good enough until the next time.
     const isLate = isPartial && isReadable && index === undefined && this.#fleet !== undefined;
     if (isLate) return { fleet: this.#fleet, catalogue: undefined, isSharded, isComplete: false };
+    const all = body.records.length;
     const records =
-      isPartial && index !== undefined
-        ? cellsOf(index.content, models ?? NO_MODELS, body.records.length)
-        : new Set(body.records.keys());
+      isPartial && index !== undefined ? cellsOf(index.content, models, all) : new Set(body.records.keys());
     if (isPartial) {
       const further = new Map<string, ItemKey>(); // cells that only the new index names
-      want(records, further);
+      for (const cell of records) this.#want('records', this.#records, cell, fence, body, further);
       for (const name of wanted.keys()) further.delete(name);
-      for (const [name, item] of await this.#fetch(further, signal)) byKey.set(name, item);
+      for (const [name, item] of await this.#fetch(further, signal)) items.set(name, item);
     }
-    const read = (kind: CellKind, cell: number): Item | undefined => byKey.get(cellItemKey(kind, cell).pk);
+    const isChanged = this.#takeCells(fence, body, plan, records, items);
+    const isComplete = this.#holdsAll(fence, body, records);
+    if (isComplete && (isChanged || this.#fleet === undefined)) this.#fleet = this.#compose();
+    const catalogue = this.#takeCatalogue(`${fence}/${body.catalogue}`, items.get(CATALOGUE_CELL_KEY.pk), fence);
+    return { fleet: this.#fleet, catalogue, isSharded, isComplete };
+  }
+
+  /** Returns the items that a reading asks for before it knows the new index: those that the known index names. */
+  #wantedFirst(
+    fence: number,
+    body: HeadBody,
+    { hasIndex, isPartial, models, loads }: ReadingPlan,
+  ): Map<string, ItemKey> {
+    const wanted = new Map<string, ItemKey>();
+    if (hasIndex && !this.#holdsIndex(fence, body)) wanted.set('index', INDEX_CELL_KEY);
+    const all = body.records.length;
+    const likely = this.#index === undefined ? [FIRST_CELL] : cellsOf(this.#index.content, models, all);
+    const records = isPartial ? likely : body.records.keys();
+    for (const cell of records) this.#want('records', this.#records, cell, fence, body, wanted);
+    for (const cell of loads) this.#want('loads', this.#loads, cell, fence, body, wanted);
+    const isKnown = this.#catalogue === `${fence}/${body.catalogue}`;
+    if (!isKnown && body.catalogue > 0) wanted.set('catalogue', CATALOGUE_CELL_KEY);
+    return wanted;
+  }
+
+  /** Takes the cells of a reading over, and drops those that it left out. Returns whether that changed anything. */
+  #takeCells(
+    fence: number,
+    body: HeadBody,
+    { isPartial, isSharded, loads }: ReadingPlan,
+    records: ReadonlySet<number>,
+    items: ReadonlyMap<string | undefined, Item>,
+  ): boolean {
+    const read = (kind: CellKind, cell: number): Item | undefined => items.get(cellItemKey(kind, cell).pk);
     let isChanged = take(this.#records, fence, body.records, (cell) => read('records', cell), unpackRecordCell);
     isChanged = take(this.#loads, fence, body.loads, (cell) => read('loads', cell), unpackLoadCell) || isChanged;
     if (isSharded) isChanged = keepOnly(this.#loads, new Set(loads)) || isChanged;
     if (isPartial && this.#isOf(fence, body)) isChanged = keepOnly(this.#records, records) || isChanged;
-    const isComplete = this.#holdsAll(fence, body, records);
-    if (isComplete && (isChanged || this.#fleet === undefined)) this.#fleet = this.#compose();
-    const newCatalogue = this.#takeCatalogue(catalogue, byKey.get(CATALOGUE_CELL_KEY.pk), fence);
-    return { fleet: this.#fleet, catalogue: newCatalogue, isSharded, isComplete };
+    return isChanged;
   }
 
   /** Places of the models, as last read; undefined if they are not known. */
@@ -218,6 +232,26 @@ export class ViewReader {
     this.#catalogue = version;
     return item.body.B;
   }
+}
+
+/** The part of a view that a reading reads. */
+interface ReadingPlan {
+  /** Whether the view has an index of its models that this reading uses. */
+  readonly hasIndex: boolean;
+  /** Whether it reads only the cells of some models. */
+  readonly isPartial: boolean;
+  readonly models: ReadonlySet<string>;
+  /** Cells of loads. */
+  readonly loads: readonly number[];
+  /** Whether it leaves cells of loads out. */
+  readonly isSharded: boolean;
+}
+
+function planOf(body: HeadBody, { shardKey, models, isWhole = false }: ViewRequest): ReadingPlan {
+  const hasIndex = models !== undefined && body.index > 0 && body.records.length > CELLS_WHOLE;
+  const isPartial = hasIndex && !isWhole;
+  const loads = loadCellsToRead(body.loads.length, shardKey, isPartial);
+  return { hasIndex, isPartial, models: models ?? NO_MODELS, loads, isSharded: loads.length < body.loads.length };
 }
 
 /**

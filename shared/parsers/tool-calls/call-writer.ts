@@ -99,10 +99,16 @@ export class CallWriter {
     this.#committed++;
     this.lead = '';
     this.onCommit();
-    this.#isShown = !(this.#onlyFirst && this.#count > 0) && (this.#onlyName ?? name) === name;
+    this.#isShown = this.#mayShow(name);
     if (!this.#isShown) return;
     const index = this.#count++;
     this.out.callStart(index, this.#uniqueId(index, name, id), name);
+  }
+
+  /** Whether the client accepts the call: it may accept only the first one, or only calls of one tool. */
+  #mayShow(name: string): boolean {
+    if (this.#onlyFirst && this.#count > 0) return false;
+    return this.#onlyName === undefined || this.#onlyName === name;
   }
 
   /**

@@ -312,13 +312,23 @@ export class StreamWatch {
     worker.isProbed = true;
     void probing.then((canary) => {
       worker.isProbed = false;
-      const entries = [...worker.entries];
-      const showedLife = worker.lastMs > sinceMs || entries.some(({ stream }) => stream.showedLife);
       if (canary === 'passed') this.#firstAnswers.answered(worker.worker.id);
-      else if (!showedLife && !(canary === 'taken' && this.#isWarmingUp(worker))) return this.#stall(worker, entries);
-      worker.lastMs = this.#options.clock.nowMs(); // the count begins anew
-      for (const entry of entries) entry.lastMs = worker.lastMs;
+      if (this.#hasStalled(worker, canary, sinceMs)) this.#stall(worker, [...worker.entries]);
+      else this.#countAnew(worker);
     });
+  }
+
+  /** Whether a worker that got a canary is stalled. @param sinceMs time of the canary, after which it may show life */
+  #hasStalled(worker: WatchedWorker, canary: Canary, sinceMs: number): boolean {
+    if (canary === 'passed') return false;
+    const isSilent = worker.lastMs <= sinceMs && ![...worker.entries].some(({ stream }) => stream.showedLife);
+    const isExcused = canary === 'taken' && this.#isWarmingUp(worker);
+    return isSilent && !isExcused;
+  }
+
+  #countAnew(worker: WatchedWorker): void {
+    worker.lastMs = this.#options.clock.nowMs();
+    for (const entry of worker.entries) entry.lastMs = worker.lastMs;
   }
 
   /**
