@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import { parsePlannerConfig } from '../shared/planner/index.ts';
+import { parsePlannerConfig } from '../shared/planner/config.ts';
 import { ForesightPolicy, PlannerPolicy } from '../shared/simulate/scaling/policies.ts';
 import type { ScalingOptions, ScalingPolicy } from '../shared/simulate/scaling/scaling.ts';
 import type { SimulationOptions } from '../shared/simulate/simulate.ts';

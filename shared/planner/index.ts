@@ -4,7 +4,7 @@
  * reasons. Hosts keep its state and act. The laws of Dynamo's planner (`throughput`, `latency`, `load`, `sla`) decide
  * as Dynamo does; `rate`, the default, is this product's own.
  */
-export { type PlannerConfig, PlannerConfigError, type PlannerLaw, parsePlannerConfig } from './config.ts';
+export type { PlannerConfig, PlannerLaw } from './config.ts';
 export { type BatchOptions, type BatchOutcome, handleBatch, PlannerConflict } from './decide/handle-batch.ts';
 export { type BatchFailures, handleQueueBatch, type QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';
@@ -31,6 +31,5 @@ export { FleetRollups } from './signals/fleet-rollups.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
 export { KeptDecisions } from './store/kept-decisions.ts';
-export { MemoryPlannerStore } from './store/memory-store.ts';
 export type { DecisionRecord, PlannerStore, TickRecord } from './store/types.ts';
 export type { PerPool, Pool, Targets, TrafficWindow } from './types.ts';

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SqsPlannerQueue } from '../../shared/planes/index.ts';
+import { parsePlannerConfig } from '../../shared/planner/config.ts';
 import { handleBatch } from '../../shared/planner/decide/handle-batch.ts';
-import { MemoryPlannerStore, parsePlannerConfig } from '../../shared/planner/index.ts';
+import { MemoryPlannerStore } from '../../shared/planner/store/memory-store.ts';
 import { type PlannerSignal, readPlannerText } from '../../shared/protocol/index.ts';
 import {
   createTable,

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { plannerFleetsOf } from '../../infra/constructs/ec2-fleet/planner-fleets.ts';
 import config from '../../infra/examples/ec2.config.ts';
 import { readSettings } from '../../infra/settings/index.ts';
+import { parsePlannerConfig } from '../../shared/planner/config.ts';
 import { readFleetSpecs } from '../../shared/planner/ec2/fleet-spec.ts';
-import { parsePlannerConfig } from '../../shared/planner/index.ts';
 import { GPUS } from './deployments.ts';
 import { productionTemplates } from './templates.ts';
 

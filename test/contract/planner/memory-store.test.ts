@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { MemoryPlannerStore } from '../../../shared/planner/index.ts';
+import { MemoryPlannerStore } from '../../../shared/planner/store/memory-store.ts';
 import { describePlannerStore, someDecision } from './store.contract.ts';
 
 const NOW = 1_800_000_000_000;

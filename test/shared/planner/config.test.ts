@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { PlannerConfigError, parsePlannerConfig } from '../../../shared/planner/index.ts';
+import { PlannerConfigError, parsePlannerConfig } from '../../../shared/planner/config.ts';
 
 describe('the configuration of a planner', () => {
   it("is the rate law with Dynamo's defaults where nothing is said", () => {

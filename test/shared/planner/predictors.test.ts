@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parsePlannerConfig } from '../../../shared/planner/index.ts';
+import { parsePlannerConfig } from '../../../shared/planner/config.ts';
 import { forecast, NO_POINTS, observe, type PredictorOptions } from '../../../shared/planner/predictors/predictor.ts';
 
 function fed(points: readonly number[], options: PredictorOptions) {

@@ -1,14 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { parsePlannerConfig } from '../../../shared/planner/config.ts';
 import type { SentSignal } from '../../../shared/planner/decide/apply-signal.ts';
 import { handleSignals } from '../../../shared/planner/decide/handle-batch.ts';
-import {
-  MemoryPlannerStore,
-  type PlannerInput,
-  parsePlannerConfig,
-  startPlanner,
-  tick,
-} from '../../../shared/planner/index.ts';
+import { type PlannerInput, startPlanner, tick } from '../../../shared/planner/index.ts';
+import { MemoryPlannerStore } from '../../../shared/planner/store/memory-store.ts';
 import { changeAt, heldAt, tellStory, tickAt } from '../../support/planner/fleet-signals.ts';
 
 const NEVER = new AbortController().signal;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { parsePlannerConfig } from '../../../shared/planner/config.ts';
 import { capacityOf, estimateTtftMs } from '../../../shared/planner/forward-pass/estimates.ts';
 import type { ForwardPass } from '../../../shared/planner/forward-pass/metrics.ts';
 import { NO_PASSES, observePasses, passModel } from '../../../shared/planner/forward-pass/model.ts';
 import { clampPair } from '../../../shared/planner/gpu-budget.ts';
-import { parsePlannerConfig } from '../../../shared/planner/index.ts';
 import { learnPasses, startLoops, tickLoops } from '../../../shared/planner/loops.ts';
 import { forecast, NO_POINTS, observe } from '../../../shared/planner/predictors/predictor.ts';
 import type { TickInput } from '../../../shared/planner/types.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import { parsePlannerConfig } from '../../../shared/planner/index.ts';
+import { parsePlannerConfig } from '../../../shared/planner/config.ts';
 import { simulate } from '../../../shared/simulate/index.ts';
 import { PlannerPolicy } from '../../../shared/simulate/scaling/policies.ts';
 import type { ScalingPolicy } from '../../../shared/simulate/scaling/scaling.ts';

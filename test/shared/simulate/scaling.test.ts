@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parsePlannerConfig, type Targets } from '../../../shared/planner/index.ts';
+import { parsePlannerConfig } from '../../../shared/planner/config.ts';
+import type { Targets } from '../../../shared/planner/index.ts';
 import { simulate } from '../../../shared/simulate/index.ts';
 import { PlannerPolicy } from '../../../shared/simulate/scaling/policies.ts';
 import type { ScalingOptions, ScalingView } from '../../../shared/simulate/scaling/scaling.ts';

@@ -1,8 +1,8 @@
+import { parsePlannerConfig } from '../../../shared/planner/config.ts';
 import {
   type PlannerConfig,
   type PlannerInput,
   type PlannerState,
-  parsePlannerConfig,
   startPlanner,
   type Targets,
   type TrafficWindow,

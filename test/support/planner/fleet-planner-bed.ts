@@ -1,7 +1,9 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
-import { FleetPlanner, LocalConnector, MemoryPlannerStore, parsePlannerConfig } from '../../../shared/planner/index.ts';
+import { parsePlannerConfig } from '../../../shared/planner/config.ts';
+import { FleetPlanner, LocalConnector } from '../../../shared/planner/index.ts';
 import type { FleetPlannerOptions } from '../../../shared/planner/live/fleet-planner.ts';
+import { MemoryPlannerStore } from '../../../shared/planner/store/memory-store.ts';
 import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
 import { createMemoryEventPlane } from '../memory-event-plane.ts';
 import { VirtualClock } from '../virtual-clock.ts';

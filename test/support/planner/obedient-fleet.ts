@@ -1,8 +1,8 @@
+import { parsePlannerConfig } from '../../../shared/planner/config.ts';
 import {
   type Planner,
   type PlannerInput,
   type PlannerState,
-  parsePlannerConfig,
   startPlanner,
   tick,
 } from '../../../shared/planner/index.ts';

@@ -1,5 +1,5 @@
+import { parsePlannerConfig } from '../../../shared/planner/config.ts';
 import type { SentSignal } from '../../../shared/planner/decide/apply-signal.ts';
-import { parsePlannerConfig } from '../../../shared/planner/index.ts';
 import { NO_TRAFFIC, type PlannerEventOf } from '../../../shared/protocol/index.ts';
 import { BEGIN_S } from './fleet-signals.ts';
 

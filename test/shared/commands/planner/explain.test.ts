@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { renderPlannerPage } from '../../../../shared/commands/planner/planner-page.ts';
 import { explainPlanner } from '../../../../shared/commands/planner-explain.ts';
-import { type DecisionRecord, FilePlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
+import { parsePlannerConfig } from '../../../../shared/planner/config.ts';
+import { type DecisionRecord, FilePlannerStore } from '../../../../shared/planner/index.ts';
 
 const NEVER = new AbortController().signal;
 const NOW = 1_800_000_000_000;

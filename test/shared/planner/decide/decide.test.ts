@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { parsePlannerConfig } from '../../../../shared/planner/config.ts';
 import type { SentSignal } from '../../../../shared/planner/decide/apply-signal.ts';
 import { decide } from '../../../../shared/planner/decide/decide.ts';
 import { handleBatch, handleSignals, PlannerConflict } from '../../../../shared/planner/decide/handle-batch.ts';
@@ -10,8 +11,9 @@ import {
   startModel,
   unpackState,
 } from '../../../../shared/planner/decide/model-state.ts';
-import { MemoryPlannerStore, type PlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
+import type { PlannerStore } from '../../../../shared/planner/index.ts';
 import { RollupAggregator } from '../../../../shared/planner/signals/rollup-aggregator.ts';
+import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import { NO_TRAFFIC, type PlannerEventOf } from '../../../../shared/protocol/index.ts';
 import { BEGIN_S, changeAt, heldAt, rollupOf, tellStory, tickAt } from '../../../support/planner/fleet-signals.ts';
 

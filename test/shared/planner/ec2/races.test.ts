@@ -3,9 +3,9 @@ import { describe, expect, it } from 'vitest';
 import type { FleetSpec, OptionSpec } from '../../../../shared/planner/ec2/fleet-spec.ts';
 import { readMemory } from '../../../../shared/planner/ec2/memory.ts';
 import { planFleet } from '../../../../shared/planner/ec2/plan.ts';
-import { MemoryPlannerStore } from '../../../../shared/planner/index.ts';
 import { actOnNewest } from '../../../../shared/planner/live/act.ts';
 import type { ConnectorMemory, Observed, Plan, Step } from '../../../../shared/planner/live/connector.ts';
+import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import type { DecisionRecord, Victim } from '../../../../shared/planner/store/types.ts';
 import { CloudModel } from '../../../support/planner/group-model.ts';
 

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { type Connector, type DecisionRecord, MemoryPlannerStore } from '../../../../shared/planner/index.ts';
+import type { Connector, DecisionRecord } from '../../../../shared/planner/index.ts';
 import { actOnNewest } from '../../../../shared/planner/live/act.ts';
 import type { Applied, Observed, Plan, Step } from '../../../../shared/planner/live/connector.ts';
+import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import type { Targets } from '../../../../shared/planner/types.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { createPlannerMetrics, type FleetPlanner, parsePlannerConfig } from '../../../../shared/planner/index.ts';
+import { parsePlannerConfig } from '../../../../shared/planner/config.ts';
+import { createPlannerMetrics, type FleetPlanner } from '../../../../shared/planner/index.ts';
 import { NO_TRAFFIC, ROLLUP_TOPIC } from '../../../../shared/protocol/index.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { type FleetPlannerBedOptions, fleetPlannerBed } from '../../../support/planner/fleet-planner-bed.ts';

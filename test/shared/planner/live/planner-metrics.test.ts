@@ -1,13 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { parsePlannerConfig } from '../../../../shared/planner/config.ts';
 import type { SentSignal } from '../../../../shared/planner/decide/apply-signal.ts';
 import type { BatchOutcome } from '../../../../shared/planner/decide/handle-batch.ts';
 import { handleSignals } from '../../../../shared/planner/decide/handle-batch.ts';
-import {
-  createPlannerMetrics,
-  type FleetPlanner,
-  MemoryPlannerStore,
-  parsePlannerConfig,
-} from '../../../../shared/planner/index.ts';
+import { createPlannerMetrics, type FleetPlanner } from '../../../../shared/planner/index.ts';
+import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import { THROUGHPUT_REASONS } from '../../../../shared/planner/types.ts';
 import { NO_TRAFFIC } from '../../../../shared/protocol/index.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';

@@ -4,11 +4,13 @@ import { seededRandom } from '../../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
 import { PlannerOutbox } from '../../../../shared/planes/index.ts';
 import { type PlannerQueue, QueueError } from '../../../../shared/planes/queue/types.ts';
+import { parsePlannerConfig } from '../../../../shared/planner/config.ts';
 import { applySignal, noReport } from '../../../../shared/planner/decide/apply-signal.ts';
 import { handleBatch } from '../../../../shared/planner/decide/handle-batch.ts';
 import { startModel } from '../../../../shared/planner/decide/model-state.ts';
 import { readyOf } from '../../../../shared/planner/decide/worker-counts.ts';
-import { FleetRollups, MemoryPlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
+import { FleetRollups } from '../../../../shared/planner/index.ts';
+import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import {
   NO_TRAFFIC,
   type PassRow,

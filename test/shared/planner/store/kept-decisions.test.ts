@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { type DecisionRecord, MemoryPlannerStore } from '../../../../shared/planner/index.ts';
+import type { DecisionRecord } from '../../../../shared/planner/index.ts';
 import { KeptDecisions } from '../../../../shared/planner/store/kept-decisions.ts';
+import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import { captureLogger, silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 
 const NEVER = new AbortController().signal;
