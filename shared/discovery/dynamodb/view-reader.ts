@@ -346,7 +346,8 @@ function toViewHead(item: Item): ViewHead {
  * fresh for one time to live after each change, and free to take after that. A head that it has just met is judged by
  * table time.
  *
- * just met --> table time: fresh for one TTL, takeable after three seen to change --> one TTL from each change
+ *     just met       --> table time: fresh for one TTL, takeable after three
+ *     seen to change --> own clock: one TTL from each change
  */
 export class HeadWatch {
   readonly #time: TableTime;
