@@ -67,7 +67,12 @@ describe('stator planner explain', () => {
 describe('the page of a planner', () => {
   it('tells it beside each decision', () => {
     const config = parsePlannerConfig({ mode: 'agg' });
-    const html = renderPlannerPage({ group: 'ns#m', config, points: [{ atMs: NOW, figures: {}, reason: '' }], decisions: [stalled] });
+    const html = renderPlannerPage({
+      group: 'ns#m',
+      config,
+      points: [{ atMs: NOW, figures: {}, reason: '' }],
+      decisions: [stalled],
+    });
     expect(html).toContain('<td style="text-align:left">stalled</td>');
     expect(html).toContain('code InsufficientInstanceCapacity, option 1-spot; fleet: decode: 2 serve');
     expect(html).toContain('i-7 (1-spot) and 2 more');

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { FleetSpec, PoolSpec } from '../../../../shared/planner/ec2/fleet-spec.ts';
-import { type DecisionRecord, MemoryPlannerStore } from '../../../../shared/planner/index.ts';
+import type { DecisionRecord } from '../../../../shared/planner/index.ts';
 import { actOnNewest } from '../../../../shared/planner/live/act.ts';
+import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import { CloudModel } from '../../../support/planner/group-model.ts';
 
 const NEVER = new AbortController().signal;
