@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { PRICES } from '../../../../shared/commands/estimate/prices.ts';
 import { handleSignals } from '../../../../shared/planner/decide/handle-batch.ts';
-import { MemoryPlannerStore, type PlannerStore } from '../../../../shared/planner/index.ts';
+import type { PlannerStore } from '../../../../shared/planner/index.ts';
+import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import { packStateText } from '../../../../shared/planner/store/state-bytes.ts';
 import type { Commit } from '../../../../shared/planner/store/types.ts';
 import { aggregatedAt, plannerOf } from '../../../support/planner/planned-model.ts';
