@@ -49,6 +49,22 @@ describe('the command that cdk runs', { timeout: 120_000 }, () => {
     for (const { pid } of ended) expect(left.filter((name) => name.startsWith(`synth-${pid}-`))).toEqual([]);
   });
 
+  it('writes the stacks of the example with GPUs', async () => {
+    const { code, stderr } = await synthesize({ env: 'production', config: 'infra/examples/ec2.config.ts' });
+    expect(code, stderr).toBe(0);
+    const { artifacts } = JSON.parse(readFileSync(join(outdir, 'manifest.json'), 'utf8')) as {
+      artifacts: Record<string, { type: string; properties: { stackName?: string } }>;
+    };
+    const stacks = Object.values(artifacts).filter(({ type }) => type === 'aws:cloudformation:stack');
+    expect(stacks.map(({ properties }) => properties.stackName).sort()).toEqual([
+      'Stator-Data',
+      'Stator-Edge',
+      'Stator-Fleet-chat-a1',
+      'Stator-Fleet-code-decode',
+      'Stator-Fleet-code-prefill',
+    ]);
+  });
+
   it.each([
     [{ env: 'staging' }, '-c env=staging: must be one of dev, production'],
     [{ env: 'production', rollout: 'fast' }, '-c rollout=fast: must be one of gradual, now'],
