@@ -30,7 +30,7 @@ async function plan(
 ): Promise<number> {
   const { settings } = config;
   const { plannerConnector: connector, engineArguments } = settings;
-  if (connector === 'virtual' && engineArguments.length > 0) {
+  if (connector !== 'local' && engineArguments.length > 0) {
     throw new UsageError('arguments after -- are those of workers, which --planner-connector local starts');
   }
   let workers: WorkerProcesses | undefined;

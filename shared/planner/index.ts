@@ -8,7 +8,17 @@ export type { PlannerConfig, PlannerLaw } from './config.ts';
 export { type BatchOptions, type BatchOutcome, handleBatch, PlannerConflict } from './decide/handle-batch.ts';
 export { type BatchFailures, handleQueueBatch, type QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';
-export type { FleetSpec, FleetSpecs, OptionSpec, PoolSpec } from './ec2/fleet-spec.ts';
+export { AutoScalingCalls } from './ec2/auto-scaling-calls.ts';
+export { Ec2Connector } from './ec2/connector.ts';
+export {
+  type FleetSpec,
+  FleetSpecError,
+  type FleetSpecs,
+  type OptionSpec,
+  type PoolSpec,
+  readFleetSpecs,
+} from './ec2/fleet-spec.ts';
+export { InstanceLoads } from './ec2/instance-loads.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
 export type { Connector } from './live/connector.ts';
 export { FleetPlanner, type FleetPlannerOptions } from './live/fleet-planner.ts';

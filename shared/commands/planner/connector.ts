@@ -1,8 +1,13 @@
 import type { Clock } from '../../clock/index.ts';
 import type { Environment, Settings } from '../../config/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
 import {
+  AutoScalingCalls,
   type Connector,
+  Ec2Connector,
+  type FleetSpec,
   FolderKeys,
+  InstanceLoads,
   LocalConnector,
   type PlannerConfig,
   type ScalableWorkers,
@@ -20,12 +25,29 @@ export interface ConnectorDeps {
     | undefined;
 }
 
-/** Opens what carries out decisions: the workers of this machine if there are any, else files for another scaler. */
-export function openConnector(
+interface Scaled {
+  readonly namespace: string;
+  readonly config: PlannerConfig;
+  /** With `--planner-connector ec2`. */
+  readonly fleet: FleetSpec | undefined;
+}
+
+const FOLLOW_MS_MAX = 15_000;
+
+/**
+ * Opens what carries out decisions: the groups of a fleet on EC2, the workers of this machine if there are any, or
+ * files for another scaler.
+ */
+export async function openConnector(
   { settings, env, clock, workersOf }: ConnectorDeps,
-  namespace: string,
-  config: PlannerConfig,
-): Connector {
+  { namespace, config, fleet }: Scaled,
+  discovery: Discovery,
+): Promise<Connector> {
+  if (fleet !== undefined) {
+    const signal = AbortSignal.timeout(FOLLOW_MS_MAX);
+    const loads = await InstanceLoads.follow(discovery, fleet.namespace, signal);
+    return new Ec2Connector({ fleet, calls: await AutoScalingCalls.open(clock), clock, loads });
+  }
   if (workersOf !== undefined) return new LocalConnector(workersOf({ namespace, workersMax: workersMax(config) }));
   const keys = new FolderKeys(plannerFolder(settings, env), namespace);
   return new VirtualConnector({ keys, clock, waitMsMax: settings.scalingMaxWaitTimeSecs * 1000 });

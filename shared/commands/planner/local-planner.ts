@@ -29,7 +29,7 @@ export function openLocalPlanner(deps: LocalPlannerDeps): Promise<LocalRun> {
       ...planning,
       gpusOf: () => 1,
       store: new KeptDecisions(decisions, logger.for('planner')),
-      connector: lifetime.use(new LocalConnector(workers)),
+      connector: () => new LocalConnector(workers),
       namespace: settings.namespace ?? 'dynamo',
       group: 'local',
     });

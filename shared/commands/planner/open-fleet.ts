@@ -1,8 +1,9 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Lifetime } from '../../concurrency/index.ts';
 import { type Environment, isOfOneProcess, type Settings } from '../../config/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
 import { eventPlane, openDiscovery } from '../../fleet/index.ts';
-import { FleetPlanner, type FleetPlannerOptions, type Pool } from '../../planner/index.ts';
+import { type Connector, FleetPlanner, type FleetPlannerOptions, type Pool } from '../../planner/index.ts';
 import type { MetricRegistry, ProcessLogger } from '../../telemetry/index.ts';
 import { PlannerPages } from './pages.ts';
 
@@ -17,12 +18,24 @@ export interface FleetDeps {
   tell(line: string): void;
 }
 
-type OpenedHere = 'discovery' | 'eventPlane' | 'clock' | 'random' | 'logger' | 'tell' | 'isAlone' | 'where';
+type OpenedHere =
+  | 'connector'
+  | 'orderDrain'
+  | 'discovery'
+  | 'eventPlane'
+  | 'clock'
+  | 'random'
+  | 'logger'
+  | 'tell'
+  | 'isAlone'
+  | 'where';
 
 interface FleetOptions extends Omit<FleetPlannerOptions, OpenedHere> {
   /** Registry of discovery's metrics. @default none */
   readonly registry?: MetricRegistry;
   gpusOf(pool: Pool): number;
+  /** Opens what carries decisions out. It may read the planner's discovery. */
+  connector(discovery: Discovery): Connector | Promise<Connector>;
 }
 
 /** A planner that hears its fleet, and the addresses of its pages by name. */
@@ -37,15 +50,20 @@ interface PlannedFleet {
 export async function openFleet(
   lifetime: Lifetime,
   { settings, logger, clock, random, tell }: FleetDeps,
-  { registry, gpusOf, ...options }: FleetOptions,
+  { registry, gpusOf, connector: openConnector, ...options }: FleetOptions,
 ): Promise<PlannedFleet> {
   const common = { clock, logger: logger.for('planner') };
   const seen = registry === undefined ? {} : { registry };
   const discovery = await lifetime.use(openDiscovery(settings, logger.for('discovery'), { clock, random, ...seen }));
   const plane = lifetime.use(eventPlane(settings, clock, logger.for('events'), discovery));
+  const connector = await lifetime.use(openConnector(discovery));
   const fleet = new FleetPlanner({
     ...options,
     ...common,
+    connector,
+    orderDrain: async (instanceIds, deadlineMs, signal) => {
+      await discovery.orderDrain(instanceIds, { reason: 'the planner ends its instance', deadlineMs }, signal);
+    },
     discovery,
     eventPlane: plane,
     isAlone: isOfOneProcess(settings.discoveryBackend),

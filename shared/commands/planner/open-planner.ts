@@ -7,6 +7,7 @@ import { type FleetDeps, openFleet } from './open-fleet.ts';
 import { openPlannerStore } from './planner-store.ts';
 import { fleetPlanning } from './planning.ts';
 import { prometheusTraffic } from './prometheus.ts';
+import { scaledFleet } from './scaled-fleet.ts';
 import { serveMetrics } from './serve-metrics.ts';
 
 interface PlannerDeps extends FleetDeps, ConnectorDeps {
@@ -25,10 +26,10 @@ interface RunningPlanner {
 export function openPlanner(deps: PlannerDeps): Promise<RunningPlanner> {
   const { settings, env, logger, clock } = deps;
   return Lifetime.compose(async (lifetime) => {
-    const planner = await fleetPlanning(settings);
+    const scaled = await scaledFleet(settings);
+    const planner = await fleetPlanning(settings, scaled?.fleet);
     const { config } = planner;
-    const { namespace = config.namespace } = settings;
-    const connector = lifetime.use(openConnector(deps, namespace, config));
+    const { namespace = scaled?.fleet.namespace ?? config.namespace } = settings;
     const registry = new MetricRegistry();
     const gpusOf = (pool: Pool): number => config[`${pool}EngineNumGpu`] ?? 1;
     const metrics = createPlannerMetrics(registry, config, gpusOf);
@@ -40,16 +41,17 @@ export function openPlanner(deps: PlannerDeps): Promise<RunningPlanner> {
       gpusOf,
       planner,
       store,
-      connector,
+      connector: (discovery) => openConnector(deps, { namespace, config, fleet: scaled?.fleet }, discovery),
       namespace,
-      model: settings.plannerModel ?? config.modelName ?? undefined,
+      model: scaled?.fleet.model ?? settings.plannerModel ?? config.modelName ?? undefined,
+      gpusMax: scaled?.gpusMax,
       metrics,
       readTraffic: prometheusTraffic(settings, namespace, clock, (problem) => log.warn(problem)),
     });
     const facts = {
       law: config.law,
       namespace,
-      connector: connector.name,
+      connector: settings.plannerConnector,
       ...(page === undefined ? {} : { metrics: page.url }),
       ...shown,
     };

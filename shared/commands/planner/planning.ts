@@ -1,6 +1,7 @@
 import { ConfigError, type Settings } from '../../config/index.ts';
 import { engineModel } from '../../engines/index.ts';
 import {
+  type FleetSpec,
   type ForwardPass,
   type PerPool,
   type Planner,
@@ -75,11 +76,12 @@ export async function localPlanning(settings: Settings<'local'>): Promise<LocalP
 }
 
 /** Returns the planner of `stator planner`. @throws ConfigError for settings that cannot be used */
-export async function fleetPlanning(settings: Settings<'planner'>): Promise<Planner> {
+export async function fleetPlanning(settings: Settings<'planner'>, fleet?: FleetSpec): Promise<Planner> {
   const { plannerConnector: connector } = settings;
   const preset = {
     mode: 'agg',
     ...(connector === 'local' ? { start_seconds: PROCESS_START_S, rate_surge_worth: 0 } : {}),
+    ...(fleet === undefined ? {} : presetOf(fleet)),
   };
   const config = await readPlannerConfig(settings, preset, {}, lawOf(settings));
   if (connector === 'local' && config.mode !== 'agg') {
@@ -94,6 +96,19 @@ export async function fleetPlanning(settings: Settings<'planner'>): Promise<Plan
     throw new ConfigError([`enable_power_awareness needs ${unknown}_engine_watts: the watts of one worker`]);
   }
   return { config, engines: {} };
+}
+
+/** Returns what the spec of a fleet says about its law. `--planner-config` wins over it. */
+function presetOf({ pools, planner = {} }: FleetSpec): object {
+  const { prefill, decode } = pools;
+  const onlyPrefill = decode === undefined ? 'prefill' : 'agg';
+  return {
+    mode: prefill !== undefined && decode !== undefined ? 'disagg' : onlyPrefill,
+    start_seconds: Math.max(prefill?.startSecs ?? 0, decode?.startSecs ?? 0),
+    ...(prefill === undefined ? {} : { prefill_engine_num_gpu: prefill.gpusPerReplica }),
+    ...(decode === undefined ? {} : { decode_engine_num_gpu: decode.gpusPerReplica }),
+    ...planner,
+  };
 }
 
 function isPlanned({ mode }: PlannerConfig, pool: Pool): boolean {

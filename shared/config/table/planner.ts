@@ -90,10 +90,16 @@ export const plannerRows = {
 export const plannerProcessRows = {
   plannerConnector: planner.choice({
     names: '--planner-connector STATOR_PLANNER_CONNECTOR',
-    values: ['virtual', 'local'],
+    values: ['virtual', 'local', 'ec2'],
     default: 'virtual',
     about:
-      'How decisions are carried out: by an external system that reads targets (virtual), or by worker processes on this machine (local).',
+      'How decisions are carried out: by an external system that reads targets (virtual), by worker processes on this machine (local), or by Auto Scaling groups (ec2).',
+  }),
+  plannerFleets: planner.jsonOrFile({
+    names: '--planner-fleets STATOR_PLANNER_FLEETS',
+    allowed: '.json or inline JSON',
+    about:
+      'With --planner-connector ec2: fleets with the Auto Scaling groups of their options, as a deployment states them.',
   }),
   plannerDir: rowsFor('planner', 'local').folder({
     names: '--planner-dir STATOR_PLANNER_DIR',

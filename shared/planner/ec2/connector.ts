@@ -8,13 +8,13 @@ import { type FleetSpec, type OptionSpec, type PoolSpec, unitOf } from './fleet-
 import type { InstanceLoads } from './instance-loads.ts';
 import { newestFailure } from './launch-failures.ts';
 import { mayBeRefreshing, missesCapacity, observedOption, unprotectedOf } from './observed-option.ts';
+import { planFleet } from './plan.ts';
 import { StartTimes } from './start-times.ts';
 
 export interface Ec2ConnectorOptions {
   readonly fleet: FleetSpec;
   readonly calls: AutoScalingCalls;
   readonly clock: Clock;
-  readonly plan: Connector['plan'];
   /** Loads of instances; without them, victims are chosen by their age alone. */
   readonly loads?: Pick<InstanceLoads, 'of' | 'close'> | undefined;
 }
@@ -27,7 +27,6 @@ const REFRESHING = new Set(['Pending', 'InProgress', 'Cancelling', 'RollbackInPr
 /** Scales the Auto Scaling groups of one fleet on EC2: each option of a pool is one group. */
 export class Ec2Connector implements Connector {
   readonly name = 'ec2';
-  readonly plan: Connector['plan'];
   readonly #options: Ec2ConnectorOptions;
   readonly #times = new StartTimes();
   readonly #refreshing = new Set<string>();
@@ -36,8 +35,10 @@ export class Ec2Connector implements Connector {
 
   constructor(options: Ec2ConnectorOptions) {
     this.#options = options;
-    this.plan = options.plan;
   }
+
+  plan: Connector['plan'] = (decision, observed, memory, context) =>
+    planFleet(this.#options.fleet, decision, observed, memory, context);
 
   /**
    * Reads all groups of the fleet. The activities of a group are read only while it misses capacity, its refreshes only

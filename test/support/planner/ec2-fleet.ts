@@ -50,11 +50,8 @@ export async function startEc2Fleet(
   process.env.AWS_SECRET_ACCESS_KEY = 'local';
   const opened: Ec2Connector[] = [];
   const open = async (others: Partial<Ec2ConnectorOptions> = {}): Promise<Ec2Connector> => {
-    const plan = (): never => {
-      throw new Error('no plan in this test');
-    };
     const calls = await AutoScalingCalls.open(clock);
-    const connector = new Ec2Connector({ fleet, calls, clock, plan, ...more, ...others });
+    const connector = new Ec2Connector({ fleet, calls, clock, ...more, ...others });
     opened.push(connector);
     return connector;
   };
