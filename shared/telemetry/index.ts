@@ -32,12 +32,8 @@ export {
 } from './metrics/edge-metrics.ts';
 export { createFrontendMetrics, type FrontendMetrics } from './metrics/frontend-metrics.ts';
 export { exposeUptime, MetricRegistry, metricPrefix } from './metrics/registry.ts';
-export {
-  createRouterMetrics,
-  type RouterMetrics,
-  type RouterPoolMetrics,
-  type RouterWorkerType,
-} from './metrics/router-metrics.ts';
+export type { RouterWorkerType } from './metrics/router-labels.ts';
+export { createRouterMetrics, type RouterMetrics, type RouterPoolMetrics } from './metrics/router-metrics.ts';
 export type { WorkerLabels } from './metrics/worker-figures.ts';
 export {
   createWorkerMetrics,

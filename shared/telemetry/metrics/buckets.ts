@@ -57,3 +57,8 @@ export function bucketsOf(settings: EdgeSettings): Buckets {
     embeddingLatency: range('metricsEmbeddingLatency'),
   };
 }
+
+/** Returns 1, 2, 4, ...: `count` bounds. */
+export function powersOfTwo(count: number): number[] {
+  return Array.from({ length: count }, (_, power) => 2 ** power);
+}
