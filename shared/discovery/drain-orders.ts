@@ -6,7 +6,10 @@ import type { DrainOrder, ReportProblem } from './types.ts';
 const REASON_CHARACTERS_MAX = 256;
 const orderShape = fields({ reason: text(1, REASON_CHARACTERS_MAX), deadlineMs: whole(0) });
 
-/** Returns the stored form of an order. @throws DiscoveryError for one that no store takes */
+/**
+ * Returns the stored form of an order.
+ * @throws DiscoveryError for an order that no store accepts
+ */
 export function orderText({ reason, deadlineMs }: DrainOrder): string {
   const order = { reason, deadlineMs: Math.round(deadlineMs) };
   if (orderShape(order)) return JSON.stringify(order);
@@ -14,13 +17,13 @@ export function orderText({ reason, deadlineMs }: DrainOrder): string {
   throw new DiscoveryError('misconfigured', `drain order ${JSON.stringify(order)}: allowed: ${allowed}`);
 }
 
-/** Whether an order to `ids`, each of a worker or of an instance with workers, is for the worker of this record. */
+/** Whether an order to `ids`, which are of workers or of instances with workers, includes the worker of this record. */
 export function isOrdered(record: DiscoveryRecord, ids: ReadonlySet<string>): boolean {
   if (record.type !== 'Endpoint') return false;
   return ids.has(record.instance_id) || (record.host !== undefined && ids.has(record.host.instance_id));
 }
 
-/** Tells a process of the orders that stand in its lease, each once. */
+/** Passes a process the orders in its lease, each once. */
 export class OwnOrders {
   readonly #report: ReportProblem;
   readonly #callbacks: ((order: DrainOrder) => void)[] = [];
@@ -31,7 +34,7 @@ export class OwnOrders {
     this.#report = report;
   }
 
-  /** Calls `callback` with the order that is known, and with each later one. */
+  /** Calls `callback` with the known order, and with each later one. */
   add(callback: (order: DrainOrder) => void): void {
     this.#callbacks.push(callback);
     if (this.#order !== undefined) callback(this.#order);
@@ -39,7 +42,7 @@ export class OwnOrders {
 
   /**
    * Takes the order that a renewal found.
-   * @param aheadMs by how much the clock of the store is ahead of this process's
+   * @param aheadMs milliseconds by which the clock of the store is ahead of this process's
    */
   note(text: string | undefined, aheadMs = 0): void {
     if (text === undefined || text === this.#text) return;

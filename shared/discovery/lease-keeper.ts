@@ -26,11 +26,11 @@ const FIRST_RETRY_SHARE = 1 / 32;
 const RETRY_SHARE_MAX_HELD = 1 / 4;
 
 /**
- * Keeps one lease alive. It renews every third of its time to live, plus or minus a tenth, and sooner for news. It
- * retries failures with growing pauses, and reports when the lease ran out before a renewal succeeded, and when it is
+ * Keeps one lease alive. It renews every third of its time to live, plus or minus a tenth, and sooner if there is news.
+ * It retries failures with growing pauses. It reports when the lease ran out before a renewal succeeded, and when it is
  * held again.
  *
- *   idle --begin--> held --own deadline passes--> lost --renewal succeeds--> held        stop: from any state
+ * idle --begin--> held --own deadline passes--> lost --renewal succeeds--> held stop: from any state
  */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
@@ -62,10 +62,7 @@ export class LeaseKeeper {
     this.#regainedCallbacks.push(callback);
   }
 
-  /**
-   * Starts renewing after the lease was written by a request that left at `sentAtMs` (monotonic). Only the first call
-   * counts.
-   */
+  /** Starts to renew. The request that wrote the lease left at `sentAtMs` (monotonic). Only the first call counts. */
   begin(sentAtMs: number): void {
     if (this.#state !== 'idle') return;
     this.#state = 'held';
@@ -75,7 +72,7 @@ export class LeaseKeeper {
   }
 
   /**
-   * Notes that the content of a renewal has changed: the next renewal comes at once, or a second after the last one.
+   * Notes that the content of a renewal has changed. The next renewal comes at once, or a second after the last one.
    * While the lease cannot be renewed, the news waits for the retry.
    */
   hasten(): void {
@@ -163,8 +160,10 @@ export class LeaseKeeper {
   }
 }
 
-/** Common part of the handles of every store: a lease, which carries the loads of their workers and orders to
- * them, and an end. */
+/**
+ * Common part of the handles of every store: a lease, which carries the loads of their workers and orders to them, and
+ * its end.
+ */
 export abstract class LeasedDiscovery<Owned extends { readonly instanceId: string }> {
   protected readonly base: DiscoveryBase;
   protected readonly keeper: LeaseKeeper;
@@ -210,8 +209,8 @@ export abstract class LeasedDiscovery<Owned extends { readonly instanceId: strin
   }
 
   /**
-   * Must be called when a record of that instance was removed. Returns true if it was the last one, and a load left
-   * with it.
+   * Must be called when a record of that instance was removed. Returns true if it was the last one, and a load was
+   * removed with it.
    */
   protected dropLoad(instanceId: string): boolean {
     return ![...this.owned.values()].some((one) => one.instanceId === instanceId) && this.loads.delete(instanceId);

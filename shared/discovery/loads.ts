@@ -73,8 +73,8 @@ export class OwnLoads {
   }
 
   /**
-   * Sets the load of a worker. Returns true if that changed the report. Throws a `RangeError` that names a value that
-   * cannot be reported; then nothing changes.
+   * Sets the load of a worker. Returns true if that changed the report. Throws a `RangeError` for an invalid load, and
+   * then changes nothing.
    */
   set(instanceId: string, load: WorkerLoad): boolean {
     assertTellable(instanceId, load);
@@ -174,7 +174,7 @@ export class Told<Value> {
   }
 }
 
-/** Returns what one process reports of its workers; undefined if it cannot be read. */
+/** Returns the loads that one process reports of its workers; undefined if they cannot be read. */
 interface Row {
   readonly bytes: Uint8Array;
   readonly loads: readonly (readonly [string, WorkerLoad])[] | undefined;

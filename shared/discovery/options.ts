@@ -19,7 +19,7 @@ export interface DiscoveryBaseOptions {
    * process warning
    */
   readonly onProblem?: ReportProblem;
-  /** Called with how the fleet is read, by stores that keep a view of it. @default no observer */
+  /** Called with the way in which the fleet is read, by stores that keep a view of it. @default no observer */
   readonly observer?: ViewObserver;
 }
 
@@ -31,8 +31,8 @@ export interface StoreOptions extends DiscoveryBaseOptions {
    */
   readonly isLasting?: boolean;
   /**
-   * Whether watches show only the processes of models that `shownModels` was asked for, and processes without a model:
-   * a process that starts for a single request need not know a fleet of thousands. Only for processes that do not last.
+   * Whether watches show only the processes of models that `shownModels` was asked for, and processes without a model.
+   * A process that starts for a single request need not know a fleet of thousands. Only for processes that do not last.
    * @default false
    */
   readonly showsAskedModels?: boolean;

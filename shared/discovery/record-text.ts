@@ -155,8 +155,8 @@ export function toText(value: DiscoveryRecord): string {
 }
 
 /**
- * Returns the record in `text`. Returns undefined if it is not a record, holds values out of bounds, or belongs under
- * another key. Only this function tells data from half-written files, rows of other programs and output of faulty
+ * Returns the record in `text`. Returns undefined if it is not a record, has values out of bounds, or belongs under
+ * another key. This is the only check against half-written files, rows of other programs and output of faulty
  * processes.
  */
 export function fromText(text: string, bucket: Bucket, key: string): DiscoveryRecord | undefined {

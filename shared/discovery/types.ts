@@ -24,7 +24,7 @@ export interface Watch {
 /** Callbacks of a watch. */
 export interface WatchListener {
   event(event: DiscoveryEvent): void;
-  /** Called once per outage when the store cannot be read; what is known stays valid. */
+  /** Called once per outage when the store cannot be read. The known records stay valid. */
   failing?(error: Error): void;
   /** Called when the store can be read again; changes missed meanwhile were delivered as events. */
   recovered?(): void;
@@ -54,11 +54,11 @@ export type FleetLoads = ReadonlyMap<string, WorkerLoad>;
 export interface DrainOrder {
   /** Reason in a few words, for the log: 1 to 256 characters. */
   readonly reason: string;
-  /** Unix time in milliseconds at which requests that are left fail. */
+  /** Unix time in milliseconds at which the remaining requests fail. */
   readonly deadlineMs: number;
 }
 
-/** A model that was served once, whether or not a worker serves it now. */
+/** A model that was served at least once, whether or not a worker serves it now. */
 export interface CatalogueEntry {
   /** Endpoint at which its workers register. */
   readonly namespace: string;
@@ -67,17 +67,15 @@ export interface CatalogueEntry {
   readonly card: ModelCard;
 }
 
-/**
- * Models that outlive their workers: the first worker of each writes it, and it is kept until an operator forgets it.
- */
+/** Models that outlive their workers. The first worker of each writes it, and it stays until an operator removes it. */
 export interface Catalogue {
   /** Calls the listener with the models at once, and after each reading that changed them. */
   watch(listener: (models: readonly CatalogueEntry[]) => void): Watch;
   /** Returns the stored models, by name. Reads the store; not for a request's path. */
   list(signal?: AbortSignal): Promise<readonly CatalogueEntry[]>;
   /**
-   * Forgets a model. Returns false if there is no such model. A model that is served stays served, and is known again
-   * with its next registration.
+   * Forgets a model. Returns false if there is no such model. A model with workers stays served, and its next
+   * registration stores it again.
    */
   forget(name: string, signal?: AbortSignal): Promise<boolean>;
 }

@@ -21,9 +21,9 @@ interface CachedText {
 /**
  * One bucket of the file back end: one file per key, with the whole key percent-encoded in its name. A file is alive
  * while its owner changes its times, at least once per time to live. Any process deletes a file that it saw unchanged
- * for longer, if this class makes such names; links are never followed and never deleted.
+ * for longer, if its name is one that this class makes. It never follows and never deletes links.
  *
- *   {root}/v1/instances/dynamo%2Fbackend%2Fgenerate%2Fbfa8c2c963503f05
+ * {root}/v1/instances/dynamo%2Fbackend%2Fgenerate%2Fbfa8c2c963503f05
  */
 export class BucketFolder {
   readonly path: string;
@@ -97,7 +97,7 @@ export class BucketFolder {
     return new Map([...cache].map(([key, { text }]) => [key, text]));
   }
 
-  /** Returns an identity that tells one folder from another in its place. Throws if there is none. */
+  /** Returns an identity that differs from that of any other folder in the same place. Throws if there is none. */
   async inode(): Promise<number> {
     return (await this.#asked(() => stat(this.path))).ino;
   }
@@ -120,8 +120,8 @@ export class BucketFolder {
 
   /**
    * Returns the Unix time in milliseconds by the clock of the file system, which dates every change (`ctime`) and which
-   * cannot be set for one file. It is asked for, by a touch of the folder, if a file of `names` was never looked at; 0
-   * = it was not, or cannot be.
+   * cannot be set for one file. If a file of `names` was never looked at, it touches the folder to read that clock.
+   * Returns 0 if it did not, or cannot.
    */
   async #folderTimeFor(names: readonly string[]): Promise<number> {
     const nowMs = this.#clock.nowMs();
@@ -146,7 +146,7 @@ export class BucketFolder {
     if (status === undefined || !status.isFile() || status.size > RECORD_BYTES_MAX) return undefined;
     const stamp = `${status.ino}/${status.size}/${status.mtimeMs}/${status.ctimeMs}`;
     if (this.#liveness.observe(name, stamp, folderNowMs - status.ctimeMs, askedAtMs)) return stamp;
-    // An owner that was only slow writes it again at its next renewal.
+    // If its owner was only slow, the owner writes it again at its next renewal.
     if (this.#liveness.hasEnded(name, askedAtMs)) await rm(path, { force: true });
     return undefined;
   }

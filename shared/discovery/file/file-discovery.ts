@@ -16,7 +16,8 @@ import { makeOwnFolder, userFolder } from './user-folder.ts';
 
 export interface FileDiscoveryOptions extends DiscoveryBaseOptions {
   /**
-   * Root folder, created if absent. Processes that share it see each other, and trust every process that can write it.
+   * Root folder, created if absent. Processes that share it see each other, and trust every process that can write to
+   * it.
    */
   readonly rootPath: string;
   /** Whether no setting named the folder, so that it must belong to this user only. @default false */
@@ -53,7 +54,7 @@ export const openFile: OpenStore = async ({ fileKv }, options) => {
   return new FileDiscovery({ ...options, rootPath: path, isOwn: true });
 };
 
-/** Message about the folder in which processes without a named folder meet. */
+/** Message about the folder that processes without a named folder share. */
 export async function fileRoot({ fileKv }: Pick<FleetSettings, 'fileKv'>): Promise<string> {
   return fileKv ?? (await userFolder()).path;
 }
@@ -63,7 +64,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   readonly backend = 'file';
   readonly meetingPlace: string | undefined;
   readonly #rootPath: string;
-  /** Otherwise the operator named the folder, and is responsible for who can write it. */
+  /** If the operator named the folder, the operator is responsible for which processes can write to it. */
   readonly #isOwn: boolean;
   readonly #folders: Readonly<Record<FolderName, Folder>>;
   readonly #serial = new Semaphore(1);
@@ -182,10 +183,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
     return [...workers];
   }
 
-  /**
-   * Closes the handle. Files that cannot be removed, because the folder is unreachable, expire; that is reported, not
-   * thrown.
-   */
+  /** Closes the handle. If the folder is unreachable, the remaining files expire; this is reported, not thrown. */
   async close(): Promise<void> {
     if (!this.beginClosing()) return;
     for (const { follower } of Object.values(this.#folders)) follower.close();
@@ -203,7 +201,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
     });
   }
 
-  /** Touches every file of this process, and writes again those that other processes removed as dead. */
+  /** Touches every file of this process, and rewrites those that other processes removed as dead. */
   protected async renew(signal: AbortSignal): Promise<void> {
     for (const name of [...this.owned.keys()]) {
       signal.throwIfAborted();

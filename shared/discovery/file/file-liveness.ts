@@ -1,6 +1,6 @@
 interface Sighting {
   readonly stamp: string;
-  /** Monotonic time of the first look at this stamp; later by the time of outages. */
+  /** Monotonic time of the first look at this stamp, delayed by the time of outages. */
   seenAtMs: number;
   /** Age of the stamp then, in the time of the file system. */
   readonly ageThenMs: number;
@@ -9,8 +9,8 @@ interface Sighting {
 
 /**
  * Judges which files are alive: those whose stamp changes at least once per time to live, by the monotonic clock of the
- * observer. Wall clocks do not count, neither the owner's nor the observer's. A file that was only just met has no
- * history here: its age is that of its stamp in the file system's own time.
+ * observer. Wall clocks do not count, neither the owner's nor the observer's. A new file has no history here, so its
+ * age is that of its stamp in the file system's own time.
  */
 export class FileLiveness {
   readonly #ttlMs: number;
@@ -48,8 +48,8 @@ export class FileLiveness {
   }
 
   /**
-   * Notes that the folder could not be read until `nowMs`, nor perhaps be written: that time does not count against its
-   * files.
+   * Notes that the folder could not be read, and perhaps not be written, until `nowMs`. That time does not count
+   * against its files.
    */
   excuseOutage(nowMs: number): void {
     for (const sighting of this.#sightings.values()) {

@@ -34,7 +34,7 @@ interface Reading {
  */
 export class FolderFollower {
   readonly #options: FolderFollowerOptions;
-  /** Watchers, each with the start of the reading that it shows. */
+  /** Watchers, each with the begin of the reading that it shows. */
   readonly #watchers = new Map<FolderReader, Moment>();
   #notifier: FSWatcher | undefined;
   #notifiedFolder: number | undefined; // inode, to notice that the folder was replaced
@@ -124,7 +124,7 @@ export class FolderFollower {
         watcher.apply(texts);
       }
     } catch (error) {
-      this.#silence(); // a notifier of a vanished folder hears nothing
+      this.#silence(); // a notifier of a vanished folder reports nothing
       this.tellFailing(new Error(`cannot read ${this.#options.folder.path}: ${reasonOf(error)}`, { cause: error }));
     } finally {
       this.#reading = undefined;
@@ -156,7 +156,10 @@ export class FolderFollower {
     if (this.#reading === undefined) this.#schedule(SETTLE_MS);
   }
 
-  /** Continues without notifications (out of inotify watches, or a file system without them): polling is enough. */
+  /**
+   * Continues without notifications (no inotify watches left, or a file system without them), because polling is
+   * enough.
+   */
   #onDeaf(error: unknown): void {
     this.#silence();
     if (this.#hasReportedNotifier) return;

@@ -6,16 +6,16 @@ import { reasonOf } from '../../errors/index.ts';
 import { encodeSegment } from '../../planes/index.ts';
 import { DiscoveryError } from '../options.ts';
 
-/** Folder in which the processes of a user meet. */
+/** Folder that the processes of a user share. */
 export interface UserFolder {
   readonly path: string;
-  /** Why the folder is in the temporary folder, if it is. */
+  /** Reason why the folder is in the temporary folder, if it is there. */
   readonly insteadOf?: string;
 }
 
 /**
- * Returns the folder in which the processes of this user on this machine meet if no setting names one: with the user's
- * other state, or in the temporary folder if that cannot be written.
+ * Returns the folder that the processes of this user on this machine share if no setting names one. It is among the
+ * user's other state, or in the temporary folder if that cannot be written.
  */
 export async function userFolder(): Promise<UserFolder> {
   const path = statePath();
@@ -40,8 +40,8 @@ function statePath(): string {
 }
 
 /**
- * Makes `path` for this user only, or checks that it is. In the temporary folder, anyone may make a folder of that name
- * first, and a user who can write it decides where requests go.
+ * Makes `path` for this user only, or checks that it is. In the temporary folder, any user may make a folder of that
+ * name first, and a user who can write it decides where requests go.
  *
  * @throws DiscoveryError `misconfigured` if it is a link or not a folder, belongs to another user, or others may write
  * or read it

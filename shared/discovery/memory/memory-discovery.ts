@@ -30,9 +30,7 @@ interface OwnedEntry {
 
 export const openMemory: OpenStore = (_settings, options) => new MemoryDiscovery(options);
 
-/**
- * Discovery within one process, for tests, the simulator and single-process setups. Watches hear of changes at once.
- */
+/** Discovery within one process, for tests, the simulator and single-process setups. Watches get changes at once. */
 export class MemoryDiscovery extends LeasedDiscovery<OwnedEntry> implements Discovery {
   readonly backend = 'mem';
   readonly #hub: MemoryHub;
@@ -133,7 +131,7 @@ export class MemoryDiscovery extends LeasedDiscovery<OwnedEntry> implements Disc
 
 /**
  * Store of the memory back end: entries under leases that expire on the hub's clock. Handles that share a hub see each
- * other. If a listener changes the hub, all listeners first hear of the earlier change, then of the new one.
+ * other. If a listener changes the hub, all listeners first get the earlier change, then the new one.
  */
 export class MemoryHub {
   readonly #clock: Clock;
@@ -150,7 +148,7 @@ export class MemoryHub {
     this.#clock = clock;
   }
 
-  /** Extends the lease, or makes it. Returns false if it is new: everything that it held before is gone. */
+  /** Extends the lease, or creates it. Returns false if it is new, because everything that it held before is gone. */
   renew(leaseId: string, ttlMs: number): boolean {
     const previous = this.#expiries.get(leaseId);
     previous?.cancel();

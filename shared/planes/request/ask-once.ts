@@ -20,9 +20,9 @@ export interface AskOnceLimits {
 }
 
 /**
- * Asks a question that has one short answer. Resolves within `timeoutMs`, and at once if `signal` aborts; never
- * rejects. If this process stood still meanwhile, an answer that has come counts.
- * @param onOutput called with every output of an answer of several; an error that it throws fails the question
+ * Asks a question with one short answer. Resolves within `timeoutMs`, and at once if `signal` aborts; never rejects. If
+ * this process stood still meanwhile, an answer that has arrived counts.
+ * @param onOutput called with every output of an answer with several; an error that it throws fails the question
  */
 export function askOnce(
   plane: Pick<RequestPlane, 'call'>,

@@ -14,7 +14,7 @@ export interface CallerWire {
   /** @param isMoved whether another worker continues the request */
   kill(streamId: number, isMoved: boolean): void;
   credit(streamId: number, amount: number): void;
-  /** Called when the stream is over at this side. */
+  /** Called when the stream has ended at this side. */
   release(streamId: number): void;
 }
 
@@ -73,7 +73,7 @@ export class ClientCall implements Call {
     if (this.#isStopping) wire.stop(streamId);
   }
 
-  /** Notes that the request is on an open connection: its PROLOGUE is due within `requestTimeoutMs`. */
+  /** Notes that the request is on an open connection, so that its PROLOGUE is due within `requestTimeoutMs`. */
   sent(requestTimeoutMs: number): void {
     if (this.#state !== 'waiting') return;
     this.#sentMs = this.#clock.nowMs();
@@ -153,7 +153,7 @@ export class ClientCall implements Call {
     this.fail(fromWire(error));
   }
 
-  /** Ends the stream with `error`; the worker knows or cannot be reached. */
+  /** Ends the stream with `error`. The worker knows it already, or cannot be reached. */
   fail(error: ServeError): void {
     if (this.#state === 'closed') return;
     this.#close();
@@ -182,15 +182,15 @@ export class ClientCall implements Call {
   }
 
   /**
-   * Handles an error of the sink: it gets nothing more except the failure, and other streams of the connection must not
-   * suffer.
+   * Handles an error of the sink. The sink gets nothing more except the failure, and other streams of the connection
+   * continue.
    */
   sinkThrew(thrown: unknown): void {
     try {
       this.abandon(toServeError(thrown));
     } catch (again) {
       queueMicrotask(() => {
-        throw again; // a defect of the sink: as an uncaught error it is seen, and the frames after it are still read
+        throw again; // a defect of the sink surfaces as an uncaught error, and the frames after it are still read
       });
     }
   }
@@ -202,8 +202,8 @@ export class ClientCall implements Call {
   }
 
   /**
-   * Counts what arrived against the granted credit. Returns false for a worker that sends more: its data would be kept
-   * without limit for a reader that waits, so its stream is over.
+   * Counts the received amounts against the granted credit. Returns false if the worker sends more. Its stream then
+   * ends, because the data for a reader that waits would have no bound.
    */
   #consume(count: number): boolean {
     this.#consumed += count;

@@ -6,7 +6,7 @@ import { INITIAL_CREDIT } from './client-call.ts';
 import type { RequestPlaneObserver } from './observer.ts';
 import type { IncomingCall, PlaneHandler } from './types.ts';
 
-/** Receiver of a backlog's entries once there is credit. */
+/** A receiver of the entries of a backlog when there is credit. */
 type BacklogOutlet = Pick<AnswerWire, 'tokens' | 'item'>;
 
 interface TokenRun {
@@ -18,7 +18,7 @@ interface TokenRun {
 const TOKENS_MAX = 1 << 20;
 const ITEM_BYTES_MAX = 64 << 20;
 
-/** Output of a worker for a stream that has no credit, in order. Holds at most 2^20 tokens and 64 MiB of items. */
+/** Output of a worker for a stream without credit, in order. It holds at most 2^20 tokens and 64 MiB of items. */
 class Backlog {
   #entries: (TokenRun | RecordPieces)[] = [];
   #tokens = 0;
@@ -100,9 +100,9 @@ export interface AnswerWire {
   end(streamId: number): void;
   /** Sends a terminal failure, before or after the stream was accepted. */
   fail(streamId: number, error: WireError, isAccepted: boolean): void;
-  /** Called when the stream is over at this side. */
+  /** Called when the stream has ended at this side. */
   release(streamId: number): void;
-  /** Whether the connection accepts no more now; `ServerCall.wireUnblocked` follows. */
+  /** Whether the connection accepts no more now. `ServerCall.wireUnblocked` follows when it does again. */
   isBlocked(): boolean;
 }
 
@@ -145,7 +145,7 @@ export class ServerCall implements IncomingCall {
   #isStopped = false;
   #wasMoved = false;
   #abortReason: ServeError | undefined;
-  // Signals are made when first asked for: most handlers need one of the two, and each costs microseconds.
+  // Signals are created on first use, because most handlers need one of the two, and each costs microseconds.
   #aborter: AbortController | undefined;
   #stopper: AbortController | undefined;
   #waiters: (() => void)[] = [];
@@ -330,7 +330,7 @@ export class ServerCall implements IncomingCall {
     this.#break(workerError('ResourceExhausted', 'the caller grants no credit and its output has reached the bound'));
   }
 
-  /** Ends the stream at once from this side, and tells both the caller and the engine why. */
+  /** Ends the stream at once from this side, and reports the reason to both the caller and the engine. */
   #break(error: ServeError): void {
     if (this.#state === 'closed') return;
     this.#wire.fail(this.#streamId, toWire(error), this.#isAccepted);

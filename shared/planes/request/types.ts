@@ -4,7 +4,7 @@ import type { Logger } from '../../telemetry/index.ts';
 import type { ConnectionOptions } from './frames/settings.ts';
 
 /**
- * Address of an endpoint, as its discovery record gives it: one entry, a kind of plane with its address there. `{ tcp:
+ * Address of an endpoint, as in its discovery record: one entry, with a kind of plane and the address there. `{ tcp:
  * "host:port/{instance}/{ns}/{component}/{endpoint}" }`.
  */
 export type Transport = Readonly<Record<string, string>>;
@@ -38,14 +38,14 @@ export interface CallSink extends OutputSink {
 
 /** A request under way, seen from the caller. All methods are idempotent and do nothing once the stream is closed. */
 export interface Call {
-  /** Asks the engine to finish soon; output made so far still arrives, then `end`. */
+  /** Asks the engine to finish soon. Output made so far still arrives, then `end`. */
   stop(): void;
   /**
    * Drops the request now. The sink is not called again. @param why another worker continues; otherwise no client wants
    * the answer
    */
   kill(why?: 'moved'): void;
-  /** Stops granting credit: the worker sends what it was already allowed (at most the credit window) and then waits. */
+  /** Stops granting credit. The worker sends what it was already allowed (at most the credit window) and then waits. */
   pause(): void;
   resume(): void;
 }
@@ -68,18 +68,18 @@ export interface IncomingCall extends OutputSink {
   /** Whether the caller has killed it because another worker continues. */
   readonly wasMoved: boolean;
   /**
-   * Whether the sender of the request understands `askToMove`: some callers, and routers of an earlier release that
-   * pass requests on, do not.
+   * Whether the sender of the request understands `askToMove`. Some callers do not, nor do routers of an earlier
+   * release that pass requests on.
    */
   readonly hearsMoves: boolean;
   /**
-   * Asks the caller, ahead of everything that waits for credit, to let another worker continue. No effect if the caller
-   * cannot hear it.
+   * Asks the caller to let another worker continue. This overtakes everything that waits for credit. It has no effect
+   * if the caller does not know MOVE.
    */
   askToMove(): void;
   /** Sends the prologue: the request was accepted. Implied by the first `tokens`, `output` or `end`. */
   accept(): void;
-  /** True while the caller has granted no credit: an engine that can wait should. Output is kept meanwhile. */
+  /** Whether the caller has granted no credit. An engine that can wait should then wait; output is kept meanwhile. */
   isBlocked(): boolean;
   /** Runs `callback` once when credit returns or the stream closes. */
   onUnblocked(callback: () => void): void;
@@ -93,8 +93,8 @@ export interface PlaneServer {
   /** Serves `endpoint` (`{instance}/{ns}/{component}/{endpoint}`) and returns its address for callers. */
   handle(endpoint: string, handler: PlaneHandler): Transport;
   /**
-   * Resolves when callers can reach every endpoint that is served by now; no endpoint should be announced before that.
-   * Rejects at `signal`.
+   * Resolves when callers can reach every endpoint served so far. No endpoint should be announced before that. Rejects
+   * with the signal's reason.
    */
   reachable(signal: AbortSignal): Promise<void>;
   /** Refuses new requests on `endpoint` with `WorkerUnavailable`. Streams under way continue. */
@@ -115,7 +115,7 @@ export interface RequestPlane {
   readonly name: string;
   /**
    * Whether a broker carries its calls, which may start later than this process.
-   * @default it listens on this machine, and a failure to do so shows at once
+   * @default no: it listens on this machine, and a failure shows at once
    */
   readonly hasBroker?: boolean;
   /** Starts listening. */
@@ -136,9 +136,7 @@ export interface RequestPlane {
   sibling(transport: Transport, endpoint: string): Transport | undefined;
   /** Returns the address of `endpoint` at `host:port`. Absent = only its discovery record has it. */
   readonly at?: (place: string, endpoint: string) => Transport;
-  /**
-   * Broker that the plane needs and cannot reach, with the reason, for operators; undefined while nothing is missing.
-   */
+  /** Broker that the plane needs and cannot reach, with the reason, for operators; undefined if it reaches all. */
   absence?(): string | undefined;
   /** Closes pooled connections; open calls fail with `Disconnected`. */
   close(): Promise<void>;

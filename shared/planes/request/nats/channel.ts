@@ -8,8 +8,8 @@ import { PacedReads } from '../frames/paced-reads.ts';
  *     0      1          4          8
  *     | kind | reserved | sequence | consumed | bytes of the stream |
  *
- * sequence: number of a DATA, from 0; in other messages the number of the next DATA, so that a lost one shows.
- * consumed: bytes of the other direction taken so far, modulo 2^32; it opens the sender's window.
+ * sequence: number of a DATA, from 0. Other messages have the number of the next DATA, so that a lost one is noticed.
+ * consumed: bytes of the other direction taken so far, modulo 2^32, which open the sender's window.
  */
 
 const MESSAGE_HEADER_BYTES = 12;
@@ -59,29 +59,33 @@ function isKind(kind: number | undefined): kind is MessageKindCode {
   return kind === MessageKind.data || kind === MessageKind.consumed || kind === MessageKind.close;
 }
 
-/** Bytes under way in one direction: as much as a peer that does not read can make the NATS server hold. */
+/** Most bytes under way in one direction. A peer that does not read can make the NATS server hold that many. */
 const WINDOW_BYTES = 1 << 20;
 /**
- * Longest piece of a write. Long writes are cut so that other subscribers of the connection get their turn, far below
- * any server's limit.
+ * Longest piece of a write. Long writes are cut so that other subscribers of the connection get their turn. It is far
+ * below any server's limit.
  */
 const CHUNK_BYTES_MAX = 256 << 10;
 const NOTHING: readonly Uint8Array[] = [];
 
 interface NatsChannelOptions {
-  /** Sends one message to the other side; false = it cannot be sent, now or ever. */
+  /** Sends one message to the other side. Returns false if it cannot be sent, now or ever. */
   readonly send: (message: Buffer) => boolean;
   /** Longest message that `send` accepts. */
   readonly messageBytesMax: number;
-  /** Called when the channel is over at this side. */
+  /** Called when the channel has ended at this side. */
   readonly onOver: () => void;
-  /** Whether arriving bytes are passed on as turns of the event loop have room for them. @default as they arrive */
+  /**
+   * Passes arriving bytes on only as far as turns of the event loop have room for them. @default passes them on as they
+   * arrive
+   */
   readonly isPaced?: boolean;
 }
 
 /**
- * A byte stream in both directions over messages that arrive in order or not at all: a sequence that jumps ends it. It
- * has a window, because NATS has no backpressure between two peers; arrived bytes that are kept count in it too.
+ * A byte stream in both directions over messages that arrive in order or not at all. If a sequence number is missing,
+ * the stream ends. It has a window, because NATS has no backpressure between two peers. Arrived bytes that are still
+ * kept count in it, too.
  *
  * | State | write | DATA | lost or failed | CLOSE, destroy | destroySoon |
  * |---|---|---|---|---|---|
@@ -192,10 +196,7 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
     if (!this.destroyed) this.#close(undefined);
   }
 
-  /**
-   * Does nothing: the connection to the server keeps the process alive as long as the plane is open, whatever its
-   * channels.
-   */
+  /** Does nothing, because the connection to the server keeps the process alive as long as the plane is open. */
   ref(): void {}
   unref(): void {}
 

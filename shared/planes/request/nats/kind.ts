@@ -7,7 +7,7 @@ export const nats: RequestPlaneKind = {
     const limit = attemptsMax === undefined ? {} : { attemptsMax };
     const requestTimeoutMs = settings.natsRequestTimeoutSecs * 1000;
     const client = openNats(settings, options.clock, 'requests', logger, limit);
-    // A process that lasts must hear at its start that the broker is away, not with the first request.
+    // A process that lasts must notice at its start that the broker is unreachable, not at the first request.
     if (attemptsMax === undefined) client.keepConnected();
     return createNatsRequestPlane({ requestTimeoutMs, ...options, client });
   },

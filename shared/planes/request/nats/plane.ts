@@ -39,13 +39,12 @@ export interface NatsRequestPlaneOptions extends Omit<ConnectionOptions, 'reques
 }
 
 /**
- * The NATS request plane: the frames of the TCP plane over channels of messages. So both are one protocol: credit,
+ * The NATS request plane: the frames of the TCP plane over channels of messages. Both are the same protocol: credit,
  * heartbeats, draining, and one TOKENS frame for all streams of an engine step. It is for fleets whose workers cannot
- * be dialled. NATS delivers at most once: a message that is lost, here or with the server, ends the streams of its
- * channel with `Disconnected`, and they are retried as after any lost connection.
+ * be dialled. NATS delivers at most once. A lost message, or a lost server, ends the streams of its channel with
+ * `Disconnected`, and they are retried as after any lost connection.
  *
- * @example
- * const plane = createNatsRequestPlane({ clock: systemClock, client: new NatsClient({ ... }) });
+ * @example const plane = createNatsRequestPlane({ clock: systemClock, client: new NatsClient({ ... }) });
  */
 export function createNatsRequestPlane(options: NatsRequestPlaneOptions): RequestPlane {
   const { client, random = systemRandom, ...rest } = options;
@@ -55,7 +54,7 @@ export function createNatsRequestPlane(options: NatsRequestPlaneOptions): Reques
   return {
     name: 'nats',
     hasBroker: true,
-    /** Waits for the server, however long it takes: a worker that cannot be reached has nothing to announce. */
+    /** Waits for the server without a limit, because a worker that cannot be reached has nothing to announce. */
     async serve(serveOptions: ServeOptions): Promise<PlaneServer> {
       await client.connected(serveOptions.signal ?? new AbortController().signal); // ends also when the plane is closed
       return new NatsPlaneServer({ client, settings, random, ...serveOptions });
@@ -79,7 +78,7 @@ export function createNatsRequestPlane(options: NatsRequestPlaneOptions): Reques
 
 /**
  * The calling side. A channel is a pair of subjects: the endpoint's, and one below this caller's own inbox, which is
- * the reply of everything sent. So the server itself reports if there is no receiver at the endpoint.
+ * the reply subject of everything that it sends. So the server itself reports if the endpoint has no receiver.
  */
 class CallerChannels {
   readonly dial: Dial<NatsTarget> = (target, onBytes) => this.#open(target, onBytes);
@@ -159,7 +158,7 @@ class NatsPlaneServer extends EndpointHost implements PlaneServer {
   readonly #client: NatsClient;
   readonly #settings: ConnectionSettings;
   readonly #heartbeat: Heartbeat;
-  /** Subject for reports about callers: that a receiver is gone, or that a channel is over. */
+  /** Subject for reports about callers: a receiver is gone, or a channel has ended. */
   readonly #inbox: string;
   readonly #subscriptions = new Map<string, NatsSubscription>();
   readonly #channels = new Map<string, NatsChannel>();
@@ -181,7 +180,7 @@ class NatsPlaneServer extends EndpointHost implements PlaneServer {
     this.#unwatch = client.watch({ away: (reason) => this.#loseAll(reason) });
   }
 
-  /** Keeps the subject when the endpoint goes, because streams under way come over it. */
+  /** Keeps the subject after the endpoint has gone, because running streams use it. */
   override handle(endpoint: string, handler: PlaneHandler): Transport {
     const subject = subjectOfEndpoint(endpoint);
     super.handle(endpoint, handler);

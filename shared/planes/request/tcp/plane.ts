@@ -11,26 +11,24 @@ import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOpti
 import type { TcpPlaneServer, TcpSettings } from './server.ts';
 import { type PlaneTls, securityTo, type TokenEncryption } from './tls.ts';
 
-// Reads are synchronous and frames that outlive one are copied, so every connection of the process can share one
+// Reads are synchronous, and frames that outlive one are copied. So all connections of the process can share one
 // buffer.
 const readBuffer = Buffer.allocUnsafeSlow(64 << 10);
 
 export interface TcpRequestPlane extends RequestPlane {
-  /** Takes up new certificates for new connections; existing connections continue. A plain plane stays plain. */
+  /** Uses other certificates for new connections; existing connections continue. A plane without TLS stays without. */
   renewTls(tls: PlaneTls): void;
 }
 
 const ANY_PORT = { first: 0, last: 0 };
 
 /**
- * The TCP request plane: request, answer, cancel and flow control share connections that the caller opens, so it works
- * from hosts that cannot be dialled.
+ * The TCP request plane. Request, answer, cancel and flow control share connections that the caller opens, so that it
+ * works from hosts that cannot be dialled.
  *
- * @example
- * const plane = createTcpRequestPlane({ clock: systemClock });
- * const server = await plane.serve({ instanceId: '2a' });
- * const transport = server.handle('2a/dynamo/backend/generate', (call) => engine.generate(call));
- * const call = plane.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
+ * @example const plane = createTcpRequestPlane({ clock: systemClock }); const server = await plane.serve({ instanceId:
+ * '2a' }); const transport = server.handle('2a/dynamo/backend/generate', (call) => engine.generate(call)); const call =
+ * plane.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
  */
 export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpRequestPlane {
   const { host = 'auto', ports = ANY_PORT, advertiseHost, encryption = 'auto', open = false } = options;
@@ -69,7 +67,7 @@ export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpReque
   };
 }
 
-/** Opens a socket to `target`, secured if `security` says how. */
+/** Opens a socket to `target`, and encrypts it if `security` says how. */
 function dialTcp(
   { host, port }: TcpTarget,
   onBytes: (bytes: Buffer) => void,
@@ -98,10 +96,13 @@ export interface TcpRequestPlaneOptions extends ConnectionOptions {
   readonly ports?: PortRange;
   /** Certificates, which always encrypt. @default none */
   readonly tls?: PlaneTls;
-  /** When the token encrypts if there is no certificate (`STATOR_PLANE_TLS`). @default 'auto', beyond loopback */
+  /**
+   * Connections that the token encrypts if there is no certificate (`STATOR_PLANE_TLS`). @default 'auto', beyond
+   * loopback
+   */
   readonly encryption?: TokenEncryption;
   /**
-   * Whether a server may listen where other machines reach it, although callers prove nothing (`STATOR_PLANE_OPEN`).
+   * Whether a server may listen where other machines reach it, although callers need no proof (`STATOR_PLANE_OPEN`).
    * @default false
    */
   readonly open?: boolean;

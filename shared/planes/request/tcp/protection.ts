@@ -10,8 +10,8 @@ import type { PlaneClientTls, PlaneServerTls, PlaneTls } from './tls.ts';
 const LOOK_INTERVAL_MS = 10_000;
 
 /**
- * Returns TLS of the request plane by the settings; undefined = plain. A caller is secured by the authority, the client
- * certificate or the permission to be insecure; a server is secured by its certificate.
+ * Returns the TLS of the request plane by the settings; undefined = no TLS. A caller uses TLS if it has an authority or
+ * a client certificate, or if it may accept any certificate. A server uses TLS if it has a certificate.
  *
  * @throws Error with one line that names the flags to check.
  */
@@ -22,7 +22,7 @@ export function readPlaneTls(settings: FleetSettings): PlaneTls | undefined {
   return { server, client, handshakeTimeoutMs: settings.tcpTlsHandshakeTimeoutSecs * 1000 };
 }
 
-/** Wraps `plane` so that it takes up certificates that are renewed while it runs. */
+/** Wraps `plane` so that it uses certificates that are renewed while it runs. */
 export function followPlaneTls(
   plane: TcpRequestPlane,
   settings: FleetSettings,
@@ -107,7 +107,7 @@ function read(flag: string, path: string): string {
   }
 }
 
-/** Proof that callers of the TCP plane, and of the services beside it, must give. */
+/** Proof that the TCP plane, and the services beside it, require of callers. */
 export function protectionOf({
   planeToken,
   tcpTlsCertPath,
@@ -118,8 +118,8 @@ export function protectionOf({
 }
 
 /**
- * Returns the address that a listener of the fleet binds if it is `auto` or not set: loopback while callers prove
- * nothing and the whole fleet is on this machine, otherwise every interface.
+ * Returns the address that a listener of the fleet binds if it is `auto` or not set. It is loopback if callers need no
+ * proof and the whole fleet is on this machine, otherwise every interface.
  * @param protectedBy proof that callers give
  */
 export function fleetHost(

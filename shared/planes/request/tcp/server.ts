@@ -59,7 +59,7 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
     this.#server.maxConnections = CONNECTIONS_MAX;
   }
 
-  /** Listens. Rejects if the address cannot be bound, or if other machines reach it and callers prove nothing. */
+  /** Listens. Rejects if the address cannot be bound, or if other machines reach it and callers need no proof. */
   static async listen(settings: TcpSettings, options: ServeOptions): Promise<TcpPlaneServer> {
     const { bind, advertise } = listenAddress(settings.host);
     refuseOpen(settings, bind);
@@ -74,7 +74,7 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
     return created;
   }
 
-  /** Uses another certificate from the next connection on; a server without certificates stays so. */
+  /** Uses another certificate for new connections. A server without certificates stays without. */
   renew(tls: PlaneServerTls): void {
     if (this.#settings.tls?.server !== undefined) this.#securing?.setSecureContext(serverTlsOptions(tls));
   }

@@ -23,7 +23,7 @@ export interface PlaneClientTls {
   readonly isInsecure?: boolean | undefined;
 }
 
-/** TLS of the plane by certificates. A side without an entry is encrypted by the token, or is plain. */
+/** TLS of the plane by certificates. A side without an entry is encrypted by the token, or not at all. */
 export interface PlaneTls {
   readonly server?: PlaneServerTls | undefined;
   readonly client?: PlaneClientTls | undefined;
@@ -50,8 +50,8 @@ const KEY_OPTIONS = {
 
 /**
  * TLS with a key that both sides have, and no certificate: each side proves that it has the key. A listener names the
- * tokens that it knows, and a caller takes the newest that both know. If they have none in common, the caller takes its
- * own, and the handshake fails.
+ * tokens that it knows, and a caller takes the newest that both know. If they share none, the caller takes its own, and
+ * the handshake fails.
  */
 function keyServerOptions(secrets: PlaneSecrets): TlsOptions {
   const hint = [KEY_NAME, ...secrets.all.map(({ name }) => name)].join(' ');
@@ -106,7 +106,7 @@ export function securityTo(host: string, settings: EncryptionSettings): Connecti
 
 /**
  * Returns how a listener secures a connection of a caller that has dialled its address `host`; undefined = plain. Both
- * sides decide by that address, and so decide alike.
+ * sides use that address, and so decide in the same way.
  */
 export function securityAt(host: string, settings: EncryptionSettings): TlsOptions | undefined {
   if (settings.tls?.server !== undefined) return serverTlsOptions(settings.tls.server);
