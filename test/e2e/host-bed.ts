@@ -1,6 +1,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../shared/clock/index.ts';
 import {
   type FakeAutoScaling,
@@ -10,9 +11,11 @@ import {
 } from '../support/aws/auto-scaling/index.ts';
 import { type FakeImds, type FakeInstance, startFakeImds } from '../support/aws/fake-imds.ts';
 import { type Fleet, freePort, type SpawnedProcess, waitUntil } from '../support/index.ts';
+import { type StandInDocker, standInDocker } from '../support/stand-in-docker.ts';
 
 const GROUP = 'chat-0-on-demand';
-const START_MS_MAX = 60_000;
+const PROGRAM = fileURLToPath(new URL('../../dist/stator.js', import.meta.url));
+const START_MS_MAX = 40_000;
 
 /** Stand-in for `nvidia-smi`: prints the file `gpus` beside it, and hangs for ever while there is a file `hangs`. */
 const NVIDIA_SMI = `#!/bin/sh
@@ -20,6 +23,13 @@ here=$(dirname "$0")
 if [ -e "$here/hangs" ]; then exec sleep 3600; fi
 cat "$here/gpus"
 `;
+
+interface LaunchOptions {
+  readonly group?: Partial<GroupSpec>;
+  readonly instance?: FakeInstance;
+  /** Heartbeat time-out of the terminate hook, in seconds. @default 30 */
+  readonly terminateSecs?: number;
+}
 
 /** An instance of an Auto Scaling group with a real agent and real workers. */
 export class HostBed {
@@ -33,6 +43,7 @@ export class HostBed {
   readonly #extra: Readonly<Record<string, string>>;
   /** Instance as Auto Scaling knows it. */
   readonly instance: GroupInstance;
+  readonly docker: StandInDocker;
   agent: SpawnedProcess | undefined;
 
   private constructor(
@@ -49,6 +60,7 @@ export class HostBed {
     this.statusPort = ports.status;
     this.#workerPort = ports.worker;
     this.#extra = extra;
+    this.docker = standInDocker(this.folder);
     mkdirSync(join(this.folder, 'bin'));
     writeFileSync(join(this.folder, 'bin', 'nvidia-smi'), NVIDIA_SMI);
     chmodSync(join(this.folder, 'bin', 'nvidia-smi'), 0o755);
@@ -60,13 +72,13 @@ export class HostBed {
   static async launch(
     fleet: Fleet,
     env: Readonly<Record<string, string>> = {},
-    { group = {}, instance = {} }: { group?: Partial<GroupSpec>; instance?: FakeInstance } = {},
+    { group = {}, instance = {}, terminateSecs }: LaunchOptions = {},
   ): Promise<HostBed> {
     let imds: FakeImds | undefined;
     const scaling = await startAutoScaling({
       clock: systemClock,
       times: { launchMs: 0, terminateMs: 0, warmStartMs: 0 },
-      groups: [groupSpec(group)],
+      groups: [groupSpec(group, terminateSecs)],
       onState: ({ target }) => imds?.setTarget(target),
     });
     const [first] = await waitUntil(() => {
@@ -93,7 +105,8 @@ export class HostBed {
       DYN_EVENT_PLANE_HOST: '127.0.0.1',
       DYN_SYSTEM_HOST: '127.0.0.1',
       DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: '1',
-      PATH: `${join(this.folder, 'bin')}:${process.env.PATH}`,
+      PATH: `${join(this.folder, 'bin')}:${this.docker.bin}:${process.env.PATH}`,
+      STAND_IN_ENTRY: `${process.execPath} ${PROGRAM}`,
       STATOR_HOST_GROUP: GROUP,
       STATOR_HOST_LAUNCH_HOOK: 'launch',
       STATOR_HOST_TERMINATE_HOOK: 'terminate',
@@ -146,6 +159,12 @@ export class HostBed {
     await waitUntil(isThere, { timeoutMs: START_MS_MAX, what: `phase ${phase}` });
   }
 
+  /** Waits until a new agent would know that the launch is over. */
+  async untilLaunchIsKept(): Promise<void> {
+    const path = join(this.folder, 'state', 'state.json');
+    await waitUntil(() => readFileSync(path, 'utf8').includes('"isLaunched":true'));
+  }
+
   /** Calls of the agent to Auto Scaling, as `action hook result`. */
   calls(action: string): readonly string[] {
     return this.scaling.faults.calls
@@ -177,19 +196,24 @@ export class HostBed {
   }
 
   #leftPids(): readonly number[] {
+    const containers = this.docker.pids();
     try {
-      return this.workerPids();
+      return [...containers, ...this.workerPids()];
     } catch {
-      return []; // no worker was ever started
+      return containers; // no worker process was ever started
     }
   }
 }
 
-function groupSpec(group: Partial<GroupSpec>): GroupSpec {
-  const hook = (name: string, transition: 'EC2_INSTANCE_LAUNCHING' | 'EC2_INSTANCE_TERMINATING') => ({
+function groupSpec(group: Partial<GroupSpec>, terminateSecs?: number): GroupSpec {
+  const hook = (
+    name: string,
+    transition: 'EC2_INSTANCE_LAUNCHING' | 'EC2_INSTANCE_TERMINATING',
+    heartbeatSecs = 30,
+  ) => ({
     name,
     transition: `autoscaling:${transition}` as const,
-    heartbeatSecs: 30,
+    heartbeatSecs,
     defaultResult: 'ABANDON' as const,
   });
   return {
@@ -198,7 +222,7 @@ function groupSpec(group: Partial<GroupSpec>): GroupSpec {
     zones: ['us-east-1b'],
     desired: 1,
     max: 2,
-    hooks: [hook('launch', 'EC2_INSTANCE_LAUNCHING'), hook('terminate', 'EC2_INSTANCE_TERMINATING')],
+    hooks: [hook('launch', 'EC2_INSTANCE_LAUNCHING'), hook('terminate', 'EC2_INSTANCE_TERMINATING', terminateSecs)],
     ...group,
   };
 }

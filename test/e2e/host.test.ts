@@ -1,5 +1,9 @@
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { appendFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { createServer as createHttpServer } from 'node:http';
+import { type AddressInfo, createServer } from 'node:net';
+import { json } from 'node:stream/consumers';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type ChatStream, openChat, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 import { HostBed } from './host-bed.ts';
@@ -11,6 +15,31 @@ const LONG = {
   ignore_eos: true,
 };
 const COMPLETE = 'CompleteLifecycleAction';
+
+/** Takes what is sent to a queue, as SQS does. */
+async function startQueue() {
+  const events: Record<string, unknown>[] = [];
+  const server = createHttpServer(async (request, response) => {
+    const { Entries = [] } = (await json(request)) as { Entries?: { Id: string; MessageBody: string }[] };
+    events.push(...Entries.map(({ MessageBody }) => JSON.parse(MessageBody) as Record<string, unknown>));
+    const Successful = Entries.map(({ Id, MessageBody }) => ({
+      Id,
+      MessageId: Id,
+      MD5OfMessageBody: createHash('md5').update(MessageBody).digest('hex'),
+    }));
+    response.writeHead(200, { 'content-type': 'application/x-amz-json-1.0' }).end(JSON.stringify({ Successful }));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    url,
+    events,
+    stop: async () => {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
 
 describe('stator host', () => {
   const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '2' });
@@ -37,6 +66,7 @@ describe('stator host', () => {
     host.start();
     await host.until('InService');
     await fleet.untilWorkers(frontend, 2);
+    await host.untilLaunchIsKept();
     return host;
   }
 
@@ -108,7 +138,9 @@ describe('stator host', () => {
   });
 
   it('moves the streams of an instance that Spot takes back', async () => {
-    const host = await serving({}, { instance: { lifeCycle: 'spot' } });
+    const queue = await startQueue();
+    const told = { STATOR_PLANNER_QUEUE_URL: `${queue.url}/1/planner.fifo`, STATOR_SQS_ENDPOINT: queue.url };
+    const host = await serving(told, { instance: { lifeCycle: 'spot' } });
     const streams = await opened(6);
     const other = await fleet.worker();
     await fleet.untilWorkers(frontend, 3);
@@ -121,7 +153,10 @@ describe('stator host', () => {
     await host.terminate();
     await host.until('Terminated');
     expect(host.calls(COMPLETE)).toEqual(['launch CONTINUE', 'terminate CONTINUE']);
+    const interrupts = queue.events.filter(({ type }) => type === 'capacity.interrupt');
+    expect(interrupts).toMatchObject([{ kind: 'spot-warning', instance_id: host.instance.id, model: 'stator-mini' }]);
     await other.kill();
+    await queue.stop();
   });
 
   it('goes on with the drain of an agent that was killed', async () => {
@@ -137,12 +172,35 @@ describe('stator host', () => {
     expect(host.calls(COMPLETE)).toEqual(['launch CONTINUE', 'terminate CONTINUE']);
   });
 
-  it('leaves the end to the hook if no agent comes back', async () => {
-    const host = await serving();
+  it('leaves the end to the time-out of the hook if no agent comes back', async () => {
+    const host = await serving({}, { terminateSecs: 2 });
+    const streams = await opened(4);
     await host.terminate();
-    await host.untilPhase('draining').catch(() => {});
+    await host.untilPhase('draining');
     await host.agent?.kill();
-    expect(['Terminating:Wait', 'Terminated', 'Terminating:Proceed']).toContain(host.instance.state);
+    await host.until('Terminated'); // by the time-out: no agent completes the action
+    expect(host.calls(COMPLETE)).toEqual(['launch CONTINUE']);
+    await expectWhole(streams); // the workers drain without the agent
+  });
+
+  it('runs containers, which outlive the agent too', async () => {
+    const host = await serving({
+      STATOR_HOST_RUNNER: 'docker',
+      STATOR_HOST_WORKER_IMAGE: 'registry/worker@sha256:0f3c',
+    });
+    const runs = () => host.docker.calls().filter(([verb]) => verb === 'run');
+    expect(runs().map((words) => words[words.indexOf('--gpus') + 1])).toEqual(['device=0', 'device=1']);
+    expect(host.docker.calls().filter(([verb]) => verb === 'pull')).toHaveLength(1);
+    await host.agent?.kill();
+    host.start();
+    await host.untilPhase('serving');
+    expect(runs()).toHaveLength(2);
+    const streams = await opened(4);
+    await host.terminate();
+    await expectWhole(streams);
+    await host.until('Terminated');
+    expect(host.calls(COMPLETE)).toEqual(['launch CONTINUE', 'terminate CONTINUE']);
+    expect(host.docker.pids()).toEqual([]);
   });
 
   it('reports an instance whose driver has lost a GPU, and drains it', async () => {

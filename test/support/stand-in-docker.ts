@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
@@ -10,6 +10,8 @@ export interface StandInDocker {
   readonly bin: string;
   /** Arguments of each call, in order. */
   calls(): readonly (readonly string[])[];
+  /** Process groups of the containers that have not ended. */
+  pids(): readonly number[];
   /** Makes `docker pull` fail that many times. */
   failPulls(count: number): void;
 }
@@ -85,6 +87,13 @@ export function standInDocker(folder: string): StandInDocker {
         .split('\n')
         .filter((line) => line !== '');
       return lines.map((line) => line.split('\x1f').slice(0, -1));
+    },
+    pids: () => {
+      const state = join(bin, 'containers');
+      const running = readdirSync(state).filter(
+        (name) => name.endsWith('.pid') && !existsSync(join(state, name.replace(/pid$/, 'code'))),
+      );
+      return running.map((name) => Number(readFileSync(join(state, name), 'utf8')));
     },
     failPulls: (count) => writeFileSync(join(bin, 'pull-failures'), String(count)),
   };
