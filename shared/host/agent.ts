@@ -112,7 +112,7 @@ export class HostAgent {
       this.#state = resumed(kept.state, target, clock.wallMs(), rules);
       logger.info('going on for an earlier agent', { phase: this.#state.phase.kind });
     }
-    await Promise.all(replicas.map((replica, at) => replica.adopt(kept?.told[at] ?? 'nothing')));
+    await Promise.all(replicas.map((replica, at) => replica.adopt(kept?.told[at] ?? 'nothing', this.#ended.signal)));
     onPhase(this.#state.phase, undefined, kept === undefined);
   }
 
@@ -205,8 +205,7 @@ export class HostAgent {
         return replicas[action.replica]?.start(specs[action.replica]!); // as many specs as workers
       case 'tell':
         logger.info('telling a worker', { worker: action.replica, wish: action.wish });
-        await replicas[action.replica]?.tell(action.wish);
-        return this.#keep();
+        return replicas[action.replica]?.tell(action.wish, () => this.#keep());
       case 'heartbeat':
       case 'complete':
         return this.#callHook(action);

@@ -71,19 +71,36 @@ export class Replica {
     }
   }
 
-  /** Takes over a worker that an earlier agent has started and told something. */
-  async adopt(told: Told): Promise<void> {
+  /**
+   * Takes over a worker that an earlier agent has started. A worker that still serves never got the wish to drain: the
+   * agent ended between keeping the wish and sending it.
+   */
+  async adopt(told: Told, abort: AbortSignal): Promise<void> {
     const { runner, logger, index, onOutput } = this.#options;
     const running = await runner.adopt(index, onOutput);
     if (running === undefined) return;
     this.#take(running, told);
-    logger.info('worker taken over', { worker: index, name: running.name, told });
+    await this.look(abort);
+    if (this.#isReady && this.#told === 'drain') this.#told = 'nothing';
+    logger.info('worker taken over', { worker: index, name: running.name, told: this.#told });
   }
 
-  async tell(wish: Exclude<Told, 'nothing'>): Promise<void> {
-    if (this.#running === undefined) return;
-    await this.#running.signal(wish === 'kill' ? 'SIGKILL' : 'SIGTERM');
+  /**
+   * Sends a wish to the worker. @param keep stores the wish before it is sent: a new agent that sent it twice would end
+   * the worker at once
+   */
+  async tell(wish: Exclude<Told, 'nothing'>, keep: () => Promise<void>): Promise<void> {
+    const running = this.#running;
+    if (running === undefined) return;
+    const before = this.#told;
     this.#told = wish;
+    await keep();
+    try {
+      await running.signal(wish === 'kill' ? 'SIGKILL' : 'SIGTERM');
+    } catch (thrown) {
+      if (this.#running === running) this.#told = before;
+      throw thrown;
+    }
   }
 
   /** Asks its health page, which answers 200 only while the worker is registered. */

@@ -11,7 +11,7 @@ import { HostBed } from './host-bed.ts';
 const LONG = {
   model: 'stator-mini',
   messages: [{ role: 'user', content: 'What if a machine must end?' }],
-  max_tokens: 800,
+  max_tokens: 1000,
   ignore_eos: true,
 };
 const COMPLETE = 'CompleteLifecycleAction';
@@ -163,11 +163,13 @@ describe('stator host', () => {
     const host = await serving();
     const streams = await opened(4);
     await host.terminate();
-    await host.untilPhase('draining');
+    await host.agent?.waitForOutput(/worker is draining[\s\S]*worker is draining/);
     await host.agent?.kill();
     expect(host.workerPids()).toHaveLength(2); // the workers have outlived it
-    host.start();
+    const next = host.start();
+    await next.waitForOutput(/worker taken over worker=1 .*told=drain/);
     await expectWhole(streams);
+    expect(next.stderr()).not.toContain('wish=drain'); // a worker that hears it twice ends at once
     await host.until('Terminated');
     expect(host.calls(COMPLETE)).toEqual(['launch CONTINUE', 'terminate CONTINUE']);
   });
@@ -189,7 +191,8 @@ describe('stator host', () => {
       STATOR_HOST_WORKER_IMAGE: 'registry/worker@sha256:0f3c',
     });
     const runs = () => host.docker.calls().filter(([verb]) => verb === 'run');
-    expect(runs().map((words) => words[words.indexOf('--gpus') + 1])).toEqual(['device=0', 'device=1']);
+    const devices = runs().map((words) => words[words.indexOf('--gpus') + 1]);
+    expect(devices.sort()).toEqual(['device=0', 'device=1']);
     expect(host.docker.calls().filter(([verb]) => verb === 'pull')).toHaveLength(1);
     await host.agent?.kill();
     host.start();

@@ -133,7 +133,9 @@ class World {
       const replica = this.replicas[action.replica]!;
       const crashes = action.replica === 0 && this.#crashes-- > 0;
       const goneAtMs = crashes ? this.nowMs + TICK_MS : Number.POSITIVE_INFINITY;
-      const readyAtMs = crashes ? Number.POSITIVE_INFINITY : this.nowMs + (this.#plan.readyMs ?? 120_000);
+      const readyAtMs = crashes
+        ? Number.POSITIVE_INFINITY
+        : this.nowMs + (this.#plan.readyMs ?? 120_000) + 30_000 * action.replica;
       Object.assign(replica, { state: 'starting', told: 'nothing', goneAtMs, readyAtMs });
     }
     if (action.kind === 'tell') {
