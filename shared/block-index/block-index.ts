@@ -1,6 +1,5 @@
 import type { BlockHashes } from '../tokens/index.ts';
 import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
-import { matchChain, Path } from './chains.ts';
 import { dumpRank } from './dump.ts';
 import { EVICTED_AHEAD, LOOKS_MAX, SWEPT_PER_BLOCK, SWEPT_PER_EVENT } from './event-work.ts';
 import { ClockEviction, Gc } from './gc.ts';
@@ -14,6 +13,7 @@ import {
   TIERS_MASK,
   tiersByAnyHash,
 } from './holder-sets.ts';
+import { matchChain, Path } from './match-overlaps.ts';
 import { BlockAllowance } from './memory.ts';
 import type { Overlaps } from './prefix-index.ts';
 import type { RankTable } from './rank-table.ts';

@@ -48,9 +48,9 @@ describe('the price of an idle deployment', () => {
       secrets: 5,
       'keys of KMS': 1,
       'metrics of container insights': 7 + 5 * 8 + 5 * 11,
-      'metrics told by containers': 4,
+      'custom metrics of containers': 4,
       'metrics that alarms watch': expect.any(Number),
-      'alarms made of alarms': 1,
+      'composite alarms': 1,
       dashboards: 1,
       'private zones': 1,
       firewalls: 2,
@@ -89,14 +89,14 @@ describe('the price of an idle deployment', () => {
 
   it('counts the metrics of models on machines, too', () => {
     const { idle } = estimateDeployment(production(GPUS), IDLE);
-    expect(countsOf(idle)['metrics told by containers']).toBe(3 + 3);
+    expect(countsOf(idle)['custom metrics of containers']).toBe(3 + 3);
   });
 
   it('counts the metrics of each model', () => {
     const models = { a: {}, b: {}, c: {} };
     const fleets = Object.fromEntries(Object.keys(models).map((model) => [model, { kind: 'mock' as const, model }]));
     const { idle, load } = estimateDeployment(production({ models, fleets }), MILLION);
-    expect(countsOf(idle)['metrics told by containers']).toBe(3 + 3);
+    expect(countsOf(idle)['custom metrics of containers']).toBe(3 + 3);
     expect(countsOf(load)['metrics told by the function']).toBe(3 * (1 + 3) + 2 + 1);
   });
 });
