@@ -5,8 +5,6 @@
  * as Dynamo does; `rate`, the default, is this product's own.
  */
 export type { PlannerConfig, PlannerLaw } from './config.ts';
-export { type BatchOptions, type BatchOutcome, handleBatch, PlannerConflict } from './decide/handle-batch.ts';
-export { type BatchFailures, handleQueueBatch, type QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';
 export { AutoScalingCalls } from './ec2/auto-scaling-calls.ts';
 export { Ec2Connector } from './ec2/connector.ts';
@@ -36,7 +34,6 @@ export {
   tick,
 } from './planner.ts';
 export { readPlannerConfig } from './read-config.ts';
-export { type FleetPlaces, namedIn, toSignals } from './signals/fleet-events.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';

@@ -53,7 +53,7 @@ export interface FleetPlannerOptions {
   readonly metrics?: PlannerMetrics | undefined;
   /** GPUs of all models of the store together. @default no bound */
   readonly gpusMax?: number | undefined;
-  /** Asks the workers of instances to take no new requests. @default their instances tell them */
+  /** Orders the workers of instances to drain. @default through discovery */
   readonly orderDrain?: ActOptions['orderDrain'];
   /**
    * Reads the traffic from elsewhere than the workers, as sums since some time. While that fails, the demand is

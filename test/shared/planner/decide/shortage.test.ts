@@ -83,7 +83,7 @@ describe('a fleet for which no capacity can be launched', () => {
     expect(await model.target()).toBe(8);
   });
 
-  it('is told apart from one that starts in what its ticks say', async () => {
+  it('differs from one that starts in what its ticks say', async () => {
     const model = modelOf();
     const decode = { ready: 2, starting: 6, failing: 4 };
     await model.play(0, 60, { workers: 2 }, () => ({ decode }));
@@ -92,7 +92,7 @@ describe('a fleet for which no capacity can be launched', () => {
   });
 });
 
-describe('a fleet that somebody changed by hand', () => {
+describe('a fleet that was changed by hand', () => {
   it('is brought back once it has stayed above its target for a down window, and not decided about again soon', async () => {
     const model = modelOf();
     const counted = (ready: number) => () => ({ decode: { ready, starting: 0 } });

@@ -51,7 +51,7 @@ describe('an event of EventBridge', () => {
     expect(named['launch-successful']).toEqual(none);
   });
 
-  it('is told apart from what planners send each other, and from anything else', () => {
+  it('differs from what planners send each other, and from anything else', () => {
     expect(toSignals({ type: 'tick', v: 1 }, places)).toEqual({ kind: 'other' });
     fc.assert(
       fc.property(fc.anything(), (body) => {
