@@ -18,11 +18,10 @@ export interface ChoiceFigures {
   readonly sharedBeyondBlocks: number;
 }
 
-/** Counts what the choice of a worker made of caches, and the ranks to choose from. */
+/** Counts what the choice of a worker made of caches. */
 export function createRouterChoices(registry: MetricRegistry, router: RouterIdentity) {
   const place = placeOf(router);
   const { counter, histogram } = registry.under('dynamo_component_router_', { ...place, router_id: router.routerId });
-  const workers = registry.under('dynamo_component_router_worker_', place);
   const hitRate = histogram(
     'kv_hit_rate',
     'Share of the prompt that the chosen worker was thought to have cached.',
@@ -68,13 +67,6 @@ export function createRouterChoices(registry: MetricRegistry, router: RouterIden
     'model',
     'phase',
   );
-  const registered = workers.gauge(
-    'registered',
-    '1 for each rank that requests can be routed to.',
-    'router_worker_id',
-    'dp_rank',
-    'worker_type',
-  );
   return {
     /** Series are looked up once for each pool. */
     pool({ model, workerType, phase }: RouterPoolLabels) {
@@ -99,6 +91,21 @@ export function createRouterChoices(registry: MetricRegistry, router: RouterIden
     },
     /** From the end of a remote prefill to the first token of the decode worker. */
     transferred: (ms: number) => transfer.observe(ms / 1000),
+  };
+}
+
+/** Shows the ranks that requests can be routed to. */
+export function createRouterRanks(registry: MetricRegistry, router: RouterIdentity) {
+  const registered = registry
+    .under('dynamo_component_router_worker_', placeOf(router))
+    .gauge(
+      'registered',
+      '1 for each rank that requests can be routed to.',
+      'router_worker_id',
+      'dp_rank',
+      'worker_type',
+    );
+  return {
     /** A rank can be routed to, or no longer. `workerId` is hex. */
     registered: (workerId: string, dpRank: number, workerType: RouterWorkerType) =>
       registered.with(workerId, `${dpRank}`, workerType).set(1),

@@ -1,6 +1,6 @@
 import { BUCKETS, type Buckets } from './buckets.ts';
 import type { MetricRegistry } from './registry.ts';
-import { type ChoiceFigures, createRouterChoices } from './router-choices.ts';
+import { type ChoiceFigures, createRouterChoices, createRouterRanks } from './router-choices.ts';
 import { createRouterIndex } from './router-index.ts';
 import type { RouterIdentity, RouterPhase, RouterWorkerType } from './router-labels.ts';
 import { createRouterOverhead } from './router-overhead.ts';
@@ -35,6 +35,7 @@ export function createRouterMetrics(options: RouterMetricsOptions) {
   const { registry, routerId, isKvMode, buckets = BUCKETS } = options;
   const { pool: requestsOf, ...requests } = createRouterRequests(registry, options, buckets);
   const { pool: choicesOf, ...choices } = createRouterChoices(registry, options);
+  const ranks = createRouterRanks(registry, options);
   const overhead = createRouterOverhead(registry, options);
   const queue = createRouterQueue(registry);
   const { pool: indexOf, ...index } = createRouterIndex(registry, options, isKvMode);
@@ -59,6 +60,7 @@ export function createRouterMetrics(options: RouterMetricsOptions) {
     hashed: (ms: number) => overhead.hashed(ms),
     ...requests,
     ...choices,
+    ...ranks,
     ...index,
   };
 }
