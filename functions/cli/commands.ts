@@ -1,6 +1,6 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import type { Command, Environment, Process, ResolvedConfig } from '../../shared/config/index.ts';
-import { stayAlive } from '../process.ts';
+import { stayAlive, stopSignal } from '../process.ts';
 
 /** A file of this folder that runs one command. */
 interface CommandModule<P extends Process> {
@@ -96,6 +96,21 @@ export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
       return {
         help,
         run: (argv) => stayAlive(() => runSecrets(argv, SYSTEM.clock, tell)),
+      };
+    },
+  },
+  fleet: {
+    about: 'Refreshes the machines of the Auto Scaling groups of a fleet on EC2',
+    load: async () => {
+      const { FLEET_HELP: help, runFleet, UsageError } = await import('../../shared/commands/index.ts');
+      const tell = (line: string): void => void process.stderr.write(`stator: ${line}\n`);
+      const stopped = new AbortController();
+      return {
+        help,
+        run: (argv) => {
+          void stopSignal().then((why) => stopped.abort(new UsageError(`stopped (${why}); what has started goes on`)));
+          return stayAlive(() => runFleet(argv, { clock: SYSTEM.clock, signal: stopped.signal, tell }));
+        },
       };
     },
   },

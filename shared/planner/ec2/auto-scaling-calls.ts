@@ -1,4 +1,10 @@
-import type { Activity, AutoScalingClient, AutoScalingGroup, InstanceRefresh } from '@aws-sdk/client-auto-scaling';
+import type {
+  Activity,
+  AutoScalingClient,
+  AutoScalingGroup,
+  InstanceRefresh,
+  StartInstanceRefreshCommandInput,
+} from '@aws-sdk/client-auto-scaling';
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { loadCode } from '../../errors/index.ts';
@@ -79,6 +85,14 @@ export class AutoScalingCalls {
     const what = `DescribeInstanceRefreshes of ${group}`;
     const answer = await this.#try(what, TRIES, signal, (abortSignal) => this.#client.send(command, { abortSignal }));
     return answer.InstanceRefreshes?.[0];
+  }
+
+  /** Starts an instance refresh. It is tried once: a second call would find the refresh of the first. */
+  async startRefresh(input: StartInstanceRefreshCommandInput, signal: AbortSignal): Promise<void> {
+    const command = new this.#sdk.StartInstanceRefreshCommand(input);
+    await this.#try(`StartInstanceRefresh of ${input.AutoScalingGroupName}`, 1, signal, (abortSignal) =>
+      this.#client.send(command, { abortSignal }),
+    );
   }
 
   /** Sets how many instances a group works towards. */

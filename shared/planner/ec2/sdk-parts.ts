@@ -6,5 +6,6 @@ export {
   DescribeScalingActivitiesCommand,
   SetDesiredCapacityCommand,
   SetInstanceProtectionCommand,
+  StartInstanceRefreshCommand,
   TerminateInstanceInAutoScalingGroupCommand,
 } from '@aws-sdk/client-auto-scaling';
