@@ -68,7 +68,10 @@ async function openHost(deps: HostDeps, lifetime: Lifetime): Promise<number> {
   return agent.run(deps.stopped);
 }
 
-/** Returns the settings with the number of GPUs. @throws ConfigError if neither the settings nor nvidia-smi say how many there are */
+/**
+ * Returns the settings with the number of GPUs. @throws ConfigError if neither the settings nor nvidia-smi say how many
+ * there are
+ */
 async function withGpus(settings: HostSettings, signal: AbortSignal): Promise<HostSettings> {
   if (settings.hostGpus !== undefined) return settings;
   try {

@@ -8,9 +8,9 @@ export interface Xid {
 }
 
 /**
- * Codes after which a GPU does no more useful work until it was reset or replaced. They are a double-bit error (48), row
- * remapping or page retirement (63, 64), an NVLink fault (74), a GPU off the bus (79), and memory errors (94, 95). Other
- * codes are mostly faults of a program, which its worker reports itself.
+ * Codes after which a GPU does no more useful work until it was reset or replaced. They are a double-bit error (48),
+ * row remapping or page retirement (63, 64), an NVLink fault (74), a GPU off the bus (79), and memory errors (94, 95).
+ * Other codes are mostly faults of a program, which its worker reports itself.
  */
 const FATAL: ReadonlySet<number> = new Set([48, 63, 64, 74, 79, 94, 95]);
 const XID = /NVRM: Xid \(PCI:[^)]*\): (\d+)/;

@@ -8,7 +8,9 @@ const SPOT_MARGIN_MS = 10_000;
 const BLOCK_END_MS = 30 * 60_000;
 /** Ends of a worker within ten minutes that make the whole machine suspect. */
 const FAILURES_MAX = 5;
-/** Time before the limit at which the agent tells workers to end at once, so that their streams move and are not cut. */
+/**
+ * Time before the limit at which the agent tells workers to end at once, so that their streams move and are not cut.
+ */
 const HURRY_MS = 5000;
 const HURRY_SHARE = 0.1;
 

@@ -2,8 +2,9 @@
 export type LifecycleResult = 'CONTINUE' | 'ABANDON';
 
 /**
- * Calls by which an instance takes part in its Auto Scaling group. `unknown` means that Auto Scaling knows no such action for this
- * instance: it is complete already, its time is over, or it has not begun. Other failures reject with one line.
+ * Calls by which an instance takes part in its Auto Scaling group. `unknown` means that Auto Scaling knows no such
+ * action for this instance: it is complete already, its time is over, or it has not begun. Other failures reject with
+ * one line.
  */
 export interface LifecycleActions {
   /** `CompleteLifecycleAction`. */

@@ -66,7 +66,8 @@ export class ProcessRunner implements ReplicaRunner {
   async adopt(index: number, onOutput: (text: string) => void): Promise<RunningReplica | undefined> {
     const mark = readMark(await readFile(this.#markOf(index), 'utf8').catch(() => ''));
     if (mark === undefined || !isAlive(mark)) return undefined;
-    const { size } = await stat(this.#logOf(index)).catch(() => ({ size: 0 })); // what came before was for another agent
+    // What came before was for another agent.
+    const { size } = await stat(this.#logOf(index)).catch(() => ({ size: 0 }));
     const gone = new Promise<undefined>((resolve) => {
       const timer = this.#options.clock.every(LOOK_MS, () => {
         if (isAlive(mark)) return;
