@@ -58,7 +58,7 @@ export function optionState(
   return { spec, seen, unit, at, live, doomed, onOrder, isBusy, isLeaving, endFromMs, count, lost: 0, launched: 0 };
 }
 
-/** Returns the time at which the instances of a capacity block begin to drain, so that they end before EC2 ends them. */
+/** Returns when the instances of a capacity block begin to drain, so that they end before EC2 ends them. */
 function endOf({ endsAt }: OptionSpec, { drainSecs }: PoolSpec): number | undefined {
   return endsAt === undefined ? undefined : Date.parse(endsAt) - BLOCK_END_MS - drainSecs * 1000;
 }

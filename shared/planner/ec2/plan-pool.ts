@@ -31,7 +31,7 @@ export interface PoolPlan {
   readonly memory: FleetMemory;
 }
 
-/** Code of a launch that was asked for, does not come, and of which no failure is told. */
+/** Code of a launch that was asked for, does not come, and whose failure the environment does not tell. */
 const NO_ANSWER = 'NoAnswer';
 /** Least age in milliseconds at which an instance may end; three intervals if that is longer. */
 const AGE_MS_MIN = 180_000;

@@ -81,7 +81,7 @@ function isHealthy({ instances }: Candidate): boolean {
   return instances.every(({ isUnhealthy }) => isUnhealthy !== true);
 }
 
-/** Blocks that nobody has reported count as many. */
+/** Blocks that no worker has reported count as many. */
 function blocksOf({ instances }: Candidate): number {
   return instances.reduce((total, { activeBlocks = Number.POSITIVE_INFINITY }) => total + activeBlocks, 0);
 }

@@ -92,11 +92,11 @@ export interface Shortage {
 
 /** GPUs of a pool's instances. */
 export interface PoolGpus {
-  /** Of instances that exist or are on order now, draining ones too. */
+  /** GPUs of instances that exist or are on order now, draining ones too. */
   readonly held: number;
-  /** Of these, and of those that the plan launches. */
+  /** GPUs held, and those of instances that the plan launches. */
   readonly planned: number;
-  /** Once everything that is surplus is gone. */
+  /** GPUs that stay once everything that is surplus is gone. */
   readonly settled: number;
 }
 

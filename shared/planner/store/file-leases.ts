@@ -59,7 +59,7 @@ export class FileLeases {
     });
   }
 
-  /** A file that a crash of the machine has left unreadable counts as none: a new fence is higher than every old one. */
+  /** A file that a crash has left unreadable counts as none: a new fence is higher than every old one. */
   async #read(): Promise<Readonly<Record<string, Lease>>> {
     try {
       return JSON.parse(await readFile(this.#path, 'utf8')) as Readonly<Record<string, Lease>>;

@@ -115,7 +115,7 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
       expect(await isDone(connector, { decode: 1 })).toBe(true);
     });
 
-    it('tells the fleet again what it should be, if somebody has changed it by hand', async () => {
+    it('tells the fleet again what it should be, if someone has changed it by hand', async () => {
       const fleet = await fleetOf();
       const connector = fleet.connect();
       await handOver(fleet, connector, 2);

@@ -245,7 +245,7 @@ export function describePlannerStore(name: string, open: () => Promise<readonly 
       expect(await one.reserve({ [prefill]: 4, [decode]: 4 }, before + 8, NEVER)).toBe(true);
       expect(await other.reserve({ [prefill]: 2, [decode]: 7 }, before + 8, NEVER)).toBe(false);
       expect(await one.reservations(NEVER)).toMatchObject({ [prefill]: 4, [decode]: 4 });
-      expect(await other.reserve({ [prefill]: 2, [decode]: 6 }, before + 8, NEVER)).toBe(true); // one gives to the other
+      expect(await other.reserve({ [prefill]: 2, [decode]: 6 }, before + 8, NEVER)).toBe(true);
       expect(await one.reservations(NEVER)).toMatchObject({ [prefill]: 2, [decode]: 6 });
       expect(await one.reserve({ [prefill]: 0, [decode]: 0 }, 0, NEVER)).toBe(true);
     });

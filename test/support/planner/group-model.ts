@@ -194,7 +194,7 @@ export class CloudModel {
   }
 }
 
-/** A failure is told only while launches wait, as a connector that reads no more than it must does. */
+/** The model tells a failure only while launches wait, as a connector does that reads no more than it must. */
 function observedOption({ spec, instances, desired, onOrder, failing, isRebalancing }: GroupModel): ObservedOption {
   const count = (state: ObservedInstance['state']): number => instances.filter((each) => each.state === state).length;
   return {

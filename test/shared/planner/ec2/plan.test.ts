@@ -143,7 +143,7 @@ describe('growing along the options of a fleet', () => {
     expect(pauses).toEqual([1, 2, 4, 8, 16, 32, 32, 32]);
   });
 
-  it('forgets a failure once a launch has succeeded, and not because no failure is told any more', () => {
+  it('forgets a failure once a launch has succeeded, and not because the environment tells no failure any more', () => {
     const failed = [option(onDemand, several('a', 2), { desired: 3, failing: failing(NOW) })];
     const { memory } = plan({ target: 6, options: failed });
     const silent = plan({ target: 6, options: [option(onDemand, several('a', 2))], memory });
@@ -167,7 +167,7 @@ describe('growing along the options of a fleet', () => {
     expect(told(plan({ target: 2, options, pool: zones }))).toEqual(['0-on-demand = 0', '2-on-demand = 1']);
   });
 
-  it('takes a launch that does not come within twice a start for failed, although no failure is told', () => {
+  it('takes a launch that does not come within twice a start for failed, although the environment tells no failure', () => {
     const options = [option(onDemand, [], { desired: 1 }), option(spot)];
     const { memory } = plan({ target: 2, options });
     const atMs = NOW + 2 * 480_000;
