@@ -146,7 +146,8 @@ export class FleetPoller {
 
   /**
    * Waits for the reading under way, whatever it shows. Does not wait if a wait has just ended in vain. A slow reading
-   * may end: if a newer one replaced it each time, no reading would ever end. Returns whether nothing is left to wait for.
+   * may end: if a newer one replaced it each time, no reading would ever end. Returns whether nothing is left to wait
+   * for.
    */
   async #waitBriefly(request: ReadingRequest, isFresh: () => boolean, signal: AbortSignal): Promise<boolean> {
     if (this.#attempt !== undefined && !this.#isWithin(this.#attempt.began, SLOW_MS_MAX))

@@ -122,8 +122,8 @@ export async function handleSignals(
 }
 
 /**
- * Returns whether the tick is stored for people, and notes in `state` that it is. Its reason must differ from that of the
- * last stored tick in more than its numbers, or that tick must be a minute old.
+ * Returns whether the tick is stored for people, and notes in `state` that it is. Its reason must differ from that of
+ * the last stored tick in more than its numbers, or that tick must be a minute old.
  */
 function isTold(state: ModelState, { atS, effect }: LawTick): boolean {
   const reason = effect.reason.replace(/\d+(\.\d+)?/g, '#');

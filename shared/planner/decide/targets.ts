@@ -68,8 +68,8 @@ function replacedOf(
 }
 
 /**
- * Returns whether a fleet that had come to its target has stayed above it for too long. A person may have changed it, or
- * workers came that were not expected any more. Notes in `state` since when.
+ * Returns whether a fleet that had come to its target has stayed above it for too long. A person may have changed it,
+ * or workers came that were not expected any more. Notes in `state` since when.
  */
 function isAbove(
   state: ModelState,
