@@ -91,7 +91,7 @@ export async function bundleFunction(options: BundleOptions = {}): Promise<Funct
   mkdirSync(directory, { recursive: true });
   const { metafile } = await build({
     ...BUILD,
-    plugins: [throughDoors, productFacts(root)],
+    plugins: [settingsWithoutHelp(root), throughDoors, productFacts(root)],
     absWorkingDir: root,
     entryPoints: { index: options.entry ?? HTTP_FUNCTION_ENTRY },
     outdir: directory,
@@ -123,6 +123,30 @@ function productFacts(root: string): Plugin {
           loader: 'json',
           contents: JSON.stringify(JSON.parse(readFileSync(path, 'utf8')), [...SHOWN_OF_PRODUCT]),
         };
+      });
+    },
+  };
+}
+
+const LITERAL = String.raw`(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\x60(?:[^\x60\\]|\\.)*\x60)`;
+/** The help text of a setting in the table: a literal, or a sum of literals. */
+const HELP_TEXT = new RegExp(String.raw`\babout:\s*${LITERAL}(?:\s*\+\s*${LITERAL})*`, 'g');
+
+/**
+ * Packs the settings without their help texts: a function prints no help, and each start would parse them.
+ * @throws Error when a help text has a form that is not known here
+ */
+function settingsWithoutHelp(root: string): Plugin {
+  const folder = join(root, 'shared/config/table/');
+  return {
+    name: 'settings-without-help',
+    setup({ onLoad }) {
+      onLoad({ filter: /[\\/]config[\\/]table[\\/][^\\/]+\.ts$/ }, ({ path }) => {
+        if (!path.startsWith(folder)) return undefined;
+        const contents = readFileSync(path, 'utf8').replaceAll(HELP_TEXT, `about: ''`);
+        if (/\babout:(?! ''[, ]| string\b)/.test(contents))
+          throw new Error(`${path} has a help text in a form that is not known`);
+        return { loader: 'ts', contents };
       });
     },
   };

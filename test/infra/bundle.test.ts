@@ -79,10 +79,11 @@ describe('bundleFunction', () => {
       expect.arrayContaining(['swagger-ui.css', 'swagger-ui-bundle.js', 'LICENSE']),
     );
     expect(bytes - initBytes).toBeGreaterThan(1_000_000);
+    const init = readFileSync(join(directory, 'init.mjs'), 'utf8');
     const { name, version, description, license } = packageJson; // the list of packages stays out
-    expect(readFileSync(join(directory, 'init.mjs'), 'utf8')).toContain(
-      `{name:"${name}",version:"${version}",description:"${description}",license:"${license}"}`,
-    );
+    expect(init).toContain(`{name:"${name}",version:"${version}",description:"${description}",license:"${license}"}`);
+    expect(init).toContain('--host-runner STATOR_HOST_RUNNER');
+    expect(init).not.toContain('How workers run'); // the help text of that flag
   });
 
   it('takes modules of Node without having them looked at name by name, in whatever way they are imported', async () => {
