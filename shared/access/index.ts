@@ -23,11 +23,8 @@ export {
 export { KeyGate } from './keys/key-gate.ts';
 export {
   isInForce,
-  isKeyId,
-  KEY_PREFIX,
   type KeyLimits,
   type KeyRecord,
-  keyIdOf,
   LIMIT_MAX,
   LIST_MAX,
   SCOPES,
@@ -35,5 +32,6 @@ export {
   TEXT_MAX,
 } from './keys/key-record.ts';
 export { type IssuedKey, issueKey, type KeyStore, revokeKey, rotateKey } from './keys/key-store.ts';
+export { isKeyId, KEY_PREFIX, keyIdOf } from './keys/key-text.ts';
 export { openKeyStore } from './keys/open-store.ts';
 export { type NamedRequest, RequestNames } from './request-names.ts';

@@ -27,7 +27,7 @@ export function matchChain(residency: Residency, sequence: Uint32Array, overlaps
   settle(overlaps);
 }
 
-/** Returns the block before position `depth + 1` of the chain; 0 if it is not in the index. */
+/** Returns the block at `depth` of the chain, counted from 1; 0 if it is not in the index. */
 function blockAt(residency: Residency, sequence: Uint32Array, depth: number): number {
   const at = 2 * depth - 2;
   return residency.table.findBlock((sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);

@@ -6,6 +6,8 @@ interface LimitRow {
   readonly what: string;
   /** The number, or the setting that contains it. */
   readonly max: number | string;
+  /** Larger limit that some requests have, for docs/limits.md. */
+  readonly orMore?: string;
   /**
    * Error code of a request beyond the limit. It is absent if the request does not fail; `beyond` then says what
    * happens.
@@ -31,7 +33,7 @@ export const LIMITS = {
       'the address with the most connections loses one that has no accepted call; if there is none, the new connection is closed',
   },
   websockets: {
-    what: 'WebSocket connections. At the limit, a new one replaces the longest idle one of the address with the most, if the address of the new one has at least two fewer',
+    what: 'WebSocket connections. At the limit, a new one replaces the longest idle connection of the client address that has the most, if the new address has at least two connections fewer',
     max: 1024,
     code: 'server_overloaded',
   },
@@ -62,8 +64,9 @@ export const LIMITS = {
   body_containers: { what: 'Objects and arrays of a large body', max: 100_000, code: 'request_too_large' },
   body_elements: { what: 'Elements of one array of a large body', max: 1_048_576, code: 'request_too_large' },
   body_memory: {
-    what: 'Memory of the values of a large body, or one and a half times the size of the body if that is more',
+    what: 'Memory of the values of a large body',
     max: 8 * KIBIBYTE * KIBIBYTE,
+    orMore: "1.5 times the body's size if that is more",
     code: 'request_too_large',
   },
   messages: { what: 'Messages, or items, of a conversation', max: 10_000, code: 'invalid_value' },

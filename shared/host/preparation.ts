@@ -6,7 +6,7 @@ import type { StartPhase } from './start-phases.ts';
 /** One part of what must be on a machine before its workers can start. */
 export interface PreparationPart {
   readonly phase: Extract<StartPhase, 'image' | 'weights'>;
-  /** Whether the workers can start without it, only later. */
+  /** Whether the workers can start without it, though more slowly. */
   readonly isOptional: boolean;
   run(signal: AbortSignal): Promise<void>;
 }
@@ -24,7 +24,7 @@ interface PreparationOptions {
 const TRIES_MAX = 4;
 const FIRST_PAUSE_MS = 2000;
 
-/** Fetches image and weights, once. A failure is tried again: registries and buckets refuse bursts. */
+/** Fetches image and weights, once. Retries required parts, because registries and buckets refuse bursts. */
 export class Preparation {
   readonly #options: PreparationOptions;
   #status: 'idle' | 'running' | 'done' | 'failed' = 'idle';

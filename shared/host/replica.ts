@@ -24,7 +24,7 @@ const FAILURE_WINDOW_MS = 600_000;
 const FAILURES_KEPT = 16;
 const HEALTH_MS_MAX = 2000;
 
-/** One worker of the machine, from agent to agent. */
+/** One worker of the machine. It outlives its agent; the next agent adopts it. */
 export class Replica {
   readonly #options: ReplicaOptions;
   #running: RunningReplica | undefined;

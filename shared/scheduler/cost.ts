@@ -188,7 +188,7 @@ function leastOf(values: Float64Array, count: number): number {
 }
 
 /**
- * Weight of a token that this request leaves to compute, relative to one that already waits, in a pool where no rank
+ * Weight of an uncached token of this request, relative to a token that already waits, in a pool in which no rank
  * prefills. Cache hits save time for later requests, and more of it in a busier pool. If every rank prefills, the
  * weight is twice as much.
  */

@@ -2,8 +2,9 @@ import { ServeError } from '../../errors/index.ts';
 import { type Caller, type Gate, type Grant, type Need, shownSecrets } from '../grant.ts';
 import { type Budget, KeyBudgets } from './budgets.ts';
 import { KeyCache, type KeyCacheOptions } from './key-cache.ts';
-import { isInForce, KEY_PREFIX, type KeyRecord, keyIdOf, type ReadyKey, type Scope } from './key-record.ts';
+import { isInForce, type KeyRecord, type ReadyKey, type Scope } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
+import { KEY_PREFIX, keyIdOf } from './key-text.ts';
 
 /** Reason why a request was refused, for the counter of refusals. */
 export type RefusalReason = 'no_key' | 'invalid' | 'expired' | 'scope' | 'route' | 'rate' | 'quota' | 'store';

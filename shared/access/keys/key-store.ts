@@ -1,6 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import { StoreError } from '../../discovery/index.ts';
-import { digestOf, type KeyLimits, type KeyRecord, newKeyId, newKeyText, type Scope } from './key-record.ts';
+import type { KeyLimits, KeyRecord, Scope } from './key-record.ts';
+import { digestOf, newKeyId, newKeyText } from './key-text.ts';
 
 /**
  * Kind of a failure: `unavailable` may pass, `misconfigured` will not pass by itself, `conflict` means that another

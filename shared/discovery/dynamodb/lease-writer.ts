@@ -40,7 +40,8 @@ export class LeaseWriter {
   readonly #options: LeaseWriterOptions;
   #epoch = 0;
   /**
-   * Counter that increments before each write of the lease, so that the next write replaces one whose answer was lost.
+   * Counts changes of the records. It grows before the write that reports a change, so that a report differs from an
+   * earlier one whose answer was lost.
    */
   #rev = 0;
 
@@ -98,7 +99,7 @@ export class LeaseWriter {
    * once, and the remains of an earlier epoch stay dead.
    */
   async registerAgain(records: readonly OwnedRecord[], signal: AbortSignal): Promise<void> {
-    // Holds even if the rest fails: the next attempt finds no lease of this epoch and takes the next one.
+    // The new epoch stays even if the rest fails: the next attempt finds no lease of this epoch and takes the next one.
     this.#epoch++;
     this.#rev++;
     await inBatches(records, (record) => this.writeRecord(record, signal));

@@ -29,7 +29,12 @@ const MOTION_JPEG = ['multipart/x-mixed-replace'];
 /** Documented path of videos and its alias; each has a `/stream` below it. */
 const VIDEO_PATHS = [
   ['/v1/videos/generations', '', 'Makes a video.', 'Sends a video as motion JPEG.'],
-  ['/v1/videos', 'Short', 'The same under a shorter path.', 'The same under a shorter path.'],
+  [
+    '/v1/videos',
+    'Short',
+    'Makes a video, as /v1/videos/generations does.',
+    'Sends a video as motion JPEG, as /v1/videos/generations/stream does.',
+  ],
 ] as const;
 
 /**
@@ -91,10 +96,15 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
 function messagesRoutes({ messages }: HttpSettings['paths']): readonly Route[] {
   const made = bodyRoutes('Messages', 'MessagesError');
   const loadMessages = async () => (await import('./anthropic/messages.ts')).messages;
-  const loadCount = async () => (await import('./anthropic/messages.ts')).countTokens;
+  const loadCount = async () => (await import('./anthropic/count-tokens.ts')).countTokens;
   return [
     made(messages, loadMessages, 'createMessage', "Answers a conversation in Anthropic's shape.", JSON_OR_EVENTS),
-    made(`${pathBelow(messages)}/count_tokens`, loadCount, 'countTokens', 'Counts the tokens of one.'),
+    made(
+      `${pathBelow(messages)}/count_tokens`,
+      loadCount,
+      'countTokens',
+      'Counts the input tokens of a message request.',
+    ),
   ];
 }
 
@@ -147,7 +157,7 @@ function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: Http
       'open',
       servePing,
       { ...empty, id: 'getPing', summary: 'Whether the process lives, as an empty body.' },
-      { ...empty, method: 'post', id: 'postPing', summary: 'The same.' },
+      { ...empty, method: 'post', id: 'postPing', summary: 'Answers as GET /ping does.' },
     ),
     route('/version', 'key', serveVersion, { ...shared, id: 'getVersion', summary: 'Version of the server.' }),
     route(metrics, metricsAuth === true ? 'metrics' : 'open', serveMetrics, {

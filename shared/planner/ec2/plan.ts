@@ -9,8 +9,8 @@ import { type PoolPlan, planPool } from './plan-pool.ts';
 const VICTIMS_MAX = 8;
 
 /**
- * Returns how to bring an EC2 fleet to a decision's targets. Missing workers go along the ordered options, around those
- * that have failed; surplus ones end instance by instance. It reads no clock and calls nothing.
+ * Returns how to bring an EC2 fleet to a decision's targets. Missing workers start on the options in order, except
+ * failed ones; surplus workers end instance by instance. It reads no clock and calls nothing.
  */
 export function planFleet(
   fleet: FleetSpec,
@@ -65,7 +65,7 @@ function notEnding(pools: NonNullable<Observed['pools']>, victims: readonly Vict
   return victims.filter(({ instanceId }) => !draining.has(instanceId));
 }
 
-/** Ends come before numbers, in the whole fleet: one pool may give GPUs to another. */
+/** Terminations come before changes of group size, in the whole fleet: one pool may give GPUs to another. */
 function inOrder(steps: readonly Step[]): readonly Step[] {
   const isEnd = ({ kind }: Step): boolean => kind === 'terminate';
   return [...steps.filter(isEnd), ...steps.filter((step) => !isEnd(step))];

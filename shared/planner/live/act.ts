@@ -207,7 +207,7 @@ class Round {
     }
     if (status === 'APPLYING' && this.#isLate(decision, observed)) {
       const minutes = Math.round(this.#waitMs(observed) / 60_000);
-      return { status: 'TIMED_OUT', problem: `the fleet did not become what was decided within ${minutes} minutes` };
+      return { status: 'TIMED_OUT', problem: `the fleet did not match the decision within ${minutes} minutes` };
     }
     const waits = granted === 'part' ? 'it waits for GPUs of the budget that instances still hold' : note;
     return status !== 'APPLYING' || problem === waits ? undefined : { status, ...(waits && { problem: waits }) };

@@ -5,7 +5,7 @@
  *     PENDING -> SUPERSEDED                  a newer one is there before it is applied
  *     PENDING -> REJECTED_BUDGET -> PENDING  the budget has no room; it has room again
  *     APPLYING -> SUPERSEDED                 a newer one is there
- *     APPLYING -> TIMED_OUT                  the fleet did not become what was decided
+ *     APPLYING -> TIMED_OUT                  the fleet did not match the decision in time
  *     APPLYING -> STALLED                    capacity is missing, and every option has failed
  *     TIMED_OUT, STALLED -> PENDING          the fleet or an option has changed
  *     TIMED_OUT, STALLED -> SUPERSEDED

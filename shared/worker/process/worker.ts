@@ -198,8 +198,8 @@ async function joinFleet(
 const OUTBOX_MS_MAX = 2000;
 
 /**
- * Opens the planner's queue, and loads its code only if the settings name a queue. Beside a frontend that answers for
- * the fleet, workers need none.
+ * Opens the planner's queue, and loads its code only if the settings name a queue. If a frontend reports for the fleet,
+ * workers need no queue.
  */
 async function openOutbox(settings: Settings<'worker'>, clock: Clock, logger: ProcessLogger, registry: MetricRegistry) {
   if (settings.plannerQueueUrl === undefined) return undefined;
@@ -311,8 +311,8 @@ function withEngineMetrics(
 }
 
 /**
- * Returns the fields of the card that the operator sets: how to read the model's text, which surfaces are offered, and
- * which prefixes find it.
+ * Returns the fields of the card that the operator sets: how to read the model's text, which endpoint types it serves,
+ * and its stable routing id.
  */
 export function cardSettings(settings: Settings<'worker'>): CardSettings {
   const { toolCallParser, reasoningParser, defaultThinkingMode, excludeToolsWhenToolChoiceNone: excludes } = settings;

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { KeyRecord, KeyStore } from '../../../shared/access/index.ts';
-import { newKeyId } from '../../../shared/access/keys/key-record.ts';
+import { newKeyId } from '../../../shared/access/keys/key-text.ts';
 
 /** Stores over the same keys: what one process writes, another reads. */
 export interface OpenedStores {

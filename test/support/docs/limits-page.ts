@@ -57,17 +57,19 @@ function rowOf(name: (typeof limitNames)[number]): string {
   const row: {
     readonly what: string;
     readonly max: number | string;
+    readonly orMore?: string;
     readonly code?: string;
     readonly beyond?: string;
   } = LIMITS[name];
   const setting = [...TABLE.values()].find(({ env }) => env.some((one) => String(row.max).endsWith(one)));
   const most = typeof row.max === 'number' ? String(row.max) : mostOf(row.max, setting);
+  const limit = row.orMore === undefined ? most : `${most}, or ${row.orMore}`;
   const variable = setting === undefined ? '-' : `\`${setting.env[0]}\``;
   const beyond =
     row.code === undefined
       ? row.beyond
       : `${codeRow(row.code as Parameters<typeof codeRow>[0]).status} \`${row.code}\``;
-  return `| \`${name}\` | ${row.what} | ${most} | ${variable} | ${beyond} |`;
+  return `| \`${name}\` | ${row.what} | ${limit} | ${variable} | ${beyond} |`;
 }
 
 type Setting = typeof TABLE extends ReadonlyMap<string, infer R> ? R : never;

@@ -1,30 +1,25 @@
 import { ServeError } from '../../../errors/index.ts';
 import { missingModelHint } from '../../../pipeline/index.ts';
 import {
-  countTokensSchema,
-  decodeCountTokens,
   decodeMessages,
-  estimatePromptTokens,
   type GenerationRequest,
   ignoredKeyLabels,
   MESSAGES_KEYS,
   type MessagesDecodeOptions,
   messagesSchema,
-  parseCountTokensBody,
   parseMessagesBody,
   type TextFinish,
   type Usage,
 } from '../../../protocol/index.ts';
-import { decodeContext, generate, modelsShown, requireAllowed, requireService } from '../../inference/dialect.ts';
+import { decodeContext, generate, modelsShown } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../exchange/exchange.ts';
 import type { BodyRoute } from '../route.ts';
-import { type Inference, readJson, serveInference, tellLeftOut, warnOfLeftOut } from '../serve-inference.ts';
+import { type Inference, serveInference, tellLeftOut } from '../serve-inference.ts';
 import { ChatBodyReader } from '../sinks/chat-body-reader.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { namesOf, type WireNames } from '../sinks/response-names.ts';
 import { RunningUsage } from '../sinks/running-usage.ts';
-import { sendJson, sendObject } from '../sinks/send.ts';
+import { sendObject } from '../sinks/send.ts';
 import { MessageStream } from './message-stream.ts';
 import {
   anthropicRequestId,
@@ -75,32 +70,8 @@ export const messages: BodyRoute = {
   },
 };
 
-/**
- * `POST /v1/messages/count_tokens`: the exact length of the prompt if its tokenizer is known, otherwise an estimate.
- */
-async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  requireService(deps);
-  const body = parseCountTokensBody(await readJson(exchange, deps));
-  await deps.lookUp?.(body.model);
-  requireAllowed(exchange, body.model, deps.pipeline.requestable.find(body.model)?.primaryName);
-  const context = decodeContext({ deps, exchange }, body.model);
-  const request = decodeCountTokens(body, context, decodeOptions(deps, body.model));
-  warnOfLeftOut(exchange, context.leftOut);
-  const counted = await deps.pipeline.countTokens(request);
-  const headers = requestIdHeader(newRequestId(deps.random));
-  sendJson(exchange, 200, { input_tokens: counted ?? estimatePromptTokens(request.prompt) }, headers);
-}
-
-export const countTokens: BodyRoute = {
-  serve: serveCountTokens,
-  body: {
-    name: 'CountTokensRequest',
-    schema: countTokensSchema,
-    example: ({ Chat: model }) => ({ model, messages: [{ role: 'user', content: 'What are you?' }] }),
-  },
-};
-
-function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): MessagesDecodeOptions {
+/** Returns how to decode a body of Messages for a model. */
+export function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): MessagesDecodeOptions {
   const parser = pipeline.requestable.find(model)?.card.runtime_config.reasoning_parser;
   return { stripsPreamble: settings.anthropic.stripsPreamble, hasReasoningParser: parser !== undefined };
 }

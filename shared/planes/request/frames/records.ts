@@ -14,7 +14,7 @@ import type { PlaneRequest } from '../types.ts';
 import { FrameError, FrameType, type FrameTypeCode, readU32, writeU32 } from './frame.ts';
 import type { ByteWriter } from './outbox.ts';
 
-/** Version of the records before the first request. Both ends must have the same. */
+/** Version of the records exchanged before the first request. Both ends must have the same. */
 export const PLANE_PROTOCOL = 2;
 
 /** First record of a connection, from the caller. */

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { KeyCache } from '../../../../shared/access/keys/key-cache.ts';
-import { type KeyRecord, newKeyId } from '../../../../shared/access/keys/key-record.ts';
+import type { KeyRecord } from '../../../../shared/access/keys/key-record.ts';
+import { newKeyId } from '../../../../shared/access/keys/key-text.ts';
 import { someKey } from '../../../contract/keys/key-store.contract.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 

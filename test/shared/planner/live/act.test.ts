@@ -217,7 +217,7 @@ describe('acting on decisions', () => {
     await clock.advance(minutes * 60_000 - 1);
     expect(await act()).toMatchObject({ status: 'APPLYING' });
     await clock.advance(1);
-    const problem = `the fleet did not become what was decided within ${minutes} minutes`;
+    const problem = `the fleet did not match the decision within ${minutes} minutes`;
     expect(await act()).toMatchObject({ status: 'TIMED_OUT', problem });
     await act();
     expect(connector.told).toHaveLength(1);
