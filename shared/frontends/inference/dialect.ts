@@ -140,12 +140,26 @@ function isBlind({ pipeline }: Pick<InferenceDeps, 'pipeline'>, name: string): b
   return card.runtime_config.media_chats !== true && card.runtime_config.route_to_encoder !== true;
 }
 
-/** A sink that leaves out every event that its subclass has no method for. */
-export abstract class PartialSink implements GenerationSink {
+/**
+ * Writes the answer to one inference request, and ends it exactly once: with its end, a failure, or the leaving of the
+ * client. It leaves out every event that its subclass has no method for.
+ */
+export abstract class DialectSink<Tracker extends RequestTracker = RequestTracker>
+  implements GenerationSink, Abandonable
+{
+  readonly inference: Tracker;
+  #isOver = false;
+
+  constructor(inference: Tracker) {
+    this.inference = inference;
+  }
+
+  /** Whether the answer has ended, so that nothing more is written. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
   abstract end(usage: Usage, finished: boolean): void;
-  abstract fail(error: ServeError): void;
-  abstract isBlocked(): boolean;
-  abstract onUnblocked(callback: () => void): void;
 
   text(_choice: number, _text: string, _tokenCount: number): void {}
 
@@ -170,28 +184,6 @@ export abstract class PartialSink implements GenerationSink {
 
   engineData(_data: Readonly<Record<string, unknown>>): void {}
   body(_body: unknown): void {}
-}
-
-/**
- * Writes the answer to one inference request, and ends it exactly once: with its end, a failure, or the leaving of the
- * client.
- */
-export abstract class DialectSink<Tracker extends RequestTracker = RequestTracker>
-  extends PartialSink
-  implements Abandonable
-{
-  readonly inference: Tracker;
-  #isOver = false;
-
-  constructor(inference: Tracker) {
-    super();
-    this.inference = inference;
-  }
-
-  /** Whether the answer has ended, so that nothing more is written. */
-  get isOver(): boolean {
-    return this.#isOver;
-  }
 
   fail(error: ServeError): void {
     if (this.close()) this.tell(error);

@@ -4,6 +4,7 @@ import {
   assembleTextless,
   atMost,
   type DecodeContext,
+  ForwardingSink,
   type GenerationRequest,
   invalidValue,
   LazyList,
@@ -16,7 +17,7 @@ import {
   u32,
 } from '../../../protocol/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
-import { decodeContext, PartialSink, requireServed } from '../../inference/dialect.ts';
+import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import type { BodyRoute } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { BatchUsage, nothingSent, WholeSink } from '../sinks/dialect-sink.ts';
@@ -191,14 +192,14 @@ class EmbeddingsList extends WholeSink {
   }
 }
 
-/** Receives one input's vector, of at most 2048 dimensions. */
-class EmbeddingInput extends PartialSink {
+/** Receives one input's vector, of at most 2048 dimensions. The first failure of an input fails the whole batch. */
+class EmbeddingInput extends ForwardingSink {
   readonly #batch: EmbeddingsList;
   readonly #index: number;
   readonly #startNext: () => void;
 
   constructor(batch: EmbeddingsList, index: number, startNext: () => void) {
-    super();
+    super(batch);
     this.#batch = batch;
     this.#index = index;
     this.#startNext = startNext;
@@ -208,21 +209,8 @@ class EmbeddingInput extends PartialSink {
     this.#batch.read(this.#index, body);
   }
 
-  end(usage: Usage): void {
+  override end(usage: Usage): void {
     this.#batch.inputEnded(this.#index, usage, this.#startNext);
-  }
-
-  /** Fails the whole batch at the first failure. */
-  fail(error: ServeError): void {
-    this.#batch.fail(error);
-  }
-
-  isBlocked(): boolean {
-    return this.#batch.isBlocked();
-  }
-
-  onUnblocked(callback: () => void): void {
-    this.#batch.onUnblocked(callback);
   }
 }
 
