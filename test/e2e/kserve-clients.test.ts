@@ -108,7 +108,7 @@ describe.runIf(PYTHON !== '')("Triton's own client", () => {
       finish: 'length',
       finals: 1,
       ids: 'words',
-      fault: 'Internal: Internal server error',
+      fault: 'Internal: boom',
       order: [0, 1, 2],
       end: ['StatusCode.NOT_FOUND', expect.stringMatching(/^Model 'nope' not found\. Served here: /)],
     });
@@ -125,7 +125,7 @@ describe.runIf(PYTHON !== '')("Triton's own client", () => {
     ['a parameter of the wrong kind', 'INVALID_ARGUMENT', "Parameter 'n' must be a number"],
     ['a value out of range', 'INVALID_ARGUMENT', 'Temperature must be between 0 and 2, got 9'],
     ['streaming in one response', 'INVALID_ARGUMENT', 'Streaming is not supported for this endpoint'],
-    ["the model's own error", 'INTERNAL', 'Failed to fold completions stream: Internal: Internal server error'],
+    ["the model's own error", 'INTERNAL', 'Failed to fold completions stream: Internal: boom'],
     ['its timeout', 'DEADLINE_EXCEEDED', 'Request timeout expired'],
     // Its own library ends the call at this deadline, or the server's word of the same deadline comes first.
     ["the client's", 'DEADLINE_EXCEEDED', /deadline exceeded/i],

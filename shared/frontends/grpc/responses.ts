@@ -1,4 +1,4 @@
-import { codeRow, ServeError, toServeError } from '../../errors/index.ts';
+import { codeRow, reasonOf, ServeError, toServeError } from '../../errors/index.ts';
 import { type GrpcCall, GrpcStatus, retryTrailers, STATUS, statusOf } from '../../grpc/index.ts';
 import { missingModelHint, type ServedModel } from '../../pipeline/index.ts';
 import {
@@ -145,11 +145,11 @@ export function parseFailure(thrown: unknown): GrpcStatus {
 }
 
 /**
- * Returns the text of a failure for its client: its class and its message. Only for an invalid request is that message
- * the worker's own text; a worker's diagnostics stay in logs.
+ * Returns the text of a failure for the stream of its request: the text of the worker, with the class of the failure.
  */
-export function failureText({ worker, message }: ServeError): string {
-  return worker === undefined ? message : `${worker}: ${message}`;
+export function failureText(error: ServeError): string {
+  const words = reasonOf(error.cause ?? error);
+  return error.worker === undefined ? words : `${error.worker}: ${words}`;
 }
 
 /**

@@ -1,4 +1,4 @@
-import { ServeError, workerError } from '../../errors/index.ts';
+import { type ServeError, workerError } from '../../errors/index.ts';
 import { GrpcStatus, STATUS } from '../../grpc/index.ts';
 import {
   BadTensorResponse,
@@ -209,7 +209,7 @@ export class TensorSink extends KserveSink<ResponseParts> {
     const { kind, message } = thrown;
     if (responses.isStream) {
       if (kind !== 'unreadable') responses.fault(`Failed to convert response: ${message}`, false);
-      else this.fail(new ServeError('bad_worker_response', message, { cause: thrown, worker: 'BackendProtocol' }));
+      else this.fail(workerError('BackendProtocol', thrown));
       return;
     }
     if (kind === 'unreadable') this.#breakOff(new GrpcStatus(STATUS.INTERNAL, `${FOLD}: Internal: ${message}`));

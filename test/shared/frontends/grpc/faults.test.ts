@@ -8,7 +8,7 @@ import {
 } from 'node:http2';
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { afterEach, describe, expect, it } from 'vitest';
-import { ServeError, workerError } from '../../../../shared/errors/index.ts';
+import { ServeError } from '../../../../shared/errors/index.ts';
 import { encodeMessage, framed, STATUS } from '../../../../shared/grpc/index.ts';
 import {
   ModelInferRequestSchema,
@@ -76,8 +76,6 @@ class Asked {
   #bytes = Buffer.alloc(0);
   /** `grpc-status`; undefined until it is there. */
   status: string | undefined;
-  /** `grpc-message`, decoded. */
-  message: string | undefined;
 
   constructor(client: ClientHttp2Session, path: string, headers: Readonly<Record<string, string>> = {}) {
     this.#stream = client.request({
@@ -93,8 +91,6 @@ class Asked {
     });
     const read = (given: IncomingHttpHeaders): void => {
       this.status ??= given['grpc-status'] as string | undefined;
-      const message = given['grpc-message'];
-      if (typeof message === 'string') this.message = decodeURIComponent(message);
     };
     this.#stream.on('response', read);
     this.#stream.on('trailers', read);
@@ -214,22 +210,6 @@ describe('KServe when workers fail', () => {
     await models.kill(1);
     await wait('the failure', () => asked.told.errors.length === 1);
     expect(asked.status).toBeUndefined();
-  });
-
-  it('shows what a worker says about an invalid request, and none of its diagnostics', async () => {
-    const { client, call } = await bed();
-    const diagnostics = workerError('Unknown', 'engine answered 500: no file /srv/models/letters');
-    const whole = new Asked(client, INFER).end(wholePrompt('r1'));
-    (await call(0)).call.fail(diagnostics);
-    await wait('the status', () => whole.status === String(STATUS.INTERNAL));
-    expect(whole.message).toBe('Failed to fold completions stream: Unknown: Internal server error');
-    const asked = new Asked(client, STREAM_INFER).say(prompt('r2'));
-    (await call(1)).call.fail(diagnostics);
-    await wait('the failure', () => asked.told.errors.length === 1);
-    asked.say(prompt('r3'));
-    (await call(2)).call.fail(workerError('InvalidRequest', 'ValueError: no letter'));
-    await wait('the refusal', () => asked.told.errors.length === 2);
-    expect(asked.told.errors).toEqual(['Unknown: Internal server error', 'InvalidRequest: ValueError: no letter']);
   });
 });
 
