@@ -126,7 +126,7 @@ export class DockerRunner implements ReplicaRunner {
 
   async #endOf(code: number | undefined, tail: OutputTail, logsEnded: Promise<unknown>): Promise<ReplicaEnd> {
     await forAtMost({ clock: this.#options.clock, timeoutMs: RETRY_MS }, () => logsEnded);
-    return { code, reason: `ended with ${code ?? 'an unknown code'}: ${tail}` };
+    return { code, reason: `ended with ${code ?? 'an unknown code'}: ${tail.lines}` };
   }
 
   async #isRunning(name: string): Promise<boolean> {

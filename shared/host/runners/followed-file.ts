@@ -82,7 +82,8 @@ export class OutputTail {
     this.#text = (this.#text + text).slice(-4096);
   }
 
-  toString(): string {
+  /** The last lines in one. */
+  get lines(): string {
     const lines = this.#text.split('\n').filter((line) => line.trim() !== '');
     return lines.slice(-this.#linesMax).join(' | ');
   }
