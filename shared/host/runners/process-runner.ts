@@ -95,7 +95,7 @@ export class ProcessRunner implements ReplicaRunner {
       send(-mark.pid, 'SIGKILL'); // its other processes are useless without it
       await followed.close();
       await rm(this.#markOf(index), { force: true });
-      return { code, reason: `ended with ${code ?? 'a signal, or out of sight'}: ${tail}` };
+      return { code, reason: `ended with ${code ?? 'a signal, or out of sight'}: ${tail.lines}` };
     });
     return {
       name: String(mark.pid),
