@@ -64,7 +64,7 @@ export function createCapacityGroup(scope: Construct, props: GroupProps): AutoSc
     defaultInstanceWarmup: Duration.seconds(0),
     healthChecks: HealthChecks.ec2({ gracePeriod: Duration.seconds(fleet.startSecs) }),
     groupMetrics: [GroupMetrics.all()],
-    // Keeps a machine whose agent gives the drain up. One whose agent is dead ends by the default of the hook.
+    // Keeps a machine whose terminate hook someone completes with ABANDON. A dead agent's machine ends by the default.
     instanceLifecyclePolicy: { retentionTriggers: { terminateHookAbandon: TerminateHookAbandonAction.RETAIN } },
     ignoreUnmodifiedSizeProperties: false, // else there is an update policy
   });
