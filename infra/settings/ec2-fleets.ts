@@ -19,7 +19,7 @@ const WarmPool = z.strictObject({
 });
 
 const Option = z.strictObject({
-  /** Types of machines, best first, with as many GPUs and as much memory of a GPU each. */
+  /** Types of machines, best first. All have the same number of GPUs, with the same memory per GPU. */
   types: z.array(TypeName).min(1).max(40),
   market: z.enum(MARKETS).default('on-demand'),
   /** Zones in which the machines start: those that offer the types. @default all zones of the network */

@@ -30,12 +30,13 @@ export interface ResidentServiceOptions extends ReservationBookOptions {
 
 /** Signal of queries that do not wait: they are decided at once. */
 const NEVER = new AbortController().signal;
-/** Bound of the queries that wait at once. A fleet with more has too high limits of its own queue. */
+/** Bound of the queries that wait at once. If more wait, the limits of the fleet's queue are set too high. */
 const WAITING_MAX = 65_536;
 
 /**
  * The core of the resident router: decides on requests of other processes, with reservations. A reservation ends with
- * its request. If the process that asked is gone, it ends at most two seconds later.
+ * its request. If the process that asked is gone, it runs out: two seconds after the decision if nothing has shown the
+ * request since, otherwise ten minutes after the last sign of it.
  */
 export class ResidentService implements ChooseService {
   readonly #options: ResidentServiceOptions;

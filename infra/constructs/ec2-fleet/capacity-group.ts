@@ -118,7 +118,7 @@ function addWarmPool(group: AutoScalingGroup, { warmPool }: CapacityOption): War
   });
 }
 
-/** Keeps Auto Scaling from ending machines that serve for the sake of equal numbers in all zones. */
+/** Keeps Auto Scaling from ending machines that serve only to have equal numbers in all zones. */
 function keepZones(scope: Construct, group: AutoScalingGroup, { name, setUpLogs }: GroupProps): void {
   const call = {
     service: 'auto-scaling',

@@ -111,7 +111,10 @@ function checkedEnvironment(scope: Construct, { fleet, fleetName, environment }:
   });
 }
 
-/** Bytes of the program that a machine starts with: EC2 takes 16 KiB, and names of resources are longer than here. */
+/**
+ * Bytes of the program that a machine starts with. EC2 takes 16 KiB. The real names of resources are longer than their
+ * placeholders here.
+ */
 const USER_DATA_BYTES_MAX = 14_000;
 
 function userDataOf(

@@ -15,7 +15,7 @@ export class FleetEvents extends Construct {
   readonly shortage: Rule;
   /** A machine came and its workers did not serve in time, or its agent gave up. */
   readonly startFailed: Rule;
-  /** An agent called its machine unhealthy: a GPU is broken. */
+  /** An agent called its machine unhealthy: a GPU is faulty, or a worker ends again and again. */
   readonly badGpu: Rule;
   /** EC2 takes a spot machine back. Its event names no group, so the rule is for all of the account. */
   readonly interruption: Rule | undefined;

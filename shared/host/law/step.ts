@@ -6,7 +6,7 @@ import type { DrainReason, Facts, Hook, HostAction, InstanceState, Rules, Step }
 const PROGRESS_MS_MAX = 120_000;
 /** A start that takes this many times as long as expected is given up. */
 const START_FACTOR = 2;
-/** Ends of one worker during a start that end the start. */
+/** A start fails once one worker has ended this many times during it. */
 const START_FAILURES_MAX = 2;
 const FIRST_PAUSE_MS = 1000;
 const PAUSE_MS_MAX = 60_000;
@@ -160,7 +160,7 @@ function draining(
   }
   const want = wantOf(facts, state);
   const actions = [...drainActions(facts, phase), ...launchGivenUp(state, reason, rules)];
-  // The terminate hook keeps the instance for its drain, so that the replacement may begin at once.
+  // A terminate hook keeps the instance until its drain is over, so its replacement may start at once.
   if (rules.hasHook.terminate) actions.push(...unhealthyBy(state, reason, facts, rules));
   const isHeld = want === 'end' || want === 'warm';
   return isHeld ? beat(state, 'terminate', facts, rules, actions) : { state, actions };

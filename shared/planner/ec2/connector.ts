@@ -15,7 +15,7 @@ export interface Ec2ConnectorOptions {
   readonly fleet: FleetSpec;
   readonly calls: AutoScalingCalls;
   readonly clock: Clock;
-  /** Loads of instances; without them, victims are chosen by their age alone. */
+  /** Loads of instances; without them, victims are chosen by health, market, option and id. */
   readonly loads?: Pick<InstanceLoads, 'of' | 'close'> | undefined;
 }
 

@@ -67,8 +67,8 @@ export interface RateDecision extends Demand {
 
 export interface RateOutcome {
   /**
-   * Targets of every pool, always, so that lost workers are replaced. Undefined while demand is unknown, or while
-   * capacity is unknown unless a held request needs the first worker.
+   * Targets of every pool, even unchanged ones, so that lost workers are replaced. Undefined while demand is unknown, or
+   * while capacity is unknown unless a held request needs the first worker.
    */
   readonly targets?: Targets | undefined;
   readonly pools: PerPool<RateDecision>;
@@ -224,7 +224,7 @@ function needOf(
   const load = config.rateTargetLoad;
   const forRate = isAsleep ? 0 : workersFor(rate, load * perEngine);
   const forHeld = held === 0 ? 0 : Math.max(1, workersFor(Math.min(rate, arrivals) + held / HELD_DRAIN_S, perEngine));
-  // A burst that may not come, and the load beside workers that recover, are planned without a reserve.
+  // Two loads are planned without a reserve: a burst that may not come, and what others serve while workers are behind.
   const full = Math.max(1, load) * perEngine;
   const forNow = Math.max(forRate, forHeld);
   const behind = behindOf(pool, forNow * perEngine - rate, input, config);
@@ -255,7 +255,10 @@ function behindOf(
   return isLost ? Math.min(workers, counts[pool]?.ready ?? 0) : 0;
 }
 
-/** Returns at least one while there is work; 0 once a new start costs less than the wait since the last request. */
+/**
+ * Returns the fewest workers of a pool. If that is 0: 1, until nothing has run or waited for `idleToZeroSeconds` and for
+ * five starts.
+ */
 function floorOf(
   pool: Pool,
   { idleSinceS }: RateState,
