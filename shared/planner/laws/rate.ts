@@ -67,8 +67,8 @@ export interface RateDecision extends Demand {
 
 export interface RateOutcome {
   /**
-   * Targets of every pool, even unchanged ones, so that lost workers are replaced. Undefined while demand is unknown, or
-   * while capacity is unknown unless a held request needs the first worker.
+   * Targets of every pool, even unchanged ones, so that lost workers are replaced. Undefined while demand is unknown,
+   * or while capacity is unknown unless a held request needs the first worker.
    */
   readonly targets?: Targets | undefined;
   readonly pools: PerPool<RateDecision>;
@@ -256,8 +256,8 @@ function behindOf(
 }
 
 /**
- * Returns the fewest workers of a pool. If that is 0: 1, until nothing has run or waited for `idleToZeroSeconds` and for
- * five starts.
+ * Returns the fewest workers of a pool. If that is 0: 1, until nothing has run or waited for `idleToZeroSeconds` and
+ * for five starts.
  */
 function floorOf(
   pool: Pool,

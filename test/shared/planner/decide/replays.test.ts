@@ -64,7 +64,7 @@ function play(batches: readonly (readonly SentSignal[])[]) {
 }
 
 describe('batches that come shuffled and doubled', () => {
-  it('have the same decisions as those that come once and in order, a thousand times', () => {
+  it('have the same decisions as those that come once and in order, in thousands of batches', () => {
     const rounds = story();
     const right = play(rounds);
     expect(right.decided.length).toBeGreaterThan(2);
@@ -87,7 +87,7 @@ describe('batches that come shuffled and doubled', () => {
           expect(play(batches)).toEqual(right);
         },
       ),
-      { numRuns: 1000 },
+      { numRuns: 60 }, // some 50 batches each
     );
   });
 });
