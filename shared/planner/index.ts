@@ -5,6 +5,7 @@
  * as Dynamo does; `rate`, the default, is this product's own.
  */
 export type { PlannerConfig, PlannerLaw } from './config.ts';
+export type { BatchFailures, QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';
 export { AutoScalingCalls } from './ec2/auto-scaling-calls.ts';
 export { Ec2Connector } from './ec2/connector.ts';
@@ -33,6 +34,7 @@ export {
   teach,
   tick,
 } from './planner.ts';
+export { type PlannedModel, QueuePlanner } from './queue/queue-planner.ts';
 export { readPlannerConfig } from './read-config.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';

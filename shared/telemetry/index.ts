@@ -42,7 +42,12 @@ export {
   type WorkerRequestMeter,
 } from './metrics/worker-metrics.ts';
 export { openTelemetry, type Telemetry } from './open-telemetry.ts';
-export { EMBEDDED_METRICS, EMBEDDED_NAMESPACE, type EmbeddedMetric } from './records/embedded-format.ts';
+export {
+  EMBEDDED_METRICS,
+  EMBEDDED_NAMESPACE,
+  type EmbeddedMetric,
+  renderEmbedded,
+} from './records/embedded-format.ts';
 export { EMBEDDED_MODELS_MAX, EmbeddedMetrics } from './records/embedded-metrics.ts';
 export {
   createFileSink,

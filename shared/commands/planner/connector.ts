@@ -44,13 +44,36 @@ export async function openConnector(
   discovery: Discovery,
 ): Promise<Connector> {
   if (fleet !== undefined) {
-    const signal = AbortSignal.timeout(FOLLOW_MS_MAX);
-    const loads = await InstanceLoads.follow(discovery, fleet.namespace, signal);
-    return new Ec2Connector({ fleet, calls: await AutoScalingCalls.open(clock), clock, loads });
+    return await ec2Connectors({ discovery, calls: await AutoScalingCalls.open(clock), clock })(fleet);
   }
   if (workersOf !== undefined) return new LocalConnector(workersOf({ namespace, workersMax: workersMax(config) }));
   const keys = new FolderKeys(plannerFolder(settings, env), namespace);
   return new VirtualConnector({ keys, clock, waitMsMax: settings.scalingMaxWaitTimeSecs * 1000 });
+}
+
+interface Ec2Deps {
+  readonly discovery: Discovery;
+  readonly calls: AutoScalingCalls;
+  readonly clock: Clock;
+}
+
+/** Returns a function that opens connectors of fleets on EC2. They share the calls, and the loads of a namespace. */
+export function ec2Connectors({ discovery, calls, clock }: Ec2Deps): (fleet: FleetSpec) => Promise<Connector> {
+  const followed = new Map<string, Promise<InstanceLoads>>(); // bounded by the fleets of the settings
+  return async (fleet) => {
+    const { namespace } = fleet;
+    const loads =
+      followed.get(namespace) ?? InstanceLoads.follow(discovery, namespace, AbortSignal.timeout(FOLLOW_MS_MAX));
+    followed.set(namespace, loads);
+    return new Ec2Connector({ fleet, calls, clock, loads: await loads });
+  };
+}
+
+/** Returns the function by which a planner orders the workers of instances to drain. */
+export function drainOrders(discovery: Discovery) {
+  return async (instanceIds: readonly string[], deadlineMs: number, signal: AbortSignal): Promise<void> => {
+    await discovery.orderDrain(instanceIds, { reason: 'the planner ends its instance', deadlineMs }, signal);
+  };
 }
 
 /** Returns how many workers may run at once. Without a budget that is at least two. */

@@ -5,6 +5,7 @@ import type { Discovery } from '../../discovery/index.ts';
 import { eventPlane, openDiscovery } from '../../fleet/index.ts';
 import { type Connector, FleetPlanner, type FleetPlannerOptions, type Pool } from '../../planner/index.ts';
 import type { MetricRegistry, ProcessLogger } from '../../telemetry/index.ts';
+import { drainOrders } from './connector.ts';
 import { PlannerPages } from './pages.ts';
 
 /** Dependencies that a process passes to its planner. */
@@ -61,9 +62,7 @@ export async function openFleet(
     ...options,
     ...common,
     connector,
-    orderDrain: async (instanceIds, deadlineMs, signal) => {
-      await discovery.orderDrain(instanceIds, { reason: 'the planner ends its instance', deadlineMs }, signal);
-    },
+    orderDrain: drainOrders(discovery),
     discovery,
     eventPlane: plane,
     isAlone: isOfOneProcess(settings.discoveryBackend),

@@ -19,14 +19,14 @@ import type { PlannerConfig } from '../config.ts';
 import type { SentSignal } from '../decide/apply-signal.ts';
 import { type BatchOutcome, handleSignals, PlannerConflict } from '../decide/handle-batch.ts';
 import type { LawTick } from '../decide/tick-law.ts';
-import type { CountedWorkers } from '../decide/worker-counts.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { type Planner, type PlannerBounds, withBounds } from '../planner.ts';
 import { RollupAggregator } from '../signals/rollup-aggregator.ts';
 import type { DecisionRecord, PlannerStore } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
 import { type ActOptions, actOnNewest } from './act.ts';
-import type { Connector, Observed, ObservedPool } from './connector.ts';
+import type { Connector } from './connector.ts';
+import { countedOf } from './counted-workers.ts';
 import { Hearing } from './hearing.ts';
 import type { PlannerMetrics } from './planner-metrics.ts';
 
@@ -79,24 +79,6 @@ function refusalOf({ config }: Planner, workerId: string): string | undefined {
   }
   if (config.law !== 'rate' || config.rateRequestsPerSecond != null) return undefined;
   return `${what}: --planner-config '{"rate_requests_per_second": N}' says what one serves (stator profile measures it)`;
-}
-
-/** Returns the starting workers of options whose newest launch failed. Options count in instances, pools in workers. */
-function failingOf({ starting, options }: ObservedPool): number {
-  const instances = options.reduce((total, option) => total + option.starting, 0);
-  const failing = options.reduce((total, option) => total + (option.failing === undefined ? 0 : option.starting), 0);
-  return instances === 0 ? 0 : Math.round((starting * failing) / instances);
-}
-
-/** Returns the workers as the environment counts them; undefined if it does not. */
-function countedOf({ pools }: Observed): CountedWorkers | undefined {
-  if (pools === undefined) return undefined;
-  return Object.fromEntries(
-    Object.entries(pools).map(([pool, of]) => {
-      const { ready, starting } = of;
-      return [pool, { ready, starting, failing: failingOf(of) }];
-    }),
-  );
 }
 
 /** Signals between two ticks. Beyond that the oldest go, because newer ones include their counts. */

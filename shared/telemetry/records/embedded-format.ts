@@ -38,8 +38,16 @@ export const EMBEDDED_METRICS = {
 /** Name of one of `EMBEDDED_METRICS`. */
 export type EmbeddedMetric = keyof typeof EMBEDDED_METRICS;
 
+/** Metrics of the planner function, which serves no clients. */
+const PLANNER_METRICS = {
+  /** Messages of its queue that say nothing to a planner. */
+  UnknownEvents: { unit: 'Count', by: [[]], isGauge: false },
+} as const satisfies Record<string, Described>;
+
+const ALL_METRICS = { ...EMBEDDED_METRICS, ...PLANNER_METRICS };
+
 /** Content of one line: a value, or the values of several requests. */
-export type EmbeddedFigures = Partial<Record<EmbeddedMetric, number | readonly number[]>>;
+export type EmbeddedFigures = Partial<Record<keyof typeof ALL_METRICS, number | readonly number[]>>;
 
 /** Source of the values: a function, or a service whose containers count as one. */
 export type EmbeddedSource =
@@ -49,11 +57,11 @@ export type EmbeddedSource =
 interface Told {
   readonly source: EmbeddedSource;
   /** That the figures are of. */
-  readonly model: string | undefined;
+  readonly model?: string | undefined;
   /** Unix ms. */
   readonly timeMs: number;
-  /** Fields of the line that are not metrics. */
-  readonly beside: object;
+  /** Fields of the line that are not metrics. @default none */
+  readonly beside?: object;
 }
 
 /** A line in CloudWatch's embedded format, with its end. */
@@ -63,7 +71,7 @@ export function renderEmbedded(figures: EmbeddedFigures, { source, model, timeMs
   const line = {
     _aws: {
       Timestamp: Math.round(timeMs),
-      CloudWatchMetrics: directivesOf(Object.keys(figures) as EmbeddedMetric[], source.dimension, labels),
+      CloudWatchMetrics: directivesOf(Object.keys(figures) as (keyof EmbeddedFigures)[], source.dimension, labels),
     },
     [source.dimension]: source.name,
     ...(model === undefined ? {} : { Model: model }),
@@ -80,13 +88,13 @@ function single(value: number | readonly number[]): number | readonly number[] {
 
 /** Returns what tells CloudWatch which parts of a line are metrics, with one entry for each set of dimensions. */
 function directivesOf(
-  names: readonly EmbeddedMetric[],
+  names: readonly (keyof EmbeddedFigures)[],
   who: string,
   labels: Readonly<Record<string, string | undefined>>,
 ): readonly object[] {
   const entries = new Map<string, { readonly Dimensions: string[][]; readonly Metrics: object[] }>();
   for (const name of names) {
-    const { unit, by } = EMBEDDED_METRICS[name];
+    const { unit, by } = ALL_METRICS[name];
     const sets: readonly (readonly string[])[] = by;
     const Dimensions = sets
       .filter((set) => set.every((label) => labels[label] !== undefined))

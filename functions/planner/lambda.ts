@@ -1,0 +1,22 @@
+/**
+ * The planner as a function: it takes batches of a FIFO queue, with a message group for each model, and scales Auto
+ * Scaling groups. What it opens for its first batch serves all batches of its environment.
+ */
+import { SYSTEM } from '../../shared/clock/index.ts';
+import { openQueuePlanner, queueHandler } from '../../shared/commands/index.ts';
+import { resolveConfig } from '../../shared/config/index.ts';
+import { openLogger, renderEmbedded } from '../../shared/telemetry/index.ts';
+
+const { settings, warnings } = resolveConfig('planner', ['--planner-connector=ec2'], process.env);
+const logger = openLogger(settings);
+for (const warning of warnings) logger.for('function').warn(warning);
+
+const source = { dimension: 'FunctionName', name: process.env.AWS_LAMBDA_FUNCTION_NAME ?? 'unknown' } as const;
+const onUnknown = (count: number): void => {
+  process.stdout.write(renderEmbedded({ UnknownEvents: count }, { source, timeMs: SYSTEM.clock.wallMs() }));
+};
+
+export const handler = queueHandler({
+  clock: SYSTEM.clock,
+  open: () => openQueuePlanner({ ...SYSTEM, settings, logger, onUnknown }),
+});

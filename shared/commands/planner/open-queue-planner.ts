@@ -1,0 +1,53 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import { Lifetime } from '../../concurrency/index.ts';
+import { ConfigError, type Settings } from '../../config/index.ts';
+import { openDiscovery } from '../../fleet/index.ts';
+import { AutoScalingCalls, type PlannedModel, QueuePlanner } from '../../planner/index.ts';
+import { groupOf } from '../../protocol/index.ts';
+import type { ProcessLogger } from '../../telemetry/index.ts';
+import { drainOrders, ec2Connectors } from './connector.ts';
+import { openPlannerStore } from './planner-store.ts';
+import { fleetPlanning } from './planning.ts';
+import { readSpecs } from './scaled-fleet.ts';
+
+interface QueuePlannerDeps {
+  readonly settings: Settings<'planner'>;
+  readonly logger: ProcessLogger;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Counts messages that say nothing to a planner. */
+  onUnknown(count: number): void;
+}
+
+/** Largest age of what workers reported at the beginning of a batch, in milliseconds. */
+const DISCOVERY_AGE_MS_MAX = 1000;
+
+/**
+ * Opens the planner of a function for all fleets of `STATOR_PLANNER_FLEETS`. It stays open as long as the environment
+ * of the function. @throws ConfigError for settings that cannot be used
+ */
+export function openQueuePlanner({ settings, logger, clock, random, onUnknown }: QueuePlannerDeps) {
+  return Lifetime.compose(async (lifetime) => {
+    if (settings.plannerTable === undefined) {
+      throw new ConfigError(['STATOR_PLANNER_TABLE is missing: it names the table of the decisions']);
+    }
+    const { fleets, gpusMax } = await readSpecs(settings);
+    const store = await lifetime.use(openPlannerStore(settings, {}));
+    const host = { clock, random, isLasting: false };
+    const discovery = await lifetime.use(openDiscovery(settings, logger.for('discovery'), host));
+    const calls = await lifetime.use(AutoScalingCalls.open(clock));
+    const connectorOf = ec2Connectors({ discovery, calls, clock });
+    const models: PlannedModel[] = [];
+    for (const fleet of fleets) {
+      const planner = await fleetPlanning(settings, fleet);
+      models.push({ group: groupOf(fleet), fleet, planner, connector: await connectorOf(fleet) });
+    }
+    return new QueuePlanner({
+      ...{ models, store, clock, onUnknown, gpusMax },
+      logger: logger.for('planner'),
+      holder: random.instanceId(),
+      orderDrain: drainOrders(discovery),
+      refresh: (signal) => discovery.refresh(DISCOVERY_AGE_MS_MAX, signal),
+    });
+  });
+}

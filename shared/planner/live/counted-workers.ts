@@ -1,0 +1,20 @@
+import type { CountedWorkers } from '../decide/worker-counts.ts';
+import type { Observed, ObservedPool } from './connector.ts';
+
+/** Returns the workers as the environment counts them; undefined if it does not. */
+export function countedOf({ pools }: Observed): CountedWorkers | undefined {
+  if (pools === undefined) return undefined;
+  return Object.fromEntries(
+    Object.entries(pools).map(([pool, of]) => {
+      const { ready, starting } = of;
+      return [pool, { ready, starting, failing: failingOf(of) }];
+    }),
+  );
+}
+
+/** Returns the starting workers of options whose newest launch failed. Options count in instances, pools in workers. */
+function failingOf({ starting, options }: ObservedPool): number {
+  const instances = options.reduce((total, option) => total + option.starting, 0);
+  const failing = options.reduce((total, option) => total + (option.failing === undefined ? 0 : option.starting), 0);
+  return instances === 0 ? 0 : Math.round((starting * failing) / instances);
+}

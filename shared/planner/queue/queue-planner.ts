@@ -1,0 +1,189 @@
+import type { Clock } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { BoundedMap } from '../../records/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { handleBatch } from '../decide/handle-batch.ts';
+import { type BatchFailures, handleQueueBatch, type QueueRecord } from '../decide/queue-batch.ts';
+import type { FleetSpec } from '../ec2/fleet-spec.ts';
+import { type ActOptions, actOnNewest } from '../live/act.ts';
+import type { Connector, Observed } from '../live/connector.ts';
+import { countedOf } from '../live/counted-workers.ts';
+import type { Planner } from '../planner.ts';
+import { type FleetPlaces, toSignals } from '../signals/fleet-events.ts';
+import type { PlannerStore } from '../store/types.ts';
+import { placesOf } from './fleet-places.ts';
+
+/** A model with its fleet, and what decides and acts for it. */
+export interface PlannedModel {
+  /** Message group of its events, and name of its state. */
+  readonly group: string;
+  readonly fleet: FleetSpec;
+  readonly planner: Planner;
+  readonly connector: Connector;
+}
+
+interface QueuePlannerOptions extends Pick<ActOptions, 'holder' | 'gpusMax' | 'orderDrain'> {
+  readonly models: readonly PlannedModel[];
+  readonly store: PlannerStore;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Reads what workers have reported since the last batch. */
+  refresh(signal: AbortSignal): Promise<void>;
+  /** Counts messages that say nothing to a planner. */
+  onUnknown(count: number): void;
+}
+
+/** Longest look at a fleet before its messages are handled; without it the law counts the workers that it heard. */
+const OBSERVE_MS_MAX = 8000;
+/** Longest time in which a failure is recorded, also if the time of the batch is over. */
+const RECORD_MS_MAX = 2000;
+/** Names of unknown events that are remembered, so that each has one line in the log. */
+const NAMES_MAX = 1000;
+
+/**
+ * Plans for the models of a queue: decides from each batch of messages, then acts once for each model of the batch. It
+ * runs only while it handles a batch. A batch fails only if it could not be decided on. A failure of acting is in the
+ * log and on the decision, and the next message of the model, at the latest its tick, acts again.
+ */
+export class QueuePlanner {
+  readonly #options: QueuePlannerOptions;
+  readonly #models: ReadonlyMap<string, PlannedModel>; // by group in lower case
+  readonly #places = new Map<PlannedModel, FleetPlaces>();
+  readonly #named = new BoundedMap<string, true>(NAMES_MAX);
+
+  constructor(options: QueuePlannerOptions) {
+    this.#options = options;
+    this.#models = new Map(options.models.map((model) => [model.group.toLowerCase(), model]));
+  }
+
+  /** Returns the messages that the queue must hand out again. Rejects only if it cannot be said which. */
+  async handle(records: readonly QueueRecord[], signal: AbortSignal): Promise<BatchFailures> {
+    const { logger, refresh, onUnknown } = this.#options;
+    await refresh(signal);
+    const seen = await this.#observe(records, signal);
+    const decided = new Set<PlannedModel>();
+    const unknown: string[] = [];
+    const answer = await handleQueueBatch(
+      records,
+      {
+        handle: async (group, messages, within) => {
+          const model = this.#modelOf(group);
+          if (model === undefined) {
+            unknown.push(...messages.map(() => `message group ${group}`));
+            return;
+          }
+          const names = await this.#decide(model, messages, seen.get(model), within);
+          unknown.push(...names);
+          decided.add(model);
+        },
+        onFailed: (group, reason) =>
+          logger.warn('messages were not handled; the queue hands them out again', { group, reason: reasonOf(reason) }),
+      },
+      signal,
+    );
+    this.#tellUnknown(unknown);
+    if (unknown.length > 0) onUnknown(unknown.length);
+    await Promise.all([...decided].map((model) => this.#act(model, signal)));
+    return answer;
+  }
+
+  #modelOf(group: string): PlannedModel | undefined {
+    return this.#models.get(group.toLowerCase());
+  }
+
+  /** Returns the fleets of the models of a batch, as far as they can be read now. */
+  async #observe(
+    records: readonly QueueRecord[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<PlannedModel, Observed | undefined>> {
+    const { clock, logger } = this.#options;
+    const models = new Set(records.flatMap(({ group }) => this.#modelOf(group) ?? []));
+    const observe = async (model: PlannedModel): Promise<Observed | undefined> => {
+      const { connector, fleet, group } = model;
+      try {
+        const observed = await withDeadline({ clock, timeoutMs: OBSERVE_MS_MAX, signal }, (within) =>
+          connector.observe(within),
+        );
+        this.#places.set(model, placesOf(fleet, observed));
+        return observed;
+      } catch (thrown) {
+        // Signals still count: workers and tick come without Auto Scaling too.
+        logger.warn('a fleet cannot be read now', { group, reason: reasonOf(thrown) });
+        return undefined;
+      }
+    };
+    return new Map(await Promise.all([...models].map(async (model) => [model, await observe(model)] as const)));
+  }
+
+  /** Handles the messages of a model. Returns the names of those that say nothing to it. */
+  async #decide(
+    model: PlannedModel,
+    messages: readonly QueueRecord[],
+    observed: Observed | undefined,
+    signal: AbortSignal,
+  ): Promise<readonly string[]> {
+    const { store, logger } = this.#options;
+    const { group, planner, fleet } = model;
+    const unknown: string[] = [];
+    const places = this.#places.get(model) ?? placesOf(fleet);
+    const environment =
+      observed === undefined ? {} : { counted: countedOf(observed), startSeconds: observed.startSeconds };
+    const { record } = await handleBatch(
+      messages,
+      {
+        ...{ store, group, planner, ...environment },
+        translate: (body) => toSignals(body, places),
+        onUnknown: (what) => unknown.push(what),
+        onRefused: (problem) => logger.warn('a message was refused', { group, problem }),
+      },
+      signal,
+    );
+    if (record !== undefined) {
+      const { decisionId: decision_id, targets, reason } = record;
+      logger.info('decided', { group, decision_id, targets: JSON.stringify(targets), reason });
+    }
+    return unknown;
+  }
+
+  #tellUnknown(names: readonly string[]): void {
+    for (const what of names) {
+      if (this.#named.get(what) !== undefined) continue;
+      this.#named.set(what, true);
+      this.#options.logger.warn('a message says nothing to a planner; more of this name are only counted', { what });
+    }
+  }
+
+  async #act(model: PlannedModel, signal: AbortSignal): Promise<void> {
+    const { store, clock, logger, holder, gpusMax, orderDrain } = this.#options;
+    const { group, connector, planner } = model;
+    const { tickSeconds, startSeconds } = planner.config;
+    const common = { store, connector, group, holder, gpusMax, orderDrain, tickSeconds, startSeconds };
+    try {
+      const options = { ...common, engines: planner.engines, nowMs: () => clock.wallMs() };
+      const decision = await actOnNewest(options, signal);
+      if (decision?.problem === undefined) return;
+      const { decisionId: decision_id, problem, code, option } = decision;
+      logger.warn('a decision was not carried out', { group, decision_id, problem, code, option });
+    } catch (thrown) {
+      const problem = `acting failed: ${reasonOf(thrown)}`;
+      logger.warn('acting failed; the next message of the model tries again', { group, problem });
+      await this.#record(group, problem);
+    }
+  }
+
+  /** Stores a failure on the newest decision, if that still has something to do. */
+  async #record(group: string, problem: string): Promise<void> {
+    const { store, clock, logger } = this.#options;
+    try {
+      await withDeadline({ clock, timeoutMs: RECORD_MS_MAX }, async (signal) => {
+        const [newest] = await store.decisions(group, { sinceMs: 0, countMax: 1 }, signal);
+        if (newest === undefined || newest.problem === problem) return;
+        const { status } = newest;
+        if (status === 'PENDING' || status === 'APPLYING') await store.move(group, newest, { status, problem }, signal);
+      });
+    } catch (thrown) {
+      logger.warn('a failure could not be stored', { group, reason: reasonOf(thrown) }); // the next round meets it again
+    }
+  }
+}
