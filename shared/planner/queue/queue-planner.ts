@@ -1,7 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { BoundedMap } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { handleBatch } from '../decide/handle-batch.ts';
 import { type BatchFailures, handleQueueBatch, type QueueRecord } from '../decide/queue-batch.ts';
@@ -38,8 +37,6 @@ interface QueuePlannerOptions extends Pick<ActOptions, 'holder' | 'gpusMax' | 'o
 const OBSERVE_MS_MAX = 8000;
 /** Longest time in which a failure is recorded, also if the time of the batch is over. */
 const RECORD_MS_MAX = 2000;
-/** Names of unknown events that are remembered, so that each has one line in the log. */
-const NAMES_MAX = 1000;
 
 /**
  * Plans for the models of a queue: decides from each batch of messages, then acts once for each model of the batch. It
@@ -50,7 +47,6 @@ export class QueuePlanner {
   readonly #options: QueuePlannerOptions;
   readonly #models: ReadonlyMap<string, PlannedModel>; // by group in lower case
   readonly #places = new Map<PlannedModel, FleetPlaces>();
-  readonly #named = new BoundedMap<string, true>(NAMES_MAX);
 
   constructor(options: QueuePlannerOptions) {
     this.#options = options;
@@ -82,7 +78,8 @@ export class QueuePlanner {
       },
       signal,
     );
-    this.#tellUnknown(unknown);
+    // The logger writes repetitions as one line.
+    for (const what of unknown) logger.warn('a message says nothing to a planner', { what });
     if (unknown.length > 0) onUnknown(unknown.length);
     await Promise.all([...decided].map((model) => this.#act(model, signal)));
     return answer;
@@ -146,14 +143,6 @@ export class QueuePlanner {
     return unknown;
   }
 
-  #tellUnknown(names: readonly string[]): void {
-    for (const what of names) {
-      if (this.#named.get(what) !== undefined) continue;
-      this.#named.set(what, true);
-      this.#options.logger.warn('a message says nothing to a planner; more of this name are only counted', { what });
-    }
-  }
-
   async #act(model: PlannedModel, signal: AbortSignal): Promise<void> {
     const { store, clock, logger, holder, gpusMax, orderDrain } = this.#options;
     const { group, connector, planner } = model;
@@ -183,7 +172,8 @@ export class QueuePlanner {
         if (status === 'PENDING' || status === 'APPLYING') await store.move(group, newest, { status, problem }, signal);
       });
     } catch (thrown) {
-      logger.warn('a failure could not be stored', { group, reason: reasonOf(thrown) }); // the next round meets it again
+      // The next round meets the same failure again.
+      logger.warn('a failure could not be stored', { group, reason: reasonOf(thrown) });
     }
   }
 }
