@@ -5,7 +5,7 @@
  * as Dynamo does; `rate`, the default, is this product's own.
  */
 export type { PlannerConfig, PlannerLaw } from './config.ts';
-export type { BatchFailures, QueueRecord } from './decide/queue-batch.ts';
+export type { QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';
 export { AutoScalingCalls } from './ec2/auto-scaling-calls.ts';
 export { Ec2Connector } from './ec2/connector.ts';

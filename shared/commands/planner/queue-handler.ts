@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import type { BatchFailures, QueuePlanner, QueueRecord } from '../../planner/index.ts';
+import type { QueuePlanner, QueueRecord } from '../../planner/index.ts';
 import { RecordReader } from '../../records/index.ts';
 
 /** The part of Lambda's context that the handler reads. */
@@ -24,7 +24,7 @@ const read = new RecordReader((what) => new TypeError(`not an event of a FIFO qu
  */
 export function queueHandler({ clock, open }: HandlerOptions) {
   let opened: ReturnType<HandlerOptions['open']> | undefined;
-  return async (event: unknown, context: InvocationContext): Promise<BatchFailures> => {
+  return async (event: unknown, context: InvocationContext) => {
     const records = read.list(read.record(event, 'event').Records, 'Records').map(recordOf);
     const over = new AbortController();
     const late = (): void => over.abort(new Error('the time of the function is over'));
@@ -35,7 +35,8 @@ export function queueHandler({ clock, open }: HandlerOptions) {
         opened = undefined;
         throw reason;
       });
-      return await planner.handle(records, over.signal);
+      const failures = await planner.handle(records, over.signal);
+      return { batchItemFailures: failures.map((itemIdentifier) => ({ itemIdentifier })) }; // the names of Lambda
     } finally {
       timer.cancel();
     }

@@ -8,11 +8,6 @@ export interface QueueRecord {
   readonly sentAtMs: number;
 }
 
-/** Messages that the queue must hand out again, as Lambda reads them (`ReportBatchItemFailures`). */
-export interface BatchFailures {
-  readonly batchItemFailures: readonly { readonly itemIdentifier: string }[];
-}
-
 interface QueueBatchOptions {
   /** Handles the messages of one group, in their order: all of them, or none if it rejects. */
   handle(group: string, messages: readonly QueueRecord[], signal: AbortSignal): Promise<unknown>;
@@ -23,23 +18,25 @@ interface QueueBatchOptions {
 /**
  * Handles a batch of a queue, group by group. If a group fails, none of its messages was acknowledged, so all of them
  * from the first on are failures: the queue keeps their order. Groups that succeeded before or after are acknowledged.
+ *
+ * @returns ids of the messages that the queue must hand out again
  */
 export async function handleQueueBatch(
   records: readonly QueueRecord[],
   { handle, onFailed }: QueueBatchOptions,
   signal: AbortSignal,
-): Promise<BatchFailures> {
+): Promise<readonly string[]> {
   const groups = new Map<string, QueueRecord[]>();
   for (const record of records) groups.set(record.group, [...(groups.get(record.group) ?? []), record]);
-  const failures: { readonly itemIdentifier: string }[] = [];
+  const failures: string[] = [];
   for (const [group, messages] of groups) {
     try {
       signal.throwIfAborted(); // the function's time is over: the other groups come again
       await handle(group, messages, signal);
     } catch (thrown) {
       onFailed(group, thrown);
-      failures.push(...messages.map(({ messageId: itemIdentifier }) => ({ itemIdentifier })));
+      failures.push(...messages.map(({ messageId }) => messageId));
     }
   }
-  return { batchItemFailures: failures };
+  return failures;
 }

@@ -3,7 +3,7 @@ import { withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { handleBatch } from '../decide/handle-batch.ts';
-import { type BatchFailures, handleQueueBatch, type QueueRecord } from '../decide/queue-batch.ts';
+import { handleQueueBatch, type QueueRecord } from '../decide/queue-batch.ts';
 import type { FleetSpec } from '../ec2/fleet-spec.ts';
 import { type ActOptions, actOnNewest } from '../live/act.ts';
 import type { Connector, Observed } from '../live/connector.ts';
@@ -53,14 +53,14 @@ export class QueuePlanner {
     this.#models = new Map(options.models.map((model) => [model.group.toLowerCase(), model]));
   }
 
-  /** Returns the messages that the queue must hand out again. Rejects only if it cannot be said which. */
-  async handle(records: readonly QueueRecord[], signal: AbortSignal): Promise<BatchFailures> {
+  /** Returns the ids of the messages that the queue must hand out again. Rejects only if it cannot be said which. */
+  async handle(records: readonly QueueRecord[], signal: AbortSignal): Promise<readonly string[]> {
     const { logger, refresh, onUnknown } = this.#options;
     await refresh(signal);
     const seen = await this.#observe(records, signal);
     const decided = new Set<PlannedModel>();
     const unknown: string[] = [];
-    const answer = await handleQueueBatch(
+    const failures = await handleQueueBatch(
       records,
       {
         handle: async (group, messages, within) => {
@@ -82,7 +82,7 @@ export class QueuePlanner {
     for (const what of unknown) logger.warn('a message says nothing to a planner', { what });
     if (unknown.length > 0) onUnknown(unknown.length);
     await Promise.all([...decided].map((model) => this.#act(model, signal)));
-    return answer;
+    return failures;
   }
 
   #modelOf(group: string): PlannedModel | undefined {

@@ -11,8 +11,7 @@ const event = queueEvent([{ id: 'm1', group: 'ns#m', body: { type: 'tick' }, sen
 const patient: Pick<QueuePlanner, 'handle'> = {
   handle: (records, signal) =>
     new Promise((resolve) => {
-      const itemsOf = () => records.map(({ messageId: itemIdentifier }) => ({ itemIdentifier }));
-      signal.addEventListener('abort', () => resolve({ batchItemFailures: itemsOf() }));
+      signal.addEventListener('abort', () => resolve(records.map(({ messageId }) => messageId)));
     }),
 };
 
@@ -21,7 +20,7 @@ describe('the handler of the queue of a planner', () => {
     const seen: QueueRecord[] = [];
     const handle: QueuePlanner['handle'] = async (records) => {
       seen.push(...records);
-      return { batchItemFailures: [] };
+      return [];
     };
     await queueHandler({ clock: new VirtualClock(), open: async () => ({ handle }) })(event, CONTEXT);
     expect(seen).toEqual([{ messageId: 'm1', group: 'ns#m', body: '{"type":"tick"}', sentAtMs: 1_800_000_000_000 }]);
@@ -43,7 +42,7 @@ describe('the handler of the queue of a planner', () => {
     let opened = 0;
     const open = async () => {
       if (opened++ === 0) throw new Error('the table is away');
-      return { handle: async () => ({ batchItemFailures: [] }) };
+      return { handle: async () => [] };
     };
     const handler = queueHandler({ clock: new VirtualClock(), open });
     await expect(handler(event, CONTEXT)).rejects.toThrow('the table is away');
