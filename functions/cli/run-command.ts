@@ -24,8 +24,8 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ['version', 'Prints the version'],
 ];
 
-const GRPC_HELP = `Runs stator frontend --kserve-grpc-server, which serves KServe v2 to Triton's clients, without OpenAI's routes. It takes
-the flags of stator frontend; --grpc-port and --http-host set where it listens.
+const GRPC_HELP = `stator grpc runs stator frontend --kserve-grpc-server, which serves KServe v2 to Triton's clients, without OpenAI's
+routes. It takes the flags of stator frontend; --grpc-port and --http-host set where it listens.
 
 `;
 

@@ -144,7 +144,7 @@ describe.runIf(hasDynamoDb())('stator planner with Auto Scaling groups', () => {
 
   it('says what it waits for if no option has capacity', async () => {
     const text = await explained('alone', /Z {2}waits for capacity: .*InsufficientInstanceCapacity/);
-    expect(text).toMatch(/fleet: decode: 0 serve, 0-on-demand 0 of \d \(InsufficientInstanceCapacity in us-east-1a\)/);
+    expect(text).toMatch(/fleet: decode: 0 serve, 0-on-demand 0 of \d/); // the option gives up launches that fail
   }, 90_000);
 
   it('corrects a desired capacity that someone else has changed', async () => {

@@ -9,7 +9,7 @@ import { runStator, type StatorProcess, sseData, useFleet } from '../support/ind
 const README = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
 
 /** What the pages leave to the reader. */
-const MADE_UP = { MODEL: 'm', CONNECTOR: '{}', PRODUCER: '{}', CONSUMER: '{}' };
+const MADE_UP = { MODEL: 'm', CONNECTOR: '{}', PRODUCER: '{}', CONSUMER: '{}', FLEETS: '{"fleets":[]}' };
 const fleet = useFleet();
 let local: StatorProcess;
 

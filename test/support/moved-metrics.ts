@@ -71,6 +71,8 @@ export const MOVED_BY: Readonly<Record<string, readonly string[]>> = {
     'stator_planner_held_requests',
     'stator_planner_late_events_total',
     'stator_planner_refused_events_total',
+    'stator_planner_reapplied_decisions_total',
+    'stator_planner_stalled',
     'stator_planner_unapplied_decisions_total',
   ],
   'test/shared/standalone/indexer.test.ts': [
