@@ -94,17 +94,21 @@ describe('stator frontend and stator planner without settings of where they meet
   });
 
   it('have workers again when it is started again, and go on from its last decision', { timeout: 90_000 }, async () => {
-    const numbersOf = async (): Promise<readonly number[]> => {
+    const decided = async () => {
       const { stdout } = await runStator(['planner', 'explain', '--json', '--last=100', `--planner-dir=${folder}`]);
-      const { decisions } = JSON.parse(stdout) as { readonly decisions: readonly { readonly decisionId: number }[] };
-      return decisions.map(({ decisionId }) => decisionId);
+      const { decisions } = JSON.parse(stdout) as {
+        readonly decisions: readonly { readonly decisionId: number; readonly targets: { readonly decode: number } }[];
+      };
+      return decisions.toSorted((one, other) => other.decisionId - one.decisionId);
     };
-    const before = Math.max(...(await numbersOf()));
+    const before = (await decided())[0]!;
     planner = plan();
     await planner.waitForOutput(HEARD, 60_000);
     expect((await ask()).status).toBe(200);
-    await waitUntil(async () => Math.max(...(await numbersOf())) > before, { timeoutMs: 60_000, what: 'a decision' });
-    const numbers = await numbersOf();
+    const isThere = async () => childPids(planner.pid).length === (await decided())[0]!.targets.decode;
+    await waitUntil(isThere, { timeoutMs: 60_000, what: 'the workers of the last decision' });
+    const numbers = (await decided()).map(({ decisionId }) => decisionId);
+    expect(numbers[0]).toBeGreaterThanOrEqual(before.decisionId);
     expect(new Set(numbers).size).toBe(numbers.length);
     expect(childPids(planner.pid).length).toBeLessThanOrEqual(2); // none twice
     planner.signal('SIGTERM');
@@ -135,7 +139,10 @@ describe('stator planner says', () => {
 
   it('what the arguments of its workers make different from its own', async () => {
     const planner = start(['--planner-connector=local', '--', '--engine=mocker', '--namespace=other']);
-    await planner.waitForOutput(/not heard by it, .* setting=namespace planner=dynamo workers=other/, 20_000);
+    await planner.waitForOutput(
+      /this planner cannot hear its workers, .* setting=namespace planner=dynamo workers=other/,
+      20_000,
+    );
     await planner.kill();
   });
 

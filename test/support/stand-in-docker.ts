@@ -44,8 +44,9 @@ case "$verb" in
     echo "id-of-$name" ;;
   logs)
     for name; do :; done
-    case "$*" in *--tail*) from=0 ;; *) from=+1 ;; esac
-    exec tail --pid="$(cat "$state/$name.pid")" -n "$from" -f "$state/$name.log" ;;
+    # Lines of the log have no times: --since begins where the log ended at the last inspect.
+    case "$*" in *--since*) from=$(cat "$state/$name.seen") ;; *) from=0 ;; esac
+    exec tail --pid="$(cat "$state/$name.pid")" -c "+$((from + 1))" -f "$state/$name.log" ;;
   wait)
     until [ -s "$state/$1.code" ]; do
       [ -e "$state/$1.pid" ] || { echo "no such container" >&2; exit 1; }
@@ -60,11 +61,12 @@ case "$verb" in
   inspect)
     for name; do :; done
     [ -e "$state/$name.pid" ] || { echo "no such object" >&2; exit 1; }
+    wc -c < "$state/$name.log" > "$state/$name.seen"
     if [ -e "$state/$name.code" ]; then echo false; else echo true; fi ;;
   rm)
     for name; do :; done
     if [ -e "$state/$name.pid" ] && [ ! -e "$state/$name.code" ]; then kill -KILL -"$(cat "$state/$name.pid")"; fi
-    rm -f "$state/$name.pid" "$state/$name.child" "$state/$name.log" "$state/$name.code" ;;
+    rm -f "$state/$name.pid" "$state/$name.child" "$state/$name.log" "$state/$name.code" "$state/$name.seen" ;;
   *) echo "unknown command $verb" >&2; exit 1 ;;
 esac
 `;

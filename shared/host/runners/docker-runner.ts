@@ -65,7 +65,8 @@ export class DockerRunner implements ReplicaRunner {
 
   async adopt(index: number, onOutput: (text: string) => void): Promise<RunningReplica | undefined> {
     const name = nameOf(index);
-    return (await this.#isRunning(name)) ? this.#follow(name, onOutput, ['--tail', '0']) : undefined;
+    const since = new Date(this.#options.clock.wallMs()).toISOString(); // of the daemon, which runs on this machine
+    return (await this.#isRunning(name)) ? this.#follow(name, onOutput, ['--since', since]) : undefined;
   }
 
   /** The values of variables do not appear in the list of processes: docker takes them from its own environment. */

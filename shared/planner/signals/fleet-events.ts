@@ -32,7 +32,7 @@ export type Translated =
   /** Not an event of EventBridge: perhaps a planner's own. */
   | { readonly kind: 'other' };
 
-/** Instances and reservations that an event names without their groups. */
+/** Instances and reservations that an event names without their groups; for tests and for callers that look them up. */
 export interface NamedInEvent {
   readonly instances: readonly string[];
   readonly reservations: readonly string[];
