@@ -15,7 +15,7 @@ export interface GroupPlace {
   readonly component: PoolName;
 }
 
-/** Knowledge of the fleets. A caller first looks up what `namedIn` returns, because that costs calls. */
+/** Knowledge of the fleets, as they were observed last: translating an event costs no call. */
 export interface FleetPlaces {
   /** Returns undefined for a group that no planner scales. */
   ofGroup(group: string): GroupPlace | undefined;
@@ -31,12 +31,6 @@ export type Translated =
   | { readonly kind: 'unknown'; readonly what: string }
   /** Not an event of EventBridge: perhaps a planner's own. */
   | { readonly kind: 'other' };
-
-/** Instances and reservations that an event names without their groups; for tests and for callers that look them up. */
-export interface NamedInEvent {
-  readonly instances: readonly string[];
-  readonly reservations: readonly string[];
-}
 
 /** "Spot Instance interruption notices": two minutes. */
 const SPOT_NOTICE_MS = 120_000;
@@ -70,17 +64,6 @@ export function toSignals(body: unknown, places: FleetPlaces): Translated {
   return signals === undefined || signals.length === 0
     ? { kind: 'unknown', what: `${event.source}: ${event.type}`.slice(0, NAME_CHARACTERS_MAX) }
     : { kind: 'signals', signals };
-}
-
-/** Returns what must be looked up before an event is translated. */
-export function namedIn(body: unknown): NamedInEvent {
-  const event = readEvent(body);
-  if (event === undefined || event.source === 'aws.autoscaling') return { instances: [], reservations: [] };
-  const reservation = event.detail['capacity-reservation-id'];
-  return {
-    instances: instancesOf(event),
-    reservations: isBlockEnd(event) && typeof reservation === 'string' ? [reservation] : [],
-  };
 }
 
 function readEvent(body: unknown): BusEvent | undefined {

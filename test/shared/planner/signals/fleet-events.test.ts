@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type FleetPlaces, namedIn, toSignals } from '../../../../shared/planner/signals/fleet-events.ts';
+import { type FleetPlaces, toSignals } from '../../../../shared/planner/signals/fleet-events.ts';
 import { readPlannerEvent } from '../../../../shared/protocol/index.ts';
 
 const FOLDER = join(import.meta.dirname, '../../../fixtures/planner/fleet-events');
@@ -42,21 +42,11 @@ describe('an event of EventBridge', () => {
     });
   });
 
-  it('names what must be looked up before it is translated', () => {
-    const named = Object.fromEntries(golden.map(([name, event]) => [name, namedIn(event)]));
-    const none = { instances: [], reservations: [] };
-    expect(named['spot-interruption-warning']).toEqual({ ...none, instances: ['i-1234567890abcdef0'] });
-    expect(named['health-retirement']).toEqual({ ...none, instances: ['i-1234567890abcdef0'] });
-    expect(named['capacity-block-expiration-warning']).toEqual({ ...none, reservations: ['cr-1234567890abcdefg'] });
-    expect(named['launch-successful']).toEqual(none);
-  });
-
   it('differs from what planners send each other, and from anything else', () => {
     expect(toSignals({ type: 'tick', v: 1 }, places)).toEqual({ kind: 'other' });
     fc.assert(
       fc.property(fc.anything(), (body) => {
         expect(toSignals(body, places)).toEqual({ kind: 'other' });
-        expect(namedIn(body)).toEqual({ instances: [], reservations: [] });
       }),
     );
   });
