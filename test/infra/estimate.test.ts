@@ -266,7 +266,7 @@ describe('docs/deploy.md', () => {
   });
 
   it('says the sums, and the worst hour and month, in round numbers', () => {
-    expect(docs).toContain(`costs about ${Math.round(sum(dev.idle))} US$ a month with the rest`);
+    expect(docs).toContain(`An idle dev stack costs about ${Math.round(sum(dev.idle))} US$ a month`);
     expect(docs).toContain(`production about ${Math.round(sum(full.idle))} (`);
     expect(readFileSync('README.md', 'utf8')).toContain(`about US$${Math.round(sum(dev.idle))} a month when idle`);
     const worst = (estimate: Estimate, at: number) =>
