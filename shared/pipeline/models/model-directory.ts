@@ -95,6 +95,7 @@ export class LiveModelDirectory implements ModelDirectory {
   close(): void {
     for (const watch of this.#watches) watch.close();
     this.#watches = [];
+    this.#isDirty = false; // a rebuild that is due is dropped
     this.#retry?.cancel();
   }
 

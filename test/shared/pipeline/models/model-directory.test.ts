@@ -516,6 +516,20 @@ describe('changes', () => {
     expect(failures).toHaveLength(1);
   });
 
+  it('are neither applied nor tried again after the end', async () => {
+    const models = await follow();
+    let told = 0;
+    models.follow(() => {
+      told++;
+      throw new Error('no room for models');
+    });
+    const change = workers.put(card('a'));
+    models.close();
+    await settled(change);
+    await clock.advance(20_000);
+    expect(told).toBe(0);
+  });
+
   it('can be waited for', async () => {
     await follow();
     const hasTwo = directory.until((models) => models[0]?.workers.length === 2, new AbortController().signal);
