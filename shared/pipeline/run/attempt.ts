@@ -49,6 +49,7 @@ const NO_HEADERS: Readonly<Record<string, string>> = {};
 export class Attempt {
   /** Call to the prefill worker that computes the prompt; undefined = the decode worker computes it. */
   prefillCall: PrefillCall | undefined;
+  /** Place at the worker. The attempt has it from the choice on, and releases it when it leaves the worker. */
   reservation: Reservation<Worker> | undefined;
   call: Call | undefined;
   /** Tokens from the worker of this attempt. */
@@ -65,8 +66,8 @@ export class Attempt {
   }
 
   /**
-   * Sends the request to the worker of `reservation`, whose output goes to `sink`. The attempt releases the
-   * reservation when it leaves the worker. Measures the time until the first output.
+   * Sends the request to the worker of `reservation`, whose output goes to `sink`. Measures the time until the first
+   * output.
    */
   send(
     { plane, observer, clock }: Pick<RunContext, 'plane' | 'observer' | 'clock'>,
@@ -74,7 +75,6 @@ export class Attempt {
     reservation: Reservation<Worker>,
     sink: CallSink,
   ): void {
-    this.reservation = reservation;
     const trace = this.#beginSpan(reservation, routed.span);
     const headers = { ...routed.headers, ...trace, ...reservation.headers, ...(isRetry ? ANOTHER_ATTEMPT : {}) };
     this.#waiting = new Waiting(observer, clock, phaseOf(routed.model.pool.role));

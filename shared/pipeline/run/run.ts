@@ -88,9 +88,9 @@ export class RequestRun implements SearchOwner, StreamRun {
     }
     if (found.kind === 'whole') return this.#endWith(found);
     const { reservation } = found;
+    if (this.#stream.isClosed) return reservation.release();
+    attempt.reservation = reservation; // before anything that may fail: leaving the attempt releases it
     const failure = attempt.prefillCall?.failure;
-    if (this.#stream.isClosed || failure !== undefined) reservation.release();
-    if (this.#stream.isClosed) return;
     if (failure === undefined) this.#stream.send(found.request, reservation);
     else this.#losePrefill(failure);
   }

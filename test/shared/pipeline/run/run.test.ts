@@ -19,6 +19,27 @@ describe('a request at its worker', () => {
     expect(engine.sampling).toEqual({ temperature: 0.5 });
   });
 
+  it('gives up its place at the worker if the report of its dispatch fails', async () => {
+    const { context, router, sink } = start();
+    const places: string[] = [];
+    const choose = router.choose.bind(router);
+    router.choose = async (route, signal) => {
+      const reservation = await choose(route, signal);
+      const release = (): void => {
+        places.push('released');
+        reservation.release();
+      };
+      return Object.assign(Object.create(reservation), { release });
+    };
+    const sent = (): never => {
+      throw new Error('no room for the report');
+    };
+    Object.assign(context.observer, { sent });
+    await settled();
+    expect(sink.failure).toMatchObject({ code: 'internal_error' });
+    expect(places).toEqual(['released']);
+  });
+
   it('passes trace context, request id and metadata beside the request', async () => {
     const { plane } = start({
       trace: { traceparent: '00-x', tracestate: 'a=b', requestId: 'mine' },
