@@ -8,7 +8,10 @@ import { BoundedMap, isRecord } from '../../records/index.ts';
 import type { WorkerMetrics } from '../../telemetry/index.ts';
 import type { ServedCall } from './served-call.ts';
 
-/** Interval at which the worker asks callers whether another worker can continue, in milliseconds. */
+/**
+ * Interval at which a draining worker asks callers whether another worker can continue, and looks whether its own end
+ * has come nearer, in milliseconds.
+ */
 const ASK_AGAIN_MS = 5000;
 
 /** How long the last frames of ended streams may take to leave, in milliseconds. */
@@ -117,24 +120,23 @@ export async function drainCalls(
   const [open, movedBefore, beganMs] = [calls.count, calls.moved, clock.nowMs()];
   let failed = 0;
   let handedBack = 0;
-  if (!(await isOverWithin(Math.min(limits.graceMs, Math.max(0, byMs() - beganMs))))) {
+  if (!(await isOverBefore(beganMs + limits.graceMs))) {
     handedBack = calls.breakOff(error, (call) => call.isMovable && !call.isAsked);
-    for (let leftMs = leftOf(); leftMs > 0; leftMs = leftOf()) {
-      calls.askToMove();
-      if (await isOverWithin(Math.min(leftMs, ASK_AGAIN_MS))) break;
-    }
+    await isOverBefore(beganMs + Math.max(limits.drainLimitMs, limits.graceMs), () => calls.askToMove());
     failed = calls.breakOff(error);
   }
   const moved = handedBack + calls.moved - movedBefore;
   return { finished: open - moved - failed, moved, failed };
 
-  function isOverWithin(timeoutMs: number): Promise<boolean> {
-    return forAtMost({ clock, timeoutMs }, () => calls.over());
-  }
-
-  function leftOf(): number {
-    const limitMs = beganMs + Math.max(limits.drainLimitMs, limits.graceMs);
-    return Math.min(limitMs, byMs()) - clock.nowMs();
+  /** Waits for the last request until `endMs`, or until the drain must end. Calls `atTurn` every few seconds. */
+  async function isOverBefore(endMs: number, atTurn = () => {}): Promise<boolean> {
+    for (;;) {
+      const leftMs = Math.min(endMs, byMs()) - clock.nowMs();
+      if (leftMs <= 0) return false;
+      atTurn();
+      const timeoutMs = Math.min(leftMs, ASK_AGAIN_MS);
+      if (await forAtMost({ clock, timeoutMs }, () => calls.over())) return true;
+    }
   }
 }
 

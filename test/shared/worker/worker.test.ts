@@ -348,6 +348,21 @@ describe('draining a worker', () => {
     expect(await draining).toEqual({ finished: 0, moved: 0, failed: 1 });
   });
 
+  it('ends its streams at a deadline that comes during a long grace period', async () => {
+    const bed = workerBed(new ScriptedEngine());
+    const worker = await bed.start({ settings: { graceMs: 120_000 } });
+    const { sink } = bed.call(worker, [1]);
+    await bed.clock.advance(10);
+    const draining = worker.drain();
+    await bed.clock.advance(20_000);
+    expect(sink.error).toBeUndefined();
+    void worker.drain(30_000);
+    await bed.clock.advance(36_000);
+    expect(sink.error).toBeDefined();
+    await bed.clock.advance(2000);
+    expect((await draining).finished).toBe(0);
+  });
+
   it('leaves discovery, refuses new requests and lets streams end within the grace period', async () => {
     const bed = mockBed();
     const worker = await bed.start();
