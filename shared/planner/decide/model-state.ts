@@ -165,6 +165,12 @@ export function poolOf(name: PoolName): Pool {
   return name === 'prefill' ? 'prefill' : 'decode';
 }
 
+/** Returns the last decided target of a pool, without the workers that only stand in for leaving ones. */
+export function decidedOf({ targets, replaced }: ModelState, pool: Pool): number | undefined {
+  const target = targets[pool];
+  return target === undefined ? undefined : target - (replaced?.[pool] ?? 0);
+}
+
 /** Returns the mean of a sum over a count; undefined if nothing was counted. */
 export function meanOf(sum: number, count: number): number | undefined {
   return count > 0 ? sum / count : undefined;

@@ -1,7 +1,7 @@
 import { gpusOfEngine, poolsOf } from '../laws/pools.ts';
 import type { Planner } from '../planner.ts';
 import type { PerPool, Pool, Targets } from '../types.ts';
-import type { ModelState } from './model-state.ts';
+import { decidedOf, type ModelState } from './model-state.ts';
 import type { LawTick } from './tick-law.ts';
 
 /** Seconds between two corrections of the same surplus. */
@@ -26,7 +26,7 @@ export function targetsOf(state: ModelState, tick: LawTick, planner: Planner): W
   const replaced = replacedOf(state, tick, planner);
   const targets: Record<string, number> = {};
   for (const pool of poolsOf(planner.config)) {
-    const wanted = effect.targets?.[pool] ?? withoutReplaced(state, pool);
+    const wanted = effect.targets?.[pool] ?? decidedOf(state, pool);
     if (wanted !== undefined) targets[pool] = wanted + (replaced[pool] ?? 0);
   }
   const now = (pool: Pool): number => (counts[pool]?.ready ?? 0) + (counts[pool]?.starting ?? 0);
@@ -41,11 +41,6 @@ export function targetsOf(state: ModelState, tick: LawTick, planner: Planner): W
   return { targets, previous, reason: reasonOf(tick, { isNew, surplus, replaced, before: state, now }) };
 }
 
-function withoutReplaced({ targets, replaced }: ModelState, pool: Pool): number | undefined {
-  const target = targets[pool];
-  return target === undefined ? undefined : target - (replaced?.[pool] ?? 0);
-}
-
 /** Returns the workers that may exist beside the wanted ones while others leave: as far as the GPU budget goes. */
 function replacedOf(
   state: ModelState,
@@ -54,7 +49,7 @@ function replacedOf(
 ): PerPool<number> {
   const pools = poolsOf(config).filter((pool) => (leaving[pool] ?? 0) > 0);
   const gpus = (pool: Pool): number => gpusOfEngine(pool, engines, config);
-  const wanted = (pool: Pool): number => effect.targets?.[pool] ?? withoutReplaced(state, pool) ?? 0;
+  const wanted = (pool: Pool): number => effect.targets?.[pool] ?? decidedOf(state, pool) ?? 0;
   const used = poolsOf(config).reduce((total, pool) => total + wanted(pool) * gpus(pool), 0);
   let free = config.maxGpuBudget < 0 ? Number.POSITIVE_INFINITY : Math.max(0, config.maxGpuBudget - used);
   const replaced: Partial<Record<Pool, number>> = {};
@@ -78,7 +73,7 @@ function isAbove(
   { atS, planner }: { readonly atS: number; readonly planner: Planner },
 ): boolean {
   const { [pool]: known, ...others } = state.above ?? {};
-  const target = withoutReplaced(state, pool);
+  const target = decidedOf(state, pool);
   if (target === undefined) return false;
   if (now <= target) {
     state.above = { ...others, [pool]: { isCorrected: false } };
@@ -103,6 +98,6 @@ function reasonOf({ effect }: LawTick, { isNew, surplus, replaced, before, now }
   const leaving = Object.entries(replaced).map(([pool, count]) => `${count} of ${pool} on instances that end`);
   if (isNew) return leaving.length === 0 ? effect.reason : `${effect.reason}; beside ${leaving.join(' and ')}`;
   if (surplus.length === 0) return `the last decision is made anew: ${effect.reason}`;
-  const above = surplus.map((pool) => `${now(pool)} of ${pool}, and ${withoutReplaced(before, pool)} were decided`);
+  const above = surplus.map((pool) => `${now(pool)} of ${pool}, and ${decidedOf(before, pool)} were decided`);
   return `more workers exist than were decided: ${above.join('; ')}`;
 }

@@ -6,7 +6,7 @@ import { sumLoads, type WorkerLoad } from '../signals/worker-load.ts';
 import { type EngineCapabilities, eachPool, type PerPool, POOLS, type Pool, type TrafficWindow } from '../types.ts';
 import type { BatchReport } from './apply-signal.ts';
 import { type LeavingWorkers, leavingOf } from './interruptions.ts';
-import { type ModelState, meanOf, passOf } from './model-state.ts';
+import { decidedOf, type ModelState, meanOf, passOf } from './model-state.ts';
 import { type CountedWorkers, heardCounts, measuredStart, type WorkerCount } from './worker-counts.ts';
 
 export interface DecideOptions {
@@ -177,8 +177,7 @@ function countOf(
 
 function expectedOf(state: ModelState, pool: Pool, { ready, starting: all, failing = 0 }: WorkerCount) {
   const starting = Math.max(0, all - failing);
-  const target = state.targets[pool];
-  const decided = target === undefined ? undefined : target - (state.replaced?.[pool] ?? 0);
+  const decided = decidedOf(state, pool);
   // If a worker was lost, the decided number is no longer on its way.
   return { ready, starting, expected: decided === undefined ? undefined : Math.min(decided, ready + starting) };
 }
