@@ -241,14 +241,16 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     const text = orderText(order);
     const isCurrent = this.#isFollowed && this.#poller.isShown(2 * this.#pollMs);
     if (!isCurrent) await this.#readOnce({ isExact: false, shardKey: this.#shardKey }, signal);
-    const holders = this.#book.leasesWith((record) => isOrdered(record, new Set(ids)));
-    const ordered: string[] = [];
+    const wanted = new Set(ids);
+    const holders = this.#book.leasesWith((record) => isOrdered(record, wanted));
+    const ordered = new Set<string>(); // an attempt after a failed one writes all orders again
     await this.#attempt(signal, (operation) =>
       inBatches([...holders], async ([leaseId, workers]) => {
-        if (await orderLease(this.#table, leaseId, text, operation)) ordered.push(...workers);
+        if (!(await orderLease(this.#table, leaseId, text, operation))) return;
+        for (const worker of workers) ordered.add(worker);
       }),
     );
-    return ordered;
+    return [...ordered];
   }
 
   /**

@@ -67,3 +67,27 @@ describe('the cost of orders to drain', () => {
     },
   );
 });
+
+describe('an order to drain', () => {
+  it('names each worker once, also if the table takes one of the orders only at the second attempt', async () => {
+    const { bed } = await fleetOf(5);
+    const gatherer = await bed.follow({ ttlMs: TTL_MS });
+    await bed.pass(3000);
+    const { client, discovery } = bed.open({ isLasting: false });
+    const update = client.table.update.bind(client.table);
+    let writes = 0;
+    client.table.update = async (...change) => {
+      if (++writes === 3) throw new Error('throttled');
+      return await update(...change);
+    };
+    const ids = Array.from({ length: 5 }, (_, at) => `i-${at}`);
+    const ordering = discovery.orderDrain(ids, { reason: 'scale-in', deadlineMs: 1e12 });
+    await bed.pass(1000);
+    const ordered = await ordering;
+    expect(ordered).toHaveLength(5);
+    expect(new Set(ordered).size).toBe(5);
+    expect(writes).toBe(10);
+    await discovery.close();
+    await gatherer.discovery.close();
+  });
+});
