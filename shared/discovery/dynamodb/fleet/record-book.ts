@@ -82,17 +82,18 @@ export class RecordBook {
 
   /** Returns the processes that serve endpoints as that instance, by their records. */
   holdersOf(instanceId: string): readonly string[] {
-    const isIts = ({ record }: Entry): boolean => record.type === 'Endpoint' && record.instance_id === instanceId;
-    return [...this.#members].filter(([, { entries }]) => entries.some(isIts)).map(([leaseId]) => leaseId);
+    const leases = this.leasesWith((record) => record.type === 'Endpoint' && record.instance_id === instanceId);
+    return [...leases.keys()];
   }
 
   /** Returns the leases that hold a chosen record, with the instance ids of these records. */
   leasesWith(isChosen: (record: DiscoveryRecord) => boolean): ReadonlyMap<string, readonly string[]> {
-    const chosen = [...this.#members].map(([leaseId, { entries }]): [string, readonly string[]] => {
+    const leases = new Map<string, readonly string[]>();
+    for (const [leaseId, { entries }] of this.#members) {
       const ids = entries.filter(({ record }) => isChosen(record)).map(({ record }) => record.instance_id);
-      return [leaseId, [...new Set(ids)]];
-    });
-    return new Map(chosen.filter(([, ids]) => ids.length > 0));
+      if (ids.length > 0) leases.set(leaseId, [...new Set(ids)]);
+    }
+    return leases;
   }
 
   #isShown(leaseId: string, block: Uint8Array): boolean {
