@@ -1,6 +1,7 @@
 import { instanceKey, instanceKeyOf, type PlannerEventOf, workerKey } from '../../protocol/index.ts';
 import type { Pool } from '../types.ts';
 import { type Interruption, type ModelState, poolOf } from './model-state.ts';
+import { singleWorkers } from './worker-counts.ts';
 
 /** Interruptions that are remembered; the oldest goes first. */
 const INTERRUPTIONS_MAX = 256;
@@ -104,16 +105,12 @@ function isNear({ kind, deadlineAtS }: Interruption, nowS: number, startS: numbe
 }
 
 /** Counts the serving workers of a pool by the `instanceKey` of their instances. */
-function countWorkers({ folded, direct, changes }: ModelState, pool: Pool): ReadonlyMap<number, number> {
-  const keys = new Set(folded[pool]?.keys);
-  const note = (id: string, instance: string | undefined, isUp: boolean): void => {
-    if (instance === undefined) return;
+function countWorkers(state: ModelState, pool: Pool): ReadonlyMap<number, number> {
+  const keys = new Set(state.folded[pool]?.keys);
+  for (const [id, { isUp, instance }] of singleWorkers(state, pool)) {
+    if (instance === undefined) continue;
     if (isUp) keys.add(workerKey(id, instance));
     else keys.delete(workerKey(id, instance));
-  };
-  for (const [id, { pool: of, instance }] of Object.entries(direct)) if (of === pool) note(id, instance, true);
-  for (const [id, { pool: of, instance, isUp }] of Object.entries(changes)) {
-    if (of === pool) note(id, instance ?? direct[id]?.instance, isUp);
   }
   const counts = new Map<number, number>();
   for (const key of keys) {

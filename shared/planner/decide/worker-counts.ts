@@ -35,7 +35,7 @@ interface SingleWorker {
 }
 
 /** Returns the workers that spoke for themselves by id, and whether they serve. */
-function singleWorkers({ direct, changes }: ModelState, pool: Pool): ReadonlyMap<string, SingleWorker> {
+export function singleWorkers({ direct, changes }: ModelState, pool: Pool): ReadonlyMap<string, SingleWorker> {
   const single = new Map<string, SingleWorker>();
   for (const [id, { pool: of, instance }] of Object.entries(direct)) {
     if (of === pool) single.set(id, { isUp: true, instance });
