@@ -90,6 +90,7 @@ interface ProcessDeps extends TimeAndChance {
 async function openWorkers(deps: ProcessDeps, signal: AbortSignal): Promise<WorkerProcess> {
   const { clock, random, logger, address, kind, defined, lifetime } = deps;
   const { settings } = deps.config;
+  const host = hostFactsOf(settings);
   const adapterCache = openAdapterCache(settings, { clock, random }, logger.for('worker'));
   const names = defined?.names ?? {
     displayName: kind?.displayName(settings),
@@ -120,7 +121,7 @@ async function openWorkers(deps: ProcessDeps, signal: AbortSignal): Promise<Work
   const joined = await joinFleet(deps, metrics, planes);
   const filesFrom = status && addressOf(settings, status.port);
   const shown = { metrics, health, address, filesFrom, tracer: telemetry.tracer };
-  const shared = { clock, random, settings, logger, adapterCache, ...shown, ...joined };
+  const shared = { clock, random, settings, logger, host, adapterCache, ...shown, ...joined };
   const model = defined ?? (await modelOfEngine(deps, names, metrics, signal));
   const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
   lifetime.defer(() => Promise.all(workers.map((worker) => worker.drain())));
@@ -228,7 +229,6 @@ async function startOne(
       ...deps,
       engine,
       deviceType: settings.deviceType,
-      host: hostFactsOf(settings),
       model,
       card,
       names,
