@@ -8,7 +8,9 @@ const DATE_STEP_MS = 1000;
  * bounds the offset to this process's monotonic clock. The intersection of successive bounds is far more precise than
  * the header.
  *
- * sent ----[ server wrote Date: D <= t < D + 1 s ]---- received offset in (D - received, D + 1 s - sent)
+ *     sent ----[ server wrote Date: D <= t < D + 1 s ]---- received
+ *
+ * The offset is then in (D - received, D + 1 s - sent).
  */
 export class TableTime {
   readonly #clock: Clock;
