@@ -28,14 +28,14 @@ export class PlannerQueue extends Construct {
     Grant.addToPrincipal({ grantee, actions: ['sqs:SendMessage'], resourceArns: [this.#arn] });
   }
 
-  /** Creates a private endpoint of the queue within the network, which only `callers` may use. */
-  addEndpoint({ vpc, taskSubnets }: Network, callers: ISecurityGroup): void {
+  /** Creates a private endpoint of the queue within the network, which only `callers` may use, by their names. */
+  addEndpoint({ vpc, taskSubnets }: Network, callers: Readonly<Record<string, ISecurityGroup>>): void {
     const group = new SecurityGroup(this, 'EndpointSecurityGroup', {
       vpc,
       description: 'Endpoint of SQS for Stator',
       allowAllOutbound: false,
     });
-    group.addIngressRule(callers, Port.tcp(443), 'Edges');
+    for (const [name, caller] of Object.entries(callers)) group.addIngressRule(caller, Port.tcp(443), name);
     new InterfaceVpcEndpoint(this, 'Endpoint', {
       vpc: vpc as IVpc,
       service: InterfaceVpcEndpointAwsService.SQS,

@@ -100,7 +100,11 @@ export class EdgeStack extends Stack {
     if (edges.container.listener === 'none') store.grantRoute(edge);
     else store.grantEdge(edge);
     queue?.grantTell(edge);
-    if (settings.planner.endpoint) queue?.addEndpoint(network, edge.group);
+    if (settings.planner.endpoint) {
+      const hasMachines = Object.values(settings.fleets).some(({ kind }) => kind === 'ec2');
+      const machines = hasMachines ? { Machines: network.workerSecurityGroup } : {};
+      queue?.addEndpoint(network, { Edges: edge.group, ...machines });
+    }
     const front = new PublicFront(this, 'Front', { code, network, store, settings });
     const { releaseAlarms } = new ProductionObservability(this, 'Observability', { front, edge, nats, settings });
     if (rollout === 'now') front.function.rollOutAtOnce();

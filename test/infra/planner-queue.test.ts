@@ -1,5 +1,6 @@
 import { Match } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
+import example from '../../infra/examples/ec2.config.ts';
 import { devTemplate, productionTemplates, statementsOf } from './templates.ts';
 
 const queueArn = 'arn:aws:sqs:eu-west-1:123456789012:planner.fifo';
@@ -47,6 +48,15 @@ describe('the queue of a planner elsewhere', () => {
       FromPort: 443,
       SourceSecurityGroupId: { 'Fn::GetAtt': [Match.stringLikeRegexp('^EdgeSecurityGroup'), 'GroupId'] },
     });
+  });
+
+  it('is reached through that endpoint by machines of a fleet on EC2, too, whose agents report to a planner', () => {
+    const { Edge } = productionTemplates({ ...example, planner: { queueArn, endpoint: true }, network: { vpc } });
+    const ingress = Object.values(Edge!.findResources('AWS::EC2::SecurityGroupIngress')).filter(({ Properties }) =>
+      String(Properties.GroupId['Fn::GetAtt']?.[0]).startsWith('PlannerQueueEndpoint'),
+    );
+    expect(ingress.map(({ Properties }) => Properties.Description as unknown).sort()).toEqual(['Edges', 'Machines']);
+    expect(JSON.stringify(ingress)).toContain('NetworkWorkerSecurityGroup');
   });
 
   it('is named to no process without the setting', () => {
