@@ -136,6 +136,11 @@ export function optionIdOf({ market }: Pick<CapacityOption, 'market'>, at: numbe
   return `${at}-${market === 'reservation' ? 'on-demand' : market}`;
 }
 
+/** Returns the fewest replicas that a planner keeps. Of two pools that do one half each, neither serves by itself. */
+export function replicasMinOf({ pool, replicas }: Pick<Ec2FleetSettings, 'pool' | 'replicas'>): number {
+  return pool === 'agg' ? replicas.min : Math.max(1, replicas.min);
+}
+
 /** Returns the name of the Auto Scaling group of an option. Another generation has other groups. */
 export function groupNameOf(
   deployment: string,

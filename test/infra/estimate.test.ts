@@ -124,6 +124,19 @@ describe('the price of machines with GPUs', () => {
     });
   });
 
+  it('has a machine of each pool that does half of a request, of which a planner never ends the last worker', () => {
+    const { idle } = estimateDeployment(production(GPUS), IDLE);
+    expect(countsOf(idle)).toMatchObject({
+      'machines of code-prefill 0-on-demand': 1,
+      'machines of code-decode 0-on-demand': 1,
+    });
+  });
+
+  it('has machines of later options, if the first ones have too few for the fewest replicas', () => {
+    const { idle } = priced({ replicas: { min: 11, max: 24 } });
+    expect(countsOf(idle)).toMatchObject({ 'machines of chat 0-on-demand': 4, 'machines of chat 1-spot': 2 });
+  });
+
   it('is at worst that of every option at its most, by the dearest of its types', () => {
     expect(dollarsOf(priced({}).worst.parts)).toMatchObject({
       'more machines of chat 0-on-demand': expect.closeTo(4 * month),

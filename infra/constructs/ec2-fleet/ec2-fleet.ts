@@ -10,6 +10,7 @@ import {
   type GivenTypes,
   groupNameOf,
   optionIdOf,
+  replicasMinOf,
   replicasPerInstance,
   SettingsError,
   typeOf,
@@ -138,17 +139,24 @@ function subnetsOf({ vpc, taskSubnets }: Network, zones: readonly string[] | und
   return { subnets: subnets.filter(({ availabilityZone }) => zones.includes(availabilityZone)) };
 }
 
+/** Returns the machines that the planner keeps of an option: those that the fewest replicas need beyond earlier ones. */
+function machinesMinOf(fleet: Ec2FleetSettings, types: GivenTypes, at: number): number {
+  const replicasOf = (each: CapacityOption) => Math.max(1, replicasPerInstance(each, fleet, types));
+  const earlier = fleet.options.slice(0, at).reduce((sum, each) => sum + each.max * replicasOf(each), 0);
+  const option = fleet.options[at]!; // `at` is its place
+  const machines = Math.ceil((replicasMinOf(fleet) - earlier) / replicasOf(option));
+  return Math.min(option.max, Math.max(0, machines));
+}
+
 /** Facts that the prices and quotas of an option follow from. */
 function factsOf({ fleet, fleetName, types }: Ec2FleetProps, option: CapacityOption, at: number): object {
   const { market, max, warmPool } = option;
-  const machinesMin = Math.ceil(fleet.replicas.min / Math.max(1, replicasPerInstance(option, fleet, types)));
   return {
     fleet: fleetName,
     model: fleet.model,
     id: optionIdOf(option, at),
     market,
-    // Machines that the planner keeps: those of the first option.
-    min: at === 0 ? Math.min(machinesMin, max) : 0,
+    min: machinesMinOf(fleet, types, at),
     max,
     ...(warmPool === undefined ? {} : { warm: warmPool.min, warmState: warmPool.state }),
     diskGib: diskGibOf(fleet),

@@ -4,6 +4,7 @@ import {
   type Ec2FleetSettings,
   groupNameOf,
   optionIdOf,
+  replicasMinOf,
   replicasPerInstance,
   type Settings,
   typeOf,
@@ -37,9 +38,9 @@ function fleetSpecOf(fleets: readonly Named[], settings: Settings): FleetSpec {
   const [[, first] = []] = fleets;
   if (first === undefined) throw new Error('a model of the planner has a fleet');
   const isAgg = first.pool === 'agg';
-  const fewest = fleets.map(([, { pool, replicas }]): [string, number] => [
-    isAgg ? 'min_endpoint' : `${pool}_min_endpoint`,
-    isAgg ? replicas.min : Math.max(1, replicas.min), // of two halves, neither serves by itself
+  const fewest = fleets.map(([, fleet]): [string, number] => [
+    isAgg ? 'min_endpoint' : `${fleet.pool}_min_endpoint`,
+    replicasMinOf(fleet),
   ]);
   return {
     namespace: namespaceOf(first),
