@@ -17,6 +17,7 @@ import {
 import { CfnRole, type IRole } from 'aws-cdk-lib/aws-iam';
 import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
+import { ecrImageOf } from './ecr-image.ts';
 import { liveProbe } from './live-probe.ts';
 
 interface StatorContainerProps {
@@ -129,17 +130,11 @@ export function statorImage(scope: Construct, uri?: string): ContainerImage {
   return ContainerImage.fromDockerImageAsset(asset);
 }
 
-/** `ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME`, with `:TAG` or `@sha256:DIGEST`. */
-const PRIVATE_ECR =
-  /^(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\/([^:@]+)(?::([^@]+)|@(sha256:[0-9a-f]{64}))?$/;
-
 /** Returns an existing image. From a private registry of ECR, a task may read only what its role names. */
 function pushedImage(scope: Construct, uri: string): ContainerImage {
-  const [, account, region, repositoryName, tag, digest] = PRIVATE_ECR.exec(uri) ?? [];
-  if (account === undefined || region === undefined || repositoryName === undefined) {
-    return ContainerImage.fromRegistry(uri);
-  }
-  const repositoryArn = `arn:${Aws.PARTITION}:ecr:${region}:${account}:repository/${repositoryName}`;
+  const image = ecrImageOf(uri);
+  if (image === undefined) return ContainerImage.fromRegistry(uri);
+  const { repositoryArn, repositoryName, tagOrDigest } = image;
   const repository = Repository.fromRepositoryAttributes(scope, 'PushedImage', { repositoryArn, repositoryName });
-  return ContainerImage.fromEcrRepository(repository, digest ?? tag ?? 'latest');
+  return ContainerImage.fromEcrRepository(repository, tagOrDigest);
 }

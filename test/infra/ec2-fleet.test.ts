@@ -312,7 +312,7 @@ const START = {
     STATOR_HOST_LAUNCH_HOOK: 'launch',
     STATOR_HOST_WORKER_IMAGE: 'registry.example/worker:1',
   },
-  registry: 'registry.example',
+  ecr: { registry: 'registry.example', region: 'eu-west-1' },
   region: 'eu-west-1',
   logGroup: 'logs',
   startSecs: 100,
@@ -433,6 +433,14 @@ describe('the program that a machine starts with', () => {
     ]);
     expect(calls).toContain('docker login --username AWS --password-stdin registry.example');
     rmSync(folder, { recursive: true });
+  });
+
+  it('logs in to the registry of the image in the region of that registry, which may be another one', () => {
+    const image = '123456789012.dkr.ecr.us-east-1.amazonaws.com/stator-worker:1';
+    const [data] = templatesOf(chat({ engine: { ...CHAT.engine, image } }));
+    expect(userDataOf(data)).toContain(
+      "aws ecr get-login-password --region us-east-1 | docker login --username AWS --password-stdin '123456789012.dkr.ecr.us-east-1.amazonaws.com'",
+    );
   });
 
   it('refuses more variables than user data has room for', () => {

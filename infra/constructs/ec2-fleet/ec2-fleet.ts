@@ -16,12 +16,13 @@ import {
   typeOf,
   warningsOfFleet,
 } from '../../settings/index.ts';
+import { ecrImageOf } from '../ecr-image.ts';
 import { completeEnvironment } from '../given-environment.ts';
 import { createLogGroup } from '../log-groups.ts';
 import type { Network } from '../network.ts';
 import { createCapacityGroup, describeGroup } from './capacity-group.ts';
 import { hostEnvironment, workerArguments } from './host-environment.ts';
-import { createInstanceRole, repositoryOf } from './instance-role.ts';
+import { createInstanceRole } from './instance-role.ts';
 import { createLaunchTemplate, diskGibOf } from './launch-template.ts';
 import { renderUserData } from './user-data.ts';
 
@@ -124,8 +125,8 @@ function userDataOf(
   { logGroupName: logGroup }: ILogGroup,
 ): string {
   const { startSecs, drainSecs, engine } = fleet;
-  const registry = repositoryOf(engine.image)?.registry;
-  const text = renderUserData({ environment, registry, region: Aws.REGION, logGroup, startSecs, drainSecs });
+  const ecr = ecrImageOf(engine.image);
+  const text = renderUserData({ environment, ecr, region: Aws.REGION, logGroup, startSecs, drainSecs });
   const bytes = Buffer.byteLength(text);
   if (bytes <= USER_DATA_BYTES_MAX) return text;
   const message = `environment, arguments and engine.args make ${bytes} bytes of user data: allowed are ${USER_DATA_BYTES_MAX}`;

@@ -3,6 +3,7 @@ import { type IRole, ManagedPolicy, PolicyStatement, Role, ServicePrincipal } fr
 import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
 import type { Ec2FleetSettings } from '../../settings/index.ts';
+import { ecrImageOf } from '../ecr-image.ts';
 import { arnOfGroup } from './capacity-group.ts';
 
 interface RoleProps {
@@ -12,18 +13,8 @@ interface RoleProps {
   readonly logGroup: ILogGroup;
 }
 
-/** `ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME`, with `:TAG` or `@sha256:DIGEST`. */
-const PRIVATE_ECR = /^((\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?)\/([^:@]+)/;
-
 /** End of the name of the folder beside the weights in which the first machine stores compiled kernels. */
 const COMPILED = '.compile/';
-
-/** Returns the registry of an image that is in ECR, and the ARN of its repository. */
-export function repositoryOf(image: string): { readonly registry: string; readonly arn: string } | undefined {
-  const [, registry, account, region, name] = PRIVATE_ECR.exec(image) ?? [];
-  if (registry === undefined) return undefined;
-  return { registry, arn: `arn:${Aws.PARTITION}:ecr:${region}:${account}:repository/${name}` };
-}
 
 /**
  * Creates the role of the fleet's machines, with the rights of their agent and engine. It has no right of EC2: what a
@@ -52,10 +43,13 @@ export function createInstanceRole(scope: Construct, { fleet, groups, logGroup }
     groups.map((name) => arnOfGroup(scope, name)),
   );
   allow(['logs:CreateLogStream', 'logs:PutLogEvents'], [logGroup.logGroupArn]);
-  const repository = repositoryOf(fleet.engine.image);
-  if (repository !== undefined) {
+  const image = ecrImageOf(fleet.engine.image);
+  if (image !== undefined) {
     allow(['ecr:GetAuthorizationToken'], ['*']); // it knows no resource
-    allow(['ecr:BatchCheckLayerAvailability', 'ecr:BatchGetImage', 'ecr:GetDownloadUrlForLayer'], [repository.arn]);
+    allow(
+      ['ecr:BatchCheckLayerAvailability', 'ecr:BatchGetImage', 'ecr:GetDownloadUrlForLayer'],
+      [image.repositoryArn],
+    );
   }
   const { weights } = fleet;
   if (weights !== undefined) {

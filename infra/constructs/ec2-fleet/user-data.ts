@@ -1,9 +1,11 @@
+import type { EcrImage } from '../ecr-image.ts';
+
 /** Everything that the first start of a machine needs to know. */
 export interface MachineStart {
   /** Variables of the agent and its workers, among them those of `hostEnvironment`. A value has no line break. */
   readonly environment: Readonly<Record<string, string>>;
   /** Registry of ECR that the machine logs in to. @default none: the image is public */
-  readonly registry?: string | undefined;
+  readonly ecr?: Pick<EcrImage, 'registry' | 'region'> | undefined;
   readonly region: string;
   /** Log group of the agents. */
   readonly logGroup: string;
@@ -26,8 +28,8 @@ const STOP_MARGIN_SECS = 60;
  * machine can read it.
  */
 export function renderUserData(start: MachineStart): string {
-  const { region, registry, startSecs } = start;
-  const login = registry === undefined ? 'true' : loginTo(registry);
+  const { region, ecr, startSecs } = start;
+  const login = ecr === undefined ? 'true' : loginTo(ecr);
   return `#!/bin/bash
 set -euo pipefail
 install -d -m 0755 /etc/stator
@@ -89,8 +91,9 @@ function renderLogs({ logGroup }: MachineStart): string {
   return JSON.stringify({ logs: { logs_collected: { files: { collect_list: [file] } } } });
 }
 
-function loginTo(registry: string): string {
-  return `aws ecr get-login-password | docker login --username AWS --password-stdin ${quote(registry)}`;
+/** Returns the command that logs in to a registry, which may take only passwords of its own region. */
+function loginTo({ registry, region }: Pick<EcrImage, 'registry' | 'region'>): string {
+  return `aws ecr get-login-password --region ${region} | docker login --username AWS --password-stdin ${quote(registry)}`;
 }
 
 function renderUnit({ drainSecs }: MachineStart): string {
