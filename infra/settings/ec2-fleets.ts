@@ -6,7 +6,7 @@ import { ModelName } from './names.ts';
 
 /** Ways in which EC2 sells machines. */
 export const MARKETS = ['on-demand', 'spot', 'reservation', 'capacity-block'] as const;
-export type Market = (typeof MARKETS)[number];
+type Market = (typeof MARKETS)[number];
 
 /** Machines of one option: its Auto Scaling group may have no more. */
 const MACHINES_MAX = 500;
@@ -128,12 +128,14 @@ export type Ec2FleetSettings = z.infer<typeof Ec2Fleet>;
 /** One option of such a fleet. */
 export type CapacityOption = Ec2FleetSettings['options'][number];
 
-/**
- * Returns the id of an option: its place and its market. A machine in a reservation is an on-demand instance, as its
- * metadata says.
- */
-export function optionIdOf({ market }: Pick<CapacityOption, 'market'>, at: number): string {
-  return `${at}-${market === 'reservation' ? 'on-demand' : market}`;
+/** Returns the market as the metadata of machines name it: one in a reservation is an on-demand instance. */
+export function marketOf({ market }: Pick<CapacityOption, 'market'>): Exclude<Market, 'reservation'> {
+  return market === 'reservation' ? 'on-demand' : market;
+}
+
+/** Returns the id of an option: its place, and the market as machines know it. */
+export function optionIdOf(option: Pick<CapacityOption, 'market'>, at: number): string {
+  return `${at}-${marketOf(option)}`;
 }
 
 /** Returns the fewest replicas that a planner keeps. Of two pools that do one half each, neither serves by itself. */

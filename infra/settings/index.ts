@@ -1,5 +1,12 @@
 export { replicasPerInstance, warningsOfFleet } from './ec2-checks.ts';
-export { type CapacityOption, type Ec2FleetSettings, groupNameOf, optionIdOf, replicasMinOf } from './ec2-fleets.ts';
+export {
+  type CapacityOption,
+  type Ec2FleetSettings,
+  groupNameOf,
+  marketOf,
+  optionIdOf,
+  replicasMinOf,
+} from './ec2-fleets.ts';
 export { namespacesOf, passesBlocks, stackOf } from './fleets.ts';
 export { type GivenTypes, type GpuType, typeOf } from './gpu-types.ts';
 export { loadConfig } from './load.ts';

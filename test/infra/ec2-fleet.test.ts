@@ -443,6 +443,15 @@ describe('the program that a machine starts with', () => {
     );
   });
 
+  it('sends heartbeats three times in the time-out of the hooks, before the agent runs and after', () => {
+    const text = userDataOf(templatesOf(EVERY.example)[0]);
+    expect(text).not.toContain('STATOR_HOST_HEARTBEAT_SECS');
+    const { hostHeartbeatSecs: secs } = resolveConfig('host', [], {}).settings;
+    expect(text).toContain(`sleep ${secs} & wait`);
+    const hooks = Object.values(EVERY.example.findResources('AWS::AutoScaling::LifecycleHook'));
+    for (const { Properties } of hooks) expect(Properties.HeartbeatTimeout).toBe(3 * secs);
+  });
+
   it('refuses more variables than user data has room for', () => {
     const args = Array.from({ length: 20 }, () => `--a=${'a'.repeat(900)}`);
     expect(() => chat({ engine: { ...CHAT.engine, args } })).toThrow(

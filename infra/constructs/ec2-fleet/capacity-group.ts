@@ -18,7 +18,7 @@ import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { AwsCustomResource, AwsCustomResourcePolicy, PhysicalResourceId } from 'aws-cdk-lib/custom-resources';
 import type { Construct } from 'constructs';
 import type { CapacityOption, Ec2FleetSettings } from '../../settings/index.ts';
-import { HOOKS } from './host-environment.ts';
+import { HOOK_SECS, HOOKS } from './host-environment.ts';
 import { isMixed } from './launch-template.ts';
 
 interface GroupProps {
@@ -31,9 +31,6 @@ interface GroupProps {
   /** Log group of the function that sets up what templates cannot say. */
   readonly setUpLogs: ILogGroup;
 }
-
-/** Silence after which Auto Scaling takes an agent for dead. The agent reports three times as often. */
-const HEARTBEAT = Duration.seconds(300);
 
 /** Returns the ARN of a group, whose id is not known before it exists. */
 export function arnOfGroup(scope: Construct, name: string): string {
@@ -71,13 +68,13 @@ export function createCapacityGroup(scope: Construct, props: GroupProps): AutoSc
   const launch = group.addLifecycleHook('Launch', {
     lifecycleHookName: HOOKS.launch,
     lifecycleTransition: LifecycleTransition.INSTANCE_LAUNCHING,
-    heartbeatTimeout: HEARTBEAT,
+    heartbeatTimeout: Duration.seconds(HOOK_SECS),
     defaultResult: DefaultResult.ABANDON,
   });
   group.addLifecycleHook('Terminate', {
     lifecycleHookName: HOOKS.terminate,
     lifecycleTransition: LifecycleTransition.INSTANCE_TERMINATING,
-    heartbeatTimeout: HEARTBEAT,
+    heartbeatTimeout: Duration.seconds(HOOK_SECS),
     defaultResult: DefaultResult.CONTINUE,
   });
   addWarmPool(group, option)?.node.addDependency(launch); // else its first machine would not be held

@@ -1,7 +1,11 @@
-import type { CapacityOption, Ec2FleetSettings } from '../../settings/index.ts';
+import { type CapacityOption, type Ec2FleetSettings, marketOf } from '../../settings/index.ts';
 
 /** Names of the lifecycle hooks of every group. */
 export const HOOKS = { launch: 'launch', terminate: 'terminate' } as const;
+/** Seconds between heartbeats of a machine: the default of `STATOR_HOST_HEARTBEAT_SECS`. */
+export const HEARTBEAT_SECS = 100;
+/** Seconds without a heartbeat after which Auto Scaling takes an agent for dead: two may get lost. */
+export const HOOK_SECS = 3 * HEARTBEAT_SECS;
 /** Folder of a machine for weights and compiled kernels. */
 const HOST_DIR = '/var/lib/stator';
 /** Text that the agent replaces by the place of the weights. */
@@ -39,11 +43,6 @@ export function hostEnvironment(
           STATOR_HOST_WEIGHTS_MODE: weights.mode,
         }),
   };
-}
-
-/** Returns the market as instances know it: one in a reservation is an on-demand instance. */
-export function marketOf({ market }: Pick<CapacityOption, 'market'>): Exclude<CapacityOption['market'], 'reservation'> {
-  return market === 'reservation' ? 'on-demand' : market;
 }
 
 /** Returns the arguments of each `stator worker` of a machine. What the settings give comes last, and counts. */

@@ -3,13 +3,13 @@ import {
   type CapacityOption,
   type Ec2FleetSettings,
   groupNameOf,
+  marketOf,
   optionIdOf,
   replicasMinOf,
   replicasPerInstance,
   type Settings,
   typeOf,
 } from '../../settings/index.ts';
-import { marketOf } from './host-environment.ts';
 
 /** Namespace of workers without a generation (`DYN_NAMESPACE`). */
 const NAMESPACE = 'dynamo';

@@ -1,4 +1,5 @@
 import type { EcrImage } from '../ecr-image.ts';
+import { HEARTBEAT_SECS } from './host-environment.ts';
 
 /** Everything that the first start of a machine needs to know. */
 export interface MachineStart {
@@ -15,8 +16,6 @@ export interface MachineStart {
   readonly drainSecs: number;
 }
 
-/** Interval of the heartbeats while the image arrives: a third of the time-out of the hook. */
-const HEARTBEAT_SECS = 100;
 /** Time that containers get to end after the longest drain. */
 const STOP_MARGIN_SECS = 60;
 
