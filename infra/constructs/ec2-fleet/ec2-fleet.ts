@@ -140,7 +140,7 @@ function subnetsOf({ vpc, taskSubnets }: Network, zones: readonly string[] | und
   return { subnets: subnets.filter(({ availabilityZone }) => zones.includes(availabilityZone)) };
 }
 
-/** Returns the machines that the planner keeps of an option: those that the fewest replicas need beyond earlier ones. */
+/** Returns the machines that the planner keeps of an option: what the fewest replicas need beyond earlier ones. */
 function machinesMinOf(fleet: Ec2FleetSettings, types: GivenTypes, at: number): number {
   const replicasOf = (each: CapacityOption) => Math.max(1, replicasPerInstance(each, fleet, types));
   const earlier = fleet.options.slice(0, at).reduce((sum, each) => sum + each.max * replicasOf(each), 0);
