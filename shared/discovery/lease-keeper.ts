@@ -30,7 +30,9 @@ const RETRY_SHARE_MAX_HELD = 1 / 4;
  * It retries failures with growing pauses. It reports when the lease ran out before a renewal succeeded, and when it is
  * held again.
  *
- * idle --begin--> held --own deadline passes--> lost --renewal succeeds--> held stop: from any state
+ *     idle --begin--> held --own deadline passes--> lost --renewal succeeds--> held
+ *
+ * `stop` ends it in any state.
  */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;

@@ -29,7 +29,7 @@ const EXPIRED_TTLS = 2;
  * Holds one lease whenever no other process does. By its own clock, it stops holding the lease before another process
  * may take it.
  *
- * waiting --taken or found to be ours--> held --own deadline passes, or another holder seen--> waiting
+ *     waiting --taken or found to be ours--> held --own deadline passes, or another holder seen--> waiting
  *
  * It takes another holder's lease only after the lease has expired by table time. It also requires that it has seen the
  * lease unchanged for one time to live on its own clock, or that the lease expired two times to live ago. So a wrong

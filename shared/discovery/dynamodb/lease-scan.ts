@@ -202,8 +202,10 @@ interface Sighting {
  * lease is alive for one time to live after each change, whatever the wall clocks say. A lease seen for the first time
  * is judged by table time, with an allowance of `skewMs`.
  *
- * first sight --> by table time, for one TTL at most seen to change --> one TTL from each change
- *        ^---------- not looked at for longer than one TTL -----------------------'
+ *     first sight    --> table time: alive for one TTL at most
+ *     seen to change --> own clock: one TTL from each change
+ *
+ * A lease that it has not looked at for longer than one TTL is seen for the first time again.
  */
 export class LeaseLiveness {
   readonly #skewMs: number;

@@ -23,7 +23,7 @@ interface CachedText {
  * while its owner changes its times, at least once per time to live. Any process deletes a file that it saw unchanged
  * for longer, if its name is one that this class makes. It never follows and never deletes links.
  *
- * {root}/v1/instances/dynamo%2Fbackend%2Fgenerate%2Fbfa8c2c963503f05
+ *     {root}/v1/instances/dynamo%2Fbackend%2Fgenerate%2Fbfa8c2c963503f05
  */
 export class BucketFolder {
   readonly path: string;

@@ -33,8 +33,8 @@ const CHECK_MS = 1000;
 /**
  * Writes the index to a place where later readers find it, while it holds the lease (docs/router-state.md):
  *
- * renew lease -> put object -> move pointer -> purge log -> remove old objects own fence new name version, fence <=
- * previous < previous
+ *     renew lease -> put object -> move pointer -> purge log -> remove old objects
+ *      own fence    new name      version, fence  <= previous    < previous
  *
  * If a step fails, readers can use the results of the earlier steps. Readers ignore an object without a pointer, and a
  * later step removes it. The log is purged, and objects are removed, only if neither of the two remaining snapshots

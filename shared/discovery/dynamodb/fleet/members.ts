@@ -26,9 +26,10 @@ export function isEarlier(
  * old. It may lack a process that this one knows, or still contain one that has left. Without this class, that process
  * would disappear and come back, which ends its requests.
  *
- * own reading ------------- graceMs ------------> only views
- *     processes that only the own reading has stay; processes that it no longer had stay away;
- *     of two states of a process the later one counts
+ *     own reading ------------- graceMs ------------> only views
+ *
+ * In between, processes that only the own reading has stay, and processes that it no longer had stay away. Of two
+ * states of a process the later one counts.
  */
 export class ReadingMerge {
   readonly #graceMs: number;
