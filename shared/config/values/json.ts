@@ -31,13 +31,21 @@ export type JsonOrFile =
 
 function readSource(text: string, around: Surroundings): Parsed<string> {
   if (!text.startsWith('@')) return accept(text);
-  const path = expandHome(text.slice(1), around);
-  if (around.kindOf(path) !== 'file') return refuse(`no such file: ${path}`);
+  const path = findFile(text.slice(1), around);
+  if (!path.ok) return path;
   try {
-    return accept(around.readText(path));
+    return accept(around.readText(path.value));
   } catch (thrown) {
-    return refuse(`cannot read ${path}: ${reasonOf(thrown)}`);
+    return refuse(`cannot read ${path.value}: ${reasonOf(thrown)}`);
   }
+}
+
+/** Returns the whole path of an existing file. */
+function findFile(text: string, around: Surroundings): Parsed<string> {
+  const path = expandHome(text, around);
+  const found = around.kindOf(path);
+  if (typeof found === 'object') return refuse(`${path} ${found.fault}`);
+  return found === 'file' ? accept(path) : refuse(`no such file: ${path}`);
 }
 
 function parseJson(text: string, around: Surroundings): Parsed<JsonValue> {
@@ -104,8 +112,8 @@ export function jsonOrFileType(limits: JsonLimits): ValueType<JsonOrFile> {
         const checked = parsed.ok ? checkObject(parsed.value, limits) : parsed;
         return checked.ok ? accept({ kind: 'json', value: checked.value }) : checked;
       }
-      const path = expandHome(text, around);
-      return around.kindOf(path) === 'file' ? accept({ kind: 'file', path }) : refuse(`no such file: ${path}`);
+      const path = findFile(text, around);
+      return path.ok ? accept({ kind: 'file', path: path.value }) : path;
     },
     show: (value) => (value.kind === 'file' ? value.path : JSON.stringify(value.value)),
   });

@@ -248,6 +248,12 @@ describe('values', () => {
     );
   });
 
+  it.each(['@/dev/null/x', '/dev/null/x'])('of a JSON file, %s, that leads below a file is refused alike', (text) => {
+    expect(() => resolveConfig('planner', [], { STATOR_PLANNER_FLEETS: text }, { allowMissing: true })).toThrow(
+      `STATOR_PLANNER_FLEETS "${text}": /dev/null/x lies below a file, not a folder`,
+    );
+  });
+
   it('files that the process writes need not exist', () => {
     expect(frontend(['--dump-config-to', '/new/file.json']).settings.dumpConfigTo).toBe('/new/file.json');
   });
