@@ -1,14 +1,5 @@
-import { EMBEDDED_NAMESPACE } from '../../telemetry/index.ts';
+import { renderEmbedded } from '../../telemetry/index.ts';
 import type { GpuFigures } from './nvidia-smi.ts';
-
-/** Metrics of a machine with their units at CloudWatch. */
-const UNITS = {
-  GpuUse: 'Percent',
-  GpuMemoryUse: 'Percent',
-  GpuTemperature: 'None',
-  GpuEccErrors: 'Count',
-  GpuXids: 'Count',
-} as const;
 
 interface Told {
   /** Value of the dimension `Service`, which the machines of a group share. */
@@ -32,18 +23,9 @@ export function renderGpus(figures: readonly GpuFigures[], { service, instanceId
     GpuEccErrors: known(figures.map(({ eccErrors }) => eccErrors)),
     GpuXids: [xids],
   };
-  const present = Object.entries(values).filter(([, list]) => list.length > 0);
-  const Metrics = present.map(([Name]) => ({ Name, Unit: UNITS[Name as keyof typeof UNITS] })); // keys of values
-  const line = {
-    _aws: {
-      Timestamp: Math.round(timeMs),
-      CloudWatchMetrics: [{ Namespace: EMBEDDED_NAMESPACE, Dimensions: [['Service']], Metrics }],
-    },
-    Service: service,
-    InstanceId: instanceId,
-    ...Object.fromEntries(present.map(([name, list]) => [name, list.length === 1 ? list[0] : list])),
-  };
-  return `${JSON.stringify(line)}\n`;
+  const present = Object.fromEntries(Object.entries(values).filter(([, list]) => list.length > 0));
+  const source = { dimension: 'Service', name: service } as const;
+  return renderEmbedded(present, { source, timeMs, beside: { InstanceId: instanceId } });
 }
 
 function memoryPercent({ memoryUsedBytes: used, memoryTotalBytes: total }: GpuFigures): number | undefined {

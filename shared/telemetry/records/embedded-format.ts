@@ -44,9 +44,20 @@ const PLANNER_METRICS = {
   UnknownEvents: { unit: 'Count', by: [[]], isGauge: false },
 } as const satisfies Record<string, Described>;
 
-const ALL_METRICS = { ...EMBEDDED_METRICS, ...PLANNER_METRICS };
+/** Metrics of a machine with GPUs, with a value for each GPU. */
+const HOST_METRICS = {
+  GpuUse: { unit: 'Percent', by: [[]], isGauge: true },
+  GpuMemoryUse: { unit: 'Percent', by: [[]], isGauge: true },
+  GpuTemperature: { unit: 'None', by: [[]], isGauge: true },
+  /** Uncorrected memory errors since the driver was loaded. */
+  GpuEccErrors: { unit: 'Count', by: [[]], isGauge: true },
+  /** Fatal errors that the driver has reported since the last line. */
+  GpuXids: { unit: 'Count', by: [[]], isGauge: true },
+} as const satisfies Record<string, Described>;
 
-/** Content of one line: a value, or the values of several requests. */
+const ALL_METRICS = { ...EMBEDDED_METRICS, ...PLANNER_METRICS, ...HOST_METRICS };
+
+/** Content of one line: a value, or the values of several requests or GPUs. */
 export type EmbeddedFigures = Partial<Record<keyof typeof ALL_METRICS, number | readonly number[]>>;
 
 /** Source of the values: a function, or a service whose containers count as one. */
