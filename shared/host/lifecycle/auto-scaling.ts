@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
+import { quietSdkNotice } from '../../discovery/index.ts';
 import { loadCode, reasonOf } from '../../errors/index.ts';
 import type { LifecycleActions } from './types.ts';
 
@@ -26,7 +27,7 @@ export async function openAutoScaling({
   region,
   clock,
 }: AutoScalingOptions): Promise<LifecycleActions> {
-  process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ||= 'true'; // tells operators nothing: it is bundled
+  quietSdkNotice();
   const sdk = await loadCode('Auto Scaling', () => import('./auto-scaling-parts.ts'));
   const client = new sdk.AutoScalingClient({
     ...(region === undefined ? {} : { region }),

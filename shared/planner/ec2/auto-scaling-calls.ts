@@ -7,6 +7,7 @@ import type {
 } from '@aws-sdk/client-auto-scaling';
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
+import { quietSdkNotice } from '../../discovery/index.ts';
 import { loadCode } from '../../errors/index.ts';
 import { AutoScalingError, toAutoScalingError } from './auto-scaling-error.ts';
 
@@ -42,8 +43,7 @@ export class AutoScalingCalls {
 
   /** Loads the SDK and opens a client. */
   static async open(clock: Clock): Promise<AutoScalingCalls> {
-    // tells operators nothing: the SDK is bundled
-    process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ||= 'true';
+    quietSdkNotice();
     const sdk = await loadCode('Auto Scaling', () => import('./sdk-parts.ts'));
     const client = new sdk.AutoScalingClient({ maxAttempts: 1, requestHandler: { connectionTimeout: CALL_MS_MAX } });
     return new AutoScalingCalls(sdk, client, clock);
