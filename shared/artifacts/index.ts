@@ -3,6 +3,13 @@
  * Model folders by checksum: from a local path, or fetched from elsewhere into folders of bounded size. The same for
  * adapters. Also the small model and the text that come with the product.
  */
+export {
+  type BucketObject,
+  type BucketPrefix,
+  leavesItsFolder,
+  listPrefix,
+  parsePrefix,
+} from './fetching/bucket-prefix.ts';
 export { FolderCache } from './fetching/folder-cache.ts';
 export { ModelCache } from './fetching/model-cache.ts';
 export {

@@ -2,13 +2,18 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
 import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type BucketPlace, openS3, type S3 } from '../../artifacts/index.ts';
+import {
+  type BucketObject,
+  type BucketPlace,
+  listPrefix,
+  openS3,
+  parsePrefix,
+  type S3,
+} from '../../artifacts/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
-import { type BucketObject, listPrefix, parsePrefix } from './bucket-folder.ts';
 
 interface CompileCacheOptions {
   /** URI of the weights, beside which the archives lie. */
@@ -78,7 +83,7 @@ export class CompileCache {
     if ((await readdir(folder)).length === 0) return 'empty';
     return withBucket(this.#options, STORE_MS_MAX, signal, async (s3, limited) => {
       if ((await this.#newest(s3, limited)) !== undefined) return 'kept';
-      const archive = join(`${folder}.tar.gz`);
+      const archive = `${folder}.tar.gz`;
       try {
         await run('tar', ['--create', '--gzip', '--file', archive, '--directory', folder, '.'], limited);
         const { size } = await stat(archive);

@@ -4,11 +4,18 @@ import { mkdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type BucketPlace, openS3, type S3 } from '../../artifacts/index.ts';
+import {
+  type BucketObject,
+  type BucketPlace,
+  type BucketPrefix,
+  listPrefix,
+  openS3,
+  parsePrefix,
+  type S3,
+} from '../../artifacts/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { Semaphore } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { type BucketObject, type BucketPrefix, listPrefix, parsePrefix } from './bucket-folder.ts';
 
 interface SyncOptions {
   /** `s3://bucket/prefix/`. */

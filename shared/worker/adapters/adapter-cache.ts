@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { GetObjectCommandInput } from '@aws-sdk/client-s3';
-import { type BucketPlace, FolderCache, openS3, type S3 } from '../../artifacts/index.ts';
+import { type BucketPlace, FolderCache, leavesItsFolder, openS3, type S3 } from '../../artifacts/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { reasonOf, ServeError, workerError } from '../../errors/index.ts';
@@ -69,10 +69,6 @@ function versionOf(uri: string, files: readonly BucketFile[]): string {
     .update(JSON.stringify([uri, state]))
     .digest('hex')
     .slice(0, 32);
-}
-
-function leavesItsFolder(name: string): boolean {
-  return name.includes('\\') || name.includes('\0') || name.split('/').some((part) => ['', '.', '..'].includes(part));
 }
 
 function refuse(message: string): ServeError {

@@ -1,6 +1,6 @@
-import type { S3 } from '../../artifacts/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
+import type { S3 } from './sources.ts';
 
 /** An object below a prefix. */
 export interface BucketObject {
@@ -57,6 +57,7 @@ export async function listPrefix(
   return objects;
 }
 
-function leavesItsFolder(name: string): boolean {
+/** Whether the rest of a key below its prefix is not the path of a file there. */
+export function leavesItsFolder(name: string): boolean {
   return name.includes('\\') || name.includes('\0') || name.split('/').some((part) => ['', '.', '..'].includes(part));
 }
