@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { ConfigError, type Environment, machineToCome, resolveConfig, type Settings } from '../config/index.ts';
 import { engineKind } from '../engines/index.ts';
+import { parseEndpoint } from '../worker/index.ts';
 import type { InstanceIdentity } from './instance-facts.ts';
 import type { ReplicaSpec } from './runners/types.ts';
 
@@ -53,7 +54,7 @@ export async function readServed(settings: HostSettings, args: readonly string[]
     const kind = await engineKind(worker);
     const mode = worker.disaggregationMode;
     return {
-      namespace: worker.endpoint.replace(/^dyn:\/\//, '').split('.')[0] ?? 'dynamo',
+      namespace: parseEndpoint(worker.endpoint).namespace,
       model: kind.displayName(worker),
       pool: mode === 'prefill' || mode === 'decode' ? mode : 'agg',
       healthHost: EVERYWHERE.includes(worker.systemHost) ? '127.0.0.1' : worker.systemHost,

@@ -6,4 +6,4 @@
 export { type SmallServer, startSmallServer } from './control/small-server.ts';
 export type { CardSettings } from './model-card.ts';
 export { applyEngineArgs, readEngineArgs } from './process/engine-args.ts';
-export { staggerDelayMs, startWorkerProcess } from './process/worker.ts';
+export { parseEndpoint, staggerDelayMs, startWorkerProcess } from './process/worker.ts';

@@ -283,8 +283,8 @@ function addressOf({ systemHost, tcpRpcAdvertiseHost }: Settings<'worker'>, port
   return formatHostPort(tcpRpcAdvertiseHost ?? listenAddress(systemHost).advertise, port);
 }
 
-/** Parses `dyn://namespace.component.endpoint`, of which the scheme is optional. */
-function parseEndpoint(text: string): WorkerAddress {
+/** Parses `dyn://namespace.component.endpoint`, of which the scheme is optional. @throws ConfigError for another text */
+export function parseEndpoint(text: string): WorkerAddress {
   const [namespace, component, endpoint, ...rest] = text.replace(/^dyn:\/\//, '').split('.');
   if (!namespace || !component || !endpoint || rest.length > 0) {
     throw new ConfigError([`--endpoint ${JSON.stringify(text)}: expected dyn://namespace.component.endpoint`]);

@@ -96,6 +96,9 @@ describe('the workers of a machine', () => {
   it('are checked before anything starts', async () => {
     const read = (...args: readonly string[]) => readServed(settingsOf(), args, {});
     await expect(read('--engine=vlm')).rejects.toThrow('--host-worker-arguments: --engine "vlm"');
+    await expect(read('--engine=mocker', '--endpoint=chat')).rejects.toThrow(
+      '--host-worker-arguments: --endpoint "chat": expected dyn://namespace.component.endpoint',
+    );
     expect(await read('--engine=mocker', '--model-name=m', '--disaggregation-mode=prefill')).toMatchObject({
       namespace: 'dynamo',
       model: 'm',
