@@ -1,5 +1,5 @@
 import type { Clock } from '../clock/index.ts';
-import { withDeadline } from '../concurrency/index.ts';
+import { readText, withDeadline } from '../concurrency/index.ts';
 import { reasonOf } from '../errors/index.ts';
 
 interface MetadataOptions {
@@ -17,7 +17,7 @@ const ANSWER_MS_MAX = 2000;
 const TRIES_MAX = 3;
 const FIRST_PAUSE_MS = 100;
 /** Longest text that is read; the longest value here has a few hundred characters. */
-const CHARS_MAX = 16_384;
+const BYTES_MAX = 16_384;
 
 /** A failure that another try may heal. */
 class MetadataAway extends Error {}
@@ -77,7 +77,9 @@ export class InstanceMetadata {
     const lateMessage = `no answer within ${ANSWER_MS_MAX} ms`;
     return withDeadline({ clock, timeoutMs: ANSWER_MS_MAX, signal, lateMessage }, async (abort) => {
       const response = await fetch(`${url.replace(/\/$/, '')}${path}`, { method, headers, signal: abort });
-      return { status: response.status, text: (await response.text()).slice(0, CHARS_MAX) };
+      const { text } = await readText(response.body ?? [], { bytesMax: BYTES_MAX, timeoutMs: ANSWER_MS_MAX, clock });
+      if (text === undefined) throw new Error(`the answer is not a text of at most ${BYTES_MAX} bytes`);
+      return { status: response.status, text };
     }).catch((thrown: unknown) => {
       throw new MetadataAway(reasonOf(thrown), { cause: thrown });
     });

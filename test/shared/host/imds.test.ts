@@ -70,6 +70,14 @@ describe('instance metadata', () => {
     expect(imds.asked).toEqual([TOKEN]);
   });
 
+  it('is not read beyond the longest value, and never in part', async () => {
+    const metadata = new InstanceMetadata({ url: imds.url, clock: systemClock });
+    imds.values.set('long', 'x'.repeat(16_385));
+    await expect(metadata.read('long', signal)).rejects.toThrow(
+      `instance metadata at ${imds.url}, long: the answer is not a text of at most 16384 bytes`,
+    );
+  });
+
   it('has a deadline for each answer', async () => {
     const clock = new VirtualClock();
     const metadata = new InstanceMetadata({ url: imds.url, clock });
