@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
-import type { InstanceState, Told } from './law/types.ts';
+import { DRAIN_REASONS, type InstanceState, type Told, WISHES } from './law/types.ts';
 
 const ms = z.number().min(0);
 const PHASE = z.discriminatedUnion('kind', [
@@ -11,14 +11,11 @@ const PHASE = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('failed'), reason: z.string() }),
   z.object({
     kind: z.literal('draining'),
-    reason: z.enum(['stop', 'terminated', 'warmed', 'spot', 'block-end', 'gpu', 'worker']),
+    reason: z.enum(DRAIN_REASONS),
     sinceMs: ms,
     untilMs: ms,
   }),
-  z.object({
-    kind: z.literal('drained'),
-    reason: z.enum(['stop', 'terminated', 'warmed', 'spot', 'block-end', 'gpu', 'worker']),
-  }),
+  z.object({ kind: z.literal('drained'), reason: z.enum(DRAIN_REASONS) }),
 ]);
 
 const KEPT = z.object({
@@ -36,7 +33,7 @@ const KEPT = z.object({
       blockEndsAtMs: ms.optional(),
     }),
   }),
-  told: z.array(z.enum(['nothing', 'drain', 'hurry', 'kill'])),
+  told: z.array(z.enum(WISHES)),
 });
 
 interface Kept {

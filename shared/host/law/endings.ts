@@ -31,7 +31,7 @@ interface Ending {
 /** Returns why the workers must end by when, the most urgent first; undefined = they may go on. */
 export function endingOf(facts: Facts, state: InstanceState, rules: Rules): Ending | undefined {
   const { nowMs, spotAtMs, gpuFault } = facts;
-  const { drainMs, blockEndsAtMs: blockEnd, hasGroup } = rules;
+  const { drainMs, hasGroup } = rules;
   const want = wantOf(facts, state);
   const { kind } = state.phase;
   const isRunning = kind === 'starting' || kind === 'serving' || kind === 'draining';
@@ -43,9 +43,8 @@ export function endingOf(facts: Facts, state: InstanceState, rules: Rules): Endi
   if (spotAtMs !== undefined && isRunning) {
     endings.push({ reason: 'spot', untilMs: Math.min(nowMs + SPOT_DRAIN_MS, spotAtMs - SPOT_MARGIN_MS) });
   }
-  if (blockEnd !== undefined && isRunning && nowMs >= blockEnd - BLOCK_END_MS - drainMs) {
-    endings.push({ reason: 'block-end', untilMs: blockEnd - BLOCK_END_MS });
-  }
+  const blockLimitMs = blockLimit(facts, rules);
+  if (blockLimitMs !== undefined && isRunning) endings.push({ reason: 'block-end', untilMs: blockLimitMs });
   if (kind === 'serving' && gpuFault !== undefined) endings.push({ reason: 'gpu', untilMs: usual });
   const isSick = facts.replicas.some(({ failures }) => failures >= FAILURES_MAX);
   if (kind === 'serving' && isSick && hasGroup) endings.push({ reason: 'worker', untilMs: usual });
@@ -53,6 +52,12 @@ export function endingOf(facts: Facts, state: InstanceState, rules: Rules): Endi
     (first, each) => (first === undefined || each.untilMs < first.untilMs ? each : first),
     undefined,
   );
+}
+
+/** Returns the time by which the end of a capacity block needs the workers gone, once a whole drain no longer fits. */
+function blockLimit({ nowMs }: Facts, { blockEndsAtMs, drainMs }: Rules): number | undefined {
+  const limitMs = blockEndsAtMs === undefined ? Number.POSITIVE_INFINITY : blockEndsAtMs - BLOCK_END_MS;
+  return nowMs >= limitMs - drainMs ? limitMs : undefined;
 }
 
 /**
@@ -78,8 +83,9 @@ export function drainActions({ replicas, nowMs }: Facts, phase: Phase & { kind: 
 }
 
 /** Returns the notices that the planner has not heard of yet, and the state in which it has. */
-export function tellNotices(facts: Facts, state: InstanceState, { blockEndsAtMs, drainMs }: Rules) {
-  const { spotAtMs, rebalanceAtMs, nowMs } = facts;
+export function tellNotices(facts: Facts, state: InstanceState, rules: Rules) {
+  const { spotAtMs, rebalanceAtMs } = facts;
+  const { blockEndsAtMs } = rules;
   const told = { ...state.told };
   const interruptions: Interruption[] = [];
   if (spotAtMs !== undefined && told.spotAtMs !== spotAtMs) {
@@ -90,10 +96,10 @@ export function tellNotices(facts: Facts, state: InstanceState, { blockEndsAtMs,
     told.rebalanceAtMs = rebalanceAtMs;
     interruptions.push({ kind: 'rebalance' });
   }
-  const isBlockOver = blockEndsAtMs !== undefined && nowMs >= blockEndsAtMs - BLOCK_END_MS - drainMs;
-  if (isBlockOver && told.blockEndsAtMs !== blockEndsAtMs) {
+  const blockLimitMs = blockLimit(facts, rules);
+  if (blockEndsAtMs !== undefined && blockLimitMs !== undefined && told.blockEndsAtMs !== blockEndsAtMs) {
     told.blockEndsAtMs = blockEndsAtMs;
-    interruptions.push({ kind: 'spot-warning', deadlineAtMs: blockEndsAtMs - BLOCK_END_MS });
+    interruptions.push({ kind: 'spot-warning', deadlineAtMs: blockLimitMs });
   }
   const actions = interruptions.map((interruption): HostAction => ({ kind: 'interrupted', interruption }));
   return { state: interruptions.length === 0 ? state : { ...state, told }, actions };

@@ -1,8 +1,10 @@
 /** Lifecycle hook of a group. */
 export type Hook = 'launch' | 'terminate';
 
+export const DRAIN_REASONS = ['stop', 'terminated', 'warmed', 'spot', 'block-end', 'gpu', 'worker'] as const;
+
 /** Why workers drain. */
-export type DrainReason = 'stop' | 'terminated' | 'warmed' | 'spot' | 'block-end' | 'gpu' | 'worker';
+export type DrainReason = (typeof DRAIN_REASONS)[number];
 
 /**
  * Phase of an instance:
@@ -33,8 +35,10 @@ export interface InstanceState {
   readonly told: { readonly spotAtMs?: number; readonly rebalanceAtMs?: number; readonly blockEndsAtMs?: number };
 }
 
+export const WISHES = ['nothing', 'drain', 'hurry', 'kill'] as const;
+
 /** Strongest wish that the agent has sent to a worker. After `hurry` it ends at once, and its streams move. */
-export type Told = 'nothing' | 'drain' | 'hurry' | 'kill';
+export type Told = (typeof WISHES)[number];
 
 /** One worker as the agent sees it. */
 export interface ReplicaFacts {
