@@ -72,18 +72,14 @@ export async function syncWeights(
     const places = new Semaphore(AT_ONCE);
     const rest = objects
       .filter((object) => object !== sumsFile)
-      .map((object) =>
-        places
-          .run(() => fetchFile(object, sums.get(object.name), fetch))
-          .catch((thrown: unknown) => {
-            failed.abort(thrown); // one file that cannot be fetched is enough: the others need not go on
-            throw thrown;
-          }),
+      .map(
+        (object) =>
+          places
+            .run(() => fetchFile(object, sums.get(object.name), fetch), fetch.signal)
+            .catch((thrown: unknown) => failed.abort(thrown)), // one that cannot be fetched ends the others
       );
-    const outcomes = await Promise.allSettled(rest);
-    signal.throwIfAborted();
-    const [first] = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason as unknown] : []));
-    if (first !== undefined) throw failed.signal.aborted ? failed.signal.reason : first;
+    await Promise.all(rest);
+    fetch.signal.throwIfAborted();
     return { bytes: objects.reduce((sum, { bytes }) => sum + bytes, 0), files: objects.length };
   } finally {
     s3.client.destroy();
