@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
@@ -14,6 +14,8 @@ export interface StandInDocker {
   pids(): readonly number[];
   /** Makes `docker pull` fail that many times. */
   failPulls(count: number): void;
+  /** Takes the daemon away, or brings it back. Containers go on. */
+  setDaemon(isUp: boolean): void;
 }
 
 const SCRIPT = `#!/bin/sh
@@ -21,6 +23,7 @@ here=$(dirname "$0")
 state="$here/containers"
 { for word in "$@"; do printf '%s\\037' "$word"; done; printf '\\n'; } >> "$here/calls"
 verb=$1; shift
+if [ -e "$here/down" ]; then echo "Cannot connect to the Docker daemon. Is the docker daemon running?" >&2; exit 1; fi
 case "$verb" in
   image)
     if [ -e "$here/pulled" ]; then echo sha256:0; else echo "no such image" >&2; exit 1; fi ;;
@@ -50,6 +53,7 @@ case "$verb" in
   wait)
     until [ -s "$state/$1.code" ]; do
       [ -e "$state/$1.pid" ] || { echo "no such container" >&2; exit 1; }
+      [ -e "$here/down" ] && { echo "unexpected EOF" >&2; exit 1; }
       sleep 0.05
     done
     cat "$state/$1.code" ;;
@@ -98,5 +102,6 @@ export function standInDocker(folder: string): StandInDocker {
       return running.map((name) => Number(readFileSync(join(state, name), 'utf8')));
     },
     failPulls: (count) => writeFileSync(join(bin, 'pull-failures'), String(count)),
+    setDaemon: (isUp) => (isUp ? rmSync(join(bin, 'down'), { force: true }) : writeFileSync(join(bin, 'down'), '')),
   };
 }

@@ -18,6 +18,10 @@ const COMMAND_MS_MAX = 60_000;
 const LATER_THAN_DRAIN_SECS = 60;
 /** Pause before a daemon that broke off is asked again. */
 const RETRY_MS = 1000;
+/** Answers in a row that the daemon owes before its containers count as ended. */
+const AWAY_MAX = 60;
+/** Messages of `docker inspect` for a container that does not exist, and of a machine without the program. */
+const NO_CONTAINER = /no such (object|container)|ENOENT/i;
 const OUTPUT_CHARS_MAX = 64 * 1024;
 
 interface CommandEnd {
@@ -42,12 +46,7 @@ export class DockerRunner implements ReplicaRunner {
     const { image } = this.#options;
     const found = await this.#docker(['image', 'inspect', '--format', '{{.Id}}', image]);
     if (found.code === 0) return; // an image of the AMI, or of the boot before
-    const child = spawnDocker(['pull', image]);
-    const onAbort = (): void => void child.kill('SIGTERM');
-    signal.addEventListener('abort', onAbort, { once: true });
-    const { code, stderr } = await outputOf(child, onProgress).finally(() =>
-      signal.removeEventListener('abort', onAbort),
-    );
+    const { code, stderr } = await outputOf(spawnDocker(['pull', image], {}, signal), onProgress);
     signal.throwIfAborted();
     if (code !== 0) throw new Error(`docker pull ${image}: ${lastLine(stderr)}`);
   }
@@ -99,16 +98,18 @@ export class DockerRunner implements ReplicaRunner {
     let waiting: ChildProcess | undefined;
     let isReleased = false;
     const wait = async (): Promise<ReplicaEnd> => {
-      for (;;) {
+      for (let away = 0; !isReleased && away < AWAY_MAX; await this.#options.clock.sleep(RETRY_MS)) {
         waiting = spawnDocker(['wait', name]);
         const { code, stdout } = await outputOf(waiting, () => {});
         const exit = Number(stdout.trim());
-        if (code === 0 && stdout.trim() !== '' && Number.isInteger(exit))
-          return await this.#endOf(exit, tail, logsEnded);
-        // The daemon restarted, or the container is gone.
-        if (isReleased || !(await this.#isRunning(name))) return await this.#endOf(undefined, tail, logsEnded);
-        await this.#options.clock.sleep(RETRY_MS);
+        if (code === 0 && stdout.trim() !== '' && Number.isInteger(exit)) return this.#endOf(exit, tail, logsEnded);
+        if (isReleased) break;
+        // The daemon restarts, or the container is gone.
+        const isRunning = await this.#isRunning(name).catch(() => undefined);
+        if (isRunning === false) break;
+        away = isRunning ? 0 : away + 1;
       }
+      return this.#endOf(undefined, tail, logsEnded);
     };
     return {
       name,
@@ -130,20 +131,25 @@ export class DockerRunner implements ReplicaRunner {
     return { code, reason: `ended with ${code ?? 'an unknown code'}: ${tail.lines}` };
   }
 
+  /** Whether a container runs. @throws Error if the daemon does not say */
   async #isRunning(name: string): Promise<boolean> {
-    const { code, stdout } = await this.#docker(['inspect', '--format', '{{.State.Running}}', name]);
-    return code === 0 && stdout.trim() === 'true';
+    const { code, stdout, stderr } = await this.#docker(['inspect', '--format', '{{.State.Running}}', name]);
+    if (code === 0) return stdout.trim() === 'true';
+    if (NO_CONTAINER.test(stderr)) return false;
+    throw new Error(`docker inspect ${name}: ${lastLine(stderr)}`);
   }
 
   /** Runs a short command; kills it if it takes too long, which counts as its failure. */
   async #docker(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<CommandEnd> {
     const child = spawnDocker(args, env);
-    const timer = this.#options.clock.after(COMMAND_MS_MAX, () => child.kill('SIGKILL'));
-    try {
-      return await outputOf(child, () => {});
-    } finally {
-      timer.cancel();
-    }
+    let isLate = false;
+    const timer = this.#options.clock.after(COMMAND_MS_MAX, () => {
+      isLate = true;
+      child.kill('SIGKILL');
+    });
+    const end = await outputOf(child, () => {}); // never rejects
+    timer.cancel();
+    return isLate ? { ...end, stderr: `no answer within ${COMMAND_MS_MAX / 1000} s` } : end;
   }
 }
 
@@ -151,11 +157,18 @@ function nameOf(index: number): string {
   return `stator-worker-${index}`;
 }
 
-function spawnDocker(args: readonly string[], env: Readonly<Record<string, string>> = {}): ChildProcess {
-  return spawn('docker', args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+function spawnDocker(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  signal?: AbortSignal,
+): ChildProcess {
+  return spawn('docker', args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env }, signal });
 }
 
-/** Resolves with what a command wrote, when it has ended. Never rejects: a missing program is an end too. */
+/**
+ * Resolves with what a command wrote, when it has ended. Never rejects: a missing program and an aborted signal are
+ * ends too.
+ */
 function outputOf(child: ChildProcess, onText: (text: string) => void): Promise<CommandEnd> {
   return new Promise((resolve) => {
     const output = { stdout: '', stderr: '' };

@@ -37,6 +37,9 @@ export interface ReplicaRunner {
   prepare(onProgress: () => void, signal: AbortSignal): Promise<void>;
   /** Starts a worker. What ran under this index before must have ended. @param onOutput gets its output */
   start(spec: ReplicaSpec, onOutput: (text: string) => void): Promise<RunningReplica>;
-  /** Takes over the worker that an earlier agent has started; returns undefined if there is none. */
+  /**
+   * Takes over the worker that an earlier agent has started; returns undefined if there is none. Rejects if the runner
+   * cannot be asked.
+   */
   adopt(index: number, onOutput: (text: string) => void): Promise<RunningReplica | undefined>;
 }

@@ -61,4 +61,17 @@ describe('containers of workers', () => {
     await runner().prepare(() => {}, signal);
     expect(docker.calls().filter(([verb]) => verb === 'pull')).toHaveLength(2);
   });
+
+  it('are neither told nor taken for gone while the daemon does not answer', async () => {
+    process.env.STAND_IN_ENTRY = `${process.execPath} -e setInterval(()=>{},1000)`;
+    const running = await runner().start({ index: 0, args: [], env: {}, gpus: [] }, () => {});
+    docker.setDaemon(false);
+    const away = 'docker inspect stator-worker-0: Cannot connect to the Docker daemon';
+    await expect(running.signal('SIGTERM')).rejects.toThrow(away);
+    await expect(runner().adopt(0, () => {})).rejects.toThrow(away);
+    docker.setDaemon(true);
+    await running.signal('SIGKILL');
+    expect(await running.ended).toMatchObject({ code: 137 });
+    await running.signal('SIGTERM'); // it has ended: nothing to do
+  });
 });
