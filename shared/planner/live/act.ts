@@ -195,7 +195,7 @@ class Round {
     const { shortage, isDone, steps, note } = plan;
     if (typeof applied === 'object') {
       const refused = { code: applied.failed, problem: `the environment refuses to carry it out: ${applied.failed}` };
-      const late = this.#isLate(decision, observed) ? 'TIMED_OUT' : status;
+      const late = status === 'APPLYING' && this.#isLate(decision, observed) ? 'TIMED_OUT' : status;
       return late === status && problem === refused.problem ? undefined : { ...refused, status: late };
     }
     if (status === 'APPLIED') return undefined;

@@ -270,6 +270,22 @@ describe('acting on decisions', () => {
     expect(connector.desired).toEqual({ decode: 3 });
   });
 
+  it('tells why the environment refuses while capacity is missing, and goes on once it does not', async () => {
+    const { act, clock, connector, decide } = bedOf();
+    const shortage = { code: 'MaximumReached', problem: 'every option is full' };
+    await decide(3);
+    connector.shortage = shortage;
+    expect(await act()).toMatchObject({ status: 'STALLED', ...shortage });
+    await clock.advance(HALF_HOUR_MS);
+    connector.refusal = 'AccessDenied';
+    connector.desired = {};
+    const refused = await act();
+    expect(refused).toMatchObject({ status: 'STALLED', code: 'AccessDenied' });
+    expect(await act()).toEqual(refused);
+    connector.refusal = undefined;
+    expect(await act()).toMatchObject({ status: 'STALLED', ...shortage });
+  });
+
   it('only says what is advisory', async () => {
     const { act, connector, decide, statuses } = bedOf();
     await decide(2);
