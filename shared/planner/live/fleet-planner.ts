@@ -320,9 +320,10 @@ export class FleetPlanner {
     this.#latest = await actOnNewest({ ...common, gpusMax, orderDrain }, signal);
     if (this.#latest === undefined) return;
     const { decisionId: decision_id, status, decidedAtMs, problem, code, option } = this.#latest;
-    if (before?.decisionId === decision_id && before.status === status) return;
+    const isSame = before?.decisionId === decision_id && before.status === status;
     // Decisions that an earlier process left do not count here.
-    if (before !== undefined || decidedAtMs >= this.#beganMs) metrics?.acted(this.#latest, nowMs());
+    if (!isSame && (before !== undefined || decidedAtMs >= this.#beganMs)) metrics?.acted(this.#latest, nowMs());
+    if (isSame && before.problem === problem) return;
     if (problem !== undefined) logger.warn('a decision was not carried out', { decision_id, problem, code, option });
   }
 

@@ -10,7 +10,7 @@ import { VirtualClock } from '../virtual-clock.ts';
 import { BEGIN_S } from './fleet-signals.ts';
 
 export interface FleetPlannerBedOptions
-  extends Partial<Pick<FleetPlannerOptions, 'readTraffic' | 'metrics' | 'isAlone' | 'model'>> {
+  extends Partial<Pick<FleetPlannerOptions, 'connector' | 'readTraffic' | 'metrics' | 'isAlone' | 'model'>> {
   readonly config?: Readonly<Record<string, unknown>>;
   readonly engines?: FleetPlannerOptions['planner']['engines'];
 }

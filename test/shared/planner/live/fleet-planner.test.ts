@@ -1,6 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { parsePlannerConfig } from '../../../../shared/planner/config.ts';
-import { createPlannerMetrics, type FleetPlanner } from '../../../../shared/planner/index.ts';
+import {
+  createPlannerMetrics,
+  type DecisionRecord,
+  type FleetPlanner,
+  LocalConnector,
+} from '../../../../shared/planner/index.ts';
 import { NO_TRAFFIC, ROLLUP_TOPIC } from '../../../../shared/protocol/index.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { type FleetPlannerBedOptions, fleetPlannerBed } from '../../../support/planner/fleet-planner-bed.ts';
@@ -42,6 +47,27 @@ describe('the planner of a fleet', () => {
     planner.hear(rollupOf(0, 0, NO_TRAFFIC, BEGIN_MS));
     await pass();
     await ended;
+  });
+
+  it('logs each problem of a decision, once', async () => {
+    let failed: string | undefined;
+    const scaled = { ready: 0, starting: 0, startSeconds: undefined, scaleTo: () => {} };
+    const connector = Object.assign(new LocalConnector(scaled), {
+      apply: async () => (failed === undefined ? 'waiting' : { failed }),
+    });
+    const statuses: string[] = [];
+    const counted = createPlannerMetrics(new MetricRegistry(), parsePlannerConfig({}), () => 1);
+    const metrics = { ...counted, acted: ({ status }: DecisionRecord) => void statuses.push(status) };
+    const { planner, pass, lines } = bedOf({ connector, metrics });
+    void planner.run();
+    planner.hear(heldAt(0, 0).signal);
+    await pass(1000);
+    for (const code of ['AccessDenied', 'UnknownOption']) {
+      failed = code;
+      await pass(20_000);
+    }
+    expect(lines.flatMap(({ fields }) => fields.code ?? [])).toEqual(['AccessDenied', 'UnknownOption']);
+    expect(statuses).toEqual(['APPLYING']);
   });
 
   it('holds the fleet while the traffic that is counted elsewhere cannot be read', async () => {
