@@ -20,6 +20,7 @@ export {
 export { InstanceLoads } from './ec2/instance-loads.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
 export type { Connector } from './live/connector.ts';
+export { drainOrders } from './live/drain-orders.ts';
 export { FleetPlanner, type FleetPlannerOptions } from './live/fleet-planner.ts';
 export { LocalConnector, type ScalableWorkers } from './live/local-connector.ts';
 export { createPlannerMetrics } from './live/planner-metrics.ts';

@@ -69,13 +69,6 @@ export function ec2Connectors({ discovery, calls, clock }: Ec2Deps): (fleet: Fle
   };
 }
 
-/** Returns the function by which a planner orders the workers of instances to drain. */
-export function drainOrders(discovery: Discovery) {
-  return async (instanceIds: readonly string[], deadlineMs: number, signal: AbortSignal): Promise<void> => {
-    await discovery.orderDrain(instanceIds, { reason: 'the planner ends its instance', deadlineMs }, signal);
-  };
-}
-
 /** Returns how many workers may run at once. Without a budget that is at least two. */
 function workersMax({ maxGpuBudget: gpusMax, decodeEngineNumGpu: gpus }: PlannerConfig): number {
   return gpusMax < 0 ? 2 : Math.floor(gpusMax / Math.max(1, gpus ?? 1));

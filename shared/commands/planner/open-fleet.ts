@@ -5,7 +5,6 @@ import type { Discovery } from '../../discovery/index.ts';
 import { eventPlane, openDiscovery } from '../../fleet/index.ts';
 import { type Connector, FleetPlanner, type FleetPlannerOptions, type Pool } from '../../planner/index.ts';
 import type { MetricRegistry, ProcessLogger } from '../../telemetry/index.ts';
-import { drainOrders } from './connector.ts';
 import { PlannerPages } from './pages.ts';
 
 /** Dependencies that a process passes to its planner. */
@@ -21,7 +20,6 @@ export interface FleetDeps {
 
 type OpenedHere =
   | 'connector'
-  | 'orderDrain'
   | 'discovery'
   | 'eventPlane'
   | 'clock'
@@ -62,7 +60,6 @@ export async function openFleet(
     ...options,
     ...common,
     connector,
-    orderDrain: drainOrders(discovery),
     discovery,
     eventPlane: plane,
     isAlone: isOfOneProcess(settings.discoveryBackend),

@@ -24,9 +24,10 @@ import { type Planner, type PlannerBounds, withBounds } from '../planner.ts';
 import { RollupAggregator } from '../signals/rollup-aggregator.ts';
 import type { DecisionRecord, PlannerStore } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
-import { type ActOptions, actOnNewest } from './act.ts';
+import { actOnNewest } from './act.ts';
 import type { Connector } from './connector.ts';
 import { countedOf } from './counted-workers.ts';
+import { drainOrders } from './drain-orders.ts';
 import { Hearing } from './hearing.ts';
 import type { PlannerMetrics } from './planner-metrics.ts';
 
@@ -53,8 +54,6 @@ export interface FleetPlannerOptions {
   readonly metrics?: PlannerMetrics | undefined;
   /** GPUs of all models of the store together. @default no bound */
   readonly gpusMax?: number | undefined;
-  /** Orders the workers of instances to drain. @default through discovery */
-  readonly orderDrain?: ActOptions['orderDrain'];
   /**
    * Reads the traffic from elsewhere than the workers, as sums since some time. While that fails, the demand is
    * unknown. @default at the workers
@@ -308,16 +307,12 @@ export class FleetPlanner {
 
   async #act(group: string, signal: AbortSignal): Promise<void> {
     const { store, connector, clock, logger, metrics, gpusMax, discovery } = this.#options;
-    const order = async (ids: readonly string[], deadlineMs: number, within: AbortSignal): Promise<void> => {
-      await discovery.orderDrain(ids, { reason: 'scale-in', deadlineMs }, within);
-    };
-    const { orderDrain = order } = this.#options;
     const nowMs = (): number => clock.wallMs();
     const { engines } = this.#planner;
     const { tickSeconds, startSeconds } = this.config;
     const before = this.#latest;
     const common = { store, connector, group, holder: this.#source, nowMs, engines, tickSeconds, startSeconds };
-    this.#latest = await actOnNewest({ ...common, gpusMax, orderDrain }, signal);
+    this.#latest = await actOnNewest({ ...common, gpusMax, orderDrain: drainOrders(discovery) }, signal);
     if (this.#latest === undefined) return;
     const { decisionId: decision_id, status, decidedAtMs, problem, code, option } = this.#latest;
     const isSame = before?.decisionId === decision_id && before.status === status;
