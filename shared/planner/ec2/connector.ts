@@ -112,9 +112,8 @@ export class Ec2Connector implements Connector {
       readySinceMs: (instanceId: string) => this.#times.readySinceMs(instanceId),
       loadOf: (instanceId: string) => loads?.of(instanceId),
     };
-    const option = observedOption(id, group, { memory, failing: undefined });
-    if (!missesCapacity(option)) return option;
-    const activities = await calls.activities(name, signal);
+    const option = observedOption(id, group, memory);
+    const activities = missesCapacity(option) ? await calls.activities(name, signal) : [];
     return { ...option, failing: newestFailure(activities, group.AvailabilityZones ?? []) };
   }
 

@@ -1,4 +1,4 @@
-import type { Discovery, FleetLoads, HostFacts, Watch } from '../../discovery/index.ts';
+import type { Discovery, DiscoveryEvent, FleetLoads, HostFacts, Watch } from '../../discovery/index.ts';
 
 /** Load of an instance, over all its workers. */
 export interface InstanceLoad {
@@ -26,9 +26,7 @@ export class InstanceLoads {
   /** Follows the workers of a namespace. */
   static async follow(discovery: Discovery, namespace: string, signal: AbortSignal): Promise<InstanceLoads> {
     const loads = new InstanceLoads();
-    const listener = {
-      event: (event: Parameters<Parameters<Discovery['watch']>[1]['event']>[0]) => loads.#hear(event),
-    };
+    const listener = { event: (event: DiscoveryEvent) => loads.#hear(event) };
     loads.#watches.push(await discovery.watch({ bucket: 'v1/instances', prefix: namespace }, listener, signal));
     loads.#watches.push(
       discovery.watchLoads((reported) => {
@@ -49,7 +47,7 @@ export class InstanceLoads {
     for (const watch of this.#watches) watch.close();
   }
 
-  #hear(event: Parameters<Parameters<Discovery['watch']>[1]['event']>[0]): void {
+  #hear(event: DiscoveryEvent): void {
     this.#joined = undefined;
     if (event.kind === 'removed') {
       this.#hosts.delete(event.key);

@@ -1,5 +1,5 @@
 import type { AutoScalingGroup, Instance } from '@aws-sdk/client-auto-scaling';
-import type { LaunchFailure, ObservedInstance, ObservedOption } from '../live/connector.ts';
+import type { ObservedInstance, ObservedOption } from '../live/connector.ts';
 import type { InstanceLoad } from './instance-loads.ts';
 
 /** Facts about an instance that its group does not state. */
@@ -22,12 +22,8 @@ export function stateOf({ LifecycleState }: Instance): ObservedInstance['state']
   return undefined;
 }
 
-/** Returns an option as its group describes it. */
-export function observedOption(
-  id: string,
-  group: AutoScalingGroup,
-  { memory, failing }: { readonly memory: InstanceMemory; readonly failing: LaunchFailure | undefined },
-): ObservedOption {
+/** Returns an option as its group describes it. The group does not say whether its newest launch failed. */
+export function observedOption(id: string, group: AutoScalingGroup, memory: InstanceMemory): ObservedOption {
   const instances = (group.Instances ?? []).flatMap((instance) => observedInstance(instance, memory));
   const count = (state: ObservedInstance['state']): number => instances.filter((each) => each.state === state).length;
   const [ready, starting, draining] = [count('ready'), count('starting'), count('draining')];
@@ -40,7 +36,6 @@ export function observedOption(
     desired,
     min,
     max,
-    failing,
     isRebalancing: rebalances === true && ready + starting > desired,
     instances,
   };
