@@ -59,8 +59,12 @@ export function heardCounts(state: ModelState, pool: Pool, startS: number): Work
 
 /** Returns the seconds from a decision to a worker that serves: the 90th percentile of the last starts. */
 export function measuredStart({ startTimes }: ModelState): number | undefined {
-  if (startTimes.length < STARTS_MIN) return undefined;
-  const sorted = startTimes.toSorted((one, other) => one - other);
+  return startTimes.length < STARTS_MIN ? undefined : p90Of(startTimes);
+}
+
+/** Returns the 90th percentile; undefined without values. */
+export function p90Of(values: readonly number[]): number | undefined {
+  const sorted = values.toSorted((one, other) => one - other);
   return sorted[Math.min(sorted.length - 1, Math.floor(0.9 * sorted.length))];
 }
 

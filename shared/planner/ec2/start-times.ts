@@ -1,4 +1,5 @@
 import type { AutoScalingGroup } from '@aws-sdk/client-auto-scaling';
+import { p90Of } from '../decide/worker-counts.ts';
 import type { ObservedInstance } from '../live/connector.ts';
 import { stateOf } from './observed-option.ts';
 
@@ -40,8 +41,7 @@ export class StartTimes {
 
   /** Returns the 90th percentile of the last starts in seconds; undefined before the first. */
   get p90Seconds(): number | undefined {
-    const sorted = this.#samplesMs.toSorted((one, other) => one - other);
-    const ms = sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * 0.9))];
+    const ms = p90Of(this.#samplesMs);
     return ms === undefined ? undefined : ms / 1000;
   }
 
