@@ -1,4 +1,5 @@
 import type { ObservedInstance, ObservedOption } from '../live/connector.ts';
+import { BLOCK_ENDS_EARLY_MS } from '../signals/fleet-events.ts';
 import type { Victim } from '../store/types.ts';
 import { type OptionSpec, type PoolSpec, type Unit, unitOf } from './fleet-spec.ts';
 
@@ -27,9 +28,6 @@ export interface OptionState {
   /** Launches that this plan adds. */
   launched: number;
 }
-
-/** Milliseconds before the end of a capacity block at which EC2 begins to end its instances. */
-const BLOCK_END_MS = 1_800_000;
 
 export interface OptionFacts {
   readonly pool: PoolSpec;
@@ -60,7 +58,7 @@ export function optionState(
 
 /** Returns when the instances of a capacity block begin to drain, so that they end before EC2 ends them. */
 function endOf({ endsAt }: OptionSpec, { drainSecs }: PoolSpec): number | undefined {
-  return endsAt === undefined ? undefined : Date.parse(endsAt) - BLOCK_END_MS - drainSecs * 1000;
+  return endsAt === undefined ? undefined : Date.parse(endsAt) - BLOCK_ENDS_EARLY_MS - drainSecs * 1000;
 }
 
 /** Returns the workers that an option has or will have. */

@@ -35,7 +35,7 @@ export type Translated =
 /** "Spot Instance interruption notices": two minutes. */
 const SPOT_NOTICE_MS = 120_000;
 /** "Monitor Capacity Blocks using EventBridge": instances begin to end 30 minutes before the block does. */
-const BLOCK_ENDS_EARLY_MS = 1_800_000;
+export const BLOCK_ENDS_EARLY_MS = 1_800_000;
 const ENTITIES_MAX = 256;
 const TYPES_MAX = 64;
 const HEALTH_CODES = /^AWS_EC2_(?:PERSISTENT_)?INSTANCE_(?:RETIREMENT|STOP|TERMINATION)_/;
