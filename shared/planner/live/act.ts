@@ -118,6 +118,7 @@ class Round {
   }
 
   async act(newest: DecisionRecord, older: readonly DecisionRecord[]): Promise<Acted> {
+    // Observed again although the tick has just done so: until the lease was taken, another process may have acted.
     const observed = await this.#options.connector.observe(this.#signal);
     const fleet = describeFleet(observed);
     const { plan, granted } = await this.#plan(newest, older, observed);
