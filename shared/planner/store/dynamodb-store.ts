@@ -115,7 +115,7 @@ export class DynamoDbPlannerStore implements PlannerStore {
 
   async ticks(group: string, { sinceMs, countMax = COUNT_MAX }: DecisionRange, signal: AbortSignal) {
     const items = await this.#latest(group, LOOK, countMax, signal);
-    return items.map((item) => parse<TickRecord>(item)).filter(({ atMs }) => atMs >= sinceMs);
+    return items.map(readTick).filter(({ atMs }) => atMs >= sinceMs);
   }
 
   async move(group: string, seen: DecisionRecord, change: DecisionChange, signal: AbortSignal) {
@@ -259,7 +259,7 @@ function readLease({ holder, fence, until_ms: untilMs, memory }: Item): Lease {
     holder: holder?.S ?? '',
     fence: Number(fence?.N),
     untilMs: Number(untilMs?.N),
-    memory: JSON.parse(memory?.S ?? '{}') as Lease['memory'],
+    memory: parse(memory?.S ?? '{}'),
   };
 }
 
@@ -289,27 +289,33 @@ function putTick(group: string, tick: TickRecord) {
 /** Returns the text of a state. Earlier releases stored the text itself. */
 function textOfState({ state }: Item): string {
   if (state?.B === undefined) return state?.S ?? '';
-  try {
-    return unpackStateText(state.B);
-  } catch (thrown) {
-    throw new PlannerStoreError('misconfigured', 'the planner table has an item that Stator did not write', thrown);
-  }
+  const { B: packed } = state;
+  return readOwn(() => unpackStateText(packed));
 }
 
-function readDecision(item: Item): DecisionRecord {
-  return parse<DecisionRecord>(item);
+function readDecision({ entry }: Item): DecisionRecord {
+  return parse(entry?.S ?? '');
 }
 
-function parse<T>({ entry }: Item): T {
-  try {
-    return JSON.parse(entry?.S ?? '') as T;
-  } catch (thrown) {
-    throw new PlannerStoreError('misconfigured', 'the planner table has an item that Stator did not write', thrown);
-  }
+function readTick({ entry }: Item): TickRecord {
+  return parse(entry?.S ?? '');
 }
 
 function readPools(item: Item | undefined): Reservations {
-  return item === undefined ? {} : (JSON.parse(item.pools?.S ?? '{}') as Reservations);
+  return parse(item?.pools?.S ?? '{}');
+}
+
+function parse<T>(text: string): T {
+  return readOwn(() => JSON.parse(text) as T);
+}
+
+/** Reads a value that this store wrote. @throws PlannerStoreError for any other */
+function readOwn<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (thrown) {
+    throw new PlannerStoreError('misconfigured', 'the planner table has an item that Stator did not write', thrown);
+  }
 }
 
 /** Returns the table of planners, as its error messages name it. */
