@@ -195,7 +195,7 @@ class Round {
     const { status, problem } = decision;
     const { shortage, isDone, steps, note } = plan;
     if (typeof applied === 'object') {
-      const refused = { code: applied.failed, problem: `the environment refuses to carry it out: ${applied.failed}` };
+      const refused = { code: applied.failed, problem: `the environment refuses the change: ${applied.failed}` };
       const late = status === 'APPLYING' && this.#isLate(decision, observed) ? 'TIMED_OUT' : status;
       return late === status && problem === refused.problem ? undefined : { ...refused, status: late };
     }
@@ -210,7 +210,7 @@ class Round {
       const minutes = Math.round(this.#waitMs(observed) / 60_000);
       return { status: 'TIMED_OUT', problem: `the fleet did not match the decision within ${minutes} minutes` };
     }
-    const waits = granted === 'part' ? 'it waits for GPUs of the budget that instances still hold' : note;
+    const waits = granted === 'part' ? 'the decision waits for GPUs of the budget that instances still hold' : note;
     return status !== 'APPLYING' || problem === waits ? undefined : { status, ...(waits && { problem: waits }) };
   }
 
@@ -224,7 +224,7 @@ class Round {
   }
 
   async #refuse(decision: DecisionRecord, fleet: string): Promise<DecisionRecord> {
-    const problem = 'the GPU budget of all models has no room for it';
+    const problem = 'the GPU budget that all models share has no room for it';
     if (decision.status !== 'PENDING' && decision.status !== 'APPLYING') return decision;
     return (await this.#move(decision, { status: 'REJECTED_BUDGET', problem, fleet })) ?? decision;
   }

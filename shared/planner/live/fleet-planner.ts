@@ -319,7 +319,7 @@ export class FleetPlanner {
     // Decisions that an earlier process left do not count here.
     if (!isSame && (before !== undefined || decidedAtMs >= this.#beganMs)) metrics?.acted(this.#latest, nowMs());
     if (isSame && before.problem === problem) return;
-    if (problem !== undefined) logger.warn('a decision was not carried out', { decision_id, problem, code, option });
+    if (problem !== undefined) logger.warn('a decision is not carried out', { decision_id, problem, code, option });
   }
 
   #tickSignal(): PlannerSignal {

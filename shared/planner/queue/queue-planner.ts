@@ -153,7 +153,7 @@ export class QueuePlanner {
       const decision = await actOnNewest(options, signal);
       if (decision?.problem === undefined) return;
       const { decisionId: decision_id, problem, code, option } = decision;
-      logger.warn('a decision was not carried out', { group, decision_id, problem, code, option });
+      logger.warn('a decision is not carried out', { group, decision_id, problem, code, option });
     } catch (thrown) {
       const problem = `acting failed: ${reasonOf(thrown)}`;
       logger.warn('acting failed; the next message of the model tries again', { group, problem });

@@ -299,7 +299,7 @@ describe('acting on decisions', () => {
     const { act, connector, decide, store } = bedOf();
     await store.reserve({ 'another/decode': 3 }, 8, NEVER);
     await decide(3); // 6 GPUs
-    const refused = { status: 'REJECTED_BUDGET', problem: 'the GPU budget of all models has no room for it' };
+    const refused = { status: 'REJECTED_BUDGET', problem: 'the GPU budget that all models share has no room for it' };
     expect(await act('one', 8)).toMatchObject(refused);
     expect(await act('one', 8)).toMatchObject(refused);
     expect(connector.told).toEqual([]);

@@ -70,7 +70,7 @@ describe('the budget of GPUs', () => {
     await act();
     serve();
     await decide(2, 4);
-    const waits = 'it waits for GPUs of the budget that instances still hold';
+    const waits = 'the decision waits for GPUs of the budget that instances still hold';
     expect(await act()).toMatchObject({ status: 'APPLYING', problem: waits });
     expect(desired()).toEqual([2, 2]);
     await act();
