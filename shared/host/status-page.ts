@@ -50,7 +50,7 @@ async function answer(
   } else if (path === '/live') {
     response.writeHead(200, { 'content-type': 'application/json' }).end('{"status":"live"}');
   } else if (path === '/metrics') {
-    const text = await registry.render();
+    const text = registry.render();
     response.writeHead(200, { 'content-type': registry.contentType }).end(text);
   } else response.writeHead(404).end();
 }
