@@ -84,7 +84,7 @@ describe('stator host', () => {
 
   it('lets an instance into service only once all of its workers are registered', async () => {
     const host = await launched({ STATOR_HOST_WORKER_ARGUMENTS: '["--engine=mocker","--startup-time=3"]' });
-    expect(host.instance.state).toBe('Pending:Wait');
+    await host.until('Pending:Wait');
     host.start();
     await waitUntil(async () => (await host.health()).start_phase === 'engine');
     expect(host.instance.state).toBe('Pending:Wait');
