@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { PLANNER_LAWS } from '../config/index.ts';
-import { PREDICTORS, SEASON_POINTS_MAX } from './predictors/predictor.ts';
+import { PREDICTORS } from './predictors/predictor.ts';
+import { SEASON_POINTS_MAX } from './predictors/seasonal.ts';
 
 /** `rate` is this product's own law; Dynamo calls the others optimization targets. */
 export type PlannerLaw = (typeof PLANNER_LAWS)[number];

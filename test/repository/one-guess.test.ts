@@ -181,7 +181,7 @@ const TOYS: Readonly<Record<Kind, Toy>> = {
   parser: {
     file: 'shared/parsers/tool-calls/formats/toy.ts',
     text: `
-      import { countedId } from '../call-writer.ts';
+      import { countedId } from '../call-ids.ts';
       import type { ToolCallFormat } from '../format.ts';
       import { Markers } from '../../markers.ts';
       import { readUntil } from '../scan.ts';

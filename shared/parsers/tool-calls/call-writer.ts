@@ -1,8 +1,6 @@
 import type { Random } from '../../clock/index.ts';
 import type { FinishReason, ToolChoice, ToolDefinition } from '../../protocol/index.ts';
-
-/** Makes the id of a call from the call's place in the message and its name. */
-export type NewCallId = (random: Random, index: number, name: string) => string;
+import type { CallIds } from './call-ids.ts';
 
 interface HeldCall {
   readonly name: string;
@@ -20,26 +18,22 @@ export class CallWriter {
   lead = '';
   /** Called when a call is committed. */
   onCommit: () => void = () => {};
-  readonly #random: Random;
-  readonly #newId: NewCallId;
+  readonly #ids: CallIds;
   readonly #onlyFirst: boolean;
   readonly #onlyName: string | undefined;
   #count = 0;
   /** Number of committed calls, including those that the client does not see. */
   #committed = 0;
-  readonly #ids = new Set<string>();
   #isShown = false;
   #held: HeldCall[] | undefined;
 
   constructor(
     out: ToolCallSink,
-    random: Random,
-    newId: NewCallId,
+    ids: CallIds,
     limits: { readonly onlyFirst: boolean; readonly onlyName: string | undefined },
   ) {
     this.out = out;
-    this.#random = random;
-    this.#newId = newId;
+    this.#ids = ids;
     this.#onlyFirst = limits.onlyFirst;
     this.#onlyName = limits.onlyName;
   }
@@ -102,7 +96,7 @@ export class CallWriter {
     this.#isShown = this.#mayShow(name);
     if (!this.#isShown) return;
     const index = this.#count++;
-    this.out.callStart(index, this.#uniqueId(index, name, id), name);
+    this.out.callStart(index, this.#ids.next(index, name, id), name);
   }
 
   /** Whether the client accepts the call: it may accept only the first one, or only calls of one tool. */
@@ -110,31 +104,7 @@ export class CallWriter {
     if (this.#onlyFirst && this.#count > 0) return false;
     return this.#onlyName === undefined || this.#onlyName === name;
   }
-
-  /**
-   * Returns an id that is unique in the message: a model may count wrongly, but results are matched to calls by their
-   * ids.
-   */
-  #uniqueId(index: number, name: string, wanted: string | undefined): string {
-    let id = wanted ?? this.#newId(this.#random, index, name);
-    if (this.#ids.has(id)) id = this.#newId(this.#random, index, name);
-    while (this.#ids.has(id)) id = prefixedUuid(this.#random, index, name);
-    this.#ids.add(id);
-    return id;
-  }
 }
-
-/** Makes `call-` and a UUID, the id of most formats. */
-export const prefixedUuid: NewCallId = (random) => `call-${random.uuid()}`;
-
-/** Makes `call-1`, `call-2`, ... */
-export const countedId: NewCallId = (_random, index) => `call-${index + 1}`;
-
-/** Makes a bare UUID. */
-export const bareUuid: NewCallId = (random) => random.uuid();
-
-/** Makes `call_` and 24 hex digits. */
-export const hexId: NewCallId = (random) => `call_${random.uuid().replaceAll('-', '').slice(0, 24)}`;
 
 /**
  * Receives the output of a parser. A call's arguments follow its start, piece by piece; joined they are the arguments

@@ -1,12 +1,7 @@
 import type { FinishReason } from '../../protocol/index.ts';
 import type { Finder } from '../markers.ts';
-import {
-  CallWriter,
-  type NewCallId,
-  type ToolCallOptions,
-  type ToolCallParser,
-  type ToolCallSink,
-} from './call-writer.ts';
+import { CallIds, type NewCallId } from './call-ids.ts';
+import { CallWriter, type ToolCallOptions, type ToolCallParser, type ToolCallSink } from './call-writer.ts';
 import { ToolSchemas } from './parameter-schema.ts';
 import { type Advance, type Parsing, TextSource } from './scan.ts';
 
@@ -65,7 +60,7 @@ export class MarkupParser implements ToolCallParser {
     this.#holdsSpace = format.paragraphMarker !== undefined;
     this.#tools = new ToolSchemas(options.tools);
     this.#finder = format.finder(this.#tools);
-    this.#calls = new CallWriter(NO_SINK, options.random, format.newId, {
+    this.#calls = new CallWriter(NO_SINK, new CallIds(options.random, format.newId), {
       onlyFirst: options.parallelToolCalls === false,
       onlyName: typeof toolChoice === 'object' ? toolChoice.name : undefined,
     });

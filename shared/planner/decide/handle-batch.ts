@@ -2,7 +2,7 @@ import type { ReceivedMessage } from '../../planes/index.ts';
 import { PLANNER_EVENT_BYTES_MAX, readPlannerText } from '../../protocol/index.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { teach } from '../planner.ts';
-import type { Translated } from '../signals/fleet-events.ts';
+import type { Translated } from '../signals/eventbridge-events.ts';
 import type { DecisionRecord, PlannerStore, TickRecord } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
 import type { SentSignal } from './apply-signal.ts';

@@ -1,5 +1,5 @@
 import type { ObservedInstance, ObservedOption } from '../live/connector.ts';
-import { BLOCK_ENDS_EARLY_MS } from '../signals/fleet-events.ts';
+import { BLOCK_ENDS_EARLY_MS } from '../signals/eventbridge-events.ts';
 import type { Victim } from '../store/types.ts';
 import { type OptionSpec, type PoolSpec, type Unit, unitOf } from './fleet-spec.ts';
 

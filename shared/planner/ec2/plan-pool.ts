@@ -5,7 +5,7 @@ import type { PoolSpec } from './fleet-spec.ts';
 import { askedKey, type BadPair, badPairOf, type FleetMemory, noteAsked, notePairs, type Returning } from './memory.ts';
 import { heldOf, isBelow, type OptionState, optionState, replicasOf } from './option-state.ts';
 import { beginReturn, continueReturn, type Return, roomOf } from './return-law.ts';
-import { chooseVictims } from './victims.ts';
+import { chooseVictims } from './scale-in-victims.ts';
 
 export interface PoolInput {
   readonly pool: Pool;

@@ -1,3 +1,7 @@
+import { forecastConstant } from './constant.ts';
+import { meanOf } from './mean.ts';
+
+const ARIMA_POINTS_MIN = 5;
 /** Orders to try: those that a window of a few dozen points can tell apart. */
 const AR_MAX = 2;
 const MA_MAX = 2;
@@ -12,11 +16,34 @@ interface Model {
 
 interface Fit {
   readonly model: Model;
-  /** Mean (if the model has one), then the AR, then the MA coefficients. */
   /** Akaike's criterion, corrected for short series. */
   readonly aicc: number;
-  /** Variance of the differenced series. */
+  /** Next value of the series that was fitted. */
   readonly next: number;
+}
+
+/**
+ * Returns the next value by the best ARIMA model, never below 0: the last point until there are 5 points, or if nothing
+ * can be fitted.
+ */
+export function forecastArima(points: readonly number[], isLog: boolean): number {
+  return bestFit(points, isLog) ?? forecastConstant(points);
+}
+
+function bestFit(points: readonly number[], isLog: boolean): number | undefined {
+  const [first] = points;
+  if (points.length < ARIMA_POINTS_MIN || first === undefined) return undefined;
+  if (points.every((point) => point === first)) return first;
+  const inLogs = (): number | undefined => {
+    const fitted = fitArima(points.map((point) => Math.log1p(Math.max(0, point))));
+    return fitted && Math.max(0, Math.expm1(fitted.value));
+  };
+  if (isLog) return inLogs();
+  const fitted = fitArima(points);
+  if (fitted === undefined) return undefined;
+  // A mean says nothing about a series that multiplies.
+  const value = fitted.isOnlyMean ? (inLogs() ?? fitted.value) : fitted.value;
+  return Math.max(0, value);
 }
 
 /**
@@ -24,9 +51,7 @@ interface Fit {
  * least conditional sum of squares, and takes the best by Akaike's criterion. It takes differences if they vary less
  * than the series. Returns undefined if nothing can be fitted, or if the best model is only a mean of the raw series.
  */
-export function forecastArima(
-  series: readonly number[],
-): { readonly value: number; readonly isOnlyMean: boolean } | undefined {
+function fitArima(series: readonly number[]): { readonly value: number; readonly isOnlyMean: boolean } | undefined {
   const isDifferenced = wantsDifference(series);
   const values = isDifferenced ? differences(series) : series;
   const fits: Fit[] = [];
@@ -77,10 +102,6 @@ function kpss(series: readonly number[]): number {
 
 function differences(series: readonly number[]): readonly number[] {
   return series.slice(1).map((value, at) => value - series[at]!);
-}
-
-function meanOf(series: readonly number[]): number {
-  return series.reduce((total, value) => total + value, 0) / series.length;
 }
 
 function fitModel(values: readonly number[], model: Model): Fit | undefined {

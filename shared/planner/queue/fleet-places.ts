@@ -1,6 +1,6 @@
 import type { FleetSpec } from '../ec2/fleet-spec.ts';
 import type { Observed } from '../live/connector.ts';
-import type { FleetPlaces } from '../signals/fleet-events.ts';
+import type { FleetPlaces } from '../signals/eventbridge-events.ts';
 import type { Pool } from '../types.ts';
 
 /**

@@ -9,7 +9,7 @@ import { type ActOptions, actOnNewest } from '../live/act.ts';
 import type { Connector, Observed } from '../live/connector.ts';
 import { countedOf } from '../live/counted-workers.ts';
 import type { Planner } from '../planner.ts';
-import { type FleetPlaces, toSignals } from '../signals/fleet-events.ts';
+import { type FleetPlaces, toSignals } from '../signals/eventbridge-events.ts';
 import type { PlannerStore } from '../store/types.ts';
 import { placesOf } from './fleet-places.ts';
 

@@ -130,3 +130,13 @@ function decodeMetadata({ headers, settings, owner }: DecodeContext): Generation
 function tooLarge(limit: 'metadata_headers' | 'metadata_bytes', unit: string): ServeError {
   return overLimit(limit, `metadata headers exceed the limit of ${LIMITS[limit].max} ${unit}`);
 }
+
+const INTEGER = /^-?\d{1,10}$/;
+
+/** Returns the value of a header that is an integer within bounds; undefined for any other text. */
+export function integerHeader(headers: RequestHeaders, name: string, min: number, max: number): number | undefined {
+  const text = headers.header(name);
+  if (text === undefined || !INTEGER.test(text)) return undefined;
+  const value = Number(text);
+  return value >= min && value <= max ? value : undefined;
+}

@@ -6,9 +6,10 @@ import {
   type PromptInput,
 } from '../generation/generation-request.ts';
 import { tokensThatFit } from '../generation/generation-sink.ts';
+import { agentContextOf, decodeSession } from './agent-session.ts';
 import type { CheckedChat, CompletionsBody } from './chat-schema.ts';
 import { type DecodeContext, decodeEnvelope, type Mutable } from './decode-context.ts';
-import { agentContextOf, decodeRouting, decodeSession } from './decode-routing.ts';
+import { decodeRouting } from './decode-routing.ts';
 import type { Nvext } from './shared-fields.ts';
 
 type Body = CheckedChat | CompletionsBody;

@@ -1,7 +1,8 @@
 import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import type { RoutingHints } from '../generation/engine-request.ts';
-import type { ChatMessage, GenerationRequest } from '../generation/generation-request.ts';
-import type { DecodeContext, Mutable, RequestHeaders } from './decode-context.ts';
+import { decodeSession } from './agent-session.ts';
+import { type DecodeContext, integerHeader, type Mutable, type RequestHeaders } from './decode-context.ts';
+import { decodePriority } from './priority.ts';
 import { cacheTtlMs, MOVED_TO_ROOT, type Nvext } from './shared-fields.ts';
 
 const NO_NVEXT: Nvext = Object.freeze({});
@@ -43,26 +44,15 @@ export function decodeRouting(
   const routing: Mutable<RoutingHints> = {};
   decodePins(nvext, routing);
   const hints = nvext.agent_hints;
-  let priority = hints?.priority ?? undefined;
-  let strictPriority = hints?.strict_priority ?? undefined;
   let session = nvext.session_control?.session_id;
   let salt = nvext.cache_salt || rootSalt || undefined; // empty = absent
   if (!context.settings.isNvextDisabled) {
     overridePins(context.headers, routing);
-    priority = integerHeader(context.headers, 'x-dynamo-request-priority', -0x8000_0000, 0x7fff_ffff) ?? priority;
-    strictPriority =
-      integerHeader(context.headers, 'x-dynamo-request-strict-priority', 0, 0xffff_ffff) ?? strictPriority;
     salt = context.headers.header('x-tenant-id') || salt;
     session = decodeSession(context.headers)?.sessionId ?? session;
   }
   if (hints?.osl != null) routing.expected_output_tokens = hints.osl;
-  if (priority !== undefined) {
-    routing.priority = priority;
-    routing.priority_jump = Math.max(priority, 0);
-  } else if (hints?.latency_sensitivity != null) {
-    routing.priority_jump = hints.latency_sensitivity;
-  }
-  if (strictPriority !== undefined) routing.strict_priority = strictPriority;
+  decodePriority(hints, context, routing);
   if (salt !== undefined) routing.cache_salt = checkSalt(salt);
   // an owner has no blanks, so no other pair makes this text
   if (context.isolation === 'blocks') routing.cache_salt = `${context.owner} ${salt ?? ''}`;
@@ -142,99 +132,4 @@ function idHeader(headers: RequestHeaders, name: string, alias: string): string 
 function rankHeader(headers: RequestHeaders, name: string): number | undefined {
   const rank = integerHeader(headers, name, 0, RANK_UNSET);
   return rank === RANK_UNSET ? undefined : rank;
-}
-
-const INTEGER = /^-?\d{1,10}$/;
-
-function integerHeader(headers: RequestHeaders, name: string, min: number, max: number): number | undefined {
-  const text = headers.header(name);
-  if (text === undefined || !INTEGER.test(text)) return undefined;
-  const value = Number(text);
-  return value >= min && value <= max ? value : undefined;
-}
-
-type AgentContext = NonNullable<GenerationRequest['agentContext']>;
-
-/** Headers by which one kind of client identifies its session. */
-interface IdentityHeaders {
-  readonly session: string;
-  /** Header of a part of the session with a conversation of its own; the session is then its parent. */
-  readonly child?: string;
-  readonly parent: string;
-}
-
-/** Dynamo's own headers, then those of common coding agents; the first kind whose session header is present counts. */
-const IDENTITIES: readonly IdentityHeaders[] = [
-  { session: 'x-dynamo-session-id', parent: 'x-dynamo-parent-session-id' },
-  {
-    session: 'x-claude-code-session-id',
-    child: 'x-claude-code-agent-id',
-    parent: 'x-claude-code-parent-agent-id',
-  },
-  { session: 'thread-id', parent: 'x-codex-parent-thread-id' },
-  { session: 'x-session-id', parent: 'x-parent-session-id' },
-];
-/** Header that ends the session, whichever header named it. */
-const FINAL_HEADER = 'x-dynamo-session-final';
-/** Length limit of an id; ids are stored with every session. */
-const ID_CHARS_MAX = 256;
-
-/** Session that a request belongs to. */
-interface AgentSession {
-  readonly sessionId: string;
-  readonly parentSessionId: string | undefined;
-  /** Whether this is the last request of the session. */
-  readonly isFinal: boolean;
-}
-
-/** Returns the session that the request's headers name; undefined when they name none. */
-export function decodeSession(headers: RequestHeaders): AgentSession | undefined {
-  for (const identity of IDENTITIES) {
-    const session = idIn(headers, identity.session);
-    if (session === undefined) continue;
-    const child = identity.child === undefined ? undefined : idIn(headers, identity.child);
-    const parent = idIn(headers, identity.parent) ?? (child === undefined ? undefined : session);
-    return {
-      sessionId: child ?? session,
-      parentSessionId: parent,
-      isFinal: headers.header(FINAL_HEADER)?.trim().toLowerCase() === 'true',
-    };
-  }
-  return undefined;
-}
-
-/**
- * Returns the agent context for a worker and for request records: the headers, which win, over `nvext.agent_context`.
- */
-export function agentContextOf(
-  session: AgentSession | undefined,
-  given: AgentContext | null | undefined,
-  lastMessage: Pick<ChatMessage, 'role'> | undefined,
-): AgentContext | undefined {
-  if (session === undefined) return given ?? undefined;
-  return {
-    ...given,
-    session_id: session.sessionId,
-    ...(session.parentSessionId === undefined ? {} : { parent_session_id: session.parentSessionId }),
-    ...(session.isFinal ? { session_final: true } : {}),
-    input_trigger: triggerOf(lastMessage),
-  };
-}
-
-/** Returns what triggered the request. */
-function triggerOf(lastMessage: Pick<ChatMessage, 'role'> | undefined): string {
-  switch (lastMessage?.role) {
-    case 'user':
-      return 'user_message';
-    case 'tool':
-    case 'function':
-      return 'tool_result';
-    default:
-      return 'other';
-  }
-}
-
-function idIn(headers: RequestHeaders, name: string): string | undefined {
-  const id = headers.header(name)?.trim();
-  return id === undefined || id === '' || id.length > ID_CHARS_MAX ? undefined : id;
 }

@@ -14,7 +14,7 @@ import { CustomCalls, wholeCall, withCustomCalls } from './custom-calls.ts';
 import { DispatchEvents } from './dispatch-events.ts';
 import { generateAnswer } from './text-answer.ts';
 import { PromptStream, type TextDialect } from './text-stream.ts';
-import { withoutReasoning, withoutReasoningDelta, withReasoningField } from './wire.ts';
+import { withoutReasoning, withoutReasoningDelta, withReasoningField } from './worker-chunks.ts';
 
 /** `POST /v1/chat/completions`. */
 const serveChat = serveInference({

@@ -2,7 +2,7 @@ import { type FinishReason, LazyList, type NamedLogprob, type TokenLogprob } fro
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import type { WireNames } from '../sinks/response-names.ts';
-import { withFirstChoice } from './wire.ts';
+import { withFirstChoice } from './worker-chunks.ts';
 
 /** A tool call of a whole answer as it grows. */
 export interface SaidCall {

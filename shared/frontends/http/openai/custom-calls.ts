@@ -1,7 +1,7 @@
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { SaidCall } from './choices.ts';
 import { CustomInputReader, customInput } from './custom-input.ts';
-import { withRest } from './wire.ts';
+import { withRest } from './worker-chunks.ts';
 
 /* Models call custom tools as functions with one text as argument. Chats show such calls with the text itself. */
 

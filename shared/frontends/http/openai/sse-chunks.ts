@@ -2,7 +2,7 @@ import type { Usage } from '../../../protocol/index.ts';
 import type { UnknownRecord } from '../../../records/index.ts';
 import { isAscii } from '../sinks/dialect-sink.ts';
 import type { WireNames } from '../sinks/response-names.ts';
-import { usageBody } from './wire.ts';
+import { usageBody } from './usage.ts';
 
 /** The fields of a chunk that a dialect decides. */
 export interface ChunkFields {

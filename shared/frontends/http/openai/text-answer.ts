@@ -16,7 +16,7 @@ import { sendObject } from '../sinks/send.ts';
 import { BodyCollector, type SaidChoice } from './choices.ts';
 import { NvextFields } from './nvext.ts';
 import { NO_USAGE, type TextAnswer, TextStream } from './text-stream.ts';
-import { usageBody } from './wire.ts';
+import { usageBody } from './usage.ts';
 
 /**
  * Starts every prompt of an answer under one signal.

@@ -18,7 +18,8 @@ import type { RunningUsage } from '../sinks/running-usage.ts';
 import type { SaidChoice } from './choices.ts';
 import { NvextFields } from './nvext.ts';
 import { type ChunkFields, SseChunks, usageChunk } from './sse-chunks.ts';
-import { usageBody, withFirstChoice } from './wire.ts';
+import { usageBody } from './usage.ts';
+import { withFirstChoice } from './worker-chunks.ts';
 
 /** The differences between chats and completions. */
 export interface TextDialect extends ChunkFields {

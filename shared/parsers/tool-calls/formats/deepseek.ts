@@ -1,5 +1,6 @@
 import { Markers } from '../../markers.ts';
-import { type CallWriter, prefixedUuid } from '../call-writer.ts';
+import { prefixedUuid } from '../call-ids.ts';
+import type { CallWriter } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { compactJson, escapeLineEnds, readJsonValue } from '../json-scan.ts';
 import { collectUntil, type Parsing, readOneOf, skipSpace, type TextSource } from '../scan.ts';

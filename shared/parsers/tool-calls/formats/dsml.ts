@@ -1,7 +1,8 @@
 import { isRecord } from '../../../records/index.ts';
 import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
-import { type CallWriter, hexId } from '../call-writer.ts';
+import { hexId } from '../call-ids.ts';
+import type { CallWriter } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { collectJsonValue, compactJson, parseJson } from '../json-scan.ts';
 import type { ParameterSchema, ToolSchemas } from '../parameter-schema.ts';

@@ -1,6 +1,7 @@
 import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
-import { bareUuid, type CallWriter } from '../call-writer.ts';
+import { bareUuid } from '../call-ids.ts';
+import type { CallWriter } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { compactJson } from '../json-scan.ts';
 import type { ToolSchemas } from '../parameter-schema.ts';

@@ -1,5 +1,6 @@
 import { Markers } from '../../markers.ts';
-import { type CallWriter, countedId } from '../call-writer.ts';
+import { countedId } from '../call-ids.ts';
+import type { CallWriter } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { compactJson, readJsonValue } from '../json-scan.ts';
 import { collectUntil, type Parsing, readOneOf, readUntil, skipSpace, type TextSource } from '../scan.ts';

@@ -1,5 +1,6 @@
 import { Markers } from '../../markers.ts';
-import { type CallWriter, prefixedUuid } from '../call-writer.ts';
+import { prefixedUuid } from '../call-ids.ts';
+import type { CallWriter } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { collectName, type Parsing, readOneOf, showUntil, skipSpace, type TextSource } from '../scan.ts';
 import { type JsonCallShape, readJsonCall } from './json-call.ts';

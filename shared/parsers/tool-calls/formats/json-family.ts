@@ -1,5 +1,6 @@
 import { type Finder, Markers } from '../../markers.ts';
-import { type CallWriter, prefixedUuid } from '../call-writer.ts';
+import { prefixedUuid } from '../call-ids.ts';
+import type { CallWriter } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { readJsonValue } from '../json-scan.ts';
 import type { ToolSchemas } from '../parameter-schema.ts';

@@ -1,6 +1,7 @@
 import { isRecord } from '../../../records/index.ts';
 import { Markers } from '../../markers.ts';
-import type { CallWriter, NewCallId } from '../call-writer.ts';
+import type { NewCallId } from '../call-ids.ts';
+import type { CallWriter } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { collectJsonValue, compactJson, parseJson, readJsonValue, startsJson } from '../json-scan.ts';
 import type { ToolSchemas } from '../parameter-schema.ts';

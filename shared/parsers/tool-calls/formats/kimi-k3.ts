@@ -1,6 +1,7 @@
 import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
-import { type CallWriter, prefixedUuid } from '../call-writer.ts';
+import { prefixedUuid } from '../call-ids.ts';
+import type { CallWriter } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { compactJson } from '../json-scan.ts';
 import { collectUntil, type Parsing, readUntil, showUntil, skipSpace, type TextSource } from '../scan.ts';

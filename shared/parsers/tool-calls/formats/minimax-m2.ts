@@ -1,5 +1,5 @@
 import { Markers } from '../../markers.ts';
-import { prefixedUuid } from '../call-writer.ts';
+import { prefixedUuid } from '../call-ids.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { callMarkers, readMarkedCalls } from './token-calls.ts';
 import { readFunction, xmlDialect } from './xml-functions.ts';

@@ -1,5 +1,5 @@
 import { Markers } from '../../markers.ts';
-import { countedId } from '../call-writer.ts';
+import { countedId } from '../call-ids.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { collectUntil } from '../scan.ts';
 import { showCalls } from './pythonic.ts';

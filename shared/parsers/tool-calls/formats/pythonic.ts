@@ -1,5 +1,6 @@
 import { type Finder, Markers } from '../../markers.ts';
-import { type CallWriter, countedId } from '../call-writer.ts';
+import { countedId } from '../call-ids.ts';
+import type { CallWriter } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
 import { endOfPythonString, parsePythonLiteral, skipSpaces } from '../python-literal.ts';

@@ -1,5 +1,5 @@
 import { Markers } from '../../markers.ts';
-import { prefixedUuid } from '../call-writer.ts';
+import { prefixedUuid } from '../call-ids.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { jsonBlock, NAME_ALONE, readToolCallBlock, TOOL_CALL, TOOL_CALL_END } from './json-family.ts';
 import { callMarkers, readMarkedCalls } from './token-calls.ts';

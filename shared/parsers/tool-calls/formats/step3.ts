@@ -1,5 +1,6 @@
 import { Markers } from '../../markers.ts';
-import { type CallWriter, prefixedUuid } from '../call-writer.ts';
+import { prefixedUuid } from '../call-ids.ts';
+import type { CallWriter } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import type { ToolSchemas } from '../parameter-schema.ts';
 import { collectUntil, type Parsing, readOneOfBehindSpace, type TextSource } from '../scan.ts';

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { handleBatch, PlannerConflict } from '../../../../shared/planner/decide/handle-batch.ts';
 import { handleQueueBatch, type QueueRecord } from '../../../../shared/planner/decide/queue-batch.ts';
 import type { PlannerStore } from '../../../../shared/planner/index.ts';
-import { toSignals } from '../../../../shared/planner/signals/fleet-events.ts';
+import { toSignals } from '../../../../shared/planner/signals/eventbridge-events.ts';
 import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import { BEGIN_S, heldAt, tickAt } from '../../../support/planner/fleet-signals.ts';
 import { plannerOf } from '../../../support/planner/planned-model.ts';

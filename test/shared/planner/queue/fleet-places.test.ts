@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ObservedOption } from '../../../../shared/planner/live/connector.ts';
 import { placesOf } from '../../../../shared/planner/queue/fleet-places.ts';
-import { toSignals } from '../../../../shared/planner/signals/fleet-events.ts';
+import { toSignals } from '../../../../shared/planner/signals/eventbridge-events.ts';
 import { fleetSpec, optionSpec } from '../../../support/planner/ec2-fleet.ts';
 
 const INSTANCE = 'i-0123456789abcdef0';

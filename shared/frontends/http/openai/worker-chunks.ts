@@ -1,20 +1,4 @@
-import type { Usage } from '../../../protocol/index.ts';
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
-
-/** Returns `usage` of chats and completions, with the details that the worker counted. */
-export function usageBody(usage: Usage): Readonly<Record<string, unknown>> {
-  return {
-    prompt_tokens: usage.promptTokens,
-    completion_tokens: usage.completionTokens,
-    total_tokens: usage.promptTokens + usage.completionTokens,
-    ...(usage.cachedTokens === undefined || usage.hidesCache === true
-      ? {}
-      : { prompt_tokens_details: { cached_tokens: usage.cachedTokens } }),
-    ...(usage.reasoningTokens === undefined
-      ? {}
-      : { completion_tokens_details: { reasoning_tokens: usage.reasoningTokens } }),
-  };
-}
 
 /** Returns a worker's own chunk of one prompt, with its choices numbered as in the whole batch. */
 export function withFirstChoice(body: unknown, firstChoice: number): unknown {

@@ -2,10 +2,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type FleetPlaces, toSignals } from '../../../../shared/planner/signals/fleet-events.ts';
+import { type FleetPlaces, toSignals } from '../../../../shared/planner/signals/eventbridge-events.ts';
 import { readPlannerEvent } from '../../../../shared/protocol/index.ts';
 
-const FOLDER = join(import.meta.dirname, '../../../fixtures/planner/fleet-events');
+const FOLDER = join(import.meta.dirname, '../../../fixtures/planner/eventbridge-events');
 const GROUP = 'my-auto-scaling-group';
 const BLOCK = ['i-0aaaaaaaaaaaaaaa1', 'i-0aaaaaaaaaaaaaaa2'];
 
