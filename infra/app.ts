@@ -11,8 +11,10 @@ import { fileURLToPath } from 'node:url';
 import { App } from 'aws-cdk-lib';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { DISABLE_ASSET_STAGING_CONTEXT } from 'aws-cdk-lib/cx-api';
-import { type BundleOptions, bundleFunction } from './bundle.ts';
-import { ENVIRONMENTS, loadConfig, SettingsError } from './settings/index.ts';
+import { PLANNER_FLEETS_FILE } from '../functions/planner/fleets-file.ts';
+import { type BundleOptions, bundleFunction, PLANNER_FUNCTION_ENTRY } from './bundle.ts';
+import { plannerFleetsOf } from './constructs/ec2-fleet/planner-fleets.ts';
+import { ENVIRONMENTS, hasPlanner, loadConfig, type Settings, SettingsError } from './settings/index.ts';
 import { DevStack } from './stacks/dev-stack.ts';
 import { ROLLOUTS } from './stacks/edge-stack.ts';
 import { ProductionStacks } from './stacks/production-stacks.ts';
@@ -32,19 +34,34 @@ async function synthesize(): Promise<void> {
   if (environment === 'dev' && rollout === 'now')
     throw new SettingsError('-c rollout=now: dev is always replaced at once');
   const settings = await loadConfig(app.node.tryGetContext('config') as string | undefined);
-  const httpFunctionCode = Code.fromAsset((await bundleFunction(bundleFolder())).directory);
+  const httpFunctionCode = await bundled('http', {});
   if (environment === 'dev') new DevStack(app, settings.name, { httpFunctionCode, settings });
-  else new ProductionStacks(app, settings.name, { httpFunctionCode, settings, rollout });
+  else {
+    const plannerFunctionCode = await plannerCode(settings);
+    new ProductionStacks(app, settings.name, { httpFunctionCode, plannerFunctionCode, settings, rollout });
+  }
   app.synth();
 }
 
+/** Bundles the planner, if the deployment has one, with the fleets beside it: variables would have no room for many. */
+async function plannerCode(settings: Settings): Promise<Code | undefined> {
+  if (!hasPlanner(settings)) return undefined;
+  const files = { [PLANNER_FLEETS_FILE]: JSON.stringify(plannerFleetsOf(settings)) };
+  return await bundled('planner', { entry: PLANNER_FUNCTION_ENTRY, files });
+}
+
+async function bundled(name: string, options: BundleOptions): Promise<Code> {
+  return Code.fromAsset((await bundleFunction({ ...options, ...bundleFolder(name) })).directory);
+}
+
 /**
- * Beside this program, which is there for one run; where assets are not copied, they are read after it, so that they
- * last.
+ * Returns a folder beside this program, which is there for one run. Assets that are not copied are read after it, so
+ * that their folder lasts.
  */
-function bundleFolder(): BundleOptions {
-  if (app.node.tryGetContext(DISABLE_ASSET_STAGING_CONTEXT)) return {};
-  return { outdir: fileURLToPath(new URL('function', import.meta.url)) };
+function bundleFolder(name: string): BundleOptions {
+  if (app.node.tryGetContext(DISABLE_ASSET_STAGING_CONTEXT))
+    return { outdir: `node_modules/.cache/stator/functions/${name}` };
+  return { outdir: fileURLToPath(new URL(name, import.meta.url)) };
 }
 
 /** Returns the value of `-c name=value`; the first of `values` if it is not given. */

@@ -13,6 +13,8 @@ const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle
 
 /** Entry point of the HTTP function, relative to the repository. */
 const HTTP_FUNCTION_ENTRY = 'functions/http/lambda.ts';
+/** Entry point of the planner, relative to the repository. */
+export const PLANNER_FUNCTION_ENTRY = 'functions/planner/lambda.ts';
 
 /** Fields of package.json that the function shows to clients. Most of the rest is a list of packages. */
 const SHOWN_OF_PRODUCT: readonly string[] = ['name', 'version', 'description', 'license'];
@@ -75,6 +77,8 @@ export interface BundleOptions {
   readonly entry?: string;
   /** Folder to write, emptied first; absolute, or relative to `root`. @default a folder under node_modules/.cache */
   readonly outdir?: string;
+  /** Texts of further files that the function reads from its folder, by their names. @default none */
+  readonly files?: Readonly<Record<string, string>>;
 }
 
 /**
@@ -109,6 +113,7 @@ export async function bundleFunction(options: BundleOptions = {}): Promise<Funct
   for (const file of readdirSync(directory)) takeBuiltins(join(directory, file));
   const initBytes = [ENTRY, INIT].reduce((sum, file) => sum + statSync(join(directory, file)).size, 0);
   if (options.entry === undefined) copyDocsPage(root, directory);
+  for (const [name, text] of Object.entries(options.files ?? {})) writeFileSync(join(directory, name), text);
   return { directory, bytes: bytesOf(directory), initBytes };
 }
 

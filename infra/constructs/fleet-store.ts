@@ -22,6 +22,12 @@ class DiscoveryTable extends KeyedTable {
   grantRegister(grantee: IGrantable): Grant {
     return this.allow(grantee, ...READ, 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
   }
+
+  /** Allows a planner to look workers up, and to ask in their leases that they take no new requests. */
+  grantOrderDrain(grantee: IGrantable): void {
+    this.grantLookUp(grantee);
+    this.allowOn(grantee, 'v1/leases#*', 'dynamodb:UpdateItem');
+  }
 }
 
 /** Table that routers share: leases and snapshot pointers (docs/router-state.md). */

@@ -1,6 +1,6 @@
 import { Annotations, Stack } from 'aws-cdk-lib';
 import type { Construct } from 'constructs';
-import { ConfigError, machineToCome, type Process, resolveConfig } from '../../shared/config/index.ts';
+import { ConfigError, faultOfVariable, machineToCome, type Process, resolveConfig } from '../../shared/config/index.ts';
 import { SettingsError } from '../settings/index.ts';
 
 type Variables = Readonly<Record<string, string>>;
@@ -21,6 +21,17 @@ interface Told {
   readonly bytesMax?: number;
 }
 
+const TOKEN = /\$\{Token\[[^\]]*\]\}/g;
+
+/**
+ * Puts a text in the place of each value that only CloudFormation knows: a name, or an address if names are refused.
+ */
+function knownText(process: Process, name: string, text: string, unknown: string): string {
+  const named = text.replace(TOKEN, unknown);
+  const isRefused = named !== text && faultOfVariable(process, name, named) !== undefined;
+  return isRefused ? text.replace(TOKEN, `https://${unknown}`) : named;
+}
+
 /** Bytes of a secret. */
 const SECRET_BYTES = 64;
 /** Most bytes that CloudFormation adds to the name of a stack to name what is in it. */
@@ -36,7 +47,7 @@ export function completeEnvironment(scope: Construct, told: Told): Record<string
   const all = { ...own, ...given };
   if (Object.keys(given).length === 0 && argv.length === 0) return all;
   const unknown = 'u'.repeat(Math.max(SECRET_BYTES, Stack.of(scope).stackName.length + MADE_BYTES));
-  const texts = Object.entries(all).map(([name, text]) => [name, text.replace(/\$\{Token\[[^\]]*\]\}/g, unknown)]);
+  const texts = Object.entries(all).map(([name, text]) => [name, knownText(process, name, text, unknown)]);
   const known = Object.fromEntries(texts) as Variables;
   const env = { ...known, ...Object.fromEntries(secrets.map((name) => [name, unknown])) };
   const bytes = Buffer.byteLength(JSON.stringify(known));

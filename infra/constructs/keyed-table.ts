@@ -1,6 +1,6 @@
 import { RemovalPolicy } from 'aws-cdk-lib';
 import { AttributeType, BillingMode, Table, TableEncryption } from 'aws-cdk-lib/aws-dynamodb';
-import type { Grant, IGrantable, PolicyDocument } from 'aws-cdk-lib/aws-iam';
+import { Grant, type IGrantable, type PolicyDocument } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Construct } from 'constructs';
 
@@ -70,5 +70,16 @@ export abstract class KeyedTable extends Construct {
   protected allow(grantee: IGrantable, ...actions: readonly string[]): Grant {
     this.#key?.grant(grantee, ...KEY_RIGHTS);
     return this.table.grant(grantee, ...actions);
+  }
+
+  /** Gives rights on items whose partition key matches, as `HELD#*`. The key of yours counts as with `allow`. */
+  protected allowOn(grantee: IGrantable, partition: string, ...actions: readonly string[]): void {
+    this.#key?.grant(grantee, ...KEY_RIGHTS);
+    Grant.addToPrincipal({
+      grantee,
+      actions: [...actions],
+      resourceArns: [this.table.tableArn],
+      conditions: { 'ForAllValues:StringLike': { 'dynamodb:LeadingKeys': [partition] } },
+    });
   }
 }

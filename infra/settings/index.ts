@@ -11,6 +11,7 @@ export { namespacesOf, passesBlocks, stackOf } from './fleets.ts';
 export { type GivenTypes, type GpuType, typeOf } from './gpu-types.ts';
 export { loadConfig } from './load.ts';
 export { zonesOf } from './network.ts';
+export { hasPlanner } from './planner.ts';
 export { SettingsError } from './problems.ts';
 export { forProduction, reservedConcurrency } from './production.ts';
 export { ENVIRONMENTS, readSettings, type Settings, type StatorConfig } from './settings.ts';

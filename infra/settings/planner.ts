@@ -1,10 +1,15 @@
 import * as z from 'zod';
 import { Arn } from './names.ts';
 
-/** A planner that runs elsewhere. */
+/**
+ * The planner of fleets on EC2. A deployment with such fleets has one of its own, unless it names another one's queue.
+ */
 export const Planner = z
   .strictObject({
-    /** FIFO queue of SQS for the events of the fleet. @default none: nothing is sent */
+    /**
+     * FIFO queue of SQS of a planner that runs elsewhere: it gets the events of the fleet.
+     * @default the queue of the deployment's own planner, or none without fleets on EC2
+     */
     queueArn: Arn.regex(
       /:sqs:.*\.fifo$/,
       'must be the ARN of a FIFO queue of SQS, whose name ends with .fifo',
@@ -13,21 +18,38 @@ export const Planner = z
      * Reaches the queue through an endpoint in the private subnets: for a VPC of yours without a way to the internet.
      */
     endpoint: z.boolean().default(false),
+    /** Most GPUs of all models together. @default what the replicas of the fleets need at their most */
+    gpusMax: z.int().min(1).max(100_000).optional(),
   })
   .prefault({});
 
-/** A planner, and where those who tell it run. */
+/** A planner, its fleets, and the network of those who tell it. */
 interface Told {
   readonly planner: z.infer<typeof Planner>;
+  readonly fleets: Readonly<Record<string, { readonly kind: string }>>;
   readonly network: { readonly vpc?: unknown };
 }
 
-/** Refuses an endpoint that nothing needs. */
-export function checkPlanner({ planner, network }: Told, context: z.RefinementCtx): void {
+/** Whether a deployment runs a planner of its own. Dev has no fleets on EC2, so production alone does. */
+export function hasPlanner({ planner, fleets }: Pick<Told, 'planner' | 'fleets'>): boolean {
+  return planner.queueArn === undefined && Object.values(fleets).some(({ kind }) => kind === 'ec2');
+}
+
+/** Refuses an endpoint that nothing needs, and a bound that no planner of the deployment would keep. */
+export function checkPlanner({ planner, fleets, network }: Told, context: z.RefinementCtx): void {
+  const isOwn = hasPlanner({ planner, fleets });
+  if (planner.gpusMax !== undefined && !isOwn) {
+    const why =
+      planner.queueArn === undefined ? 'there is no fleet of kind: ec2' : 'planner.queueArn names another one';
+    const message = `${planner.gpusMax}: is for the deployment's own planner, and ${why}`;
+    context.addIssue({ code: 'custom', path: ['planner', 'gpusMax'], message });
+  }
   if (!planner.endpoint) return;
   const path = ['planner', 'endpoint'];
-  if (planner.queueArn === undefined)
-    context.addIssue({ code: 'custom', path, message: 'needs planner.queueArn: it leads to nothing else' });
+  if (planner.queueArn === undefined && !isOwn) {
+    const message = 'needs planner.queueArn, or a fleet of kind: ec2: it leads to nothing else';
+    context.addIssue({ code: 'custom', path, message });
+  }
   if (network.vpc === undefined) {
     const message = 'needs network.vpc: tasks in a network that is made reach the queue by themselves';
     context.addIssue({ code: 'custom', path, message });

@@ -6,7 +6,7 @@ import { DevTask } from '../constructs/dev-task.ts';
 import { FleetStore, keyOf } from '../constructs/fleet-store.ts';
 import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability/observability.ts';
-import { plannerQueueOf } from '../constructs/planner-queue.ts';
+import { plannerQueueOf } from '../constructs/planner/planner-queue.ts';
 import { EVERY_PROCESS } from '../constructs/process-environment.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { describeRotation } from '../constructs/rotation.ts';
@@ -27,7 +27,7 @@ export class DevStack extends Stack {
     const network = new Network(this, 'Network', { availabilityZones: settings.network.availabilityZones });
     const store = new FleetStore(this, 'Store', { encryptionKey: keyOf(this, settings) });
     const [[name, fleet] = []] = mockFleetsOf(settings);
-    const queue = plannerQueueOf(this, settings.planner.queueArn);
+    const queue = plannerQueueOf(this, settings);
     const task = new DevTask(this, 'Task', {
       ...settings.sizes.dev,
       network,

@@ -13,7 +13,7 @@ import { EdgeService } from '../constructs/edge-service.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
 import { NatsService } from '../constructs/nats-service.ts';
 import { ProductionObservability } from '../constructs/observability/observability.ts';
-import { plannerQueueOf } from '../constructs/planner-queue.ts';
+import { plannerQueueOf } from '../constructs/planner/planner-queue.ts';
 import { EVERY_PROCESS, frontendEnvironment } from '../constructs/process-environment.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { describeRotation } from '../constructs/rotation.ts';
@@ -21,6 +21,7 @@ import { followReferences } from '../constructs/stack-references.ts';
 import { addZoneRecord } from '../constructs/zone-record.ts';
 import type { Settings } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
+import type { PlannerStack } from './planner-stack.ts';
 
 /**
  * Ways for a release of the function to get its requests. It gets a tenth of them for five minutes, watched by alarms,
@@ -34,6 +35,8 @@ export interface Releasing {
 
 interface EdgeStackProps extends StackProps, Releasing {
   readonly data: DataStack;
+  /** Planner of the deployment. @default none: another one scales the fleets, or there are none to scale */
+  readonly planner?: PlannerStack | undefined;
   /** The bundled HTTP function (`infra/bundle.ts`). */
   readonly httpFunctionCode: Code;
   readonly settings: Settings;
@@ -46,7 +49,7 @@ export class EdgeStack extends Stack {
   readonly workerEnvironment: Readonly<Record<string, string>>;
 
   constructor(scope: Construct, id: string, props: EdgeStackProps) {
-    const { data, httpFunctionCode: code, settings, rollout, ...stackProps } = props;
+    const { data, planner, httpFunctionCode: code, settings, rollout, ...stackProps } = props;
     super(scope, id, { description: 'Stator: API, function, container edge and NATS', ...stackProps });
     const { network, store } = data;
     const { secrets } = store;
@@ -74,7 +77,7 @@ export class EdgeStack extends Stack {
       NATS_SERVER: nats.url,
       STATOR_NATS_STREAM_REPLICAS: String(nats.replicas),
     };
-    const queue = plannerQueueOf(this, settings.planner.queueArn);
+    const queue = plannerQueueOf(this, settings, planner?.queue);
     const edge = new EdgeService(this, 'Edge', {
       ...sizes.edge,
       ...edges.container,

@@ -6,15 +6,18 @@ import { FleetEvents } from '../constructs/ec2-fleet/fleet-events.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
 import { MockFleet } from '../constructs/mock-fleet.ts';
 import { FleetObservability } from '../constructs/observability/fleet-watches.ts';
-import { plannerQueueOf } from '../constructs/planner-queue.ts';
+import { plannerQueueOf } from '../constructs/planner/planner-queue.ts';
 import { followReferences } from '../constructs/stack-references.ts';
 import type { Ec2FleetSettings, Settings } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
 import type { EdgeStack } from './edge-stack.ts';
+import type { PlannerStack } from './planner-stack.ts';
 
 interface FleetStackProps extends StackProps {
   readonly data: DataStack;
   readonly edge: EdgeStack;
+  /** Planner of the deployment. @default none: another one scales the fleets, or there are none to scale */
+  readonly planner?: PlannerStack | undefined;
   readonly settings: Settings;
   readonly fleet: Settings['fleets'][string];
   /** Name of the fleet in the file. */
@@ -24,7 +27,7 @@ interface FleetStackProps extends StackProps {
 /** The workers of one fleet. */
 export class FleetStack extends Stack {
   constructor(scope: Construct, id: string, props: FleetStackProps) {
-    const { data, edge, settings, fleet, fleetName, ...stackProps } = props;
+    const { data, edge, planner, settings, fleet, fleetName, ...stackProps } = props;
     super(scope, id, { description: `Stator: workers of ${fleet.model}`, ...stackProps });
     if (fleet.kind === 'ec2') this.#addMachines(props, fleet);
     else this.#addTasks(props, fleet);
@@ -50,9 +53,9 @@ export class FleetStack extends Stack {
     data.store.grantWork(workers);
   }
 
-  #addMachines({ data, edge, settings, fleetName }: FleetStackProps, fleet: Ec2FleetSettings): void {
+  #addMachines({ data, edge, planner, settings, fleetName }: FleetStackProps, fleet: Ec2FleetSettings): void {
     const { network, store } = data;
-    const queue = plannerQueueOf(this, settings.planner.queueArn);
+    const queue = plannerQueueOf(this, settings, planner?.queue);
     const workers = new Ec2Fleet(this, 'Workers', {
       fleet,
       fleetName,

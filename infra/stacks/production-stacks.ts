@@ -7,26 +7,35 @@ import { forProduction, type Settings, stackOf } from '../settings/index.ts';
 import { DataStack } from './data-stack.ts';
 import { EdgeStack, type Releasing } from './edge-stack.ts';
 import { FleetStack } from './fleet-stack.ts';
+import { PlannerStack } from './planner-stack.ts';
 
 interface ProductionProps extends Releasing {
   /** The bundled HTTP function (`infra/bundle.ts`). */
   readonly httpFunctionCode: Code;
+  /** The bundled function of the planner, if the deployment has one (`hasPlanner`). */
+  readonly plannerFunctionCode?: Code | undefined;
   readonly settings: Settings;
 }
 
 /**
- * A deployment in stacks that live for different times: data, edge, and one for each fleet. They belong to the app, not
- * to a `Stage`: `cdk deploy --all` passes over the stacks of a stage.
+ * A deployment in stacks that live for different times: data, planner, edge, and one for each fleet. They belong to the
+ * app, not to a `Stage`: `cdk deploy --all` passes over the stacks of a stage.
  */
 export class ProductionStacks extends Construct {
-  constructor(scope: Construct, id: string, { httpFunctionCode, settings: given, rollout }: ProductionProps) {
+  constructor(scope: Construct, id: string, props: ProductionProps) {
     super(scope, id);
-    const settings = forProduction(given);
+    const { httpFunctionCode, plannerFunctionCode, rollout } = props;
+    const settings = forProduction(props.settings);
     const data = new DataStack(this, 'Data', { settings, stackName: `${id}-Data` });
-    const edge = new EdgeStack(this, 'Edge', { data, httpFunctionCode, settings, rollout, stackName: `${id}-Edge` });
+    const planner =
+      plannerFunctionCode === undefined
+        ? undefined
+        : new PlannerStack(this, 'Planner', { data, plannerFunctionCode, settings, stackName: `${id}-Planner` });
+    const common = { data, planner, settings };
+    const edge = new EdgeStack(this, 'Edge', { ...common, httpFunctionCode, rollout, stackName: `${id}-Edge` });
     for (const [name, fleet] of Object.entries(settings.fleets)) {
       const own = stackOf(name, fleet);
-      new FleetStack(this, own, { data, edge, settings, fleet, fleetName: name, stackName: `${id}-${own}` });
+      new FleetStack(this, own, { ...common, edge, fleet, fleetName: name, stackName: `${id}-${own}` });
     }
     addSpending(edge, settings);
     warnOfSpending(edge, settings);

@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DynamoDBClient, UpdateItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { bundleFunction } from '../../infra/bundle.ts';
+import { PLANNER_FLEETS_FILE } from '../../functions/planner/fleets-file.ts';
+import { bundleFunction, PLANNER_FUNCTION_ENTRY } from '../../infra/bundle.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { type DecisionRecord, DynamoDbPlannerStore } from '../../shared/planner/index.ts';
 import { type FakeAutoScaling, startAutoScaling } from '../support/aws/auto-scaling/index.ts';
@@ -52,7 +53,8 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
   let nowMs = Date.now();
 
   beforeAll(async () => {
-    await bundleFunction({ entry: 'functions/planner/lambda.ts', outdir: directory });
+    const files = { [PLANNER_FLEETS_FILE]: JSON.stringify(FLEETS) };
+    await bundleFunction({ entry: PLANNER_FUNCTION_ENTRY, outdir: directory, files });
     server = await startDynamoDb();
     relay = await startTableRelay(server.url);
     for (const tableName of ['plans', 'fleet']) await createTable({ tableName, endpoint: server.url });
@@ -72,7 +74,6 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
       env: {
         AWS_ENDPOINT_URL_AUTO_SCALING: scaling.url,
         STATOR_PLANNER_TABLE: 'plans',
-        STATOR_PLANNER_FLEETS: JSON.stringify(FLEETS),
         STATOR_DYNAMODB_ENDPOINT: relay.url,
         DYN_DISCOVERY_BACKEND: 'dynamodb',
         STATOR_DISCOVERY_TABLE: 'fleet',

@@ -240,7 +240,6 @@ describe('the role of the machines', () => {
     ]);
     const wide = statementsOf(template, /^WorkersRole/).filter(({ Resource: of }) => of === '*');
     expect(wide.map(({ Action }) => Action)).toEqual(['ecr:GetAuthorizationToken']);
-    expect(actionsOf(EVERY.example)).not.toContain('sqs:SendMessage');
   });
 
   it('reads only the folder of its weights, and stores compiled kernels only beside it', () => {

@@ -62,6 +62,7 @@ describe('the rules that CDK brings', () => {
     expect(Object.keys(synthesized)).toEqual([
       'Stator',
       'Data',
+      'Planner',
       'Edge',
       'Fleet-chat-a1',
       'Fleet-code-prefill',

@@ -38,7 +38,9 @@ function findings(build: (app: App) => unknown): readonly Finding[] {
     violations.filter(isOfNag).flatMap(({ ruleName, violatingConstructs }) =>
       violatingConstructs.map(({ constructPath }) => ({
         rule: ruleName,
-        path: constructPath.replace(/^Stator\/((Data|Edge|Fleet-[^/]+)\/(?!Service))?/, '').replace(/\/Resource$/, ''),
+        path: constructPath
+          .replace(/^Stator\/((Data|Planner|Edge|Fleet-[^/]+)\/(?!Service))?/, '')
+          .replace(/\/Resource$/, ''),
       })),
     ),
   );

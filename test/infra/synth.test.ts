@@ -62,6 +62,7 @@ describe('the command that cdk runs', { timeout: 120_000 }, () => {
       'Stator-Fleet-chat-a1',
       'Stator-Fleet-code-decode',
       'Stator-Fleet-code-prefill',
+      'Stator-Planner',
     ]);
   });
 

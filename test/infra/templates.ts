@@ -3,7 +3,7 @@ import { App, type Stack } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
-import { readSettings, type StatorConfig } from '../../infra/settings/index.ts';
+import { hasPlanner, readSettings, type StatorConfig } from '../../infra/settings/index.ts';
 import { DevStack } from '../../infra/stacks/dev-stack.ts';
 import { ProductionStacks } from '../../infra/stacks/production-stacks.ts';
 import type { Template as DeployedTemplate } from '../support/aws/localize.ts';
@@ -24,7 +24,8 @@ interface Statement {
 
 /** The flags of `cdk.json`, so that templates here are those of a deployment. */
 const { context } = JSON.parse(readFileSync('cdk.json', 'utf8')) as { context: Record<string, unknown> };
-const httpFunctionCode = Code.fromInline('export const handler = () => {};');
+const HANDLER = 'export const handler = () => {};';
+const httpFunctionCode = Code.fromInline(HANDLER);
 /** Nothing is built here: the image has an address. */
 const IMAGES = { edge: 'registry.example/stator:1' };
 
@@ -52,7 +53,8 @@ export function productionStacks(
   rollout: 'gradual' | 'now' = 'gradual',
 ): ProductionStacks {
   const settings = readSettings({ images: IMAGES, ...config }, 'test');
-  return new ProductionStacks(app, 'Stator', { httpFunctionCode, settings, rollout });
+  const plannerFunctionCode = hasPlanner(settings) ? Code.fromInline(HANDLER) : undefined;
+  return new ProductionStacks(app, 'Stator', { httpFunctionCode, plannerFunctionCode, settings, rollout });
 }
 
 /** The templates of `-c env=production`, by the names of their stacks; the same objects for the same `config`. */

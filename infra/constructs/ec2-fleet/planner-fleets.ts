@@ -27,7 +27,9 @@ export function plannerFleetsOf(settings: Settings): FleetSpecs {
     const key = JSON.stringify([namespaceOf(fleet), fleet.model]);
     byModel.set(key, [...(byModel.get(key) ?? []), [name, fleet]]);
   }
-  return { fleets: [...byModel.values()].map((fleets) => fleetSpecOf(fleets, settings)) };
+  const { gpusMax } = settings.planner;
+  const fleets = [...byModel.values()].map((each) => fleetSpecOf(each, settings));
+  return { ...(gpusMax === undefined ? {} : { gpusMax }), fleets };
 }
 
 function namespaceOf({ generation }: Ec2FleetSettings): string {

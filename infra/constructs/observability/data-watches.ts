@@ -27,42 +27,58 @@ export class DataObservability extends Construct {
   }
 }
 
-function tableWatches({ discovery, routerState, responses, keys, passedSecrets }: FleetStore): readonly Watch[] {
-  const of = (metricName: string, table: { readonly tableName: string }, statistic: string, Operation?: string) =>
-    new Metric({
-      namespace: 'AWS/DynamoDB',
-      metricName,
-      dimensionsMap: { TableName: table.tableName, ...(Operation === undefined ? {} : { Operation }) },
-      statistic,
-      period: MINUTE,
-    });
-  const throttled = [discovery, routerState, responses, keys, passedSecrets].flatMap((table) =>
-    ['ReadThrottleEvents', 'WriteThrottleEvents'].map((name) => of(name, table, 'Sum')),
+interface NamedTable {
+  readonly tableName: string;
+}
+
+function tableMetric(
+  metricName: string,
+  { tableName: TableName }: NamedTable,
+  statistic: string,
+  Operation?: string,
+): Metric {
+  return new Metric({
+    namespace: 'AWS/DynamoDB',
+    metricName,
+    dimensionsMap: { TableName, ...(Operation === undefined ? {} : { Operation }) },
+    statistic,
+    period: MINUTE,
+  });
+}
+
+/** Returns the watch of requests to at most five tables that DynamoDB throttles. */
+export function throttleWatch(tables: readonly NamedTable[]): Watch {
+  const throttled = tables.flatMap((table) =>
+    ['ReadThrottleEvents', 'WriteThrottleEvents'].map((name) => tableMetric(name, table, 'Sum')),
   );
+  return {
+    id: 'TableThrottles',
+    metric: combined(throttled, 'sum', 'Requests that tables throttled'),
+    threshold: THROTTLES_MAX,
+    about: 'DynamoDB throttles requests to tables',
+    paragraph: 'tables-throttle',
+    missing: 'quiet',
+  };
+}
+
+function tableWatches({ discovery, routerState, responses, keys, passedSecrets }: FleetStore): readonly Watch[] {
   const failed = [
-    of('SystemErrors', discovery, 'Sum', 'GetItem'),
-    of('SystemErrors', discovery, 'Sum', 'BatchGetItem'),
-    of('SystemErrors', discovery, 'Sum', 'UpdateItem'),
-    of('SystemErrors', routerState, 'Sum', 'UpdateItem'),
-    of('SystemErrors', responses, 'Sum', 'PutItem'),
-    of('SystemErrors', responses, 'Sum', 'GetItem'),
-    of('SystemErrors', keys, 'Sum', 'GetItem'),
-    of('SystemErrors', passedSecrets, 'Sum', 'GetItem'),
+    tableMetric('SystemErrors', discovery, 'Sum', 'GetItem'),
+    tableMetric('SystemErrors', discovery, 'Sum', 'BatchGetItem'),
+    tableMetric('SystemErrors', discovery, 'Sum', 'UpdateItem'),
+    tableMetric('SystemErrors', routerState, 'Sum', 'UpdateItem'),
+    tableMetric('SystemErrors', responses, 'Sum', 'PutItem'),
+    tableMetric('SystemErrors', responses, 'Sum', 'GetItem'),
+    tableMetric('SystemErrors', keys, 'Sum', 'GetItem'),
+    tableMetric('SystemErrors', passedSecrets, 'Sum', 'GetItem'),
   ];
   const slow = [
-    of('SuccessfulRequestLatency', discovery, 'Average', 'GetItem'),
-    of('SuccessfulRequestLatency', discovery, 'Average', 'UpdateItem'),
-    of('SuccessfulRequestLatency', keys, 'Average', 'GetItem'),
+    tableMetric('SuccessfulRequestLatency', discovery, 'Average', 'GetItem'),
+    tableMetric('SuccessfulRequestLatency', discovery, 'Average', 'UpdateItem'),
+    tableMetric('SuccessfulRequestLatency', keys, 'Average', 'GetItem'),
   ];
   return [
-    {
-      id: 'TableThrottles',
-      metric: combined(throttled, 'sum', 'Requests that tables throttled'),
-      threshold: THROTTLES_MAX,
-      about: 'DynamoDB throttles requests to tables',
-      paragraph: 'tables-throttle',
-      missing: 'quiet',
-    },
+    throttleWatch([discovery, routerState, responses, keys, passedSecrets]),
     {
       id: 'TableErrors',
       metric: combined(failed, 'sum', 'Requests that tables failed'),

@@ -7,23 +7,26 @@ import {
   SecurityGroup,
 } from 'aws-cdk-lib/aws-ec2';
 import { Grant, type IGrantable } from 'aws-cdk-lib/aws-iam';
-import { Queue } from 'aws-cdk-lib/aws-sqs';
+import { type IQueue, Queue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
-import type { Network } from './network.ts';
+import type { Settings } from '../../settings/index.ts';
+import type { Network } from '../network.ts';
 
-/** Queue that tells a planner outside of the deployment what the fleet does. */
+/** Queue by which the processes of a stack tell the planner what the fleet does. */
 export class PlannerQueue extends Construct {
   /** Environment of the processes that write to it. */
   readonly environment: Readonly<Record<string, string>>;
   readonly #arn: string;
 
-  constructor(scope: Construct, id: string, queueArn: string) {
+  /** @param queue the deployment's own, or the ARN of another planner's */
+  constructor(scope: Construct, id: string, queue: IQueue | string) {
     super(scope, id);
+    const { queueArn, queueUrl } = typeof queue === 'string' ? Queue.fromQueueArn(this, 'Queue', queue) : queue;
     this.#arn = queueArn;
-    this.environment = { STATOR_PLANNER_QUEUE_URL: Queue.fromQueueArn(this, 'Queue', queueArn).queueUrl };
+    this.environment = { STATOR_PLANNER_QUEUE_URL: queueUrl };
   }
 
-  /** Allows a resident router to send, but not to read what others have sent. */
+  /** Allows a resident router, or the agent of a machine, to send, but not to read what others have sent. */
   grantTell(grantee: IGrantable): void {
     Grant.addToPrincipal({ grantee, actions: ['sqs:SendMessage'], resourceArns: [this.#arn] });
   }
@@ -46,7 +49,12 @@ export class PlannerQueue extends Construct {
   }
 }
 
-/** Returns the queue that the settings name, or undefined if they name none. */
-export function plannerQueueOf(scope: Construct, queueArn: string | undefined): PlannerQueue | undefined {
-  return queueArn === undefined ? undefined : new PlannerQueue(scope, 'PlannerQueue', queueArn);
+/** Returns the queue of the planner that the settings name, else of the deployment's own; undefined without either. */
+export function plannerQueueOf(
+  scope: Construct,
+  { planner: { queueArn } }: Pick<Settings, 'planner'>,
+  own?: IQueue,
+): PlannerQueue | undefined {
+  const queue = queueArn ?? own;
+  return queue === undefined ? undefined : new PlannerQueue(scope, 'PlannerQueue', queue);
 }

@@ -1,0 +1,120 @@
+import type { Metric } from 'aws-cdk-lib/aws-cloudwatch';
+import { type IRole, PolicyStatement, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import {
+  Architecture,
+  type Code,
+  EventSourceMapping,
+  type IFunction,
+  Function as LambdaFunction,
+  LoggingFormat,
+  Runtime,
+  SystemLogLevel,
+} from 'aws-cdk-lib/aws-lambda';
+import { Construct } from 'constructs';
+import { arnOfGroup } from '../ec2-fleet/capacity-group.ts';
+import type { FleetStore } from '../fleet-store.ts';
+import { createLogGroup } from '../log-groups.ts';
+import { MINUTE } from '../metrics.ts';
+import { EVERY_PROCESS } from '../process-environment.ts';
+import { type EventsQueue, PLANNING } from './events-queue.ts';
+import type { PlannerTable } from './planner-table.ts';
+
+export interface PlannerFunctionProps {
+  /** Folder with `index.mjs`, which exports `handler`, and `fleets.json`, the fleets that it scales. */
+  readonly code: Code;
+  readonly queue: EventsQueue;
+  readonly table: PlannerTable;
+  readonly store: FleetStore;
+  /** Names of the Auto Scaling groups that it may change. */
+  readonly groups: readonly string[];
+  /** Models that it plans for. The queue hands out the messages of each to one function at a time. */
+  readonly models: number;
+  /** Whether Lambda sets its concurrency apart from that of the account's other functions. */
+  readonly isReserved: boolean;
+  /** Days for which logs are kept. */
+  readonly logRetentionDays: number;
+}
+
+/** Messages that one run takes. */
+const BATCH = 10;
+/**
+ * Least and most of Lambda for the concurrency of a queue's function; more models than the most wait for each other.
+ */
+const CONCURRENCY_MIN = 2;
+const CONCURRENCY_MAX = 50;
+
+/**
+ * The function that decides how many machines each model needs, and has Auto Scaling start and end them. It runs
+ * outside of the network of the workers: it calls only services of AWS.
+ */
+export class PlannerFunction extends Construct {
+  readonly function: IFunction;
+
+  constructor(scope: Construct, id: string, props: PlannerFunctionProps) {
+    super(scope, id);
+    const { code, queue, table, store, models } = props;
+    const logGroup = createLogGroup(this, props.logRetentionDays);
+    const role = new Role(this, 'Role', {
+      assumedBy: new ServicePrincipal('lambda.amazonaws.com'),
+      description: 'Stator: planner',
+    });
+    logGroup.grantWrite(role);
+    queue.grantTake(role);
+    table.grantPlan(role);
+    store.discovery.grantOrderDrain(role);
+    allowScaling(role, this, props.groups);
+    const concurrency = Math.min(CONCURRENCY_MAX, Math.max(CONCURRENCY_MIN, models + 1)); // one for events of instances
+    const planner = new LambdaFunction(this, 'Function', {
+      description: 'Stator: planner of GPU fleets',
+      code,
+      handler: 'index.handler',
+      runtime: Runtime.NODEJS_22_X,
+      architecture: Architecture.ARM_64,
+      memorySize: 512,
+      timeout: PLANNING,
+      environment: { ...EVERY_PROCESS, ...store.environment, STATOR_PLANNER_TABLE: table.tableName },
+      role,
+      logGroup,
+      loggingFormat: LoggingFormat.JSON,
+      systemLogLevelV2: SystemLogLevel.WARN,
+      ...(props.isReserved ? { reservedConcurrentExecutions: concurrency } : {}),
+    });
+    this.function = planner;
+    new EventSourceMapping(this, 'Source', {
+      target: planner,
+      eventSourceArn: queue.queue.queueArn,
+      batchSize: BATCH,
+      maxConcurrency: concurrency, // of polling: without it, messages that no function can take would count as failed
+      reportBatchItemFailures: true,
+    });
+  }
+
+  /** Runs that ended with an error, or out of time, a minute. */
+  metricErrors(): Metric {
+    return this.function.metricErrors({ period: MINUTE });
+  }
+
+  /** Runs that the account had no room for, a minute. */
+  metricThrottles(): Metric {
+    return this.function.metricThrottles({ period: MINUTE });
+  }
+
+  /** Longest run of a minute, in milliseconds. */
+  metricDuration(): Metric {
+    return this.function.metricDuration({ period: MINUTE, statistic: 'Maximum' });
+  }
+}
+
+/**
+ * Allows to look at all groups, which knows no narrower resource ("Actions, resources, and condition keys for Amazon
+ * EC2 Auto Scaling"), and to change those of the fleets.
+ */
+function allowScaling(role: IRole, scope: Construct, groups: readonly string[]): void {
+  const looks = ['DescribeAutoScalingGroups', 'DescribeInstanceRefreshes', 'DescribeScalingActivities'];
+  const changes = ['SetDesiredCapacity', 'SetInstanceProtection', 'TerminateInstanceInAutoScalingGroup'];
+  const named = (actions: readonly string[]) => actions.map((action) => `autoscaling:${action}`);
+  role.addToPrincipalPolicy(new PolicyStatement({ actions: named(looks), resources: ['*'] }));
+  role.addToPrincipalPolicy(
+    new PolicyStatement({ actions: named(changes), resources: groups.map((name) => arnOfGroup(scope, name)) }),
+  );
+}

@@ -1,0 +1,56 @@
+import { RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
+import type { Code } from 'aws-cdk-lib/aws-lambda';
+import type { IQueue } from 'aws-cdk-lib/aws-sqs';
+import type { Construct } from 'constructs';
+import { plannerFleetsOf } from '../constructs/ec2-fleet/planner-fleets.ts';
+import { keyOf } from '../constructs/fleet-store.ts';
+import { keepLogs } from '../constructs/log-groups.ts';
+import { PlannerObservability } from '../constructs/observability/planner-watches.ts';
+import { EventsQueue } from '../constructs/planner/events-queue.ts';
+import { PlannerFunction } from '../constructs/planner/planner-function.ts';
+import { PlannerTable } from '../constructs/planner/planner-table.ts';
+import { followReferences } from '../constructs/stack-references.ts';
+import { reservedConcurrency, type Settings } from '../settings/index.ts';
+import type { DataStack } from './data-stack.ts';
+
+interface PlannerStackProps extends StackProps {
+  readonly data: DataStack;
+  /** The bundled function of the planner (`infra/bundle.ts`). */
+  readonly plannerFunctionCode: Code;
+  readonly settings: Settings;
+}
+
+/**
+ * The planner of the fleets on EC2. Their groups come in later stacks; until then it finds none of them.
+ *
+ *     routers, machines ──> queue ──> function ──> Auto Scaling groups
+ *                                        └──> table
+ */
+export class PlannerStack extends Stack {
+  readonly queue: IQueue;
+  readonly table: PlannerTable;
+
+  constructor(scope: Construct, id: string, { data, plannerFunctionCode, settings, ...props }: PlannerStackProps) {
+    super(scope, id, { description: 'Stator: planner of GPU fleets', ...props });
+    const { fleets } = plannerFleetsOf(settings);
+    const removalPolicy = settings.retain ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
+    this.table = new PlannerTable(this, 'Table', { removalPolicy, encryptionKey: keyOf(this, settings) });
+    const queue = new EventsQueue(this, 'Events');
+    this.queue = queue.queue;
+    new PlannerFunction(this, 'Planner', {
+      code: plannerFunctionCode,
+      queue,
+      table: this.table,
+      store: data.store,
+      groups: fleets.flatMap(({ pools }) =>
+        Object.values(pools).flatMap((pool) => pool?.options.map(({ group }) => group) ?? []),
+      ),
+      models: fleets.length,
+      isReserved: reservedConcurrency(settings) !== undefined,
+      logRetentionDays: settings.logRetentionDays,
+    });
+    new PlannerObservability(this, 'Observability', { table: this.table, settings });
+    followReferences(this);
+    if (settings.retain) keepLogs(this);
+  }
+}

@@ -1,0 +1,193 @@
+import { Match } from 'aws-cdk-lib/assertions';
+import { describe, expect, it } from 'vitest';
+import { plannerFleetsOf } from '../../infra/constructs/ec2-fleet/planner-fleets.ts';
+import example from '../../infra/examples/ec2.config.ts';
+import { readSettings } from '../../infra/settings/index.ts';
+import { faultOfVariable, rowOfVariable } from '../../shared/config/index.ts';
+import { GPUS } from './deployments.ts';
+import { devTemplate, productionTemplates, type Resource, statementsOf } from './templates.ts';
+
+const queueArn = 'arn:aws:sqs:eu-west-1:123456789012:planner.fifo';
+const { Planner: planner, ...others } = productionTemplates(GPUS);
+const of = (type: string): readonly Resource[] => Object.values(planner!.findResources(type)) as Resource[];
+const groups = plannerFleetsOf(readSettings(GPUS, 'test')).fleets.flatMap(({ pools }) =>
+  Object.values(pools).flatMap((pool) => pool?.options.map(({ group }) => group) ?? []),
+);
+
+describe('the planner of a deployment', () => {
+  it('comes with the first fleet on EC2, unless another planner has a queue for it', () => {
+    expect(planner).toBeDefined();
+    expect(productionTemplates().Planner).toBeUndefined();
+    expect(productionTemplates({ ...GPUS, planner: { queueArn } }).Planner).toBeUndefined();
+    devTemplate(GPUS).resourceCountIs('AWS::SQS::Queue', 0);
+  });
+
+  it('takes messages from a queue in their order, a model at a time, and drops those that say nothing new', () => {
+    planner!.hasResourceProperties('AWS::SQS::Queue', {
+      FifoQueue: true,
+      ContentBasedDeduplication: true,
+      DeduplicationScope: 'messageGroup',
+      FifoThroughputLimit: 'perMessageGroupId',
+      MessageRetentionPeriod: 600,
+      SqsManagedSseEnabled: true,
+    });
+    planner!.hasResourceProperties('AWS::Lambda::EventSourceMapping', {
+      BatchSize: 10,
+      FunctionResponseTypes: ['ReportBatchItemFailures'],
+      ScalingConfig: { MaximumConcurrency: 3 },
+    });
+  });
+
+  it('sets messages aside that fail, before they are too old: else no alarm would ever tell of them', () => {
+    const [events] = of('AWS::SQS::Queue').filter(({ Properties }) => Properties.RedrivePolicy !== undefined);
+    const { RedrivePolicy, VisibilityTimeout, MessageRetentionPeriod } = events!.Properties as {
+      readonly RedrivePolicy: { readonly maxReceiveCount: number; readonly deadLetterTargetArn: object };
+      readonly VisibilityTimeout: number;
+      readonly MessageRetentionPeriod: number;
+    };
+    expect(RedrivePolicy.maxReceiveCount * VisibilityTimeout).toBeLessThan(MessageRetentionPeriod);
+    const [id = ''] = (Object.values(RedrivePolicy.deadLetterTargetArn) as string[][])[0] ?? [];
+    const dead = planner!.findResources('AWS::SQS::Queue')[id];
+    expect(dead?.Properties).toMatchObject({ FifoQueue: true, MessageRetentionPeriod: 14 * 86_400 });
+    const [{ Properties }] = of('AWS::Lambda::Function') as [Resource];
+    expect(VisibilityTimeout).toBeGreaterThanOrEqual(Properties.Timeout as number); // Lambda refuses less
+    expect(Properties.Timeout).toBeLessThan(60); // the lease of a model
+  });
+
+  it('refuses calls that are not encrypted', () => {
+    const policies = of('AWS::SQS::QueuePolicy');
+    expect(policies).toHaveLength(of('AWS::SQS::Queue').length);
+    for (const policy of policies) expect(JSON.stringify(policy)).toContain('"aws:SecureTransport":"false"');
+  });
+
+  it('is a function of its own size and concurrency, outside of the network', () => {
+    planner!.hasResourceProperties('AWS::Lambda::Function', {
+      Runtime: 'nodejs22.x',
+      Architectures: ['arm64'],
+      MemorySize: 512,
+      Timeout: 45,
+      ReservedConcurrentExecutions: 3, // two models, and events of machines
+      VpcConfig: Match.absent(),
+      LoggingConfig: Match.objectLike({ LogFormat: 'JSON', LogGroup: Match.anyValue() }),
+    });
+    const shared = productionTemplates({ ...GPUS, edges: { function: { concurrencyMax: 'account' } } }).Planner!;
+    shared.hasResourceProperties('AWS::Lambda::Function', { ReservedConcurrentExecutions: Match.absent() });
+  });
+
+  it('gets only variables that a planner reads', () => {
+    const [{ Properties }] = of('AWS::Lambda::Function') as [Resource];
+    const { Variables } = Properties.Environment as { readonly Variables: Readonly<Record<string, unknown>> };
+    expect(Object.keys(Variables).sort()).toEqual([
+      'DYN_DISCOVERY_BACKEND',
+      'DYN_LOG',
+      'DYN_LOGGING_JSONL',
+      'DYN_REQUEST_PLANE',
+      'STATOR_DISCOVERY_TABLE',
+      'STATOR_PLANNER_TABLE',
+    ]);
+    for (const [name, value] of Object.entries(Variables)) {
+      expect(rowOfVariable('planner', name), name).toBeDefined();
+      expect(
+        faultOfVariable('planner', name, typeof value === 'string' ? value : 'made-by-cloudformation'),
+      ).toBeUndefined();
+    }
+  });
+
+  it('may do what it does, and nothing else', () => {
+    const rights = statementsOf(planner!, /^PlannerRole/).flatMap(({ Action, Resource }) =>
+      [Action].flat().map((action) => [action, JSON.stringify(Resource)] as const),
+    );
+    const rightsOn = (pattern: RegExp) =>
+      rights
+        .filter(([, on]) => pattern.test(on))
+        .map(([action]) => action)
+        .sort();
+    const groupsOf = (resource: string) =>
+      [...resource.matchAll(/autoScalingGroupName\/([\w-]+)/g)].map(([, name]) => name);
+    expect(rightsOn(/LogGroup/)).toEqual(['logs:CreateLogStream', 'logs:PutLogEvents']);
+    expect(rightsOn(/EventsQueue/)).toEqual(['sqs:DeleteMessage', 'sqs:GetQueueAttributes', 'sqs:ReceiveMessage']);
+    expect(rightsOn(/"Table/)).toEqual(['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']);
+    const discovery = ['dynamodb:BatchGetItem', 'dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem'];
+    expect(rightsOn(/Discovery/)).toEqual(discovery);
+    expect(rightsOn(/^"\*"$/)).toEqual([
+      'autoscaling:DescribeAutoScalingGroups',
+      'autoscaling:DescribeInstanceRefreshes',
+      'autoscaling:DescribeScalingActivities',
+    ]);
+    const changes = rights.filter(([, on]) => on.includes('autoScalingGroup:'));
+    expect(changes.map(([action]) => action).sort()).toEqual([
+      'autoscaling:SetDesiredCapacity',
+      'autoscaling:SetInstanceProtection',
+      'autoscaling:TerminateInstanceInAutoScalingGroup',
+    ]);
+    for (const [, on] of changes) expect(groupsOf(on).sort()).toEqual([...groups].sort());
+    expect(groups).toHaveLength(5);
+    expect(rights).toHaveLength(2 + 3 + 3 + 4 + 3 + 3);
+    expect(JSON.stringify(rights)).not.toMatch(/"ec2:|:\*"/);
+  });
+
+  it('changes of the discovery table only leases, in which it orders workers to drain', () => {
+    const updates = statementsOf(planner!, /^PlannerRole/).filter(
+      ({ Action, Resource }) =>
+        [Action].flat().includes('dynamodb:UpdateItem') && /Discovery/.test(JSON.stringify(Resource)),
+    );
+    expect(updates).toEqual([
+      expect.objectContaining({
+        Action: 'dynamodb:UpdateItem',
+        Condition: { 'ForAllValues:StringLike': { 'dynamodb:LeadingKeys': ['v1/leases#*'] } },
+      }),
+    ]);
+  });
+
+  it('hears container edges and the agents of machines, which may only send', () => {
+    const tellers = ['Edge', 'Fleet-chat-a1', 'Fleet-code-decode', 'Fleet-code-prefill'];
+    for (const name of tellers) {
+      const rights = statementsOf(others[name]!).filter(({ Action }) => JSON.stringify(Action).includes('sqs:'));
+      expect(rights.map(({ Action }) => Action)).toEqual(['sqs:SendMessage']);
+      expect(JSON.stringify(rights)).toContain('"StackName":"Stator-Planner"');
+      expect(JSON.stringify(others[name]!.toJSON())).toContain('STATOR_PLANNER_QUEUE_URL');
+    }
+    expect(JSON.stringify(others['Fleet-mock']!.toJSON())).not.toContain('STATOR_PLANNER_QUEUE_URL');
+  });
+
+  it('keeps its table when its stack is deleted, if the deployment keeps its data', () => {
+    const [kept] = of('AWS::DynamoDB::Table');
+    expect(kept).toMatchObject({ DeletionPolicy: 'RetainExceptOnCreate', UpdateReplacePolicy: 'Retain' });
+    const { Planner: released } = productionTemplates({ ...GPUS, retain: false });
+    expect(Object.values(released!.findResources('AWS::DynamoDB::Table'))[0]).toMatchObject({
+      DeletionPolicy: 'Delete',
+    });
+  });
+});
+
+describe('the settings of the planner', () => {
+  const problemOf = (given: object): string | undefined => {
+    try {
+      readSettings(given, 'file');
+      return undefined;
+    } catch (thrown) {
+      return (thrown as Error).message;
+    }
+  };
+
+  it('bound the GPUs of all models together', () => {
+    const given = { ...example, planner: { gpusMax: 24 } };
+    expect(plannerFleetsOf(readSettings(given, 'file')).gpusMax).toBe(24);
+    expect(plannerFleetsOf(readSettings(example, 'file')).gpusMax).toBeUndefined();
+  });
+
+  it.each<[object, string]>([
+    [
+      { planner: { gpusMax: 8 } },
+      "planner.gpusMax: 8: is for the deployment's own planner, and there is no fleet of kind: ec2",
+    ],
+    [
+      { ...example, planner: { gpusMax: 8, queueArn } },
+      "planner.gpusMax: 8: is for the deployment's own planner, and planner.queueArn names another one",
+    ],
+    [{ ...example, planner: { gpusMax: 0 } }, 'planner.gpusMax'],
+    [{ planner: { endpoint: true } }, 'planner.endpoint: needs planner.queueArn, or a fleet of kind: ec2'],
+  ])('are refused where they change nothing: %j', (given, message) => {
+    expect(problemOf(given)).toContain(message);
+  });
+});
