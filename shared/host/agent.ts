@@ -3,7 +3,8 @@ import { reasonOf } from '../errors/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { HostMetrics } from './host-metrics.ts';
 import type { Notices } from './instance-facts.ts';
-import { completed, firstState, reported, resumed, step } from './law/step.ts';
+import { completed, refused } from './law/hooks.ts';
+import { firstState, reported, resumed, step } from './law/step.ts';
 import type { Facts, Hook, HostAction, InstanceState, Phase, Rules } from './law/types.ts';
 import type { LifecycleActions } from './lifecycle/types.ts';
 import type { PlannerReports } from './planner-reports.ts';
@@ -227,8 +228,9 @@ export class HostAgent {
     const hook = hooks[action.hook];
     if (lifecycle === undefined || hook === undefined) return;
     const call = action.kind === 'heartbeat' ? 'RecordLifecycleActionHeartbeat' : 'CompleteLifecycleAction';
+    let outcome: 'done' | 'unknown';
     try {
-      const outcome = await (action.kind === 'heartbeat'
+      outcome = await (action.kind === 'heartbeat'
         ? lifecycle.heartbeat(hook, this.#ended.signal)
         : lifecycle.complete(hook, action.result, this.#ended.signal));
       metrics.lifecycleCall(call, outcome);
@@ -238,7 +240,10 @@ export class HostAgent {
       metrics.lifecycleCall(call, 'failed');
       throw thrown;
     }
-    if (action.kind === 'complete') this.#state = completed(this.#state, action.hook);
+    if (action.kind === 'complete') {
+      const after = outcome === 'done' ? completed : refused;
+      this.#state = after(this.#state, action.hook, this.#deps.clock.wallMs());
+    }
     await this.#keep();
   }
 

@@ -18,6 +18,8 @@ const PHASE = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('drained'), reason: z.enum(DRAIN_REASONS) }),
 ]);
 
+const UNOPENED = z.object({ sinceMs: ms, retryAtMs: ms });
+
 const KEPT = z.object({
   boot: z.string(),
   instanceId: z.string(),
@@ -25,6 +27,7 @@ const KEPT = z.object({
     phase: PHASE,
     isLaunched: z.boolean(),
     isEnded: z.boolean(),
+    unopened: z.object({ launch: UNOPENED.optional(), terminate: UNOPENED.optional() }),
     isReported: z.boolean(),
     heartbeatAtMs: ms,
     told: z.object({

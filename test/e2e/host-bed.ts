@@ -10,12 +10,14 @@ import {
   startAutoScaling,
 } from '../support/aws/auto-scaling/index.ts';
 import { type FakeImds, type FakeInstance, startFakeImds } from '../support/aws/fake-imds.ts';
-import { type Fleet, freePort, type SpawnedProcess, waitUntil } from '../support/index.ts';
+import { type Fleet, freePort, freePorts, type SpawnedProcess, waitUntil } from '../support/index.ts';
 import { type StandInDocker, standInDocker } from '../support/stand-in-docker.ts';
 
 const GROUP = 'chat-0-on-demand';
 const PROGRAM = fileURLToPath(new URL('../../dist/stator.js', import.meta.url));
 const START_MS_MAX = 40_000;
+/** Time-out of the hooks of deployed fleets. A shorter one would end launches of a busy machine. */
+const HOOK_SECS = 300;
 
 /** Stand-in for `nvidia-smi`: prints the file `gpus` beside it, and hangs for ever while there is a file `hangs`. */
 const NVIDIA_SMI = `#!/bin/sh
@@ -27,8 +29,10 @@ cat "$here/gpus"
 interface LaunchOptions {
   readonly group?: Partial<GroupSpec>;
   readonly instance?: FakeInstance;
-  /** Heartbeat time-out of the terminate hook, in seconds. @default 30 */
+  /** Heartbeat time-out of the terminate hook, in seconds. @default that of the deployed fleets */
   readonly terminateSecs?: number;
+  /** Time until a hook is open, in milliseconds. @default 0 */
+  readonly hookMs?: number;
 }
 
 /** An instance of an Auto Scaling group with a real agent and real workers. */
@@ -72,12 +76,12 @@ export class HostBed {
   static async launch(
     fleet: Fleet,
     env: Readonly<Record<string, string>> = {},
-    { group = {}, instance = {}, terminateSecs }: LaunchOptions = {},
+    { group = {}, instance = {}, terminateSecs, hookMs = 0 }: LaunchOptions = {},
   ): Promise<HostBed> {
     let imds: FakeImds | undefined;
     const scaling = await startAutoScaling({
       clock: systemClock,
-      times: { launchMs: 0, terminateMs: 0, warmStartMs: 0 },
+      times: { launchMs: 0, terminateMs: 0, warmStartMs: 0, hookMs },
       groups: [groupSpec(group, terminateSecs)],
       onState: ({ target }) => imds?.setTarget(target),
     });
@@ -87,7 +91,7 @@ export class HostBed {
     });
     if (first === undefined) throw new Error('no instance was launched');
     imds = await startFakeImds({ instanceId: first.id, target: first.target, ...instance });
-    const ports = { host: await freePort(), status: await freePort(), worker: await freePort() };
+    const ports = { host: await freePort(), status: await freePorts(2), worker: await freePorts(2) };
     return new HostBed(fleet, { scaling, imds, instance: first }, ports, env);
   }
 
@@ -209,7 +213,7 @@ function groupSpec(group: Partial<GroupSpec>, terminateSecs?: number): GroupSpec
   const hook = (
     name: string,
     transition: 'EC2_INSTANCE_LAUNCHING' | 'EC2_INSTANCE_TERMINATING',
-    heartbeatSecs = 30,
+    heartbeatSecs = HOOK_SECS,
   ) => ({
     name,
     transition: `autoscaling:${transition}` as const,

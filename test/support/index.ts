@@ -5,7 +5,7 @@
 export { createTable, TABLE_SCHEMA } from './create-table.ts';
 export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from './dynamodb-server.ts';
 export { type Fleet, runStator, type StatorProcess, spawnStator, useFleet } from './fleet.ts';
-export { freePort } from './free-port.ts';
+export { freePort, freePorts } from './free-port.ts';
 export { FreezableClock } from './freezable-clock.ts';
 export { askAbout, type PlacedAnswer, untilHeld } from './kv-client.ts';
 export { hasNatsServer, type NatsServer, type NatsServerOptions, startNatsServer } from './nats-server.ts';

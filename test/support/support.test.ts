@@ -1,7 +1,15 @@
 import { tmpdir } from 'node:os';
 import { dirname } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { hasDynamoDb, isRunning, spawnNode, spawnTypeScript, startDynamoDb, waitUntil } from './index.ts';
+import { freePorts, hasDynamoDb, isRunning, spawnNode, spawnTypeScript, startDynamoDb, waitUntil } from './index.ts';
+
+describe('freePorts', () => {
+  it('gives each port of a row out once', async () => {
+    const firsts = await Promise.all(Array.from({ length: 50 }, () => freePorts(2)));
+    expect(new Set(firsts.flatMap((first) => [first, first + 1])).size).toBe(100);
+    await expect(freePorts(5)).rejects.toThrow('5 ports in a row: at most 4');
+  });
+});
 
 describe('spawnNode', () => {
   it('finds a line of output, passes input on and reports the exit code', async () => {

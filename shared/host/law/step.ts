@@ -1,9 +1,8 @@
 import { assertNever } from '../../errors/index.ts';
 import { drainActions, drainingPhase, endingOf, tellNotices, wantOf } from './endings.ts';
-import type { DrainReason, Facts, Hook, HostAction, InstanceState, Rules, Step } from './types.ts';
+import { beat, complete, launchActions } from './hooks.ts';
+import type { DrainReason, Facts, HostAction, InstanceState, Phase, Rules, Step } from './types.ts';
 
-/** Heartbeats stop if nothing has moved for this long, so that a start that hangs ends with its hook. */
-const PROGRESS_MS_MAX = 120_000;
 /** A start that takes this many times as long as expected is given up. */
 const START_FACTOR = 2;
 /** A start fails once one worker has ended this many times during it. */
@@ -18,6 +17,7 @@ export function firstState(target: string | undefined, nowMs: number): InstanceS
     phase: { kind: isWarm ? 'warming' : 'starting', sinceMs: nowMs },
     isLaunched: false,
     isEnded: false,
+    unopened: {},
     isReported: false,
     heartbeatAtMs: nowMs,
     told: {},
@@ -30,11 +30,6 @@ export function firstState(target: string | undefined, nowMs: number): InstanceS
  */
 export function resumed(state: InstanceState, target: string | undefined, nowMs: number, { hasGroup }: Rules) {
   return state.phase.kind === 'failed' && !hasGroup ? firstState(target, nowMs) : state;
-}
-
-/** Returns the state after a hook was completed, or Auto Scaling said that no such action is open. */
-export function completed(state: InstanceState, hook: Hook): InstanceState {
-  return hook === 'launch' ? { ...state, isLaunched: true } : { ...state, isEnded: true };
 }
 
 /** Returns the state after Auto Scaling has taken note that the instance is unhealthy. */
@@ -62,19 +57,23 @@ function turn(state: InstanceState, facts: Facts, rules: Rules): Step {
     const next = drainingPhase(phase, ending, nowMs);
     const isNew = next.kind === 'draining' && phase.kind !== 'draining';
     return {
-      state: { ...state, phase: next, ...(isNew ? { heartbeatAtMs: nowMs, isEnded: false } : {}) },
+      state: { ...state, phase: next, ...(isNew ? { heartbeatAtMs: nowMs, isEnded: false, unopened: {} } : {}) },
       actions: [],
     };
   }
   const want = wantOf(facts, state);
-  const isBackInService = want === 'service' && (phase.kind === 'warm' || phase.kind === 'warming');
-  if (isBackInService) return { state: firstState(facts.target, nowMs), actions: [] };
+  if (want === 'service' && hasBeenWarm(phase)) return { state: firstState(facts.target, nowMs), actions: [] };
   if (phase.kind === 'starting' || phase.kind === 'warming') {
     const reason = startFault(phase, facts, rules);
     if (reason === undefined) return { state, actions: [] };
     return { state: { ...state, phase: { kind: 'failed', reason } }, actions: [{ kind: 'start-failed', reason }] };
   }
   return { state, actions: [] };
+}
+
+/** Whether the instance is in the warm pool, or was about to enter it when the agent last looked. */
+function hasBeenWarm(phase: Phase): boolean {
+  return phase.kind === 'warm' || phase.kind === 'warming' || (phase.kind === 'drained' && phase.reason === 'warmed');
 }
 
 function startFault({ sinceMs }: { sinceMs: number }, facts: Facts, { startMs }: Rules): string | undefined {
@@ -96,7 +95,7 @@ function act(state: InstanceState, facts: Facts, rules: Rules): Step {
     case 'starting':
       return starting(state, facts, rules);
     case 'serving':
-      return { state, actions: [...launchActions(state, rules, 'CONTINUE'), ...restarts(facts)] };
+      return { state, actions: [...launchActions(state, facts, rules, 'CONTINUE'), ...restarts(facts)] };
     case 'failed':
       return { state, actions: failedActions(state, phase.reason, facts, rules) };
     case 'draining':
@@ -110,15 +109,16 @@ function act(state: InstanceState, facts: Facts, rules: Rules): Step {
 
 function warming(state: InstanceState, facts: Facts, rules: Rules): Step {
   if (facts.preparation !== 'done') return beat(state, 'launch', facts, rules, [{ kind: 'prepare' }]);
-  const actions = launchActions(state, rules, 'CONTINUE');
-  return { state: actions.length === 0 ? { ...state, phase: { kind: 'warm' } } : state, actions };
+  const isOver = state.isLaunched || !rules.hasHook.launch;
+  if (isOver) return { state: { ...state, phase: { kind: 'warm' } }, actions: [] };
+  return { state, actions: launchActions(state, facts, rules, 'CONTINUE') };
 }
 
 function starting(state: InstanceState, facts: Facts, rules: Rules): Step {
   if (facts.preparation !== 'done') return beat(state, 'launch', facts, rules, [{ kind: 'prepare' }]);
   if (facts.replicas.every((replica) => replica.state === 'ready')) {
     const serving: InstanceState = { ...state, phase: { kind: 'serving' } };
-    return { state: serving, actions: launchActions(serving, rules, 'CONTINUE') };
+    return { state: serving, actions: launchActions(serving, facts, rules, 'CONTINUE') };
   }
   return beat(state, 'launch', facts, rules, restarts(facts));
 }
@@ -131,16 +131,11 @@ function restarts({ replicas, nowMs }: Facts): readonly HostAction[] {
   });
 }
 
-/** Completes the launch hook, unless there is none or it is complete. */
-function launchActions({ isLaunched }: InstanceState, { hasHook }: Rules, result: 'CONTINUE' | 'ABANDON') {
-  return hasHook.launch && !isLaunched ? [{ kind: 'complete', hook: 'launch', result } as const] : [];
-}
-
 function failedActions(state: InstanceState, reason: string, facts: Facts, rules: Rules): readonly HostAction[] {
   const kills = facts.replicas.flatMap(({ state: now, told }, replica): readonly HostAction[] =>
     now === 'absent' || told === 'kill' ? [] : [{ kind: 'tell', replica, wish: 'kill' }],
   );
-  if (rules.hasHook.launch) return [...kills, ...launchActions(state, rules, 'ABANDON')];
+  if (rules.hasHook.launch) return [...kills, ...launchActions(state, facts, rules, 'ABANDON')];
   if (rules.hasGroup) return [...kills, ...unhealthy(state, reason, rules)];
   const isOver = facts.replicas.every((replica) => replica.state === 'absent');
   return isOver ? [{ kind: 'exit', code: 1 }] : kills;
@@ -159,7 +154,7 @@ function draining(
     return drained(over, reason, facts, rules);
   }
   const want = wantOf(facts, state);
-  const actions = [...drainActions(facts, phase), ...launchGivenUp(state, reason, rules)];
+  const actions = [...drainActions(facts, phase), ...launchGivenUp(state, reason, facts, rules)];
   // A terminate hook keeps the instance until its drain is over, so its replacement may start at once.
   if (rules.hasHook.terminate) actions.push(...unhealthyBy(state, reason, facts, rules));
   const isHeld = want === 'end' || want === 'warm';
@@ -168,10 +163,14 @@ function draining(
 
 function drained(state: InstanceState, reason: DrainReason, facts: Facts, rules: Rules): Step {
   const want = wantOf(facts, state);
-  const actions: HostAction[] = [...launchGivenUp(state, reason, rules), ...unhealthyBy(state, reason, facts, rules)];
-  if (want !== 'service' && rules.hasHook.terminate && !state.isEnded) {
-    actions.push({ kind: 'complete', hook: 'terminate', result: 'CONTINUE' });
-    return { state, actions };
+  const actions: HostAction[] = [
+    ...launchGivenUp(state, reason, facts, rules),
+    ...unhealthyBy(state, reason, facts, rules),
+  ];
+  // An agent that must stop has no time to wait for a hook to open.
+  const isEnded = state.isEnded || (facts.isStopping && state.unopened.terminate !== undefined);
+  if (want !== 'service' && rules.hasHook.terminate && !isEnded) {
+    return { state, actions: [...actions, ...complete(state, 'terminate', 'CONTINUE', facts)] };
   }
   if (facts.isStopping) return { state, actions: [...actions, { kind: 'exit', code: 0 }] };
   if (want === 'warm') return { state: { ...state, phase: { kind: 'warm' }, isLaunched: true }, actions };
@@ -181,8 +180,8 @@ function drained(state: InstanceState, reason: DrainReason, facts: Facts, rules:
 }
 
 /** Gives up a launch that an interruption has overtaken. Auto Scaling ends a launch itself if it wants to. */
-function launchGivenUp(state: InstanceState, reason: DrainReason, rules: Rules): readonly HostAction[] {
-  return reason === 'spot' || reason === 'block-end' ? launchActions(state, rules, 'ABANDON') : [];
+function launchGivenUp(state: InstanceState, reason: DrainReason, facts: Facts, rules: Rules): readonly HostAction[] {
+  return reason === 'spot' || reason === 'block-end' ? launchActions(state, facts, rules, 'ABANDON') : [];
 }
 
 function unhealthyBy(state: InstanceState, reason: DrainReason, facts: Facts, rules: Rules): readonly HostAction[] {
@@ -192,13 +191,4 @@ function unhealthyBy(state: InstanceState, reason: DrainReason, facts: Facts, ru
 
 function unhealthy({ isReported }: InstanceState, reason: string, { hasGroup }: Rules): readonly HostAction[] {
   return hasGroup && !isReported ? [{ kind: 'unhealthy', reason }] : [];
-}
-
-/** Adds a heartbeat if its hook is open, one is due, and something still moves. */
-function beat(state: InstanceState, hook: Hook, facts: Facts, rules: Rules, actions: readonly HostAction[]): Step {
-  const isOpen = rules.hasHook[hook] && !(hook === 'launch' ? state.isLaunched : state.isEnded);
-  const isDue = facts.nowMs - state.heartbeatAtMs >= rules.heartbeatMs;
-  const isMoving = hook === 'terminate' || facts.nowMs - facts.progressAtMs <= PROGRESS_MS_MAX;
-  if (!isOpen || !isDue || !isMoving) return { state, actions };
-  return { state: { ...state, heartbeatAtMs: facts.nowMs }, actions: [...actions, { kind: 'heartbeat', hook }] };
 }

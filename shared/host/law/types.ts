@@ -20,6 +20,14 @@ export type Phase =
   | { readonly kind: 'draining'; readonly reason: DrainReason; readonly sinceMs: number; readonly untilMs: number }
   | { readonly kind: 'drained'; readonly reason: DrainReason };
 
+/** Hook whose action Auto Scaling did not know. Times are Unix ms. */
+export interface UnopenedHook {
+  /** Time of the first refusal. */
+  readonly sinceMs: number;
+  /** Time from which the agent tries again. */
+  readonly retryAtMs: number;
+}
+
 /** State that the agent keeps from one step to the next. It outlives the agent, but not a boot. */
 export interface InstanceState {
   readonly phase: Phase;
@@ -27,6 +35,8 @@ export interface InstanceState {
   readonly isLaunched: boolean;
   /** Whether the terminate hook of the current end is complete. */
   readonly isEnded: boolean;
+  /** Hooks that Auto Scaling did not know when the agent completed them, because they may open later. */
+  readonly unopened: Readonly<Partial<Record<Hook, UnopenedHook>>>;
   /** Whether Auto Scaling was told that this instance is unhealthy. */
   readonly isReported: boolean;
   /** Time of the last heartbeat, or of the start of the wait for which heartbeats count. */

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Random, seededRandom } from '../../../shared/clock/index.ts';
-import { completed, firstState, reported, step } from '../../../shared/host/law/step.ts';
+import { completed, refused } from '../../../shared/host/law/hooks.ts';
+import { firstState, reported, step } from '../../../shared/host/law/step.ts';
 import type { Facts, HostAction, InstanceState, ReplicaFacts, Rules, Told } from '../../../shared/host/law/types.ts';
 
 const RULES: Rules = {
@@ -39,6 +40,8 @@ interface Plan {
   readonly hangsAtMs?: number;
   /** Share of the calls to Auto Scaling that fail. */
   readonly callFailures?: number;
+  /** Time from a change of the target to its open hook. */
+  readonly opensLateMs?: number;
 }
 
 interface Seen {
@@ -51,6 +54,8 @@ interface Seen {
 /** Plays the agent against a world in virtual time, one step each five seconds. */
 class World {
   readonly seen: Seen[] = [];
+  /** Hooks that Auto Scaling has completed, with their times. */
+  readonly accepted: (readonly [atMs: number, hook: string])[] = [];
   readonly replicas: Replica[];
   state: InstanceState;
   readonly #plan: Plan;
@@ -143,8 +148,18 @@ class World {
       const takesMs = action.wish === 'drain' ? (this.#plan.drainTakesMs ?? 60_000) : 0;
       Object.assign(replica, { told: action.wish, goneAtMs: Math.min(replica.goneAtMs, this.nowMs + takesMs) });
     }
-    if (action.kind === 'complete') this.state = completed(this.state, action.hook);
+    if (action.kind === 'complete') this.#complete(action.hook, action.result);
     if (action.kind === 'unhealthy') this.state = reported(this.state);
+  }
+
+  #complete(hook: 'launch' | 'terminate', result: string): void {
+    const [changedAtMs = 0] = this.#plan.target.findLast(([atMs]) => atMs <= this.nowMs) ?? [];
+    if (this.nowMs < changedAtMs + (this.#plan.opensLateMs ?? 0)) {
+      this.state = refused(this.state, hook, this.nowMs);
+      return;
+    }
+    this.state = completed(this.state, hook);
+    this.accepted.push([this.nowMs, `${hook} ${result}`]);
   }
 }
 
@@ -223,6 +238,17 @@ describe('a warm pool', () => {
     expect(world.completions()).toEqual(['launch CONTINUE', 'terminate CONTINUE']);
     expect(world.did('complete')[1]?.atMs).toBe(850_000);
     expect(world.state.phase).toEqual({ kind: 'warm' });
+  });
+
+  it('takes workers back and gives them to the group again before the agent has looked', () => {
+    const target = [
+      [0, 'InService'],
+      [600_000, 'Warmed:Running'],
+      [605_000, 'InService'],
+    ] as const;
+    const world = new World({ replicas: 2, target, drainTakesMs: 30_000 }).run(1_200_000);
+    expect(world.completions()).toEqual(['launch CONTINUE', 'launch CONTINUE']);
+    expect(world.state.phase).toEqual({ kind: 'serving' });
   });
 });
 
@@ -307,6 +333,42 @@ describe('an end', () => {
   });
 });
 
+describe('a hook that opens late', () => {
+  it('is completed again until Auto Scaling knows it', () => {
+    const target = [
+      [0, 'Warmed:Running'],
+      [600_000, 'InService'],
+      [1_200_000, 'Terminated'],
+    ] as const;
+    const world = new World({ replicas: 1, target, readyMs: 5000, drainTakesMs: 5000, opensLateMs: 90_000 });
+    expect(world.run(1_400_000).accepted).toEqual([
+      [95_000, 'launch CONTINUE'],
+      [700_000, 'launch CONTINUE'],
+      [1_300_000, 'terminate CONTINUE'],
+    ]);
+    expect(world.state.phase).toEqual({ kind: 'drained', reason: 'terminated' });
+  });
+
+  it('is given up with the same result', () => {
+    const world = new World({ replicas: 1, target: IN_SERVICE, isPreparedBadly: true, opensLateMs: 90_000 });
+    expect(world.run(400_000).accepted).toEqual([[95_000, 'launch ABANDON']]);
+  });
+
+  it('counts as over after five minutes of refusals', () => {
+    const world = new World({ replicas: 1, target: IN_SERVICE, opensLateMs: 9e9 }).run(4_000_000);
+    const tries = world.did('complete').map(({ atMs }) => atMs);
+    expect(tries.length).toBeLessThan(30);
+    expect(tries.at(-1)! - tries[0]!).toBe(305_000);
+    expect(world.state).toMatchObject({ phase: { kind: 'serving' }, isLaunched: true });
+  });
+
+  it('does not keep an agent that must stop', () => {
+    const target = [...IN_SERVICE, [600_000, 'Terminated']] as const;
+    const world = new World({ replicas: 1, target, stopAtMs: 600_000, drainTakesMs: 5000, opensLateMs: 9e9 });
+    expect(world.run(700_000).did('exit')[0]?.atMs).toBeLessThan(620_000);
+  });
+});
+
 /** Makes up a plan. */
 function madeUp(random: Random): Plan {
   const chance = (share: number): boolean => random.next() < share;
@@ -325,6 +387,7 @@ function madeUp(random: Random): Plan {
     ...(chance(0.3) ? { spotAtMs: time() } : {}),
     ...(chance(0.2) ? { gpuFaultAtMs: time() } : {}),
     callFailures: chance(0.3) ? 0.7 : 0,
+    opensLateMs: chance(0.3) ? time() / 10 : 0,
   };
 }
 
@@ -361,9 +424,11 @@ describe('any life of an instance', () => {
       const key = `${action.hook} ${action.result} ${state.phase.kind}`;
       succeeded.set(key, (succeeded.get(key) ?? 0) + 1);
     }
-    if (plan.callFailures === 0) for (const count of succeeded.values()) expect(count).toBe(1);
+    if (plan.callFailures === 0 && plan.opensLateMs === 0)
+      for (const count of succeeded.values()) expect(count).toBe(1);
     if (plan.target.at(-1)?.[1] === 'Terminated') {
       expect(world.state.isEnded).toBe(true);
+      expect(world.accepted.filter(([, hook]) => hook === 'terminate CONTINUE')).toHaveLength(1);
       expect(world.replicas.every(({ state }) => state === 'absent')).toBe(true);
     }
   });

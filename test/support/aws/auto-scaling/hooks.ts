@@ -18,8 +18,9 @@ export interface Waiting {
 
 /**
  * Puts an instance into a wait state with one lifecycle action for each hook of the transition, and calls `done` once
- * the last has ended; at once if there is no such hook. ABANDON ends the other actions too ("Complete a lifecycle
- * action in an Auto Scaling group"). An action without a heartbeat ends with the default result of its hook.
+ * the last has ended; at once if there is no such hook. Until `hookMs` has passed, Auto Scaling knows no action of it.
+ * ABANDON ends the other actions too ("Complete a lifecycle action in an Auto Scaling group"). An action without a
+ * heartbeat ends with the default result of its hook.
  */
 export function waitForHooks(account: Account, instance: FakeInstance, waiting: Waiting): void {
   const hooks = instance.group.hooks.filter(({ transition }) => transition === waiting.transition);
@@ -27,8 +28,13 @@ export function waitForHooks(account: Account, instance: FakeInstance, waiting: 
     waiting.done('CONTINUE', '');
     return;
   }
-  account.setState(instance, waiting.state);
-  for (const hook of hooks) beginAction(account, instance, hook, waiting);
+  const open = (): void => {
+    account.setState(instance, waiting.state);
+    for (const hook of hooks) beginAction(account, instance, hook, waiting);
+  };
+  const { hookMs } = account.times;
+  if (hookMs === 0) open();
+  else account.later(instance, hookMs, open);
 }
 
 function beginAction(account: Account, instance: FakeInstance, hook: HookSpec, waiting: Waiting): void {

@@ -177,6 +177,8 @@ export interface Times {
   readonly launchMs: number;
   /** From the start of a stopped instance of a warm pool until it runs. */
   readonly warmStartMs: number;
+  /** From the moment when an instance could wait for its hooks until they are open. */
+  readonly hookMs: number;
   /** From the end of its lifecycle actions to `Terminated`. */
   readonly terminateMs: number;
   /** From a failed launch to the next try. */
@@ -189,6 +191,7 @@ export const DEFAULT_TIMES: Times = {
   actMs: 1000,
   launchMs: 20_000,
   warmStartMs: 10_000,
+  hookMs: 0,
   terminateMs: 5000,
   retryMs: 60_000,
   rootVolumeMs: 60_000,
