@@ -67,6 +67,7 @@ export class Ec2Connector implements Connector {
     let outcome: Applied = 'accepted';
     let terminations = 0;
     for (const step of steps) {
+      signal.throwIfAborted();
       if (step.kind === 'targets') continue; // for environments that scale by themselves
       const option = `${step.pool}/${step.option}`;
       if (ended.has(option)) continue;

@@ -17,6 +17,8 @@ export interface Fleet {
   readonly wanted: number | undefined;
   /** Number of targets that it received. */
   readonly changes: number;
+  /** Present time in Unix milliseconds, for a connector that plans by it. @default 0 */
+  readonly nowMs?: number;
   close(): Promise<void>;
 }
 
@@ -27,13 +29,17 @@ export interface ConnectorTraits {
   readonly runs: number;
 }
 
-/** Hands a target over again until the connector takes it, as the planner does. */
+/** Rounds of a planner in which a connector must carry out what it is handed. */
+const ROUNDS = 4;
+
+/** Hands a target over again until it is carried out, as the planner does. */
 async function handOver(fleet: Fleet, connector: Connector, decode: number): Promise<void> {
-  for (let times = 0; times < 3; times++) {
-    if ((await handTargets(connector, { decode })) === 'accepted') return fleet.carryOut();
+  for (let round = 0; round < ROUNDS; round++) {
+    await handTargets(connector, { decode }, fleet.nowMs);
     await fleet.carryOut();
+    if (await isDone(connector, { decode }, fleet.nowMs)) return;
   }
-  throw new Error('the connector takes nothing');
+  throw new Error(`${decode} workers are not carried out after ${ROUNDS} rounds`);
 }
 
 /** Tests what every connector promises. The fleet that it scales has no workers at first. */
@@ -53,18 +59,18 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
       const fleet = await fleetOf();
       const connector = fleet.connect();
       await connector.observe(NEVER);
-      expect(await isDone(connector, {})).toBe(true);
+      expect(await isDone(connector, {}, fleet.nowMs)).toBe(true);
       expect(fleet.changes).toBe(0);
     });
 
     it('is settled once what it took is carried out, and not before', async () => {
       const fleet = await fleetOf();
       const connector = fleet.connect();
-      expect(await handTargets(connector, { decode: 2 })).toBe('accepted');
+      expect(await handTargets(connector, { decode: 2 }, fleet.nowMs)).toBe('accepted');
       expect(fleet.wanted).toBe(2);
-      expect(await isDone(connector, { decode: 2 })).toBe(false);
+      expect(await isDone(connector, { decode: 2 }, fleet.nowMs)).toBe(false);
       await fleet.carryOut();
-      expect(await isDone(connector, { decode: 2 })).toBe(true);
+      expect(await isDone(connector, { decode: 2 }, fleet.nowMs)).toBe(true);
     });
 
     it('says how many workers there are, or that it does not know', async () => {
@@ -78,10 +84,10 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
     it('takes the same targets twice and tells the fleet once, carried out or not', async () => {
       const fleet = await fleetOf();
       const connector = fleet.connect();
-      await handTargets(connector, { decode: 2 });
-      expect(await handTargets(connector, { decode: 2 })).toBe('accepted');
+      await handTargets(connector, { decode: 2 }, fleet.nowMs);
+      expect(await handTargets(connector, { decode: 2 }, fleet.nowMs)).toBe('accepted');
       await fleet.carryOut();
-      expect(await handTargets(connector, { decode: 2 })).toBe('accepted');
+      expect(await handTargets(connector, { decode: 2 }, fleet.nowMs)).toBe('accepted');
       expect(fleet.changes).toBe(1);
     });
 
@@ -89,9 +95,9 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
       const fleet = await fleetOf();
       const connector = fleet.connect();
       await handOver(fleet, connector, 2);
-      expect(await handTargets(connector, {})).toBe('accepted');
+      expect(await handTargets(connector, {}, fleet.nowMs)).toBe('accepted');
       expect(fleet).toMatchObject({ wanted: 2, changes: 1 });
-      expect(await isDone(connector, {})).toBe(true);
+      expect(await isDone(connector, {}, fleet.nowMs)).toBe(true);
     });
 
     it('scales to nothing and from nothing', async () => {
@@ -100,19 +106,19 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
       for (const count of [1, 0, 1]) {
         await handOver(fleet, connector, count);
         expect(fleet.wanted).toBe(count);
-        expect(await isDone(connector, { decode: count })).toBe(true);
+        expect(await isDone(connector, { decode: count }, fleet.nowMs)).toBe(true);
       }
     });
 
     it(`${waits ? 'waits with' : 'takes'} other targets while the last ones are not carried out`, async () => {
       const fleet = await fleetOf();
       const connector = fleet.connect();
-      await handTargets(connector, { decode: 2 });
-      expect(await handTargets(connector, { decode: 1 })).toBe(waits ? 'waiting' : 'accepted');
+      await handTargets(connector, { decode: 2 }, fleet.nowMs);
+      expect(await handTargets(connector, { decode: 1 }, fleet.nowMs)).toBe(waits ? 'waiting' : 'accepted');
       expect(fleet.wanted).toBe(waits ? 2 : 1);
       await handOver(fleet, connector, 1);
       expect(fleet.wanted).toBe(1);
-      expect(await isDone(connector, { decode: 1 })).toBe(true);
+      expect(await isDone(connector, { decode: 1 }, fleet.nowMs)).toBe(true);
     });
 
     it('tells the fleet again what it should be, if someone has changed it by hand', async () => {
@@ -120,28 +126,30 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
       const connector = fleet.connect();
       await handOver(fleet, connector, 2);
       await fleet.changeByHand(5);
-      expect(await isDone(connector, { decode: 2 })).toBe(false);
+      expect(await isDone(connector, { decode: 2 }, fleet.nowMs)).toBe(false);
       await handOver(fleet, connector, 2);
       expect(fleet.wanted).toBe(2);
-      expect(await isDone(connector, { decode: 2 })).toBe(true);
+      expect(await isDone(connector, { decode: 2 }, fleet.nowMs)).toBe(true);
     });
 
     it('plans the same for the same fleet, and does nothing by that', async () => {
       const fleet = await fleetOf();
       const connector = fleet.connect();
-      expect(await planOf(connector, { decode: 2 })).toEqual(await planOf(connector, { decode: 2 }));
+      expect(await planOf(connector, { decode: 2 }, fleet.nowMs)).toEqual(
+        await planOf(connector, { decode: 2 }, fleet.nowMs),
+      );
       expect(fleet.changes).toBe(0);
     });
 
     it('begins anew without telling the fleet what it was told before', async () => {
       const fleet = await fleetOf();
-      await handTargets(fleet.connect(), { decode: 2 });
+      await handTargets(fleet.connect(), { decode: 2 }, fleet.nowMs);
       const successor = fleet.connect();
-      expect(await handTargets(successor, { decode: 2 })).toBe('accepted');
+      expect(await handTargets(successor, { decode: 2 }, fleet.nowMs)).toBe('accepted');
       expect(fleet).toMatchObject({ wanted: 2, changes: 1 });
-      expect(await isDone(successor, { decode: 2 })).toBe(false);
+      expect(await isDone(successor, { decode: 2 }, fleet.nowMs)).toBe(false);
       await fleet.carryOut();
-      expect(await isDone(successor, { decode: 2 })).toBe(true);
+      expect(await isDone(successor, { decode: 2 }, fleet.nowMs)).toBe(true);
     });
 
     it('does nothing for a caller who has given up, and says why', async () => {
@@ -163,11 +171,11 @@ export function describeConnector(name: string, open: () => Promise<Fleet>, { wa
           for (const each of steps) {
             if (each === 'begin anew') connector = fleet.connect();
             else if (each === 'carry out') await fleet.carryOut();
-            else if (typeof each === 'number') await handTargets(connector, { decode: each });
+            else if (typeof each === 'number') await handTargets(connector, { decode: each }, fleet.nowMs);
           }
           await handOver(fleet, connector, last);
           expect(fleet.wanted ?? 0).toBe(last);
-          expect(await isDone(connector, { decode: last })).toBe(true);
+          expect(await isDone(connector, { decode: last }, fleet.nowMs)).toBe(true);
         }),
         { numRuns: runs },
       );
