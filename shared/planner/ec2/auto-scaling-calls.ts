@@ -95,7 +95,12 @@ export class AutoScalingCalls {
     );
   }
 
-  /** Sets how many instances a group works towards. */
+  /**
+   * Sets how many instances a group works towards. `LaunchInstances` would answer which launch failed; an event
+   * tells so seconds later. But it adds to the number instead of setting it, and takes one zone for each call. Its
+   * caller also needs `ec2:CreateFleet`, so that a planner could start instances beside its groups ("Launching
+   * instances with synchronous provisioning").
+   */
   async setDesired(group: string, desired: number, signal: AbortSignal): Promise<void> {
     const command = new this.#sdk.SetDesiredCapacityCommand({
       AutoScalingGroupName: group,
@@ -133,6 +138,22 @@ export class AutoScalingCalls {
         this.#client.send(command, { abortSignal }),
       );
     }
+  }
+
+  /**
+   * Abandons the launch of an instance that waits in its hook: the group ends it without its start ("Complete a
+   * lifecycle action in an Auto Scaling group"). The group replaces it if its desired capacity stays.
+   */
+  async abandonLaunch(group: string, hook: string, instanceId: string, signal: AbortSignal): Promise<void> {
+    const command = new this.#sdk.CompleteLifecycleActionCommand({
+      AutoScalingGroupName: group,
+      LifecycleHookName: hook,
+      InstanceId: instanceId,
+      LifecycleActionResult: 'ABANDON',
+    });
+    await this.#try(`CompleteLifecycleAction ${instanceId}`, TRIES, signal, (abortSignal) =>
+      this.#client.send(command, { abortSignal }),
+    );
   }
 
   async close(): Promise<void> {

@@ -4,6 +4,7 @@ import type { Applied, Connector, Observed, ObservedOption, ObservedPool, Step }
 import type { Pool } from '../types.ts';
 import type { AutoScalingCalls } from './auto-scaling-calls.ts';
 import { AutoScalingError } from './auto-scaling-error.ts';
+import { CalledOffLaunches } from './called-off-launches.ts';
 import { type FleetSpec, type OptionSpec, type PoolSpec, unitOf } from './fleet-spec.ts';
 import type { InstanceLoads } from './instance-loads.ts';
 import { newestFailure } from './launch-failures.ts';
@@ -21,6 +22,8 @@ export interface Ec2ConnectorOptions {
 
 /** Instances that one call to `apply` ends. The rest are ended by later ones. */
 const TERMINATIONS_MAX = 8;
+/** Hook of new instances if the fleet names none. */
+const LAUNCH_HOOK = 'launch';
 /** Statuses of a refresh that still changes instances. */
 const REFRESHING = new Set(['Pending', 'InProgress', 'Cancelling', 'RollbackInProgress', 'Baking']);
 
@@ -30,6 +33,9 @@ export class Ec2Connector implements Connector {
   readonly #options: Ec2ConnectorOptions;
   readonly #times = new StartTimes();
   readonly #refreshing = new Set<string>();
+  readonly #calledOff = new CalledOffLaunches();
+  /** Instances whose end was asked for since the last observation. */
+  readonly #ended = new Set<string>();
   /** Groups as they were observed last, by name. */
   #groups: ReadonlyMap<string, AutoScalingGroup> = new Map();
 
@@ -53,6 +59,7 @@ export class Ec2Connector implements Connector {
       specs.map(({ group }) => group),
       signal,
     );
+    this.#ended.clear();
     this.#times.observe(this.#groups.values(), clock.wallMs());
     const pools: { -readonly [Name in Pool]?: ObservedPool } = {};
     for (const [name, spec] of Object.entries(fleet.pools)) {
@@ -115,7 +122,8 @@ export class Ec2Connector implements Connector {
     };
     const option = observedOption(id, group, memory);
     const activities = missesCapacity(option) ? await calls.activities(name, signal) : [];
-    return { ...option, failing: newestFailure(activities, group.AvailabilityZones ?? []) };
+    const failing = newestFailure(activities, group.AvailabilityZones ?? [], (each) => this.#calledOff.includes(each));
+    return { ...option, failing };
   }
 
   /** A refresh that was seen is watched until it has ended: between two replacements its group looks at rest. */
@@ -143,8 +151,12 @@ export class Ec2Connector implements Connector {
   async #applyOne(step: Exclude<Step, { readonly kind: 'targets' }>, signal: AbortSignal): Promise<Applied> {
     const { calls } = this.#options;
     try {
-      if (step.kind === 'terminate') await calls.terminate(step.instanceId, signal);
-      else await this.#desire(step, signal);
+      if (step.kind === 'desire') {
+        await this.#desire(step, signal);
+        return 'accepted';
+      }
+      await calls.terminate(step.instanceId, signal);
+      this.#ended.add(step.instanceId);
       return 'accepted';
     } catch (thrown) {
       if (!(thrown instanceof AutoScalingError)) throw thrown;
@@ -158,18 +170,26 @@ export class Ec2Connector implements Connector {
     }
   }
 
-  /** Before the desired capacity falls, instances that serve are protected: only launches may be called off so. */
+  /**
+   * Before the desired capacity falls, instances that serve are protected: only launches may be called off so. Those
+   * that wait in their hook are abandoned first, because a group that has a lower number already might end others.
+   */
   async #desire(
     { pool, option, desired }: Extract<Step, { readonly kind: 'desire' }>,
     signal: AbortSignal,
   ): Promise<void> {
     const { calls, fleet } = this.#options;
-    const name = fleet.pools[pool]?.options.find(({ id }) => id === option)?.group;
+    const spec = fleet.pools[pool];
+    const name = spec?.options.find(({ id }) => id === option)?.group;
     if (name === undefined) throw new AutoScalingError('refused', 'UnknownOption', `the fleet has no option ${option}`);
     const group = this.#groups.get(name);
     if (group !== undefined && desired < (group.DesiredCapacity ?? 0)) {
       const unprotected = unprotectedOf(group);
       if (unprotected.length > 0) await calls.protect(name, unprotected, signal);
+      const startingSinceMs = (id: string) => this.#times.startingSinceMs(id);
+      await this.#calledOff.abandon({ group, desired, ended: this.#ended, startingSinceMs }, (id) =>
+        calls.abandonLaunch(name, spec?.launchHook ?? LAUNCH_HOOK, id, signal),
+      );
     }
     await calls.setDesired(name, desired, signal);
   }

@@ -34,6 +34,8 @@ const pool = z
     startSecs: seconds,
     /** Longest drain of a worker. */
     drainSecs: seconds,
+    /** Lifecycle hook that holds new instances until they serve. @default launch */
+    launchHook: name.optional(),
   })
   .superRefine(({ options, gpusPerReplica }, context) => {
     options.forEach(({ id, gpusPerInstance, replicasPerInstance }, at) => {

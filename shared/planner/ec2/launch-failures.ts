@@ -20,9 +20,15 @@ function isLaunch({ Description: description = '' }: Activity): boolean {
 /**
  * Returns how the newest launch of a group failed, from its activities, newest first; undefined if a newer one has
  * succeeded or still runs. If every zone of the group failed since the last success, the failure has no zone.
+ *
+ * @param isCalledOff whether the planner itself has ended a launch
  */
-export function newestFailure(activities: readonly Activity[], zones: readonly string[]): LaunchFailure | undefined {
-  const launches = activities.filter(isLaunch);
+export function newestFailure(
+  activities: readonly Activity[],
+  zones: readonly string[],
+  isCalledOff: (activity: Activity) => boolean = () => false,
+): LaunchFailure | undefined {
+  const launches = activities.filter((activity) => isLaunch(activity) && !isCalledOff(activity));
   const lastGood = launches.findIndex(({ StatusCode: status }) => status !== 'Failed' && status !== 'Cancelled');
   const failed = launches
     .slice(0, lastGood < 0 ? launches.length : lastGood)

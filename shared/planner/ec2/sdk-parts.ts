@@ -1,6 +1,7 @@
 /** The parts of the SDK that this product uses, and nothing else of it. */
 export {
   AutoScalingClient,
+  CompleteLifecycleActionCommand,
   DescribeAutoScalingGroupsCommand,
   DescribeInstanceRefreshesCommand,
   DescribeScalingActivitiesCommand,

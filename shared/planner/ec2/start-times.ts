@@ -39,6 +39,11 @@ export class StartTimes {
     return this.#seen?.get(instanceId)?.readyMs;
   }
 
+  /** Returns since when an instance starts, in Unix milliseconds; undefined if it is unknown. */
+  startingSinceMs(instanceId: string): number | undefined {
+    return this.#seen?.get(instanceId)?.startedMs;
+  }
+
   /** Returns the 90th percentile of the last starts in seconds; undefined before the first. */
   get p90Seconds(): number | undefined {
     const ms = p90Of(this.#samplesMs);

@@ -233,6 +233,66 @@ describe('applying steps', () => {
     expect(fleet.fake.instances('g0').map(({ id, state }) => [id, state])).toEqual([[serving?.id, 'InService']]);
   });
 
+  it.each(['pending-first', 'in-service-first', 'in-service-only'] as const)(
+    'ends launches that it calls off while they wait in their hook, and no other, if the group takes %s',
+    async (scaleIn) => {
+      await using fleet = await startEc2Fleet([{ desired: 3, hooks: [LAUNCH_HOOK, TERMINATE_HOOK] }], { scaleIn });
+      await fleet.clock.advance(25_000);
+      const [serving, oldest] = fleet.fake.instances('g0');
+      serving?.actions[0]?.end('CONTINUE', '');
+      await fleet.connector.observe(signal);
+      await fleet.connector.apply([desire(5)], signal);
+      await fleet.clock.advance(25_000);
+      await fleet.connector.observe(signal);
+      expect(await fleet.connector.apply([desire(2)], signal)).toBe('accepted');
+      await fleet.clock.advance(10_000);
+      expect(fleet.fake.instances('g0').map(({ id, state }) => [id, state])).toEqual([
+        [serving?.id, 'InService'],
+        [oldest?.id, 'Pending:Wait'],
+      ]);
+      // Nothing is wrong with the option: its next launch is not held back.
+      await fleet.connector.apply([desire(3)], signal);
+      expect((await pool(fleet)).options[0]?.failing).toBeUndefined();
+    },
+  );
+
+  it('calls off as many as are too many beside those that it ends in the same round', async () => {
+    await using fleet = await startEc2Fleet([{ desired: 2, hooks: [LAUNCH_HOOK], protectsNew: true }]);
+    await fleet.clock.advance(25_000);
+    const [serving] = fleet.fake.instances('g0');
+    serving?.actions[0]?.end('CONTINUE', '');
+    await fleet.connector.apply([desire(4)], signal);
+    await fleet.clock.advance(25_000);
+    await fleet.connector.observe(signal);
+    await fleet.connector.apply([end(serving?.id ?? ''), desire(2)], signal);
+    await fleet.clock.advance(10_000);
+    expect(fleet.fake.states('g0')).toEqual(['Pending:Wait', 'Pending:Wait']);
+  });
+
+  it('leaves launches from a warm pool to their group', async () => {
+    const warmPool = { minSize: 0, maxPrepared: 2, state: 'Stopped', reuses: true } as const;
+    await using fleet = await startEc2Fleet([{ desired: 2, warmPool, hooks: [LAUNCH_HOOK] }]);
+    await fleet.clock.advance(25_000);
+    await fleet.connector.observe(signal);
+    await fleet.connector.apply([desire(0)], signal);
+    expect(fleet.fake.faults.counts()).not.toHaveProperty('CompleteLifecycleAction');
+  });
+
+  it('leaves the rest to the group if AWS throttles, and names a right that is missing', async () => {
+    await using fleet = await startEc2Fleet([{ desired: 3, hooks: [LAUNCH_HOOK] }]);
+    await fleet.clock.advance(25_000);
+    await fleet.connector.observe(signal);
+    const action = 'CompleteLifecycleAction';
+    const error = { code: 'AccessDenied', message: 'not authorized to perform CompleteLifecycleAction', status: 403 };
+    fleet.fake.faults.add({ action, error, times: 1 });
+    expect(await fleet.connector.apply([desire(1)], signal)).toEqual({ failed: 'AccessDenied' });
+    fleet.fake.faults.add({ action, isThrottled: true, times: 1 });
+    expect(await fleet.connector.apply([desire(1)], signal)).toBe('accepted');
+    expect(fleet.fake.faults.counts()).toMatchObject({ CompleteLifecycleAction: 2, SetDesiredCapacity: 1 });
+    await fleet.clock.advance(10_000);
+    expect(fleet.fake.states('g0')).toEqual(['Pending:Wait']);
+  });
+
   it('sets no protection that is there already', async () => {
     await using fleet = await startEc2Fleet([{ desired: 2, protectsNew: true }]);
     await fleet.clock.advance(25_000);

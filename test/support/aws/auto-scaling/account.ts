@@ -20,9 +20,9 @@ export interface AccountOptions extends InstanceCallbacks {
   readonly onEvent?: (event: BusEvent) => void;
   /**
    * Which instances a lower desired capacity takes first. AWS documents no place for launches that still wait, so a
-   * test tries both. @default pending-first
+   * test tries each: `in-service-only` takes a launch once it serves. @default pending-first
    */
-  readonly scaleIn?: 'pending-first' | 'in-service-first';
+  readonly scaleIn?: 'pending-first' | 'in-service-first' | 'in-service-only';
 }
 
 const ACTIVITIES_MAX = 10_000;

@@ -70,7 +70,7 @@ function matches({ type, zone, market, fromMs = 0, untilMs }: Shortage, place: P
 }
 
 /** Returns EC2's words for a failed launch, from "Error codes for the Amazon EC2 API" and what accounts report. */
-export function shortageText(code: ShortageCode, { type, zone }: Place): string {
+function shortageText(code: ShortageCode, { type, zone }: Place): string {
   switch (code) {
     case 'InsufficientInstanceCapacity':
       return `We currently do not have sufficient ${type} capacity in the Availability Zone you requested (${zone}). Our system will be working on provisioning additional capacity. You can currently get ${type} capacity by not specifying an Availability Zone in your request or choosing another zone.`;

@@ -1,16 +1,14 @@
 import type { Account } from './account.ts';
 import { beginActivity, endActivity } from './activities.ts';
-import { failureMessage, type Place, type ShortageCode, shortageText } from './capacity.ts';
+import { failureMessage, type Place, type ShortageCode } from './capacity.ts';
 import { type Route, tellEnding } from './events.ts';
 import { waitForHooks } from './hooks.ts';
 import { isWarm, zonesByCount } from './instances.ts';
 import { terminate } from './terminate.ts';
 import type { Activity, FakeGroup, FakeInstance } from './types.ts';
 
-export interface LaunchFailure extends Place {
+interface LaunchFailure extends Place {
   readonly code: ShortageCode;
-  /** Words of EC2, without those of the activity. */
-  readonly text: string;
   readonly message: string;
 }
 
@@ -27,7 +25,7 @@ export function requestInstance(account: Account, group: FakeGroup, zones: reado
       const code = isLost ? 'InsufficientInstanceCapacity' : account.capacity.launch(place);
       if (code === undefined) return { instance: create(account, group, place) };
       const message = failureMessage(code, place, group.isMixed);
-      failures.push({ ...place, code, text: shortageText(code, place), message });
+      failures.push({ ...place, code, message });
     }
   }
   return { failures };

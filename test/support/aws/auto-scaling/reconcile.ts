@@ -91,11 +91,12 @@ function scaleIn(account: Account, group: FakeGroup): void {
  */
 function inTerminationOrder(account: Account, counted: readonly FakeInstance[]): FakeInstance[] {
   const first = account.options.scaleIn ?? 'pending-first';
-  const rank = ({ state }: FakeInstance): number =>
-    (state === 'InService') === (first === 'in-service-first') ? 0 : 1;
+  const rank = ({ state }: FakeInstance): number => ((state === 'InService') === (first !== 'pending-first') ? 0 : 1);
+  const mayEnd = (state: string): boolean =>
+    state === 'InService' || (first !== 'in-service-only' && state.startsWith('Pending'));
   const inZone = (zone: string): number => counted.filter((instance) => instance.zone === zone).length;
   return counted
-    .filter(({ isProtected, state }) => !isProtected && (state === 'InService' || state.startsWith('Pending')))
+    .filter(({ isProtected, state }) => !isProtected && mayEnd(state))
     .toSorted(
       (one, other) =>
         rank(one) - rank(other) ||

@@ -4,7 +4,6 @@ import {
   type DescribeAutoScalingGroupsCommandInput,
   DescribeAutoScalingInstancesCommand,
   DescribeScalingActivitiesCommand,
-  LaunchInstancesCommand,
   SetDesiredCapacityCommand,
   SetInstanceHealthCommand,
   SetInstanceProtectionCommand,
@@ -182,38 +181,6 @@ describe('Launch failures', () => {
       ['us-east-1b', 'p5e.48xlarge'],
       ['us-east-1b', 'p5e.48xlarge'],
     ]);
-  });
-});
-
-describe('Launch instances synchronously', () => {
-  function launch(fake: Fake, RequestedCapacity: number, ClientToken: string, AvailabilityZones = ['us-east-1a']) {
-    const input = { AutoScalingGroupName: 'g', RequestedCapacity, ClientToken, AvailabilityZones };
-    return fake.client().send(new LaunchInstancesCommand(input));
-  }
-
-  it('answers with the instances and with why the rest failed, and raises the desired capacity by what it has', async () => {
-    await using fake = await startFake({ groups: [groupSpec()] });
-    fake.account.capacity.lack({ code: 'InsufficientInstanceCapacity', after: 2 });
-    const { Instances = [], Errors = [] } = await launch(fake, 3, 'one');
-    expect(Instances.flatMap(({ InstanceIds = [] }) => InstanceIds)).toHaveLength(2);
-    expect(Errors).toMatchObject([
-      { InstanceType: 'g6e.12xlarge', AvailabilityZone: 'us-east-1a', ErrorCode: 'InsufficientInstanceCapacity' },
-    ]);
-    expect(fake.account.groups.get('g')?.desired).toBe(2);
-  });
-
-  it('launches once for a token, and refuses the token for another request', async () => {
-    await using fake = await startFake({ groups: [groupSpec()] });
-    const first = await launch(fake, 1, 'one');
-    const again = await launch(fake, 1, 'one');
-    expect(again.Instances).toEqual(first.Instances);
-    expect(fake.instances('g')).toHaveLength(1);
-    await expect(launch(fake, 2, 'one')).rejects.toMatchObject({ name: 'IdempotentParameterMismatchError' });
-  });
-
-  it('asks for the zone in a group of several', async () => {
-    await using fake = await startFake({ groups: [groupSpec({ zones: ['us-east-1a', 'us-east-1b'] })] });
-    await expect(launch(fake, 1, 'one', [])).rejects.toMatchObject({ name: 'ValidationError' });
   });
 });
 

@@ -1,7 +1,6 @@
 import type { Account } from '../account.ts';
 import { type Answer, ApiError, type Call } from './call.ts';
 import { describeActivities, describeGroups, describeInstances, describeWarmPool } from './describe.ts';
-import { launchInstances } from './launch-instances.ts';
 import { completeAction, heartbeat } from './lifecycle.ts';
 import { cancelRefresh, describeRefreshes, rollBackRefresh, startRefresh } from './refreshes.ts';
 import {
@@ -24,7 +23,6 @@ const ACTIONS: Readonly<Record<string, (account: Account, call: Call) => Answer>
   DescribeInstanceRefreshes: describeRefreshes,
   DescribeScalingActivities: describeActivities,
   DescribeWarmPool: describeWarmPool,
-  LaunchInstances: launchInstances,
   PutWarmPool: putWarmPool,
   RecordLifecycleActionHeartbeat: heartbeat,
   ResumeProcesses: resumeProcesses,
