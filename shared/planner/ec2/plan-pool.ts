@@ -33,8 +33,8 @@ export interface PoolPlan {
 
 /** Code of a launch that was asked for, does not come, and whose failure the environment does not tell. */
 const NO_ANSWER = 'NoAnswer';
-/** Least age in milliseconds at which an instance may end; three intervals if that is longer. */
-const AGE_MS_MIN = 180_000;
+/** Seconds that an instance serves before it may end, unless the settings say otherwise. */
+const MIN_INSTANCE_S = 180;
 
 /** Returns the plan of one pool. */
 export function planPool(input: PoolInput): PoolPlan {
@@ -172,7 +172,8 @@ class PoolWork {
       return;
     }
     const candidates = this.#options.filter(({ at }) => at > this.#return.after);
-    const readyBeforeMs = context.nowMs - Math.max(AGE_MS_MIN, 3000 * context.tickSeconds);
+    const minSeconds = Math.max(context.minInstanceSeconds ?? MIN_INSTANCE_S, 3 * context.tickSeconds);
+    const readyBeforeMs = context.nowMs - 1000 * minSeconds;
     const now = { surplus, countMax: victimsMax, readyBeforeMs, withBusy: false };
     const isHeld = seen.refreshing || this.#options.some(isBelow);
     const chosen = isHeld ? [] : chooseVictims(candidates, now);

@@ -12,6 +12,8 @@ export interface ActOptions {
   readonly holder: string;
   nowMs(): number;
   readonly tickSeconds: number;
+  /** Seconds that an instance serves before it may end. @default 180 */
+  readonly minInstanceSeconds?: number | undefined;
   /** Seconds that a worker takes to start, until the connector has measured it. */
   readonly startSeconds: number;
   /** GPUs of all models together; undefined = no bound. */
@@ -133,9 +135,9 @@ class Round {
   }
 
   async #plan(newest: DecisionRecord, older: readonly DecisionRecord[], observed: Observed) {
-    const { connector, nowMs, tickSeconds, gpusMax } = this.#options;
+    const { connector, nowMs, tickSeconds, minInstanceSeconds, gpusMax } = this.#options;
     const victims = [...older.toReversed(), newest].flatMap((each) => each.victims ?? []);
-    const context = { nowMs: nowMs(), victims: distinct(victims), tickSeconds };
+    const context = { nowMs: nowMs(), victims: distinct(victims), tickSeconds, minInstanceSeconds };
     const planOf = (limits?: PerPool<number>): Plan =>
       connector.plan(newest, observed, this.#lease.memory, { ...context, gpusMax: limits });
     if (gpusMax === undefined) return { plan: planOf(), granted: 'all' as const };

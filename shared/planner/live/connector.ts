@@ -126,6 +126,8 @@ export interface PlanContext {
   readonly victims: readonly Victim[];
   /** Seconds between two ticks. */
   readonly tickSeconds: number;
+  /** Seconds that an instance serves before it may end, at least three intervals between ticks. @default 180 */
+  readonly minInstanceSeconds?: number | undefined;
   /** Most GPUs of a pool; a pool that is left out has no bound. Surplus GPUs are no reason to end an instance. */
   readonly gpusMax?: PerPool<number> | undefined;
 }

@@ -309,9 +309,10 @@ export class FleetPlanner {
     const { store, connector, clock, logger, metrics, gpusMax, discovery } = this.#options;
     const nowMs = (): number => clock.wallMs();
     const { engines } = this.#planner;
-    const { tickSeconds, startSeconds } = this.config;
+    const { tickSeconds, startSeconds, minInstanceSeconds } = this.config;
     const before = this.#latest;
-    const common = { store, connector, group, holder: this.#source, nowMs, engines, tickSeconds, startSeconds };
+    const times = { nowMs, tickSeconds, startSeconds, minInstanceSeconds };
+    const common = { store, connector, group, holder: this.#source, engines, ...times };
     this.#latest = await actOnNewest({ ...common, gpusMax, orderDrain: drainOrders(discovery) }, signal);
     if (this.#latest === undefined) return;
     const { decisionId: decision_id, status, decidedAtMs, problem, code, option } = this.#latest;

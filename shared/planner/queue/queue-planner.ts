@@ -146,8 +146,9 @@ export class QueuePlanner {
   async #act(model: PlannedModel, signal: AbortSignal): Promise<void> {
     const { store, clock, logger, holder, gpusMax, orderDrain } = this.#options;
     const { group, connector, planner } = model;
-    const { tickSeconds, startSeconds } = planner.config;
-    const common = { store, connector, group, holder, gpusMax, orderDrain, tickSeconds, startSeconds };
+    const { tickSeconds, startSeconds, minInstanceSeconds } = planner.config;
+    const times = { tickSeconds, startSeconds, minInstanceSeconds };
+    const common = { store, connector, group, holder, gpusMax, orderDrain, ...times };
     try {
       const options = { ...common, engines: planner.engines, nowMs: () => clock.wallMs() };
       const decision = await actOnNewest(options, signal);

@@ -259,13 +259,16 @@ describe('shrinking a fleet', () => {
   });
 
   it.each([
-    [5, 180_000],
-    [120, 360_000],
-  ])('ends no instance younger than three intervals of %s s or three minutes', (tickSeconds, ageMs) => {
+    [5, undefined, 180_000],
+    [120, undefined, 360_000],
+    [5, 20, 20_000],
+    [5, 0, 15_000],
+  ])('ends no instance younger than three intervals of %s s or %s s', (tickSeconds, minInstanceSeconds, ageMs) => {
     const at = (age: number) => [option(onDemand, several('a', 1, { readySinceMs: NOW - age }))];
-    const young = plan({ target: 0, options: at(ageMs - 1), context: { tickSeconds } });
+    const context = { tickSeconds, minInstanceSeconds };
+    const young = plan({ target: 0, options: at(ageMs - 1), context });
     expect(young).toMatchObject({ steps: [], isDone: false });
-    expect(told(plan({ target: 0, options: at(ageMs), context: { tickSeconds } }))).toEqual(['end a0']);
+    expect(told(plan({ target: 0, options: at(ageMs), context }))).toEqual(['end a0']);
   });
 
   it('does not begin while an instance refresh or a rebalance is in progress, and grows all the same', () => {
