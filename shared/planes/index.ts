@@ -34,7 +34,7 @@ export { NatsClient } from './nats/client.ts';
 export { openNats } from './nats/open-nats.ts';
 export { PlannerOutbox } from './queue/planner-outbox.ts';
 export { SqsPlannerQueue } from './queue/sqs-queue.ts';
-export type { ReceivedMessage } from './queue/types.ts';
+export type { PlannerQueue, ReceivedMessage } from './queue/types.ts';
 export { askOnce, type OneAnswer } from './request/ask-once.ts';
 export { requestPlaneKind } from './request/kinds.ts';
 export { type RequestPlaneObserver, silentObserver } from './request/observer.ts';

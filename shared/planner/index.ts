@@ -19,6 +19,10 @@ export {
 } from './ec2/fleet-spec.ts';
 export { InstanceLoads } from './ec2/instance-loads.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
+export { DynamoDbHeldNotes } from './held/dynamodb-held-notes.ts';
+export { HeldReporter } from './held/held-reporter.ts';
+export { HeldWaker } from './held/held-waker.ts';
+export { HELD_PREFIX, type HeldNotes } from './held/types.ts';
 export type { Connector } from './live/connector.ts';
 export { drainOrders } from './live/drain-orders.ts';
 export { FleetPlanner, type FleetPlannerOptions } from './live/fleet-planner.ts';

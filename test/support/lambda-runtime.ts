@@ -66,8 +66,13 @@ export interface LambdaRuntime {
   output(): string;
   /** Invokes the function with an event that is not an HTTP request. Resolves with the status for the caller. */
   invoke(event: object): Promise<number>;
+  /** Invokes the function with such an event, of any size. Returns its answer, and rejects if it failed. */
+  answerTo(event: object): Promise<unknown>;
   stop(): Promise<void>;
 }
+
+/** Value of the header of an event that has no room there. */
+const EVENT_IN_BODY = 'body';
 
 /** Whether the set-up found or installed the runtime client. */
 export function hasLambdaRuntime(): boolean {
@@ -106,6 +111,13 @@ export async function startLambdaRuntime(options: LambdaRuntimeOptions): Promise
       });
       await response.arrayBuffer();
       return response.status;
+    },
+    answerTo: async (event) => {
+      const headers = { 'x-raw-event': EVENT_IN_BODY };
+      const response = await fetch(`${url}/`, { method: 'POST', headers, body: JSON.stringify(event) });
+      const text = await response.text();
+      if (!response.ok) throw new Error(`${text} ${service.output().slice(-2000)}`);
+      return JSON.parse(text) as unknown;
     },
     async stop() {
       service.stop();
@@ -152,7 +164,7 @@ class LambdaService {
     const rawEvent = request.headers['x-raw-event'];
     const event =
       typeof rawEvent === 'string'
-        ? (JSON.parse(rawEvent) as object)
+        ? (JSON.parse(rawEvent === EVENT_IN_BODY ? body.toString() : rawEvent) as object)
         : toLambdaEvent(this.#options.eventFormat ?? 'rest-api', request, body);
     environment.invoke(new Invocation(event, response, this.stats));
   }

@@ -1,6 +1,7 @@
 import { cloud, cloudEdges, frontend, rowsFor } from '../row.ts';
 
-const tellers = rowsFor('frontend', 'worker', 'host'); // processes that report to planners
+// Processes that report to planners, and the function that reports to one what functions hold.
+const tellers = rowsFor('frontend', 'worker', 'host', 'planner');
 
 /** Rows of "Cloud". */
 export const cloudRows = {
@@ -60,7 +61,7 @@ export const cloudRows = {
     schemes: ['http', 'https'],
     defaultText: 'unset = planners read the event plane',
     about:
-      'FIFO queue to the planners: a frontend reports the fleet that it answers for and its held requests, a worker reports itself, a host reports its instance.',
+      'FIFO queue to the planners: a frontend reports the fleet that it answers for and its held requests, a worker reports itself, a host reports its instance, and a deployment what its functions hold.',
   }),
   sqsEndpoint: tellers.url({
     names: 'STATOR_SQS_ENDPOINT',

@@ -107,9 +107,10 @@ export const plannerProcessRows = {
     defaultText: '$XDG_STATE_HOME/stator/planner, else ~/.local/state/stator/planner',
     about: 'Folder in which a planner keeps what it knows, its decisions and its targets.',
   }),
-  plannerTable: planner.text({
+  plannerTable: rowsFor('planner', 'function').text({
     names: 'STATOR_PLANNER_TABLE',
-    about: 'DynamoDB table that holds the same instead of --planner-dir.',
+    about:
+      'DynamoDB table that holds the same instead of --planner-dir; a function notes in it which requests it holds.',
   }),
   plannerModel: planner.text({
     names: '--planner-model STATOR_PLANNER_MODEL',

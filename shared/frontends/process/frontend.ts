@@ -117,7 +117,9 @@ async function compose(settings: EdgeSettings, options: FrontendOptions, lifetim
     isOpenToAll: isOpenToAll(settings),
     takesChats: chatCheck(models.store),
     refresh: (maxAgeMs, signal, shardKey) => discovery.refresh(maxAgeMs, signal, shardKey),
-    flush: () => telemetry.flush(),
+    flush: async () => {
+      await Promise.all([telemetry.flush(), models.holding?.settled()]);
+    },
     drained: (cut) => {
       drains.cut(cut);
       if (cut > 0) logger.for('http').warn('answers were cut by the shutdown', { cut });
@@ -137,7 +139,7 @@ async function followFleet(settings: EdgeSettings, deps: FrontendDeps) {
   // Every follower of the directory is registered by now. The directory closes before them: nothing changes meanwhile.
   deps.lifetime.use(directory);
   await directory.start(AbortSignal.timeout(DISCOVERY_TIMEOUT_MS));
-  return { ...models, ...open, eventPlanes: fleet.eventPlanes };
+  return { ...models, ...open, eventPlanes: fleet.eventPlanes, holding: fleet.holding };
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;

@@ -5,6 +5,7 @@ import type { Discovery } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { ColdStartQueue } from '../../pipeline/index.ts';
 import type { EventPlane, EventPublisher, EventScope, PlannerOutbox } from '../../planes/index.ts';
+import type { HeldReporter } from '../../planner/index.ts';
 import { HELD_TOPIC, PLANNER_EVENT_VERSION, type PlannerEventOf } from '../../protocol/index.ts';
 import { BoundedMap } from '../../records/index.ts';
 import { type RoutableWorker, type Router, withChoose } from '../../router/index.ts';
@@ -27,6 +28,8 @@ interface HoldDeps extends TimeAndChance {
   readonly onHeld?: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
   /** Outbox of the planner's queue. @default there is no queue */
   readonly outbox?: Pick<PlannerOutbox, 'put'> | undefined;
+  /** Notes what is held in the table of the planner. @default there is no table */
+  readonly reports?: Pick<HeldReporter, 'holds' | 'ends' | 'settled'> | undefined;
   /** Whether discovery follows the fleet itself. Otherwise the hold refreshes it while requests wait. */
   readonly isLasting: boolean;
   /** Longest waits that the host can keep, in milliseconds. @default none */
@@ -45,6 +48,8 @@ export interface OpenHold {
   readonly hold: ColdStartQueue;
   /** Requests that wait in the router's queue; they also ask for workers. */
   readonly queued: QueuedRequests;
+  /** Resolves once no note about held requests is being written, in bounded time. */
+  settled(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -60,16 +65,20 @@ export function openHold(settings: EdgeSettings, deps: HoldDeps): OpenHold | und
   const { clock, logger, registry } = deps;
   const events = new HeldEvents(deps);
   const metrics = createHoldMetrics(registry);
-  const refreshWhile = refresher(deps);
+  const refresh = deps.isLasting ? undefined : new WaitingRefresh(deps);
   const want = (model: string, oldestAtMs: number): void => {
     const count = hold.countOf(model) + queued.count(model);
     const known = deps.fleetOf(model) ?? { namespace, ownName: model };
     // Planners know the model only by its own name.
     const event = events.publish(known.namespace, known.ownName, count, oldestAtMs);
     deps.outbox?.put(event);
+    deps.reports?.holds(model, { namespace: known.namespace, model: known.ownName, count, oldestAtMs });
     deps.onHeld?.(event);
   };
-  const queued = new QueuedRequests({ clock, nameOf: deps.nameOf, onWaiting: want });
+  const left = (model: string): void => {
+    if (hold.countOf(model) + queued.count(model) === 0) deps.reports?.ends(model);
+  };
+  const queued = new QueuedRequests({ clock, nameOf: deps.nameOf, onWaiting: want, onEmpty: left });
   const hold: ColdStartQueue = new ColdStartQueue({
     clock,
     timeoutMs: Math.min(holdTimeoutSecs * 1000, deps.bounds?.streamMsMax ?? Number.POSITIVE_INFINITY),
@@ -79,7 +88,8 @@ export function openHold(settings: EdgeSettings, deps: HoldDeps): OpenHold | und
       ...metrics,
       holding: (model, count) => {
         metrics.holding(model, count);
-        if (!deps.isLasting) void refreshWhile(() => hold.count > 0); // never rejects
+        if (count === 0) left(model);
+        refresh?.waiting(hold.count);
       },
       wanted: (model, count, oldestAtMs) => {
         logger.info('requests wait for a worker', { model, requests: count });
@@ -87,26 +97,47 @@ export function openHold(settings: EdgeSettings, deps: HoldDeps): OpenHold | und
       },
     },
   });
-  return { hold, queued, close: () => events.close() };
+  return {
+    hold,
+    queued,
+    settled: async () => deps.reports?.settled(),
+    close: () => events.close(),
+  };
 }
 
 /**
- * Returns a function that reads the fleet each second while requests wait for workers, for a process whose discovery
- * does not follow the fleet.
+ * Reads the fleet each second while requests wait for workers, for a process whose discovery does not follow the fleet.
+ * No timer outlives the wait: a frozen process would meet it in another request.
  */
-function refresher({ clock, discovery, logger }: HoldDeps): (isHolding: () => boolean) => Promise<void> {
-  let isRunning = false;
-  return async (isHolding) => {
-    if (isRunning) return;
-    isRunning = true;
-    do {
-      await clock.sleep(REFRESH_MS);
+class WaitingRefresh {
+  readonly #deps: Pick<HoldDeps, 'clock' | 'discovery' | 'logger'>;
+  #waiting: AbortController | undefined;
+
+  constructor(deps: Pick<HoldDeps, 'clock' | 'discovery' | 'logger'>) {
+    this.#deps = deps;
+  }
+
+  /** Takes the number of requests that wait. */
+  waiting(count: number): void {
+    if (count === 0) {
+      this.#waiting?.abort();
+      this.#waiting = undefined;
+    } else if (this.#waiting === undefined) {
+      this.#waiting = new AbortController();
+      void this.#refresh(this.#waiting.signal); // never rejects
+    }
+  }
+
+  async #refresh(signal: AbortSignal): Promise<void> {
+    const { clock, discovery, logger } = this.#deps;
+    while (!signal.aborted) {
+      await clock.sleep(REFRESH_MS, signal).catch(() => undefined); // no request waits any more
+      if (signal.aborted) return;
       await discovery
         .refresh(REFRESH_MS)
         .catch((thrown: unknown) => logger.debug('the fleet was not read', { reason: reasonOf(thrown) }));
-    } while (isHolding());
-    isRunning = false;
-  };
+    }
+  }
 }
 
 const REFRESH_MS = 1000;
@@ -227,6 +258,8 @@ interface QueuedRequestsOptions {
   readonly nameOf?: ((ownName: string) => string) | undefined;
   /** Called every 5 s while requests of a model wait, with the time at which the oldest came, as Unix ms. */
   onWaiting(model: string, oldestAtMs: number): void;
+  /** Called when no request of a model waits any more. @default nothing is called */
+  onEmpty?(model: string): void;
 }
 
 /**
@@ -284,6 +317,7 @@ export class QueuedRequests {
       if (queue.waiting.size > 0) return;
       queue.timer.cancel();
       if (this.#queues.get(model) === queue) this.#queues.delete(model);
+      this.#options.onEmpty?.(model);
     };
   }
 

@@ -5,7 +5,8 @@ import type { EventPlane } from '../../planes/index.ts';
 import { openRouterMetrics, openRouting, type Routing } from '../../routing/index.ts';
 import type { RouterMetrics } from '../../telemetry/index.ts';
 import type { FrontendDeps } from './deps.ts';
-import { type OpenHold, openHold } from './hold.ts';
+import { openHeldReports } from './held-reports.ts';
+import { holdsRequests, type OpenHold, openHold } from './hold.ts';
 import { type KnownModels, primaryModels } from './open-directory.ts';
 import { openPlannerFeed } from './planner-feed.ts';
 
@@ -31,11 +32,15 @@ export async function openFleetRouting(
   const eventPlanes: EventPlane[] = [];
   const openEventPlane = deps.followsEvents ? await eventPlaneOpener(settings, deps, eventPlanes) : undefined;
   const feed = await lifetime.use(openPlannerFeed(settings, { ...deps, registry, openEventPlane }));
+  const modelsLog = logger.for('models');
+  const reports = holdsRequests(settings)
+    ? await lifetime.use(openHeldReports(settings, { ...deps, registry, logger: modelsLog }))
+    : undefined;
   const holding = lifetime.use(
     openHold(settings, {
       ...deps,
       registry,
-      logger: logger.for('models'),
+      logger: modelsLog,
       openEventPlane,
       fleetOf: (model) => {
         const known = directory.known(model);
@@ -43,6 +48,7 @@ export async function openFleetRouting(
       },
       nameOf: (ownName) => directory.shownNameOf(ownName),
       outbox: feed?.outbox,
+      reports,
     }),
   );
   const shared = await lifetime.use(openSharedState(settings, deps));

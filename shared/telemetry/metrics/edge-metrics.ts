@@ -23,6 +23,19 @@ export function createHoldMetrics(registry: MetricRegistry) {
   };
 }
 
+/** Outcomes of a write of the note of held requests. */
+const NOTE_OUTCOMES = ['written', 'removed', 'failed'] as const;
+
+export type HeldNoteMetrics = ReturnType<typeof createHeldNoteMetrics>;
+
+/** Returns the metrics of the notes from which planners learn what functions hold. */
+export function createHeldNoteMetrics(registry: MetricRegistry) {
+  const help = "Writes and removals of this process's note of held requests.";
+  const notes = registry.counter('stator_frontend_held_notes_total', help, 'outcome');
+  for (const outcome of NOTE_OUTCOMES) notes.with(outcome);
+  return { noted: (outcome: (typeof NOTE_OUTCOMES)[number]): void => notes.with(outcome).add() };
+}
+
 /** Returns the metrics of model files that are read from other places. */
 export function createArtifactMetrics(registry: MetricRegistry) {
   const { counter } = registry.under('stator_artifact_');

@@ -38,8 +38,10 @@ export const EMBEDDED_METRICS = {
 /** Name of one of `EMBEDDED_METRICS`. */
 export type EmbeddedMetric = keyof typeof EMBEDDED_METRICS;
 
-/** Metrics of the planner function, which serves no clients. */
+/** Metrics of the functions around the planner, which serve no clients. */
 const PLANNER_METRICS = {
+  /** Requests that all environments of the HTTP function hold for a model, every 5 s while there are any. */
+  HeldRequests: { unit: 'Count', by: [['Model']], isGauge: true },
   /** Messages of its queue that say nothing to a planner. */
   UnknownEvents: { unit: 'Count', by: [[]], isGauge: false },
 } as const satisfies Record<string, Described>;

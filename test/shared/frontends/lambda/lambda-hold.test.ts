@@ -15,7 +15,7 @@ const MODEL = modelAt(WORKER).card.display_name;
 const LIMIT_MS = 900_000;
 
 /** A function whose only worker has left, with one request for its model, in virtual time. */
-async function holdRequest(holdSecs: number, isStream: boolean) {
+async function holdRequest(holdSecs: number, isStream: boolean, more: Readonly<Record<string, string>> = {}) {
   const clock = new VirtualClock();
   const worker = new MemoryDiscovery({ clock: systemClock, random: seededRandom(3) });
   const records = [
@@ -23,10 +23,10 @@ async function holdRequest(holdSecs: number, isStream: boolean) {
     { ...modelAt(WORKER), card: { ...modelAt(WORKER).card, model_input: 'Text' } },
   ] as const;
   for (const record of records) await worker.put(record);
-  const env = { DYN_DISCOVERY_BACKEND: 'mem', STATOR_AUTH: 'off', STATOR_HOLD_TIMEOUT: String(holdSecs) };
+  const env = { DYN_DISCOVERY_BACKEND: 'mem', STATOR_AUTH: 'off', STATOR_HOLD_TIMEOUT: String(holdSecs), ...more };
   const { settings } = resolveConfig('function', [], env);
   const { logger, lines } = captureLogger();
-  const { app, close } = await composeFrontend(settings, {
+  const { app, flush, close, metrics } = await composeFrontend(settings, {
     clock,
     random: seededRandom(4),
     logger,
@@ -49,7 +49,7 @@ async function holdRequest(holdSecs: number, isStream: boolean) {
       done();
     },
   });
-  const { handler } = createLambdaHandler(async () => ({ serve: app.serve }), {
+  const { handler } = createLambdaHandler(async () => ({ serve: app.serve, afterRequest: flush }), {
     clock,
     openHttpStream: (underlying, prelude) => {
       preludes.push(prelude);
@@ -76,9 +76,19 @@ async function holdRequest(holdSecs: number, isStream: boolean) {
   });
   for (let secs = 0; secs < 900 && endedAtMs.length === 0; secs++) await clock.advance(1000);
   await done;
+  const armed = clock.pendingTimers; // the environment may be frozen now
+  const noted = metrics.registry.totalsBy('stator_frontend_held_notes_total', 'outcome');
+  const warned = lines.filter(({ level }) => level === 'warn').map(({ message }) => message);
   await close();
   await worker.close();
-  return { afterSecs: Math.round(((endedAtMs[0] ?? Number.NaN) - beganMs) / 1000), text: written.join(''), preludes };
+  return {
+    armed,
+    noted,
+    warned,
+    afterSecs: Math.round(((endedAtMs[0] ?? Number.NaN) - beganMs) / 1000),
+    text: written.join(''),
+    preludes,
+  };
 }
 
 /** The gateway ends an answer that says nothing for 300 s, the service every one after 900 s. */
@@ -109,4 +119,14 @@ describe('a request that waits for a worker at the function', () => {
       expect(text.split('\n').filter((line) => line.startsWith(':')).length).toBeGreaterThan(after / 20); // something was heard
     },
   );
+
+  it('waits as long, and leaves as few timers armed, if the table of the planner cannot be reached', async () => {
+    const table = { STATOR_PLANNER_TABLE: 'plans', STATOR_DYNAMODB_ENDPOINT: 'http://127.0.0.1:9' };
+    const [without, away] = [await holdRequest(20, true), await holdRequest(20, true, table)];
+    expect(away.afterSecs).toBe(without.afterSecs);
+    expect(away.armed).toBe(without.armed);
+    expect(away.warned).toEqual([...without.warned, 'held requests cannot be noted for the planner']);
+    expect(away.noted).toMatchObject({ written: 0, failed: expect.any(Number) });
+    expect(away.noted.failed).toBeGreaterThanOrEqual(4); // every 5 s
+  });
 });

@@ -10,10 +10,13 @@ import {
   type EventPlane,
   NatsClient,
 } from '../../../../shared/planes/index.ts';
-import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { HeldReporter } from '../../../../shared/planner/index.ts';
+import { createHeldNoteMetrics, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
 import { createMemoryEventPlane } from '../../../support/memory-event-plane.ts';
+import { MemoryHeldNotes } from '../../../support/memory-held-notes.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const SCOPE = { kind: 'namespace', namespace: 'prod' } as const;
 /** Where the workers of the models were. */
@@ -25,6 +28,25 @@ const FLEETS: Readonly<Record<string, { readonly namespace: string; readonly own
 };
 
 const PROOF = 'heard by itself';
+
+/** A hold in virtual time that notes what it holds. */
+function openNotedHold() {
+  const clock = new VirtualClock();
+  const notes = new MemoryHeldNotes(clock);
+  const registry = new MetricRegistry();
+  const metrics = createHeldNoteMetrics(registry);
+  const reports = new HeldReporter({ open: async () => notes, holder: 'one', clock, logger: silentLogger, metrics });
+  const { settings } = resolveConfig('function', [], { STATOR_HOLD_TIMEOUT: '30' });
+  const opened = openHold(settings, {
+    ...{ clock, random: seededRandom(5), registry, logger: silentLogger, reports },
+    discovery: new MemoryDiscovery({ hub: new MemoryHub(clock), clock }),
+    ...{ openEventPlane: undefined, isLasting: false },
+    fleetOf: (model) => FLEETS[model],
+  });
+  if (opened === undefined) throw new Error('nothing is held');
+  const noted = (group: string) => notes.live(group, new AbortController().signal);
+  return { clock, noted, ...opened };
+}
 
 /** What a planner in the namespace hears from now on: it finds publishers in discovery. */
 async function listen(plane: EventPlane, discovery: Discovery): Promise<EventEnvelope[]> {
@@ -103,6 +125,50 @@ function expectWishes({ beganMs, events }: Awaited<ReturnType<typeof holdAndList
   expect(Number(first?.oldest_at)).toBeGreaterThanOrEqual(beganMs - 1);
 }
 
+describe('the note of what a function holds', () => {
+  const NOTE = { namespace: 'prod', model: 'own-b' };
+
+  it('is under the name of the workers, with all requests that wait, and goes with the last of them', async () => {
+    const { clock, noted, hold, settled } = openNotedHold();
+    const atMs = clock.wallMs();
+    const clients = [new AbortController(), new AbortController()] as const;
+    const held = clients.map(({ signal }) => hold.until({ model: 'b', find: () => undefined, holder: {} }, signal));
+    for (const request of held) request.catch(() => {}); // they end with their clients
+    await clock.advance(0);
+    expect(await noted('prod#own-b')).toEqual([{ ...NOTE, count: 1, oldestAtMs: atMs }]);
+    await clock.advance(5000);
+    expect(await noted('prod#own-b')).toEqual([{ ...NOTE, count: 2, oldestAtMs: atMs }]);
+    clients[0].abort(new Error('gone'));
+    await clock.advance(5000);
+    expect(await noted('prod#own-b')).toEqual([{ ...NOTE, count: 1, oldestAtMs: atMs }]);
+    clients[1].abort(new Error('gone'));
+    await settled();
+    expect(await noted('prod#own-b')).toEqual([]);
+    expect(clock.pendingTimers).toBe(0); // a function may be frozen now
+  });
+
+  it('counts requests in the queue of the router as well, and goes with them', async () => {
+    const { clock, noted, queued, settled } = openNotedHold();
+    let answer = (): void => {};
+    const router = queued.watch({
+      choose: ({ onQueued }: { onQueued?: (position: number) => void }) => {
+        onQueued?.(1);
+        return new Promise((resolve) => {
+          answer = () => resolve(undefined as never);
+        });
+      },
+    } as never);
+    const chosen = router.choose({ pool: { key: 'a', model: 'a' } } as never, new AbortController().signal);
+    await clock.advance(5000);
+    expect(await noted('prod#a')).toMatchObject([{ namespace: 'prod', model: 'a', count: 1 }]);
+    answer();
+    await chosen;
+    await settled();
+    expect(await noted('prod#a')).toEqual([]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+});
+
 describe('the wish for a worker', () => {
   it('reaches a planner that follows the namespace, once for the first held request of each model', async () => {
     const plane = createMemoryEventPlane({ clock: systemClock, random: seededRandom(3) });
@@ -123,23 +189,24 @@ describe('the wish for a worker', () => {
         return Promise.reject(new Error('the table is unreachable')); // which ends nothing
       }
     }
+    const clock = new VirtualClock();
     const discovery = new Asked({ hub: new MemoryHub(systemClock), clock: systemClock });
     const { settings } = resolveConfig('frontend', ['--hold-timeout=30'], {});
     const parts = {
-      ...SYSTEM,
-      registry: new MetricRegistry(),
-      logger: silentLogger,
-      discovery,
-      openEventPlane: undefined,
+      ...{ clock, random: seededRandom(4), registry: new MetricRegistry(), logger: silentLogger },
+      ...{ discovery, openEventPlane: undefined },
     };
     const opened = openHold(settings, { ...parts, isLasting: false, fleetOf: () => undefined });
     if (opened === undefined) throw new Error('nothing is held');
     const client = new AbortController();
     const held = opened.hold.until({ model: 'm', find: () => undefined, holder: {} }, client.signal);
-    await waitUntil(() => looks === 2, { what: 'two looks for workers' });
+    await clock.advance(2000);
+    expect(looks).toBe(2);
     client.abort(new Error('gone'));
     await expect(held).rejects.toThrow('gone');
-    await waitUntil(() => looks === 3, { what: 'the look that finds nobody waiting' });
+    await clock.advance(0);
+    expect(clock.pendingTimers).toBe(0); // a function may be frozen now
+    expect(looks).toBe(2);
     await opened.close();
     await discovery.close();
   });

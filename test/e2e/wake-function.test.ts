@@ -1,0 +1,198 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bundleFunction } from '../../infra/bundle.ts';
+import { systemClock } from '../../shared/clock/index.ts';
+import { SqsPlannerQueue } from '../../shared/planes/index.ts';
+import { parsePlannerConfig } from '../../shared/planner/config.ts';
+import { handleBatch } from '../../shared/planner/decide/handle-batch.ts';
+import { DynamoDbHeldNotes } from '../../shared/planner/index.ts';
+import { MemoryPlannerStore } from '../../shared/planner/store/memory-store.ts';
+import { type FakeAutoScaling, startAutoScaling } from '../support/aws/auto-scaling/index.ts';
+import { startTableStream, type TableStream } from '../support/aws/table-stream.ts';
+import { createTable, hasSqs, type SqsServer, startSqs, waitUntil } from '../support/index.ts';
+import { FunctionBed, hasFunctionBed, MODEL } from '../support/lambda/function-bed.ts';
+import { type InProcessFunction, openInProcessFunction } from '../support/lambda/in-process-function.ts';
+import { type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+import { queueEvent } from '../support/planner/queue-event.ts';
+
+const NEVER = new AbortController().signal;
+const GROUP = `dynamo#${MODEL}`;
+/** A worker answers a request in three seconds, so 50 that wait need more than one worker. */
+const LAW = { mode: 'agg', rate_requests_per_second: 0.3, min_endpoint: 0, max_gpu_budget: 16 };
+const FLEETS = {
+  fleets: [
+    {
+      ...{ namespace: 'dynamo', model: MODEL, planner: LAW },
+      pools: {
+        decode: {
+          ...{ gpusPerReplica: 1, startSecs: 60, drainSecs: 60 },
+          options: [
+            {
+              ...{ id: '0-on-demand', group: 'chat-0-on-demand', types: ['g6e.xlarge'], market: 'on-demand' },
+              ...{ gpusPerInstance: 1, replicasPerInstance: 1, min: 0, max: 16 },
+            },
+          ],
+        },
+      },
+    },
+  ],
+};
+/** Environments under Lambda's runtime client. The others are of the same code, in this process. */
+const REAL = 4;
+const ENVIRONMENTS = 50;
+const CHAT = { model: MODEL, stream: true, max_tokens: 4, messages: [{ role: 'user', content: 'What are you?' }] };
+
+interface HeldEvent {
+  readonly source: string;
+  readonly seq: number;
+  readonly held_count: number;
+}
+
+describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () => {
+  const folders = ['wake', 'planner'].map((name) => mkdtempSync(join(tmpdir(), `stator-${name}-`)));
+  const [wakeFolder = '', plannerFolder = ''] = folders;
+  const heard: HeldEvent[] = [];
+  const wanted: number[] = [];
+  const stop = new AbortController();
+  let bed: FunctionBed;
+  let sqs: SqsServer;
+  let queue: SqsPlannerQueue;
+  let scaling: FakeAutoScaling;
+  let wake: LambdaRuntime;
+  let planner: LambdaRuntime;
+  let front: LambdaRuntime;
+  let stream: TableStream;
+  let polling: Promise<void>;
+  let near: InProcessFunction[];
+
+  beforeAll(async () => {
+    await bundleFunction({ entry: 'functions/wake/lambda.ts', outdir: wakeFolder });
+    await bundleFunction({ entry: 'functions/planner/lambda.ts', outdir: plannerFolder });
+    [bed, sqs] = await Promise.all([FunctionBed.open(), startSqs()]);
+    await createTable({ tableName: 'plans', endpoint: bed.server.url });
+    const queueUrl = await sqs.createQueue('planner-events');
+    queue = await SqsPlannerQueue.open({ queueUrl, endpoint: sqs.url });
+    scaling = await startAutoScaling({
+      clock: systemClock,
+      times: { actMs: 20, launchMs: 50, terminateMs: 20, retryMs: 60_000 },
+      groups: [
+        {
+          ...{ name: 'chat-0-on-demand', types: ['g6e.xlarge'], zones: ['us-east-1a'], max: 16 },
+          ...{ protectsNew: true, market: 'on-demand' as const },
+        },
+      ],
+    });
+    const table = { STATOR_PLANNER_TABLE: 'plans', STATOR_DYNAMODB_ENDPOINT: bed.server.url };
+    [wake, planner] = await Promise.all([
+      startLambdaRuntime({
+        directory: wakeFolder,
+        timeoutMs: 10_000,
+        env: { ...table, STATOR_PLANNER_QUEUE_URL: queueUrl, STATOR_SQS_ENDPOINT: sqs.url, DYN_LOGGING_JSONL: 'true' },
+      }),
+      startLambdaRuntime({
+        directory: plannerFolder,
+        timeoutMs: 45_000,
+        env: {
+          ...bed.where,
+          ...table,
+          AWS_ENDPOINT_URL_AUTO_SCALING: scaling.url,
+          STATOR_PLANNER_FLEETS: JSON.stringify(FLEETS),
+        },
+      }),
+    ]);
+    stream = await startTableStream({
+      ...{ endpoint: bed.server.url, tableName: 'plans', windowMs: 1000, batchMax: 100 },
+      pattern: { eventName: ['INSERT', 'MODIFY'], dynamodb: { Keys: { pk: { S: [{ prefix: 'HELD#' }] } } } },
+      invoke: (event) => wake.answerTo(event),
+    });
+    polling = poll();
+    // A deployment has a process that lasts. It gathers the view of the fleet, whose catalogue remembers the model of a
+    // worker that was there once.
+    bed.spawn(['frontend', '--http-port=0']);
+    const first = await bed.startWorker();
+    const env = { ...table, STATOR_AUTH: 'off', STATOR_HOLD_TIMEOUT: '240' };
+    front = await bed.startFunction(env, REAL);
+    await waitUntil(async () => (await (await fetch(`${front.url}/v1/models`)).text()).includes(MODEL), {
+      what: 'the model in the list',
+    });
+    first.signal('SIGTERM');
+    await first.exited;
+    near = await Promise.all(
+      Array.from({ length: ENVIRONMENTS - REAL }, () =>
+        openInProcessFunction({ ...bed.where, ...env, STATOR_ARTIFACTS_CACHE_DIR: join(wakeFolder, 'models') }),
+      ),
+    );
+  }, 300_000);
+  afterAll(async () => {
+    stop.abort();
+    await polling;
+    await stream?.close();
+    await Promise.all((near ?? []).map((each) => each.close()));
+    await Promise.all([front, wake, planner].map((each) => each?.stop()));
+    await queue?.close();
+    await Promise.all([scaling?.stop(), sqs?.stop(), bed?.close()]);
+    for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+  });
+
+  /** Hands the messages of the queue to the planner's function, as Lambda does, and notes what it wanted then. */
+  async function poll(): Promise<void> {
+    while (!stop.signal.aborted) {
+      const messages = await queue.receive({ waitMs: 1000, hiddenMs: 60_000 }, stop.signal).catch(() => []);
+      if (messages.length === 0) continue;
+      for (const { body } of messages) heard.push(JSON.parse(body) as HeldEvent);
+      await planner.answerTo(queueEvent(messages));
+      await queue.delete(messages, NEVER);
+      wanted.push(scaling.account.groups.get('chat-0-on-demand')?.desired ?? Number.NaN);
+    }
+  }
+
+  /** Returns how many workers the law wants for held requests, and nothing else. */
+  async function needFor(count: number): Promise<number> {
+    const store = new MemoryPlannerStore();
+    const common = { v: 1, namespace: 'dynamo', model: MODEL, epoch: 'e', seq: 0 };
+    const event = { type: 'request.held', ...common, source: 'functions', held_count: count, oldest_at: Date.now() };
+    const config = { config: parsePlannerConfig(LAW), engines: { decode: { gpus: 1 } } };
+    const message = { body: JSON.stringify(event), sentAtMs: Date.now() };
+    await handleBatch([message], { store, group: GROUP, planner: config }, NEVER);
+    const [decision] = await store.decisions(GROUP, { sinceMs: 0, countMax: 1 }, NEVER);
+    return decision?.targets.decode ?? 0;
+  }
+
+  it('start exactly the workers that they need, with one event for 5 s, and all are answered', {
+    timeout: 240_000,
+  }, async () => {
+    const need = await needFor(ENVIRONMENTS);
+    expect(need).toBeGreaterThan(await needFor(1));
+    const far = Array.from({ length: REAL }, async () => {
+      const response = await fetch(`${front.url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(CHAT),
+      });
+      return { status: response.status, text: await response.text() };
+    });
+    const asked = Promise.all([...far, ...near.map((each) => each.chat(CHAT))]);
+    await waitUntil(() => heard.filter(({ held_count }) => held_count === ENVIRONMENTS).length >= 2, {
+      what: 'two events about all of them',
+      timeoutMs: 60_000,
+    });
+    await waitUntil(() => wanted.at(-1) === need, { what: `${need} workers`, timeoutMs: 30_000 });
+    expect(Math.max(...wanted)).toBe(need); // never more
+    expect(new Set(heard.map(({ source }) => source))).toEqual(new Set(['functions']));
+    const windows = heard.map(({ seq }) => seq);
+    expect(new Set(windows).size).toBe(windows.length);
+    expect(front.stats.coldStarts).toBe(REAL);
+
+    await Promise.all(Array.from({ length: need }, () => bed.startWorker()));
+    const answers = await asked;
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+    for (const { text } of answers) expect(text).toMatch(/data: \[DONE\]\s*$/);
+    await front.idle();
+    const notes = await DynamoDbHeldNotes.open({ tableName: 'plans', endpoint: bed.server.url });
+    expect(await notes.live(GROUP, NEVER)).toEqual([]);
+    await notes.close();
+    expect(wake.output()).toContain('"HeldRequests":50');
+  });
+});
