@@ -65,6 +65,7 @@ export const MOVED_BY: Readonly<Record<string, readonly string[]>> = {
     'dynamo_planner_predicted_requests_per_second',
     'dynamo_planner_throughput_scaling_decision',
     'dynamo_planner_tick_timeout_total',
+    'stator_planner_capacity_seconds',
     'stator_planner_conflicts_total',
     'stator_planner_decision_applied_seconds',
     'stator_planner_failed_looks_total',

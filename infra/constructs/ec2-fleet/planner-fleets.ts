@@ -80,7 +80,7 @@ function optionSpecOf(option: CapacityOption, at: number, { name, fleet, setting
   const id = optionIdOf(option, at);
   const [type = ''] = option.types;
   const [zone, ...others] = option.zones ?? [];
-  const { warmPool, endsAt } = option;
+  const { warmPool, endsAt, reservationId } = option;
   return {
     id,
     group: groupNameOf(settings.name, name, fleet, id),
@@ -92,6 +92,7 @@ function optionSpecOf(option: CapacityOption, at: number, { name, fleet, setting
     min: 0,
     max: option.max,
     ...(warmPool === undefined ? {} : { warmPool: { min: warmPool.min, state: warmPool.state } }),
+    ...(reservationId === undefined ? {} : { reservation: reservationId }),
     ...(endsAt === undefined ? {} : { endsAt }),
   };
 }

@@ -66,7 +66,7 @@ export class Ec2Connector implements Connector {
       if (spec !== undefined) pools[name as Pool] = await this.#observePool(spec, signal);
     }
     const startSecs = Math.max(...Object.values(fleet.pools).map((pool) => pool?.startSecs ?? 0));
-    return { pools, startSeconds: this.#times.p90Seconds ?? startSecs };
+    return { pools, startSeconds: this.#times.p90Seconds ?? startSecs, capacitySeconds: this.#times.capacitySeconds };
   }
 
   async apply(steps: readonly Step[], signal: AbortSignal): Promise<Applied> {
@@ -178,7 +178,7 @@ export class Ec2Connector implements Connector {
     { pool, option, desired }: Extract<Step, { readonly kind: 'desire' }>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { calls, fleet } = this.#options;
+    const { calls, fleet, clock } = this.#options;
     const spec = fleet.pools[pool];
     const name = spec?.options.find(({ id }) => id === option)?.group;
     if (name === undefined) throw new AutoScalingError('refused', 'UnknownOption', `the fleet has no option ${option}`);
@@ -192,5 +192,7 @@ export class Ec2Connector implements Connector {
       );
     }
     await calls.setDesired(name, desired, signal);
+    const more = desired - (group?.DesiredCapacity ?? desired);
+    if (more > 0) this.#times.order(name, more, clock.wallMs());
   }
 }

@@ -21,6 +21,8 @@ const option = z
     min: count,
     max: count,
     warmPool: z.strictObject({ min: count, state: z.enum(['Stopped', 'Hibernated', 'Running']) }).optional(),
+    /** Capacity reservation, or capacity block, in which its instances run. */
+    reservation: name.optional(),
     /** End of a capacity block, as an ISO time. */
     endsAt: z.iso.datetime({ offset: true }).optional(),
   })

@@ -261,6 +261,7 @@ export class FleetPlanner {
     const { profile, store, connector, clock, metrics } = this.#options;
     if (this.#refusal !== undefined) throw this.#refusal;
     const observed = await connector.observe(signal);
+    metrics?.observed(observed);
     const { ready = 0, starting = 0 } = observed.pools?.decode ?? {};
     this.#hearing.begins(this.#model, ready === 0 && starting > 0);
     const folded = await this.#countedElsewhere(this.#aggregator?.aggregate(clock.nowMs(), clock.wallMs()), signal);

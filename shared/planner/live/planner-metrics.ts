@@ -4,6 +4,7 @@ import type { PlannerConfig } from '../config.ts';
 import type { BatchOutcome } from '../decide/handle-batch.ts';
 import type { DecisionRecord } from '../store/types.ts';
 import type { Pool } from '../types.ts';
+import type { Observed } from './connector.ts';
 import { decisionGauges, tickGauges } from './tick-gauges.ts';
 
 /** Metrics of a planner, under Dynamo's names. Nothing here throws or waits. */
@@ -15,6 +16,8 @@ export interface PlannerMetrics {
   unheard(): void;
   /** Notes that a tick begins `lagSeconds` after it was due. */
   begins(lagSeconds: number, wallMs: number): void;
+  /** Notes the fleet as its environment lists it. */
+  observed(fleet: Observed): void;
   ticked(outcome: BatchOutcome, seconds: number): void;
   /** Counts a failed tick. `isLate`: it took too long. */
   failed(isLate: boolean): void;
@@ -43,6 +46,9 @@ export function createPlannerMetrics(
   const passing = timeliness(registry);
   const counter = (name: string, help: string) => registry.counter(`stator_planner_${name}_total`, help).with();
   const held = registry.gauge('stator_planner_held_requests', 'Requests that wait for a worker.').with();
+  const capacity = registry
+    .gauge('stator_planner_capacity_seconds', 'Seconds from the order of a machine until it exists: 90th percentile.')
+    .with();
   const decisions = counter('decisions', 'Decisions.');
   const refused = counter('refused_events', 'Events that the planner cannot read.');
   const late = counter('late_events', 'Roll-ups that came too late.');
@@ -57,6 +63,9 @@ export function createPlannerMetrics(
     heard: (type, wallMs) => {
       events.with(type).add();
       passing.heard(wallMs);
+    },
+    observed({ capacitySeconds }) {
+      if (capacitySeconds !== undefined) capacity.set(capacitySeconds);
     },
     refused: () => refused.add(),
     worker: engines.worker,

@@ -5,19 +5,22 @@ import type { Pool } from '../types.ts';
 
 /**
  * Returns the places of the groups and instances of one fleet. Events about groups and instances of others say nothing.
- * No option names its capacity reservation, so no instance is found by one: instances of a capacity block are known to
- * end from `endsAt` of their option, and from events that name them.
+ * An event that names only a capacity reservation means all instances of the options in it.
  * @param observed the fleet as it was seen last; without it no instance is known
  */
 export function placesOf({ namespace, model, pools }: FleetSpec, observed: Observed = {}): FleetPlaces {
   const poolOf = new Map<string, Pool>();
   const groupOf = new Map<string, string>();
+  const inReservation = new Map<string, string[]>();
   for (const [name, spec] of Object.entries(pools)) {
     const pool = name as Pool;
-    for (const { id, group } of spec?.options ?? []) {
+    for (const { id, group, reservation } of spec?.options ?? []) {
       poolOf.set(group, pool);
       const seen = observed.pools?.[pool]?.options.find((option) => option.id === id);
-      for (const instance of seen?.instances ?? []) groupOf.set(instance.id, group);
+      const ids = (seen?.instances ?? []).map((instance) => instance.id);
+      for (const instanceId of ids) groupOf.set(instanceId, group);
+      if (reservation !== undefined)
+        inReservation.set(reservation, [...(inReservation.get(reservation) ?? []), ...ids]);
     }
   }
   const isAggregated = pools.prefill === undefined;
@@ -28,6 +31,6 @@ export function placesOf({ namespace, model, pools }: FleetSpec, observed: Obser
       return component === undefined ? undefined : { namespace, model, component };
     },
     groupOf: (instanceId) => groupOf.get(instanceId),
-    inReservation: () => [],
+    inReservation: (reservationId) => inReservation.get(reservationId) ?? [],
   };
 }

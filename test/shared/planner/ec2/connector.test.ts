@@ -1,6 +1,7 @@
 import { StartInstanceRefreshCommand } from '@aws-sdk/client-auto-scaling';
 import { describe, expect, it } from 'vitest';
 import type { Step } from '../../../../shared/planner/live/connector.ts';
+import { describeFleet } from '../../../../shared/planner/live/describe-fleet.ts';
 import { groupSpec, LAUNCH_HOOK, TERMINATE_HOOK } from '../../../support/aws/auto-scaling/fake.ts';
 import { type Ec2Fleet, startEc2Fleet } from '../../../support/planner/ec2-fleet.ts';
 
@@ -149,6 +150,30 @@ describe('observing a fleet on EC2', () => {
     await fleet.clock.advance(30_000);
     const { options } = await pool(fleet);
     expect(options[0]?.instances[2]?.readySinceMs).toBe(fleet.clock.wallMs());
+  });
+
+  it('says how long machines take from their order until they exist', async () => {
+    await using fleet = await startEc2Fleet([{ desired: 1 }]);
+    await fleet.clock.advance(25_000);
+    expect((await fleet.connector.observe(signal)).capacitySeconds).toBeUndefined();
+    const enough = fleet.fake.account.capacity.lack({ code: 'InsufficientInstanceCapacity' });
+    await fleet.connector.apply([desire(2)], signal);
+    await fleet.clock.advance(40_000);
+    const waiting = await fleet.connector.observe(signal);
+    enough();
+    await fleet.clock.advance(50_000);
+    const come = await fleet.connector.observe(signal);
+    expect([waiting.capacitySeconds, come.capacitySeconds]).toEqual([undefined, 90]);
+    expect(describeFleet(come)).toMatch(/; machines exist 90 s after their order$/);
+    // An order that was called off is no machine's order.
+    await fleet.connector.apply([desire(3)], signal);
+    await fleet.connector.observe(signal);
+    await fleet.connector.apply([desire(2)], signal);
+    await fleet.clock.advance(200_000);
+    await fleet.connector.observe(signal);
+    await fleet.connector.apply([desire(3)], signal);
+    await fleet.clock.advance(5000);
+    expect((await fleet.connector.observe(signal)).capacitySeconds).toBeLessThanOrEqual(90);
   });
 
   it('names the group that does not exist', async () => {

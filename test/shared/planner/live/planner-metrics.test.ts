@@ -144,6 +144,13 @@ describe('what a planner shows of itself', () => {
     expect(await value('stator_planner_decision_applied_seconds_count')).toBe('1');
   });
 
+  it('says how long machines take to exist, and keeps it while nothing is known', async () => {
+    const { metrics, registry } = await shown([]);
+    metrics.observed({ capacitySeconds: 41 });
+    metrics.observed({});
+    expect(await registry.render()).toContain('stator_planner_capacity_seconds 41\n');
+  });
+
   it('has the load of each rank while its worker is there', async () => {
     const rollup = rollupOf(3, 0, NO_TRAFFIC, 1_800_000_000_000);
     const { metrics, registry } = await shown([]);

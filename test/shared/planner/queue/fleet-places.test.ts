@@ -24,12 +24,32 @@ const warningOf = (id: string) => ({
   detail: { 'instance-id': id, 'instance-action': 'terminate' },
 });
 
+/** "Monitor Capacity Blocks using EventBridge": it names only the reservation. */
+const expiryOf = (reservation: string) => ({
+  id: 'event-1',
+  'detail-type': 'Capacity Block Reservation Expiration Warning',
+  source: 'aws.ec2',
+  time: '2026-11-28T18:00:00Z',
+  detail: { 'capacity-reservation-id': reservation, 'end-date': '2026-11-28T18:40:00Z' },
+});
+
 describe('the places of a fleet', () => {
   it('give the events of its groups their pool, and none to other groups', () => {
     expect(placesOf(aggregated).ofGroup('g0')).toEqual({ namespace: 'ns', model: 'm', component: 'agg' });
     expect(placesOf(split).ofGroup('g0')).toMatchObject({ component: 'decode' });
     expect(placesOf(split).ofGroup('p0')).toMatchObject({ component: 'prefill' });
     expect(placesOf(split).ofGroup('other')).toBeUndefined();
+  });
+
+  it('find the instances of a capacity block by its reservation', () => {
+    const fleet = fleetSpec([optionSpec('g0', 0, { reservation: 'cr-0123456789abcdef0' })]);
+    const places = placesOf(fleet, seenWith(INSTANCE));
+    const interrupt = { type: 'capacity.interrupt', component: 'agg', instance_id: INSTANCE, kind: 'block-end' };
+    expect(toSignals(expiryOf('cr-0123456789abcdef0'), places)).toMatchObject({
+      kind: 'signals',
+      signals: [interrupt],
+    });
+    expect(toSignals(expiryOf('cr-0123456789abcdef1'), places)).toMatchObject({ kind: 'unknown' });
   });
 
   it('find the instance of a spot notice in the fleet as it was seen last', () => {
