@@ -66,7 +66,7 @@ describe('the fleets that a planner gets', () => {
     const reservation = 'cr-0123456789abcdef0';
     const block = { market: 'capacity-block', types: ['p5.48xlarge'], zones: ['eu-west-1b'], max: 8 };
     const options = [{ ...block, reservationId: reservation, endsAt: '2027-01-31T11:30:00Z' }];
-    const fleets = { ...config.fleets, chat: { ...config.fleets.chat, options } };
+    const fleets = { ...config.fleets, chat: { ...config.fleets?.chat, options } };
     const [chat] = plannerFleetsOf(readSettings({ ...config, fleets }, 'file')).fleets;
     expect(chat?.pools.decode?.options).toMatchObject([{ id: '0-capacity-block', reservation }]);
   });

@@ -116,13 +116,14 @@ describe('the planner of a deployment', () => {
     ]);
     const changes = rights.filter(([, on]) => on.includes('autoScalingGroup:'));
     expect(changes.map(([action]) => action).sort()).toEqual([
+      'autoscaling:CompleteLifecycleAction',
       'autoscaling:SetDesiredCapacity',
       'autoscaling:SetInstanceProtection',
       'autoscaling:TerminateInstanceInAutoScalingGroup',
     ]);
     for (const [, on] of changes) expect(groupsOf(on).sort()).toEqual([...groups].sort());
     expect(groups).toHaveLength(5);
-    expect(rights).toHaveLength(2 + 3 + 3 + 4 + 3 + 3);
+    expect(rights).toHaveLength(2 + 3 + 4 + 4 + 3 + 3);
     expect(JSON.stringify(rights)).not.toMatch(/"ec2:|:\*"/);
   });
 

@@ -111,7 +111,12 @@ export class PlannerFunction extends Construct {
  */
 function allowScaling(role: IRole, scope: Construct, groups: readonly string[]): void {
   const looks = ['DescribeAutoScalingGroups', 'DescribeInstanceRefreshes', 'DescribeScalingActivities'];
-  const changes = ['SetDesiredCapacity', 'SetInstanceProtection', 'TerminateInstanceInAutoScalingGroup'];
+  const changes = [
+    'CompleteLifecycleAction',
+    'SetDesiredCapacity',
+    'SetInstanceProtection',
+    'TerminateInstanceInAutoScalingGroup',
+  ];
   const named = (actions: readonly string[]) => actions.map((action) => `autoscaling:${action}`);
   role.addToPrincipalPolicy(new PolicyStatement({ actions: named(looks), resources: ['*'] }));
   role.addToPrincipalPolicy(

@@ -71,7 +71,7 @@ export class StartTimes {
     return ms === undefined ? undefined : ms / 1000;
   }
 
-  /** Returns the 90th percentile of the last times from an order to its machine in seconds; undefined before the first. */
+  /** Returns the seconds from an order to its machine, the 90th percentile of the last; undefined before the first. */
   get capacitySeconds(): number | undefined {
     const ms = p90Of(this.#capacityMs);
     return ms === undefined ? undefined : ms / 1000;

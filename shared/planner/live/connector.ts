@@ -68,8 +68,8 @@ export interface Observed {
   /** Seconds from a decision to a worker that serves: the 90th percentile, if it is known. */
   readonly startSeconds?: number | undefined;
   /**
-   * Seconds from the order of a machine until it exists: the 90th percentile, if it is known. It is the phase `capacity`
-   * of a start; the machine itself measures the phases after it.
+   * Seconds from the order of a machine until it exists: the 90th percentile, if it is known. It is the phase
+   * `capacity` of a start; the machine itself measures the phases after it.
    */
   readonly capacitySeconds?: number | undefined;
 }
