@@ -6,9 +6,11 @@ import { plannerFleetsOf } from '../constructs/ec2-fleet/planner-fleets.ts';
 import { keyOf } from '../constructs/fleet-store.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
 import { PlannerObservability } from '../constructs/observability/planner-watches.ts';
+import { BusEvents } from '../constructs/planner/bus-events.ts';
 import { EventsQueue } from '../constructs/planner/events-queue.ts';
 import { PlannerFunction } from '../constructs/planner/planner-function.ts';
 import { PlannerTable } from '../constructs/planner/planner-table.ts';
+import { Ticks } from '../constructs/planner/ticks.ts';
 import { followReferences } from '../constructs/stack-references.ts';
 import { reservedConcurrency, type Settings } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
@@ -23,8 +25,8 @@ interface PlannerStackProps extends StackProps {
 /**
  * The planner of the fleets on EC2. Their groups come in later stacks; until then it finds none of them.
  *
- *     routers, machines ──> queue ──> function ──> Auto Scaling groups
- *                                        └──> table
+ *     routers, machines, ticks, events ──> queue ──> function ──> Auto Scaling groups
+ *                                                       └──> table
  */
 export class PlannerStack extends Stack {
   readonly queue: IQueue;
@@ -37,6 +39,8 @@ export class PlannerStack extends Stack {
     this.table = new PlannerTable(this, 'Table', { removalPolicy, encryptionKey: keyOf(this, settings) });
     const queue = new EventsQueue(this, 'Events');
     this.queue = queue.queue;
+    new Ticks(this, 'Ticks', { queue: queue.queue, undelivered: queue.undelivered, fleets });
+    new BusEvents(this, 'BusEvents', { queue: queue.queue, undelivered: queue.undelivered, fleets });
     new PlannerFunction(this, 'Planner', {
       code: plannerFunctionCode,
       queue,

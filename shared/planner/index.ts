@@ -39,6 +39,7 @@ export {
   teach,
   tick,
 } from './planner.ts';
+export { INSTANCE_EVENTS_GROUP } from './queue/instance-events.ts';
 export { type PlannedModel, QueuePlanner } from './queue/queue-planner.ts';
 export { readPlannerConfig } from './read-config.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';

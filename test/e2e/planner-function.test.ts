@@ -6,7 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { PLANNER_FLEETS_FILE } from '../../functions/planner/fleets-file.ts';
 import { bundleFunction, PLANNER_FUNCTION_ENTRY } from '../../infra/bundle.ts';
 import { systemClock } from '../../shared/clock/index.ts';
-import { type DecisionRecord, DynamoDbPlannerStore } from '../../shared/planner/index.ts';
+import { type DecisionRecord, DynamoDbPlannerStore, INSTANCE_EVENTS_GROUP } from '../../shared/planner/index.ts';
 import { type FakeAutoScaling, startAutoScaling } from '../support/aws/auto-scaling/index.ts';
 import type { BusEvent } from '../support/aws/auto-scaling/types.ts';
 import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb, waitUntil } from '../support/index.ts';
@@ -148,6 +148,33 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
     expect(await invoke(message('b', shortage))).toEqual([]);
     expect(desired('b')).toEqual([0, 1]);
     enough();
+  });
+
+  it('replaces a machine that EC2 takes back, whose notice names no group', async () => {
+    const [instance] = scaling.instances('a-0');
+    const registered = { component: 'agg', worker_id: 'w1', instance_id: instance?.id, at: nowMs };
+    await invoke(eventOf('a', 'worker.registered', registered));
+    const notice = (detail: Body) => ({
+      ...message('a', {
+        ...{ id: `notice-${serial}`, 'detail-type': 'EC2 Spot Instance Interruption Warning', source: 'aws.ec2' },
+        ...{ time: new Date(nowMs).toISOString(), detail },
+      }),
+      group: INSTANCE_EVENTS_GROUP,
+    });
+    const heal = scaling.faults.add({
+      action: 'DescribeAutoScalingInstances',
+      error: { code: 'AccessDenied', message: 'not authorized', status: 403 },
+    });
+    const notices = [
+      notice({ 'instance-id': instance?.id }),
+      notice({ 'instance-id': 'i-0fedcba9876543210' }),
+    ] as const;
+    expect(await invoke(...notices)).toEqual(notices.map(({ id }) => id));
+    heal();
+    expect(desired('a')).toEqual([1, 0]);
+    expect(await invoke(...notices)).toEqual([]);
+    expect(desired('a')).toEqual([2, 0]);
+    expect(await newest('a')).toMatchObject({ targets: { decode: 2 } });
   });
 
   it('acknowledges messages that nothing can read, and counts unknown events after one line in the log', async () => {

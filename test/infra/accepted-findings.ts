@@ -112,6 +112,11 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'it holds access logs itself',
   },
   {
+    rule: /-SQS3$/,
+    path: /^Events\/Undelivered$/,
+    reason: 'it holds what could not be delivered, and an alarm watches it',
+  },
+  {
     rule: /-SMG4$/,
     path: /^(Store\/Secrets\/(PlaneToken|IdSecret|NatsWorker|NatsRouter)|Nats\/Routes)$/,
     reason: 'a rotation restarts processes in an order of their own, which is not for a timer to do',

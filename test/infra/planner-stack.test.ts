@@ -1,11 +1,40 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { Match } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
 import { plannerFleetsOf } from '../../infra/constructs/ec2-fleet/planner-fleets.ts';
 import example from '../../infra/examples/ec2.config.ts';
 import { readSettings } from '../../infra/settings/index.ts';
 import { faultOfVariable, rowOfVariable } from '../../shared/config/index.ts';
+import { INSTANCE_EVENTS_GROUP } from '../../shared/planner/index.ts';
+import { groupOf, readPlannerText } from '../../shared/protocol/index.ts';
 import { GPUS } from './deployments.ts';
-import { devTemplate, productionTemplates, type Resource, statementsOf } from './templates.ts';
+import { devTemplate, productionTemplates, type Resource, rightsOf, statementsOf } from './templates.ts';
+
+type Body = Readonly<Record<string, unknown>>;
+interface Golden {
+  readonly event: Body;
+  readonly expected: object | undefined;
+}
+
+const FOLDER = 'test/fixtures/planner/eventbridge-events';
+const GOLDEN = readdirSync(FOLDER).map(
+  (file) => [file, JSON.parse(readFileSync(join(FOLDER, file), 'utf8')) as Golden] as const,
+);
+
+/** The event with the name of its type as EventBridge writes it. */
+const named = ({ detail_type: type, ...event }: Body): Body => ({ 'detail-type': type, ...event });
+
+/** Whether an event matches a pattern ("Creating Amazon EventBridge event patterns"), of those that rules here use. */
+function matches(pattern: unknown, event: unknown): boolean {
+  if (!Array.isArray(pattern))
+    return Object.entries(pattern as Body).every(([key, each]) => matches(each, (event as Body | undefined)?.[key]));
+  return pattern.some((each: unknown) =>
+    typeof each === 'object' && each !== null && 'prefix' in each
+      ? typeof event === 'string' && event.startsWith(String(each.prefix))
+      : each === event,
+  );
+}
 
 const queueArn = 'arn:aws:sqs:eu-west-1:123456789012:planner.fifo';
 const { Planner: planner, ...others } = productionTemplates(GPUS);
@@ -111,6 +140,7 @@ describe('the planner of a deployment', () => {
     expect(rightsOn(/Discovery/)).toEqual(discovery);
     expect(rightsOn(/^"\*"$/)).toEqual([
       'autoscaling:DescribeAutoScalingGroups',
+      'autoscaling:DescribeAutoScalingInstances',
       'autoscaling:DescribeInstanceRefreshes',
       'autoscaling:DescribeScalingActivities',
     ]);
@@ -123,7 +153,7 @@ describe('the planner of a deployment', () => {
     ]);
     for (const [, on] of changes) expect(groupsOf(on).sort()).toEqual([...groups].sort());
     expect(groups).toHaveLength(5);
-    expect(rights).toHaveLength(2 + 3 + 4 + 4 + 3 + 3);
+    expect(rights).toHaveLength(2 + 3 + 4 + 4 + 4 + 3);
     expect(JSON.stringify(rights)).not.toMatch(/"ec2:|:\*"/);
   });
 
@@ -158,6 +188,67 @@ describe('the planner of a deployment', () => {
     expect(Object.values(released!.findResources('AWS::DynamoDB::Table'))[0]).toMatchObject({
       DeletionPolicy: 'Delete',
     });
+  });
+});
+
+describe('what wakes the planner', () => {
+  const queueId = Object.keys(planner!.findResources('AWS::SQS::Queue')).find((id) => id.startsWith('EventsQueue'))!;
+  const undeliveredId = Object.keys(planner!.findResources('AWS::SQS::Queue')).find((id) => /Undelivered/.test(id))!;
+  const fleets = plannerFleetsOf(readSettings(GPUS, 'test')).fleets;
+
+  it('is a tick for each model every minute, which a planner reads, in the message group of the model', () => {
+    const ticks = of('AWS::Scheduler::Schedule').map(({ Properties }) => Properties);
+    const targets = ticks.map(({ Target }) => Target as { readonly Input: string; readonly SqsParameters: object });
+    expect(targets.map(({ SqsParameters }) => SqsParameters)).toEqual(
+      fleets.map((fleet) => ({ MessageGroupId: groupOf(fleet) })),
+    );
+    for (const [at, { Input }] of targets.entries()) {
+      const sent = Input.replace('<aws.scheduler.execution-id>', 'd32c5kddcf5bb8c3').replace(
+        '<aws.scheduler.scheduled-time>',
+        '2026-11-28T18:00:00Z',
+      );
+      const { namespace, model } = fleets[at]!;
+      expect(readPlannerText(sent)).toMatchObject({ kind: 'event', event: { type: 'tick', namespace, model } });
+    }
+    for (const tick of ticks) {
+      expect(tick).toMatchObject({ ScheduleExpression: 'rate(1 minute)', FlexibleTimeWindow: { Mode: 'OFF' } });
+      expect(tick.Target).toMatchObject({
+        Arn: { 'Fn::GetAtt': [queueId, 'Arn'] },
+        DeadLetterConfig: { Arn: { 'Fn::GetAtt': [undeliveredId, 'Arn'] } },
+      });
+    }
+    expect(rightsOf(planner!, /^TicksRole/).map(([, actions]) => actions)).toEqual([['sqs:SendMessage']]);
+  });
+
+  it.each(GOLDEN)('is the event %s exactly if a planner can do something with it', (_file, { event, expected }) => {
+    const [first] = groups;
+    const text = JSON.stringify(event).replaceAll('my-auto-scaling-group', first!);
+    const matching = of('AWS::Events::Rule').filter(({ Properties }) =>
+      matches(Properties.EventPattern, named(JSON.parse(text) as Body)),
+    );
+    const ids = matching.flatMap(({ Properties }) =>
+      (Properties.Targets as { readonly SqsParameters: { readonly MessageGroupId: string } }[]).map(
+        ({ SqsParameters }) => SqsParameters.MessageGroupId,
+      ),
+    );
+    const ofGroup = event.source === 'aws.autoscaling';
+    const isRead = expected !== undefined && 'signals' in expected;
+    expect(ids).toEqual(isRead ? [ofGroup ? groupOf(fleets[0]!) : INSTANCE_EVENTS_GROUP] : []);
+  });
+
+  it('keeps what could not be delivered within an hour in a queue that EventBridge takes', () => {
+    for (const { Properties } of of('AWS::Events::Rule')) {
+      expect(Properties.Targets).toEqual([
+        expect.objectContaining({
+          Arn: { 'Fn::GetAtt': [queueId, 'Arn'] },
+          DeadLetterConfig: { Arn: { 'Fn::GetAtt': [undeliveredId, 'Arn'] } },
+          RetryPolicy: { MaximumEventAgeInSeconds: 3600 },
+        }),
+      ]);
+    }
+    const undelivered = planner!.findResources('AWS::SQS::Queue')[undeliveredId];
+    expect(undelivered?.Properties).toMatchObject({ MessageRetentionPeriod: 14 * 86_400, SqsManagedSseEnabled: true });
+    expect(undelivered?.Properties.FifoQueue).toBeUndefined();
   });
 });
 

@@ -25,12 +25,16 @@ export class EventsQueue extends Construct {
   readonly queue: IQueue;
   /** Messages that could not be handled. */
   readonly dead: IQueue;
+  /** Ticks and events that could not be delivered to the queue. EventBridge takes no FIFO queue for them. */
+  readonly undelivered: IQueue;
 
   constructor(scope: Construct, id: string) {
     super(scope, id);
     // No key of KMS: EventBridge would need rights in the policy of that key. The messages count requests, and hold
     // none.
-    const common = { fifo: true, encryption: QueueEncryption.SQS_MANAGED, enforceSSL: true };
+    const secured = { encryption: QueueEncryption.SQS_MANAGED, enforceSSL: true };
+    const common = { ...secured, fifo: true };
+    this.undelivered = new Queue(this, 'Undelivered', { ...secured, retentionPeriod: DEAD_KEPT });
     const dead = new Queue(this, 'Dead', { ...common, retentionPeriod: DEAD_KEPT });
     this.queue = new Queue(this, 'Queue', {
       ...common,

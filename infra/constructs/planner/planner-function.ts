@@ -110,7 +110,9 @@ export class PlannerFunction extends Construct {
  * EC2 Auto Scaling"), and to change those of the fleets.
  */
 function allowScaling(role: IRole, scope: Construct, groups: readonly string[]): void {
-  const looks = ['DescribeAutoScalingGroups', 'DescribeInstanceRefreshes', 'DescribeScalingActivities'];
+  const looks = ['AutoScalingGroups', 'AutoScalingInstances', 'InstanceRefreshes', 'ScalingActivities'].map(
+    (what) => `Describe${what}`,
+  );
   const changes = [
     'CompleteLifecycleAction',
     'SetDesiredCapacity',

@@ -47,6 +47,7 @@ export function openQueuePlanner({ settings, logger, clock, random, onUnknown }:
       logger: logger.for('planner'),
       holder: random.instanceId(),
       orderDrain: drainOrders(discovery),
+      groupsOf: (instanceIds, signal) => calls.groupsOf(instanceIds, signal),
       refresh: (signal) => discovery.refresh(DISCOVERY_AGE_MS_MAX, signal),
     });
   });

@@ -19,8 +19,8 @@ const CALL_MS_MAX = 3000;
 const TRIES = 2;
 /** Names of one call: the most that AWS takes, if `MaxRecords` says so too. */
 const NAMES_MAX = 100;
-/** Instances of one call that sets their protection. */
-const PROTECTED_MAX = 50;
+/** Instances of one call that describes them, or sets their protection. */
+const INSTANCES_MAX = 50;
 /** Activities that show how the newest launches ended. */
 const ACTIVITIES = 20;
 /** Pages of one answer. */
@@ -64,6 +64,21 @@ export class AutoScalingCalls {
         token = answer.NextToken;
         if (token === undefined) break;
       }
+    }
+    return found;
+  }
+
+  /** Returns the groups of those of the instances that are in one, 50 instances to a call. */
+  async groupsOf(instanceIds: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
+    const found = new Map<string, string>();
+    for (let at = 0; at < instanceIds.length; at += INSTANCES_MAX) {
+      const InstanceIds = instanceIds.slice(at, at + INSTANCES_MAX);
+      const command = new this.#sdk.DescribeAutoScalingInstancesCommand({ InstanceIds });
+      const answer = await this.#try('DescribeAutoScalingInstances', TRIES, signal, (abortSignal) =>
+        this.#client.send(command, { abortSignal }),
+      );
+      for (const { InstanceId = '', AutoScalingGroupName = '' } of answer.AutoScalingInstances ?? [])
+        found.set(InstanceId, AutoScalingGroupName);
     }
     return found;
   }
@@ -128,10 +143,10 @@ export class AutoScalingCalls {
 
   /** Protects instances of a group from scale-in, 50 to a call. */
   async protect(group: string, instanceIds: readonly string[], signal: AbortSignal): Promise<void> {
-    for (let at = 0; at < instanceIds.length; at += PROTECTED_MAX) {
+    for (let at = 0; at < instanceIds.length; at += INSTANCES_MAX) {
       const command = new this.#sdk.SetInstanceProtectionCommand({
         AutoScalingGroupName: group,
-        InstanceIds: instanceIds.slice(at, at + PROTECTED_MAX),
+        InstanceIds: instanceIds.slice(at, at + INSTANCES_MAX),
         ProtectedFromScaleIn: true,
       });
       await this.#try(`SetInstanceProtection of ${group}`, TRIES, signal, (abortSignal) =>

@@ -3,6 +3,7 @@ export {
   AutoScalingClient,
   CompleteLifecycleActionCommand,
   DescribeAutoScalingGroupsCommand,
+  DescribeAutoScalingInstancesCommand,
   DescribeInstanceRefreshesCommand,
   DescribeScalingActivitiesCommand,
   SetDesiredCapacityCommand,

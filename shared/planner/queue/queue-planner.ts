@@ -12,6 +12,7 @@ import type { Planner } from '../planner.ts';
 import { type FleetPlaces, toSignals } from '../signals/eventbridge-events.ts';
 import type { PlannerStore } from '../store/types.ts';
 import { placesOf } from './fleet-places.ts';
+import { INSTANCE_EVENTS_GROUP, routeInstanceEvents } from './instance-events.ts';
 
 /** A model with its fleet, and what decides and acts for it. */
 export interface PlannedModel {
@@ -23,6 +24,8 @@ export interface PlannedModel {
 }
 
 interface QueuePlannerOptions extends Pick<ActOptions, 'holder' | 'gpusMax' | 'orderDrain'> {
+  /** Returns the names of the Auto Scaling groups of instances, for those that are in one. */
+  groupsOf(instanceIds: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, string>>;
   readonly models: readonly PlannedModel[];
   readonly store: PlannerStore;
   readonly clock: Clock;
@@ -54,9 +57,10 @@ export class QueuePlanner {
   }
 
   /** Returns the ids of the messages that the queue must hand out again. Rejects only if it cannot be said which. */
-  async handle(records: readonly QueueRecord[], signal: AbortSignal): Promise<readonly string[]> {
+  async handle(given: readonly QueueRecord[], signal: AbortSignal): Promise<readonly string[]> {
     const { logger, refresh, onUnknown } = this.#options;
     await refresh(signal);
+    const { records, lost } = await this.#route(given, signal);
     const seen = await this.#observe(records, signal);
     const decided = new Set<PlannedModel>();
     const unknown: string[] = [];
@@ -82,7 +86,23 @@ export class QueuePlanner {
     for (const what of unknown) logger.warn('a message says nothing to a planner', { what });
     if (unknown.length > 0) onUnknown(unknown.length);
     await Promise.all([...decided].map((model) => this.#act(model, signal)));
-    return failures;
+    return [...new Set([...lost, ...failures])]; // an event may be about several models
+  }
+
+  /** Finds the models of events about instances. If that fails, these events come again, and the others count. */
+  async #route(records: readonly QueueRecord[], signal: AbortSignal) {
+    try {
+      return { records: await routeInstanceEvents(records, this.#options, signal), lost: [] };
+    } catch (thrown) {
+      const reason = reasonOf(thrown);
+      this.#options.logger.warn('events about instances cannot be looked up; the queue hands them out again', {
+        reason,
+      });
+      const [lost, others] = [true, false].map((isOf) =>
+        records.filter(({ group }) => (group === INSTANCE_EVENTS_GROUP) === isOf),
+      );
+      return { records: others ?? [], lost: (lost ?? []).map(({ messageId }) => messageId) };
+    }
   }
 
   #modelOf(group: string): PlannedModel | undefined {

@@ -66,6 +66,14 @@ export function toSignals(body: unknown, places: FleetPlaces): Translated {
     : { kind: 'signals', signals };
 }
 
+/** Returns the instances and the capacity reservation that an event names. */
+export function namedBy(body: unknown): { readonly instances: readonly string[]; readonly reservationId?: string } {
+  const event = readEvent(body);
+  if (event === undefined) return { instances: [] };
+  const reservationId = reservationOf(event);
+  return { instances: instancesOf(event), ...(reservationId === undefined ? {} : { reservationId }) };
+}
+
 function readEvent(body: unknown): BusEvent | undefined {
   const record = asRecord(body);
   // The documented examples of capacity blocks write the name with an underscore.
@@ -131,7 +139,7 @@ function failureOf(event: BusEvent, group: string, place: GroupPlace): PlannerEv
 }
 
 function ofBlock(event: BusEvent, places: FleetPlaces): readonly PlannerSignal[] {
-  const reservation = textOf(event.detail['capacity-reservation-id']);
+  const reservation = reservationOf(event);
   const endsMs = timeOf(event.detail['end-date']);
   const ids = reservation === undefined ? [] : places.inReservation(reservation);
   const deadlineMs = endsMs === undefined ? undefined : endsMs - BLOCK_ENDS_EARLY_MS;
@@ -179,6 +187,10 @@ function interruptionOf({ source, type, detail }: BusEvent): InterruptionKind | 
 /** The name as the page has it in its list of events, and as its examples have it. */
 function isBlockEnd({ source, type }: BusEvent): boolean {
   return source === 'aws.ec2' && /^Capacity Block (?:Reservation )?Expiration Warning$/.test(type);
+}
+
+function reservationOf({ detail }: BusEvent): string | undefined {
+  return textOf(detail['capacity-reservation-id']);
 }
 
 function deadlineOf({ detail, atMs }: BusEvent, kind: InterruptionKind): number | undefined {
