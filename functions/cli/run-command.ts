@@ -136,6 +136,11 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
     const wallMs = SYSTEM.clock.wallMs();
     return print(help === undefined ? await explainPlanner(rest.slice(1), env, wallMs) : EXPLAIN_PLANNER_HELP);
   }
+  if (name === 'planner' && rest[0] === 'report') {
+    const { REPORT_PLANNER_HELP, reportPlanner } = await import('../../shared/commands/index.ts');
+    const wallMs = SYSTEM.clock.wallMs();
+    return print(help === undefined ? await reportPlanner(rest.slice(1), env, wallMs) : REPORT_PLANNER_HELP);
+  }
   if (Object.hasOwn(ONE_SHOT_COMMANDS, name)) return runOnce(ONE_SHOT_COMMANDS[name]!, rest, help !== undefined, env);
   if (name === 'grpc') {
     if (help !== undefined) process.stdout.write(GRPC_HELP);

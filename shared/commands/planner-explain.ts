@@ -1,7 +1,13 @@
 import { type Environment, resolveConfig } from '../config/index.ts';
-import type { DecisionRecord, PlannerStore, TickRecord } from '../planner/index.ts';
+import {
+  type DecisionRecord,
+  outcomeLines,
+  type PlannerStore,
+  STATUS_WORDS,
+  type TickRecord,
+} from '../planner/index.ts';
 import { UsageError } from './config.ts';
-import { outcomeLines } from './planner/outcome-lines.ts';
+import { chooseGroup } from './planner/choose-group.ts';
 import { openPlannerStore } from './planner/planner-store.ts';
 
 /** Lines of `stator planner explain --help`. */
@@ -60,30 +66,6 @@ async function decisionOf(
   return decision;
 }
 
-async function chooseGroup(
-  store: PlannerStore,
-  {
-    namespace,
-    plannerModel: model,
-  }: { readonly namespace?: string | undefined; readonly plannerModel?: string | undefined },
-  signal: AbortSignal,
-): Promise<string> {
-  const groups = await store.groups(signal);
-  const wanted = groups.filter((group) => {
-    const [ofNamespace = '', ofModel = ''] = group.split('#').map((part) => decodeURIComponent(part));
-    return (namespace ?? ofNamespace) === ofNamespace && (model ?? ofModel).toLowerCase() === ofModel.toLowerCase();
-  });
-  const [only, ...others] = wanted;
-  if (only === undefined) throw new UsageError(`no planner has decided anything here${listed(groups)}`);
-  if (others.length > 0)
-    throw new UsageError(`several models: choose one with --namespace and --planner-model${listed(wanted)}`);
-  return only;
-}
-
-function listed(groups: readonly string[]): string {
-  return groups.length === 0 ? '' : `; known: ${groups.join(', ')}`;
-}
-
 function decisionText(decision: DecisionRecord): string {
   const { decisionId, decidedAtMs, reason, status, problem, figures } = decision;
   const figureText = Object.entries(figures).map(([name, value]) => `${name} ${value}`);
@@ -95,17 +77,6 @@ function decisionText(decision: DecisionRecord): string {
     '',
   ].join('\n');
 }
-
-const STATUS_WORDS: Readonly<Record<DecisionRecord['status'], string>> = {
-  PENDING: 'not begun yet',
-  APPLYING: 'being carried out',
-  APPLIED: 'carried out',
-  SUPERSEDED: 'replaced by a newer one',
-  TIMED_OUT: 'not carried out in time',
-  STALLED: 'waits for capacity',
-  REJECTED_BUDGET: 'refused by the budget',
-  ADVISORY: 'advice, not carried out',
-};
 
 function tickText(tick: TickRecord | undefined): string {
   if (tick === undefined) return '';

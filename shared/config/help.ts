@@ -287,6 +287,7 @@ const PLANNER: Brief = {
     'stator planner --planner-connector local -- --engine mocker':
       'starts and ends workers on this machine, each a stator worker --engine mocker',
     'stator planner explain': 'explains every decision of the last week',
+    'stator planner report --output fleet.html': 'writes a page of what happened in the last six hours',
   },
   flags: [
     {

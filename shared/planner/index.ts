@@ -5,6 +5,7 @@
  * as Dynamo does; `rate`, the default, is this product's own.
  */
 export type { PlannerConfig, PlannerLaw } from './config.ts';
+export { readOpenSample } from './decide/note-sample.ts';
 export type { QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';
 export { AutoScalingCalls } from './ec2/auto-scaling-calls.ts';
@@ -42,7 +43,15 @@ export {
 export { INSTANCE_EVENTS_GROUP } from './queue/instance-events.ts';
 export { type PlannedModel, QueuePlanner } from './queue/queue-planner.ts';
 export { readPlannerConfig } from './read-config.ts';
+export {
+  type FleetEvent,
+  type FleetSample,
+  joinSamples,
+  WORKER_PHASES,
+  type WorkerPhase,
+} from './record/fleet-sample.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';
+export { outcomeLines, STATUS_WORDS } from './store/decision-words.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
 export { KeptDecisions } from './store/kept-decisions.ts';

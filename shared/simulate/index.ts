@@ -14,6 +14,9 @@ export {
 } from './command/options.ts';
 export { scalingOf } from './command/scaling.ts';
 export { type SweptRun, sweepRuns } from './command/sweep.ts';
+export type { EndedSample } from './report/fleet/bins.ts';
+export { type FleetStory, type GpuPrices, optionsOf } from './report/fleet/fleet-story.ts';
+export { renderFleet } from './report/fleet/render-fleet.ts';
 export { renderPage } from './report/page.ts';
 export { renderHtml } from './report/render-html.ts';
 export { renderText } from './report/render-text.ts';

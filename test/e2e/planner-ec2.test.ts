@@ -157,6 +157,25 @@ describe.runIf(hasDynamoDb())('stator planner with Auto Scaling groups', () => {
     expect(scaling.instances('chat-1')).toHaveLength(1);
   }, 90_000);
 
+  it('writes a page of what happened, with the option and the code of what failed', async () => {
+    const flags = ['planner', 'report', '--model=stator-mini', '--since=30m', '--gpu-price=1-spot=2'];
+    const { stdout, code } = await runStator(flags, env);
+    expect(code).toBe(0);
+    expect(stdout.slice(0, 15)).toBe('<!doctype html>');
+    const rows = stdout.split('<tr>');
+    const first = rows.find((row) => row.startsWith('<th scope="row">decode/0-on-demand'));
+    expect(first).toContain('<td class="text">InsufficientInstanceCapacity</td>');
+    expect(rows.find((row) => row.includes('<td>launch-failed</td>'))).toContain(
+      'InsufficientInstanceCapacity in us-east-1a',
+    );
+    const stalled = await runStator(['planner', 'report', '--model=alone'], env);
+    const [decision = ''] = stalled.stdout.split('<tr>').filter((row) => row.startsWith('<th scope="row">#0'));
+    expect(decision).toMatch(/waits for capacity.*; code InsufficientInstanceCapacity, option 0-on-demand/);
+    const wrong = await runStator([...flags.slice(0, -1), '--gpu-price=2-spot=2'], env);
+    expect(wrong.stderr).toContain('the fleet has no such option; allowed: decode/');
+    expect(wrong.code).toBe(2);
+  });
+
   it.each([
     [[], /--planner-fleets \(STATOR_PLANNER_FLEETS\) is missing/],
     [['--planner-fleets={"fleets":[{"namespace":"n","model":"m","pools":{"decode":{}}}]}'], /pools\.decode\.options/],

@@ -139,6 +139,25 @@ describe('a frontend, stator planner and its workers', () => {
     expect(none.stderr).toContain('has no decision 99999 in the last week');
     expect(none.code).toBe(2);
   });
+
+  it('write a page of what happened', async () => {
+    const page = join(fleet.temporary, 'fleet.html');
+    const where = `--planner-dir=${folder()}`;
+    const flags = ['planner', 'report', '--model=stator-mini', '--since=1h', where];
+    const written = await runStator([...flags, `--output=${page}`, '--gpu-price=2']);
+    expect(written).toMatchObject({ code: 0, stderr: '' });
+    expect(written.stdout).toMatch(/fleet\.html: dynamo#stator-mini, \d+ records and \d+ decisions\n$/);
+    const html = await readFile(page, 'utf8');
+    expect(html).toContain('<h1>Fleet of stator-mini</h1>');
+    expect(html).toMatch(/<dt>held at once<\/dt><dd>at most [12]<\/dd>/);
+    expect(html).toMatch(/<td>decode 0 → 1<\/td><td class="text">decode 0 -&gt; 1: [^<]*[12] wait/);
+    expect(html).toMatch(/<dt>US\$<\/dt><dd>\d+\.\d\d<\/dd>/);
+    const { samples } = JSON.parse((await runStator([...flags, '--json'])).stdout) as {
+      samples: readonly { sample: { started: number; options: Record<string, unknown> } }[];
+    };
+    expect(samples.reduce((sum, { sample }) => sum + sample.started, 0)).toBeGreaterThan(5);
+    expect(samples.every(({ sample }) => Object.keys(sample.options).every((key) => key === 'decode'))).toBe(true);
+  });
 });
 
 describe('an external system that scales by the keys of stator planner', () => {

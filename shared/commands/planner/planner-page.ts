@@ -1,7 +1,6 @@
-import type { DecisionRecord, PlannerConfig } from '../../planner/index.ts';
+import { type DecisionRecord, outcomeLines, type PlannerConfig } from '../../planner/index.ts';
 import { escapeMarkup, type Line, lineChart, renderPage } from '../../simulate/index.ts';
 import type { HistoryPoint } from './history.ts';
-import { outcomeLines } from './outcome-lines.ts';
 
 export interface PlannerPage {
   /** Name of the model's decisions; undefined before any model was heard of. */

@@ -108,9 +108,10 @@ export class Table {
   /**
    * Reads the last `countMax` items under `pk` whose sort key starts with `sortPrefix`, the last one first; strongly
    * consistent.
+   * @param from first sort key that it reads, if the keys consist of the prefix and digits
    */
-  latest(pk: string, sortPrefix: string, countMax: number, signal: AbortSignal): Promise<Item[]> {
-    const input = { ...under(pk, sortPrefix), ConsistentRead: true, ScanIndexForward: false };
+  latest(pk: string, sortPrefix: string, countMax: number, signal: AbortSignal, from?: string): Promise<Item[]> {
+    const input = { ...under(pk, sortPrefix, from), ConsistentRead: true, ScanIndexForward: false };
     return this.#pages('Query', input, signal, countMax);
   }
 
@@ -260,8 +261,14 @@ export class Table {
   }
 }
 
-/** Query for the items under `pk`. */
-function under(pk: string, sortPrefix: string | undefined) {
+/** Query for the items under `pk`, from the sort key `from` on. */
+function under(pk: string, sortPrefix: string | undefined, from?: string) {
+  if (sortPrefix !== undefined && from !== undefined) {
+    return {
+      KeyConditionExpression: 'pk = :pk AND sk BETWEEN :from AND :to',
+      ExpressionAttributeValues: { ':pk': { S: pk }, ':from': { S: from }, ':to': { S: `${sortPrefix}~` } },
+    };
+  }
   const isWhole = sortPrefix === undefined;
   return {
     KeyConditionExpression: isWhole ? 'pk = :pk' : 'pk = :pk AND begins_with(sk, :prefix)',

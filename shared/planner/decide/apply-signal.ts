@@ -13,6 +13,7 @@ import { loadOfWorker, SILENT_S } from '../signals/worker-load.ts';
 import { POOLS, type Pool } from '../types.ts';
 import { noteInterruption } from './interruptions.ts';
 import { DIRECT_WORKERS_MAX, type KnownSource, type ModelState, passOf, poolOf } from './model-state.ts';
+import { noteEvent } from './note-event.ts';
 
 /** A signal, and when the queue took it: seconds of the queue's clock. */
 export interface SentSignal {
@@ -269,7 +270,9 @@ function applyHeld(
   state.held[sourceOf(signal)] = { count: signal.held_count, atS: state.nowS };
 }
 
-function applyFailure(state: ModelState, { code, component }: PlannerEventOf<'capacity.failed'>): void {
+function applyFailure(state: ModelState, signal: PlannerEventOf<'capacity.failed'>): void {
+  noteEvent(state, signal);
+  const { code, component } = signal;
   const pool = poolOf(component);
   state.failures = [...state.failures, { code, pool, atS: state.nowS }].slice(-FAILURES_MAX);
   state.starting[pool]?.shift(); // this worker will not come: the next tick asks for another
@@ -277,6 +280,7 @@ function applyFailure(state: ModelState, { code, component }: PlannerEventOf<'ca
 }
 
 function applyInterruption(state: ModelState, signal: PlannerEventOf<'capacity.interrupt'>, sentAtS: number): void {
+  noteEvent(state, signal);
   noteInterruption(state, signal, sentAtS);
   if (signal.kind !== 'spot-warning' || signal.worker_id === undefined) return;
   const { worker_id: id, instance_id: instance, component } = signal;

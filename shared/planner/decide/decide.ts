@@ -4,9 +4,10 @@ import { type Planner, teach } from '../planner.ts';
 import type { Targets } from '../types.ts';
 import { applySignal, type BatchReport, beginAnew, noReport, type SentSignal, STALE_S } from './apply-signal.ts';
 import type { ModelState } from './model-state.ts';
+import { gpusOf, noteSample } from './note-sample.ts';
 import { settleTime } from './settle-time.ts';
 import { targetsOf } from './targets.ts';
-import { type DecideOptions, type LawTick, tickLaw } from './tick-law.ts';
+import { type DecideOptions, enginesOf, type LawTick, tickLaw } from './tick-law.ts';
 import { noteStarts } from './worker-counts.ts';
 
 /** Targets that differ from the ones before. */
@@ -46,19 +47,27 @@ export function decide(state: ModelState, signals: readonly SentSignal[], option
     settleTime(state);
     if (!isDue(state, report, planner)) continue;
     if (isTaught(planner)) state.planner = teach(state.planner, planner.config, report.samples);
+    const traffic = state.sinceTick;
     tick = tickLaw(state, report, options);
     beginAnew(report);
     if (!planner.config.advisory) noteStarts(state, tick.effect.targets ?? {}, tick.counts);
     const next = decisionOf(state, tick, planner);
-    if (next === undefined) continue;
-    state.targets = { ...state.targets, ...next.targets };
-    state.decidedAtS = tick.atS;
-    // Of several decisions in a batch the last one counts: no connector could have acted on the others.
-    const { decisionId = next.decisionId, previous = next.previous } = decision ?? {};
-    decision = { ...next, decisionId, previous };
-    state.decisionId = decisionId;
+    if (next !== undefined) decision = follow(state, tick, next, decision);
+    const { ttftMs: ttft, itlMs: itl } = planner.config;
+    const gpus = gpusOf({ ...enginesOf(state), ...planner.engines });
+    noteSample(state, { tick, traffic, fleet: options.fleet, targetMs: { ttft, itl }, gpus });
   }
   return { state, report, tick, decision };
+}
+
+/** Notes a new decision in `state`, and returns it as it counts after an earlier one of the same batch. */
+function follow(state: ModelState, { atS }: LawTick, next: NewDecision, earlier: NewDecision | undefined): NewDecision {
+  state.targets = { ...state.targets, ...next.targets };
+  state.decidedAtS = atS;
+  // Of several decisions in a batch the last one counts: no connector could have acted on the others.
+  const { decisionId = next.decisionId, previous = next.previous } = earlier ?? {};
+  state.decisionId = decisionId;
+  return { ...next, decisionId, previous };
 }
 
 /** Returns whether the law asks how long passes take. */

@@ -2,12 +2,14 @@ import type { ReceivedMessage } from '../../planes/index.ts';
 import { PLANNER_EVENT_BYTES_MAX, readPlannerText } from '../../protocol/index.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { teach } from '../planner.ts';
+import { roundSample } from '../record/fleet-sample.ts';
 import type { Translated } from '../signals/eventbridge-events.ts';
 import type { DecisionRecord, PlannerStore, TickRecord } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
 import type { SentSignal } from './apply-signal.ts';
 import { type Decided, decide, type NewDecision } from './decide.ts';
 import { type ModelState, packState, startModel, unpackState } from './model-state.ts';
+import { takeSample } from './note-sample.ts';
 import type { DecideOptions, LawTick } from './tick-law.ts';
 
 export interface BatchOptions extends DecideOptions {
@@ -109,7 +111,7 @@ export async function handleSignals(
     if (report.taken === 0) return { report, conflicts };
     const record = decision && tick && toRecord(decision, tick);
     // Before the state is packed, which then knows whether the tick is stored.
-    const toldTick = tick && isTold(state, tick) ? toTickRecord(tick) : undefined;
+    const toldTick = tick && isTold(state, tick) ? toTickRecord(state, tick) : undefined;
     const commit = {
       version: stored?.version ?? 0,
       state: packState(state),
@@ -158,8 +160,11 @@ function toRecord(decision: NewDecision, tick: LawTick): DecisionRecord {
   };
 }
 
-function toTickRecord(tick: LawTick): TickRecord {
-  return { atMs: Math.round(tick.atS * 1000), reason: tick.effect.reason, figures: figuresOf(tick) };
+/** Returns a tick as it is stored, with the sample of `state`, which begins anew. */
+function toTickRecord(state: ModelState, tick: LawTick): TickRecord {
+  const sample = takeSample(state);
+  const record = { atMs: Math.round(tick.atS * 1000), reason: tick.effect.reason, figures: figuresOf(tick) };
+  return sample === undefined ? record : { ...record, sample: roundSample(sample) };
 }
 
 /** Returns the numbers behind a tick by name, for people. */

@@ -11,6 +11,7 @@ import {
   workerKey,
 } from '../../protocol/index.ts';
 import { type PlannerState, startPlanner } from '../planner.ts';
+import type { FleetEvent, FleetSample } from '../record/fleet-sample.ts';
 import { TRAFFIC_KEYS } from '../signals/traffic.ts';
 import type { PerPool, Pool } from '../types.ts';
 
@@ -119,6 +120,15 @@ export interface ModelState {
   above?: PerPool<{ readonly sinceS?: number; readonly isCorrected: boolean }>;
   /** Part of the decided targets that stands for workers that leave. Absent in older states. */
   replaced?: PerPool<number>;
+  /** Sample since the last stored tick: see `noteSample`. Absent in older states. */
+  recorded?: {
+    readonly sample?: FleetSample;
+    /** Events since the last tick, and how many have no room there. */
+    readonly open?: readonly FleetEvent[];
+    readonly leftOut?: number;
+    /** Times of the last failed launches, by option and by their words: none is recorded twice. */
+    readonly failedAtMs?: Readonly<Record<string, number>> | undefined;
+  };
   /** Reason and time of the last stored tick. Absent in older states. */
   told?: { readonly reason: string; readonly atS: number };
   /** Workers at the last count, by pool. */

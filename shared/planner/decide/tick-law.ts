@@ -2,6 +2,7 @@ import { NO_TRAFFIC } from '../../protocol/index.ts';
 import { runsThroughputLoop } from '../config.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { type Planner, type PlannerEffect, type PlannerInput, tick } from '../planner.ts';
+import type { OptionView } from '../record/option-view.ts';
 import { sumLoads, type WorkerLoad } from '../signals/worker-load.ts';
 import { type EngineCapabilities, eachPool, type PerPool, POOLS, type Pool, type TrafficWindow } from '../types.ts';
 import type { BatchReport } from './apply-signal.ts';
@@ -12,6 +13,8 @@ import { type CountedWorkers, heardCounts, measuredStart, type WorkerCount } fro
 export interface DecideOptions {
   readonly planner: Planner;
   readonly counted?: CountedWorkers | undefined;
+  /** Capacity options as the environment lists them, for people. @default the pools */
+  readonly fleet?: readonly OptionView[] | undefined;
   /**
    * Seconds from a decision to a worker that serves, as the environment measured. @default as measured from what was
    * heard
@@ -110,7 +113,7 @@ function inputOf(
 }
 
 /** Returns what workers say of their engines, by pool. */
-function enginesOf({ engines }: ModelState): PerPool<EngineCapabilities> {
+export function enginesOf({ engines }: ModelState): PerPool<EngineCapabilities> {
   return Object.fromEntries(
     Object.entries(engines).map(([pool, facts]) => {
       const { gpus, max_num_seqs: maxNumSeqs, max_num_batched_tokens: maxNumBatchedTokens } = facts;

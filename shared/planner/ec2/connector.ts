@@ -1,6 +1,14 @@
 import type { AutoScalingGroup } from '@aws-sdk/client-auto-scaling';
 import type { Clock } from '../../clock/index.ts';
-import type { Applied, Connector, Observed, ObservedOption, ObservedPool, Step } from '../live/connector.ts';
+import type {
+  Applied,
+  Connector,
+  LaunchFailure,
+  Observed,
+  ObservedOption,
+  ObservedPool,
+  Step,
+} from '../live/connector.ts';
 import type { Pool } from '../types.ts';
 import type { AutoScalingCalls } from './auto-scaling-calls.ts';
 import { AutoScalingError } from './auto-scaling-error.ts';
@@ -36,6 +44,8 @@ export class Ec2Connector implements Connector {
   readonly #calledOff = new CalledOffLaunches();
   /** Instances whose end was asked for since the last observation. */
   readonly #ended = new Set<string>();
+  /** Newest launch of each group that failed, by the group's name. */
+  readonly #failures = new Map<string, LaunchFailure>();
   /** Groups as they were observed last, by name. */
   #groups: ReadonlyMap<string, AutoScalingGroup> = new Map();
 
@@ -101,8 +111,9 @@ export class Ec2Connector implements Connector {
     const options: ObservedOption[] = [];
     for (const each of spec.options) {
       const group = this.#groupOf(each);
-      const option = await this.#observeOption(each, group, signal);
       const { replicas, instances } = unitOf(each, spec);
+      const unit = { replicas, instances, gpus: each.gpusPerInstance };
+      const option = { ...(await this.#observeOption(each, group, signal)), unit };
       const workers = (count: number): number => Math.floor(count / instances) * replicas;
       options.push(option);
       pool.ready += workers(option.ready);
@@ -123,7 +134,8 @@ export class Ec2Connector implements Connector {
     const option = observedOption(id, group, memory);
     const activities = missesCapacity(option) ? await calls.activities(name, signal) : [];
     const failing = newestFailure(activities, group.AvailabilityZones ?? [], (each) => this.#calledOff.includes(each));
-    return { ...option, failing };
+    if (failing !== undefined) this.#failures.set(name, failing);
+    return { ...option, failing, lastFailure: this.#failures.get(name) };
   }
 
   /** A refresh that was seen is watched until it has ended: between two replacements its group looks at rest. */

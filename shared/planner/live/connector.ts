@@ -41,9 +41,13 @@ export interface ObservedOption {
   readonly max: number;
   /** Undefined once a newer launch has succeeded. */
   readonly failing?: LaunchFailure | undefined;
+  /** The newest launch that failed while this process watched, for people; it stays once launches succeed. */
+  readonly lastFailure?: LaunchFailure | undefined;
   /** The environment replaces instances by itself, so that it may have more of them than desired for a while. */
   readonly isRebalancing?: boolean | undefined;
   readonly instances: readonly ObservedInstance[];
+  /** Workers on that many instances, and GPUs of one instance. @default an instance is a worker */
+  readonly unit?: { readonly replicas: number; readonly instances: number; readonly gpus: number } | undefined;
 }
 
 /** A pool as it is. Counts are in workers. */

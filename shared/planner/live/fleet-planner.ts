@@ -29,6 +29,7 @@ import type { Connector } from './connector.ts';
 import { countedOf } from './counted-workers.ts';
 import { drainOrders } from './drain-orders.ts';
 import { Hearing } from './hearing.ts';
+import { viewOf } from './option-views.ts';
 import type { PlannerMetrics } from './planner-metrics.ts';
 
 export interface FleetPlannerOptions {
@@ -274,7 +275,11 @@ export class FleetPlanner {
     const startedMs = clock.nowMs();
     let outcome: BatchOutcome;
     try {
-      const environment = { counted: countedOf(observed), startSeconds: observed.startSeconds };
+      const environment = {
+        counted: countedOf(observed),
+        fleet: viewOf(observed),
+        startSeconds: observed.startSeconds,
+      };
       outcome = await handleSignals(signals, { store, group, planner: this.#planner, profile, ...environment }, signal);
     } catch (thrown) {
       this.#pending.unshift(...signals); // the next tick takes them again: nothing counts twice

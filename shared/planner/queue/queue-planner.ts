@@ -8,6 +8,7 @@ import type { FleetSpec } from '../ec2/fleet-spec.ts';
 import { type ActOptions, actOnNewest } from '../live/act.ts';
 import type { Connector, Observed } from '../live/connector.ts';
 import { countedOf } from '../live/counted-workers.ts';
+import { viewOf } from '../live/option-views.ts';
 import type { Planner } from '../planner.ts';
 import { type FleetPlaces, toSignals } from '../signals/eventbridge-events.ts';
 import type { PlannerStore } from '../store/types.ts';
@@ -145,7 +146,9 @@ export class QueuePlanner {
     const unknown: string[] = [];
     const places = this.#places.get(model) ?? placesOf(fleet);
     const environment =
-      observed === undefined ? {} : { counted: countedOf(observed), startSeconds: observed.startSeconds };
+      observed === undefined
+        ? {}
+        : { counted: countedOf(observed), fleet: viewOf(observed), startSeconds: observed.startSeconds };
     const { record } = await handleBatch(
       messages,
       {

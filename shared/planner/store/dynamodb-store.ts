@@ -114,7 +114,8 @@ export class DynamoDbPlannerStore implements PlannerStore {
   }
 
   async ticks(group: string, { sinceMs, countMax = COUNT_MAX }: DecisionRange, signal: AbortSignal) {
-    const items = await this.#latest(group, LOOK, countMax, signal);
+    const from = lookKey(Math.max(0, sinceMs));
+    const items = await this.#latest(group, LOOK, countMax, signal, from);
     return items.map(readTick).filter(({ atMs }) => atMs >= sinceMs);
   }
 
@@ -225,8 +226,8 @@ export class DynamoDbPlannerStore implements PlannerStore {
     return kept?.decidedAtMs === decision.decidedAtMs && kept.reason === decision.reason;
   }
 
-  #latest(group: string, prefix: string, countMax: number, signal: AbortSignal): Promise<readonly Item[]> {
-    return this.#attempt(signal, (each) => this.#table.latest(`PLAN#${group}`, prefix, countMax, each));
+  #latest(group: string, prefix: string, countMax: number, signal: AbortSignal, from?: string) {
+    return this.#attempt(signal, (each) => this.#table.latest(`PLAN#${group}`, prefix, countMax, each, from));
   }
 
   #get(key: ItemKey, signal: AbortSignal): Promise<Item | undefined> {
@@ -248,6 +249,10 @@ function stateKey(group: string): ItemKey {
 
 function decisionKey(group: string, decisionId: number): ItemKey {
   return { pk: `PLAN#${group}`, sk: `${DECISION}${String(decisionId).padStart(12, '0')}` };
+}
+
+function lookKey(atMs: number): string {
+  return `${LOOK}${String(Math.floor(atMs)).padStart(14, '0')}`;
 }
 
 function leaseKey(group: string): ItemKey {
@@ -279,7 +284,7 @@ function putDecision(group: string, record: DecisionRecord, condition: string) {
 
 function putTick(group: string, tick: TickRecord) {
   return {
-    key: { pk: `PLAN#${group}`, sk: `${LOOK}${String(Math.round(tick.atMs)).padStart(14, '0')}` },
+    key: { pk: `PLAN#${group}`, sk: lookKey(tick.atMs) },
     expression: 'SET #entry = :entry, #ttl = :ttl',
     names: { '#entry': 'entry', '#ttl': 'ttl' },
     values: { ':entry': JSON.stringify(tick), ':ttl': Math.ceil((tick.atMs + KEPT_MS) / 1000) },

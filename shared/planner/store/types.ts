@@ -1,4 +1,5 @@
 import { StoreError } from '../../discovery/index.ts';
+import type { FleetSample } from '../record/fleet-sample.ts';
 import type { Pool, Targets } from '../types.ts';
 import { type DecisionStatus, mayBecome } from './statuses.ts';
 
@@ -60,6 +61,8 @@ export interface TickRecord {
   readonly atMs: number;
   readonly reason: string;
   readonly figures: Readonly<Record<string, number | string>>;
+  /** The time since the tick that was stored before. Absent in older records. */
+  readonly sample?: FleetSample | undefined;
 }
 
 export interface StoredState {

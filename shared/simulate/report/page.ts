@@ -28,6 +28,24 @@ table { border-collapse: collapse; margin: 0 0 24px; font-variant-numeric: tabul
 th, td { padding: 6px 9px; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 th { color: var(--soft); font-weight: 500; }
+th[scope=row] { color: var(--ink); }
+td.text, th.text { text-align: left; white-space: normal; min-width: 22ch; max-width: 60ch; overflow-wrap: anywhere; }
+h2 { font-size: 18px; margin: 28px 0 8px; }
+figcaption { display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: 13px; color: var(--soft); }
+figcaption svg.stroke { width: 28px; height: 10px; margin-right: 8px; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(210px, 100%), 1fr)); gap: 10px 20px; margin: 0 0 20px; }
+.facts dt { color: var(--soft); font-size: 13px; }
+.facts dd { margin: 0; overflow-wrap: anywhere; }
+.decided { stroke: var(--ink); stroke-width: 1.4; fill: none; }
+.trouble { stroke: #d43f52; stroke-width: 1.6; fill: none; }
+@media print {
+  :root { color-scheme: light; --ink: #1d2330; --soft: #667085; --line: #e3e6ec; --paper: #ffffff; --card: #ffffff; }
+  body { max-width: none; padding: 0; font-size: 12px; print-color-adjust: exact; }
+  .charts { grid-template-columns: 1fr 1fr; }
+  figure, tr { break-inside: avoid; }
+  .wide { overflow: visible; }
+  th, td { white-space: normal; padding: 3px 5px; }
+}
 .key { display: inline-block; width: 10px; height: 10px; border-radius: 3px; margin-right: 8px; }
 `;
 

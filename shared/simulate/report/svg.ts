@@ -26,12 +26,9 @@ export interface ChartOptions {
   readonly hasLegend?: boolean;
 }
 
-const WIDTH = 560;
-const HEIGHT = 300;
-const LEFT = 56;
-const BOTTOM = 44;
-const TOP = 40;
-const RIGHT = 14;
+/** Place of the drawing within a chart, in units of its view box. */
+export const CHART = { width: 560, height: 300, left: 56, bottom: 44, top: 40, right: 14 } as const;
+const { width: WIDTH, height: HEIGHT, left: LEFT, bottom: BOTTOM, top: TOP, right: RIGHT } = CHART;
 
 /** A chart of lines. */
 export function lineChart(lines: readonly Line[], options: ChartOptions): string {
@@ -76,14 +73,15 @@ export function barChart(bars: readonly Bar[], title: string, format: (value: nu
       `<text x="${(left + width + 6).toFixed(1)}" y="${y + 14}">${escapeMarkup(format(value))}</text>`
     );
   });
-  return `<svg viewBox="0 0 ${WIDTH} ${height}" role="img"><text class="title" x="0" y="16">${escapeMarkup(title)}</text>${rows.join('')}</svg>`;
+  return `<svg viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escapeMarkup(title)}"><text class="title" x="0" y="16">${escapeMarkup(title)}</text>${rows.join('')}</svg>`;
 }
 
 function shorten(label: string): string {
   return label.length > 30 ? `${label.slice(0, 28)}…` : label;
 }
 
-interface Scale {
+/** Positions of values along an axis, and the values that it names. */
+export interface Scale {
   readonly at: (value: number) => number;
   readonly ticks: readonly number[];
 }
@@ -109,7 +107,7 @@ function scaleOf(values: readonly number[], from: number, to: number, isLog: boo
  * The vertical axis: its highest line is not below the highest value. `isWhole`: all are counts, which have no
  * fractions.
  */
-function roundScale(highest: number, isWhole: boolean): Scale {
+export function roundScale(highest: number, isWhole: boolean): Scale {
   const high = highest > 0 ? highest : 1;
   const step = isWhole ? Math.max(1, niceStep(high / 5)) : niceStep(high / 5);
   return scaleOf([0, Math.ceil(high / step - 1e-9) * step], HEIGHT - BOTTOM, TOP, false, step);
@@ -145,14 +143,15 @@ function frame({ title, xLabel, yLabel }: ChartOptions, x: Scale, y: Scale, cont
       `<text x="${LEFT - 6}" y="${(y.at(tick) + 4).toFixed(1)}" text-anchor="end">${compact(tick)}</text>`,
   );
   return (
-    `<svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img"><text class="title" x="0" y="16">${escapeMarkup(title)}</text>` +
+    `<svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${escapeMarkup(title)}"><text class="title" x="0" y="16">${escapeMarkup(title)}</text>` +
     `${xTicks.join('')}${yTicks.join('')}${content}` +
     `<text x="${(LEFT + WIDTH - RIGHT) / 2}" y="${HEIGHT - 8}" text-anchor="middle">${escapeMarkup(xLabel)}</text>` +
     `<text class="unit" x="${LEFT}" y="${TOP - 8}">${escapeMarkup(yLabel)}</text></svg>`
   );
 }
 
-function compact(value: number): string {
+/** Returns a number of an axis: `1.5k` for 1,500. */
+export function compact(value: number): string {
   if (value >= 1000) return `${+(value / 1000).toPrecision(3)}k`;
   return `${+value.toPrecision(3)}`;
 }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { DecisionRecord, PlannerStore } from '../../../shared/planner/index.ts';
+import { sampleOf } from '../../support/planner/fleet-story.ts';
 
 const NEVER = new AbortController().signal;
 const NOW = 1_800_000_000_000;
@@ -53,7 +54,8 @@ export function describePlannerStore(name: string, open: () => Promise<readonly 
 
     it('writes state, decision and tick as one, for everybody to read', async () => {
       const group = newGroup();
-      const tick = { atMs: NOW, reason: 'no change', figures: { running: 3 } };
+      const options = { 'decode/1-spot': { workers: { serving: 60, image: 12.5 }, gpuSeconds: 72.5 } };
+      const tick = { atMs: NOW, reason: 'no change', figures: { running: 3 }, sample: sampleOf({ options }) };
       const decision = someDecision(0);
       expect(await one.commit(group, { version: 0, state: 'first', decision, tick }, NEVER)).toBe(true);
       expect(await other.readState(group, NEVER)).toEqual({ version: 1, state: 'first' });
@@ -110,6 +112,8 @@ export function describePlannerStore(name: string, open: () => Promise<readonly 
       expect(await ids({ sinceMs: 0, countMax: 2 })).toEqual([4, 3]);
       const ticks = await other.ticks(group, { sinceMs: NOW + 1, countMax: 3 }, NEVER);
       expect(ticks.map(({ reason }) => reason)).toEqual(['tick 4', 'tick 3', 'tick 2']);
+      const late = await other.ticks(group, { sinceMs: NOW + 3.5 }, NEVER);
+      expect(late.map(({ reason }) => reason)).toEqual(['tick 4']);
     });
 
     it('moves a decision on as its states allow, and for one of two at once', async () => {

@@ -119,7 +119,7 @@ export class PageSession {
     }
     if (program === 'npx stator frontend' || program === 'npx stator grpc') return 'frontend';
     if (program === 'npx stator worker') return 'worker';
-    if (program === 'npx stator planner' && !/planner explain/.test(command)) return 'planner';
+    if (program === 'npx stator planner' && !/planner (explain|report)/.test(command)) return 'planner';
     if (!program.startsWith('node ')) return 'client';
     const source = readFileSync(join(this.#clone.root, program.slice(5)), 'utf8');
     if (source.includes('createFrontend(')) return 'frontend';

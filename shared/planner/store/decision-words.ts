@@ -1,7 +1,19 @@
-import type { DecisionRecord } from '../../planner/index.ts';
+import type { DecisionRecord } from './types.ts';
 
 /** Victims that a line names; the rest are counted. */
 const NAMED_MAX = 8;
+
+/** Statuses of a decision in words. */
+export const STATUS_WORDS: Readonly<Record<DecisionRecord['status'], string>> = {
+  PENDING: 'not begun yet',
+  APPLYING: 'being carried out',
+  APPLIED: 'carried out',
+  SUPERSEDED: 'replaced by a newer one',
+  TIMED_OUT: 'not carried out in time',
+  STALLED: 'waits for capacity',
+  REJECTED_BUDGET: 'refused by the budget',
+  ADVISORY: 'advice, not carried out',
+};
 
 /** Returns what became of a decision beyond its status, a sentence a line. */
 export function outcomeLines(decision: DecisionRecord): readonly string[] {
