@@ -23,6 +23,7 @@ const OPEN = 'would let in every process that reaches the port';
 const JSON_LINES = 'is the form in which CloudWatch reads lines';
 const NO_PLANNER = 'is planner.queueArn of this file, which gives the rights as well';
 const NO_ZMQ = 'is for ZeroMQ, and events go through NATS here';
+const NO_ETCD = 'is of etcd, and the processes find each other in the table of this deployment';
 const BY_SETTING = (path: string) => `is ${path} of this file`;
 
 /** Names of older spellings go with the newer one. */
@@ -32,6 +33,12 @@ type Refusals = Readonly<Record<string, string>>;
 const EVERYWHERE: Refusals = {
   DYN_DISCOVERY_BACKEND: ONE_FLEET,
   STATOR_DISCOVERY_TABLE: MADE,
+  ETCD_ENDPOINTS: NO_ETCD,
+  ETCD_LEASE_TTL: NO_ETCD,
+  ETCD_AUTH_USERNAME: NO_ETCD,
+  ETCD_AUTH_CA: NO_ETCD,
+  ETCD_AUTH_CLIENT_CERT: NO_ETCD,
+  ETCD_AUTH_CLIENT_KEY: NO_ETCD,
   STATOR_PLANE_TOKEN_SECRET: MADE,
   STATOR_NATS_SECRET: MADE,
   STATOR_ID_SECRET_SECRET: MADE,

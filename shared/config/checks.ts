@@ -10,6 +10,8 @@ const TOGETHER = [
   ['tcpTlsClientCertPath', 'tcpTlsClientKeyPath'],
   ['natsTlsClientCertPath', 'natsTlsClientKeyPath'],
   ['natsAuthUsername', 'natsAuthPassword'],
+  ['etcdAuthUsername', 'etcdAuthPassword'],
+  ['etcdAuthClientCert', 'etcdAuthClientKey'],
   ['numPrefillWorkers', 'numDecodeWorkers'],
 ] as const satisfies readonly (readonly [SettingName, SettingName])[];
 
@@ -244,6 +246,16 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'dynamodb needs STATOR_DISCOVERY_TABLE',
   },
   {
+    setting: 'etcdAuthCa',
+    holds: ({ values: { etcdAuthCa: ca, etcdEndpoints: urls } }) => ca === undefined || isAllTls(urls),
+    says: 'needs https: in each of ETCD_ENDPOINTS',
+  },
+  {
+    setting: 'etcdAuthClientCert',
+    holds: ({ values: { etcdAuthClientCert: cert, etcdEndpoints: urls } }) => cert === undefined || isAllTls(urls),
+    says: 'needs https: in each of ETCD_ENDPOINTS',
+  },
+  {
     setting: 'discoveryBackend',
     holds: ({ process, values }) => process !== 'local' || reachOf(values) === 'one machine',
     says: 'must be file for stator local: its workers are processes of their own on this machine',
@@ -335,6 +347,10 @@ const WITHOUT_EFFECT: readonly WithoutEffect[] = [
     because: '--engine-type sglang keeps blocks free by rules of its own',
   },
 ];
+
+function isAllTls(urls: readonly string[] = []): boolean {
+  return urls.every((url) => url.startsWith('https:'));
+}
 
 function reachOf({ discoveryBackend }: SettingValues): (typeof DISCOVERY_STORES)[DiscoveryStore] | undefined {
   return discoveryBackend && DISCOVERY_STORES[discoveryBackend];

@@ -109,6 +109,7 @@ const GRPC = or(on('grpcPort'), on('kserveGrpcServer'));
 const NATS = or(is('requestPlane', 'nats'), is('eventPlane', 'nats'));
 const TCP = is('requestPlane', 'tcp');
 const ZMQ = is('eventPlane', 'zmq');
+const ETCD = is('discoveryBackend', 'etcd');
 const MOCKER = is('engine', 'mocker');
 const SERVICES = isNot('service', 'router');
 const SIMULATED_PLANNER = only(['simulate', 'local'], on('planner'));
@@ -223,6 +224,13 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
 
   discoveryTable: [is('discoveryBackend', 'dynamodb')],
   fileKv: [is('discoveryBackend', 'file')],
+  etcdEndpoints: [ETCD],
+  etcdLeaseTtlSecs: [ETCD],
+  etcdAuthUsername: [ETCD],
+  etcdAuthPassword: [ETCD],
+  etcdAuthCa: [ETCD],
+  etcdAuthClientCert: [ETCD],
+  etcdAuthClientKey: [ETCD],
   tcpRequestTimeoutSecs: [TCP],
   tcpConnectTimeoutSecs: [TCP],
   tcpPoolSize: [TCP],

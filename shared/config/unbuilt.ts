@@ -70,12 +70,10 @@ export const UNBUILT: readonly Unbuilt[] = [
     names: '--enable-session-prefix-index DYN_ENABLE_SESSION_PREFIX_INDEX',
   },
   {
-    about: 'discovery in etcd and Kubernetes',
+    about: 'discovery in Kubernetes',
     usedBy: containers.usedBy,
-    names:
-      'ETCD_ENDPOINTS ETCD_LEASE_TTL ETCD_AUTH_USERNAME ETCD_AUTH_PASSWORD ETCD_AUTH_CA ETCD_AUTH_CLIENT_CERT ' +
-      'ETCD_AUTH_CLIENT_KEY DYN_KUBE_DISCOVERY_MODE POD_NAME POD_NAMESPACE POD_UID',
-    instead: '--discovery-backend dynamodb or file, with STATOR_LEASE_TTL_SECS',
+    names: 'DYN_KUBE_DISCOVERY_MODE POD_NAME POD_NAMESPACE POD_UID',
+    instead: '--discovery-backend etcd, dynamodb or file',
   },
   {
     about: 'the return listener and the buffers of the request plane, which answers on the same connection here',

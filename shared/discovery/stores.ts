@@ -5,6 +5,7 @@ import type { Discovery } from './types.ts';
 /** Every store by its name in `--discovery-backend`. Only the code of the opened store is loaded. */
 const STORES: Readonly<Record<FleetSettings['discoveryBackend'], () => Promise<OpenStore>>> = {
   dynamodb: async () => (await import('./dynamodb/dynamodb-discovery.ts')).openDynamoDb,
+  etcd: async () => (await import('./etcd/etcd-discovery.ts')).openEtcd,
   file: async () => (await import('./file/file-discovery.ts')).openFile,
   mem: async () => (await import('./memory/memory-discovery.ts')).openMemory,
 };

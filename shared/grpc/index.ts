@@ -6,6 +6,30 @@ export { framed } from './message-frames.ts';
 export { type MessageRoom, OwnRoom } from './message-intake.ts';
 export { decodeMessage, encodeMessage } from './messages/codec.ts';
 export {
+  AuthenticateRequestSchema,
+  AuthenticateResponseSchema,
+  DeleteRangeRequestSchema,
+  type Event as EtcdEvent,
+  Event_EventType as EtcdEventType,
+  HeaderResponseSchema,
+  type KeyValue as EtcdKeyValue,
+  LeaseGrantRequestSchema,
+  LeaseGrantResponseSchema,
+  LeaseKeepAliveRequestSchema,
+  LeaseKeepAliveResponseSchema,
+  LeaseRevokeRequestSchema,
+  PutRequestSchema,
+  RangeRequestSchema,
+  type RangeResponse,
+  RangeResponseSchema,
+  type ResponseHeader as EtcdHeader,
+  TxnRequestSchema,
+  TxnResponseSchema,
+  WatchRequestSchema,
+  type WatchResponse,
+  WatchResponseSchema,
+} from './messages/generated/etcd_pb.js';
+export {
   file_grpc_service,
   ModelConfigRequestSchema,
   ModelConfigResponseSchema,

@@ -193,8 +193,8 @@ describe('what stator.config.ts gives', () => {
       /STATOR_ARTIFACTS_CACHE_DIR: "\/var\/cache": must lie in \/tmp\//,
     ],
     [
-      { edges: { container: { environment: { ETCD_ENDPOINTS: 'a' } } } },
-      /ETCD_ENDPOINTS: is accepted, but does nothing in this version/,
+      { edges: { container: { environment: { POD_NAME: 'a' } } } },
+      /POD_NAME: is accepted, but does nothing in this version/,
     ],
     [
       // biome-ignore lint/suspicious/noExplicitAny: what a file in JSON may hold

@@ -1,5 +1,6 @@
 import { dynoxide } from './tools/dynoxide.ts';
 import { elasticmq } from './tools/elasticmq.ts';
+import { etcd } from './tools/etcd.ts';
 import { kserveGo } from './tools/kserve-go.ts';
 import { lambdaRic } from './tools/lambda-ric.ts';
 import { natsServer } from './tools/nats-server.ts';
@@ -26,6 +27,7 @@ const TOOLS: readonly Tool[] = [
   kserveGo,
   otelCollector,
   elasticmq,
+  etcd,
   promtool,
 ];
 

@@ -4,6 +4,7 @@
  */
 export { createTable, TABLE_SCHEMA } from './create-table.ts';
 export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from './dynamodb-server.ts';
+export { type EtcdCluster, type EtcdMember, type EtcdOptions, hasEtcd, startEtcd } from './etcd-server.ts';
 export { type Fleet, runStator, type StatorProcess, spawnStator, useFleet } from './fleet.ts';
 export { freePort, freePorts } from './free-port.ts';
 export { FreezableClock } from './freezable-clock.ts';

@@ -13,8 +13,11 @@ export interface TcpProxy {
   close(): Promise<void>;
 }
 
-/** Starts a relay on 127.0.0.1 to `target`. */
-export async function startTcpProxy(target: { readonly host: string; readonly port: number }): Promise<TcpProxy> {
+/** Starts a relay on 127.0.0.1 to `target`. @param port its own port @default any */
+export async function startTcpProxy(
+  target: { readonly host: string; readonly port: number },
+  port = 0,
+): Promise<TcpProxy> {
   let state: 'relaying' | 'cut' | 'stalled' = 'relaying';
   const sockets = new Set<Socket>();
   const keep = (socket: Socket): void => {
@@ -35,7 +38,7 @@ export async function startTcpProxy(target: { readonly host: string; readonly po
     upstream.pipe(client);
     client.on('close', () => upstream.destroy());
     upstream.on('close', () => client.destroy());
-  }).listen(0, '127.0.0.1');
+  }).listen(port, '127.0.0.1');
   await once(server, 'listening');
   return {
     port: (server.address() as AddressInfo).port, // a listening TCP server has an AddressInfo

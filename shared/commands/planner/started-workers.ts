@@ -77,7 +77,15 @@ function isFixed(port: number | readonly number[] | undefined): boolean {
 }
 
 /** Settings on which two processes must agree to hear each other. */
-const MEETING = ['discoveryBackend', 'fileKv', 'discoveryTable', 'eventPlane', 'zmqBrokerUrl', 'natsServer'] as const;
+const MEETING = [
+  'discoveryBackend',
+  'fileKv',
+  'discoveryTable',
+  'etcdEndpoints',
+  'eventPlane',
+  'zmqBrokerUrl',
+  'natsServer',
+] as const;
 
 function differencesOf(settings: Settings<'planner'>, namespace: string, workers: Settings<'worker'>) {
   const differences = MEETING.map((setting) => [setting, settings[setting], workers[setting]] as const);

@@ -6,6 +6,7 @@ import { type DefaultFacts, edges, fleet, lastingFleet, rowsFor, worker } from '
  */
 export const DISCOVERY_STORES = {
   dynamodb: 'many machines',
+  etcd: 'many machines',
   file: 'one machine',
   mem: 'one process',
 } as const satisfies Readonly<Record<string, 'many machines' | 'one machine' | 'one process'>>;
@@ -33,7 +34,7 @@ export function byMachines<T>(facts: DefaultFacts, many: T, one: T): T {
   return isOfManyMachines(facts.read('discoveryBackend') as DiscoveryStore) ? many : one; // a row above
 }
 
-const NOT_A_BACKEND = 'not built: use dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem';
+const NOT_A_BACKEND = 'not built: use etcd, dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem';
 
 /**
  * Returns `dyn://{namespace}.backend.generate`, with the role of a prefill or encode worker instead of `backend`; a
@@ -54,7 +55,7 @@ export const discoveryRows = {
   discoveryBackend: fleet.choice({
     names: '--discovery-backend DYN_DISCOVERY_BACKEND',
     values: STORES,
-    refused: { etcd: NOT_A_BACKEND, kubernetes: NOT_A_BACKEND },
+    refused: { kubernetes: NOT_A_BACKEND },
     decide: (facts) => {
       if (facts.process !== 'local' && facts.read('discoveryTable') !== undefined) return 'dynamodb';
       return facts.process === 'function' ? 'mem' : 'file'; // a function runs alone on its machine
@@ -62,7 +63,7 @@ export const discoveryRows = {
     defaultText: 'dynamodb with a table, else file; stator local: file; function without a table: mem',
     source: 'Dynamo: etcd',
     about:
-      'How processes find each other: on many machines (dynamodb), on one machine (file), or within one process (mem).',
+      'How processes find each other: on many machines (dynamodb, etcd), on one machine (file), or within one process (mem).',
   }),
   namespace: fleet.text({
     names: '--namespace DYN_NAMESPACE',
@@ -100,5 +101,50 @@ export const discoveryRows = {
     range: { min: 0.2, max: 300, unit: 's' },
     default: 10,
     about: "Lease of instances and of the router's lease holder.",
+  }),
+};
+
+/** Rows of "etcd". */
+export const etcdRows = {
+  etcdEndpoints: fleet.urls({
+    names: 'ETCD_ENDPOINTS',
+    schemes: ['http', 'https'],
+    default: ['http://localhost:2379'],
+    source: 'Dynamo',
+    about: 'Members of the etcd cluster. A process asks one of them, and another one if that fails.',
+  }),
+  etcdLeaseTtlSecs: fleet.int({
+    names: 'ETCD_LEASE_TTL',
+    range: { min: 2, max: 300, unit: 's' },
+    defaultText: 'STATOR_LEASE_TTL_SECS',
+    source: 'Dynamo',
+    about: 'Lease of instances in etcd.',
+  }),
+  etcdAuthUsername: fleet.text({
+    names: 'ETCD_AUTH_USERNAME',
+    note: 'both or none',
+    source: 'Dynamo',
+    about: 'User of etcd.',
+  }),
+  etcdAuthPassword: fleet.secret({
+    names: 'ETCD_AUTH_PASSWORD',
+    note: 'both or none',
+    source: 'Dynamo',
+    about: 'Password of the user of etcd.',
+  }),
+  etcdAuthCa: fleet.pem({
+    names: 'ETCD_AUTH_CA',
+    source: 'Dynamo',
+    about: 'CA that verifies the members of etcd; needs https in ETCD_ENDPOINTS.',
+  }),
+  etcdAuthClientCert: fleet.pem({
+    names: 'ETCD_AUTH_CLIENT_CERT',
+    source: 'Dynamo',
+    about: 'Client certificate for etcd.',
+  }),
+  etcdAuthClientKey: fleet.pem({
+    names: 'ETCD_AUTH_CLIENT_KEY',
+    source: 'Dynamo',
+    about: 'Key of the client certificate.',
   }),
 };

@@ -27,6 +27,7 @@ const CROSS_CHECKED: ReadonlySet<SettingName> = new Set([
   'multimodalEncodeWorker',
   'multimodalWorker',
   'natsAuthUsername',
+  'etcdAuthUsername',
   'numDecodeWorkers',
   'numPrefillWorkers',
   'omni',

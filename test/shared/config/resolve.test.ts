@@ -217,10 +217,28 @@ describe('values', () => {
     }
   });
 
-  it.each(['etcd', 'kubernetes'])('discovery back end %s is refused with what to use', (backend) => {
-    expect(problemsOf('frontend', ['--discovery-backend', backend])[0]).toContain(
-      'not built: use dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem',
+  it('discovery back end kubernetes is refused with what to use', () => {
+    expect(problemsOf('frontend', ['--discovery-backend', 'kubernetes'])[0]).toContain(
+      'not built: use etcd, dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem',
     );
+  });
+
+  it.each([
+    [{ ETCD_ENDPOINTS: 'nats://a:2379' }, /^ETCD_ENDPOINTS "nats:.* scheme nats is not allowed/],
+    [{ ETCD_AUTH_USERNAME: 'u' }, /ETCD_AUTH_USERNAME.*ETCD_AUTH_PASSWORD/],
+    [{ ETCD_LEASE_TTL: '1' }, /^ETCD_LEASE_TTL "1": .*2/],
+  ])('settings of etcd are checked: %j', (environment, problem) => {
+    expect(problemsOf('frontend', ['--discovery-backend', 'etcd'], environment)).toEqual([
+      expect.stringMatching(problem),
+    ]);
+  });
+
+  it('a CA for etcd needs TLS in every URL of a member', () => {
+    const surroundings = machineWith({ '/ca.pem': '' });
+    const environment = { ETCD_AUTH_CA: '/ca.pem', ETCD_ENDPOINTS: 'https://a:2379,http://b:2379' };
+    expect(problemsOf('frontend', ['--discovery-backend', 'etcd'], environment, { surroundings })).toEqual([
+      'ETCD_AUTH_CA needs https: in each of ETCD_ENDPOINTS',
+    ]);
   });
 
   it('routes start with a slash', () => {
@@ -387,12 +405,12 @@ describe('defaults', () => {
 describe('names that do nothing in this version', () => {
   it('are accepted with one line each that says what they are about and what to use, by flag and by variable', () => {
     const argv = ['--frontend-route-extension', 'a.js', '--frontend-route-extension=b.js', '--http-port=1'];
-    const { settings, given, warnings } = frontend(argv, { ETCD_ENDPOINTS: 'http://e:2379', DYN_COMPONENT: 'x' });
+    const { settings, given, warnings } = frontend(argv, { POD_NAME: 'p', DYN_COMPONENT: 'x' });
     expect(settings.httpPort).toBe(1);
     expect([...given.keys()].sort()).toEqual(['discoveryBackend', 'httpPort']);
     expect(warnings).toEqual([
       '--frontend-route-extension is accepted, but does nothing in this version (routes from modules): use your own program around createFrontend of the package',
-      'ETCD_ENDPOINTS is accepted, but does nothing in this version (discovery in etcd and Kubernetes): use --discovery-backend dynamodb or file, with STATOR_LEASE_TTL_SECS',
+      'POD_NAME is accepted, but does nothing in this version (discovery in Kubernetes): use --discovery-backend etcd, dynamodb or file',
     ]);
   });
 
@@ -450,6 +468,6 @@ describe('names that do nothing in this version', () => {
   });
 
   it('are silent when nothing of them is set, or set to nothing', () => {
-    expect(frontend(['--http-port', '1'], { ETCD_ENDPOINTS: '' }).warnings).toEqual([]);
+    expect(frontend(['--http-port', '1'], { POD_NAME: '' }).warnings).toEqual([]);
   });
 });

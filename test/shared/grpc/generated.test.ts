@@ -3,6 +3,7 @@ import { type DescField, type DescFile, type DescMessage, ScalarType } from '@bu
 import { FeatureSet_FieldPresence } from '@bufbuild/protobuf/wkt';
 import protobuf from 'protobufjs';
 import { describe, expect, it } from 'vitest';
+import { file_etcd } from '../../../shared/grpc/messages/generated/etcd_pb.js';
 import { file_grpc_service } from '../../../shared/grpc/messages/generated/grpc_service_pb.js';
 import { file_health } from '../../../shared/grpc/messages/generated/health_pb.js';
 import { file_model_config } from '../../../shared/grpc/messages/generated/model_config_pb.js';
@@ -12,6 +13,7 @@ import { file_router } from '../../../shared/grpc/messages/generated/router_pb.j
 const { EXPLICIT } = FeatureSet_FieldPresence;
 
 const GENERATED: Readonly<Record<string, DescFile>> = {
+  'etcd.proto': file_etcd,
   'grpc_service.proto': file_grpc_service,
   'health.proto': file_health,
   'model_config.proto': file_model_config,

@@ -1,0 +1,92 @@
+import { constants } from 'node:fs';
+import { mkdir, readdir, rename, writeFile } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+import { installOnce } from './install-once.ts';
+import { goCaches } from './kserve-go.ts';
+import { cacheRoot, pathIfPresent, runCommand, type Tool } from './tool.ts';
+
+const VERSION = '3.5.17';
+const BUILD_MS_MAX = 8 * 60_000;
+const DOWNLOAD_MS_MAX = 2 * 60_000;
+
+/**
+ * etcd: the one on PATH, otherwise unpacked from the distribution's package (without root), otherwise built with Go.
+ */
+export const etcd: Tool = {
+  name: 'etcd',
+  variable: 'STATOR_TEST_ETCD_BIN',
+  neededBy: 'suites against an etcd cluster',
+  findInstalled: async () => (await findOnPath()) ?? (await cachedBinary()),
+  async install() {
+    await installOnce(folder(), async () => (await cachedBinary()) !== undefined, fill);
+    return binaryIn(folder());
+  },
+};
+
+async function fill(scratchFolder: string): Promise<void> {
+  await mkdir(join(scratchFolder, 'bin'), { recursive: true });
+  try {
+    await unpackPackage(scratchFolder);
+  } catch (packageFailure) {
+    try {
+      await buildWithGo(scratchFolder);
+    } catch (goFailure) {
+      throw new Error(`${messageOf(packageFailure)}; ${messageOf(goFailure)}`);
+    }
+  }
+}
+
+async function unpackPackage(scratchFolder: string): Promise<void> {
+  await runCommand('apt-get', ['download', 'etcd-server'], { timeoutMs: DOWNLOAD_MS_MAX, cwd: scratchFolder });
+  const archive = (await readdir(scratchFolder)).find((name) => name.endsWith('.deb'));
+  if (archive === undefined) throw new Error('apt-get download etcd-server left no package');
+  await runCommand('dpkg', ['-x', archive, 'root'], { timeoutMs: DOWNLOAD_MS_MAX, cwd: scratchFolder });
+  await rename(join(scratchFolder, 'root', 'usr', 'bin', 'etcd'), binaryIn(scratchFolder));
+}
+
+/**
+ * Builds it as the main package of its module, which a module of our own requires: `go install` refuses its
+ * replacements.
+ */
+async function buildWithGo(scratchFolder: string): Promise<void> {
+  const source = join(scratchFolder, 'source');
+  await mkdir(source);
+  await writeFile(
+    join(source, 'go.mod'),
+    `module stator.test/etcd\n\ngo 1.22\n\nrequire go.etcd.io/etcd/server/v3 v${VERSION}\n`,
+  );
+  await writeFile(
+    join(source, 'tools.go'),
+    '//go:build tools\n\npackage tools\n\nimport _ "go.etcd.io/etcd/server/v3"\n',
+  );
+  const options = { timeoutMs: BUILD_MS_MAX, env: { ...process.env, ...goCaches, GOFLAGS: '-mod=mod' }, cwd: source };
+  await runCommand(
+    'go',
+    ['build', '-ldflags=-s -w', '-o', binaryIn(scratchFolder), 'go.etcd.io/etcd/server/v3'],
+    options,
+  );
+}
+
+async function findOnPath(): Promise<string | undefined> {
+  for (const directory of (process.env.PATH ?? '').split(delimiter)) {
+    const found = await pathIfPresent(join(directory, 'etcd'), constants.X_OK);
+    if (directory !== '' && found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function cachedBinary(): Promise<string | undefined> {
+  return pathIfPresent(binaryIn(folder()), constants.X_OK);
+}
+
+function binaryIn(installation: string): string {
+  return join(installation, 'bin', 'etcd');
+}
+
+function folder(): string {
+  return join(cacheRoot(), `etcd-${VERSION}`);
+}
+
+function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
