@@ -10,11 +10,13 @@ const TRANSFER = ['--kv-transfer-config={"kv_connector":"NixlConnector","kv_role
 
 /**
  * Two models with GPUs on EC2, whose machines a planner starts from none. `chat` has one pool: four GPUs a machine, two
- * replicas on each, on demand first and spot for more. `code` has a pool for prompts and one for answers.
+ * replicas on each, on demand first and spot for more. `code` has a pool for prompts and one for answers. Their
+ * machines start from an image that has the image of the workers in it.
  */
 const config: StatorConfig = {
   models: { 'Qwen/Qwen3-32B': { wanted: false }, 'Qwen/Qwen3-8B': { wanted: false } },
   network: { availabilityZones: ['eu-west-1a', 'eu-west-1b', 'eu-west-1c'] },
+  machineImages: { gpu: { rebuild: 'monthly' } },
   fleets: {
     chat: {
       kind: 'ec2',
@@ -34,6 +36,7 @@ const config: StatorConfig = {
       replicas: { min: 0, max: 24 },
       startSecs: 480,
       drainSecs: 900,
+      ami: { machineImage: 'gpu' },
     },
     'code-prefill': {
       kind: 'ec2',
@@ -44,6 +47,7 @@ const config: StatorConfig = {
       options: [{ types: ['g6.xlarge'], max: 4 }],
       replicas: { max: 4 },
       startSecs: 300,
+      ami: { machineImage: 'gpu' },
       arguments: TRANSFER,
     },
     'code-decode': {
@@ -58,6 +62,7 @@ const config: StatorConfig = {
       ],
       replicas: { max: 12 },
       startSecs: 300,
+      ami: { machineImage: 'gpu' },
       arguments: TRANSFER,
     },
   },

@@ -2,7 +2,8 @@ import * as z from 'zod';
 import { Arguments, Environment } from './environment.ts';
 import { Generation, Pool } from './fleet-parts.ts';
 import { TypeName } from './gpu-types.ts';
-import { ModelName } from './names.ts';
+import { ModelName, Name } from './names.ts';
+import { ParameterName, RootDevice } from './ssm.ts';
 
 /** Ways in which EC2 sells machines. */
 export const MARKETS = ['on-demand', 'spot', 'reservation', 'capacity-block'] as const;
@@ -73,20 +74,16 @@ const Weights = z.strictObject({
     .optional(),
 });
 
-/** Image of AWS with driver and Docker, for x86 ("Finding the ID of a DLAMI"). */
-const DLAMI = '/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id';
-
 const Ami = z.strictObject({
-  /** Parameter of Systems Manager that names the image of the machines. Each machine that starts reads it again. */
-  parameter: z
-    .string()
-    .regex(/^\/[A-Za-z0-9_./-]{1,1000}$/, 'must be the name of a parameter of Systems Manager, which begins with /')
-    .default(DLAMI),
-  /** Name of the root volume in that image. */
-  rootDevice: z
-    .string()
-    .regex(/^\/dev\/[a-z0-9]{3,8}$/, 'must be the name of a device, as /dev/xvda')
-    .default('/dev/xvda'),
+  /**
+   * Parameter of Systems Manager that names the image of the machines. Each machine that starts reads it again.
+   * @default that of the newest image of AWS with driver and Docker, for x86
+   */
+  parameter: ParameterName.optional(),
+  /** Name of the root volume in that image. @default /dev/xvda */
+  rootDevice: RootDevice.optional(),
+  /** Entry of `machineImages`: an image that the deployment builds, with the image of the workers in it. */
+  machineImage: Name.optional(),
 });
 
 /** Workers with GPUs, on machines of EC2. Auto Scaling groups start them, one for each option, in the order given. */

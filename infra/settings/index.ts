@@ -10,6 +10,14 @@ export {
 export { namespacesOf, passesBlocks, stackOf } from './fleets.ts';
 export { type GivenTypes, type GpuType, typeOf } from './gpu-types.ts';
 export { loadConfig } from './load.ts';
+export {
+  imageCostsOf,
+  imageParameterOf,
+  type MachineImageSettings,
+  type StartImage,
+  startImageOf,
+  workerImagesIn,
+} from './machine-images.ts';
 export { zonesOf } from './network.ts';
 export { hasPlanner } from './planner.ts';
 export { SettingsError } from './problems.ts';

@@ -8,6 +8,7 @@ import { checkFleets, Fleets, Models } from './fleets.ts';
 import { InstanceTypes } from './gpu-types.ts';
 import { Keys } from './keys.ts';
 import { Limits } from './limits.ts';
+import { checkMachineImages, MachineImages } from './machine-images.ts';
 import { Name } from './names.ts';
 import { Nats } from './nats.ts';
 import { checkZones, Network } from './network.ts';
@@ -27,6 +28,7 @@ export const Settings = z
     models: Models,
     fleets: Fleets,
     instanceTypes: InstanceTypes,
+    machineImages: MachineImages,
     sizes: Sizes,
     edges: Edges,
     nats: Nats,
@@ -46,6 +48,7 @@ export const Settings = z
   })
   .superRefine((given, context) => {
     checkFleets(given, context);
+    checkMachineImages(given, context);
     checkStackNames(given, context);
     checkWanted(given, context);
     checkEdges(given, context);

@@ -8,7 +8,7 @@ import { MockFleet } from '../constructs/mock-fleet.ts';
 import { FleetObservability } from '../constructs/observability/fleet-watches.ts';
 import { plannerQueueOf } from '../constructs/planner/planner-queue.ts';
 import { followReferences } from '../constructs/stack-references.ts';
-import type { Ec2FleetSettings, Settings } from '../settings/index.ts';
+import { type Ec2FleetSettings, type Settings, startImageOf } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
 import type { EdgeStack } from './edge-stack.ts';
 import type { PlannerStack } from './planner-stack.ts';
@@ -62,6 +62,7 @@ export class FleetStack extends Stack {
       network,
       deployment: settings.name,
       types: settings.instanceTypes,
+      image: startImageOf(fleet, settings),
       environment: { ...edge.workerEnvironment, ...store.secrets.workerEnvironment(), ...queue?.environment },
       logRetentionDays: settings.logRetentionDays,
     });

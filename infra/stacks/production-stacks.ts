@@ -4,6 +4,7 @@ import { Construct } from 'constructs';
 import { addSpending, warnOfSpending } from '../constructs/spending.ts';
 import { tagCosts } from '../constructs/tags.ts';
 import { forProduction, type Settings, stackOf } from '../settings/index.ts';
+import { AmiStack } from './ami-stack.ts';
 import { DataStack } from './data-stack.ts';
 import { EdgeStack, type Releasing } from './edge-stack.ts';
 import { FleetStack } from './fleet-stack.ts';
@@ -18,8 +19,8 @@ interface ProductionProps extends Releasing {
 }
 
 /**
- * A deployment in stacks that live for different times: data, planner, edge, and one for each fleet. They belong to the
- * app, not to a `Stage`: `cdk deploy --all` passes over the stacks of a stage.
+ * A deployment in stacks that live for different times: data, planner, edge, images for machines, and one for each
+ * fleet. They belong to the app, not to a `Stage`: `cdk deploy --all` passes over the stacks of a stage.
  */
 export class ProductionStacks extends Construct {
   constructor(scope: Construct, id: string, props: ProductionProps) {
@@ -33,9 +34,12 @@ export class ProductionStacks extends Construct {
         : new PlannerStack(this, 'Planner', { data, plannerFunctionCode, settings, stackName: `${id}-Planner` });
     const common = { data, planner, settings };
     const edge = new EdgeStack(this, 'Edge', { ...common, httpFunctionCode, rollout, stackName: `${id}-Edge` });
+    const hasImages = Object.keys(settings.machineImages).length > 0;
+    const images = hasImages ? new AmiStack(this, 'Ami', { data, settings, stackName: `${id}-Ami` }) : undefined;
     for (const [name, fleet] of Object.entries(settings.fleets)) {
       const own = stackOf(name, fleet);
-      new FleetStack(this, own, { ...common, edge, fleet, fleetName: name, stackName: `${id}-${own}` });
+      const stack = new FleetStack(this, own, { ...common, edge, fleet, fleetName: name, stackName: `${id}-${own}` });
+      if (images !== undefined && fleet.kind === 'ec2') stack.addDependency(images, 'a parameter names its image');
     }
     addSpending(edge, settings);
     warnOfSpending(edge, settings);

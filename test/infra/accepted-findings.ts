@@ -86,6 +86,21 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'the function of the CDK that suspends AZRebalance writes a log, and the CDK gives it this policy',
   },
   {
+    rule: /-IAM4\[Policy::.*(AmazonSSMManagedInstanceCore|EC2ImageBuilderLifecycleExecutionPolicy)\]$/,
+    path: /^Image-gpu\/(Builder|Cleaner)Role$/,
+    reason: 'what Image Builder requires of machines that it drives, and to delete images with their snapshots',
+  },
+  {
+    rule: /-IAM5\[Resource::arn:.*:(component\/stator_gpu_\*\/\*|s3:::ec2imagebuilder\*|log-group:\/aws\/imagebuilder\/Stator_gpu\/.*:\*)\]$/,
+    path: /^Image-gpu\/BuilderRole\/DefaultPolicy$/,
+    reason: 'components whose names follow from their content, buckets of Image Builder, and streams of one log',
+  },
+  {
+    rule: /-IAM5\[Resource::\*\]$/,
+    path: /^Image-gpu\/(BuilderRole\/DefaultPolicy|FirstImage\/CustomResourcePolicy)$/,
+    reason: 'ecr:GetAuthorizationToken and ec2:DescribeImages know no narrower resource',
+  },
+  {
     rule: /-AS3$/,
     path: /^Workers\/Option\d\/Group\/ASG$/,
     reason: 'rules of EventBridge tell of machines',

@@ -1,18 +1,26 @@
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { Annotations, Match, type Template } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
 import { renderUserData } from '../../infra/constructs/ec2-fleet/user-data.ts';
-import config from '../../infra/examples/ec2.config.ts';
+import example from '../../infra/examples/ec2.config.ts';
 import type { StatorConfig } from '../../infra/settings/index.ts';
 import { machineToCome, resolveConfig } from '../../shared/config/index.ts';
+import { lintShell, runOnMachine } from './machine.ts';
 import { openApp, productionStacks, productionTemplates, type Resource, statementsOf } from './templates.ts';
 
 const PLANNER = { queueArn: 'arn:aws:sqs:eu-west-1:123456789012:planner.fifo' };
 const RESERVED = { zones: ['eu-west-1b'], reservationId: 'cr-0123456789abcdef0' };
 type Fleet = Extract<NonNullable<StatorConfig['fleets']>[string], { kind: 'ec2' }>;
+/** The example, whose machines start from the default image: one of its own is subject of `machine-images.test.ts`. */
+const config: StatorConfig = {
+  ...example,
+  machineImages: {},
+  fleets: Object.fromEntries(
+    Object.entries(example.fleets ?? {}).map(([name, fleet]) => [name, { ...fleet, ami: {} }]),
+  ),
+};
 const CHAT = config.fleets?.chat as Fleet;
 
 /** The stack of `chat` in the example, with what differs. */
@@ -318,31 +326,6 @@ const START = {
   drainSecs: 60,
 };
 
-/** Runs the program on this machine, with its own folders, and with programs that say how they were called. */
-function runUserData(text: string): { readonly folder: string; readonly calls: readonly string[] } {
-  const folder = mkdtempSync(join(tmpdir(), 'stator-user-data-'));
-  const bin = join(folder, 'bin');
-  for (const path of [bin, join(folder, 'etc/logrotate.d'), join(folder, 'etc/systemd/system')])
-    mkdirSync(path, { recursive: true });
-  const stub = (name: string, body: string) => {
-    writeFileSync(join(bin, name), `#!/bin/sh\necho "${name} $*" >>'${folder}/calls'\n${body}\n`);
-    chmodSync(join(bin, name), 0o755);
-  };
-  stub('curl', 'echo i-0123');
-  stub('aws', 'echo password');
-  stub('systemctl', 'true');
-  stub('dnf', 'false');
-  stub(
-    'docker',
-    `case "$1" in image) test -e '${folder}/pulled';; pull) touch '${folder}/pulled';; login) cat >/dev/null;; create) echo c1;; esac`,
-  );
-  const own = text.replaceAll(/(?<=[\s'=>])\/(etc|opt|var)\//g, `${folder}/$1/`);
-  writeFileSync(join(folder, 'start.sh'), own);
-  const env = { PATH: `${bin}${delimiter}${process.env.PATH}` };
-  execFileSync('bash', [join(folder, 'start.sh')], { env, timeout: 20_000, stdio: 'pipe' });
-  return { folder, calls: readFileSync(join(folder, 'calls'), 'utf8').trimEnd().split('\n') };
-}
-
 describe('the program that a machine starts with', () => {
   it('has less than 4 KiB, says no secret, and is a program for bash', () => {
     for (const data of templatesOf(chat({}, { planner: PLANNER }))) {
@@ -351,6 +334,25 @@ describe('the program that a machine starts with', () => {
       expect(text).not.toMatch(/PASSWORD|SECRET_KEY|TOKEN=/);
       execFileSync('bash', ['-n'], { input: text });
     }
+  });
+
+  it.runIf(lintShell)('is as ShellCheck would have it', () => {
+    for (const data of templatesOf(EVERY.example)) expect(lintShell?.(userDataOf(data))).toEqual([]);
+    expect(lintShell?.('#!/bin/bash\nrm $1/*\n')).toContain('SC2086');
+  });
+
+  it('fetches and installs nothing on a machine whose image has both', () => {
+    const image = START.environment.STATOR_HOST_WORKER_IMAGE;
+    const { folder, calls } = runOnMachine(renderUserData(START), { images: [image], agentOf: image });
+    expect(calls.filter((call) => /^(docker|dnf)/.test(call))).toEqual([`docker image inspect ${image}`]);
+    expect(calls.filter((call) => call.startsWith('systemctl'))).toContain(
+      'systemctl enable --now stator-host.service',
+    );
+    rmSync(folder, { recursive: true });
+    const other = runOnMachine(renderUserData(START), { images: [image], agentOf: 'registry.example/worker:2' });
+    expect(other.calls).toContain(`docker create ${image}`);
+    expect(readFileSync(join(other.folder, 'opt/stator/image'), 'utf8')).toBe(`${image}\n`);
+    rmSync(other.folder, { recursive: true });
   });
 
   it('tells the agent its group, hooks, image, weights and times, and the workers where the others are', () => {
@@ -405,7 +407,7 @@ describe('the program that a machine starts with', () => {
   });
 
   it('fetches the image, takes the agent out of it and starts it, and writes what systemd reads back unchanged', () => {
-    const { folder, calls } = runUserData(renderUserData(START));
+    const { folder, calls } = runOnMachine(renderUserData(START));
     expect(readEnvironment(readFileSync(join(folder, 'etc/stator/host.env'), 'utf8'))).toEqual({
       AWS_REGION: 'eu-west-1',
       ...START.environment,
@@ -425,8 +427,8 @@ describe('the program that a machine starts with', () => {
     ).toEqual([
       'systemctl start docker',
       'docker pull -q registry.example/worker:1',
-      'docker cp c1:/app /opt/stator/app',
-      'docker cp c1:/usr/local/bin/node /opt/stator/node',
+      'docker cp c1:/app app',
+      'docker cp c1:/usr/local/bin/node node',
       'systemctl daemon-reload',
       'systemctl enable --now stator-host.service',
     ]);

@@ -171,6 +171,22 @@ describe('the price of machines with GPUs', () => {
   });
 });
 
+describe('the price of images for machines', () => {
+  const idleOf = (machineImages: StatorConfig['machineImages']) =>
+    dollarsOf(estimateDeployment(production({ ...GPUS, machineImages }), IDLE).idle);
+  const snapshots = 'snapshots of machine image gpu, at most';
+
+  it('is that of the snapshots that are kept, and of builds by schedule', () => {
+    expect(idleOf({ gpu: { rebuild: 'weekly', instanceType: 'm6i.2xlarge' } })).toMatchObject({
+      [snapshots]: expect.closeTo(3 * 105 * 0.05),
+      'builds of machine image gpu': expect.closeTo(4.35 * 0.384),
+    });
+    const plain = idleOf({ gpu: { keep: 1 } });
+    expect(plain[snapshots]).toBeCloseTo(105 * 0.05);
+    expect(plain).not.toHaveProperty('builds of machine image gpu');
+  });
+});
+
 describe('the price of alarms', () => {
   const idleOf = (alarms: readonly object[]) => {
     const resources = alarms.map((Properties, at) => [`A${at}`, { Type: 'AWS::CloudWatch::Alarm', Properties }]);

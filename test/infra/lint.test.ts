@@ -47,8 +47,10 @@ function synthesize(): Readonly<Record<string, object>> {
   const limits = { requestsPerAddress: 2000 };
   const [dev, production] = [openApp(true), openApp(true)];
   devStack(dev, { edges: { function: edges.function }, limits });
-  const { models, network, fleets } = GPUS;
-  const stacks = templatesIn(productionStacks(production, { edges, domain, limits, models, network, fleets }));
+  const { models, network, machineImages, fleets } = GPUS;
+  const stacks = templatesIn(
+    productionStacks(production, { edges, domain, limits, models, network, machineImages, fleets }),
+  );
   return Object.fromEntries(
     Object.entries({ ...templatesIn(dev), ...stacks }).map(([name, template]) => [name, template.toJSON()]),
   );
@@ -64,6 +66,7 @@ describe('the rules that CDK brings', () => {
       'Data',
       'Planner',
       'Edge',
+      'Ami',
       'Fleet-chat-a1',
       'Fleet-code-prefill',
       'Fleet-code-decode',

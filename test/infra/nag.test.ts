@@ -39,7 +39,7 @@ function findings(build: (app: App) => unknown): readonly Finding[] {
       violatingConstructs.map(({ constructPath }) => ({
         rule: ruleName,
         path: constructPath
-          .replace(/^Stator\/((Data|Planner|Edge|Fleet-[^/]+)\/(?!Service))?/, '')
+          .replace(/^Stator\/((Data|Planner|Edge|Ami|Fleet-[^/]+)\/(?!Service))?/, '')
           .replace(/\/Resource$/, ''),
       })),
     ),

