@@ -1,12 +1,13 @@
 import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Stack } from 'aws-cdk-lib';
 import type { Template } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
 import { renderComponent } from '../../infra/constructs/machine-image/component.ts';
 import example from '../../infra/examples/ec2.config.ts';
 import { readSettings, type StatorConfig } from '../../infra/settings/index.ts';
 import { lintShell, parseShell, runOnMachine } from './machine.ts';
-import { productionTemplates, type Resource, statementsOf } from './templates.ts';
+import { openApp, productionStacks, productionTemplates, type Resource, statementsOf } from './templates.ts';
 
 type Fleet = Extract<NonNullable<StatorConfig['fleets']>[string], { kind: 'ec2' }>;
 const CHAT = example.fleets?.chat as Fleet;
@@ -135,9 +136,12 @@ describe('the pipeline of an image for machines', () => {
   });
 
   it('comes before the fleets, and is not there where no fleet asks for it', () => {
+    const { children } = productionStacks(openApp(), example).node;
+    const fleet = children.find(({ node }) => node.id === 'Fleet-chat-a1') as Stack;
+    expect(fleet.dependencies.map(({ node }) => node.id)).toContain('Ami');
     const { ami: _, ...plain } = CHAT;
     const without = productionTemplates({ ...example, machineImages: {}, fleets: { chat: plain } });
-    expect(Object.keys(without)).toEqual(['Data', 'Edge', 'Fleet-chat-a1']);
+    expect(Object.keys(without)).toEqual(['Data', 'Planner', 'Edge', 'Fleet-chat-a1']);
     const [data] = Object.values(without['Fleet-chat-a1']!.findResources('AWS::EC2::LaunchTemplate'));
     expect(JSON.stringify(data)).toContain(`resolve:ssm:${DLAMI}`);
   });
