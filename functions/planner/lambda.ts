@@ -17,11 +17,19 @@ const logger = openLogger(settings);
 for (const warning of warnings) logger.for('function').warn(warning);
 
 const source = { dimension: 'FunctionName', name: process.env.AWS_LAMBDA_FUNCTION_NAME ?? 'unknown' } as const;
-const onUnknown = (count: number): void => {
-  process.stdout.write(renderEmbedded({ UnknownEvents: count }, { source, timeMs: SYSTEM.clock.wallMs() }));
+const report = (figures: Parameters<typeof renderEmbedded>[0], messageGroup?: string): void => {
+  process.stdout.write(renderEmbedded(figures, { source, messageGroup, timeMs: SYSTEM.clock.wallMs() }));
 };
 
 export const handler = queueHandler({
   clock: SYSTEM.clock,
-  open: () => openQueuePlanner({ ...SYSTEM, settings, logger, onUnknown }),
+  open: () =>
+    openQueuePlanner({
+      ...{ ...SYSTEM, settings, logger },
+      onUnknown: (count) => report({ UnknownEvents: count }),
+      onPlanned: ({ group, hasDecided, newest }) => {
+        const [UnappliedDecisions, CapacityStalled] = [Number(newest === 'unapplied'), Number(newest === 'stalled')];
+        report({ Decisions: Number(hasDecided), UnappliedDecisions, CapacityStalled }, group);
+      },
+    }),
 });

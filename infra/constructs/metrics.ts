@@ -1,6 +1,12 @@
 import { Duration } from 'aws-cdk-lib';
 import { Metric, type MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
-import { EMBEDDED_METRICS, EMBEDDED_NAMESPACE, type EmbeddedMetric } from '../../shared/telemetry/index.ts';
+import {
+  EMBEDDED_METRICS,
+  EMBEDDED_NAMESPACE,
+  type EmbeddedMetric,
+  PLANNER_METRICS,
+  type PlannerMetric,
+} from '../../shared/telemetry/index.ts';
 
 /** Period of all metrics whose values come more often. */
 export const MINUTE = Duration.minutes(1);
@@ -12,11 +18,11 @@ export const MINUTE = Duration.minutes(1);
  * @throws Error if no process publishes it with these
  */
 export function embeddedMetric(
-  name: EmbeddedMetric,
+  name: EmbeddedMetric | PlannerMetric,
   source: Readonly<Record<string, string>>,
   { dimensionsMap: by = {}, ...options }: MetricOptions = {},
 ): Metric {
-  const sets: readonly (readonly string[])[] = EMBEDDED_METRICS[name].by;
+  const sets: readonly (readonly string[])[] = { ...EMBEDDED_METRICS, ...PLANNER_METRICS }[name].by;
   const labels = Object.keys(by).join();
   if (!sets.some((set) => set.join() === labels)) throw new Error(`nothing tells ${name} by ${labels || 'itself'}`);
   return new Metric({

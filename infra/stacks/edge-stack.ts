@@ -109,7 +109,10 @@ export class EdgeStack extends Stack {
       queue?.addEndpoint(network, { Edges: edge.group, ...machines });
     }
     const front = new PublicFront(this, 'Front', { code, network, store, settings });
-    const { releaseAlarms } = new ProductionObservability(this, 'Observability', { front, edge, nats, settings });
+    const { releaseAlarms } = new ProductionObservability(this, 'Observability', {
+      ...{ front, edge, nats, settings },
+      planner: planner?.watched,
+    });
     if (rollout === 'now') front.function.rollOutAtOnce();
     else front.function.rollOutGradually(releaseAlarms);
     if (settings.alarms.topicArn === undefined) {

@@ -5,7 +5,7 @@ import type { Construct } from 'constructs';
 import { plannerFleetsOf } from '../constructs/ec2-fleet/planner-fleets.ts';
 import { keyOf } from '../constructs/fleet-store.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
-import { PlannerObservability } from '../constructs/observability/planner-watches.ts';
+import { PlannerObservability, type WatchedPlanner } from '../constructs/observability/planner-watches.ts';
 import { BusEvents } from '../constructs/planner/bus-events.ts';
 import { EventsQueue } from '../constructs/planner/events-queue.ts';
 import { PlannerFunction } from '../constructs/planner/planner-function.ts';
@@ -31,6 +31,8 @@ interface PlannerStackProps extends StackProps {
 export class PlannerStack extends Stack {
   readonly queue: IQueue;
   readonly table: PlannerTable;
+  /** Parts that the dashboard of the deployment shows. */
+  readonly watched: WatchedPlanner;
 
   constructor(scope: Construct, id: string, { data, plannerFunctionCode, settings, ...props }: PlannerStackProps) {
     super(scope, id, { description: 'Stator: planner of GPU fleets', ...props });
@@ -41,7 +43,7 @@ export class PlannerStack extends Stack {
     this.queue = queue.queue;
     new Ticks(this, 'Ticks', { queue: queue.queue, undelivered: queue.undelivered, fleets });
     new BusEvents(this, 'BusEvents', { queue: queue.queue, undelivered: queue.undelivered, fleets });
-    new PlannerFunction(this, 'Planner', {
+    const planner = new PlannerFunction(this, 'Planner', {
       code: plannerFunctionCode,
       queue,
       table: this.table,
@@ -53,7 +55,8 @@ export class PlannerStack extends Stack {
       isReserved: reservedConcurrency(settings) !== undefined,
       logRetentionDays: settings.logRetentionDays,
     });
-    new PlannerObservability(this, 'Observability', { table: this.table, settings });
+    this.watched = { queue, function: planner, table: this.table, fleets };
+    new PlannerObservability(this, 'Observability', { planner: this.watched, settings });
     followReferences(this);
     if (settings.retain) keepLogs(this);
   }

@@ -41,7 +41,7 @@ export {
   tick,
 } from './planner.ts';
 export { INSTANCE_EVENTS_GROUP } from './queue/instance-events.ts';
-export { type PlannedModel, QueuePlanner } from './queue/queue-planner.ts';
+export { type PlannedBatch, type PlannedModel, QueuePlanner } from './queue/queue-planner.ts';
 export { readPlannerConfig } from './read-config.ts';
 export {
   type FleetEvent,

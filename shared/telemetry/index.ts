@@ -48,6 +48,8 @@ export {
   EMBEDDED_METRICS,
   EMBEDDED_NAMESPACE,
   type EmbeddedMetric,
+  PLANNER_METRICS,
+  type PlannerMetric,
   renderEmbedded,
 } from './records/embedded-format.ts';
 export { EMBEDDED_MODELS_MAX, EmbeddedMetrics } from './records/embedded-metrics.ts';

@@ -7,6 +7,7 @@ import { PLANNER_FLEETS_FILE } from '../../functions/planner/fleets-file.ts';
 import { bundleFunction, PLANNER_FUNCTION_ENTRY } from '../../infra/bundle.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { type DecisionRecord, DynamoDbPlannerStore, INSTANCE_EVENTS_GROUP } from '../../shared/planner/index.ts';
+import { EMBEDDED_NAMESPACE, PLANNER_METRICS } from '../../shared/telemetry/index.ts';
 import { type FakeAutoScaling, startAutoScaling } from '../support/aws/auto-scaling/index.ts';
 import type { BusEvent } from '../support/aws/auto-scaling/types.ts';
 import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb, waitUntil } from '../support/index.ts';
@@ -16,7 +17,7 @@ import { startTableRelay, type TableRelay } from '../support/planner/table-relay
 
 const NEVER = new AbortController().signal;
 const LAW = { rate_requests_per_second: 2, min_endpoint: 0, max_gpu_budget: 8 };
-const MODELS = ['a', 'b', 'c', 'd', 'e', 'f'] as const;
+const MODELS = ['a', 'b', 'c', 'd', 'e', 'f', 'g'] as const;
 type Model = (typeof MODELS)[number];
 type Body = Readonly<Record<string, unknown>>;
 
@@ -40,6 +41,17 @@ const FLEETS = {
     planner: LAW,
   })),
 };
+
+/** A line in CloudWatch's embedded format. */
+interface Embedded extends Body {
+  readonly _aws: {
+    readonly CloudWatchMetrics: readonly {
+      readonly Namespace: string;
+      readonly Dimensions: readonly (readonly string[])[];
+      readonly Metrics: readonly { readonly Name: string }[];
+    }[];
+  };
+}
 
 describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function', () => {
   const directory = mkdtempSync(join(tmpdir(), 'stator-planner-'));
@@ -124,6 +136,13 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
     const [decision] = await store.decisions(`ns#${model}`, { sinceMs: 0, countMax: 1 }, NEVER);
     return decision;
   };
+  const embedded = (): readonly Embedded[] =>
+    runtime
+      .output()
+      .split('\n')
+      .filter((line) => line.includes('"_aws"'))
+      .map((line) => JSON.parse(line) as Embedded);
+  const figuresOf = (group: string) => embedded().filter(({ MessageGroup }) => MessageGroup === group);
   const eventually = <T>(what: string, look: () => T | undefined): Promise<T> =>
     waitUntil(look, { what, timeoutMs: 20_000 });
 
@@ -239,5 +258,44 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
     expect(desired('f')).toEqual([0, 0]);
     expect(await invoke(tick('f'))).toEqual([]);
     expect(desired('f')).toEqual([1, 0]);
+  });
+
+  it('says that no option has machines for a model, once each of them has failed', async () => {
+    const codes = (['on-demand', 'spot'] as const).map((market) =>
+      scaling.account.capacity.lack({ market, code: 'InsufficientInstanceCapacity' }),
+    );
+    const failed = (group: string) =>
+      eventually(`the failed launch of ${group}`, () =>
+        events.find(
+          ({ 'detail-type': type, detail }) =>
+            type === 'EC2 Instance Launch Unsuccessful' && detail.AutoScalingGroupName === group,
+        ),
+      );
+    await invoke(held('g'));
+    await invoke(message('g', await failed('g-0')));
+    await invoke(message('g', await failed('g-1')));
+    for (const enough of codes) enough();
+    expect(await newest('g')).toMatchObject({ status: 'STALLED', code: 'InsufficientInstanceCapacity' });
+    expect(figuresOf('ns#g').at(-1)).toMatchObject({ CapacityStalled: 1, UnappliedDecisions: 0 });
+  });
+
+  it('writes the metrics that alarms watch, with their dimensions, into its log', () => {
+    const { HeldRequests: _, ...own } = PLANNER_METRICS; // that one is of another function
+    const written = new Map<string, string>();
+    for (const { _aws } of embedded()) {
+      for (const { Namespace, Dimensions, Metrics } of _aws.CloudWatchMetrics) {
+        expect(Namespace).toBe(EMBEDDED_NAMESPACE);
+        for (const { Name } of Metrics) written.set(Name, JSON.stringify(Dimensions));
+      }
+    }
+    const declared = Object.entries(own).map(([name, { by }]) => {
+      const sets: readonly (readonly string[])[] = by;
+      return [name, JSON.stringify(sets.map((set) => ['FunctionName', ...set]))] as const;
+    });
+    expect([...written].sort()).toEqual(declared.sort());
+    expect(figuresOf('ns#a')[0]).toMatchObject({ Decisions: 1, UnappliedDecisions: 0, CapacityStalled: 0 });
+    expect(figuresOf('ns#a')[1]).toMatchObject({ Decisions: 0 });
+    // Acting failed, and then did not.
+    expect(figuresOf('ns#e').map(({ UnappliedDecisions }) => UnappliedDecisions)).toEqual([1, 0]);
   });
 });

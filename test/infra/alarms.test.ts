@@ -1,7 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { Annotations, Match, type Template } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
-import { EMBEDDED_METRICS, EMBEDDED_NAMESPACE, type EmbeddedMetric } from '../../shared/telemetry/index.ts';
+import {
+  EMBEDDED_METRICS,
+  EMBEDDED_NAMESPACE,
+  type EmbeddedMetric,
+  PLANNER_METRICS,
+  type PlannerMetric,
+} from '../../shared/telemetry/index.ts';
 import { awsMetrics } from './aws-metrics.ts';
 import { DEPLOYMENTS, type Deployment, deploymentOf } from './deployments.ts';
 import { openApp, productionStacks, productionTemplates, type Resource, templatesIn } from './templates.ts';
@@ -69,8 +75,9 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
     const silent = alarms.filter(([, { TreatMissingData }]) => TreatMissingData === 'breaching');
     const names = silent.map(([id]) => /^Observability(.*)Alarm[0-9A-F]{8}$/.exec(id)?.[1]).sort();
     const lasting = ['NatsStorage', 'NatsTasks', 'NoWorker', 'RouterTasks', 'ViewAge'];
+    const planner = name === 'gpus' ? ['PlannerSilent'] : [];
     const behind = name === 'everything' ? ['GrpcUnhealthy', 'HttpUnhealthy'] : [];
-    expect(names).toEqual(name === 'dev' ? ['NoWorker'] : [...behind, ...lasting]);
+    expect(names).toEqual(name === 'dev' ? ['NoWorker'] : [...behind, ...lasting, ...planner].sort());
   });
 
   it('tell of a wanted model by its workers: before a request for it is refused', () => {
@@ -131,13 +138,15 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
 
 /** Fails where no process of the deployment tells a metric of the product by these dimensions. */
 function expectTold(stat: Stat, resources: readonly (readonly [string, Resource])[]): void {
-  const { by } = EMBEDDED_METRICS[stat.MetricName as EmbeddedMetric];
+  const isOfPlanner = stat.MetricName in PLANNER_METRICS;
+  const { by } = { ...EMBEDDED_METRICS, ...PLANNER_METRICS }[stat.MetricName as EmbeddedMetric | PlannerMetric];
   const [who = '', ...labels] = dimensionsOf(stat).sort((one, other) => Number(isWho(other)) - Number(isWho(one)));
   expect(by.map((set: readonly string[]) => set.join())).toContain(labels.join());
   if (who === 'FunctionName') {
     const { Ref } = labelOf(stat, who) as { readonly Ref: string };
     const [, told] = resources.find(([id]) => id === Ref) ?? [];
     expect(told).toMatchObject({ Type: 'AWS::Lambda::Function', Properties: { Handler: 'index.handler' } });
+    if (isOfPlanner) expect(told?.Properties.Description).toMatch(/^Stator: planner/);
     expect(['ActiveStreams', 'Workers', 'ViewAge', 'SecretAge']).not.toContain(stat.MetricName); // of processes that last
     return;
   }

@@ -4,6 +4,7 @@
  */
 export const awsMetrics: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
   'AWS/Lambda': {
+    Invocations: ['FunctionName', 'FunctionName,Resource'],
     Errors: ['FunctionName', 'FunctionName,Resource', 'ExecutedVersion,FunctionName,Resource'],
     Throttles: ['FunctionName', 'FunctionName,Resource'],
     Duration: ['FunctionName', 'FunctionName,Resource'],
@@ -30,6 +31,7 @@ export const awsMetrics: Readonly<Record<string, Readonly<Record<string, readonl
     SystemErrors: ['Operation,TableName'],
     SuccessfulRequestLatency: ['Operation,TableName'],
   },
+  'AWS/SQS': { ApproximateAgeOfOldestMessage: ['QueueName'], ApproximateNumberOfMessagesVisible: ['QueueName'] },
   'AWS/NATGateway': { ErrorPortAllocation: ['NatGatewayId'], PacketsDropCount: ['NatGatewayId'] },
   'AWS/AutoScaling': {
     GroupDesiredCapacity: ['AutoScalingGroupName'],

@@ -1,18 +1,22 @@
 import { Dashboard, GraphWidget, type IMetric } from 'aws-cdk-lib/aws-cloudwatch';
 import type { Construct } from 'constructs';
+import { groupOf } from '../../../shared/protocol/index.ts';
 import type { EdgeService } from '../edge-service.ts';
 import { MINUTE } from '../metrics.ts';
 import type { PublicFront } from '../public-front.ts';
 import { balancerWatches } from './edge-watches.ts';
+import { ageMetric, deadMetric, type WatchedPlanner } from './planner-watches.ts';
 
 interface DashboardProps {
   readonly front: PublicFront;
   /** @default none: its task is another one's */
   readonly edge?: EdgeService;
+  /** @default none: another planner scales the fleets, or there are none to scale */
+  readonly planner?: WatchedPlanner | undefined;
 }
 
 /** Adds the dashboard for the person who hears an alarm. */
-export function addDashboard(scope: Construct, { front, edge }: DashboardProps): void {
+export function addDashboard(scope: Construct, { front, edge, planner }: DashboardProps): void {
   const { api, function: http } = front;
   const ttft = http.metricOfRequests('TimeToFirstToken');
   const unserved = http.metricOfRequests('Unserved', { statistic: 'Sum' });
@@ -29,6 +33,7 @@ export function addDashboard(scope: Construct, { front, edge }: DashboardProps):
         graph('Requests without a worker, without the router, with a fault of Stator', [unserved, fallbacks, internal]),
       ],
       ...(edge === undefined ? [] : edgeRows(edge)),
+      ...(planner === undefined ? [] : plannerRows(planner)),
     ],
   });
 }
@@ -57,6 +62,26 @@ function edgeRows(edge: EdgeService): GraphWidget[][] {
       graph('At the edge: without a worker, with a fault of Stator', [
         edge.metric('Unserved', { statistic: 'Sum' }),
         edge.metric('InternalErrors', { statistic: 'Sum' }),
+      ]),
+    ],
+  ];
+}
+
+function plannerRows(planner: WatchedPlanner): GraphWidget[][] {
+  const { function: runs, fleets } = planner;
+  return [
+    [
+      graph('Planner', [runs.metricRuns(), runs.metricErrors(), runs.metricThrottles()]),
+      graph('Oldest message to the planner, s; messages set aside', [ageMetric(planner), deadMetric(planner)]),
+    ],
+    [
+      graph(
+        'Decisions a minute',
+        fleets.map((fleet) => runs.metricDecisions(groupOf(fleet))),
+      ),
+      graph('Decisions that are not carried out, or lack capacity', [
+        runs.metricOfDecisions('UnappliedDecisions'),
+        runs.metricOfDecisions('CapacityStalled'),
       ]),
     ],
   ];

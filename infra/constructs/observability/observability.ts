@@ -15,6 +15,7 @@ import {
   releaseWatches,
   ttftWatch,
 } from './front-watches.ts';
+import type { WatchedPlanner } from './planner-watches.ts';
 
 interface ObservabilityProps {
   readonly front: PublicFront;
@@ -39,6 +40,8 @@ export class Observability extends Construct {
 interface ProductionObservabilityProps extends Omit<ObservabilityProps, 'service'> {
   readonly edge: EdgeService;
   readonly nats: NatsService;
+  /** @default none: another planner scales the fleets, or there are none to scale */
+  readonly planner?: WatchedPlanner | undefined;
 }
 
 /**
@@ -49,8 +52,9 @@ export class ProductionObservability extends Construct {
   /** Alarms that stop a release and bring the previous one back. */
   readonly releaseAlarms: readonly IAlarm[];
 
-  constructor(scope: Construct, id: string, { front, edge, nats, settings }: ProductionObservabilityProps) {
+  constructor(scope: Construct, id: string, props: ProductionObservabilityProps) {
     super(scope, id);
+    const { front, edge, nats, planner, settings } = props;
     const { alarms: asked, domain, edges } = settings;
     const alarms = new Alarms(this, asked);
     this.releaseAlarms = releaseWatches(front).map((watch) => alarms.add(watch));
@@ -70,7 +74,7 @@ export class ProductionObservability extends Construct {
       for (const watch of [internal, ...balancer.others]) alarms.add(watch);
     }
     alarms.page('Customer-Impact', felt, 'customers are affected', 'customers-are-affected');
-    addDashboard(this, { front, edge });
+    addDashboard(this, { front, edge, planner });
   }
 }
 

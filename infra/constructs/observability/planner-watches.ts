@@ -1,19 +1,154 @@
+import { MathExpression, Metric } from 'aws-cdk-lib/aws-cloudwatch';
+import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
+import type { FleetSpec } from '../../../shared/planner/index.ts';
+import { groupOf } from '../../../shared/protocol/index.ts';
 import type { Settings } from '../../settings/index.ts';
+import { MINUTE } from '../metrics.ts';
+import type { EventsQueue } from '../planner/events-queue.ts';
+import type { PlannerFunction } from '../planner/planner-function.ts';
 import type { PlannerTable } from '../planner/planner-table.ts';
-import { Alarms } from './alarms.ts';
+import { Alarms, type Watch } from './alarms.ts';
 import { throttleWatch } from './data-watches.ts';
 
-interface PlannerObservabilityProps {
+/** Parts of a planner that alarms and the dashboard watch. */
+export interface WatchedPlanner {
+  readonly queue: EventsQueue;
+  readonly function: PlannerFunction;
   readonly table: PlannerTable;
+  readonly fleets: readonly FleetSpec[];
+}
+
+interface PlannerObservabilityProps {
+  readonly planner: WatchedPlanner;
   readonly settings: Settings;
 }
 
+/** A message that waits longer comes after the next tick of its model. */
+const AGE_SECS_MAX = 60;
+/** The law waits between two decisions. If more come in a minute, it is undoing its own. */
+const DECISIONS_MAX = 2;
+
 /** The alarms of the planner. */
 export class PlannerObservability extends Construct {
-  constructor(scope: Construct, id: string, { table, settings }: PlannerObservabilityProps) {
+  constructor(scope: Construct, id: string, { planner, settings }: PlannerObservabilityProps) {
     super(scope, id);
     const alarms = new Alarms(this, settings.alarms);
-    alarms.add(throttleWatch([table]));
+    const watches = [...queueWatches(planner), ...functionWatches(planner), ...decisionWatches(planner)];
+    for (const watch of [...watches, throttleWatch([planner.table])]) alarms.add(watch);
   }
+}
+
+/** Returns the age of the oldest message of a planner's queue, in seconds. */
+export function ageMetric({ queue }: WatchedPlanner): Metric {
+  return queueMetric('ApproximateAgeOfOldestMessage', queue.queue);
+}
+
+/** Returns the number of messages that were set aside. */
+export function deadMetric({ queue }: WatchedPlanner): MathExpression {
+  return new MathExpression({
+    expression: 'FILL(failed, 0) + FILL(undelivered, 0)',
+    usingMetrics: {
+      failed: queueMetric('ApproximateNumberOfMessagesVisible', queue.dead),
+      undelivered: queueMetric('ApproximateNumberOfMessagesVisible', queue.undelivered),
+    },
+    period: MINUTE,
+    label: 'Messages that were set aside',
+  });
+}
+
+function queueMetric(metricName: string, { queueName }: IQueue): Metric {
+  return new Metric({
+    namespace: 'AWS/SQS',
+    metricName,
+    dimensionsMap: { QueueName: queueName },
+    statistic: 'Maximum',
+    period: MINUTE,
+  });
+}
+
+function queueWatches(planner: WatchedPlanner): readonly Watch[] {
+  return [
+    {
+      id: 'QueueAge',
+      metric: ageMetric(planner),
+      threshold: AGE_SECS_MAX,
+      about: 'messages to the planner wait for more than a minute',
+      paragraph: 'the-planner-falls-behind',
+      missing: 'quiet', // an idle queue has no age
+    },
+    {
+      id: 'DeadMessages',
+      metric: deadMetric(planner),
+      threshold: 1,
+      about: 'messages to the planner were set aside',
+      paragraph: 'messages-to-the-planner-were-set-aside',
+      missing: 'quiet',
+      periods: [1, 1],
+    },
+  ];
+}
+
+function functionWatches({ function: planner }: WatchedPlanner): readonly Watch[] {
+  return [
+    {
+      id: 'PlannerErrors',
+      metric: planner.metricErrors(),
+      threshold: 1,
+      about: 'runs of the planner fail, or take too long',
+      paragraph: 'the-planner-does-not-run',
+      missing: 'quiet',
+    },
+    {
+      id: 'PlannerThrottles',
+      metric: planner.metricThrottles(),
+      threshold: 1,
+      about: 'the account has no concurrency left for the planner',
+      paragraph: 'the-planner-does-not-run',
+      missing: 'quiet',
+    },
+    {
+      id: 'PlannerSilent',
+      metric: planner.metricRuns(),
+      threshold: 1,
+      isBelow: true,
+      about: 'the planner does not run, though ticks should wake it every minute',
+      paragraph: 'the-planner-does-not-run',
+      missing: 'broken',
+      periods: [5, 5],
+    },
+  ];
+}
+
+/** Returns watches of decisions, by what the function itself reports. */
+function decisionWatches({ function: planner, fleets }: WatchedPlanner): readonly Watch[] {
+  const restless = fleets.map(
+    (fleet, at): Watch => ({
+      id: `Decisions${at}`,
+      metric: planner.metricDecisions(groupOf(fleet)),
+      threshold: DECISIONS_MAX + 1,
+      about: `the planner decides on ${groupOf(fleet)} more than twice a minute`,
+      paragraph: 'the-planner-decides-too-often',
+      missing: 'quiet',
+    }),
+  );
+  return [
+    {
+      id: 'Unapplied',
+      metric: planner.metricOfDecisions('UnappliedDecisions'),
+      threshold: 1,
+      about: 'a decision of the planner is not carried out',
+      paragraph: 'a-decision-is-not-carried-out',
+      missing: 'quiet',
+    },
+    {
+      id: 'CapacityStalled',
+      metric: planner.metricOfDecisions('CapacityStalled'),
+      threshold: 1,
+      about: 'a model lacks machines, and every option of its fleet has failed',
+      paragraph: 'no-option-has-machines',
+      missing: 'quiet',
+    },
+    ...restless,
+  ];
 }

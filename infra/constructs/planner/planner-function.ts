@@ -14,7 +14,7 @@ import { Construct } from 'constructs';
 import { arnOfGroup } from '../ec2-fleet/capacity-group.ts';
 import type { FleetStore } from '../fleet-store.ts';
 import { createLogGroup } from '../log-groups.ts';
-import { MINUTE } from '../metrics.ts';
+import { embeddedMetric, MINUTE } from '../metrics.ts';
 import { EVERY_PROCESS } from '../process-environment.ts';
 import { type EventsQueue, PLANNING } from './events-queue.ts';
 import type { PlannerTable } from './planner-table.ts';
@@ -99,9 +99,24 @@ export class PlannerFunction extends Construct {
     return this.function.metricThrottles({ period: MINUTE });
   }
 
-  /** Longest run of a minute, in milliseconds. */
-  metricDuration(): Metric {
-    return this.function.metricDuration({ period: MINUTE, statistic: 'Maximum' });
+  /** Runs, a minute. */
+  metricRuns(): Metric {
+    return this.function.metricInvocations({ period: MINUTE });
+  }
+
+  /** Decisions on the model of a message group, a minute. */
+  metricDecisions(messageGroup: string): Metric {
+    const dimensionsMap = { MessageGroup: messageGroup };
+    return embeddedMetric('Decisions', this.#source, { dimensionsMap, statistic: 'Sum', label: messageGroup });
+  }
+
+  /** Whether the newest decision of any model is in that state: 1 or 0. */
+  metricOfDecisions(name: 'UnappliedDecisions' | 'CapacityStalled'): Metric {
+    return embeddedMetric(name, this.#source, { statistic: 'Maximum' });
+  }
+
+  get #source() {
+    return { FunctionName: this.function.functionName };
   }
 }
 

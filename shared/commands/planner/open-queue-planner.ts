@@ -2,7 +2,13 @@ import type { Clock, Random } from '../../clock/index.ts';
 import { Lifetime } from '../../concurrency/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
 import { openDiscovery } from '../../fleet/index.ts';
-import { AutoScalingCalls, drainOrders, type PlannedModel, QueuePlanner } from '../../planner/index.ts';
+import {
+  AutoScalingCalls,
+  drainOrders,
+  type PlannedBatch,
+  type PlannedModel,
+  QueuePlanner,
+} from '../../planner/index.ts';
 import { groupOf } from '../../protocol/index.ts';
 import type { ProcessLogger } from '../../telemetry/index.ts';
 import { ec2Connectors } from './connector.ts';
@@ -17,6 +23,8 @@ interface QueuePlannerDeps {
   readonly random: Random;
   /** Counts messages that say nothing to a planner. */
   onUnknown(count: number): void;
+  /** Hears what each batch has come to for each of its models. */
+  onPlanned(batch: PlannedBatch): void;
 }
 
 /** Largest age of what workers reported at the beginning of a batch, in milliseconds. */
@@ -26,7 +34,7 @@ const DISCOVERY_AGE_MS_MAX = 1000;
  * Opens the planner of a function for all fleets of `STATOR_PLANNER_FLEETS`. It stays open as long as the environment
  * of the function. @throws ConfigError for settings that cannot be used
  */
-export function openQueuePlanner({ settings, logger, clock, random, onUnknown }: QueuePlannerDeps) {
+export function openQueuePlanner({ settings, logger, clock, random, ...hears }: QueuePlannerDeps) {
   return Lifetime.compose(async (lifetime) => {
     if (settings.plannerTable === undefined) {
       throw new ConfigError(['STATOR_PLANNER_TABLE is missing: it names the table of the decisions']);
@@ -43,7 +51,9 @@ export function openQueuePlanner({ settings, logger, clock, random, onUnknown }:
       models.push({ group: groupOf(fleet), fleet, planner, connector: await connectorOf(fleet) });
     }
     return new QueuePlanner({
-      ...{ models, store, clock, onUnknown, gpusMax },
+      ...{ models, store, clock, gpusMax },
+      onUnknown: hears.onUnknown,
+      onPlanned: hears.onPlanned,
       logger: logger.for('planner'),
       holder: random.instanceId(),
       orderDrain: drainOrders(discovery),

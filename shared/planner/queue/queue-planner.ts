@@ -11,7 +11,7 @@ import { countedOf } from '../live/counted-workers.ts';
 import { viewOf } from '../live/option-views.ts';
 import type { Planner } from '../planner.ts';
 import { type FleetPlaces, toSignals } from '../signals/eventbridge-events.ts';
-import type { PlannerStore } from '../store/types.ts';
+import type { DecisionRecord, PlannerStore } from '../store/types.ts';
 import { placesOf } from './fleet-places.ts';
 import { INSTANCE_EVENTS_GROUP, routeInstanceEvents } from './instance-events.ts';
 
@@ -22,6 +22,15 @@ export interface PlannedModel {
   readonly fleet: FleetSpec;
   readonly planner: Planner;
   readonly connector: Connector;
+}
+
+/** Outcome of a batch for one model. */
+export interface PlannedBatch {
+  /** Message group of the model. */
+  readonly group: string;
+  readonly hasDecided: boolean;
+  /** State of its newest decision: nothing to say, not carried out, or without capacity in any option. */
+  readonly newest: 'fine' | 'unapplied' | 'stalled';
 }
 
 interface QueuePlannerOptions extends Pick<ActOptions, 'holder' | 'gpusMax' | 'orderDrain'> {
@@ -35,6 +44,8 @@ interface QueuePlannerOptions extends Pick<ActOptions, 'holder' | 'gpusMax' | 'o
   refresh(signal: AbortSignal): Promise<void>;
   /** Counts messages that say nothing to a planner. */
   onUnknown(count: number): void;
+  /** Hears what each batch has come to. */
+  onPlanned(batch: PlannedBatch): void;
 }
 
 /** Longest look at a fleet before its messages are handled; without it the law counts the workers that it heard. */
@@ -59,11 +70,11 @@ export class QueuePlanner {
 
   /** Returns the ids of the messages that the queue must hand out again. Rejects only if it cannot be said which. */
   async handle(given: readonly QueueRecord[], signal: AbortSignal): Promise<readonly string[]> {
-    const { logger, refresh, onUnknown } = this.#options;
+    const { logger, refresh, onUnknown, onPlanned } = this.#options;
     await refresh(signal);
     const { records, lost } = await this.#route(given, signal);
     const seen = await this.#observe(records, signal);
-    const decided = new Set<PlannedModel>();
+    const handled = new Map<PlannedModel, boolean>(); // whether there was a decision
     const unknown: string[] = [];
     const failures = await handleQueueBatch(
       records,
@@ -74,9 +85,9 @@ export class QueuePlanner {
             unknown.push(...messages.map(() => `message group ${group}`));
             return;
           }
-          const names = await this.#decide(model, messages, seen.get(model), within);
-          unknown.push(...names);
-          decided.add(model);
+          const { unread, hasDecided } = await this.#decide(model, messages, seen.get(model), within);
+          unknown.push(...unread);
+          handled.set(model, hasDecided);
         },
         onFailed: (group, reason) =>
           logger.warn('messages were not handled; the queue hands them out again', { group, reason: reasonOf(reason) }),
@@ -86,7 +97,9 @@ export class QueuePlanner {
     // The logger writes repetitions as one line.
     for (const what of unknown) logger.warn('a message says nothing to a planner', { what });
     if (unknown.length > 0) onUnknown(unknown.length);
-    await Promise.all([...decided].map((model) => this.#act(model, signal)));
+    const act = async ([model, hasDecided]: readonly [PlannedModel, boolean]): Promise<void> =>
+      onPlanned({ group: model.group, hasDecided, newest: await this.#act(model, signal) });
+    await Promise.all([...handled].map(act));
     return [...new Set([...lost, ...failures])]; // an event may be about several models
   }
 
@@ -134,16 +147,16 @@ export class QueuePlanner {
     return new Map(await Promise.all([...models].map(async (model) => [model, await observe(model)] as const)));
   }
 
-  /** Handles the messages of a model. Returns the names of those that say nothing to it. */
+  /** Handles the messages of a model. Returns the names of those that say nothing to it, and whether it decided. */
   async #decide(
     model: PlannedModel,
     messages: readonly QueueRecord[],
     observed: Observed | undefined,
     signal: AbortSignal,
-  ): Promise<readonly string[]> {
+  ): Promise<{ readonly unread: readonly string[]; readonly hasDecided: boolean }> {
     const { store, logger } = this.#options;
     const { group, planner, fleet } = model;
-    const unknown: string[] = [];
+    const unread: string[] = [];
     const places = this.#places.get(model) ?? placesOf(fleet);
     const environment =
       observed === undefined
@@ -154,7 +167,7 @@ export class QueuePlanner {
       {
         ...{ store, group, planner, ...environment },
         translate: (body) => toSignals(body, places),
-        onUnknown: (what) => unknown.push(what),
+        onUnknown: (what) => unread.push(what),
         onRefused: (problem) => logger.warn('a message was refused', { group, problem }),
       },
       signal,
@@ -163,10 +176,10 @@ export class QueuePlanner {
       const { decisionId: decision_id, targets, reason } = record;
       logger.info('decided', { group, decision_id, targets: JSON.stringify(targets), reason });
     }
-    return unknown;
+    return { unread, hasDecided: record !== undefined };
   }
 
-  async #act(model: PlannedModel, signal: AbortSignal): Promise<void> {
+  async #act(model: PlannedModel, signal: AbortSignal): Promise<PlannedBatch['newest']> {
     const { store, clock, logger, holder, gpusMax, orderDrain } = this.#options;
     const { group, connector, planner } = model;
     const { tickSeconds, startSeconds, minInstanceSeconds } = planner.config;
@@ -175,13 +188,16 @@ export class QueuePlanner {
     try {
       const options = { ...common, engines: planner.engines, nowMs: () => clock.wallMs() };
       const decision = await actOnNewest(options, signal);
-      if (decision?.problem === undefined) return;
+      if (decision?.problem === undefined) return 'fine';
       const { decisionId: decision_id, problem, code, option } = decision;
       logger.warn('a decision is not carried out', { group, decision_id, problem, code, option });
+      if (decision.status === 'STALLED') return 'stalled';
+      return isTried(decision) ? 'fine' : 'unapplied';
     } catch (thrown) {
       const problem = `acting failed: ${reasonOf(thrown)}`;
       logger.warn('acting failed; the next message of the model tries again', { group, problem });
       await this.#record(group, problem);
+      return 'unapplied';
     }
   }
 
@@ -200,4 +216,9 @@ export class QueuePlanner {
       logger.warn('a failure could not be stored', { group, reason: reasonOf(thrown) });
     }
   }
+}
+
+/** Whether a decision with a problem is under way: it waits for something that comes by itself. */
+function isTried({ status, code }: DecisionRecord): boolean {
+  return (status === 'PENDING' || status === 'APPLYING') && code === undefined;
 }

@@ -39,12 +39,21 @@ export const EMBEDDED_METRICS = {
 export type EmbeddedMetric = keyof typeof EMBEDDED_METRICS;
 
 /** Metrics of the functions around the planner, which serve no clients. */
-const PLANNER_METRICS = {
+export const PLANNER_METRICS = {
+  /** Decisions of one batch: 0 or 1. `MessageGroup` is the model's in its queue. */
+  Decisions: { unit: 'Count', by: [['MessageGroup']], isGauge: false },
+  /** 1 if the newest decision of a model is not carried out, although the planner tries. */
+  UnappliedDecisions: { unit: 'Count', by: [[]], isGauge: false },
+  /** 1 if a model lacks machines, and every capacity option has failed. */
+  CapacityStalled: { unit: 'Count', by: [[]], isGauge: false },
   /** Requests that all environments of the HTTP function hold for a model, every 5 s while there are any. */
   HeldRequests: { unit: 'Count', by: [['Model']], isGauge: true },
   /** Messages of its queue that say nothing to a planner. */
   UnknownEvents: { unit: 'Count', by: [[]], isGauge: false },
 } as const satisfies Record<string, Described>;
+
+/** Name of one of `PLANNER_METRICS`. */
+export type PlannerMetric = keyof typeof PLANNER_METRICS;
 
 /** Metrics of a machine with GPUs, with a value for each GPU. */
 const HOST_METRICS = {
@@ -71,6 +80,8 @@ interface Told {
   readonly source: EmbeddedSource;
   /** That the figures are of. */
   readonly model?: string | undefined;
+  /** Message group of a planner's queue that the figures are of. */
+  readonly messageGroup?: string | undefined;
   /** Unix ms. */
   readonly timeMs: number;
   /** Fields of the line that are not metrics. @default none */
@@ -78,9 +89,12 @@ interface Told {
 }
 
 /** A line in CloudWatch's embedded format, with its end. */
-export function renderEmbedded(figures: EmbeddedFigures, { source, model, timeMs, beside }: Told): string {
+export function renderEmbedded(
+  figures: EmbeddedFigures,
+  { source, model, messageGroup, timeMs, beside }: Told,
+): string {
   const version = source.dimension === 'FunctionName' ? source.version : undefined;
-  const labels = { Model: model, FunctionVersion: version };
+  const labels = { Model: model, FunctionVersion: version, MessageGroup: messageGroup };
   const line = {
     _aws: {
       Timestamp: Math.round(timeMs),
@@ -88,6 +102,7 @@ export function renderEmbedded(figures: EmbeddedFigures, { source, model, timeMs
     },
     [source.dimension]: source.name,
     ...(model === undefined ? {} : { Model: model }),
+    ...(messageGroup === undefined ? {} : { MessageGroup: messageGroup }),
     ...(version !== undefined && 'InternalErrors' in figures ? { FunctionVersion: version } : {}),
     ...Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, single(value)])),
     ...beside,
