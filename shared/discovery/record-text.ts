@@ -36,7 +36,13 @@ const words = listOf(word, ITEMS_MAX);
 const count = whole(0);
 const instanceId = text(1, 16, /^[0-9a-f]+$/);
 const workerType = oneOf('aggregated', 'prefill', 'decode', 'encode');
-const addressed = { namespace: name, component: name, endpoint: name, instance_id: instanceId };
+const addressed = {
+  namespace: name,
+  component: name,
+  endpoint: name,
+  instance_id: instanceId,
+  wire: optional(oneOf('dynamo')),
+};
 
 const positive = fraction(Number.MIN_VALUE, Number.MAX_VALUE);
 

@@ -110,6 +110,8 @@ interface Addressed {
   readonly endpoint: string;
   /** Instance id in lower-case hex. */
   readonly instance_id: string;
+  /** Product whose request plane the worker speaks, if it is not Stator's. Only queries that ask for such get them. */
+  readonly wire?: 'dynamo';
 }
 
 /** Machine of a worker, as the agent of its instance states it. Names as on the wire. */

@@ -10,6 +10,11 @@ export interface DiscoveryQuery {
   readonly bucket: Bucket;
   /** Key prefix in unescaped segments joined by `/`; empty = everything in the bucket. */
   readonly prefix: string;
+  /**
+   * Whether records of Dynamo's own processes come too (`wire`), from a store that both use. They cannot be called yet.
+   * @default false
+   */
+  readonly includesDynamo?: boolean;
 }
 
 export type DiscoveryEvent =

@@ -1,13 +1,14 @@
 import { forAtMost, inBatches, Semaphore, withDeadline, withEither } from '../../concurrency/index.ts';
 import { STATUS } from '../../grpc/index.ts';
 import { isOrdered, orderText } from '../drain-orders.ts';
-import { addressOf, type Bucket, encodePrefix } from '../keys.ts';
+import { addressOf, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
 import { type OpenStore, withDefaults } from '../options.ts';
 import { fromText, toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { Discovery, DiscoveryQuery, DrainOrder, FleetLoads, Watch, WatchListener } from '../types.ts';
+import { fromDynamo } from './dynamo-records.ts';
 import { ASK, EtcdClient } from './etcd-client.ts';
 import { EtcdFailure, toEtcdError } from './etcd-errors.ts';
 import { KeyRange, readRanges } from './key-range.ts';
@@ -17,8 +18,8 @@ import { RangeFollower, type RangeListener } from './range-follower.ts';
 import { WatchStream } from './watch-stream.ts';
 
 /**
- * Root of all keys of Stator, beside those of Dynamo (`v1/...`), whose frontends would try to call the workers that
- * they find there.
+ * Root of all keys of Stator. Those of Dynamo begin with `v1/`; its frontends would try to call the workers that they
+ * find there.
  *
  *     stator/v1/instances/{namespace}/{component}/{endpoint}/{id}   a record, like all buckets of records
  *     stator/v1/loads/{lease}                                       packed loads of the workers of a process
@@ -103,7 +104,7 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
 
   async list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]> {
     this.assertUsable(signal);
-    const ranges = rangesOf(query.bucket, encodePrefix(query.prefix));
+    const ranges = rangesOf(query);
     const readings = await this.#attempt('read', signal, (ending) => readRanges(this.#client, ranges, ending));
     for (const [at, range] of ranges.entries()) {
       const reading = readings[at];
@@ -116,7 +117,7 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
   async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
     this.assertUsable(signal);
     const watcher = new SnapshotWatcher(query, listener, this.base.report);
-    const follower = this.#followerOf(rangesOf(query.bucket, watcher.encodedPrefix), {
+    const follower = this.#followerOf(rangesOf(query), {
       show: (texts) => watcher.apply(texts),
       change: (changes) => {
         for (const [key, text] of changes) watcher.applyOne(key, text);
@@ -342,9 +343,12 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
   }
 }
 
-/** Returns the ranges of a query. */
-function rangesOf(bucket: Bucket, encodedPrefix: string): readonly KeyRange<string>[] {
-  return [new KeyRange(`${ROOT}${bucket}/`, encodedPrefix, toUtf8)];
+/** Returns the ranges of a query: Stator's own, and those of Dynamo if it asks for them. */
+function rangesOf({ bucket, prefix, includesDynamo = false }: DiscoveryQuery): readonly KeyRange<string>[] {
+  const encoded = encodePrefix(prefix);
+  const own = new KeyRange(`${ROOT}${bucket}/`, encoded, toUtf8);
+  if (!includesDynamo) return [own];
+  return [own, new KeyRange(`${bucket}/`, encoded, (bytes, key) => fromDynamo(toUtf8(bytes), key))];
 }
 
 function toUtf8({ buffer, byteOffset, byteLength }: Uint8Array): string {

@@ -1,4 +1,5 @@
 import type { EdgeSettings } from '../../config/index.ts';
+import type { ModelRecord } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { LiveModelDirectory, ModelStore, type RoutableModel } from '../../pipeline/index.ts';
 import { Inhibition } from '../../scheduler/index.ts';
@@ -66,12 +67,27 @@ function createDirectory(
     rememberedMs: holdsRequests(settings) ? Number.POSITIVE_INFINITY : settings.modelMemorySecs * 1000,
     serves: cardFilter(settings.parserVersion, log),
     onWorkerAdded: (workerId) => inhibition.forget(workerId),
+    onForeignWorker: foreignWorkerLog(log),
     onDiscoveryFailing: (error) =>
       log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
     onDiscoveryRecovered: () => log.info('discovery can be read again'),
     onChangeFailed: (error) =>
       log.error('a change of the models could not be applied; trying again', { reason: reasonOf(error) }),
   });
+}
+
+/** Models whose workers of Dynamo are logged at most. */
+const FOREIGN_MODELS_MAX = 256;
+
+/** Returns a function that logs each model which workers of Dynamo serve, once. */
+function foreignWorkerLog(log: Logger): (record: ModelRecord) => void {
+  const logged = new Set<string>();
+  return ({ card: { display_name: model }, namespace, instance_id: worker }) => {
+    const key = JSON.stringify([namespace, model]);
+    if (logged.has(key) || logged.size === FOREIGN_MODELS_MAX) return;
+    logged.add(key);
+    log.warn('workers of Dynamo serve a model here, and this version cannot call them', { model, namespace, worker });
+  };
 }
 
 /** Returns each model once, under its own name. */

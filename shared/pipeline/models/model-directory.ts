@@ -33,6 +33,8 @@ export interface ModelDirectoryOptions extends ModelTerms {
   /** Returns whether models with that card are served. @default all are */
   readonly serves?: (card: ModelCard) => boolean;
   readonly onWorkerAdded?: (workerId: string) => void;
+  /** Called for each card of a worker that speaks the request plane of another product, and is left out. */
+  readonly onForeignWorker?: (record: ModelRecord) => void;
   readonly onDiscoveryFailing?: (error: Error) => void;
   readonly onDiscoveryRecovered?: () => void;
   /** Called if a change could not be applied, or a follower failed. The directory tries again after 5 s. */
@@ -78,7 +80,7 @@ export class LiveModelDirectory implements ModelDirectory {
         signal,
       ),
       discovery.watch(
-        { bucket: 'v1/mdc', prefix: '' },
+        { bucket: 'v1/mdc', prefix: '', includesDynamo: true },
         this.#listener((event) => this.#applyCard(event)),
         signal,
       ),
@@ -200,8 +202,10 @@ export class LiveModelDirectory implements ModelDirectory {
   #applyCard(event: DiscoveryEvent): void {
     this.#cards.delete(event.key);
     if (event.kind === 'removed' || event.record.type !== 'Model') return;
-    const { namespace, card } = event.record;
-    if (this.isInScope(namespace) && this.#options.serves?.(card) !== false) this.#cards.set(event.key, event.record);
+    const { namespace, card, wire } = event.record;
+    if (wire !== undefined) this.#options.onForeignWorker?.(event.record);
+    else if (this.isInScope(namespace) && this.#options.serves?.(card) !== false)
+      this.#cards.set(event.key, event.record);
   }
 
   /** Schedules a rebuild. Many changes in one turn cost one rebuild. */
