@@ -4,7 +4,7 @@ import { reasonOf } from '../errors/index.ts';
 import { type DecisionRecord, type PlannerStore, readOpenSample, type TickRecord } from '../planner/index.ts';
 import { type EndedSample, type FleetStory, type GpuPrices, optionsOf, renderFleet } from '../simulate/index.ts';
 import { UsageError } from './config.ts';
-import { chooseGroup } from './planner/choose-group.ts';
+import { chooseGroup, namesOf } from './planner/choose-group.ts';
 import { openPlannerStore } from './planner/planner-store.ts';
 
 /** Lines of `stator planner report --help`. */
@@ -62,7 +62,7 @@ async function readStory(
   { fromMs, untilMs, prices }: Pick<FleetStory, 'fromMs' | 'untilMs' | 'prices'>,
   signal: AbortSignal,
 ): Promise<FleetStory> {
-  const [namespace = '', model = ''] = group.split('#').map((part) => decodeURIComponent(part));
+  const [namespace = '', model = ''] = namesOf(group);
   const ticks = await store.ticks(group, { sinceMs: fromMs, countMax: RECORDS_MAX }, signal);
   const decisions = await store.decisions(group, { sinceMs: fromMs, countMax: DECISIONS_MAX }, signal);
   const open = readOpenSample((await store.readState(group, signal))?.state ?? '');

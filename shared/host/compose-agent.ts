@@ -1,4 +1,5 @@
 import { uptime } from 'node:os';
+import type { StartPhase } from '../protocol/index.ts';
 import { type AgentDeps, HostAgent } from './agent.ts';
 import type { HostDeps, HostParts } from './host-deps.ts';
 import type { Phase } from './law/types.ts';
@@ -22,10 +23,14 @@ export function composeAgent(
   const moved = (): void => {
     progressAtMs = clock.wallMs();
   };
-  const took: Record<string, number> = {};
-  const phases = new StartPhases(clock, (phase, seconds) => {
-    took[phase] = Math.round(seconds * 10) / 10;
-    metrics.phase(phase, seconds);
+  const { reports } = beside;
+  let took: Partial<Record<StartPhase, number>> = {};
+  const phases = new StartPhases(clock, {
+    began: (phase) => reports?.reached(phase),
+    ended: (phase, seconds) => {
+      took[phase] = Math.round(seconds * 10) / 10;
+      metrics.phase(phase, seconds);
+    },
   });
   const runner = openRunner(deps, parts);
   const wake = (): void => agent.wake();
@@ -60,12 +65,17 @@ export function composeAgent(
   const onPhase = (phase: Phase, _before: Phase | undefined, isFirst: boolean): void => {
     if (phase.kind === 'starting' || phase.kind === 'warming') {
       for (const replica of replicas) replica.forgive();
+      took = {};
       phases.begin(isFirst ? uptime() : undefined);
     } else if (phase.kind === 'serving' && phases.current !== undefined) {
       phases.finish();
       log.info('the start took', { ...took });
+      reports?.reached('serving', took);
       storeCompileCache(cache, parts.signal, log);
-    } else phases.giveUp();
+    } else {
+      if (phase.kind === 'failed') reports?.reached('failed');
+      phases.giveUp();
+    }
   };
   const agent = new HostAgent({
     clock,

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock/index.ts';
+import { START_PHASES, type StartPhase } from '../protocol/index.ts';
 import { exposeUptime, MetricRegistry } from '../telemetry/index.ts';
 import type { GpuFigures } from './gpu/nvidia-smi.ts';
-import { START_PHASES, type StartPhase } from './start-phases.ts';
 
 /** Metrics of a host. */
 export type HostMetrics = ReturnType<typeof createHostMetrics>;

@@ -1,6 +1,6 @@
 import type { TimeAndChance } from '../clock/index.ts';
 import type { PlannerOutbox } from '../planes/index.ts';
-import { PLANNER_EVENT_VERSION } from '../protocol/index.ts';
+import { PLANNER_EVENT_VERSION, type StartPhase } from '../protocol/index.ts';
 import type { InstanceIdentity } from './instance-facts.ts';
 import type { Interruption } from './law/types.ts';
 import type { Served } from './worker-command.ts';
@@ -30,6 +30,13 @@ export class PlannerReports {
     const deadline = deadlineAtMs === undefined ? {} : { deadline_at: deadlineAtMs };
     const type = 'capacity.interrupt';
     this.#outbox.put({ type, ...this.#common(), instance_id: this.#identity.instanceId, kind, ...deadline });
+  }
+
+  /** @param took seconds of each phase, once the machine serves */
+  reached(phase: StartPhase | 'serving' | 'failed', took?: Partial<Readonly<Record<StartPhase, number>>>): void {
+    const times = took === undefined ? {} : { took_s: { ...took } };
+    const { instanceId: instance_id } = this.#identity;
+    this.#outbox.put({ type: 'host.phase', ...this.#common(), instance_id, phase, ...times });
   }
 
   startFailed(): void {

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock/index.ts';
 import { reasonOf } from '../errors/index.ts';
+import type { StartPhase } from '../protocol/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import type { StartPhase } from './start-phases.ts';
 
 /** One part of what must be on a machine before its workers can start. */
 export interface PreparationPart {

@@ -1,9 +1,11 @@
 import type { Clock } from '../clock/index.ts';
+import { START_PHASES, type StartPhase } from '../protocol/index.ts';
 
-/** Phases of a start in their order. `capacity` comes before them, and only the planner sees it. */
-export const START_PHASES = ['boot', 'image', 'weights', 'engine', 'compile', 'register'] as const;
-
-export type StartPhase = (typeof START_PHASES)[number];
+/** Listener to a start. */
+interface StartListener {
+  began(phase: StartPhase): void;
+  ended(phase: StartPhase, seconds: number): void;
+}
 
 /** Lines by which engines say that they compile or capture graphs, and that they listen. */
 const COMPILES =
@@ -16,13 +18,13 @@ const LISTENS = /Application startup complete|The server is fired up|Uvicorn run
  */
 export class StartPhases {
   readonly #clock: Clock;
-  readonly #onEnd: (phase: StartPhase, seconds: number) => void;
+  readonly #listener: StartListener;
   #current: StartPhase | undefined;
   #sinceMs = 0;
 
-  constructor(clock: Clock, onEnd: (phase: StartPhase, seconds: number) => void) {
+  constructor(clock: Clock, listener: StartListener) {
     this.#clock = clock;
-    this.#onEnd = onEnd;
+    this.#listener = listener;
   }
 
   /** The phase under way; undefined = no start is under way. */
@@ -32,16 +34,16 @@ export class StartPhases {
 
   /** Reports the time from the boot to the agent, and begins with the image. */
   begin(bootSecs: number | undefined): void {
-    if (bootSecs !== undefined) this.#onEnd('boot', bootSecs);
-    this.#current = 'image';
+    if (bootSecs !== undefined) this.#listener.ended('boot', bootSecs);
     this.#sinceMs = this.#clock.nowMs();
+    this.#begin('image');
   }
 
   /** Ends the current phase, and begins a later one; never goes back. */
   reach(phase: StartPhase): void {
     if (this.#current === undefined || START_PHASES.indexOf(phase) <= START_PHASES.indexOf(this.#current)) return;
     this.#end();
-    this.#current = phase;
+    this.#begin(phase);
   }
 
   /** Looks for the phases in what an engine writes. */
@@ -63,9 +65,14 @@ export class StartPhases {
     this.#current = undefined;
   }
 
+  #begin(phase: StartPhase): void {
+    this.#current = phase;
+    this.#listener.began(phase);
+  }
+
   #end(): void {
     const nowMs = this.#clock.nowMs();
-    if (this.#current !== undefined) this.#onEnd(this.#current, (nowMs - this.#sinceMs) / 1000);
+    if (this.#current !== undefined) this.#listener.ended(this.#current, (nowMs - this.#sinceMs) / 1000);
     this.#sinceMs = nowMs;
   }
 }

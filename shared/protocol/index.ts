@@ -175,6 +175,8 @@ export {
   PLANNER_EVENT_VERSION,
   RETRY_HEADER,
   ROLLUP_TOPIC,
+  START_PHASES,
+  type StartPhase,
 } from './planner/topics.ts';
 export {
   instanceKey,

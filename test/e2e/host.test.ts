@@ -155,6 +155,9 @@ describe('stator host', () => {
     await host.until('Terminated'); // though Auto Scaling opens the hook later than the agent completes it
     expect(completions()).toEqual(['launch CONTINUE', 'terminate CONTINUE']);
     const interrupts = queue.events.filter(({ type }) => type === 'capacity.interrupt');
+    const phases = queue.events.filter(({ type }) => type === 'host.phase');
+    expect(phases.at(-1)).toMatchObject({ phase: 'serving', instance_id: host.instance.id });
+    expect(phases.at(-1)?.took_s).toMatchObject({ boot: expect.any(Number), engine: expect.any(Number) });
     expect(interrupts).toMatchObject([{ kind: 'spot-warning', instance_id: host.instance.id, model: 'stator-mini' }]);
     await other.kill();
     await queue.stop();

@@ -15,7 +15,7 @@ export async function chooseGroup(
 ): Promise<string> {
   const groups = await store.groups(signal);
   const wanted = groups.filter((group) => {
-    const [ofNamespace = '', ofModel = ''] = group.split('#').map((part) => decodeURIComponent(part));
+    const [ofNamespace = '', ofModel = ''] = namesOf(group);
     return (namespace ?? ofNamespace) === ofNamespace && (model ?? ofModel).toLowerCase() === ofModel.toLowerCase();
   });
   const [only, ...others] = wanted;
@@ -27,4 +27,18 @@ export async function chooseGroup(
 
 function listed(groups: readonly string[]): string {
   return groups.length === 0 ? '' : `; known: ${groups.join(', ')}`;
+}
+
+/**
+ * Returns namespace and model of a group. A long name is cut, perhaps within a character that was encoded; then it stays
+ * as it is.
+ */
+export function namesOf(group: string): readonly string[] {
+  return group.split('#').map((part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
 }

@@ -14,6 +14,7 @@ import { POOLS, type Pool } from '../types.ts';
 import { noteInterruption } from './interruptions.ts';
 import { DIRECT_WORKERS_MAX, type KnownSource, type ModelState, passOf, poolOf } from './model-state.ts';
 import { noteEvent } from './note-event.ts';
+import { noteStartPhase } from './start-phases.ts';
 
 /** A signal, and when the queue took it: seconds of the queue's clock. */
 export interface SentSignal {
@@ -101,6 +102,9 @@ export function applySignal(state: ModelState, { signal, sentAtS }: SentSignal, 
       break;
     case 'capacity.interrupt':
       applyInterruption(state, signal, sentAtS);
+      break;
+    case 'host.phase':
+      noteStartPhase(state, signal);
       break;
     case 'tick':
     case 'scale.ack':

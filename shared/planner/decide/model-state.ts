@@ -5,13 +5,14 @@ import {
   type PassRow,
   type PoolName,
   packSortedKeys,
+  type StartPhase,
   type TrafficTotals,
   unpackSortedKeys,
   unpackWorkerKeys,
   workerKey,
 } from '../../protocol/index.ts';
 import { type PlannerState, startPlanner } from '../planner.ts';
-import type { FleetEvent, FleetSample } from '../record/fleet-sample.ts';
+import type { FleetEvent, FleetSample, StartSample } from '../record/fleet-sample.ts';
 import { TRAFFIC_KEYS } from '../signals/traffic.ts';
 import type { PerPool, Pool } from '../types.ts';
 
@@ -126,9 +127,16 @@ export interface ModelState {
     /** Events since the last tick, and how many have no room there. */
     readonly open?: readonly FleetEvent[];
     readonly leftOut?: number;
+    /** Starts that ended since the last tick. */
+    readonly starts?: StartSample | undefined;
     /** Times of the last failed launches, by option and by their words: none is recorded twice. */
     readonly failedAtMs?: Readonly<Record<string, number>> | undefined;
   };
+  /**
+   * Starts of machines by instance: phase, and time since when. Present from the first report of a machine on. Absent in
+   * older states.
+   */
+  hosts?: Readonly<Record<string, readonly [phase: StartPhase, sinceS: number]>>;
   /** Reason and time of the last stored tick. Absent in older states. */
   told?: { readonly reason: string; readonly atS: number };
   /** Workers at the last count, by pool. */

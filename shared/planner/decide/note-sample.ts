@@ -11,6 +11,7 @@ import type { OptionView } from '../record/option-view.ts';
 import { eachPool, type PerPool, POOLS, type Pool } from '../types.ts';
 import { type ModelState, unpackState } from './model-state.ts';
 import { noteFailures } from './note-event.ts';
+import { phasesOf } from './start-phases.ts';
 import type { LawTick } from './tick-law.ts';
 
 /**
@@ -48,17 +49,17 @@ export function takeSample(state: ModelState): FleetSample | undefined {
 
 /**
  * Returns the sample that is not stored yet, and the time at which it ends; undefined if there is none.
- * @param text state as a store has it. The store of `stator local` has decisions without a state.
+ * @param text state as a store has it. The folder of `stator local` has decisions without a state.
  */
 export function readOpenSample(text: string): { readonly atMs: number; readonly sample: FleetSample } | undefined {
-  if (text === '') return undefined;
+  if (!text.startsWith('{')) return undefined;
   const { tickAtS, recorded } = unpackState(text);
   return recorded?.sample && { atMs: Math.round(1000 * tickAtS), sample: roundSample(recorded.sample) };
 }
 
 /** @param failed options whose newest launch failed since the tick before */
 function sampleOf(state: ModelState, seen: Seen, failed: ReadonlySet<string>): FleetSample {
-  const { open: events = [], leftOut = 0 } = state.recorded ?? {};
+  const { open: events = [], leftOut = 0, starts } = state.recorded ?? {};
   const { tick, traffic, targetMs } = seen;
   const seconds = Math.min(tick.seconds, TICK_S_MAX);
   const share = tick.seconds > 0 ? seconds / tick.seconds : 1;
@@ -75,7 +76,8 @@ function sampleOf(state: ModelState, seen: Seen, failed: ReadonlySet<string>): F
     heldSeconds: tick.held * seconds,
     runningSeconds: tick.running * seconds,
     targets: state.targets,
-    options: optionsOf(seen, seconds, failed),
+    options: optionsOf(state, seen, seconds, failed),
+    ...(starts === undefined ? {} : { starts }),
     events,
     eventsLeftOut: leftOut,
   };
@@ -86,13 +88,18 @@ function latencyOf(count: number, sumS: number, targetMs: number): LatencySample
   return { count, sumMs, met: sumMs <= targetMs * count ? count : 0, targetMs };
 }
 
-function optionsOf({ tick, fleet, gpus }: Seen, seconds: number, failed: ReadonlySet<string>): FleetSample['options'] {
+function optionsOf(
+  state: ModelState,
+  { tick, fleet, gpus }: Seen,
+  seconds: number,
+  failed: ReadonlySet<string>,
+): FleetSample['options'] {
   const heard = POOLS.map((pool): OptionView => {
     const { ready = 0, starting = 0 } = tick.counts[pool] ?? {};
     return { pool, key: pool, serving: ready, starting, draining: 0, ordered: 0 };
   });
   const rows = (fleet ?? heard).map((view) => {
-    const sample = optionSample(view, gpus[view.pool] ?? 1, seconds);
+    const sample = optionSample(view, phasesOf(state, view.startingIds ?? []), gpus[view.pool] ?? 1, seconds);
     const failing = failed.has(view.key) ? { failing: view.failure?.code } : {};
     return [view.key, { ...sample, ...failing }] as const;
   });
@@ -101,14 +108,22 @@ function optionsOf({ tick, fleet, gpus }: Seen, seconds: number, failed: Readonl
   );
 }
 
-function optionSample(view: OptionView, gpusOfEngine: number, seconds: number): OptionSample {
+/** @param phases machines that start, by phase; empty: only their number is known */
+function optionSample(
+  view: OptionView,
+  phases: ReadonlyMap<WorkerPhase, number>,
+  gpusOfEngine: number,
+  seconds: number,
+): OptionSample {
   const { ordered, starting, serving, draining, gpusPerWorker = gpusOfEngine } = view;
   const workers: Partial<Record<WorkerPhase, number>> = {};
   const put = (phase: WorkerPhase, count: number): void => {
     if (count > 0) workers[phase] = count * seconds;
   };
   put('capacity', ordered);
-  put('starting', starting);
+  const machines = [...phases.values()].reduce((total, count) => total + count, 0);
+  if (machines === 0) put('starting', starting);
+  for (const [phase, count] of phases) put(phase, (starting * count) / machines);
   put('serving', serving);
   put('draining', draining);
   const gpuSeconds = (starting + serving + draining) * gpusPerWorker * seconds;

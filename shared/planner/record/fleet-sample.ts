@@ -1,21 +1,11 @@
+import { START_PHASES, type StartPhase } from '../../protocol/index.ts';
 import type { Targets } from '../types.ts';
 
 /**
  * States of a worker from the order of its machine to its end. `capacity`: its machine is ordered and does not exist.
  * `starting`: its machine exists, and nothing says how far the start is.
  */
-export const WORKER_PHASES = [
-  'capacity',
-  'starting',
-  'boot',
-  'image',
-  'weights',
-  'engine',
-  'compile',
-  'register',
-  'serving',
-  'draining',
-] as const;
+export const WORKER_PHASES = ['capacity', 'starting', ...START_PHASES, 'serving', 'draining'] as const;
 
 export type WorkerPhase = (typeof WORKER_PHASES)[number];
 
@@ -36,6 +26,13 @@ export interface OptionSample {
   readonly gpuSeconds: number;
   /** Code of its newest launch, if that failed. */
   readonly failing?: string | undefined;
+}
+
+/** Starts of machines that ended well. */
+export interface StartSample {
+  readonly count: number;
+  /** Seconds by phase, over all of them. */
+  readonly seconds: Partial<Readonly<Record<StartPhase, number>>>;
 }
 
 /** Something that happened to a machine. */
@@ -74,6 +71,8 @@ export interface FleetSample {
   readonly targets: Targets;
   /** By pool and option, `decode/1-spot`; by pool if the pool has no options. */
   readonly options: Readonly<Record<string, OptionSample>>;
+  /** Undefined: no machine has told of its start. */
+  readonly starts?: StartSample | undefined;
   readonly events: readonly FleetEvent[];
   /** Events beyond `EVENTS_MAX`. */
   readonly eventsLeftOut: number;
@@ -86,6 +85,7 @@ export const EVENTS_MAX = 16;
 export function joinSamples(one: FleetSample, next: FleetSample): FleetSample {
   const events = [...one.events, ...next.events];
   const keys = new Set([...Object.keys(one.options), ...Object.keys(next.options)]);
+  const starts = joinStarts(one.starts, next.starts);
   return {
     seconds: one.seconds + next.seconds,
     knownSeconds: one.knownSeconds + next.knownSeconds,
@@ -99,9 +99,20 @@ export function joinSamples(one: FleetSample, next: FleetSample): FleetSample {
     runningSeconds: one.runningSeconds + next.runningSeconds,
     targets: next.targets,
     options: Object.fromEntries([...keys].map((key) => [key, joinOptions(one.options[key], next.options[key])])),
+    ...(starts === undefined ? {} : { starts }),
     events: events.slice(0, EVENTS_MAX),
     eventsLeftOut: one.eventsLeftOut + next.eventsLeftOut + Math.max(0, events.length - EVENTS_MAX),
   };
+}
+
+/** Joins the times of starts. */
+export function joinStarts(one: StartSample | undefined, next: StartSample | undefined): StartSample | undefined {
+  if (one === undefined || next === undefined) return one ?? next;
+  const seconds = START_PHASES.map((phase) => {
+    return [phase, (one.seconds[phase] ?? 0) + (next.seconds[phase] ?? 0)] as const;
+  });
+  const known = Object.fromEntries(seconds.filter(([, each]) => each > 0));
+  return { count: one.count + next.count, seconds: known };
 }
 
 function joinLatencies(one: LatencySample, next: LatencySample): LatencySample {

@@ -2,14 +2,16 @@ import { reasonOf } from '../../errors/index.ts';
 import { BoundedMap } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { MemoryPlannerStore, RECORDS_MAX } from './memory-store.ts';
-import type { DecisionRecord, PlannerStore } from './types.ts';
+import type { Commit, DecisionRecord, PlannerStore } from './types.ts';
 
 /** Times that a decision is written again because another run wrote at the same time. */
 const TRIES = 8;
+/** Beginning of a state in `kept`; the number of the next decision follows. */
+const NEXT = 'next ';
 
 /**
- * Store of a planner that begins anew with each run. It lies in memory, and writes its decisions to `kept` too, where
- * they stay after the run. Several runs share `kept` and number their decisions together. A decision that cannot be
+ * Store of a planner that begins anew with each run. It lies in memory, and writes its decisions and samples to `kept`
+ * too, where they stay after the run. Several runs share `kept` and number their decisions together. A decision that cannot be
  * written there is logged; the run goes on.
  */
 export class KeptDecisions implements PlannerStore {
@@ -41,8 +43,9 @@ export class KeptDecisions implements PlannerStore {
 
   commit: PlannerStore['commit'] = async (group, commit, signal) => {
     const isDone = await this.#run.commit(group, commit, signal);
-    const { decision } = commit;
-    if (isDone && decision !== undefined) await this.#try(() => this.#keep(group, decision, signal));
+    const { decision, tick } = commit;
+    const isKept = decision !== undefined || tick?.sample !== undefined;
+    if (isDone && isKept) await this.#try(() => this.#keep(group, { decision, tick }, signal));
     return isDone;
   };
 
@@ -61,12 +64,19 @@ export class KeptDecisions implements PlannerStore {
     await this.#run.close();
   }
 
-  async #keep(group: string, decision: DecisionRecord, signal: AbortSignal): Promise<void> {
+  /** Keeps a decision under the next number of all runs, and a tick. That number is the state. */
+  async #keep(
+    group: string,
+    { decision, tick }: Pick<Commit, 'decision' | 'tick'>,
+    signal: AbortSignal,
+  ): Promise<void> {
     for (let times = 0; times < TRIES; times++) {
-      const version = (await this.#kept.readState(group, signal))?.version ?? 0;
-      const record = { ...decision, decisionId: version };
-      if (!(await this.#kept.commit(group, { version, state: '', decision: record }, signal))) continue;
-      this.#records.set(decision.decisionId, record);
+      const { version, state } = (await this.#kept.readState(group, signal)) ?? { version: 0, state: '' };
+      const decisionId = state.startsWith(NEXT) ? Number(state.slice(NEXT.length)) : version; // older runs had no number
+      const record = decision && { ...decision, decisionId };
+      const next = `${NEXT}${record === undefined ? decisionId : decisionId + 1}`;
+      if (!(await this.#kept.commit(group, { version, state: next, decision: record, tick }, signal))) continue;
+      if (decision !== undefined && record !== undefined) this.#records.set(decision.decisionId, record);
       return;
     }
     throw new Error('other planners write all the time');

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { AGGREGATED_RANKS_MAX, PASS_SAMPLES_MAX, PLANNER_EVENT_VERSION } from './topics.ts';
+import { AGGREGATED_RANKS_MAX, PASS_SAMPLES_MAX, PLANNER_EVENT_VERSION, START_PHASES } from './topics.ts';
 
 const count = z.number().int().min(0).max(1e15);
 const amount = z.number().min(0).max(1e15);
@@ -188,6 +188,19 @@ const capacityInterrupt = z.object({
   at,
 });
 
+/** Phase that the start of a machine has reached. `serving` and `failed` end the start. */
+const hostPhase = z.object({
+  type: z.literal('host.phase'),
+  ...common,
+  source: id,
+  component: poolName,
+  instance_id: id,
+  phase: z.enum([...START_PHASES, 'serving', 'failed']),
+  /** Seconds that each phase took, once the machine serves. */
+  took_s: z.partialRecord(z.enum(START_PHASES), z.number().min(0).max(1e9)).optional(),
+  at,
+});
+
 /**
  * Time goes on, even if nothing happens. A scheduler sends an ISO time or none, the id of its execution as epoch, and 0
  * as number: planners count by the queue's clock.
@@ -234,6 +247,7 @@ export const PLANNER_EVENT = z.discriminatedUnion('type', [
   requestHeld,
   capacityFailed,
   capacityInterrupt,
+  hostPhase,
   tick,
   scaleDecision,
   scaleAck,

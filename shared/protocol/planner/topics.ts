@@ -18,6 +18,11 @@ export const PASS_SAMPLES_MAX = 16;
 /** Ranks of engines that one aggregated message names; its sums include all others. */
 export const AGGREGATED_RANKS_MAX = 1024;
 
+/** Phases of the start of a machine in their order. */
+export const START_PHASES = ['boot', 'image', 'weights', 'engine', 'compile', 'register'] as const;
+
+export type StartPhase = (typeof START_PHASES)[number];
+
 /** Every total at its beginning. */
 export const NO_TRAFFIC = {
   started: 0,

@@ -44,7 +44,9 @@ figcaption svg.stroke { width: 28px; height: 10px; margin-right: 8px; }
   .charts { grid-template-columns: 1fr 1fr; }
   figure, tr { break-inside: avoid; }
   .wide { overflow: visible; }
+  table { font-size: 10px; }
   th, td { white-space: normal; padding: 3px 5px; }
+  tbody th { white-space: nowrap; }
 }
 .key { display: inline-block; width: 10px; height: 10px; border-radius: 3px; margin-right: 8px; }
 `;

@@ -67,8 +67,8 @@ describe('the page of a fleet', () => {
     const html = renderFleet(toldStory());
     const figures = html.match(/<figure>/g) ?? [];
     expect(html.match(/role="img" aria-label="[^"]{10,}"/g)).toHaveLength(figures.length);
-    expect(html.match(/<table>/g)).toHaveLength(4);
-    expect(html.match(/role="region" tabindex="0" aria-label="[^"]+"/g)).toHaveLength(4);
+    expect(html.match(/<table>/g)).toHaveLength(5);
+    expect(html.match(/role="region" tabindex="0" aria-label="[^"]+"/g)).toHaveLength(5);
     expect(html).toMatch(/^<!doctype html>\n<html lang="en">[\s\S]*<title>Fleet of Qwen\/Qwen3-32B<\/title>/);
     expect(html).toContain('prefers-color-scheme: dark');
     expect(html).toContain('@media print');
@@ -95,6 +95,11 @@ describe('the page of a fleet', () => {
     expect(factOf(renderFleet({ ...toldStory(), prices: { all: 1, byOption: {} } }), 'US$')).toBe(
       factOf(html, 'GPU hours'),
     );
+  });
+
+  it('says how long a start took by phase', () => {
+    const html = renderFleet(toldStory());
+    expect(rowOf(html, '4')).toEqual(['40', '61', '50', '30', '181']);
   });
 
   it('sums up demand, latencies and how much of the time was recorded', () => {

@@ -113,6 +113,7 @@ function minuteOf(minute: number, atMs: number): FleetSample {
         gpuSeconds: 120 * (spot + starting),
       },
     },
+    ...(minute === 57 ? { starts: { count: 4, seconds: { boot: 160, image: 244, weights: 200, engine: 120 } } } : {}),
     events: eventsAt(minute, atMs),
   });
 }

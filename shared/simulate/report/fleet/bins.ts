@@ -51,7 +51,7 @@ export function partOf({ atMs, sample }: EndedSample, fromMs: number, untilMs: n
 }
 
 function scaled(sample: FleetSample, share: number): FleetSample {
-  const { seconds, knownSeconds, started, inputTokens, outputTokens, heldSeconds, runningSeconds } = sample;
+  const { seconds, knownSeconds, started, inputTokens, outputTokens, heldSeconds, runningSeconds, starts } = sample;
   const latency = ({ count, sumMs, met, targetMs }: FleetSample['ttft']): FleetSample['ttft'] => {
     return { count: count * share, sumMs: sumMs * share, met: met * share, targetMs };
   };
@@ -64,13 +64,23 @@ function scaled(sample: FleetSample, share: number): FleetSample {
     outputTokens: outputTokens * share,
     heldSeconds: heldSeconds * share,
     runningSeconds: runningSeconds * share,
+    ...(starts === undefined
+      ? {}
+      : { starts: { count: starts.count * share, seconds: scaledBy(starts.seconds, share) } }),
     ttft: latency(sample.ttft),
     itl: latency(sample.itl),
     options: Object.fromEntries(
       Object.entries(sample.options).map(([key, { workers, gpuSeconds, failing }]) => {
-        const parts = Object.entries(workers).map(([phase, each]) => [phase, each * share] as const);
-        return [key, { workers: Object.fromEntries(parts), gpuSeconds: gpuSeconds * share, failing }];
+        return [key, { workers: scaledBy(workers, share), gpuSeconds: gpuSeconds * share, failing }];
       }),
     ),
   };
+}
+
+function scaledBy<K extends string>(
+  of: Partial<Readonly<Record<K, number>>>,
+  share: number,
+): Partial<Record<K, number>> {
+  const parts = Object.entries<number | undefined>(of).map(([key, value = 0]) => [key, value * share] as const);
+  return Object.fromEntries(parts) as Partial<Record<K, number>>;
 }

@@ -5,6 +5,7 @@ import {
   STATUS_WORDS,
   WORKER_PHASES,
 } from '../../../planner/index.ts';
+import { START_PHASES } from '../../../protocol/index.ts';
 import { escapeMarkup } from '../svg.ts';
 import { binsOf } from './bins.ts';
 import { eventsOf, type FleetStory, optionsOf, priceOf, shareMet } from './fleet-story.ts';
@@ -16,7 +17,7 @@ const LISTED_MAX = 500;
 /** Returns the tables of a story: options, decisions, events, and the numbers over time. */
 export function fleetTables(story: FleetStory, total: FleetSample | undefined): string {
   return [
-    ...(total === undefined ? [] : [optionTable(story, total)]),
+    ...(total === undefined ? [] : [optionTable(story, total), startTable(total)]),
     decisionTable(story.decisions),
     eventTable(story),
     ...(total === undefined ? [] : [overTime(story)]),
@@ -69,6 +70,17 @@ function optionTable(story: FleetStory, total: FleetSample): string {
     ];
   });
   return table('Capacity options', columns, rows);
+}
+
+/** Returns how long the starts took by phase; nothing if no machine has told of one. */
+function startTable({ starts }: FleetSample): string {
+  if (starts === undefined) return '';
+  const known = START_PHASES.filter((phase) => starts.seconds[phase] !== undefined);
+  const columns = [{ head: 'starts' }, ...known.map((phase) => ({ head: `${phase}, s` })), { head: 'all, s' }];
+  const means = known.map((phase) => (starts.seconds[phase] ?? 0) / starts.count);
+  const all = means.reduce((total, each) => total + each, 0);
+  const row = [String(Math.round(starts.count)), ...[...means, all].map((seconds) => seconds.toFixed(0))];
+  return table('Starts of machines', columns, [row], 'Mean seconds of each phase, of the starts that ended well.');
 }
 
 function decisionTable(decisions: readonly DecisionRecord[]): string {

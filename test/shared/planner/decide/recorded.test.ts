@@ -6,6 +6,7 @@ import type { Observed, ObservedOption } from '../../../../shared/planner/live/c
 import { viewOf } from '../../../../shared/planner/live/option-views.ts';
 import type { OptionView } from '../../../../shared/planner/record/option-view.ts';
 import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
+import type { PlannerEventOf } from '../../../../shared/protocol/index.ts';
 import { BEGIN_S, heldAt, tellStory, tickAt } from '../../../support/planner/fleet-signals.ts';
 import { instanceIdAt, plannerOf } from '../../../support/planner/planned-model.ts';
 
@@ -105,6 +106,48 @@ describe('what a planner records of a fleet', () => {
       },
       'decode/1-spot': { workers: { capacity: 4 * seconds }, gpuSeconds: 0, failing: 'InsufficientInstanceCapacity' },
     });
+  });
+
+  it('splits machines that start by what their agents say, and adds up the times of ended starts', async () => {
+    const model = modelOf();
+    const ids = ['i-a', 'i-b', 'i-c'];
+    const instances = ids.map((id) => ({ id, state: 'starting' }) as const);
+    const fleet = viewOf(observed(option({ starting: 3, desired: 3, instances })));
+    let seq = 0;
+    const at = (
+      atS: number,
+      id: string,
+      phase: PlannerEventOf<'host.phase'>['phase'],
+      more: object = {},
+    ): SentSignal => {
+      const common = {
+        v: 1,
+        namespace: 'ns',
+        model: 'm',
+        epoch: 'e',
+        seq: seq++,
+        component: 'agg',
+        source: id,
+      } as const;
+      const what = { type: 'host.phase', instance_id: id, phase, at: 1000 * (BEGIN_S + atS), ...more } as const;
+      return { signal: { ...what, ...common }, sentAtS: BEGIN_S + atS };
+    };
+    await model.hear([tickAt(0, 0)], []);
+    await model.hear([tickAt(60, 1)], fleet);
+    await model.hear([at(61, 'i-a', 'image'), at(62, 'i-b', 'image')], fleet);
+    await model.hear([at(70, 'i-a', 'engine'), tickAt(120, 2)], fleet);
+    const took = { boot: 20, image: 30, engine: 40 };
+    await model.hear([at(130, 'i-a', 'serving', { took_s: took }), at(131, 'i-b', 'failed')], fleet);
+    await model.hear([tickAt(180, 3)], fleet);
+    const { options, starts } = await model.total();
+    expect(options['decode/0-on-demand']?.workers).toEqual({
+      starting: 6 * 61, // no agent has spoken: nothing is known
+      boot: 2 * 120, // i-c is silent
+      image: 2 * 120, // i-b, whose start has failed
+      engine: 2 * 60,
+      register: 2 * 60, // i-a serves, and its group does not know yet
+    });
+    expect(starts).toEqual({ count: 1, seconds: took });
   });
 
   it('has a failed launch once, whether its group or EC2 tells of it', async () => {

@@ -3,6 +3,7 @@ import type { DecisionRecord } from '../../../../shared/planner/index.ts';
 import { KeptDecisions } from '../../../../shared/planner/store/kept-decisions.ts';
 import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import { captureLogger, silentLogger } from '../../../../shared/telemetry/log/logger.ts';
+import { sampleOf } from '../../../support/planner/fleet-story.ts';
 
 const NEVER = new AbortController().signal;
 const NOW = Date.now();
@@ -51,6 +52,18 @@ describe('decisions that are kept beside a run', () => {
     ]);
     expect((await one.decision('g', 0, NEVER))?.targets.decode).toBe(5);
     expect((await other.decision('g', 0, NEVER))?.targets.decode).toBe(7);
+  });
+
+  it('have the samples of their runs beside them, which take no number', async () => {
+    const kept = new MemoryPlannerStore();
+    const run = new KeptDecisions(kept, silentLogger);
+    const tick = (at: number) => ({ atMs: NOW + at, reason: `tick ${at}`, figures: {}, sample: sampleOf() });
+    await run.commit('g', { version: 0, state: '', tick: tick(0) }, NEVER);
+    await run.commit('g', { version: 1, state: '', decision: decisionOf(0), tick: tick(1) }, NEVER);
+    await run.commit('g', { version: 2, state: '', tick: tick(2) }, NEVER);
+    await run.commit('g', { version: 3, state: '', decision: decisionOf(1) }, NEVER);
+    expect((await kept.decisions('g', all, NEVER)).map(({ decisionId }) => decisionId)).toEqual([1, 0]);
+    expect(await kept.ticks('g', all, NEVER)).toEqual([tick(2), tick(1), tick(0)]);
   });
 
   it('are not kept where the run itself lost against another', async () => {
