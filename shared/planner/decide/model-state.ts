@@ -133,8 +133,8 @@ export interface ModelState {
     readonly failedAtMs?: Readonly<Record<string, number>> | undefined;
   };
   /**
-   * Starts of machines by instance: phase, and time since when. Present from the first report of a machine on. Absent in
-   * older states.
+   * Starts of machines by instance: phase, and time since when. Present from the first report of a machine on. Absent
+   * in older states.
    */
   hosts?: Readonly<Record<string, readonly [phase: StartPhase, sinceS: number]>>;
   /** Reason and time of the last stored tick. Absent in older states. */

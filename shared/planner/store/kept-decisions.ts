@@ -11,8 +11,8 @@ const NEXT = 'next ';
 
 /**
  * Store of a planner that begins anew with each run. It lies in memory, and writes its decisions and samples to `kept`
- * too, where they stay after the run. Several runs share `kept` and number their decisions together. A decision that cannot be
- * written there is logged; the run goes on.
+ * too, where they stay after the run. Several runs share `kept` and number their decisions together. A decision that
+ * cannot be written there is logged; the run goes on.
  */
 export class KeptDecisions implements PlannerStore {
   readonly name = 'memory';
@@ -72,7 +72,7 @@ export class KeptDecisions implements PlannerStore {
   ): Promise<void> {
     for (let times = 0; times < TRIES; times++) {
       const { version, state } = (await this.#kept.readState(group, signal)) ?? { version: 0, state: '' };
-      const decisionId = state.startsWith(NEXT) ? Number(state.slice(NEXT.length)) : version; // older runs had no number
+      const decisionId = state.startsWith(NEXT) ? Number(state.slice(NEXT.length)) : version; // older: no number
       const record = decision && { ...decision, decisionId };
       const next = `${NEXT}${record === undefined ? decisionId : decisionId + 1}`;
       if (!(await this.#kept.commit(group, { version, state: next, decision: record, tick }, signal))) continue;
