@@ -12,11 +12,12 @@ import { App } from 'aws-cdk-lib';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { DISABLE_ASSET_STAGING_CONTEXT } from 'aws-cdk-lib/cx-api';
 import { PLANNER_FLEETS_FILE } from '../functions/planner/fleets-file.ts';
-import { type BundleOptions, bundleFunction, PLANNER_FUNCTION_ENTRY } from './bundle.ts';
+import { type BundleOptions, bundleFunction, PLANNER_FUNCTION_ENTRY, WAKE_FUNCTION_ENTRY } from './bundle.ts';
 import { plannerFleetsOf } from './constructs/ec2-fleet/planner-fleets.ts';
 import { ENVIRONMENTS, hasPlanner, loadConfig, type Settings, SettingsError } from './settings/index.ts';
 import { DevStack } from './stacks/dev-stack.ts';
 import { ROLLOUTS } from './stacks/edge-stack.ts';
+import type { PlannerCode } from './stacks/planner-stack.ts';
 import { ProductionStacks } from './stacks/production-stacks.ts';
 
 const app = new App();
@@ -37,17 +38,23 @@ async function synthesize(): Promise<void> {
   const httpFunctionCode = await bundled('http', {});
   if (environment === 'dev') new DevStack(app, settings.name, { httpFunctionCode, settings });
   else {
-    const plannerFunctionCode = await plannerCode(settings);
-    new ProductionStacks(app, settings.name, { httpFunctionCode, plannerFunctionCode, settings, rollout });
+    const planner = await plannerCode(settings);
+    new ProductionStacks(app, settings.name, { httpFunctionCode, planner, settings, rollout });
   }
   app.synth();
 }
 
-/** Bundles the planner, if the deployment has one, with the fleets beside it: variables would have no room for many. */
-async function plannerCode(settings: Settings): Promise<Code | undefined> {
+/**
+ * Bundles the functions of the planner, if the deployment has one. The fleets are a file beside it: variables would
+ * have no room for many.
+ */
+async function plannerCode(settings: Settings): Promise<PlannerCode | undefined> {
   if (!hasPlanner(settings)) return undefined;
   const files = { [PLANNER_FLEETS_FILE]: JSON.stringify(plannerFleetsOf(settings)) };
-  return await bundled('planner', { entry: PLANNER_FUNCTION_ENTRY, files });
+  return {
+    planner: await bundled('planner', { entry: PLANNER_FUNCTION_ENTRY, files }),
+    wake: await bundled('wake', { entry: WAKE_FUNCTION_ENTRY }),
+  };
 }
 
 async function bundled(name: string, options: BundleOptions): Promise<Code> {

@@ -15,6 +15,8 @@ const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle
 const HTTP_FUNCTION_ENTRY = 'functions/http/lambda.ts';
 /** Entry point of the planner, relative to the repository. */
 export const PLANNER_FUNCTION_ENTRY = 'functions/planner/lambda.ts';
+/** Entry point of the function that tells the planner of held requests, relative to the repository. */
+export const WAKE_FUNCTION_ENTRY = 'functions/wake/lambda.ts';
 
 /** Fields of package.json that the function shows to clients. Most of the rest is a list of packages. */
 const SHOWN_OF_PRODUCT: readonly string[] = ['name', 'version', 'description', 'license'];

@@ -25,11 +25,12 @@ export const HTTP_FUNCTION_VARIABLES = [
 ] as const;
 
 /**
- * Variables that only some deployments set: how long requests wait for a worker, how many tokens are for requests that
- * name no number, and the namespaces of several generations of workers.
+ * Variables that only some deployments set: how long requests wait for a worker, and where a planner hears of them; how
+ * many tokens are for requests that name no number; the namespaces of several generations.
  */
 export const HTTP_FUNCTION_CHOICES = [
   'STATOR_HOLD_TIMEOUT',
+  'STATOR_PLANNER_TABLE',
   'STATOR_MAX_TOKENS_DEFAULT',
   'DYN_NAMESPACE_PREFIX',
 ] as const;

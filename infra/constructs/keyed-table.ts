@@ -1,5 +1,5 @@
 import { RemovalPolicy } from 'aws-cdk-lib';
-import { AttributeType, BillingMode, Table, TableEncryption } from 'aws-cdk-lib/aws-dynamodb';
+import { AttributeType, BillingMode, type StreamViewType, Table, TableEncryption } from 'aws-cdk-lib/aws-dynamodb';
 import { Grant, type IGrantable, type PolicyDocument } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Construct } from 'constructs';
@@ -25,6 +25,8 @@ export interface KeyedTableProps {
 interface TableKind {
   /** Policy of the table itself, which counts beside the roles of callers. */
   readonly resourcePolicy?: PolicyDocument;
+  /** Part of each written item that the stream of the table has. @default it has no stream */
+  readonly stream?: StreamViewType;
 }
 
 /**

@@ -5,11 +5,12 @@ import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import type { Code, FunctionUrl } from 'aws-cdk-lib/aws-lambda';
 import { ApiGatewayDomain } from 'aws-cdk-lib/aws-route53-targets';
 import { Construct } from 'constructs';
-import { reservedConcurrency, type Settings } from '../settings/index.ts';
+import { holdSecsOf, reservedConcurrency, type Settings } from '../settings/index.ts';
 import { Firewall } from './firewall.ts';
 import type { FleetStore } from './fleet-store.ts';
 import { HttpFunction } from './http-function.ts';
 import type { Network } from './network.ts';
+import type { PlannerTable } from './planner/planner-table.ts';
 import { EVERY_PROCESS, frontendEnvironment } from './process-environment.ts';
 import { StreamingApi } from './streaming-api.ts';
 import { addZoneRecord } from './zone-record.ts';
@@ -49,6 +50,8 @@ interface PublicFrontProps {
   readonly network: Network;
   readonly store: FleetStore;
   readonly settings: Settings;
+  /** Table of the planner, in which the function notes what it holds. @default there is no planner */
+  readonly plans?: PlannerTable | undefined;
 }
 
 /**
@@ -63,9 +66,10 @@ export class PublicFront extends Construct {
   /** Base URL for OpenAI clients. */
   readonly baseUrl: string;
 
-  constructor(scope: Construct, id: string, { code, network, store, settings }: PublicFrontProps) {
+  constructor(scope: Construct, id: string, { code, network, store, settings, plans }: PublicFrontProps) {
     super(scope, id);
     const { edges, limits, domain } = settings;
+    const holdSecs = holdSecsOf(settings);
     this.function = new HttpFunction(this, 'Http', {
       code,
       network,
@@ -83,11 +87,13 @@ export class PublicFront extends Construct {
         // Nothing between a client and the function may take a stream that waits for a dead one.
         DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS: '10000',
         STATOR_DEADLINE_MARGIN_SECS: '10',
-        ...(limits.holdSecs === 0 ? {} : { STATOR_HOLD_TIMEOUT: String(limits.holdSecs) }),
+        ...(holdSecs === 0 ? {} : { STATOR_HOLD_TIMEOUT: String(holdSecs) }),
+        ...(plans === undefined ? {} : { STATOR_PLANNER_TABLE: plans.tableName }),
         ...(limits.maxTokensFunction === 0 ? {} : { STATOR_MAX_TOKENS_DEFAULT: String(limits.maxTokensFunction) }),
       },
     });
     store.grantFront(this.function);
+    plans?.grantNote(this.function);
     this.api = new StreamingApi(this, 'Api', {
       handler: this.function.live,
       requestsPerSecond: limits.requestsPerSecond,

@@ -9,6 +9,7 @@ export {
 } from './ec2-fleets.ts';
 export { namespacesOf, passesBlocks, stackOf } from './fleets.ts';
 export { type GivenTypes, type GpuType, typeOf } from './gpu-types.ts';
+export { holdSecsOf } from './limits.ts';
 export { loadConfig } from './load.ts';
 export {
   imageCostsOf,

@@ -22,9 +22,9 @@ export const Limits = z
     bodyMb: z.int().min(1).max(1024).default(192),
     /**
      * Requests of a model without a worker wait this long; at the function 280 s at most if they do not stream. 0
-     * refuses them.
+     * refuses them. @default 120; with fleets on EC2 one and a half times the longest start, and 30 s
      */
-    holdSecs: z.int().min(0, HOLD_SECS_ALLOWED).max(HOLD_SECS_MAX, HOLD_SECS_ALLOWED).default(120),
+    holdSecs: z.int().min(0, HOLD_SECS_ALLOWED).max(HOLD_SECS_MAX, HOLD_SECS_ALLOWED).optional(),
     /**
      * Tokens of a choice for requests to the function that name no number: it is not told of clients that leave.
      * Clients may ask for more. 0 = what the context leaves.
@@ -38,3 +38,20 @@ export const Limits = z
     requestsPerAddress: z.int().min(100).max(2_000_000_000).optional(),
   })
   .prefault({});
+
+const HOLD_SECS = 120;
+/** Starts differ: one that takes half as long again as the usual one is still waited for. */
+const START_FACTOR = 1.5;
+const AFTER_START_SECS = 30;
+
+interface Held {
+  readonly limits: z.infer<typeof Limits>;
+  readonly fleets: Readonly<Record<string, { readonly kind: string; readonly startSecs?: number }>>;
+}
+
+/** Returns how long a request of a model without a worker waits, in seconds: long enough for a machine to start. */
+export function holdSecsOf({ limits: { holdSecs }, fleets }: Held): number {
+  if (holdSecs !== undefined) return holdSecs;
+  const starts = Object.values(fleets).map(({ startSecs = 0 }) => START_FACTOR * startSecs + AFTER_START_SECS);
+  return Math.min(HOLD_SECS_MAX, Math.ceil(Math.max(HOLD_SECS, ...starts)));
+}

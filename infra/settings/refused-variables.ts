@@ -68,6 +68,7 @@ const NO_NATS = 'is of NATS, which nothing lets the function reach: it asks the 
 
 /** Refused for the function. */
 const FUNCTION: Refusals = {
+  STATOR_PLANNER_TABLE: MADE,
   DYN_HTTP_BODY_LIMIT_MB: 'is 6, the largest body that Lambda takes',
   STATOR_DEADLINE_MARGIN_SECS: 'belongs to the time that the function is given',
   STATOR_HOLD_TIMEOUT: BY_SETTING('limits.holdSecs'),

@@ -19,7 +19,7 @@ import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { describeRotation } from '../constructs/rotation.ts';
 import { followReferences } from '../constructs/stack-references.ts';
 import { addZoneRecord } from '../constructs/zone-record.ts';
-import type { Settings } from '../settings/index.ts';
+import { holdSecsOf, type Settings } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
 import type { PlannerStack } from './planner-stack.ts';
 
@@ -97,7 +97,7 @@ export class EdgeStack extends Stack {
         ...frontendEnvironment(settings),
         ...queue?.environment,
         DYN_HTTP_BODY_LIMIT_MB: String(settings.limits.bodyMb),
-        STATOR_HOLD_TIMEOUT: String(settings.limits.holdSecs),
+        STATOR_HOLD_TIMEOUT: String(holdSecsOf(settings)),
       },
     });
     if (edges.container.listener === 'none') store.grantRoute(edge);
@@ -108,7 +108,7 @@ export class EdgeStack extends Stack {
       const machines = hasMachines ? { Machines: network.workerSecurityGroup } : {};
       queue?.addEndpoint(network, { Edges: edge.group, ...machines });
     }
-    const front = new PublicFront(this, 'Front', { code, network, store, settings });
+    const front = new PublicFront(this, 'Front', { code, network, store, settings, plans: planner?.table });
     const { releaseAlarms } = new ProductionObservability(this, 'Observability', {
       ...{ front, edge, nats, settings },
       planner: planner?.watched,

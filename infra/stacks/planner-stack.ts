@@ -11,22 +11,29 @@ import { EventsQueue } from '../constructs/planner/events-queue.ts';
 import { PlannerFunction } from '../constructs/planner/planner-function.ts';
 import { PlannerTable } from '../constructs/planner/planner-table.ts';
 import { Ticks } from '../constructs/planner/ticks.ts';
+import { Wake } from '../constructs/planner/wake.ts';
 import { followReferences } from '../constructs/stack-references.ts';
 import { reservedConcurrency, type Settings } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
 
 interface PlannerStackProps extends StackProps {
   readonly data: DataStack;
-  /** The bundled function of the planner (`infra/bundle.ts`). */
-  readonly plannerFunctionCode: Code;
+  readonly code: PlannerCode;
   readonly settings: Settings;
+}
+
+/** The bundled functions of a planner (`infra/bundle.ts`). */
+export interface PlannerCode {
+  readonly planner: Code;
+  readonly wake: Code;
 }
 
 /**
  * The planner of the fleets on EC2. Their groups come in later stacks; until then it finds none of them.
  *
  *     routers, machines, ticks, events ──> queue ──> function ──> Auto Scaling groups
- *                                                       └──> table
+ *                                            ^          └──> table
+ *     HTTP functions ──> notes in the table ──> wake
  */
 export class PlannerStack extends Stack {
   readonly queue: IQueue;
@@ -34,7 +41,7 @@ export class PlannerStack extends Stack {
   /** Parts that the dashboard of the deployment shows. */
   readonly watched: WatchedPlanner;
 
-  constructor(scope: Construct, id: string, { data, plannerFunctionCode, settings, ...props }: PlannerStackProps) {
+  constructor(scope: Construct, id: string, { data, code, settings, ...props }: PlannerStackProps) {
     super(scope, id, { description: 'Stator: planner of GPU fleets', ...props });
     const { fleets } = plannerFleetsOf(settings);
     const removalPolicy = settings.retain ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
@@ -44,7 +51,7 @@ export class PlannerStack extends Stack {
     new Ticks(this, 'Ticks', { queue: queue.queue, undelivered: queue.undelivered, fleets });
     new BusEvents(this, 'BusEvents', { queue: queue.queue, undelivered: queue.undelivered, fleets });
     const planner = new PlannerFunction(this, 'Planner', {
-      code: plannerFunctionCode,
+      code: code.planner,
       queue,
       table: this.table,
       store: data.store,
@@ -52,6 +59,13 @@ export class PlannerStack extends Stack {
         Object.values(pools).flatMap((pool) => pool?.options.map(({ group }) => group) ?? []),
       ),
       models: fleets.length,
+      isReserved: reservedConcurrency(settings) !== undefined,
+      logRetentionDays: settings.logRetentionDays,
+    });
+    new Wake(this, 'Wake', {
+      code: code.wake,
+      table: this.table,
+      queue,
       isReserved: reservedConcurrency(settings) !== undefined,
       logRetentionDays: settings.logRetentionDays,
     });

@@ -8,13 +8,13 @@ import { AmiStack } from './ami-stack.ts';
 import { DataStack } from './data-stack.ts';
 import { EdgeStack, type Releasing } from './edge-stack.ts';
 import { FleetStack } from './fleet-stack.ts';
-import { PlannerStack } from './planner-stack.ts';
+import { type PlannerCode, PlannerStack } from './planner-stack.ts';
 
 interface ProductionProps extends Releasing {
   /** The bundled HTTP function (`infra/bundle.ts`). */
   readonly httpFunctionCode: Code;
-  /** The bundled function of the planner, if the deployment has one (`hasPlanner`). */
-  readonly plannerFunctionCode?: Code | undefined;
+  /** The bundled functions of the planner, if the deployment has one (`hasPlanner`). */
+  readonly planner?: PlannerCode | undefined;
   readonly settings: Settings;
 }
 
@@ -25,13 +25,13 @@ interface ProductionProps extends Releasing {
 export class ProductionStacks extends Construct {
   constructor(scope: Construct, id: string, props: ProductionProps) {
     super(scope, id);
-    const { httpFunctionCode, plannerFunctionCode, rollout } = props;
+    const { httpFunctionCode, planner: code, rollout } = props;
     const settings = forProduction(props.settings);
     const data = new DataStack(this, 'Data', { settings, stackName: `${id}-Data` });
     const planner =
-      plannerFunctionCode === undefined
+      code === undefined
         ? undefined
-        : new PlannerStack(this, 'Planner', { data, plannerFunctionCode, settings, stackName: `${id}-Planner` });
+        : new PlannerStack(this, 'Planner', { data, code, settings, stackName: `${id}-Planner` });
     const common = { data, planner, settings };
     const edge = new EdgeStack(this, 'Edge', { ...common, httpFunctionCode, rollout, stackName: `${id}-Edge` });
     const hasImages = Object.keys(settings.machineImages).length > 0;

@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bundleFunction } from '../../infra/bundle.ts';
+import { bundleFunction, PLANNER_FUNCTION_ENTRY, WAKE_FUNCTION_ENTRY } from '../../infra/bundle.ts';
+import { COLLECTED, HELD_RECORDS } from '../../infra/constructs/planner/wake.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { SqsPlannerQueue } from '../../shared/planes/index.ts';
 import { parsePlannerConfig } from '../../shared/planner/config.ts';
@@ -65,11 +66,11 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
   let front: LambdaRuntime;
   let stream: TableStream;
   let polling: Promise<void>;
-  let near: InProcessFunction[];
+  const near: InProcessFunction[] = [];
 
   beforeAll(async () => {
-    await bundleFunction({ entry: 'functions/wake/lambda.ts', outdir: wakeFolder });
-    await bundleFunction({ entry: 'functions/planner/lambda.ts', outdir: plannerFolder });
+    await bundleFunction({ entry: WAKE_FUNCTION_ENTRY, outdir: wakeFolder });
+    await bundleFunction({ entry: PLANNER_FUNCTION_ENTRY, outdir: plannerFolder });
     [bed, sqs] = await Promise.all([FunctionBed.open(), startSqs()]);
     await createTable({ tableName: 'plans', endpoint: bed.server.url });
     const queueUrl = await sqs.createQueue('planner-events');
@@ -103,8 +104,9 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
       }),
     ]);
     stream = await startTableStream({
-      ...{ endpoint: bed.server.url, tableName: 'plans', windowMs: 1000, batchMax: 100 },
-      pattern: { eventName: ['INSERT', 'MODIFY'], dynamodb: { Keys: { pk: { S: [{ prefix: 'HELD#' }] } } } },
+      ...{ endpoint: bed.server.url, tableName: 'plans', batchMax: 1000 },
+      windowMs: COLLECTED.toMilliseconds(),
+      pattern: HELD_RECORDS,
       invoke: (event) => wake.answerTo(event),
     });
     polling = poll();
@@ -119,17 +121,14 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
     });
     first.signal('SIGTERM');
     await first.exited;
-    near = await Promise.all(
-      Array.from({ length: ENVIRONMENTS - REAL }, () =>
-        openInProcessFunction({ ...bed.where, ...env, STATOR_ARTIFACTS_CACHE_DIR: join(wakeFolder, 'models') }),
-      ),
-    );
+    const nearEnv = { ...bed.where, ...env, STATOR_ARTIFACTS_CACHE_DIR: join(wakeFolder, 'models') };
+    while (near.length < ENVIRONMENTS - REAL) near.push(await openInProcessFunction(nearEnv));
   }, 300_000);
   afterAll(async () => {
     stop.abort();
     await polling;
     await stream?.close();
-    await Promise.all((near ?? []).map((each) => each.close()));
+    await Promise.all(near.map((each) => each.close()));
     await Promise.all([front, wake, planner].map((each) => each?.stop()));
     await queue?.close();
     await Promise.all([scaling?.stop(), sqs?.stop(), bed?.close()]);

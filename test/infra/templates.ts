@@ -53,8 +53,9 @@ export function productionStacks(
   rollout: 'gradual' | 'now' = 'gradual',
 ): ProductionStacks {
   const settings = readSettings({ images: IMAGES, ...config }, 'test');
-  const plannerFunctionCode = hasPlanner(settings) ? Code.fromInline(HANDLER) : undefined;
-  return new ProductionStacks(app, 'Stator', { httpFunctionCode, plannerFunctionCode, settings, rollout });
+  const code = Code.fromInline(HANDLER);
+  const planner = hasPlanner(settings) ? { planner: code, wake: code } : undefined;
+  return new ProductionStacks(app, 'Stator', { httpFunctionCode, planner, settings, rollout });
 }
 
 /** The templates of `-c env=production`, by the names of their stacks; the same objects for the same `config`. */

@@ -25,7 +25,10 @@ export class EventsQueue extends Construct {
   readonly queue: IQueue;
   /** Messages that could not be handled. */
   readonly dead: IQueue;
-  /** Ticks and events that could not be delivered to the queue. EventBridge takes no FIFO queue for them. */
+  /**
+   * Ticks, events and held requests that could not be delivered to the queue. EventBridge and Lambda take no FIFO queue
+   * for them.
+   */
   readonly undelivered: IQueue;
 
   constructor(scope: Construct, id: string) {

@@ -2,6 +2,9 @@ import { type Estimate, LEFT_OUT } from './estimate.ts';
 import { HOURS, type PricedPart, sumDollars } from './prices.ts';
 import type { Worst } from './worst.ts';
 
+/** Held requests in the example: as many as a container edge holds of a model (`--hold-max`). */
+const HELD = 256;
+
 /** Returns an estimate as the command prints it. */
 export function renderEstimate(estimate: Estimate): string {
   const { idle, load, worst, held, streamsForContainers, unpriced } = estimate;
@@ -22,7 +25,7 @@ export function renderEstimate(estimate: Estimate): string {
   ];
   if (held !== undefined)
     parts.push(
-      `A request that waits ${held.secs} s for a worker costs ${held.dollars.toFixed(4)} at the function, as one that is answered for as long.`,
+      `A request that waits ${held.secs} s for a worker costs ${held.dollars.toFixed(4)} at the function, as one that is answered for as long. ${HELD} of them cost ${(HELD * held.dollars).toFixed(2)}; a container edge holds them in its memory.`,
     );
   if (streamsForContainers !== undefined)
     parts.push(
