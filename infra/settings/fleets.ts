@@ -67,8 +67,9 @@ export function checkFleets(given: Served, context: z.RefinementCtx): void {
     const refuse = (path: string, message: string) =>
       context.addIssue({ code: 'custom', path: ['fleets', name, path], message });
     const { model, pool } = fleet;
-    const decodes = Object.values(given.fleets).some((other) => other.model === model && other.pool === 'decode');
-    if (pool === 'prefill' && !decodes) refuse('pool', 'prefill needs another fleet of the model with pool: decode');
+    if (pool === 'prefill' && !Object.values(given.fleets).some((other) => decodesFor(fleet, other))) {
+      refuse('pool', 'prefill needs another fleet of the model with pool: decode, of the same kind and generation');
+    }
     if (!Object.hasOwn(given.models, model)) {
       const known = Object.keys(given.models);
       const nearest = nearestName(model, known);
@@ -87,6 +88,11 @@ export function checkFleets(given: Served, context: z.RefinementCtx): void {
     if (!isRight || fleet.arguments.length === 0) continue; // synthesis reports variables that exclude each other
     for (const problem of problemsOfArguments(fleet.arguments, fleet.environment, place)) refuse('arguments', problem);
   }
+}
+
+/** Whether a fleet continues the requests of a prefill fleet: workers of another generation have another namespace. */
+function decodesFor(prefill: Served['fleets'][string], { model, pool, kind, generation }: typeof prefill): boolean {
+  return pool === 'decode' && model === prefill.model && kind === prefill.kind && generation === prefill.generation;
 }
 
 type Ec2 = Extract<Served['fleets'][string], { readonly kind: 'ec2' }>;

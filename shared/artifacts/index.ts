@@ -12,16 +12,7 @@ export {
 } from './fetching/bucket-prefix.ts';
 export { FolderCache } from './fetching/folder-cache.ts';
 export { ModelCache } from './fetching/model-cache.ts';
-export {
-  type ArtifactSource,
-  type BucketPlace,
-  bucketPlace,
-  bucketSource,
-  listArtifacts,
-  openS3,
-  pushFolder,
-  type S3,
-  workerSource,
-} from './fetching/sources.ts';
+export { type BucketPlace, bucketPlace, openS3, type S3 } from './fetching/open-s3.ts';
+export { type ArtifactSource, bucketSource, listArtifacts, pushFolder, workerSource } from './fetching/sources.ts';
 export { builtinModelPath, builtinText, findLocalModel } from './local-models.ts';
 export { describeChatTemplate, ModelFilesAbsent, openChatTemplate, openModelFolder } from './open-model-folder.ts';

@@ -17,6 +17,7 @@ export {
 export { ConfigError, type ResolvedConfig, resolveConfig } from './resolve.ts';
 export { type Command, PROCESSES, type Process, type Row } from './row.ts';
 export { isOfManyMachines, isOfOneProcess } from './table/discovery.ts';
+export { START_FACTOR } from './table/host.ts';
 export { PLANNER_LAWS } from './table/planner.ts';
 export {
   type CallerSettings,

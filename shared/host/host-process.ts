@@ -14,7 +14,7 @@ import { openAutoScaling } from './lifecycle/auto-scaling.ts';
 import { openGpuWatch } from './open-parts.ts';
 import { PlannerReports } from './planner-reports.ts';
 import { startStatusPage } from './status-page.ts';
-import { type Places, readServed, replicaCount, workerArguments } from './worker-command.ts';
+import { type Places, readServed, replicaCount, requireModel, workerArguments } from './worker-command.ts';
 
 type HostSettings = Settings<'host'>;
 
@@ -34,6 +34,7 @@ async function openHost(deps: HostDeps, lifetime: Lifetime): Promise<number> {
   const folder = settings.hostDir ?? join(stateFolder(env), 'host');
   const places = placesOf(settings, folder);
   const served = await readServed(settings, workerArguments(settings, places), env);
+  requireModel(settings, served);
   const metadata = new InstanceMetadata({ url: settings.imdsUrl, clock });
   const identity = await readIdentity(metadata, settings.hostMarket, ended.signal);
   const log = logger.for('host');
@@ -43,10 +44,11 @@ async function openHost(deps: HostDeps, lifetime: Lifetime): Promise<number> {
     openPlannerOutbox(settings, { clock, logger: logger.for('planner'), registry: metrics.registry }),
     (opened) => opened.close(OUTBOX_MS_MAX),
   );
+  const { model } = served;
   const reports =
-    outbox === undefined || served.model === undefined
+    outbox === undefined || model === undefined
       ? undefined
-      : new PlannerReports(outbox, { identity, served: { ...served, model: served.model } }, { clock, random });
+      : new PlannerReports(outbox, { identity, served: { ...served, model } }, { clock, random });
   const { hostGroup: group } = settings;
   const lifecycle = await lifetime.use(
     group === undefined

@@ -66,6 +66,14 @@ export async function readServed(settings: HostSettings, args: readonly string[]
   }
 }
 
+/** @throws ConfigError if the machine has a planner to report to, and its reports could name no model */
+export function requireModel({ plannerQueueUrl }: HostSettings, { model }: Served): void {
+  if (plannerQueueUrl === undefined || model !== undefined) return;
+  throw new ConfigError([
+    '--host-worker-arguments names no model, so the reports to the planner (STATOR_PLANNER_QUEUE_URL) cannot: add --served-model-name NAME',
+  ]);
+}
+
 /** Returns how to run one worker. Variables that the operator has set win over those that are set here. */
 export function replicaSpec(
   settings: HostSettings,

@@ -151,8 +151,9 @@ describe('a launch template of a fleet', () => {
     'has IMDSv2 for the machine itself, and an encrypted fast disk: %s',
     (_name, template) => {
       for (const data of templatesOf(template)) {
+        expect(data.MetadataOptions).not.toHaveProperty('InstanceMetadataTags'); // nothing reads them
         expect(data).toMatchObject({
-          MetadataOptions: { HttpTokens: 'required', HttpPutResponseHopLimit: 1, InstanceMetadataTags: 'enabled' },
+          MetadataOptions: { HttpTokens: 'required', HttpPutResponseHopLimit: 1 },
           BlockDeviceMappings: [
             {
               DeviceName: '/dev/xvda',

@@ -63,6 +63,15 @@ describe('readSettings', () => {
       /fleets\.a\.pool: prefill needs another fleet of the model with pool: decode/,
     ],
     [
+      {
+        fleets: {
+          a: { kind: 'mock', model: 'stator-mini', pool: 'prefill' },
+          b: { kind: 'mock', model: 'stator-mini', pool: 'decode', generation: 'b1' },
+        },
+      },
+      'my.config.ts: fleets.a.pool: prefill needs another fleet of the model with pool: decode, of the same kind and generation',
+    ],
+    [
       { fleets: { a: { kind: 'mock', model: 'stator-mini', pool: 'both' } } },
       /fleets\.a\.pool: .*"agg"\|"prefill"\|"decode"/,
     ],

@@ -66,7 +66,6 @@ export function createLaunchTemplate(scope: Construct, props: TemplateProps): La
     securityGroup: props.group,
     requireImdsv2: true,
     httpPutResponseHopLimit: 1, // containers share the network of the machine
-    instanceMetadataTags: true,
     blockDevices: [
       {
         deviceName: image.rootDevice,

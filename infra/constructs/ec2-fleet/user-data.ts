@@ -1,3 +1,4 @@
+import { START_FACTOR } from '../../../shared/config/index.ts';
 import { HEARTBEAT_SECS } from './host-environment.ts';
 import { INSTALL_AGENT, INSTALL_LOG_AGENT, type Registry, renderPull } from './install.ts';
 
@@ -42,7 +43,7 @@ token=$(curl -sSf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' $metadat
 id=$(curl -sSf -H "X-aws-ec2-metadata-token: $token" $metadata/meta-data/instance-id)
 beat() {
   trap 'kill $!; exit' TERM
-  for _ in $(seq ${Math.ceil((2 * startSecs) / HEARTBEAT_SECS)}); do
+  for _ in $(seq ${Math.ceil((START_FACTOR * startSecs) / HEARTBEAT_SECS)}); do
     sleep ${HEARTBEAT_SECS} & wait $!
     aws autoscaling record-lifecycle-action-heartbeat --instance-id "$id" \\
       --auto-scaling-group-name "$STATOR_HOST_GROUP" --lifecycle-hook-name "$STATOR_HOST_LAUNCH_HOOK" || true

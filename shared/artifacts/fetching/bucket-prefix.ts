@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
-import type { S3 } from './sources.ts';
+import type { S3 } from './open-s3.ts';
 
 /** An object below a prefix. */
 export interface BucketObject {
@@ -31,12 +31,17 @@ export function parsePrefix(uri: string): BucketPrefix {
   return { bucket, prefix: path.endsWith('/') ? path : `${path}/` };
 }
 
-/** Lists a prefix. @throws Error with one line, also for a key that is not the path of a file */
+/**
+ * Lists a prefix.
+ * @param objectsMax most objects; 20,000 by default
+ * @throws Error with one line, also for a key that is not the path of a file
+ */
 export async function listPrefix(
   { sdk, client }: S3,
   { bucket, prefix }: BucketPrefix,
   clock: Clock,
-  signal: AbortSignal,
+  signal?: AbortSignal,
+  objectsMax = OBJECTS_MAX,
 ): Promise<readonly BucketObject[]> {
   const objects: BucketObject[] = [];
   let ContinuationToken: string | undefined;
@@ -51,8 +56,7 @@ export async function listPrefix(
       objects.push({ key, name, bytes, etag, changedAtMs: LastModified?.getTime() ?? 0 });
     }
     ContinuationToken = page.IsTruncated === true ? page.NextContinuationToken : undefined;
-    if (objects.length > OBJECTS_MAX)
-      throw new Error(`s3://${bucket}/${prefix} holds more than ${OBJECTS_MAX} objects`);
+    if (objects.length > objectsMax) throw new Error(`s3://${bucket}/${prefix} holds more than ${objectsMax} objects`);
   } while (ContinuationToken !== undefined);
   return objects;
 }

@@ -1,11 +1,11 @@
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import type { S3Client } from '@aws-sdk/client-s3';
-import { ConfigError } from '../../config/index.ts';
-import { quietSdkNotice } from '../../discovery/index.ts';
-import { loadCode, reasonOf } from '../../errors/index.ts';
+import type { Clock } from '../../clock/index.ts';
+import { reasonOf } from '../../errors/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
+import { listPrefix } from './bucket-prefix.ts';
+import { type BucketPlace, openS3, type S3 } from './open-s3.ts';
 
 /** A file of a model. */
 export interface Artifact {
@@ -81,46 +81,6 @@ export function bucketSource(bucket: string, place: BucketPlace): ArtifactSource
   };
 }
 
-/** Place of buckets. Credentials come from the standard chain of the AWS SDK. */
-export interface BucketPlace {
-  /** Server other than AWS's (`AWS_ENDPOINT`), asked with the bucket's name in the path. @default AWS's, by region */
-  readonly endpoint?: string | undefined;
-  /** Region of AWS. A bucket in another region is found anyway. @default 'us-east-1' */
-  readonly region?: string | undefined;
-}
-
-/** Settings of buckets. */
-interface BucketSettings {
-  readonly awsEndpoint?: string | undefined;
-  readonly awsAllowHttp?: boolean | undefined;
-  readonly awsRegion?: string | undefined;
-}
-
-/** Returns the place of buckets by the settings. @throws ConfigError for plain HTTP that is not permitted */
-export function bucketPlace({ awsEndpoint: endpoint, awsAllowHttp, awsRegion: region }: BucketSettings): BucketPlace {
-  if (endpoint?.startsWith('http:') && awsAllowHttp !== true) {
-    throw new ConfigError(['AWS_ENDPOINT is plain HTTP: set AWS_ALLOW_HTTP=true to permit that']);
-  }
-  return { endpoint, region };
-}
-
-export interface S3 {
-  readonly sdk: typeof import('./s3-parts.ts');
-  readonly client: S3Client;
-}
-
-/** Loads the SDK, which is too large to load without need, and makes a client; sends no request yet. */
-export async function openS3({ endpoint, region }: BucketPlace): Promise<S3> {
-  quietSdkNotice();
-  const sdk = await loadCode('S3', () => import('./s3-parts.ts'));
-  const client = new sdk.S3Client({
-    region: region ?? 'us-east-1',
-    followRegionRedirects: true,
-    ...(endpoint === undefined ? {} : { endpoint, forcePathStyle: true }),
-  });
-  return { sdk, client };
-}
-
 /** A file of a model in a bucket. */
 export interface BucketArtifact {
   readonly key: string;
@@ -171,18 +131,14 @@ export async function pushFolder(
   });
 }
 
-/** Lists the files that `pushFolder` has put there, in the order of keys; at most 100,000. */
-export function listArtifacts(bucket: string, place: BucketPlace): Promise<readonly BucketArtifact[]> {
-  return withBucket(bucket, place, async ({ sdk, client }) => {
-    const listed: BucketArtifact[] = [];
-    let ContinuationToken: string | undefined;
-    do {
-      const command = new sdk.ListObjectsV2Command({ Bucket: bucket, Prefix: KEYS_PREFIX, ContinuationToken });
-      const page = await client.send(command, { abortSignal: AbortSignal.timeout(ANSWER_MS_MAX) });
-      listed.push(...(page.Contents ?? []).map(({ Key: key = '', Size: size = 0 }) => ({ key, size })));
-      ContinuationToken = page.IsTruncated === true ? page.NextContinuationToken : undefined;
-    } while (ContinuationToken !== undefined && listed.length < LISTED_MAX);
-    return listed;
+/**
+ * Lists the files that `pushFolder` has put there, in the order of keys.
+ * @throws Error if there are more than 100,000
+ */
+export function listArtifacts(bucket: string, place: BucketPlace, clock: Clock): Promise<readonly BucketArtifact[]> {
+  return withBucket(bucket, place, async (s3) => {
+    const objects = await listPrefix(s3, { bucket, prefix: KEYS_PREFIX }, clock, undefined, LISTED_MAX);
+    return objects.map(({ key, bytes: size }) => ({ key, size }));
   });
 }
 

@@ -44,7 +44,13 @@ export async function openConnector(
   discovery: Discovery,
 ): Promise<Connector> {
   if (fleet !== undefined) {
-    return await ec2Connectors({ discovery, calls: await AutoScalingCalls.open(clock), clock })(fleet);
+    const calls = await AutoScalingCalls.open(clock);
+    try {
+      return await ec2Connectors({ discovery, calls, clock })(fleet);
+    } catch (thrown) {
+      await calls.close();
+      throw thrown;
+    }
   }
   if (workersOf !== undefined) return new LocalConnector(workersOf({ namespace, workersMax: workersMax(config) }));
   const keys = new FolderKeys(plannerFolder(settings, env), namespace);

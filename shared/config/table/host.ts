@@ -2,6 +2,9 @@ import { rowsFor } from '../row.ts';
 
 const host = rowsFor('host');
 
+/** Times the expected time of a start after which it is given up, as the help of `--host-start-secs` says. */
+export const START_FACTOR = 2;
+
 /** Rows of "Host of GPU workers". */
 export const hostRows = {
   hostGroup: host.text({

@@ -8,7 +8,7 @@ import type { DiscoveryRecord } from '../records.ts';
 import { Table } from '../table/table.ts';
 import type { TableOptions } from '../table/table-client.ts';
 import { InterruptedCall } from '../table/table-errors.ts';
-import { TableTime } from '../table/table-time.ts';
+import { TableAhead, TableTime } from '../table/table-time.ts';
 import type {
   Catalogue,
   Discovery,
@@ -69,6 +69,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   readonly catalogue: Catalogue;
   readonly shownModels: ShownModels | undefined;
   readonly #table: Table;
+  readonly #ahead: TableAhead;
   readonly #cards: CardWriter;
   readonly #reader: FleetReader;
   readonly #pollMs: number;
@@ -113,6 +114,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     this.#isLasting = isLasting;
     if (options.showsAskedModels === true && !isLasting) this.#asked = new AskedModels();
     this.#models = new CatalogueBoard(this.#shelf, report);
+    this.#ahead = new TableAhead(time, clock);
     const onOrder = (order: string): void => this.orders.note(order, time.nowMs() - clock.wallMs());
     this.#writer = new LeaseWriter({ ...base, table, time, leaseId, load: () => this.loads.packed, onOrder });
     this.#poller = new FleetPoller({
@@ -238,7 +240,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   }
 
   async orderDrain(ids: readonly string[], order: DrainOrder, signal?: AbortSignal): Promise<readonly string[]> {
-    const text = orderText(order);
+    const text = orderText({ ...order, deadlineMs: order.deadlineMs + this.#ahead.ms });
     const isCurrent = this.#isFollowed && this.#poller.isShown(2 * this.#pollMs);
     if (!isCurrent) await this.#readOnce({ isExact: false, shardKey: this.#shardKey }, signal);
     const wanted = new Set(ids);

@@ -42,6 +42,31 @@ export class TableTime {
   }
 }
 
+/** Difference of clocks below which they count as equal: the precision of a table's time. */
+const EQUAL_MS_MAX = 2000;
+
+/**
+ * By how much the clock of a table is ahead of this process's wall clock. It changes only with a clock that is set, so
+ * that the same time of this process always gives the same time of the table.
+ */
+export class TableAhead {
+  readonly #time: TableTime;
+  readonly #clock: Clock;
+  #ms = 0;
+
+  constructor(time: TableTime, clock: Clock) {
+    this.#time = time;
+    this.#clock = clock;
+  }
+
+  /** Milliseconds, negative if the table is behind; 0 if the clocks agree within two seconds. */
+  get ms(): number {
+    const ms = Math.round(this.#time.nowMs() - this.#clock.wallMs());
+    if (Math.abs(ms - this.#ms) > EQUAL_MS_MAX) this.#ms = Math.abs(ms) > EQUAL_MS_MAX ? ms : 0;
+    return this.#ms;
+  }
+}
+
 /**
  * A point in time on both clocks. The monotonic clock may stand still while a machine is suspended, and the wall clock
  * may be set. An age that must not be underestimated needs both.

@@ -1,10 +1,10 @@
+import { START_FACTOR } from '../../config/index.ts';
 import { assertNever } from '../../errors/index.ts';
 import { drainActions, drainingPhase, endingOf, tellNotices, wantOf } from './endings.ts';
 import { beat, complete, launchActions } from './hooks.ts';
 import type { DrainReason, Facts, HostAction, InstanceState, Phase, Rules, Step } from './types.ts';
 
 /** A start that takes this many times as long as expected is given up. */
-const START_FACTOR = 2;
 /** A start fails once one worker has ended this many times during it. */
 const START_FAILURES_MAX = 2;
 const FIRST_PAUSE_MS = 1000;

@@ -44,7 +44,6 @@ export interface BatchReport {
  * silence are spread over that silence.
  */
 export const STALE_S = 15;
-const FAILURES_MAX = 16;
 
 export function noReport(): BatchReport {
   return {
@@ -276,10 +275,7 @@ function applyHeld(
 
 function applyFailure(state: ModelState, signal: PlannerEventOf<'capacity.failed'>): void {
   noteEvent(state, signal);
-  const { code, component } = signal;
-  const pool = poolOf(component);
-  state.failures = [...state.failures, { code, pool, atS: state.nowS }].slice(-FAILURES_MAX);
-  state.starting[pool]?.shift(); // this worker will not come: the next tick asks for another
+  state.starting[poolOf(signal.component)]?.shift(); // this worker will not come: the next tick asks for another
   state.isUrgent = true;
 }
 

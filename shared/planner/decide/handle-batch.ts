@@ -1,5 +1,5 @@
 import type { ReceivedMessage } from '../../planes/index.ts';
-import { PLANNER_EVENT_BYTES_MAX, readPlannerText } from '../../protocol/index.ts';
+import { PLANNER_EVENT_BYTES_MAX, type PlannerSignal, readPlannerText } from '../../protocol/index.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { teach } from '../planner.ts';
 import { roundSample } from '../record/fleet-sample.ts';
@@ -26,6 +26,8 @@ export interface BatchOptions extends DecideOptions {
   translate?: Translate | undefined;
   /** Receives the name of each event of an environment that says nothing to a planner. It is acknowledged. */
   onUnknown?(what: string): void;
+  /** Receives each signal that was read. */
+  onRead?(signal: PlannerSignal): void;
 }
 
 /** Returns the signals of an event of an environment: see `toSignals`. */
@@ -94,7 +96,9 @@ export async function handleBatch(
   options: BatchOptions,
   signal: AbortSignal,
 ): Promise<BatchOutcome> {
-  return await handleSignals(readMessages(messages, options), options, signal);
+  const signals = readMessages(messages, options);
+  for (const each of signals) options.onRead?.(each.signal);
+  return await handleSignals(signals, options, signal);
 }
 
 /** Does the same as `handleBatch`, with signals that were read already. */

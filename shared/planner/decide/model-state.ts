@@ -149,7 +149,6 @@ export interface ModelState {
   /** Traffic since the last tick, and since the last tick of the throughput loop. */
   sinceTick: TrafficTotals;
   traffic: { fromS: number; totals: TrafficTotals };
-  failures: { readonly code: string; readonly pool: Pool; readonly atS: number }[];
 }
 
 export function startModel(nowS: number): ModelState {
@@ -174,7 +173,6 @@ export function startModel(nowS: number): ModelState {
     startedSinceTick: 0,
     sinceTick: NO_TRAFFIC,
     traffic: { fromS: nowS, totals: NO_TRAFFIC },
-    failures: [],
   };
 }
 
@@ -206,11 +204,13 @@ export function packState(state: ModelState): string {
 
 /** Reads a stored state. @throws Error for a state of another version */
 export function unpackState(text: string): ModelState {
-  const raw = JSON.parse(text) as Omit<ModelState, 'sources' | 'folded'> & {
+  // Older states have `failures`, which no law reads.
+  const { failures: _, ...raw } = JSON.parse(text) as Omit<ModelState, 'sources' | 'folded'> & {
     readonly sources: Record<string, PackedSource>;
     readonly folded: PerPool<PackedAggregate>;
+    readonly failures?: unknown;
   };
-  if (raw?.v !== 1) throw new Error(`the state of the planner is of version ${JSON.stringify(raw?.v)}; known: 1`);
+  if (raw.v !== 1) throw new Error(`the state of the planner is of version ${JSON.stringify(raw.v)}; known: 1`);
   return { ...raw, sources: mapValues(raw.sources, unpackSource), folded: mapValues(raw.folded, unpackAggregate) };
 }
 

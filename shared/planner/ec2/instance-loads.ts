@@ -27,13 +27,18 @@ export class InstanceLoads {
   static async follow(discovery: Discovery, namespace: string, signal: AbortSignal): Promise<InstanceLoads> {
     const loads = new InstanceLoads();
     const listener = { event: (event: DiscoveryEvent) => loads.#hear(event) };
-    loads.#watches.push(await discovery.watch({ bucket: 'v1/instances', prefix: namespace }, listener, signal));
-    loads.#watches.push(
-      discovery.watchLoads((reported) => {
-        loads.#loads = reported;
-        loads.#joined = undefined;
-      }),
-    );
+    try {
+      loads.#watches.push(await discovery.watch({ bucket: 'v1/instances', prefix: namespace }, listener, signal));
+      loads.#watches.push(
+        discovery.watchLoads((reported) => {
+          loads.#loads = reported;
+          loads.#joined = undefined;
+        }),
+      );
+    } catch (thrown) {
+      loads.close();
+      throw thrown;
+    }
     return loads;
   }
 

@@ -18,6 +18,7 @@ import { TopicFollower } from '../../worker-events/index.ts';
 import type { PlannerConfig } from '../config.ts';
 import type { SentSignal } from '../decide/apply-signal.ts';
 import { type BatchOutcome, handleSignals, PlannerConflict } from '../decide/handle-batch.ts';
+import { missingPasses } from '../decide/needs-passes.ts';
 import type { LawTick } from '../decide/tick-law.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { type Planner, type PlannerBounds, withBounds } from '../planner.ts';
@@ -69,16 +70,6 @@ export interface FleetPlannerOptions {
 /** The law cannot work with the engines that are heard. Thrown once, and nothing is decided. */
 export class PlannerRefusal extends Error {
   override readonly name = 'PlannerRefusal';
-}
-
-/** Returns why a law cannot work with an engine that does not report its passes; undefined if it can. */
-function refusalOf({ config }: Planner, workerId: string): string | undefined {
-  const what = `the engine of worker ${workerId} does not say how long its passes take`;
-  if (config.law === 'sla') {
-    return `law sla asks for that, and ${what}; allowed for such engines: rate, throughput, latency, load`;
-  }
-  if (config.law !== 'rate' || config.rateRequestsPerSecond != null) return undefined;
-  return `${what}: --planner-config '{"rate_requests_per_second": N}' says what one serves (stator profile measures it)`;
 }
 
 /** Signals between two ticks. Beyond that the oldest go, because newer ones include their counts. */
@@ -221,7 +212,7 @@ export class FleetPlanner {
 
   #hearWorker(event: PlannerEventOf<'worker.rollup'>): void {
     const { clock, logger, namespace } = this.#options;
-    const reason = event.has_passes ? undefined : refusalOf(this.#planner, event.worker_id);
+    const reason = missingPasses(this.#planner, event);
     if (reason !== undefined) {
       if (this.#toldReady === undefined) {
         this.#refusal = new PlannerRefusal(reason);

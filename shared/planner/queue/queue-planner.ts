@@ -3,6 +3,7 @@ import { withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { handleBatch } from '../decide/handle-batch.ts';
+import { missingPasses } from '../decide/needs-passes.ts';
 import { handleQueueBatch, type QueueRecord } from '../decide/queue-batch.ts';
 import type { FleetSpec } from '../ec2/fleet-spec.ts';
 import { type ActOptions, actOnNewest } from '../live/act.ts';
@@ -169,6 +170,10 @@ export class QueuePlanner {
         translate: (body) => toSignals(body, places),
         onUnknown: (what) => unread.push(what),
         onRefused: (problem) => logger.warn('a message was refused', { group, problem }),
+        onRead: (read) => {
+          const problem = missingPasses(planner, read);
+          if (problem !== undefined) logger.warn('the law lacks what it needs to decide', { group, problem });
+        },
       },
       signal,
     );

@@ -91,3 +91,30 @@ describe('an order to drain', () => {
     await gatherer.discovery.close();
   });
 });
+
+describe('the deadline of an order to drain', () => {
+  const order = { reason: 'scale-in', deadlineMs: 0 };
+
+  it("means the same time at a worker whose clock is another than the planner's", async () => {
+    const bed = new FleetBed();
+    const worker = await bed.follow({ ttlMs: 3000 });
+    await worker.discovery.put(endpointAt('ns/backend/generate/a'));
+    const heard: number[] = [];
+    worker.discovery.onDrainOrdered(({ deadlineMs }) => heard.push(deadlineMs - worker.clock.wallMs()));
+    const planner = await bed.follow();
+    planner.clock.stepWall(600_000);
+    worker.clock.stepWall(-300_000);
+    for (const { time, clock } of [planner, worker]) {
+      time.observe(new Date(bed.clock.wallMs()).toUTCString(), clock.nowMs(), clock.nowMs());
+    }
+    await bed.pass(3000);
+    const deadlineMs = planner.clock.wallMs() + 120_000;
+    for (let times = 0; times < 3; times++) {
+      expect(await planner.discovery.orderDrain(['a'], { ...order, deadlineMs })).toEqual(['a']);
+      await bed.pass(3000);
+    }
+    expect(heard).toHaveLength(1);
+    expect(Math.abs((heard[0] ?? 0) - 120_000)).toBeLessThan(5000);
+    for (const { discovery } of [worker, planner]) await discovery.close();
+  });
+});

@@ -13,6 +13,8 @@ export interface BedProcess {
   readonly discovery: DynamoDbDiscovery;
   readonly client: MemoryTableClient;
   readonly clock: FreezableClock;
+  /** Time by the table's answers, which say nothing of it unless a test notes one. */
+  readonly time: TableTime;
   readonly witness: Witness;
   readonly problems: string[];
   /** Where its readings came from, in order. */
@@ -36,7 +38,8 @@ export class FleetBed {
     const client = this.table.connect();
     const clock = new FreezableClock(this.clock);
     const [problems, sources, gathering]: [string[], ReadingSource[], boolean[]] = [[], [], []];
-    const discovery = new DynamoDbDiscovery(client.table, new TableTime(clock), {
+    const time = new TableTime(clock);
+    const discovery = new DynamoDbDiscovery(client.table, time, {
       clock,
       random: seededRandom(this.#seed++),
       onProblem: ({ message }) => problems.push(message),
@@ -44,7 +47,7 @@ export class FleetBed {
       ...options,
     });
     const process: BedProcess = {
-      ...{ discovery, client, clock, witness: new Witness(), problems, sources, gathering },
+      ...{ discovery, client, clock, time, witness: new Witness(), problems, sources, gathering },
       freeze: () => {
         clock.freeze();
         client.stall(true);

@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { type Environment, resolveConfig, type Settings } from '../../../shared/config/index.ts';
 import type { InstanceIdentity } from '../../../shared/host/instance-facts.ts';
-import { readServed, replicaCount, replicaSpec, workerArguments } from '../../../shared/host/worker-command.ts';
+import {
+  readServed,
+  replicaCount,
+  replicaSpec,
+  requireModel,
+  workerArguments,
+} from '../../../shared/host/worker-command.ts';
 
 const IDENTITY: InstanceIdentity = {
   instanceId: 'i-0123456789abcdef0',
@@ -44,6 +50,17 @@ describe('the workers of a machine', () => {
       ['8802', '9102'],
       ['8803', '9103'],
     ]);
+  });
+
+  it('must name their model if the machine reports to a planner', async () => {
+    const plannerQueueUrl = 'https://sqs.us-east-1.amazonaws.com/1/q.fifo';
+    const reporting = { ...settingsOf(), plannerQueueUrl };
+    const served = await readServed(settingsOf(), ['--engine=vllm', '--engine-url=http://127.0.0.1:8000'], {});
+    expect(() => requireModel(settingsOf(), served)).not.toThrow();
+    expect(() => requireModel(reporting, { ...served, model: 'm' })).not.toThrow();
+    expect(() => requireModel(reporting, served)).toThrow(
+      /--host-worker-arguments names no model.*STATOR_PLANNER_QUEUE_URL.*--served-model-name NAME/,
+    );
   });
 
   it('register the facts of their machine', () => {

@@ -411,6 +411,12 @@ describe('the state of a model', () => {
     expect(Buffer.byteLength(packState(state))).toBeLessThan(STATE_BYTES_MAX);
   });
 
+  it('of an older release is read without the failures that it kept', () => {
+    const failures = [{ code: 'InsufficientInstanceCapacity', pool: 'decode', atS: BEGIN_S }];
+    const state = startModel(BEGIN_S);
+    expect(unpackState(JSON.stringify({ ...JSON.parse(packState(state)), failures }))).toEqual(state);
+  });
+
   it('that was kept with the ids of its workers is read as before', () => {
     const planner = plannerOf();
     const { state } = decide(startModel(BEGIN_S), [folded(3, 0)], { planner });

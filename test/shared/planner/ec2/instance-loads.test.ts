@@ -25,6 +25,18 @@ const load = (...blocks: number[]) => ({
 });
 
 describe('loads of instances', () => {
+  it('leave no watch behind if they cannot be followed', async () => {
+    let closed = 0;
+    const discovery = {
+      watch: async () => ({ close: () => closed++ }),
+      watchLoads: () => {
+        throw new Error('no loads today');
+      },
+    } as unknown as MemoryDiscovery;
+    await expect(InstanceLoads.follow(discovery, 'ns', signal)).rejects.toThrow('no loads today');
+    expect(closed).toBe(1);
+  });
+
   it('are sums over the workers and ranks of an instance, each worker once', async () => {
     const parts = { hub: new MemoryHub(), clock: new VirtualClock(), random: seededRandom(1) };
     const discovery = new MemoryDiscovery(parts);
