@@ -21,6 +21,7 @@ async function problemsOf(config: Readonly<Record<string, unknown>>, hasPasses: 
     clock: fleet.clock,
     logger: logger.for('planner'),
     holder: 'h',
+    groupsOf: async () => new Map(),
     refresh: async () => {},
     onUnknown: () => {},
   });
