@@ -24,6 +24,7 @@ async function problemsOf(config: Readonly<Record<string, unknown>>, hasPasses: 
     groupsOf: async () => new Map(),
     refresh: async () => {},
     onUnknown: () => {},
+    onPlanned: () => {},
   });
   const sentAtMs = fleet.clock.wallMs();
   const body = JSON.stringify({ ...rollupOf(0, 0, NO_TRAFFIC, sentAtMs), has_passes: hasPasses });
