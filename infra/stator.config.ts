@@ -15,7 +15,7 @@ const config: StatorConfig = {
     function: { memoryMb: 1769 },
     container: { tasks: 2, tasksMax: 8 },
   },
-  limits: { requestsPerSecond: 100, burst: 200, holdSecs: 120, maxTokensFunction: 8192 },
+  limits: { requestsPerSecond: 100, burst: 200, maxTokensFunction: 8192 },
 };
 
 // biome-ignore lint/style/noDefaultExport: what is read of a configuration file

@@ -78,6 +78,8 @@ describe('what a process notes of held requests', () => {
     await clock.advance(0);
     reporter.holds('m', noteOf(22));
     reporter.ends('m');
+    await clock.advance(0);
+    expect(clock.pendingTimers).toBe(0); // of the write that was not allowed yet
     await clock.advance(60_000);
     expect(calls.slice(7)).toEqual(['remove']);
     expect(clock.pendingTimers).toBe(0);
