@@ -39,7 +39,7 @@ export class ProductionStacks extends Construct {
     for (const [name, fleet] of Object.entries(settings.fleets)) {
       const own = stackOf(name, fleet);
       const stack = new FleetStack(this, own, { ...common, edge, fleet, fleetName: name, stackName: `${id}-${own}` });
-      if (images !== undefined && fleet.kind === 'ec2') stack.addDependency(images, 'a parameter names its image');
+      if (images !== undefined && fleet.kind === 'ec2') stack.addStackDependency(images, 'a parameter names its image');
     }
     addSpending(edge, settings);
     warnOfSpending(edge, settings);

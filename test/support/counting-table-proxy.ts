@@ -9,7 +9,7 @@ export interface TableUse {
   readonly writeRequests: number;
   /** Units of 4 KB for strongly consistent reads, of 8 KB for eventually consistent ones. */
   readonly readUnits: number;
-  /** Units of 1 KB. */
+  /** Units of 1 KB; twice as many in a transaction. */
   readonly writeUnits: number;
 }
 
@@ -69,6 +69,14 @@ export async function startCountingTableProxy(target: string): Promise<CountingT
         use.readUnits += ((keys?.Keys.length ?? 0) - items.length) * 0.5;
         return;
       }
+      case 'TransactWriteItems':
+        use.writeRequests++;
+        for (const part of question.TransactItems as Record<string, Record<string, StoredItem>>[])
+          for (const { Key, Item, ExpressionAttributeValues } of Object.values(part)) {
+            const bytes = bytesOf(Key) + bytesOf(Item) + bytesOf(ExpressionAttributeValues);
+            use.writeUnits += 2 * Math.max(1, Math.ceil(bytes / WRITE_UNIT_BYTES));
+          }
+        return;
       default: {
         // The answer does not contain the item. The values written and the key are all of it except some bytes.
         const bytes = bytesOf(question.Key) + bytesOf(question.ExpressionAttributeValues);

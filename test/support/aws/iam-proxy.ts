@@ -1,11 +1,12 @@
 import { once } from 'node:events';
-import { createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, request as httpRequest, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { type NeededRight, neededRights, type ResourceNames, signerOf } from './needed-rights.ts';
 import { isAllowed, type Statement } from './policy.ts';
 
 /**
- * A proxy in front of a DynamoDB server and an S3 server, which also acts as Secrets Manager. It passes on what the
- * role of the caller allows, refuses the rest as AWS does, and records every call.
+ * A proxy in front of a DynamoDB server, an S3 server, Auto Scaling and a queue, which also acts as Secrets Manager. It
+ * passes on what the role of the caller allows, refuses the rest as AWS does, and records every call.
  */
 export interface IamProxy {
   readonly url: string;
@@ -20,26 +21,39 @@ export interface IamProxyOptions {
   readonly target: string;
   /** Endpoint of S3, with buckets in the path. */
   readonly storage: string;
+  /** Endpoint of Auto Scaling. @default none */
+  readonly scaling?: string;
+  /** Endpoint of SQS. @default none */
+  readonly queues?: string;
   /** Statements by access key id. */
   readonly principals: Readonly<Record<string, readonly Statement[]>>;
   readonly arnOf: (tableName: string) => string;
+  /** Returns the ARN of a queue, by its URL. */
+  readonly queueArnOf?: (url: string) => string;
+  /** Returns the Auto Scaling group of an instance. */
+  readonly groupOf?: (instanceId: string) => string | undefined;
   /** Returns the text of a secret, by its ARN. */
   readonly secretOf: (arn: string) => string;
 }
 
-export async function startIamProxy({
-  target,
-  storage,
-  principals,
-  arnOf,
-  secretOf,
-}: IamProxyOptions): Promise<IamProxy> {
+/** Services that answer in XML. */
+const XML: ReadonlySet<string> = new Set(['s3', 'autoscaling']);
+
+export async function startIamProxy(options: IamProxyOptions): Promise<IamProxy> {
+  const { principals, arnOf, secretOf, queueArnOf = (url) => url, groupOf = () => undefined } = options;
+  const names: ResourceNames = { tableOf: arnOf, queueOf: queueArnOf, groupOf };
+  const targets: Readonly<Record<string, string | undefined>> = {
+    dynamodb: options.target,
+    s3: options.storage,
+    autoscaling: options.scaling,
+    sqs: options.queues,
+  };
   const calls = new Map<string, Set<string>>();
   const refused: string[] = [];
-  const isLetIn = (accessKeyId: string, action: string, resource: string): boolean => {
+  const isLetIn = (accessKeyId: string, { action, resource, context }: NeededRight): boolean => {
     const own = calls.get(accessKeyId) ?? new Set();
     calls.set(accessKeyId, own.add(`${action} ${resource}`));
-    if (isAllowed(principals[accessKeyId] ?? [], action, resource)) return true;
+    if (isAllowed(principals[accessKeyId] ?? [], action, resource, context)) return true;
     refused.push(`${accessKeyId} ${action} ${resource}`);
     return false;
   };
@@ -48,25 +62,25 @@ export async function startIamProxy({
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
       const body = Buffer.concat(chunks);
-      const accessKeyId = /Credential=([^/]+)\//.exec(request.headers.authorization ?? '')?.[1] ?? '';
-      const asked = isOfS3(request) ? askedOfS3(request) : askedByTarget(request, body, arnOf);
-      const denied = asked.resources.find((resource) => !isLetIn(accessKeyId, asked.action, resource));
+      const { accessKeyId, service } = signerOf(request);
+      const needed = neededRights(service, request, body.toString(), names);
+      const denied = needed.find((right) => !isLetIn(accessKeyId, right));
       if (denied !== undefined) {
+        const { action, resource } = denied;
         refuse(
           response,
-          asked,
-          `User ${accessKeyId} is not authorized to perform: ${asked.action} on resource: ${denied}`,
+          service,
+          `User ${accessKeyId} is not authorized to perform: ${action} on resource: ${resource}`,
         );
         return;
       }
-      if (asked.secretId !== undefined) {
+      if (service === 'secretsmanager') {
+        const { resource: ARN = '' } = needed[0] ?? {};
         response.writeHead(200, { 'content-type': 'application/x-amz-json-1.1' });
-        response.end(
-          JSON.stringify({ ARN: asked.secretId, Name: asked.secretId, SecretString: secretOf(asked.secretId) }),
-        );
+        response.end(JSON.stringify({ ARN, Name: ARN, SecretString: secretOf(ARN) }));
         return;
       }
-      const to = new URL(request.url ?? '/', asked.isOfS3 ? storage : target);
+      const to = new URL(request.url ?? '/', targets[service]);
       const headers = { ...request.headers, host: to.host };
       const onward = httpRequest(to, { method: request.method, headers }, (answer) => {
         response.writeHead(answer.statusCode ?? 502, answer.headers);
@@ -91,52 +105,15 @@ export async function startIamProxy({
   };
 }
 
-/** The right that a request needs, in the terms of IAM. */
-interface Asked {
-  readonly action: string;
-  readonly resources: readonly string[];
-  readonly secretId?: string | undefined;
-  readonly isOfS3: boolean;
-}
-
-function isOfS3({ headers }: IncomingMessage): boolean {
-  return headers['x-amz-target'] === undefined;
-}
-
-/**
- * Derives the right from the path, which is `/bucket` or `/bucket/key`. The right to read an object includes questions
- * about it.
- */
-function askedOfS3({ method = 'GET', url = '/' }: IncomingMessage): Asked {
-  const path = decodeURIComponent(new URL(url, 'http://s3').pathname.slice(1));
-  const isObject = /^[^/]+\/./.test(path);
-  const actions: Readonly<Record<string, string>> = { GET: 'Get', HEAD: 'Get', PUT: 'Put', DELETE: 'Delete' };
-  const action = isObject ? `s3:${actions[method] ?? method}Object` : 's3:ListBucket';
-  return { action, resources: [`arn:aws:s3:::${path.replace(/\/$/, '')}`], isOfS3: true };
-}
-
-/** Derives the right from the header that names the operation, and from the tables or the secret in the body. */
-function askedByTarget({ headers }: IncomingMessage, body: Buffer, arnOf: IamProxyOptions['arnOf']): Asked {
-  const [service = '', operation = ''] = String(headers['x-amz-target']).split('.');
-  const { SecretId: secretId } = JSON.parse(body.toString()) as { readonly SecretId?: string };
-  const action = `${service === 'secretsmanager' ? service : 'dynamodb'}:${operation}`;
-  const resources = secretId === undefined ? tablesOf(body.toString()).map(arnOf) : [secretId];
-  return { action, resources, secretId, isOfS3: false };
-}
-
 /** Refuses a call in the form of the service that it asked. */
-function refuse(response: ServerResponse, { isOfS3 }: Asked, message: string): void {
-  if (isOfS3) {
+function refuse(response: ServerResponse, service: string, message: string): void {
+  if (XML.has(service)) {
+    const error = `<Error><Code>AccessDenied</Code><Message>${message}</Message></Error>`;
     response.writeHead(403, { 'content-type': 'application/xml' });
-    response.end(`<Error><Code>AccessDenied</Code><Message>${message}</Message></Error>`);
+    response.end(service === 's3' ? error : `<ErrorResponse>${error}</ErrorResponse>`);
     return;
   }
   const __type = 'com.amazon.coral.service#AccessDeniedException';
   response.writeHead(400, { 'content-type': 'application/x-amz-json-1.0' });
   response.end(JSON.stringify({ __type, message }));
-}
-
-function tablesOf(body: string): readonly string[] {
-  const { TableName, RequestItems } = JSON.parse(body) as { TableName?: string; RequestItems?: object };
-  return TableName === undefined ? Object.keys(RequestItems ?? {}) : [TableName];
 }

@@ -3,7 +3,12 @@ export interface Statement {
   readonly Effect: 'Allow' | 'Deny';
   readonly Action: string | readonly string[];
   readonly Resource: string | readonly string[];
+  /** Values by operator and key. */
+  readonly Condition?: Readonly<Record<string, Readonly<Record<string, string | readonly string[]>>>>;
 }
+
+/** Values of condition keys that a call has, such as `dynamodb:LeadingKeys`. */
+export type CallContext = Readonly<Record<string, readonly string[]>>;
 
 /** Compares actions and resources as IAM does: `*` matches any text. */
 function matches(pattern: string, text: string): boolean {
@@ -11,13 +16,53 @@ function matches(pattern: string, text: string): boolean {
   return new RegExp(`^${parts.join('.*')}$`, 'i').test(text);
 }
 
-/** Whether `statements` allow `action` on `resource`. Conditions are ignored. */
-export function isAllowed(statements: readonly Statement[], action: string, resource: string): boolean {
-  const covers = ({ Action, Resource }: Statement): boolean =>
-    [Action].flat().some((pattern) => matches(pattern, action)) &&
-    [Resource].flat().some((pattern) => matches(pattern, resource));
-  const found = statements.filter(covers);
+/** Whether `statements` allow `action` on `resource`. */
+export function isAllowed(
+  statements: readonly Statement[],
+  action: string,
+  resource: string,
+  context: CallContext = {},
+): boolean {
+  const found = statements.filter((statement) => covers(statement, action, resource) && holds(statement, context));
   return found.some(({ Effect }) => Effect === 'Allow') && !found.some(({ Effect }) => Effect === 'Deny');
+}
+
+function covers({ Action, Resource }: Statement, action: string, resource: string): boolean {
+  return (
+    [Action].flat().some((pattern) => matches(pattern, action)) &&
+    [Resource].flat().some((pattern) => matches(pattern, resource))
+  );
+}
+
+/** Comparisons of condition operators ("IAM JSON policy elements: Condition operators"). */
+const OPERATORS: Readonly<Record<string, (pattern: string, value: string) => boolean>> = {
+  StringEquals: (pattern, value) => pattern === value,
+  StringLike: (pattern, value) =>
+    new RegExp(
+      `^${pattern
+        .replaceAll(/[.+^${}()|[\]\\]/g, '\\$&')
+        .replaceAll('*', '.*')
+        .replaceAll('?', '.')}$`,
+    ).test(value),
+  ArnEquals: matches,
+  ArnLike: matches,
+};
+
+/**
+ * Whether all conditions of a statement hold. As at IAM, `ForAllValues` holds without any value, and other operators do
+ * not. @throws Error for an operator that is not known here
+ */
+function holds({ Condition = {} }: Statement, context: CallContext): boolean {
+  return Object.entries(Condition).every(([operator, keys]) => {
+    const [, set, name = ''] = /^(?:(ForAllValues|ForAnyValue):)?(\w+)$/.exec(operator) ?? [];
+    const compare = OPERATORS[name];
+    if (compare === undefined) throw new Error(`condition operator ${operator} is not known here`);
+    return Object.entries(keys).every(([key, given]) => {
+      const values = context[key] ?? [];
+      const fits = (value: string): boolean => [given].flat().some((pattern) => compare(pattern, value));
+      return set === 'ForAllValues' ? values.every(fits) : values.some(fits);
+    });
+  });
 }
 
 /** Returns every pair of an allowed action and a resource, one line each. */
