@@ -25,8 +25,6 @@ export interface WatchStreamOptions {
 /** Pauses before a broken stream is opened again: the first is short, and each further one twice as long. */
 const FIRST_PAUSE_MS = 100;
 const PAUSE_MS_MAX = 3000;
-/** Age of a reading that need not be repeated before the stream is opened for the first time. */
-const FRESH_MS = 1000;
 
 /**
  * The stream on which a process hears the changes of all ranges that it follows. If it breaks, or a watch on it ends,
@@ -42,8 +40,6 @@ export class WatchStream {
   readonly #closing = new AbortController();
   #stream: OpenStream<MessageInitShape<typeof WatchRequestSchema>> | undefined;
   #isOpening = false;
-  /** Whether it was open before, or could not be opened. */
-  #isBroken = false;
   #pause: Timer | undefined;
   #failures = 0;
   #nextId = 1n;
@@ -83,9 +79,8 @@ export class WatchStream {
     this.#isOpening = true;
     this.#pause = undefined;
     try {
-      // First the reading: it finds a member that answers. A follower that has just begun has done it.
-      const maxAgeMs = this.#isBroken ? 0 : FRESH_MS;
-      await Promise.all([...this.#followers].map((follower) => follower.catchUp(signal, maxAgeMs)));
+      // First the reading: it finds a member that answers.
+      await Promise.all([...this.#followers].map((follower) => follower.catchUp(signal)));
       if (this.#followers.size === 0) return;
       const stream = await client.open(
         STREAM.watch,
@@ -95,11 +90,9 @@ export class WatchStream {
       );
       if (signal.aborted) return stream.cancel();
       this.#stream = stream;
-      this.#isBroken = false;
       for (const follower of this.#followers) this.#start(follower);
     } catch (thrown) {
       if (signal.aborted) return;
-      this.#isBroken = true;
       this.#failures++;
       const error = this.#options.toError(thrown);
       for (const follower of this.#followers) follower.fail(error);
@@ -159,7 +152,6 @@ export class WatchStream {
 
   /** Opens the stream again soon. What is known stays, and followers do not learn of it yet. */
   #broken(_failure: unknown): void {
-    this.#isBroken = true;
     this.#drop();
     if (!this.#closing.signal.aborted && this.#followers.size > 0) this.#pauseThenOpen();
   }

@@ -78,21 +78,29 @@ function isOver({ kind, atS, deadlineAtS }: Interruption, emptyAtS: number | und
  * Counts the workers of a pool that leave. Those of a spot notice, and of an instance whose end has begun, count as
  * gone at once. Those of an end that is known long before count as gone once a start takes until then. Those of a
  * rebalance recommendation serve on, and one more is wanted for each.
+ * @param serving instances that the environment lists as serving, if it says so
  */
-export function leavingOf(state: ModelState, pool: Pool, startS: number): LeavingWorkers {
+export function leavingOf(
+  state: ModelState,
+  pool: Pool,
+  startS: number,
+  serving: ReadonlySet<string> | undefined,
+): LeavingWorkers {
   const own = Object.entries(state.interruptions ?? {}).filter(([, entry]) => entry.pool === pool);
   if (own.length === 0) return { up: 0, listed: 0, replaced: 0 };
   const counts = countWorkers(state, pool);
   let [up, listed, replaced] = [0, 0, 0];
   for (const [id, entry] of own) {
     const now = counts.get(instanceKey(id)) ?? 0;
-    if (entry.kind === 'rebalance') {
+    const isListed = serving?.has(id) ?? true;
+    if (entry.kind === 'rebalance' && isListed) {
       replaced += now;
       continue;
     }
     if (!isNear(entry, state.nowS, startS)) continue;
     up += now;
-    if (entry.kind === 'termination') continue; // its environment lists it as ending, and what replaces it is decided
+    // What replaces an instance that its environment lists as ending, or not at all, is decided already.
+    if (entry.kind === 'termination' || !isListed) continue;
     listed += entry.workers;
     replaced += entry.workers;
   }

@@ -41,9 +41,9 @@ export function noteSample(state: ModelState, seen: Seen): void {
 
 /** Returns the sample since the last stored tick, and begins the next one. */
 export function takeSample(state: ModelState): FleetSample | undefined {
-  if (state.recorded === undefined) return undefined;
-  const { sample, ...rest } = state.recorded; // news that came after the tick wait for the next one
-  state.recorded = rest;
+  const { sample, failedAtMs } = state.recorded ?? {};
+  if (failedAtMs === undefined) delete state.recorded;
+  else state.recorded = { failedAtMs };
   return sample;
 }
 

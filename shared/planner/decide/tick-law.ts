@@ -81,7 +81,7 @@ function inputOf(
   const { nowS, sinceTick } = state;
   const startS = startSeconds ?? measuredStart(state);
   const startsInS = startS ?? planner.config.startSeconds;
-  const leaving = eachPool((pool) => leavingOf(state, pool, startsInS));
+  const leaving = eachPool((pool) => leavingOf(state, pool, startsInS, counted?.[pool]?.serving));
   const counts = eachPool((pool) => countOf(state, pool, leaving[pool], counted?.[pool], startsInS));
   const loads = eachPool((pool) => loadOf(state, pool));
   const isEmpty = POOLS.every((pool) => counts[pool].ready === 0);

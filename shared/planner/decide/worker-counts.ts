@@ -8,6 +8,8 @@ export interface WorkerCount {
   readonly starting: number;
   /** Starting workers whose option fails at present: nothing says that they will come. @default 0 */
   readonly failing?: number | undefined;
+  /** Instances that serve, by id. @default unknown */
+  readonly serving?: ReadonlySet<string> | undefined;
 }
 
 /** Workers as an environment counts them itself; a pool that is left out is counted by what was heard. */

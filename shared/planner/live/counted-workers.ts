@@ -7,9 +7,14 @@ export function countedOf({ pools }: Observed): CountedWorkers | undefined {
   return Object.fromEntries(
     Object.entries(pools).map(([pool, of]) => {
       const { ready, starting } = of;
-      return [pool, { ready, starting, failing: failingOf(of) }];
+      return [pool, { ready, starting, failing: failingOf(of), serving: servingOf(of) }];
     }),
   );
+}
+
+function servingOf({ options }: ObservedPool): ReadonlySet<string> {
+  const instances = options.flatMap((option) => option.instances.filter(({ state }) => state === 'ready'));
+  return new Set(instances.map(({ id }) => id));
 }
 
 /** Returns the starting workers of options whose newest launch failed. Options count in instances, pools in workers. */

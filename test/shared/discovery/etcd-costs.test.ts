@@ -51,8 +51,7 @@ describe.runIf(hasEtcd())('the cost of discovery in etcd', { timeout: 60_000 }, 
     const witness = new Witness();
     const reading = await countedIn(() => frontend.watch({ bucket: 'v1/instances', prefix: '' }, witness));
     expect(witness.present.size).toBe(count);
-    const { Range: pages = 0, Txn: questions } = reading;
-    expect(questions).toBeUndefined(); // it reads once
+    const { Range: pages = 0 } = reading;
     expect(pages).toBeGreaterThanOrEqual(Math.ceil(count / PAGE_KEYS));
     expect(pages).toBeLessThanOrEqual(Math.ceil(count / PAGE_KEYS) + 1);
 

@@ -147,6 +147,22 @@ describe('an instance that is interrupted', () => {
     expect(decision).toMatchObject({ targets: { decode: 9 }, previous: { decode: 7 } });
   });
 
+  it('is not replaced a second time when the environment no longer lists it as serving', async () => {
+    const model = modelOf();
+    const without = (...gone: readonly number[]) => {
+      const ids = Array.from({ length: 9 }, (_, at) => at).filter((at) => !gone.includes(at));
+      return () => ({ decode: { ready: ids.length, starting: 0, serving: new Set(ids.map(instanceIdAt)) } });
+    };
+    await model.play(0, 100, { workers: 8 }, without(8));
+    await model.hear([interruptionAt(101, 3, 'spot-warning', 120)], without(8)());
+    await model.play(105, 125, { workers: 9 }, without());
+    expect(await model.targets()).toEqual([9]);
+    await model.play(130, 400, { workers: 9, without: [3] }, without(3));
+    expect(await model.targets()).toEqual([9, 8]);
+    const [, last] = (await model.decisions()).slice(-2);
+    expect(last?.decidedAtMs).toBe(1000 * (BEGIN_S + 130));
+  });
+
   it('of a mere recommendation has one worker more beside it, until it is gone', async () => {
     const model = await steady();
     const { decision } = await model.hear([interruptionAt(201, 3, 'rebalance')]);
