@@ -18,6 +18,7 @@ const LONGEST = [
   'test/e2e/aws-production.test.ts',
   'test/e2e/package.test.ts',
   'test/e2e/local-planner.test.ts',
+  'test/e2e/planner-story.test.ts',
   'test/e2e/planner.test.ts',
   'test/e2e/fuzz.test.ts',
   'test/e2e/kill.test.ts',
