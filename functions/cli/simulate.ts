@@ -20,12 +20,13 @@ import {
   reportRun,
   type SweptRun,
   scalingOf,
-  simulate,
   simulatedFleet,
+  simulatePlanned,
   simulationOptions,
   sweepRuns,
   WorkloadSource,
   withExtraEngineArgs,
+  withInitialWorkers,
 } from '../../shared/simulate/index.ts';
 
 /**
@@ -59,7 +60,7 @@ async function simulateAll(config: ResolvedConfig<'simulate'>, env: Environment)
       const own = await withExtraEngineArgs(resolveConfig('simulate', swept.argv, env));
       warnOnce(own.warnings, told);
       const fleet = await simulatedFleet(own, (warning) => warnOnce([warning], told));
-      runs.push(await simulateOnce(swept, own, fleet, workloads));
+      runs.push(await simulateOnce(swept, own, await withInitialWorkers(own, fleet), workloads));
     }
     return runs;
   } finally {
@@ -86,9 +87,9 @@ async function simulateOnce(
   const workload = await workloads.open({ ...config.settings, blockSize });
   const options = {
     ...(await simulationOptions(config, workload, fleet)),
-    scaling: await scalingOf(config.settings, workload, fleet),
+    scaling: await scalingOf(config, workload, fleet),
   };
-  const simulation = simulate(options);
+  const simulation = await simulatePlanned(options);
   const wallMs = performance.now() - startedMs;
   return reportRun(simulation, { swept, about: describeRun(config.settings, options), wallMs });
 }

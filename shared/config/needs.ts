@@ -325,6 +325,8 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   warmWorkers: [SIMULATED_PLANNER],
   warmStartSeconds: [SIMULATED_PLANNER, isNot('warmWorkers', 0)],
   interruptionsPerHour: [SIMULATED_PLANNER],
+  plannerFleets: [SIMULATED_PLANNER],
+  fleetConditions: [SIMULATED_PLANNER, on('plannerFleets')],
 };
 
 /**

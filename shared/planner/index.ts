@@ -9,16 +9,19 @@ export { readOpenSample } from './decide/note-sample.ts';
 export type { QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';
 export { AutoScalingCalls } from './ec2/auto-scaling-calls.ts';
-export { Ec2Connector } from './ec2/connector.ts';
+export { AutoScalingError } from './ec2/auto-scaling-error.ts';
+export { Ec2Connector, type GroupCalls } from './ec2/connector.ts';
 export {
+  describeProblems,
   type FleetSpec,
-  FleetSpecError,
   type FleetSpecs,
   type OptionSpec,
   type PoolSpec,
-  readFleetSpecs,
+  type Unit,
+  unitOf,
 } from './ec2/fleet-spec.ts';
-export { InstanceLoads } from './ec2/instance-loads.ts';
+export { type InstanceLoad, InstanceLoads } from './ec2/instance-loads.ts';
+export { chooseFleet, fleetPreset, readFleets } from './ec2/read-fleets.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
 export { DynamoDbHeldNotes } from './held/dynamodb-held-notes.ts';
 export { HeldReporter } from './held/held-reporter.ts';
@@ -50,10 +53,12 @@ export {
   WORKER_PHASES,
   type WorkerPhase,
 } from './record/fleet-sample.ts';
+export { BLOCK_ENDS_EARLY_MS } from './signals/eventbridge-events.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';
 export { outcomeLines, STATUS_WORDS } from './store/decision-words.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
 export { KeptDecisions } from './store/kept-decisions.ts';
+export { MemoryPlannerStore } from './store/memory-store.ts';
 export type { DecisionRecord, PlannerStore, TickRecord } from './store/types.ts';
 export type { PerPool, Pool, Targets, TrafficWindow } from './types.ts';

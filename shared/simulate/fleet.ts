@@ -1,10 +1,12 @@
 import assert from 'node:assert';
 import { type Random, seededRandom } from '../clock/index.ts';
 import { type KvEvent, type TransferModel, transferMs } from '../engines/index.ts';
+import { Ec2Scaling, type Ec2ScalingOptions } from './ec2/ec2-scaling.ts';
 import { EventQueue } from './event-queue.ts';
 import { FleetPool } from './fleet-pool.ts';
 import { GapHistogram } from './percentiles.ts';
 import type { PoolOptions, PoolView, RouterBench } from './routers.ts';
+import type { FleetScaling } from './scaling/fleet-scaling.ts';
 import { Scaling, type ScalingOptions } from './scaling/scaling.ts';
 import { type SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 import { type Workload, WorkloadNames } from './workload.ts';
@@ -35,7 +37,7 @@ export interface FleetOptions {
   /** Milliseconds from the end of a pass until the routers know what it cached. */
   readonly kvEventLagMs: number;
   /** Workers come and go. @default those that there are stay */
-  readonly scaling?: ScalingOptions | undefined;
+  readonly scaling?: ScalingOptions | Ec2ScalingOptions | undefined;
   /** Chance of failing starts and lost workers. */
   readonly random?: Random | undefined;
 }
@@ -45,7 +47,7 @@ export type RequestEnd = (request: SimulatedRequest, nowMs: number) => void;
 
 /**
  * A fleet in virtual time: requests arrive, routers send them to ranks, ranks work in passes. One loop over one queue
- * of events; no promise, no timer and no object per token.
+ * of events; no timer and no object per token, and no promise except those of a planner that acts.
  *
  *     ARRIVAL ──> routers.submit ──> dispatch ──> rank.take ──> rank.startPass
  *                     ^    ^                                        │
@@ -64,7 +66,7 @@ export class Fleet {
   /** Ranks of all pools, one pool after the other. */
   readonly ranks: SimulatedRank[] = [];
   readonly gaps = new GapHistogram();
-  readonly scaling: Scaling | undefined;
+  readonly scaling: FleetScaling | undefined;
   refused = 0;
   readonly #options: FleetOptions;
   readonly #workload: Workload;
@@ -72,7 +74,9 @@ export class Fleet {
   /** Numbers of the ranks that may start a pass once the instant is over; the first `#wokenCount` entries. */
   readonly #woken: number[] = [];
   #wokenCount = 0;
-  readonly #timers = new Map<number, () => void>();
+  readonly #timers = new Map<number, () => void | Promise<void>>();
+  /** Work that must end before time goes on. */
+  #work: Promise<void> | undefined;
   #timerCount = 0;
   #lastWorkMs = 0;
   /** Batches on their way to the routers, oldest first: the lag is the same for all. */
@@ -102,7 +106,7 @@ export class Fleet {
       pools.push(new FleetPool(this, pool, (view) => makeRouters(view, pool)));
     }
     this.pools = pools;
-    this.scaling = options.scaling && new Scaling(this, options.scaling, options.random ?? seededRandom(0));
+    this.scaling = options.scaling && openScaling(this, options.scaling, options.random ?? seededRandom(0));
     const contextMax = options.contextTokensMax ?? Number.POSITIVE_INFINITY;
     this.#lengthMax = Math.min(contextMax, ...pools.map(({ heldTokensMax }) => heldTokensMax));
     this.#promptMax = Math.min(this.#lengthMax, ...pools.map(({ promptTokensMax }) => promptTokensMax));
@@ -112,7 +116,13 @@ export class Fleet {
     return this.#nowMs;
   }
 
-  after(delayMs: number, callback: () => void): void {
+  /** Requests of the workload. */
+  get size(): number {
+    return this.#workload.size;
+  }
+
+  /** Runs `callback` after a delay. Time stands still until a promise that it returns has settled. */
+  after(delayMs: number, callback: () => void | Promise<void>): void {
     const timer = this.#timerCount++;
     this.#timers.set(timer, callback);
     this.#events.push(this.#nowMs + delayMs, TIMER, timer);
@@ -171,20 +181,47 @@ export class Fleet {
     assert(rank !== undefined, 'routers choose among the ranks of their pool');
     request.rank = rank;
     request.dispatchedMs = this.#nowMs;
+    this.scaling?.began(request.index);
     if (request.prefill === undefined) this.#take(request, rank.at);
     else this.#fetch(request, rank.at);
   }
 
   /** Runs until every request has ended. */
   run(): void {
+    for (const _ of this.#run()) assert.fail('this fleet waits for its planner: see runPlanned');
+  }
+
+  /** Runs until every request has ended, also if a planner acts. */
+  async runPlanned(): Promise<void> {
+    for (const work of this.#run()) await work;
+  }
+
+  /** Yields the work that must end before time goes on. */
+  *#run(): Generator<Promise<void>> {
     this.#openGates();
     while (this.#ended < this.#workload.size) {
-      assert(!this.#isStalled(), 'requests wait and nothing will ever happen: a router forgot them');
+      if (this.#isStalled()) {
+        this.#giveUp();
+        continue;
+      }
       this.#nowMs = this.#events.nextMs;
-      while (this.#events.nextMs === this.#nowMs) this.#happen(this.#events.nextKind, this.#events.pop());
+      while (this.#events.nextMs === this.#nowMs) {
+        this.#happen(this.#events.nextKind, this.#events.pop());
+        if (this.#work === undefined) continue;
+        yield this.#work;
+        this.#work = undefined;
+      }
       this.#startPasses();
     }
     this.scaling?.settle();
+  }
+
+  /** Refuses the requests for which no worker came within an hour. */
+  #giveUp(): void {
+    const held = this.pools.flatMap((pool) => pool.held.splice(0));
+    assert(held.length > 0, 'requests wait and nothing will ever happen: a router forgot them');
+    for (const request of held) this.refuse(request);
+    this.#lastWorkMs = this.#nowMs;
   }
 
   #isStalled(): boolean {
@@ -206,7 +243,7 @@ export class Fleet {
   #fire(timer: number): void {
     const callback = this.#timers.get(timer);
     this.#timers.delete(timer);
-    callback?.();
+    this.#work = callback?.() ?? undefined;
   }
 
   /** Admits the first request, or as many as may run at once. */
@@ -310,7 +347,7 @@ export class Fleet {
   #end(request: SimulatedRequest): void {
     this.#ended++;
     if (Number.isNaN(request.firstTokenMs)) this.scaling?.refused();
-    else this.scaling?.answered(request.promptLength, this.#workload.outputTokens[request.index]!);
+    else this.scaling?.answered(request, this.#workload.outputTokens[request.index]!);
     this.#onEnd(request, this.#nowMs);
     const next = this.#workload.nextTurn[request.index]!;
     if (next >= 0) {
@@ -354,4 +391,8 @@ export class Fleet {
     }
     this.#wokenCount = 0; // cutting the list costs as much as the rest of a small pass
   }
+}
+
+function openScaling(fleet: Fleet, options: ScalingOptions | Ec2ScalingOptions, random: Random): FleetScaling {
+  return 'policy' in options ? new Scaling(fleet, options, random) : new Ec2Scaling(fleet, options, random);
 }

@@ -5,6 +5,8 @@
  * same result. The room also reads the settings of `stator simulate`, and renders reports as text, JSON and a page with
  * charts.
  */
+
+export { withInitialWorkers } from './command/ec2.ts';
 export {
   describeRun,
   simulatedFleet,
@@ -23,4 +25,4 @@ export { renderText } from './report/render-text.ts';
 export { labelOf, type RunReport, renderJson, reportRun } from './report/run-report.ts';
 export { escapeMarkup, type Line, lineChart } from './report/svg.ts';
 export { profilePasses } from './scaling/policies.ts';
-export { simulate } from './simulate.ts';
+export { simulate, simulatePlanned } from './simulate.ts';

@@ -2,12 +2,16 @@ import assert from 'node:assert';
 import { seededRandom } from '../clock/index.ts';
 import type { SchedulerOptions, TransferModel } from '../engines/index.ts';
 import { loadAware } from '../scheduler/index.ts';
+import type { Ec2ScalingOptions } from './ec2/ec2-scaling.ts';
+import { Ec2Scaling } from './ec2/ec2-scaling.ts';
+import { type OptionRecord, optionRecords } from './ec2/option-record.ts';
 import { Fleet } from './fleet.ts';
 import { DirectRouters, SimpleRouters, StatelessRouters } from './indexless-routers.ts';
 import { KvRouters } from './kv-routers.ts';
 import type { GapHistogram } from './percentiles.ts';
 import type { CpuWorkers, PoolOptions, PoolView, RoutedPool, RouterBench, RoutingOptions } from './routers.ts';
-import type { Scaling, ScalingOptions, ScalingPoint } from './scaling/scaling.ts';
+import type { FleetScaling, ScalingPoint } from './scaling/fleet-scaling.ts';
+import { Scaling, type ScalingOptions } from './scaling/scaling.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 import type { Workload } from './workload.ts';
 
@@ -41,7 +45,7 @@ export interface SimulationOptions {
   readonly concurrency?: number | undefined;
   readonly kvEventLagMs: number;
   /** Workers come and go; made for one run. @default those that there are stay */
-  readonly scaling?: ScalingOptions | undefined;
+  readonly scaling?: ScalingOptions | Ec2ScalingOptions | undefined;
   /** Seed of all chance: ties, sampling, random modes. */
   readonly seed: number;
 }
@@ -91,6 +95,20 @@ export interface Simulation {
  * options give the same result.
  */
 export function simulate(options: SimulationOptions): Simulation {
+  const { fleet, result } = prepare(options);
+  fleet.run();
+  return result();
+}
+
+/** Does the same for a fleet that may have a planner, whose calls are promises. */
+export async function simulatePlanned(options: SimulationOptions): Promise<Simulation> {
+  const { fleet, result } = prepare(options);
+  await fleet.runPlanned();
+  return result();
+}
+
+/** Opens a simulation. `result` sums it up once its fleet has run. */
+function prepare(options: SimulationOptions): { readonly fleet: Fleet; result(): Simulation } {
   const { contextTokensMax, concurrency, kvEventLagMs, scaling, seed, prefill } = options;
   const workload = speedUp(options.workload, options.arrivalSpeedup);
   const records = openRecords(workload.size, prefill !== undefined);
@@ -113,10 +131,9 @@ export function simulate(options: SimulationOptions): Simulation {
       record(records, request, nowMs);
     },
   );
-  fleet.run();
   const [{ workers, dataParallelSize, engine }] = pools; // whose caches prompts are looked up in
   const capacityBlocks = workers * dataParallelSize * engine.numGpuBlocks;
-  return {
+  const result = (): Simulation => ({
     options,
     ...records,
     gaps: fleet.gaps,
@@ -126,11 +143,12 @@ export function simulate(options: SimulationOptions): Simulation {
     durationMs,
     hitCeiling: hitCeiling(workload, capacityBlocks, engine.blockSizeTokens),
     hitCeilingUnbounded: hitCeiling(workload, Number.POSITIVE_INFINITY, engine.blockSizeTokens),
-  };
+  });
+  return { fleet, result };
 }
 
 /** How workers came and went. */
-interface ScalingRecord {
+export interface ScalingRecord {
   readonly points: readonly ScalingPoint[];
   readonly ups: number;
   readonly downs: number;
@@ -139,16 +157,39 @@ interface ScalingRecord {
   readonly moved: number;
   /** Paid time of all GPUs, spares that waited among them. */
   readonly gpuMs: number;
+  /** The options of a fleet on EC2, and what it did from zero; undefined for other fleets. */
+  readonly ec2?: Ec2Record | undefined;
 }
 
-function scalingRecord({ pools }: Fleet, scaling: Scaling, durationMs: number): ScalingRecord {
-  const { points, ups, downs, interruptions, failures, moved, warmMs } = scaling;
+/** Results of a fleet on EC2. */
+interface Ec2Record {
+  readonly options: readonly OptionRecord[];
+  /** Seconds from a request without a worker to a worker that served. */
+  readonly fromZeroS: readonly number[];
+  /** Calls to Auto Scaling. */
+  readonly calls: number;
+}
+
+function scalingRecord(fleet: Fleet, scaling: FleetScaling, durationMs: number): ScalingRecord {
+  const { points, ups, downs, interruptions, failures, moved } = scaling;
+  const counts = { points, ups, downs, interruptions, failures, moved };
+  if (scaling instanceof Ec2Scaling) {
+    const { fromZeroS, calls } = scaling;
+    const ec2 = { options: optionRecords(scaling, durationMs), fromZeroS, calls: calls.count };
+    return { ...counts, gpuMs: scaling.gpuMs, ec2 };
+  }
+  const warmMs = scaling instanceof Scaling ? scaling.warmMs : 0;
+  return { ...counts, gpuMs: paidMs(fleet, durationMs) + warmMs };
+}
+
+/** Returns the paid time of the GPUs of all workers. */
+function paidMs({ pools }: Fleet, durationMs: number): number {
   let gpuMs = 0;
   for (const { workers, options } of pools) {
-    const paidMs = workers.reduce((total, { startedMs, goneMs = durationMs }) => total + goneMs - startedMs, 0);
-    gpuMs += paidMs * options.dataParallelSize;
+    const ms = workers.reduce((total, { startedMs, goneMs = durationMs }) => total + goneMs - startedMs, 0);
+    gpuMs += ms * options.dataParallelSize;
   }
-  return { points, ups, downs, interruptions, failures, moved, gpuMs: gpuMs + warmMs };
+  return gpuMs;
 }
 
 function poolsOf({

@@ -1,5 +1,8 @@
+import { START_PHASES } from './ec2/conditions.ts';
+import type { PhaseTimes } from './ec2/ledger.ts';
+import type { OptionRecord } from './ec2/option-record.ts';
 import { peakToMean, type Spread, spreadOf } from './percentiles.ts';
-import type { Simulation } from './simulate.ts';
+import type { ScalingRecord, Simulation } from './simulate.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 
 /** A simulation in figures. Rates are shares of 1. */
@@ -56,6 +59,24 @@ export interface ScalingSummary {
   /** Most requests that waited at once while no worker served. */
   readonly heldMax: number;
   readonly dollars: number;
+  /** Only for a fleet on EC2: what became of each option. */
+  readonly options?: readonly OptionSummary[];
+  /** Only for a fleet on EC2 that a request found without a worker. */
+  readonly fromZero?: FromZero;
+  /** Only for a fleet on EC2: calls of the planner to Auto Scaling. */
+  readonly autoScalingCalls?: number;
+  /** Only for a fleet on EC2: share of each phase in the starts of all options. */
+  readonly phaseShares?: PhaseTimes;
+}
+
+/** An option without its course over time. */
+export type OptionSummary = Omit<OptionRecord, 'points'>;
+
+/** Times from the first request without a worker to a worker that serves. */
+interface FromZero {
+  readonly count: number;
+  readonly meanSeconds: number;
+  readonly maxSeconds: number;
 }
 
 /** Busiest rank over the mean: time in passes, prompt tokens, blocks in use. 1 = even. */
@@ -127,7 +148,7 @@ export function summarize(simulation: Simulation): Summary {
 function summarizeScaling(simulation: Simulation): Pick<Summary, 'scaling'> {
   const { scaling, options } = simulation;
   if (scaling === undefined || options.scaling === undefined) return {};
-  const { points, ups, downs, interruptions, failures, moved, gpuMs } = scaling;
+  const { points, ups, downs, interruptions, failures, moved } = scaling;
   const { size } = options.workload;
   let met = 0;
   for (let request = 0; request < size; request++) if (meetsTargets(simulation, request)) met++;
@@ -141,8 +162,35 @@ function summarizeScaling(simulation: Simulation): Pick<Summary, 'scaling'> {
       moved,
       readyMax: Math.max(0, ...points.map(({ ready }) => ready)),
       heldMax: Math.max(0, ...points.map(({ held }) => held)),
-      dollars: (gpuMs / MS_PER_HOUR) * (options.scaling.gpuPrice ?? 0),
+      dollars: dollarsOf(scaling, 'gpuPrice' in options.scaling ? options.scaling.gpuPrice : 0),
+      ...summarizeOptions(scaling),
     },
+  };
+}
+
+/** Returns the cost in US dollars: of the options of a fleet on EC2, otherwise of all GPUs at one price. */
+function dollarsOf({ ec2, gpuMs }: ScalingRecord, gpuPrice = 0): number {
+  return ec2 === undefined ? (gpuMs / MS_PER_HOUR) * gpuPrice : sum(ec2.options.map(({ dollars }) => dollars));
+}
+
+function summarizeOptions({
+  ec2,
+}: ScalingRecord): Pick<ScalingSummary, 'options' | 'fromZero' | 'phaseShares' | 'autoScalingCalls'> {
+  if (ec2 === undefined) return {};
+  const { options, fromZeroS, calls } = ec2;
+  const total = sum(options.map(({ starts, startSeconds }) => starts * startSeconds));
+  const shares = START_PHASES.map((phase) => {
+    const seconds = sum(options.map(({ starts, phaseSeconds }) => starts * phaseSeconds[phase]));
+    return [phase, total === 0 ? 0 : seconds / total] as const;
+  });
+  const count = fromZeroS.length;
+  return {
+    options: options.map(({ points: _, ...option }) => option),
+    ...(count > 0 && {
+      fromZero: { count, meanSeconds: sum(fromZeroS) / count, maxSeconds: Math.max(...fromZeroS) },
+    }),
+    autoScalingCalls: calls,
+    phaseShares: Object.fromEntries(shares) as PhaseTimes,
   };
 }
 

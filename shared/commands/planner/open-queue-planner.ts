@@ -8,13 +8,13 @@ import {
   type PlannedBatch,
   type PlannedModel,
   QueuePlanner,
+  readFleets,
 } from '../../planner/index.ts';
 import { groupOf } from '../../protocol/index.ts';
 import type { ProcessLogger } from '../../telemetry/index.ts';
 import { ec2Connectors } from './connector.ts';
 import { openPlannerStore } from './planner-store.ts';
 import { fleetPlanning } from './planning.ts';
-import { readSpecs } from './scaled-fleet.ts';
 
 interface QueuePlannerDeps {
   readonly settings: Settings<'planner'>;
@@ -39,7 +39,7 @@ export function openQueuePlanner({ settings, logger, clock, random, ...hears }: 
     if (settings.plannerTable === undefined) {
       throw new ConfigError(['STATOR_PLANNER_TABLE is missing: it names the table of the decisions']);
     }
-    const { fleets, gpusMax } = await readSpecs(settings);
+    const { fleets, gpusMax } = await readFleets(settings);
     const store = await lifetime.use(openPlannerStore(settings, {}));
     const host = { clock, random, isLasting: false };
     const discovery = await lifetime.use(openDiscovery(settings, logger.for('discovery'), host));

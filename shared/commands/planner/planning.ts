@@ -3,6 +3,7 @@ import { engineModel } from '../../engines/index.ts';
 import {
   type FleetSpec,
   type ForwardPass,
+  fleetPreset,
   type PerPool,
   type Planner,
   type PlannerConfig,
@@ -81,7 +82,7 @@ export async function fleetPlanning(settings: Settings<'planner'>, fleet?: Fleet
   const preset = {
     mode: 'agg',
     ...(connector === 'local' ? { start_seconds: PROCESS_START_S, rate_surge_worth: 0 } : {}),
-    ...(fleet === undefined ? {} : presetOf(fleet)),
+    ...(fleet === undefined ? {} : fleetPreset(fleet)),
   };
   const config = await readPlannerConfig(settings, preset, {}, lawOf(settings));
   if (connector === 'local' && config.mode !== 'agg') {
@@ -96,19 +97,6 @@ export async function fleetPlanning(settings: Settings<'planner'>, fleet?: Fleet
     throw new ConfigError([`enable_power_awareness needs ${unknown}_engine_watts: the watts of one worker`]);
   }
   return { config, engines: {} };
-}
-
-/** Returns what the spec of a fleet says about its law. `--planner-config` wins over it. */
-function presetOf({ pools, planner = {} }: FleetSpec): object {
-  const { prefill, decode } = pools;
-  const onlyPrefill = decode === undefined ? 'prefill' : 'agg';
-  return {
-    mode: prefill !== undefined && decode !== undefined ? 'disagg' : onlyPrefill,
-    start_seconds: Math.max(prefill?.startSecs ?? 0, decode?.startSecs ?? 0),
-    ...(prefill === undefined ? {} : { prefill_engine_num_gpu: prefill.gpusPerReplica }),
-    ...(decode === undefined ? {} : { decode_engine_num_gpu: decode.gpusPerReplica }),
-    ...planner,
-  };
 }
 
 function isPlanned({ mode }: PlannerConfig, pool: Pool): boolean {

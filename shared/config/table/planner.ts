@@ -76,6 +76,13 @@ export const plannerRows = {
     source: 'Stator',
     about: 'With --planner: spot interruptions of each worker per hour, each with two minutes of notice.',
   }),
+  fleetConditions: simulate.jsonOrFile({
+    names: '--fleet-conditions',
+    allowed: '.json or inline JSON',
+    source: 'Stator',
+    about:
+      'With --planner-fleets: start times, shortages, spot interruptions and prices of the options of the simulated fleet.',
+  }),
   gpuPrice: simulate.decimal({
     names: '--gpu-price',
     range: { min: 0, max: 1000 },
@@ -95,11 +102,11 @@ export const plannerProcessRows = {
     about:
       'How decisions are carried out: by an external system that reads targets (virtual), by worker processes on this machine (local), or by Auto Scaling groups (ec2).',
   }),
-  plannerFleets: planner.jsonOrFile({
+  plannerFleets: rowsFor('planner', 'simulate').jsonOrFile({
     names: '--planner-fleets STATOR_PLANNER_FLEETS',
     allowed: '.json or inline JSON',
     about:
-      'With --planner-connector ec2: fleets with the Auto Scaling groups of their options, as a deployment states them.',
+      'With --planner-connector ec2, or in a simulation with --planner: fleets with the Auto Scaling groups of their options, as a deployment states them.',
   }),
   plannerDir: rowsFor('planner', 'local').folder({
     names: '--planner-dir STATOR_PLANNER_DIR',
@@ -112,7 +119,7 @@ export const plannerProcessRows = {
     about:
       'DynamoDB table that holds the same instead of --planner-dir; a function notes in it which requests it holds.',
   }),
-  plannerModel: planner.text({
+  plannerModel: rowsFor('planner', 'simulate').text({
     names: '--planner-model STATOR_PLANNER_MODEL',
     defaultText: 'model_name of --planner-config, else the first that reports',
     about: 'Model whose workers the planner scales.',

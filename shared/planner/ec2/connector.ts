@@ -20,9 +20,15 @@ import { mayBeRefreshing, missesCapacity, observedOption, unprotectedOf } from '
 import { planFleet } from './plan.ts';
 import { StartTimes } from './start-times.ts';
 
+/** Calls to Auto Scaling that a connector needs. */
+export type GroupCalls = Pick<
+  AutoScalingCalls,
+  'groups' | 'activities' | 'newestRefresh' | 'setDesired' | 'terminate' | 'protect' | 'abandonLaunch' | 'close'
+>;
+
 export interface Ec2ConnectorOptions {
   readonly fleet: FleetSpec;
-  readonly calls: AutoScalingCalls;
+  readonly calls: GroupCalls;
   readonly clock: Clock;
   /** Loads of instances; without them, victims are chosen by health, market, option and id. */
   readonly loads?: Pick<InstanceLoads, 'of' | 'close'> | undefined;

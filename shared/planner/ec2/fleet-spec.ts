@@ -85,6 +85,7 @@ export class FleetSpecError extends Error {
 }
 
 const SHOWN_MAX = 80;
+const PROBLEMS_MAX = 8;
 
 /**
  * Reads the fleets of a planner from JSON.
@@ -100,11 +101,16 @@ export function readFleetSpecs(text: string, where: string): FleetSpecs {
   }
   const read = fleets.safeParse(raw);
   if (read.success) return read.data;
-  const problems = read.error.issues.slice(0, 8).map(({ path, message }) => {
+  throw new FleetSpecError(describeProblems(read.error, raw, where));
+}
+
+/** Returns the first problems of a value in words: each with its field, its value and what is allowed. */
+export function describeProblems({ issues }: z.ZodError, raw: unknown, where: string): string {
+  const problems = issues.slice(0, PROBLEMS_MAX).map(({ path, message }) => {
     const value = JSON.stringify(path.reduce<unknown>((of, key) => (of as Record<PropertyKey, unknown>)?.[key], raw));
     return `${[where, ...path].join('.')} ${(value ?? 'left out').slice(0, SHOWN_MAX)}: ${message}`;
   });
-  throw new FleetSpecError(problems.join('; '));
+  return problems.join('; ');
 }
 
 /** Smallest piece by which an option changes: some workers, and the instances that they need. */

@@ -6,6 +6,7 @@ import { handleBatch } from '../decide/handle-batch.ts';
 import { missingPasses } from '../decide/needs-passes.ts';
 import { handleQueueBatch, type QueueRecord } from '../decide/queue-batch.ts';
 import type { FleetSpec } from '../ec2/fleet-spec.ts';
+import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { type ActOptions, actOnNewest } from '../live/act.ts';
 import type { Connector, Observed } from '../live/connector.ts';
 import { countedOf } from '../live/counted-workers.ts';
@@ -13,6 +14,7 @@ import { viewOf } from '../live/option-views.ts';
 import type { Planner } from '../planner.ts';
 import { type FleetPlaces, toSignals } from '../signals/eventbridge-events.ts';
 import type { DecisionRecord, PlannerStore } from '../store/types.ts';
+import type { PerPool } from '../types.ts';
 import { placesOf } from './fleet-places.ts';
 import { INSTANCE_EVENTS_GROUP, routeInstanceEvents } from './instance-events.ts';
 
@@ -23,6 +25,8 @@ export interface PlannedModel {
   readonly fleet: FleetSpec;
   readonly planner: Planner;
   readonly connector: Connector;
+  /** Passes that were measured before; a model without any state begins with them. @default none */
+  readonly profile?: PerPool<readonly (readonly ForwardPass[])[]> | undefined;
 }
 
 /** Outcome of a batch for one model. */
@@ -156,7 +160,7 @@ export class QueuePlanner {
     signal: AbortSignal,
   ): Promise<{ readonly unread: readonly string[]; readonly hasDecided: boolean }> {
     const { store, logger } = this.#options;
-    const { group, planner, fleet } = model;
+    const { group, planner, fleet, profile } = model;
     const unread: string[] = [];
     const places = this.#places.get(model) ?? placesOf(fleet);
     const environment =
@@ -166,7 +170,7 @@ export class QueuePlanner {
     const { record } = await handleBatch(
       messages,
       {
-        ...{ store, group, planner, ...environment },
+        ...{ store, group, planner, profile, ...environment },
         translate: (body) => toSignals(body, places),
         onUnknown: (what) => unread.push(what),
         onRefused: (problem) => logger.warn('a message was refused', { group, problem }),

@@ -1,10 +1,12 @@
-import type { Settings } from '../../config/index.ts';
+import type { ResolvedConfig } from '../../config/index.ts';
 import type { SchedulerOptions } from '../../engines/index.ts';
 import { type Pool, readPlannerConfig } from '../../planner/index.ts';
+import type { Ec2ScalingOptions } from '../ec2/ec2-scaling.ts';
 import { ForesightPolicy, PlannerPolicy, profilePasses } from '../scaling/policies.ts';
 import type { ScalingOptions } from '../scaling/scaling.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import type { Workload } from '../workload.ts';
+import { ec2ScalingOf } from './ec2.ts';
 
 type Fleet = Pick<SimulationOptions, 'workers' | 'dataParallelSize' | 'engine' | 'prefill' | 'contextTokensMax'>;
 
@@ -19,26 +21,29 @@ const FORESIGHT_RATE = 14;
  * configuration that cannot be used
  */
 export async function scalingOf(
-  settings: Settings<'simulate'>,
+  config: ResolvedConfig<'simulate'>,
   workload: Workload,
   fleet: Fleet,
-): Promise<ScalingOptions | undefined> {
+): Promise<ScalingOptions | Ec2ScalingOptions | undefined> {
+  const { settings } = config;
   if (!settings.planner) return undefined;
+  const ec2 = await ec2ScalingOf(config, profilesOf(fleet));
+  if (ec2 !== undefined) return ec2;
   const { plannerLaw: law, startSeconds, warmStartSeconds, gpuPrice } = settings;
   const { startFailures, warmWorkers, interruptionsPerHour } = settings;
   const mode = fleet.prefill === undefined ? 'agg' : 'disagg';
   const preset = { start_seconds: Math.max(1, startSeconds) };
-  const config = await readPlannerConfig(settings, preset, { mode }, law === 'foresight' ? undefined : law);
+  const planned = await readPlannerConfig(settings, preset, { mode }, law === 'foresight' ? undefined : law);
   const startMs = startSeconds * 1000;
   const engines = {
     ...(fleet.prefill && { prefill: capabilitiesOf(fleet.prefill.engine, fleet.prefill.dataParallelSize, fleet) }),
     decode: capabilitiesOf(fleet.engine, fleet.dataParallelSize, fleet),
   };
-  const perEngine = config.rateRequestsPerSecond ?? FORESIGHT_RATE;
+  const perEngine = planned.rateRequestsPerSecond ?? FORESIGHT_RATE;
   const policy =
     law === 'foresight'
       ? new ForesightPolicy(workload, perEngine, startMs)
-      : new PlannerPolicy({ config, engines }, startMs, config.law === 'rate' ? profilesOf(fleet) : {});
+      : new PlannerPolicy({ config: planned, engines }, startMs, planned.law === 'rate' ? profilesOf(fleet) : {});
   return {
     policy,
     startMs,
@@ -46,8 +51,8 @@ export async function scalingOf(
     warmWorkers,
     warmStartMs: warmStartSeconds * 1000,
     interruptionsPerHour,
-    ttftTargetMs: config.ttftMs,
-    itlTargetMs: config.itlMs,
+    ttftTargetMs: planned.ttftMs,
+    itlTargetMs: planned.itlMs,
     gpuPrice,
   };
 }

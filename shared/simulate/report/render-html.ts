@@ -1,3 +1,4 @@
+import { OPTION_COLUMNS, optionName } from './option-lines.ts';
 import { renderPage } from './page.ts';
 import { columnsOf } from './render-text.ts';
 import { labelOf, type RunReport, verdictOf } from './run-report.ts';
@@ -22,7 +23,7 @@ export function renderHtml(runs: readonly RunReport[], commandLine: string): str
 <p>${escapeMarkup(about)}</p>
 <pre>${escapeMarkup(commandLine)}</pre>
 <div class="wide">${table(runs)}</div>
-<div class="charts">${figures.join('\n')}</div>`,
+${runs.map(optionTable).join('')}<div class="charts">${figures.join('\n')}</div>`,
   });
 }
 
@@ -35,6 +36,19 @@ function table(runs: readonly RunReport[]): string {
     return `<tr><td>${key}${escapeMarkup(labelOf(run))}</td>${cells}</tr>`;
   });
   return `<table><thead><tr><th>times in ms</th>${head}</tr></thead><tbody>${rows.join('')}</tbody></table>`;
+}
+
+/** Returns what became of the options of a fleet on EC2; nothing for other fleets. */
+function optionTable(run: RunReport): string {
+  const { options = [] } = run.summary.scaling ?? {};
+  if (options.length === 0) return '';
+  const head = OPTION_COLUMNS.map((column) => `<th>${escapeMarkup(column.head)}</th>`).join('');
+  const rows = options.map((option) => {
+    const cells = OPTION_COLUMNS.map(({ of }) => `<td>${escapeMarkup(of(option))}</td>`).join('');
+    return `<tr><td>${escapeMarkup(optionName(option, options))}</td>${cells}</tr>`;
+  });
+  const name = `<thead><tr><th>${escapeMarkup(`options of ${labelOf(run)}`)}</th>${head}</tr></thead>`;
+  return `<div class="wide"><table>${name}<tbody>${rows.join('')}</tbody></table></div>\n`;
 }
 
 function charts(runs: readonly RunReport[]): readonly string[] {
@@ -126,11 +140,23 @@ function scalingCharts(runs: readonly RunReport[], isSweep: boolean): readonly s
         : [time(first, 'serving', ({ ready }) => ready), time(first, 'paid', ({ paid }) => paid)],
       { title: 'Workers', yLabel: 'workers', hasLegend: !isSweep, ...seconds },
     ),
+    ...(isSweep ? [] : optionChart(first)),
     lineChart(
       scaled.map((run) => time(run, labelOf(run), ({ met }) => (met === null ? null : 100 * met))),
       { title: 'Targets met, by arrival', yLabel: '% of requests', yMax: 100, ...seconds },
     ),
   ];
+}
+
+/** Draws the instances of each option that serve; nothing for other fleets. */
+function optionChart({ curves: { options } }: RunReport): readonly string[] {
+  if (options === undefined) return [];
+  const lines = options.map(({ option, points }) => ({
+    label: option,
+    points: points.map(({ atMs, serving }) => [atMs / 1000, serving] as const),
+  }));
+  const drawn = { title: 'Instances that serve', xLabel: 's of virtual time', yLabel: 'instances', hasLegend: true };
+  return [lineChart(lines, drawn)];
 }
 
 function shares(sortedMs: readonly number[]): Line['points'] {

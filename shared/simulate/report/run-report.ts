@@ -1,4 +1,5 @@
 import type { PoolRole } from '../../router/index.ts';
+import type { OptionPoint } from '../ec2/ledger.ts';
 import type { Simulation } from '../simulate.ts';
 import { meetsTargets, type Summary, summarize } from '../summary.ts';
 
@@ -135,6 +136,14 @@ interface Curves {
   readonly ranks: readonly RankUse[];
   /** Only if workers come and go. */
   readonly scaling?: readonly ScalingMoment[];
+  /** Only for a fleet on EC2: each option over time, in instances. */
+  readonly options?: readonly OptionCurve[];
+}
+
+interface OptionCurve {
+  readonly pool: string;
+  readonly option: string;
+  readonly points: readonly OptionPoint[];
 }
 
 /** Part of the time of a fleet whose workers come and go. */
@@ -177,6 +186,7 @@ function curvesOf(simulation: Simulation): Curves {
       busyShare: durationMs > 0 ? busyMs / durationMs : 0,
     })),
     ...scalingCurve(simulation),
+    ...optionCurves(simulation),
   };
 }
 
@@ -205,6 +215,16 @@ function scalingCurve(simulation: Simulation): Pick<Curves, 'scaling'> {
         paid: ready + starting + draining,
         met: arrived[bin] === 0 ? null : met[bin]! / arrived[bin]!,
       })),
+  };
+}
+
+function optionCurves({ scaling }: Simulation): Pick<Curves, 'options'> {
+  if (scaling?.ec2 === undefined) return {};
+  return {
+    options: scaling.ec2.options.map(({ pool, option, points }) => {
+      const stride = Math.max(1, Math.ceil(points.length / SCALING_BINS));
+      return { pool, option, points: points.filter((_, at) => at % stride === 0) };
+    }),
   };
 }
 

@@ -1,9 +1,11 @@
 import type { Random } from '../../clock/index.ts';
 import type { Pool, Targets } from '../../planner/index.ts';
 import type { FleetPool, SimulatedWorker } from '../fleet-pool.ts';
+import type { SimulatedRequest } from '../simulated-rank.ts';
+import type { FleetScaling, ScaledFleet, ScalingPoint, ScalingTargets } from './fleet-scaling.ts';
 
 /** Options of how workers come and go. Times in virtual milliseconds. */
-export interface ScalingOptions {
+export interface ScalingOptions extends ScalingTargets {
   /** Decides at every tick. */
   readonly policy: ScalingPolicy;
   /** From the decision to a worker that serves. */
@@ -15,11 +17,6 @@ export interface ScalingOptions {
   readonly warmStartMs?: number | undefined;
   /** Notices to leave within two minutes, for each worker and hour. @default 0 */
   readonly interruptionsPerHour?: number | undefined;
-  /** Most requests that wait while no worker serves. @default 256 */
-  readonly heldMax?: number | undefined;
-  /** Targets of requests. @default none */
-  readonly ttftTargetMs?: number | undefined;
-  readonly itlTargetMs?: number | undefined;
   /** US dollars an hour. @default 0 */
   readonly gpuPrice?: number | undefined;
 }
@@ -53,24 +50,6 @@ export interface ScalingPolicy {
   decide(view: ScalingView): Targets | undefined;
 }
 
-/** The fleet at one tick. */
-export interface ScalingPoint {
-  readonly atMs: number;
-  /** Requests that arrived since the point before. */
-  readonly started: number;
-  readonly ready: number;
-  readonly starting: number;
-  readonly draining: number;
-  readonly held: number;
-}
-
-/** Functions of a fleet for scaling it. */
-interface ScaledFleet {
-  readonly nowMs: number;
-  readonly pools: readonly FleetPool[];
-  after(delayMs: number, callback: () => void): void;
-}
-
 const DRAIN_POLL_MS = 1000;
 /** From the notice of an interruption until the worker is taken away. */
 const NOTICE_MS = 120_000;
@@ -80,7 +59,7 @@ const MS_PER_HOUR = 3_600_000;
  * Starts, drains and loses workers of a fleet as its policy wants. A start takes its time and is paid from the first
  * moment; it can be called off. A worker that drains takes nothing new and is gone when its last request has ended.
  */
-export class Scaling {
+export class Scaling implements FleetScaling {
   readonly points: ScalingPoint[] = [];
   ups = 0;
   downs = 0;
@@ -122,10 +101,13 @@ export class Scaling {
     this.#underWay--;
   }
 
-  answered(inputTokens: number, outputTokens: number): void {
+  /** Does nothing: arrivals count. */
+  began(): void {}
+
+  answered({ promptLength }: SimulatedRequest, outputTokens: number): void {
     this.#underWay--;
     this.#ended++;
-    this.#inputTokens += inputTokens;
+    this.#inputTokens += promptLength;
     this.#outputTokens += outputTokens;
   }
 

@@ -36,6 +36,7 @@ function launchWarm(account: Account, group: FakeGroup): boolean {
   if ('failures' in launched) {
     for (const failure of launched.failures.slice(0, 1)) failLaunch(account, group, cause, failure);
     group.retryAtMs = account.clock.nowMs() + account.times.retryMs;
+    account.clock.after(account.times.retryMs, () => account.poke(group));
     return false;
   }
   const { instance } = launched;

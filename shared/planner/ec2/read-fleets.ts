@@ -1,0 +1,52 @@
+import { readFile } from 'node:fs/promises';
+import { ConfigError, type Settings } from '../../config/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { type FleetSpec, FleetSpecError, type FleetSpecs, readFleetSpecs } from './fleet-spec.ts';
+
+type FleetSettings = Pick<Settings<'planner'>, 'plannerFleets' | 'namespace' | 'plannerModel'>;
+
+/** Reads `--planner-fleets`. @throws ConfigError */
+export async function readFleets({
+  plannerFleets: given,
+}: Partial<Pick<FleetSettings, 'plannerFleets'>>): Promise<FleetSpecs> {
+  if (given === undefined) {
+    throw new ConfigError(['--planner-fleets (STATOR_PLANNER_FLEETS) is missing: it names the Auto Scaling groups']);
+  }
+  const where = given.kind === 'json' ? '--planner-fleets' : `--planner-fleets ${given.path}`;
+  try {
+    const text = given.kind === 'json' ? JSON.stringify(given.value) : await readFile(given.path, 'utf8');
+    return readFleetSpecs(text, where);
+  } catch (thrown) {
+    throw new ConfigError([thrown instanceof FleetSpecError ? thrown.message : `${where}: ${reasonOf(thrown)}`]);
+  }
+}
+
+/** Returns the one fleet of a namespace and model. @throws ConfigError that names the fleets there are */
+export function chooseFleet(
+  { fleets }: FleetSpecs,
+  { namespace, plannerModel: model }: Partial<Pick<FleetSettings, 'namespace' | 'plannerModel'>>,
+): FleetSpec {
+  const matching = fleets.filter(
+    (fleet) =>
+      (namespace ?? fleet.namespace) === fleet.namespace &&
+      (model ?? fleet.model).toLowerCase() === fleet.model.toLowerCase(),
+  );
+  const [only, ...others] = matching;
+  if (only !== undefined && others.length === 0) return only;
+  const known = fleets.map((fleet) => `${fleet.namespace}#${fleet.model}`).join(', ') || 'none';
+  const what = only === undefined ? 'names no fleet of that namespace and model' : 'names several fleets';
+  throw new ConfigError([`--planner-fleets ${what}: choose one with --namespace and --planner-model; known: ${known}`]);
+}
+
+/** Returns what the spec of a fleet says about its law. `--planner-config` wins over it. */
+export function fleetPreset({ pools, planner = {} }: FleetSpec): object {
+  const { prefill, decode } = pools;
+  const onlyPrefill = decode === undefined ? 'prefill' : 'agg';
+  return {
+    mode: prefill !== undefined && decode !== undefined ? 'disagg' : onlyPrefill,
+    start_seconds: Math.max(prefill?.startSecs ?? 0, decode?.startSecs ?? 0),
+    ...(prefill === undefined ? {} : { prefill_engine_num_gpu: prefill.gpusPerReplica }),
+    ...(decode === undefined ? {} : { decode_engine_num_gpu: decode.gpusPerReplica }),
+    ...planner,
+  };
+}

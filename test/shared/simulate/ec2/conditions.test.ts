@@ -1,0 +1,118 @@
+import { describe, expect, it } from 'vitest';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import type { JsonObject } from '../../../../shared/config/values/json.ts';
+import { withInitialWorkers } from '../../../../shared/simulate/command/ec2.ts';
+import { scalingOf } from '../../../../shared/simulate/command/scaling.ts';
+import { conditionsOf, readFleetConditions } from '../../../../shared/simulate/ec2/conditions.ts';
+import { initialWorkers } from '../../../../shared/simulate/ec2/initial.ts';
+import { fleetSpec, optionSpec } from '../../../support/planner/ec2-fleet.ts';
+import { options, workloadOf } from '../simulation-bed.ts';
+
+const SPOT = optionSpec('g1', 1, { id: '1-spot', market: 'spot', zone: 'us-east-1b' });
+const FLEET = fleetSpec([optionSpec('g0', 0), SPOT]);
+const POOL = { startSecs: 300 };
+const DEFAULTS = { gpuPrice: 2, interruptionsPerHour: 3, startFailures: 0.1 };
+const read = (value: object) => readFleetConditions({ kind: 'json', value: value as JsonObject }, FLEET);
+
+describe('the conditions of a simulated fleet', () => {
+  it.each([
+    [
+      { options: { '2-spot': {} } },
+      '--fleet-conditions.options.2-spot: the fleet has no such option; allowed: *, 0-on-demand, 1-spot',
+    ],
+    [{ options: { '*': { start: { boot: [9, 3] } } } }, 'start.boot [9,3]: must be [shortest, longest]'],
+    [{ options: { '*': { start: { boot: -1 } } } }, 'start.boot -1: Too small: expected number to be >=0'],
+    [{ options: { '*': { start: { download: 3 } } } }, '--fleet-conditions.options.*.start'],
+    [{ options: { '1-spot': { shortages: [{ from: 60, to: 60 }] } } }, 'shortages.0.to 60: must be after from'],
+    [
+      { options: { '1-spot': { shortages: [{ from: 0, code: 'no capacity' }] } } },
+      'code "no capacity": must be a code of EC2',
+    ],
+    [
+      { options: { '0-on-demand': { interruptions: { perHour: 1 } } } },
+      'interruptions: allowed only for options of market spot',
+    ],
+    [{ beginsAt: 'tomorrow' }, '--fleet-conditions.beginsAt "tomorrow"'],
+    [{ world: 1 }, '--fleet-conditions'],
+  ])('%j: the error names what is wrong', async (value, problem) => {
+    await expect(read(value)).rejects.toThrow(problem);
+  });
+
+  it('a file that cannot be read is named', async () => {
+    await expect(readFleetConditions({ kind: 'file', path: '/none.json' }, FLEET)).rejects.toThrow(
+      '--fleet-conditions /none.json: ENOENT',
+    );
+  });
+
+  it('have a default for everything', () => {
+    const start = { capacity: 0, boot: 0, image: 0, weights: 0, engine: 300, compile: 0, register: 0 };
+    const common = {
+      start,
+      pricePerHour: 8,
+      warmPricePerHour: 0,
+      shortages: [],
+      interruptionsAt: [],
+      startFailures: 0.1,
+    };
+    expect(conditionsOf({}, 'decode', SPOT, POOL, DEFAULTS)).toMatchObject({
+      ...common,
+      zones: ['us-east-1b'],
+      interruptionsPerHour: 3,
+    });
+    const onDemand = conditionsOf({}, 'decode', optionSpec('g0'), POOL, DEFAULTS);
+    expect(onDemand).toMatchObject({ ...common, zones: ['zone-1'], interruptionsPerHour: 0 });
+    const running = optionSpec('g0', 0, { warmPool: { min: 1, state: 'Running' } });
+    expect(conditionsOf({}, 'decode', running, POOL, DEFAULTS).warmPricePerHour).toBe(8);
+  });
+
+  it('come from the entry of the pool, then of the option, then of all', async () => {
+    const all = { pricePerHour: 1, zones: ['x'], start: { boot: 1 } };
+    const given = await read({
+      options: { '*': all, '1-spot': { pricePerHour: 2 }, 'decode/1-spot': { zones: ['y'] } },
+    });
+    const found = conditionsOf(given, 'decode', SPOT, POOL, DEFAULTS);
+    expect(found).toMatchObject({ pricePerHour: 2, zones: ['y'], start: { boot: 1, engine: 0 } });
+  });
+});
+
+describe('a simulated fleet begins', () => {
+  const POOL_SPEC = FLEET.pools.decode!;
+
+  it('with its least instances, or with as many workers as are asked for, along its options', () => {
+    const min = { ...POOL_SPEC, options: [optionSpec('g0', 0, { max: 3 }), { ...SPOT, min: 1, max: 4 }] };
+    expect([0, 2, 5, 8, 100].map((workers) => initialWorkers(min, workers))).toEqual([2, 2, 6, 8, 14]);
+  });
+});
+
+describe('a simulation of --planner-fleets refuses', () => {
+  const fleets = (pools: object) => JSON.stringify({ fleets: [{ namespace: 'n', model: 'm', pools }] });
+  const both = fleets({ prefill: poolOf(), decode: poolOf() });
+  const one = fleets({ decode: poolOf() });
+  const resolve = (specs: string, ...more: string[]) =>
+    resolveConfig('simulate', ['--planner', '--planner-fleets', specs, ...more], {});
+
+  it.each([
+    ['one', ['--start-seconds', '20'], '--start-seconds is not for --planner-fleets: see --fleet-conditions'],
+    ['one', ['--warm-workers', '2'], '--warm-workers is not for --planner-fleets: see --fleet-conditions'],
+    ['one', ['--planner-law', 'foresight'], '--planner-law foresight does not scale --planner-fleets'],
+    ['none', [], '--planner-fleets names no fleet'],
+  ])('of %s fleet, with %j', async (count, more, problem) => {
+    const specs = count === 'one' ? one : '{"fleets":[]}';
+    const workload = workloadOf([{ inputTokens: 1 }]);
+    await expect(scalingOf(resolve(specs, ...more), workload, options({ workload }))).rejects.toThrow(problem);
+  });
+
+  it('pools that the simulated fleet does not have', async () => {
+    const fleet = options({ workload: workloadOf([{ inputTokens: 1 }]) });
+    await expect(withInitialWorkers(resolve(both), fleet)).rejects.toThrow('has two pools: give --num-prefill-workers');
+    await expect(withInitialWorkers(resolve(fleets({ prefill: poolOf() })), fleet)).rejects.toThrow(
+      'prefill workers alone',
+    );
+    expect((await withInitialWorkers(resolve(one), fleet)).workers).toBe(0);
+    expect((await withInitialWorkers(resolve(one, '--workers', '3'), { ...fleet, workers: 3 })).workers).toBe(4);
+  });
+});
+
+function poolOf(): object {
+  return { ...FLEET.pools.decode };
+}
