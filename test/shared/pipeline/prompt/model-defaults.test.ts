@@ -78,6 +78,8 @@ describe("a deployment's own number of tokens", () => {
     ['what the model says, which is less', {}, { max_tokens: 9 }, 9],
     ['it, where the model says more', {}, { max_tokens: 50 }, 10],
     ['as many as the client wants at least', { min_tokens: 12 }, {}, 12],
+    ['it after the thinking that the client asks for', { max_thinking_tokens: 15 }, {}, 25],
+    ['what the client asks for, thinking included', { max_thinking_tokens: 15, max_tokens: 20 }, {}, 20],
     ['the bound of the engine', { min_tokens: 12 }, { max_tokens_limit: 7 }, 7],
   ])('ends a choice after %s', async (_, stop, defaults, tokens) => {
     expect(await asked({ stop }, defaults)).toBe(tokens);
