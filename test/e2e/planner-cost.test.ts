@@ -112,6 +112,7 @@ describe.runIf(hasDynamoDb())('control of a planned model at rest', () => {
     const planner = await openQueuePlanner({
       ...{ settings, logger, clock, random: SYSTEM.random },
       onUnknown: () => {},
+      onPlanned: () => {},
     });
     let serial = 0;
     const send = async (model: string, body: object): Promise<void> => {
