@@ -5,12 +5,15 @@ import { Ec2Fleet } from './ec2-fleets.ts';
 import { Arguments, checkEnvironment, Environment, type Place, problemsOfArguments } from './environment.ts';
 import { Generation, Pool } from './fleet-parts.ts';
 import type { GivenTypes } from './gpu-types.ts';
+import { Law } from './laws.ts';
 import { ModelName, Name } from './names.ts';
 import { size } from './sizes.ts';
 
 const Model = z.strictObject({
   /** Whether a worker must always serve it: an alarm fires when none does. */
   wanted: z.boolean().default(true),
+  /** Law by which the planner scales its fleets on EC2. @default rate, which learns what a worker serves */
+  planner: Law.optional(),
 });
 
 const MockFleet = z.strictObject({

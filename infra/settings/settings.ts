@@ -7,6 +7,7 @@ import { Encryption } from './encryption.ts';
 import { checkFleets, Fleets, Models } from './fleets.ts';
 import { InstanceTypes } from './gpu-types.ts';
 import { Keys } from './keys.ts';
+import { checkLaws } from './laws.ts';
 import { Limits } from './limits.ts';
 import { checkMachineImages, MachineImages } from './machine-images.ts';
 import { Name } from './names.ts';
@@ -49,6 +50,7 @@ export const Settings = z
   .superRefine((given, context) => {
     checkFleets(given, context);
     checkMachineImages(given, context);
+    checkLaws(given, context);
     checkStackNames(given, context);
     checkWanted(given, context);
     checkEdges(given, context);

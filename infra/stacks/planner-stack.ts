@@ -1,4 +1,4 @@
-import { RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
+import { CfnOutput, RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import type { Construct } from 'constructs';
@@ -71,6 +71,11 @@ export class PlannerStack extends Stack {
     });
     this.watched = { queue, function: planner, table: this.table, fleets };
     new PlannerObservability(this, 'Observability', { planner: this.watched, settings });
+    const { tableName } = this.table;
+    new CfnOutput(this, 'PlannerTable', {
+      value: tableName,
+      description: 'STATOR_PLANNER_TABLE of stator planner explain',
+    });
     followReferences(this);
     if (settings.retain) keepLogs(this);
   }

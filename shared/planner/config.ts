@@ -101,6 +101,9 @@ const SHAPE = z.object({
     .default({ tick_max_duration_seconds: 30 }),
 });
 
+/** Names of all keys of a configuration, without older ones. */
+export const PLANNER_KEYS: readonly string[] = Object.keys(SHAPE.shape);
+
 type Camel<Key extends string> = Key extends `${infer Head}_${infer Rest}` ? `${Head}${Capitalize<Camel<Rest>>}` : Key;
 type CamelKeys<T> = { readonly [Key in keyof T as Camel<Key & string>]: T[Key] };
 type Parsed = CamelKeys<Omit<z.output<typeof SHAPE>, 'law' | 'optimization_target'>>;

@@ -4,7 +4,13 @@
  * reasons. Hosts keep its state and act. The laws of Dynamo's planner (`throughput`, `latency`, `load`, `sla`) decide
  * as Dynamo does; `rate`, the default, is this product's own.
  */
-export type { PlannerConfig, PlannerLaw } from './config.ts';
+export {
+  PLANNER_KEYS,
+  type PlannerConfig,
+  PlannerConfigError,
+  type PlannerLaw,
+  parsePlannerConfig,
+} from './config.ts';
 export { readOpenSample } from './decide/note-sample.ts';
 export type { QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';

@@ -260,6 +260,19 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
     expect(desired('f')).toEqual([1, 0]);
   });
 
+  it('looks at a model that rests with as few calls as the price of a tick allows', async () => {
+    await invoke(tick('c'));
+    const bodies: string[] = [];
+    relay.before = (body) => {
+      bodies.push(body);
+      return undefined;
+    };
+    expect(await invoke(tick('c'))).toEqual([]);
+    const ofPlans = bodies.filter((body) => body.includes('"plans"'));
+    expect(ofPlans.filter((body) => body.includes('UpdateExpression'))).toHaveLength(3); // state, lease taken and given
+    expect(ofPlans).toHaveLength(3 + 4); // state, decisions before and after the lease is taken
+  });
+
   it('says that no option has machines for a model, once each of them has failed', async () => {
     const codes = (['on-demand', 'spot'] as const).map((market) =>
       scaling.account.capacity.lack({ market, code: 'InsufficientInstanceCapacity' }),

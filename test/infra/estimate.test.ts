@@ -92,6 +92,24 @@ describe('the price of an idle deployment', () => {
     expect(countsOf(idle)['custom metrics of containers']).toBe(3 + 3);
   });
 
+  it('has at most five dollars a month for the control of a planned model at rest, alarms included', () => {
+    const stacks = production(GPUS);
+    const { idle } = estimateDeployment(stacks, IDLE);
+    expect(countsOf(idle)).toMatchObject({
+      'models that the planner looks at each minute': 2,
+      'queues that a function polls': 1,
+      'custom metrics of the planner': 2 + 1 + 2, // for all, for unknown events, for each model
+    });
+    const ofPlanner = idle.filter(({ name }) => /planner|polls/.test(name));
+    const planner = stacks.filter(({ name }) => name === 'Stator-Planner');
+    const { 'metrics that alarms watch': alarms } = dollarsOf(estimateDeployment(planner, IDLE).idle);
+    expect(alarms).toBeGreaterThan(1);
+    const dollars = sum(ofPlanner) + (alarms ?? 0);
+    expect(dollars / 2).toBeLessThanOrEqual(5);
+    expect(dollars).toBeCloseTo(3.8, 0);
+    expect(countsOf(estimateDeployment(production(), IDLE).idle)).not.toHaveProperty(['queues that a function polls']);
+  });
+
   it('counts the metrics of each model', () => {
     const models = { a: {}, b: {}, c: {} };
     const fleets = Object.fromEntries(Object.keys(models).map((model) => [model, { kind: 'mock' as const, model }]));

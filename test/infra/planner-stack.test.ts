@@ -6,7 +6,7 @@ import { plannerFleetsOf } from '../../infra/constructs/ec2-fleet/planner-fleets
 import example from '../../infra/examples/ec2.config.ts';
 import { readSettings } from '../../infra/settings/index.ts';
 import { faultOfVariable, rowOfVariable } from '../../shared/config/index.ts';
-import { INSTANCE_EVENTS_GROUP } from '../../shared/planner/index.ts';
+import { INSTANCE_EVENTS_GROUP, parsePlannerConfig } from '../../shared/planner/index.ts';
 import { groupOf, readPlannerText } from '../../shared/protocol/index.ts';
 import { GPUS } from './deployments.ts';
 import { devTemplate, productionTemplates, type Resource, rightsOf, statementsOf } from './templates.ts';
@@ -280,6 +280,31 @@ describe('the settings of the planner', () => {
     [{ ...example, planner: { gpusMax: 0 } }, 'planner.gpusMax'],
     [{ planner: { endpoint: true } }, 'planner.endpoint: needs planner.queueArn, or a fleet of kind: ec2'],
   ])('are refused where they change nothing: %j', (given, message) => {
+    expect(problemOf(given)).toContain(message);
+  });
+
+  const MODEL = 'Qwen/Qwen3-32B';
+  const withLaw = (planner: object) => ({ ...example, models: { ...example.models, [MODEL]: { planner } } });
+
+  it('give each model a law of its own', () => {
+    const law = { law: 'latency', ttft_ms: 800, idle_to_zero_seconds: 1800 };
+    const [chat, code] = plannerFleetsOf(readSettings(withLaw(law), 'file')).fleets;
+    expect(chat?.planner).toEqual({ mode: 'agg', min_endpoint: 0, max_gpu_budget: 48, ...law });
+    expect(code?.planner).not.toHaveProperty('law');
+    expect(parsePlannerConfig(chat?.planner ?? {})).toMatchObject({ law: 'latency', ttftMs: 800 });
+  });
+
+  it.each<[object, string]>([
+    [withLaw({ tfft_ms: 800 }), `models.${MODEL}.planner.tfft_ms: unknown key; did you mean ttft_ms?`],
+    [withLaw({ law: 'foresight' }), `models.${MODEL}.planner: law: `],
+    [withLaw({ ttft_ms: '1s' }), `models.${MODEL}.planner: ttft_ms: `],
+    [withLaw({ law: 'load' }), `models.${MODEL}.planner: law load needs decode_scale_up_kv_rate`],
+    [withLaw({ max_gpu_budget: 8 }), `planner.max_gpu_budget: is not allowed: it follows from replicas.max`],
+    [
+      { models: { 'stator-mini': { planner: {} } } },
+      'models.stator-mini.planner: is for models with a fleet of kind: ec2',
+    ],
+  ])('refuse a law that no planner would follow: %#', (given, message) => {
     expect(problemOf(given)).toContain(message);
   });
 });

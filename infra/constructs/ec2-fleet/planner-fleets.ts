@@ -57,6 +57,7 @@ function fleetSpecOf(fleets: readonly Named[], settings: Settings): FleetSpec {
       mode: isAgg ? 'agg' : 'disagg',
       ...Object.fromEntries(fewest),
       max_gpu_budget: fleets.reduce((sum, [, { replicas, engine }]) => sum + replicas.max * engine.gpusPerReplica, 0),
+      ...settings.models[first.model]?.planner,
     },
   };
 }

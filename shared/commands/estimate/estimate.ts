@@ -5,6 +5,7 @@ import { priceIdle } from './idle.ts';
 import { type DeployLoad, priceLoad } from './load.ts';
 import { priceMachineImages } from './machine-images.ts';
 import { priceMachines } from './machines.ts';
+import { pricePlanner } from './planner.ts';
 import { PRICES, type PricedPart } from './prices.ts';
 import { priceWorst, type Worst } from './worst.ts';
 
@@ -54,6 +55,7 @@ export function estimateDeployment(stacks: readonly SynthesizedStack[], load: As
   return {
     idle: [
       ...priceIdle(deployment),
+      ...pricePlanner(deployment.templates),
       ...priceMachineImages(deployment.templates),
       ...machines.idle.filter(({ count }) => count > 0),
     ],

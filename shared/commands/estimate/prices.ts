@@ -24,6 +24,7 @@ export const PRICES = {
   tableWriteMillion: 0.625, // units of 1 KB, on demand
   tableReadMillion: 0.125, // units of 4 KB
   queueMillion: 0.5, // calls of a FIFO queue
+  scheduleMillion: 1, // of EventBridge Scheduler
   gbSecond: 0.0000133334, // of a function on ARM
   logGb: 0.5,
   snapshotGibMonth: 0.05,
