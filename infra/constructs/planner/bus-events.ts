@@ -1,6 +1,6 @@
 import { Duration } from 'aws-cdk-lib';
 import { type EventPattern, Match, Rule } from 'aws-cdk-lib/aws-events';
-import { SqsQueue } from 'aws-cdk-lib/aws-events-targets';
+import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import { type FleetSpec, INSTANCE_EVENTS_GROUP, type PoolSpec } from '../../../shared/planner/index.ts';
@@ -36,12 +36,16 @@ const OF_GROUPS = [
 export class BusEvents extends Construct {
   constructor(scope: Construct, id: string, { queue, undelivered, fleets }: BusEventsProps) {
     super(scope, id);
-    const send = (name: string, description: string, eventPattern: EventPattern, messageGroupId: string) =>
-      new Rule(this, name, {
-        description: `Stator: ${description}`,
-        eventPattern,
-        targets: [new SqsQueue(queue, { messageGroupId, deadLetterQueue: undelivered, maxEventAge: AGE_MAX })],
-      });
+    const rules: Rule[] = [];
+    const target = {
+      arn: queue.queueArn,
+      deadLetterConfig: { arn: undelivered.queueArn },
+      retryPolicy: { maximumEventAgeInSeconds: AGE_MAX.toSeconds() },
+    };
+    const send = (name: string, description: string, eventPattern: EventPattern, messageGroupId: string) => {
+      const targets = [{ bind: () => ({ ...target, sqsParameters: { messageGroupId } }) }];
+      rules.push(new Rule(this, name, { description: `Stator: ${description}`, eventPattern, targets }));
+    };
     fleets.forEach((fleet, at) => {
       for (const [pool, spec] of Object.entries(fleet.pools))
         if (spec !== undefined)
@@ -68,7 +72,23 @@ export class BusEvents extends Construct {
         eventTypeCode: Match.anyOf(Match.prefix('AWS_EC2_INSTANCE_'), Match.prefix('AWS_EC2_PERSISTENT_INSTANCE_')),
       },
     });
+    for (const each of [queue, undelivered]) allowSending(each, rules);
   }
+}
+
+/**
+ * Allows rules to send to a queue, by one statement. CDK's own target adds one for each rule, and SQS takes ten
+ * conditions in a policy ("Amazon SQS policy quotas"). Its 8,192 bytes have room for about 60 rules.
+ */
+function allowSending(queue: IQueue, rules: readonly Rule[]): void {
+  queue.addToResourcePolicy(
+    new PolicyStatement({
+      principals: [new ServicePrincipal('events.amazonaws.com')],
+      actions: ['sqs:SendMessage'],
+      resources: [queue.queueArn],
+      conditions: { ArnEquals: { 'aws:SourceArn': rules.map(({ ruleArn }) => ruleArn) } },
+    }),
+  );
 }
 
 /** Returns the pattern of the events of a pool. EventBridge takes 2,048 characters; the longest names make 1,600. */
