@@ -51,6 +51,16 @@ describe('the planner of a deployment', () => {
     devTemplate(GPUS).resourceCountIs('AWS::SQS::Queue', 0);
   });
 
+  it('is on the one dashboard of the deployment, with the machines of every group', () => {
+    const boards = Object.values({ planner, ...others }).flatMap((template) =>
+      Object.values(template!.findResources('AWS::CloudWatch::Dashboard')),
+    );
+    expect(boards).toHaveLength(1);
+    const body = JSON.stringify(boards);
+    for (const name of ['Planner', 'Machines that serve', 'Use of GPUs, %']) expect(body).toContain(name);
+    for (const group of groups) expect(body).toContain(group);
+  });
+
   it('takes messages from a queue in their order, a model at a time, and drops those that say nothing new', () => {
     planner!.hasResourceProperties('AWS::SQS::Queue', {
       FifoQueue: true,

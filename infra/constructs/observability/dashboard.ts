@@ -13,10 +13,12 @@ interface DashboardProps {
   readonly edge?: EdgeService;
   /** @default none: another planner scales the fleets, or there are none to scale */
   readonly planner?: WatchedPlanner | undefined;
+  /** Rows about the machines of fleets on EC2. @default none */
+  readonly machines?: readonly GraphWidget[][];
 }
 
 /** Adds the dashboard for the person who hears an alarm. */
-export function addDashboard(scope: Construct, { front, edge, planner }: DashboardProps): void {
+export function addDashboard(scope: Construct, { front, edge, planner, machines = [] }: DashboardProps): void {
   const { api, function: http } = front;
   const ttft = http.metricOfRequests('TimeToFirstToken');
   const unserved = http.metricOfRequests('Unserved', { statistic: 'Sum' });
@@ -34,6 +36,7 @@ export function addDashboard(scope: Construct, { front, edge, planner }: Dashboa
       ],
       ...(edge === undefined ? [] : edgeRows(edge)),
       ...(planner === undefined ? [] : plannerRows(planner)),
+      ...machines,
     ],
   });
 }

@@ -1,12 +1,11 @@
 import { Duration } from 'aws-cdk-lib';
-import { Dashboard, GraphWidget, MathExpression, Metric } from 'aws-cdk-lib/aws-cloudwatch';
+import { MathExpression, Metric } from 'aws-cdk-lib/aws-cloudwatch';
 import type { Rule } from 'aws-cdk-lib/aws-events';
 import { Construct } from 'constructs';
-import { EMBEDDED_NAMESPACE } from '../../../shared/telemetry/index.ts';
 import type { Ec2FleetSettings, Settings } from '../../settings/index.ts';
 import type { FleetEvents } from '../ec2-fleet/fleet-events.ts';
-import { MINUTE } from '../metrics.ts';
 import { Alarms, type Watch } from './alarms.ts';
+import { groupMetric } from './machine-rows.ts';
 
 /** An Auto Scaling group with the id of its option. */
 export interface WatchedGroup {
@@ -29,13 +28,12 @@ const DRAIN_MARGIN_SECS = 600;
 const FAILED_STARTS_MAX = 3;
 const INTERRUPTIONS_AN_HOUR_MAX = 3;
 
-/** The alarms and the dashboard of a fleet on EC2. */
+/** The alarms of a fleet on EC2. Its machines are on the dashboard of the deployment (`machine-rows.ts`). */
 export class FleetObservability extends Construct {
   constructor(scope: Construct, id: string, props: FleetObservabilityProps) {
     super(scope, id);
     const alarms = new Alarms(this, props.settings.alarms);
     for (const watch of [...machineWatches(props), ...eventWatches(props)]) alarms.add(watch);
-    addFleetDashboard(this, props);
   }
 }
 
@@ -132,18 +130,6 @@ function allOf(secs: number): readonly [bad: number, of: number] {
   return [count, count];
 }
 
-/** Returns a metric of a group, which Auto Scaling reports each minute. The least of a period: it lasts. */
-function groupMetric(metricName: string, name: string, period = MINUTE): Metric {
-  return new Metric({
-    namespace: 'AWS/AutoScaling',
-    metricName,
-    dimensionsMap: { AutoScalingGroupName: name },
-    statistic: metricName === 'GroupInServiceInstances' ? 'Maximum' : 'Minimum',
-    period,
-    label: `${name} ${metricName}`,
-  });
-}
-
 /** Returns how often a rule has matched. */
 export function ruleMetric(rule: Rule, period: Duration): Metric {
   return new Metric({
@@ -152,42 +138,5 @@ export function ruleMetric(rule: Rule, period: Duration): Metric {
     dimensionsMap: { RuleName: rule.ruleName },
     statistic: 'Sum',
     period,
-  });
-}
-
-function addFleetDashboard(scope: Construct, { groups, events }: FleetObservabilityProps): void {
-  const graph = (title: string, left: Metric[]) => new GraphWidget({ title, left, width: 12 });
-  const ofAll = (name: string) => groups.map((group) => groupMetric(name, group.name));
-  const told = [events.shortage, events.startFailed, events.badGpu, events.interruption].flatMap((rule) => rule ?? []);
-  const gpus = (metricName: string) =>
-    groups.map(
-      ({ name }) =>
-        new Metric({
-          namespace: EMBEDDED_NAMESPACE,
-          metricName,
-          dimensionsMap: { Service: name },
-          period: MINUTE,
-          label: name,
-        }),
-    );
-  new Dashboard(scope, 'Dashboard', {
-    widgets: [
-      [
-        graph('Machines that serve', ofAll('GroupInServiceInstances')),
-        graph('Machines wanted', ofAll('GroupDesiredCapacity')),
-      ],
-      [
-        graph('Machines that start', ofAll('GroupPendingInstances')),
-        graph('Machines that end', ofAll('GroupTerminatingInstances')),
-      ],
-      [
-        graph('Machines that wait in warm pools', ofAll('WarmPoolWarmedCapacity')),
-        graph(
-          'Events',
-          told.map((rule) => ruleMetric(rule, FIVE_MINUTES)),
-        ),
-      ],
-      [graph('Use of GPUs, %', gpus('GpuUse')), graph('Memory of GPUs in use, %', gpus('GpuMemoryUse'))],
-    ],
   });
 }

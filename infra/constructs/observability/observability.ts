@@ -15,6 +15,7 @@ import {
   releaseWatches,
   ttftWatch,
 } from './front-watches.ts';
+import { machineRows } from './machine-rows.ts';
 import type { WatchedPlanner } from './planner-watches.ts';
 
 interface ObservabilityProps {
@@ -74,7 +75,7 @@ export class ProductionObservability extends Construct {
       for (const watch of [internal, ...balancer.others]) alarms.add(watch);
     }
     alarms.page('Customer-Impact', felt, 'customers are affected', 'customers-are-affected');
-    addDashboard(this, { front, edge, planner });
+    addDashboard(this, { front, edge, planner, machines: machineRows(settings) });
   }
 }
 
