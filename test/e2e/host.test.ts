@@ -1,10 +1,7 @@
-import { createHash } from 'node:crypto';
-import { once } from 'node:events';
 import { appendFileSync } from 'node:fs';
-import { createServer as createHttpServer } from 'node:http';
-import { type AddressInfo, createServer } from 'node:net';
-import { json } from 'node:stream/consumers';
+import { createServer } from 'node:net';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { startFakeQueue } from '../support/aws/fake-queue.ts';
 import { type ChatStream, openChat, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 import { HostBed } from './host-bed.ts';
 
@@ -15,31 +12,6 @@ const LONG = {
   ignore_eos: true,
 };
 const COMPLETE = 'CompleteLifecycleAction';
-
-/** Takes what is sent to a queue, as SQS does. */
-async function startQueue() {
-  const events: Record<string, unknown>[] = [];
-  const server = createHttpServer(async (request, response) => {
-    const { Entries = [] } = (await json(request)) as { Entries?: { Id: string; MessageBody: string }[] };
-    events.push(...Entries.map(({ MessageBody }) => JSON.parse(MessageBody) as Record<string, unknown>));
-    const Successful = Entries.map(({ Id, MessageBody }) => ({
-      Id,
-      MessageId: Id,
-      MD5OfMessageBody: createHash('md5').update(MessageBody).digest('hex'),
-    }));
-    response.writeHead(200, { 'content-type': 'application/x-amz-json-1.0' }).end(JSON.stringify({ Successful }));
-  });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return {
-    url,
-    events,
-    stop: async () => {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
-}
 
 describe('stator host', () => {
   const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '2' });
@@ -138,7 +110,7 @@ describe('stator host', () => {
   });
 
   it('moves the streams of an instance that Spot takes back', async () => {
-    const queue = await startQueue();
+    const queue = await startFakeQueue();
     const told = { STATOR_PLANNER_QUEUE_URL: `${queue.url}/1/planner.fifo`, STATOR_SQS_ENDPOINT: queue.url };
     const host = await serving(told, { instance: { lifeCycle: 'spot' }, hookMs: 1500 });
     const streams = await opened(6);

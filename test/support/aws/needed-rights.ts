@@ -41,9 +41,7 @@ export function neededRights(
     case 's3':
       return [rightOfBucket(request)];
     case 'sqs':
-      return [
-        { action: `sqs:${operation}`, resource: names.queueOf((JSON.parse(body) as { QueueUrl: string }).QueueUrl) },
-      ];
+      return [rightOfQueue(operation, JSON.parse(body) as { QueueUrl: string }, names)];
     case 'autoscaling':
       return [rightOfScaling(new URLSearchParams(body), names)];
     default:
@@ -115,6 +113,11 @@ function rightOfBucket({ method = 'GET', url = '/' }: IncomingMessage): NeededRi
     resource: `arn:aws:s3:::${path.replace(/\/$/, '')}`,
     context: isObject ? {} : { 's3:prefix': [searchParams.get('prefix') ?? ''] },
   };
+}
+
+/** Returns the right of a call of SQS. That of a batch is that of one message ("Amazon SQS API permissions"). */
+function rightOfQueue(operation: string, { QueueUrl }: { QueueUrl: string }, names: ResourceNames): NeededRight {
+  return { action: `sqs:${operation.replace(/Batch$/, '')}`, resource: names.queueOf(QueueUrl) };
 }
 
 /**

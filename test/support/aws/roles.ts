@@ -5,7 +5,7 @@ interface Policy {
   readonly PolicyDocument: { readonly Statement: readonly unknown[] };
 }
 
-/** Roles, functions and tables of templates, with all references filled in as CloudFormation would. */
+/** Roles, functions, tables and queues of templates, with all references filled in as CloudFormation would. */
 export class RolesOf {
   readonly #templates: Templates;
   readonly #values: TemplateValues;
@@ -37,6 +37,12 @@ export class RolesOf {
         if (this.#values.text(stack, { Ref: id }) === name)
           return this.#values.text(stack, { 'Fn::GetAtt': [id, 'Arn'] });
     return `no-table/${name}`;
+  }
+
+  /** Returns the ARN of the queue of a stack whose id matches. */
+  queueArn(stack: string, id: RegExp): string {
+    const [[key] = ['']] = this.#of(stack, 'AWS::SQS::Queue', id);
+    return this.#values.text(stack, { 'Fn::GetAtt': [key, 'Arn'] });
   }
 
   #of(stack: string, type: string, id: RegExp) {
