@@ -32,6 +32,10 @@ describe('what tells the planner of held requests', () => {
     });
   });
 
+  it('may run for each shard at the same time: a new table that is paid by use has four partitions', () => {
+    expect(wake.Properties.ReservedConcurrentExecutions).toBe(4);
+  });
+
   it.each([
     ['INSERT', 'HELD#dynamo#m', true],
     ['MODIFY', 'HELD#dynamo#m', true],
