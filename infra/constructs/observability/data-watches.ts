@@ -136,7 +136,7 @@ function natWatches(network: Network): readonly Watch[] {
 }
 
 /** Combines several metrics into one number. A metric without data counts as 0. */
-function combined(metrics: readonly Metric[], how: 'sum' | 'max', label: string): MathExpression {
+export function combined(metrics: readonly Metric[], how: 'sum' | 'max', label: string): MathExpression {
   const names = metrics.map((_, at) => `m${at}`);
   const values = names.map((name) => `FILL(${name}, 0)`);
   return new MathExpression({

@@ -1,5 +1,4 @@
-import { MathExpression, Metric } from 'aws-cdk-lib/aws-cloudwatch';
-import type { IQueue } from 'aws-cdk-lib/aws-sqs';
+import type { MathExpression, Metric } from 'aws-cdk-lib/aws-cloudwatch';
 import { Construct } from 'constructs';
 import type { FleetSpec } from '../../../shared/planner/index.ts';
 import { groupOf } from '../../../shared/protocol/index.ts';
@@ -9,7 +8,7 @@ import type { EventsQueue } from '../planner/events-queue.ts';
 import type { PlannerFunction } from '../planner/planner-function.ts';
 import type { PlannerTable } from '../planner/planner-table.ts';
 import { Alarms, type Watch } from './alarms.ts';
-import { throttleWatch } from './data-watches.ts';
+import { combined, throttleWatch } from './data-watches.ts';
 
 /** Parts of a planner that alarms and the dashboard watch. */
 export interface WatchedPlanner {
@@ -41,30 +40,15 @@ export class PlannerObservability extends Construct {
 
 /** Returns the age of the oldest message of a planner's queue, in seconds. */
 export function ageMetric({ queue }: WatchedPlanner): Metric {
-  return queueMetric('ApproximateAgeOfOldestMessage', queue.queue);
+  return queue.queue.metricApproximateAgeOfOldestMessage({ period: MINUTE });
 }
 
 /** Returns the number of messages that were set aside. */
 export function deadMetric({ queue }: WatchedPlanner): MathExpression {
-  return new MathExpression({
-    expression: 'FILL(failed, 0) + FILL(undelivered, 0)',
-    usingMetrics: {
-      failed: queueMetric('ApproximateNumberOfMessagesVisible', queue.dead),
-      undelivered: queueMetric('ApproximateNumberOfMessagesVisible', queue.undelivered),
-    },
-    period: MINUTE,
-    label: 'Messages that were set aside',
-  });
-}
-
-function queueMetric(metricName: string, { queueName }: IQueue): Metric {
-  return new Metric({
-    namespace: 'AWS/SQS',
-    metricName,
-    dimensionsMap: { QueueName: queueName },
-    statistic: 'Maximum',
-    period: MINUTE,
-  });
+  const waiting = [queue.dead, queue.undelivered].map((each) =>
+    each.metricApproximateNumberOfMessagesVisible({ period: MINUTE }),
+  );
+  return combined(waiting, 'sum', 'Messages that were set aside');
 }
 
 function queueWatches(planner: WatchedPlanner): readonly Watch[] {
