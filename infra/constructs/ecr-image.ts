@@ -1,4 +1,5 @@
 import { Aws } from 'aws-cdk-lib';
+import { type IRole, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 
 /** Image in a private registry of ECR. */
 export interface EcrImage {
@@ -22,4 +23,14 @@ export function ecrImageOf(uri: string): EcrImage | undefined {
   if (registry === undefined || region === undefined || repositoryName === undefined) return undefined;
   const repositoryArn = `arn:${Aws.PARTITION}:ecr:${region}:${account}:repository/${repositoryName}`;
   return { registry, region, repositoryName, repositoryArn, tagOrDigest: digest ?? tag ?? 'latest' };
+}
+
+/** Allows a machine to pull images. Those that are not in a private registry of ECR need no right. */
+export function grantPull(role: IRole, images: readonly string[]): void {
+  const repositories = new Set(images.flatMap((image) => ecrImageOf(image)?.repositoryArn ?? []));
+  if (repositories.size === 0) return;
+  const allow = (actions: string[], resources: string[]) =>
+    role.addToPrincipalPolicy(new PolicyStatement({ actions, resources }));
+  allow(['ecr:GetAuthorizationToken'], ['*']); // it knows no resource
+  allow(['ecr:BatchCheckLayerAvailability', 'ecr:BatchGetImage', 'ecr:GetDownloadUrlForLayer'], [...repositories]);
 }

@@ -3,7 +3,7 @@ import { type IRole, ManagedPolicy, PolicyStatement, Role, ServicePrincipal } fr
 import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
 import type { Ec2FleetSettings } from '../../settings/index.ts';
-import { ecrImageOf } from '../ecr-image.ts';
+import { grantPull } from '../ecr-image.ts';
 import { arnOfGroup } from './capacity-group.ts';
 
 interface RoleProps {
@@ -43,14 +43,7 @@ export function createInstanceRole(scope: Construct, { fleet, groups, logGroup }
     groups.map((name) => arnOfGroup(scope, name)),
   );
   allow(['logs:CreateLogStream', 'logs:PutLogEvents'], [logGroup.logGroupArn]);
-  const image = ecrImageOf(fleet.engine.image);
-  if (image !== undefined) {
-    allow(['ecr:GetAuthorizationToken'], ['*']); // it knows no resource
-    allow(
-      ['ecr:BatchCheckLayerAvailability', 'ecr:BatchGetImage', 'ecr:GetDownloadUrlForLayer'],
-      [image.repositoryArn],
-    );
-  }
+  grantPull(role, [fleet.engine.image]);
   const { weights } = fleet;
   if (weights !== undefined) {
     const [, bucket = '', folder = ''] = /^s3:\/\/([^/]+)\/(.+)$/.exec(weights.uri) ?? [];

@@ -40,9 +40,11 @@ export const DISK_GIB = 150;
 /** Room for the weights on the disk, and for a second copy of their largest files while they are fetched. */
 const WEIGHTS_SHARE = 1.3;
 const GIB = 2 ** 30;
-/** Speed of the volume. EBS takes at least four operations a second for each MiB/s ("General Purpose SSD volumes"). */
-const DISK_THROUGHPUT_MIBS = 1000;
-const DISK_IOPS = 4000;
+/**
+ * Speed of a disk, in MiB/s and in operations a second. EBS takes at least four operations for each MiB ("General
+ * Purpose SSD volumes").
+ */
+export const DISK_SPEED = { throughput: 1000, iops: 4000 } as const;
 
 /** Returns the size of the root volume, GiB. */
 export function diskGibOf({ weights }: Pick<Ec2FleetSettings, 'weights'>): number {
@@ -71,8 +73,7 @@ export function createLaunchTemplate(scope: Construct, props: TemplateProps): La
         deviceName: image.rootDevice,
         volume: BlockDeviceVolume.ebs(diskGibOf(fleet), {
           volumeType: EbsDeviceVolumeType.GP3,
-          throughput: DISK_THROUGHPUT_MIBS,
-          iops: DISK_IOPS,
+          ...DISK_SPEED,
           encrypted: true,
           deleteOnTermination: true,
         }),

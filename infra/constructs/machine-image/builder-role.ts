@@ -1,7 +1,7 @@
 import { Aws } from 'aws-cdk-lib';
 import { type IRole, ManagedPolicy, PolicyStatement, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { Construct } from 'constructs';
-import { ecrImageOf } from '../ecr-image.ts';
+import { grantPull } from '../ecr-image.ts';
 
 interface BuilderProps {
   /** Images of workers that the machine pulls. */
@@ -30,12 +30,6 @@ export function createBuilderRole(scope: Construct, { images, componentNames, lo
   // The program that runs components, in buckets of Image Builder.
   allow(['s3:GetObject'], [`arn:${Aws.PARTITION}:s3:::ec2imagebuilder*`]);
   allow(['logs:CreateLogStream', 'logs:PutLogEvents'], [`${own('logs')}:log-group:${logGroupName}:*`]);
-  const repositories = images.flatMap((image) => ecrImageOf(image)?.repositoryArn ?? []);
-  if (repositories.length === 0) return role;
-  allow(['ecr:GetAuthorizationToken'], ['*']); // it knows no resource
-  allow(
-    ['ecr:BatchCheckLayerAvailability', 'ecr:BatchGetImage', 'ecr:GetDownloadUrlForLayer'],
-    [...new Set(repositories)],
-  );
+  grantPull(role, images);
   return role;
 }

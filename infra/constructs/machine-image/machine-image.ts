@@ -14,7 +14,7 @@ import {
 import { LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import { imageCostsOf, type MachineImageSettings } from '../../settings/index.ts';
-import { DISK_GIB } from '../ec2-fleet/launch-template.ts';
+import { DISK_GIB, DISK_SPEED } from '../ec2-fleet/launch-template.ts';
 import type { Network } from '../network.ts';
 import { DEPLOYMENT_TAG } from '../tags.ts';
 import { createBuilderRole } from './builder-role.ts';
@@ -45,8 +45,6 @@ const SCHEDULES = {
   weekly: 'cron(0 3 ? * mon *)',
   monthly: 'cron(0 3 1 * ? *)',
 } as const satisfies Record<NonNullable<MachineImageSettings['rebuild']>, string>;
-/** Speed of the disk on which the images of workers are unpacked. */
-const DISK = { throughput: 1000, iops: 4000 } as const;
 const TEST_MINUTES = 60;
 
 /**
@@ -122,7 +120,7 @@ function createRecipe(scope: Construct, name: string, data: string, { settings }
     blockDeviceMappings: [
       {
         deviceName: settings.rootDevice,
-        ebs: { volumeSize: DISK_GIB, volumeType: 'gp3', encrypted: true, deleteOnTermination: true, ...DISK },
+        ebs: { volumeSize: DISK_GIB, volumeType: 'gp3', encrypted: true, deleteOnTermination: true, ...DISK_SPEED },
       },
     ],
     additionalInstanceConfiguration: { systemsManagerAgent: { uninstallAfterBuild: false } },
