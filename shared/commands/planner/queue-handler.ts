@@ -1,11 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import type { QueuePlanner, QueueRecord } from '../../planner/index.ts';
 import { RecordReader } from '../../records/index.ts';
-
-/** The part of Lambda's context that the handler reads. */
-export interface InvocationContext {
-  getRemainingTimeInMillis(): number;
-}
+import { type InvocationContext, invocations } from './invocation.ts';
 
 interface HandlerOptions {
   readonly clock: Clock;
@@ -23,24 +19,13 @@ const read = new RecordReader((what) => new TypeError(`not an event of a FIFO qu
  * the answer names, or all of them if the handler rejects.
  */
 export function queueHandler({ clock, open }: HandlerOptions) {
-  let opened: ReturnType<HandlerOptions['open']> | undefined;
-  return async (event: unknown, context: InvocationContext) => {
-    const records = read.list(read.record(event, 'event').Records, 'Records').map(recordOf);
-    const over = new AbortController();
-    const late = (): void => over.abort(new Error('the time of the function is over'));
-    const timer = clock.after(context.getRemainingTimeInMillis() - MARGIN_MS, late);
-    try {
-      opened ??= open();
-      const planner = await opened.catch((reason: unknown) => {
-        opened = undefined;
-        throw reason;
-      });
-      const failures = await planner.handle(records, over.signal);
+  const invoke = invocations({ clock, open, marginMs: MARGIN_MS });
+  return (event: unknown, context: InvocationContext) =>
+    invoke(context, async (planner, signal) => {
+      const records = read.list(read.record(event, 'event').Records, 'Records').map(recordOf);
+      const failures = await planner.handle(records, signal);
       return { batchItemFailures: failures.map((itemIdentifier) => ({ itemIdentifier })) }; // the names of Lambda
-    } finally {
-      timer.cancel();
-    }
-  };
+    });
 }
 
 function recordOf(record: unknown, at: number): QueueRecord {

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import { HELD_PREFIX, type HeldWaker } from '../../planner/index.ts';
 import { RecordReader } from '../../records/index.ts';
-import type { InvocationContext } from './queue-handler.ts';
+import { type InvocationContext, invocations } from './invocation.ts';
 
 interface HandlerOptions {
   readonly clock: Clock;
@@ -20,30 +20,15 @@ const read = new RecordReader((what) => new TypeError(`not an event of a table's
  * record that the answer names, or all records if the handler rejects ("Using DynamoDB as an event source").
  */
 export function streamHandler({ clock, open }: HandlerOptions) {
-  let opened: ReturnType<HandlerOptions['open']> | undefined;
-  return async (event: unknown, context: InvocationContext) => {
-    const records = read.list(read.record(event, 'event').Records, 'Records').flatMap((each, at) => heldIn(each, at));
-    const over = new AbortController();
-    const late = (): void => over.abort(new Error('the time of the function is over'));
-    const timer = clock.after(context.getRemainingTimeInMillis() - MARGIN_MS, late);
-    try {
-      opened ??= open();
-      const waker = await opened.catch((reason: unknown) => {
-        opened = undefined;
-        throw reason;
-      });
-      const failed = new Set(
-        await waker.wake(
-          records.map(({ group }) => group),
-          over.signal,
-        ),
-      );
+  const invoke = invocations({ clock, open, marginMs: MARGIN_MS });
+  return (event: unknown, context: InvocationContext) =>
+    invoke(context, async (waker, signal) => {
+      const records = read.list(read.record(event, 'event').Records, 'Records').flatMap(heldIn);
+      const groups = records.map(({ group }) => group);
+      const failed = new Set(await waker.wake(groups, signal));
       const again = records.filter(({ group }) => failed.has(group));
       return { batchItemFailures: again.map(({ sequenceNumber }) => ({ itemIdentifier: sequenceNumber })) };
-    } finally {
-      timer.cancel();
-    }
-  };
+    });
 }
 
 /** Returns the model of a record; nothing for an item that is no note. */
