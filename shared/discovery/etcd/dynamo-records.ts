@@ -25,23 +25,26 @@ const FILE_FIELDS = [...new Set(Object.keys(FILES).map((place) => place.slice(0,
  * @param key path below the bucket: `{namespace}/{component}/{endpoint}/{id}[/{adapter}]`
  */
 export function fromDynamo(text: string, key: string): string {
-  let record: UnknownRecord | undefined;
   try {
-    record = asRecord(JSON.parse(text));
+    const record = converted(asRecord(JSON.parse(text)) ?? {}, key);
+    return record === undefined ? text : JSON.stringify(record);
   } catch {
-    return text; // not JSON: another program wrote it
+    return text; // not JSON, or a key that is not encoded: another program wrote it
   }
+}
+
+function converted(record: UnknownRecord, key: string): UnknownRecord | undefined {
   const [, , , instance_id, suffix] = key.split('/');
-  const { type, namespace, component, endpoint } = record ?? {};
+  const { type, namespace, component, endpoint } = record;
   const common = { type, namespace, component, endpoint, instance_id, wire: 'dynamo' };
   if (type === 'Endpoint') {
-    const { device_type, request_plane_codec } = record ?? {};
-    return JSON.stringify({ ...common, transport: transportOf(record?.transport), device_type, request_plane_codec });
+    const { device_type, request_plane_codec } = record;
+    return { ...common, transport: transportOf(record.transport), device_type, request_plane_codec };
   }
-  const card = asRecord(record?.card_json);
-  if (type !== 'Model' || card === undefined) return text;
+  const card = asRecord(record.card_json);
+  if (type !== 'Model' || card === undefined) return undefined;
   const adapter = suffix === undefined ? {} : { model_suffix: decodeURIComponent(suffix) };
-  return JSON.stringify({ ...common, card: cardOf(card), ...adapter });
+  return { ...common, card: cardOf(card), ...adapter };
 }
 
 /** Names the kind of the address as Dynamo's: `dynamo_tcp`, `dynamo_nats_tcp`. */

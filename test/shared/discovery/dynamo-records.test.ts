@@ -92,4 +92,13 @@ describe('the records of Dynamo', () => {
       expect(read('v1/instances', PATH, text)).toBeUndefined();
     },
   );
+
+  it('are left to the reader to refuse if their key or their files cannot be read', () => {
+    const text = WRITTEN[`v1/mdc/${PATH}`] ?? '';
+    expect(read('v1/mdc', `${PATH}/%`, text)).toBeUndefined();
+    const record = JSON.parse(text) as { card_json: object };
+    const file = { path: '/m/config.json', checksum: { toString: 1, valueOf: 1 }, size: 3 };
+    Object.assign(record.card_json, { model_info: { hf_config_json: file } });
+    expect(read('v1/mdc', PATH, JSON.stringify(record))).toBeUndefined();
+  });
 });
