@@ -67,11 +67,11 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
 
   constructor(options: EtcdDiscoveryOptions) {
     super(withDefaults(options));
-    const { clock, random, ttlMs } = this.base;
+    const { clock, random, ttlMs, report } = this.base;
     this.#client = new EtcdClient({ ...options, clock });
     this.#lease = new EtcdLease(this.#client, clock, random.instanceId(), ttlMs);
     const toError = (thrown: unknown): Error => this.#toError('read', thrown);
-    this.#watches = new WatchStream({ client: this.#client, clock, random, toError });
+    this.#watches = new WatchStream({ client: this.#client, clock, random, toError, report });
   }
 
   async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {

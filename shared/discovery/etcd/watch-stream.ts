@@ -1,6 +1,7 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import { STATUS, type WatchRequestSchema, type WatchResponse } from '../../grpc/index.ts';
+import type { ReportProblem } from '../types.ts';
 import { type EtcdClient, type OpenStream, STREAM } from './etcd-client.ts';
 import { EtcdFailure } from './etcd-errors.ts';
 import type { KeyRange } from './key-range.ts';
@@ -20,6 +21,8 @@ export interface WatchStreamOptions {
   readonly random: Random;
   /** Makes the error that listeners get. */
   readonly toError: (thrown: unknown) => Error;
+  /** Called with the reason if etcd refuses a watch. Followers then only catch up now and then. */
+  readonly report: ReportProblem;
 }
 
 /** Pauses before a broken stream is opened again: the first is short, and each further one twice as long. */
@@ -85,7 +88,7 @@ export class WatchStream {
       const stream = await client.open(
         STREAM.watch,
         (response) => this.#hear(response),
-        (failure) => this.#broken(failure),
+        () => this.#broken(),
         signal,
       );
       if (signal.aborted) return stream.cancel();
@@ -93,7 +96,6 @@ export class WatchStream {
       for (const follower of this.#followers) this.#start(follower);
     } catch (thrown) {
       if (signal.aborted) return;
-      this.#failures++;
       const error = this.#options.toError(thrown);
       for (const follower of this.#followers) follower.fail(error);
       this.#pauseThenOpen();
@@ -123,7 +125,7 @@ export class WatchStream {
       this.#watched.delete(watchId);
       if (watched !== undefined) void this.#watchAgain(watched.follower);
       // A refusal names no watch.
-      else if (created) this.#broken(new EtcdFailure(STATUS.UNKNOWN, cancelReason || 'etcd refuses the watch'));
+      else if (created) this.#refused(cancelReason);
       return;
     }
     if (watched !== undefined && events.length > 0) watched.follower.apply(watched.range, events);
@@ -137,8 +139,8 @@ export class WatchStream {
     try {
       await follower.catchUp(this.#closing.signal);
       if (this.#stream !== undefined && this.#followers.has(follower)) this.#create(follower);
-    } catch (thrown) {
-      if (!this.#closing.signal.aborted) this.#broken(thrown);
+    } catch {
+      this.#broken();
     }
   }
 
@@ -150,8 +152,15 @@ export class WatchStream {
     }
   }
 
+  #refused(reason: string): void {
+    const { report, toError } = this.#options;
+    report(toError(new EtcdFailure(STATUS.UNKNOWN, reason || 'etcd refuses the watch')));
+    this.#broken();
+  }
+
   /** Opens the stream again soon. What is known stays, and followers do not learn of it yet. */
-  #broken(_failure: unknown): void {
+  #broken(): void {
+    if (this.#isOpening) return; // all followers catch up there
     this.#drop();
     if (!this.#closing.signal.aborted && this.#followers.size > 0) this.#pauseThenOpen();
   }
@@ -166,7 +175,7 @@ export class WatchStream {
 
   #pauseThenOpen(): void {
     const { clock, random } = this.#options;
-    const longestMs = Math.min(PAUSE_MS_MAX, FIRST_PAUSE_MS * 2 ** this.#failures);
+    const longestMs = Math.min(PAUSE_MS_MAX, FIRST_PAUSE_MS * 2 ** this.#failures++);
     // Any part of it: a member that ends takes all its clients with it, and they must not come back together.
     this.#pause = clock.after(longestMs * (0.5 + random.next() / 2), () => void this.#open());
   }
