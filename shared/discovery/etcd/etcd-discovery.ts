@@ -1,3 +1,4 @@
+import type { Timer } from '../../clock/index.ts';
 import { forAtMost, inBatches, Semaphore, withDeadline, withEither } from '../../concurrency/index.ts';
 import { STATUS } from '../../grpc/index.ts';
 import { isOrdered, orderText } from '../drain-orders.ts';
@@ -41,6 +42,8 @@ interface OwnedKey {
 /** Longest wait for etcd in a refresh, and in `close`. */
 const REFRESH_TIMEOUT_MS = 1000;
 const CLOSE_TIMEOUT_MS = 2000;
+/** Time for which changes of loads are gathered, because each showing costs as much as there are processes. */
+const LOADS_GAP_MS = 100;
 /** Pauses between attempts, in which a cluster elects a leader. */
 const PAUSES_MS = [200, 400, 800];
 /** Operations of one transaction: etcd takes 128 unless it is configured otherwise. */
@@ -63,6 +66,8 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
   readonly #serial = new Semaphore(1);
   #writtenLoads: Uint8Array = new Uint8Array();
   #loadsFollower: RangeFollower<Uint8Array> | undefined;
+  /** Time at which changed loads are shown. */
+  #loadsDue: Timer | undefined;
   #ordersFollower: RangeFollower<string> | undefined;
 
   constructor(options: EtcdDiscoveryOptions) {
@@ -159,8 +164,15 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
     this.assertUsable();
     if (this.#loadsFollower === undefined) {
       const range = new KeyRange(LOADS, '', (bytes) => bytes);
-      const show = (): void => this.board.show(range.values());
-      this.#loadsFollower = this.#followerOf([range], { show, change: show, fail: () => {}, succeed: () => {} });
+      const show = (): void => {
+        this.#loadsDue?.cancel();
+        this.#loadsDue = undefined;
+        this.board.show(range.values());
+      };
+      const change = (): void => {
+        this.#loadsDue ??= this.base.clock.after(LOADS_GAP_MS, show);
+      };
+      this.#loadsFollower = this.#followerOf([range], { show, change, fail: () => {}, succeed: show });
       this.#follow(this.#loadsFollower);
     }
     return this.board.add(listener);
@@ -184,6 +196,7 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
     if (!this.beginClosing()) return;
     this.#watches.close();
     this.#loadsFollower?.close();
+    this.#loadsDue?.cancel();
     this.#ordersFollower?.close();
     const limit = { clock: this.base.clock, timeoutMs: CLOSE_TIMEOUT_MS };
     await this.#serial.run(async () => {

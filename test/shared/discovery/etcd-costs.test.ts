@@ -2,12 +2,25 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { ASK, EtcdClient } from '../../../shared/discovery/etcd/etcd-client.ts';
 import { EtcdDiscovery } from '../../../shared/discovery/etcd/etcd-discovery.ts';
+import { packLoads } from '../../../shared/discovery/loads.ts';
 import { emptyEtcd } from '../../contract/discovery/empty-etcd.ts';
 import { endpointAt, modelAt, Witness } from '../../contract/discovery/records.ts';
-import { type EtcdCluster, type EtcdMember, hasEtcd, startEtcd, waitUntil } from '../../support/index.ts';
+import {
+  type EtcdCluster,
+  type EtcdMember,
+  FreezableClock,
+  hasEtcd,
+  startEtcd,
+  waitUntil,
+} from '../../support/index.ts';
 
 const NEVER = new AbortController().signal;
 const PAGE_KEYS = 500;
+
+/** The key and value of a worker's record. */
+function recordAt(path: string) {
+  return { key: Buffer.from(`stator/v1/instances/${path}`), value: Buffer.from(JSON.stringify(endpointAt(path))) };
+}
 
 describe.runIf(hasEtcd())('the cost of discovery in etcd', { timeout: 60_000 }, () => {
   let cluster: EtcdCluster;
@@ -33,9 +46,7 @@ describe.runIf(hasEtcd())('the cost of discovery in etcd', { timeout: 60_000 }, 
     for (let from = 0; from < count; from += 100) {
       const success = Array.from({ length: Math.min(100, count - from) }, (_, at) => {
         const path = `ns/backend/generate/${(0xa0_0000 + from + at).toString(16)}`;
-        const key = Buffer.from(`stator/v1/instances/${path}`);
-        const value = Buffer.from(JSON.stringify(endpointAt(path)));
-        return { request: { case: 'requestPut' as const, value: { key, value } } };
+        return { request: { case: 'requestPut' as const, value: recordAt(path) } };
       });
       await client.ask(ASK.transact, { success }, NEVER);
     }
@@ -91,5 +102,37 @@ describe.runIf(hasEtcd())('the cost of discovery in etcd', { timeout: 60_000 }, 
     const ordered = await countedIn(() => frontend.orderDrain(['1'], { reason: 'scale-in', deadlineMs: 1e12 }));
     expect(ordered).toMatchObject({ Put: 1 });
     await Promise.all([frontend.close(), worker.close()]);
+  });
+
+  it('shows the loads of many processes together, and all that is known after a refresh', async () => {
+    await emptyEtcd(member.url);
+    const clock = new FreezableClock();
+    const frontend = new EtcdDiscovery({ endpoints: [member.url], clock });
+    const sizes: number[] = [];
+    frontend.watchLoads((loads) => void sizes.push(loads.size));
+    await frontend.refresh(0);
+    const witness = new Witness();
+    await frontend.watch({ bucket: 'v1/instances', prefix: '' }, witness);
+    const client = new EtcdClient({ endpoints: [member.url], clock: systemClock });
+    const writeLoads = async (ids: readonly string[]): Promise<void> => {
+      for (const id of ids) {
+        const value = packLoads(new Map([[id, { ranks: [], isDraining: false }]]));
+        await client.ask(ASK.put, { key: Buffer.from(`stator/v1/loads/${id}`), value }, NEVER);
+      }
+    };
+    clock.freeze();
+    await writeLoads(Array.from({ length: 20 }, (_, at) => `a${at}`));
+    await client.ask(ASK.put, recordAt('ns/backend/generate/f'), NEVER);
+    await waitUntil(() => witness.present.size === 1); // the loads were heard before
+    expect(sizes).toEqual([0]);
+    clock.thaw();
+    await waitUntil(() => sizes.length > 1);
+    expect(sizes).toEqual([0, 20]);
+    clock.freeze();
+    await writeLoads(['b0']);
+    await frontend.refresh(0);
+    expect(sizes).toEqual([0, 20, 21]);
+    client.close();
+    await frontend.close();
   });
 });
