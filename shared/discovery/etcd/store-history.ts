@@ -47,10 +47,10 @@ export class StoreHistory {
     this.#cluster ??= clusterId;
     if (clusterId !== this.#cluster) this.#meetStranger(member, header);
     this.#strangers.delete(member);
-    const { losses } = this.#reached;
+    const { losses, revision: reached, term } = this.#reached;
     const isLost = passed?.losses === losses && (revision < passed.revision || raftTerm < passed.term);
     if (isLost) this.#begin(header);
-    else this.#reached = { losses, revision: later(revision, this.#reached), term: laterTerm(raftTerm, this.#reached) };
+    else this.#reached = { losses, revision: later(revision, reached), term: later(raftTerm, term) };
   }
 
   #meetStranger(member: number, header: EtcdHeader): void {
@@ -69,10 +69,6 @@ export class StoreHistory {
   }
 }
 
-function later(revision: bigint, reached: Reached): bigint {
-  return revision > reached.revision ? revision : reached.revision;
-}
-
-function laterTerm(term: bigint, reached: Reached): bigint {
-  return term > reached.term ? term : reached.term;
+function later(one: bigint, other: bigint): bigint {
+  return one > other ? one : other;
 }
