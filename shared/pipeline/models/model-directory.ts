@@ -33,7 +33,7 @@ export interface ModelDirectoryOptions extends ModelTerms {
   /** Returns whether models with that card are served. @default all are */
   readonly serves?: (card: ModelCard) => boolean;
   readonly onWorkerAdded?: (workerId: string) => void;
-  /** Called for each card of a worker that speaks the request plane of another product, and is left out. */
+  /** Called for each card in scope of a worker that speaks the request plane of another product, and is left out. */
   readonly onForeignWorker?: (record: ModelRecord) => void;
   readonly onDiscoveryFailing?: (error: Error) => void;
   readonly onDiscoveryRecovered?: () => void;
@@ -203,9 +203,9 @@ export class LiveModelDirectory implements ModelDirectory {
     this.#cards.delete(event.key);
     if (event.kind === 'removed' || event.record.type !== 'Model') return;
     const { namespace, card, wire } = event.record;
+    if (!this.isInScope(namespace)) return;
     if (wire !== undefined) this.#options.onForeignWorker?.(event.record);
-    else if (this.isInScope(namespace) && this.#options.serves?.(card) !== false)
-      this.#cards.set(event.key, event.record);
+    else if (this.#options.serves?.(card) !== false) this.#cards.set(event.key, event.record);
   }
 
   /** Schedules a rebuild. Many changes in one turn cost one rebuild. */

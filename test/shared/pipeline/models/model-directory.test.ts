@@ -471,6 +471,14 @@ describe('the scope', () => {
     await follow({ ...options, onWorkerAdded: (id) => added.push(id) });
     expect([workerIds(), added]).toEqual([expected, expected]);
   });
+
+  it('holds for workers that speak the request plane of another product, too', async () => {
+    for (const [id, namespace] of Object.entries(namespaces))
+      await workers.put({ ...card(id, {}, namespace), wire: 'dynamo' });
+    const foreign: string[] = [];
+    await follow({ namespace: 'prod', onForeignWorker: (record) => foreign.push(record.instance_id) });
+    expect([names(), foreign]).toEqual([[], ['a']]);
+  });
 });
 
 it('leaves out models whose cards are not to be served', async () => {
