@@ -1,4 +1,5 @@
 import type { Clock, Random, Timer } from '../clock/index.ts';
+import { withEither } from '../concurrency/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { OwnOrders } from './drain-orders.ts';
 import { LoadBoard, OwnLoads } from './loads.ts';
@@ -225,6 +226,12 @@ export abstract class LeasedDiscovery<Owned extends { readonly instanceId: strin
   protected assertUsable(signal?: AbortSignal): void {
     signal?.throwIfAborted();
     this.closing.signal.throwIfAborted();
+  }
+
+  /** Runs `work` with a signal that aborts with `signal`, or when the handle closes. */
+  protected underEither<T>(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<T>): Promise<T> {
+    const closing = this.closing.signal;
+    return withEither(signal === undefined ? [closing] : [signal, closing], work);
   }
 
   /** Closes the handle. Returns false if it was closed before. */

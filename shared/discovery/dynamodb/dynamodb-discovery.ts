@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { forAtMost, inBatches, Semaphore, withDeadline, withEither } from '../../concurrency/index.ts';
+import { forAtMost, inBatches, Semaphore, withDeadline } from '../../concurrency/index.ts';
 import { isOrdered, orderText } from '../drain-orders.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
@@ -212,7 +212,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   }
 
   refresh(maxAgeMs: number, signal?: AbortSignal, shardKey?: string): Promise<void> {
-    return this.#underEither(signal, (operation) => this.#refresh(maxAgeMs, operation, shardKey));
+    return this.underEither(signal, (operation) => this.#refresh(maxAgeMs, operation, shardKey));
   }
 
   async #refresh(maxAgeMs: number, operation: AbortSignal, shardKey: string | undefined): Promise<void> {
@@ -338,7 +338,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   }
 
   #readOnce(request: ReadingRequest, signal: AbortSignal | undefined): Promise<void> {
-    return this.#underEither(signal, async (operation) => {
+    return this.underEither(signal, async (operation) => {
       operation.throwIfAborted();
       this.#isFollowed = true;
       const timeoutMs = this.#operationTimeoutMs;
@@ -361,7 +361,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   }
 
   protected renew(signal: AbortSignal): Promise<void> {
-    return this.#underEither(signal, async (operation) => {
+    return this.underEither(signal, async (operation) => {
       try {
         if (!(await this.#writer.renew(operation))) {
           await this.#serial.run(() => this.#registerAgain(operation), operation);
@@ -393,18 +393,12 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
 
   /** Runs changes of the table one after the other, and repeats each while the table is unreachable. */
   #change(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<void>): Promise<void> {
-    return this.#underEither(signal, (operation) =>
+    return this.underEither(signal, (operation) =>
       this.#serial.run(() => this.#table.attempt(this.#operationTimeoutMs, operation, work), operation),
     );
   }
 
   #attempt<T>(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<T>): Promise<T> {
-    return this.#underEither(signal, (operation) => this.#table.attempt(this.#operationTimeoutMs, operation, work));
-  }
-
-  /** Runs `work` with a signal that aborts with `signal`, or when the handle closes. */
-  #underEither<T>(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<T>): Promise<T> {
-    const closing = this.closing.signal;
-    return withEither(signal === undefined ? [closing] : [signal, closing], work);
+    return this.underEither(signal, (operation) => this.#table.attempt(this.#operationTimeoutMs, operation, work));
   }
 }

@@ -1,5 +1,5 @@
 import type { Timer } from '../../clock/index.ts';
-import { forAtMost, inBatches, Semaphore, withDeadline, withEither } from '../../concurrency/index.ts';
+import { forAtMost, inBatches, Semaphore, withDeadline } from '../../concurrency/index.ts';
 import { STATUS } from '../../grpc/index.ts';
 import { isOrdered, orderText } from '../drain-orders.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
@@ -12,7 +12,7 @@ import type { Discovery, DiscoveryQuery, DrainOrder, FleetLoads, Watch, WatchLis
 import { fromDynamo } from './dynamo-records.ts';
 import { ASK, EtcdClient } from './etcd-client.ts';
 import { EtcdFailure, toEtcdError } from './etcd-errors.ts';
-import { KeyRange, readRanges } from './key-range.ts';
+import { KeyRange, readRanges, toUtf8 } from './key-range.ts';
 import { EtcdLease } from './lease.ts';
 import { type EtcdDiscoveryOptions, etcdPlaceOf } from './options.ts';
 import { RangeFollower, type RangeListener } from './range-follower.ts';
@@ -330,9 +330,8 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
     signal: AbortSignal | undefined,
     work: (ending: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const signals = [...(signal ? [signal] : []), this.closing.signal];
     try {
-      return await withEither(signals, (ending) => this.#repeat(work, ending));
+      return await this.underEither(signal, (ending) => this.#repeat(work, ending));
     } catch (thrown) {
       this.assertUsable(signal);
       throw this.#toError(verb, thrown);
@@ -362,10 +361,6 @@ function rangesOf({ bucket, prefix, includesDynamo = false }: DiscoveryQuery): r
   const own = new KeyRange(`${ROOT}${bucket}/`, encoded, toUtf8);
   if (!includesDynamo) return [own];
   return [own, new KeyRange(`${bucket}/`, encoded, (bytes, key) => fromDynamo(toUtf8(bytes), key))];
-}
-
-function toUtf8({ buffer, byteOffset, byteLength }: Uint8Array): string {
-  return Buffer.from(buffer, byteOffset, byteLength).toString();
 }
 
 function* inParts<Put extends { readonly value: Uint8Array }>(puts: readonly Put[]): Generator<readonly Put[]> {

@@ -121,8 +121,13 @@ export class KeyRange<Value> {
   }
 
   #keyOf({ key }: EtcdKeyValue): string {
-    return Buffer.from(key.buffer, key.byteOffset, key.byteLength).toString().slice(this.#root.length);
+    return toUtf8(key).slice(this.#root.length);
   }
+}
+
+/** Returns the text of a key or a value. */
+export function toUtf8({ buffer, byteOffset, byteLength }: Uint8Array): string {
+  return Buffer.from(buffer, byteOffset, byteLength).toString();
 }
 
 const AFTER_SLASH = String.fromCharCode('/'.charCodeAt(0) + 1);
