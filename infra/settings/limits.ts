@@ -41,7 +41,7 @@ export const Limits = z
 
 const HOLD_SECS = 120;
 /** Starts differ: one that takes half as long again as the usual one is still waited for. */
-const START_FACTOR = 1.5;
+const SLOW_START_FACTOR = 1.5;
 const AFTER_START_SECS = 30;
 
 interface Held {
@@ -52,6 +52,6 @@ interface Held {
 /** Returns how long a request of a model without a worker waits, in seconds: long enough for a machine to start. */
 export function holdSecsOf({ limits: { holdSecs }, fleets }: Held): number {
   if (holdSecs !== undefined) return holdSecs;
-  const starts = Object.values(fleets).map(({ startSecs = 0 }) => START_FACTOR * startSecs + AFTER_START_SECS);
+  const starts = Object.values(fleets).map(({ startSecs = 0 }) => SLOW_START_FACTOR * startSecs + AFTER_START_SECS);
   return Math.min(HOLD_SECS_MAX, Math.ceil(Math.max(HOLD_SECS, ...starts)));
 }

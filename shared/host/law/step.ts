@@ -4,7 +4,6 @@ import { drainActions, drainingPhase, endingOf, tellNotices, wantOf } from './en
 import { beat, complete, launchActions } from './hooks.ts';
 import type { DrainReason, Facts, HostAction, InstanceState, Phase, Rules, Step } from './types.ts';
 
-/** A start that takes this many times as long as expected is given up. */
 /** A start fails once one worker has ended this many times during it. */
 const START_FAILURES_MAX = 2;
 const FIRST_PAUSE_MS = 1000;
