@@ -22,6 +22,7 @@ import type { Clock } from '../clock/index.ts';
 import { type Environment, resolveConfig } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { UsageError } from './config.ts';
+import { readTimeSpan } from './time-span.ts';
 
 export const KEYS_HELP = `Usage: stator keys create --name NAME [limits] [--json]
        stator keys list [--json]
@@ -48,8 +49,6 @@ STATOR_KEY_CACHE_SECS (60 s).
 `;
 
 const OVERLAP_DEFAULT = '24h';
-const UNITS_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-const TIME = /^(\d{1,9})([smhd])$/;
 /** Longest time that a user can give, a hundred years: a longer one means for ever. */
 const TIME_MS_MAX = 100 * 365 * 86_400_000;
 
@@ -216,8 +215,7 @@ function readLimit(name: string, text: string | undefined): number | undefined {
 }
 
 function readTime(name: string, text: string): number {
-  const [, count, unit = ''] = TIME.exec(text) ?? [];
-  const ms = Number(count) * (UNITS_MS[unit] ?? Number.NaN);
+  const ms = readTimeSpan(text);
   if (ms >= 0 && ms <= TIME_MS_MAX) return ms;
   throw new UsageError(`--${name} ${JSON.stringify(text)}: allowed: a number and s, m, h or d, such as 90d`);
 }

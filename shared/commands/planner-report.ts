@@ -6,6 +6,7 @@ import { type EndedSample, type FleetStory, type GpuPrices, optionsOf, renderFle
 import { UsageError } from './config.ts';
 import { chooseGroup, namesOf } from './planner/choose-group.ts';
 import { openPlannerStore } from './planner/planner-store.ts';
+import { readTimeSpan } from './time-span.ts';
 
 /** Lines of `stator planner report --help`. */
 export const REPORT_PLANNER_HELP = `Usage: stator planner report [--model M] [--since TIME] [--output FILE] [flags of stator planner]
@@ -31,7 +32,6 @@ const RECORDS_MAX = 30_000;
 const DECISIONS_MAX = 1000;
 const DAY_MS = 86_400_000;
 const SINCE_DAYS_MAX = 7;
-const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: DAY_MS };
 const PRICE_MAX = 10_000;
 
 /**
@@ -140,8 +140,7 @@ function readArguments(argv: readonly string[]) {
 }
 
 function sinceOf(text: string): number {
-  const [, number = '', unit = ''] = /^(\d+(?:\.\d+)?)([smhd])$/.exec(text) ?? [];
-  const ms = Number(number) * (UNIT_MS[unit] ?? 0);
+  const ms = readTimeSpan(text);
   if (ms >= 1000 && ms <= SINCE_DAYS_MAX * DAY_MS) return ms;
   throw new UsageError(`--since ${JSON.stringify(text)}: allowed: 1s to ${SINCE_DAYS_MAX}d, such as 30m or 6h`);
 }
