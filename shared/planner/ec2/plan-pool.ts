@@ -5,7 +5,7 @@ import type { PoolSpec } from './fleet-spec.ts';
 import { askedKey, type BadPair, badPairOf, type FleetMemory, noteAsked, notePairs, type Returning } from './memory.ts';
 import { heldOf, isBelow, type OptionState, optionState, replicasOf } from './option-state.ts';
 import { beginReturn, continueReturn, type Return, roomOf } from './return-law.ts';
-import { chooseVictims } from './scale-in-victims.ts';
+import { chooseVictims, servingOf } from './scale-in-victims.ts';
 
 export interface PoolInput {
   readonly pool: Pool;
@@ -174,11 +174,13 @@ class PoolWork {
     const candidates = this.#options.filter(({ at }) => at > this.#return.after);
     const minSeconds = Math.max(context.minInstanceSeconds ?? MIN_INSTANCE_S, 3 * context.tickSeconds);
     const readyBeforeMs = context.nowMs - 1000 * minSeconds;
-    const now = { surplus, countMax: victimsMax, readyBeforeMs, withBusy: false };
+    // What serves stays while its replacements start: until then, the target would not be served.
+    const serving = servingOf(this.#options) - this.#target;
+    const now = { surplus, serving, countMax: victimsMax, readyBeforeMs, withBusy: false };
     const isHeld = seen.refreshing || this.#options.some(isBelow);
     const chosen = isHeld ? [] : chooseVictims(candidates, now);
-    const everything = { countMax: Number.POSITIVE_INFINITY, readyBeforeMs: Number.POSITIVE_INFINITY, withBusy: true };
-    const all = chooseVictims(candidates, { ...everything, surplus });
+    const no = Number.POSITIVE_INFINITY;
+    const all = chooseVictims(candidates, { surplus, serving: no, countMax: no, readyBeforeMs: no, withBusy: true });
     this.#isShrinkLate = all.length > chosen.length;
     const gpusOf = (each: typeof all): number =>
       each.reduce((total, { option, instances }) => total + instances.length * option.spec.gpusPerInstance, 0);

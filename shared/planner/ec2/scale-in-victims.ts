@@ -10,6 +10,8 @@ export interface Candidate {
 export interface Choice {
   /** Workers too many. */
   readonly surplus: number;
+  /** Workers that serve beyond the target. No more of them may end, because the others serve it meanwhile. */
+  readonly serving: number;
   /** Most instances. One engine may always end, however many instances it needs. */
   readonly countMax: number;
   /** Time from which on an instance is too young. */
@@ -19,21 +21,40 @@ export interface Choice {
 }
 
 /**
+ * Returns the workers that serve and will stay. Unhealthy instances do not count, and neither do those that a rebalance
+ * of Spot replaces.
+ */
+export function servingOf(options: readonly OptionState[]): number {
+  return options
+    .filter(({ isLeaving }) => !isLeaving)
+    .reduce((total, option) => {
+      const { unit, live, count, isBusy } = option;
+      const units = candidatesOf(option).filter(isHealthy).length;
+      const starting = live.filter(({ state }) => state === 'starting').length;
+      const staying = isBusy ? Math.max(0, Math.floor((count - starting) / unit.instances)) : units;
+      return total + Math.min(units, staying) * unit.replicas;
+    }, 0);
+}
+
+/**
  * Returns the instances to end for surplus workers: unhealthy ones first, then idle ones, those of the oldest
  * generation, spot instances, and those with the fewest active blocks. Never more workers than are surplus.
  */
 export function chooseVictims(
   options: readonly OptionState[],
-  { surplus, countMax, readyBeforeMs, withBusy }: Choice,
+  { surplus, serving, countMax, readyBeforeMs, withBusy }: Choice,
 ): readonly Candidate[] {
   const chosen: Candidate[] = [];
   const counts = new Map(options.map((option) => [option, option.count]));
   let rest = surplus;
+  let spare = serving;
   let taken = 0;
   const allowed = options.filter(({ isBusy, isLeaving }) => !isLeaving && (withBusy || !isBusy));
   for (const candidate of allowed.flatMap(candidatesOf).toSorted(compare)) {
     const { option, instances } = candidate;
     const count = counts.get(option) ?? 0;
+    const served = isHealthy(candidate) ? option.unit.replicas : 0;
+    if (served > 0 && served > spare) continue;
     if (option.unit.replicas > rest || count - instances.length < option.seen.min) continue;
     if (instances.some(({ readySinceMs = 0 }) => readySinceMs > readyBeforeMs)) continue;
     if (taken > 0 && taken + instances.length > countMax) continue;
@@ -41,6 +62,7 @@ export function chooseVictims(
     chosen.push(candidate);
     counts.set(option, count - instances.length);
     rest -= option.unit.replicas;
+    spare -= served;
     taken += instances.length;
   }
   return chosen;

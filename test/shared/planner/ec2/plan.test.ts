@@ -227,6 +227,27 @@ describe('shrinking a fleet', () => {
     expect(told(less)).toEqual(['end a0', '0-on-demand = 1']);
   });
 
+  it('keeps what serves the target while its replacements start, and ends what is unhealthy', () => {
+    const starting = several('s', 2, { state: 'starting' });
+    const replaced = option(spot, [ready('b0'), ...starting], { desired: 2, isRebalancing: true });
+    const one = plan({ target: 4, options: [option(onDemand, several('a', 1)), replaced] });
+    expect(one).toMatchObject({ steps: [], victims: [], isDone: false });
+    expect(one.gpus).toMatchObject({ decode: { held: 16, settled: 8 } });
+    const three = plan({ target: 4, options: [option(onDemand, several('a', 3)), replaced] });
+    expect(told(three)).toEqual(['end a0']);
+    const sick = [ready('a0', { isUnhealthy: true }), ready('a1')];
+    expect(told(plan({ target: 4, options: [option(onDemand, sick), replaced] }))).toEqual(['end a0']);
+    const there = [option(onDemand, several('a', 1)), option(spot, several('s', 2))];
+    expect(told(plan({ target: 4, options: there }))).toEqual(['end s0']);
+    expect(told(plan({ target: 0, options: [option(onDemand, several('a', 1)), replaced] }))).toEqual(['end a0']);
+  });
+
+  it('keeps what serves while the least number of an option starts', () => {
+    const least = option(spot, several('s', 2, { state: 'starting' }), { min: 2 });
+    expect(told(plan({ target: 4, options: [option(onDemand, several('a', 2)), least] }))).toEqual([]);
+    expect(told(plan({ target: 2, options: [option(onDemand, several('a', 2)), least] }))).toEqual(['end a0']);
+  });
+
   it('ends unhealthy instances first, then idle ones, old generations, spot, and those with the fewest blocks', () => {
     const options = [
       option(

@@ -4,7 +4,13 @@ import type { FleetSpec, OptionSpec } from '../../../../shared/planner/ec2/fleet
 import { readMemory } from '../../../../shared/planner/ec2/memory.ts';
 import { planFleet } from '../../../../shared/planner/ec2/plan.ts';
 import { actOnNewest } from '../../../../shared/planner/live/act.ts';
-import type { ConnectorMemory, Observed, Plan, Step } from '../../../../shared/planner/live/connector.ts';
+import type {
+  ConnectorMemory,
+  Observed,
+  ObservedOption,
+  Plan,
+  Step,
+} from '../../../../shared/planner/live/connector.ts';
 import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import type { DecisionRecord, Victim } from '../../../../shared/planner/store/types.ts';
 import { CloudModel } from '../../../support/planner/group-model.ts';
@@ -58,6 +64,20 @@ class Driver {
     return plan.steps.slice(steps);
   }
 
+  /** Carries out late steps. The environment may refuse one by now, and then gets no others of that option. */
+  land(): void {
+    const refused = new Set<string>();
+    for (const step of this.late) {
+      if (step.kind === 'targets' || refused.has(step.option)) continue;
+      try {
+        this.cloud.take(step);
+      } catch {
+        refused.add(step.option);
+      }
+    }
+    this.late = [];
+  }
+
   check(plan: Plan, { pools }: Observed): void {
     const known = new Set(this.victims.map(({ instanceId }) => instanceId));
     const chosen = plan.victims.filter(({ instanceId }) => !known.has(instanceId));
@@ -84,6 +104,17 @@ class Driver {
     const kept = all.filter(({ state, id }) => state !== 'draining' && !ends.has(id)).length;
     const onOrder = this.cloud.groups.reduce((total, group) => total + group.onOrder, 0);
     expect(kept + onOrder).toBeGreaterThanOrEqual(this.target);
+    expect(this.serving(pools?.decode?.options ?? [], ends)).toBeGreaterThanOrEqual(this.target);
+  }
+
+  /** Instances that serve now and stay, once `ends` and those that a rebalance replaces are gone. */
+  serving(all: readonly ObservedOption[], ends: ReadonlySet<string>): number {
+    return all.reduce((total, { instances, desired, isRebalancing }) => {
+      const present = instances.filter(({ state }) => state !== 'draining');
+      const kept = present.filter(({ id }) => !ends.has(id));
+      const replaced = isRebalancing === true ? Math.max(0, present.length - desired) : 0;
+      return total + Math.max(0, kept.filter(({ state }) => state === 'ready').length - replaced);
+    }, 0);
   }
 
   /** Lets the world become quiet and the planner tick. Returns whether it comes to rest within `ticks`. */
@@ -106,6 +137,7 @@ const group = fc.nat(2);
 const event = fc.oneof(
   { weight: 4, arbitrary: fc.constant(['round'] as const) },
   { weight: 3, arbitrary: fc.tuple(fc.constant('decide' as const), fc.nat(12)) },
+  { weight: 2, arbitrary: fc.tuple(fc.constant('grown' as const), fc.nat(12)) },
   { weight: 2, arbitrary: fc.tuple(fc.constant('pass' as const), fc.constantFrom(5, 60, 200, 1200)) },
   { weight: 3, arbitrary: fc.constant(['serve'] as const) },
   { weight: 1, arbitrary: fc.constant(['drained'] as const) },
@@ -126,6 +158,12 @@ function happen(driver: Driver, [name, ...args]: Event): void {
   const at = cloud.groups[Number(one)];
   if (name === 'round') driver.round();
   if (name === 'decide') driver.decide(Number(one));
+  if (name === 'grown') {
+    driver.decide(Number(one));
+    driver.round();
+    cloud.serve();
+    cloud.nowMs += AGE_MS;
+  }
   if (name === 'pass') cloud.nowMs += 1000 * Number(one);
   if (name === 'serve') cloud.serve();
   if (name === 'drained') cloud.drained();
@@ -136,10 +174,7 @@ function happen(driver: Driver, [name, ...args]: Event): void {
   if (name === 'hand') at!.desired = Number(other);
   if (name === 'crash') driver.round(Number(one));
   if (name === 'hang') driver.late = driver.round(0);
-  if (name === 'land') {
-    for (const step of driver.late) cloud.take(step);
-    driver.late = [];
-  }
+  if (name === 'land') driver.land();
   cloud.work();
 }
 
@@ -150,7 +185,7 @@ describe('a fleet whose planner, capacity and instances come and go in any order
         const driver = new Driver();
         for (const each of events) happen(driver, each);
         const { cloud } = driver;
-        for (const step of driver.late) cloud.take(step);
+        driver.land();
         driver.decide(last);
         for (const each of cloud.groups) {
           each.hasCapacity = true;
