@@ -5,8 +5,8 @@ import { plannerFleetsOf } from '../ec2-fleet/planner-fleets.ts';
 import { MINUTE } from '../metrics.ts';
 
 /**
- * Returns rows of the dashboard about the machines of all fleets on EC2; none without such fleets. Groups have names
- * that are known before their stacks are there, so one dashboard shows them all: CloudWatch asks 3 US$ a month for each.
+ * Returns rows of the dashboard about the machines of all fleets on EC2; none without such fleets. One dashboard shows
+ * them all, because CloudWatch asks 3 US$ a month for each. Groups have names that are known before their stacks exist.
  */
 export function machineRows(settings: Settings): GraphWidget[][] {
   const groups = plannerFleetsOf(settings).fleets.flatMap(({ pools }) =>
