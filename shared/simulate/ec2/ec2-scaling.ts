@@ -1,6 +1,6 @@
 import { type Random, seededRandom } from '../../clock/index.ts';
 import { type Pool, type PoolSpec, unitOf } from '../../planner/index.ts';
-import { groupOf, NO_TRAFFIC, PLANNER_EVENT_VERSION, type TrafficTotals } from '../../protocol/index.ts';
+import { groupOf, PLANNER_EVENT_VERSION } from '../../protocol/index.ts';
 import type { FleetPool } from '../fleet-pool.ts';
 import type { FleetScaling, ScaledFleet, ScalingPoint, ScalingTargets } from '../scaling/fleet-scaling.ts';
 import type { SimulatedRequest } from '../simulated-rank.ts';
@@ -12,7 +12,7 @@ import { HostedWorkers } from './hosted-workers.ts';
 import { placeWorkers } from './initial.ts';
 import type { SimulatedInstance } from './instance.ts';
 import { type PlannedFleet, PlannerRounds } from './planner-rounds.ts';
-import { nameOf, type RolledPool, rollUp, Traffic } from './roll-up.ts';
+import { nameOf, type RolledPool, rollUp, shareOf, Traffic } from './roll-up.ts';
 import { simulatedClock } from './simulated-clock.ts';
 
 /** A fleet on EC2 that the planner of a deployment scales. */
@@ -298,11 +298,4 @@ function pointOf({ instances }: SimulatedGroup, atMs: number) {
 
 function isServing({ state, isAtRisk }: SimulatedInstance): boolean {
   return state === 'InService' && !isAtRisk;
-}
-
-/** Prompts count at the worker that answers; workers of prompts report only the time to the first token. */
-function shareOf({ options: { role } }: FleetPool, totals: TrafficTotals): TrafficTotals {
-  if (role === 'aggregated') return totals;
-  const { ttft_sum_s, ttft_count } = totals;
-  return role === 'prefill' ? { ...NO_TRAFFIC, ttft_sum_s, ttft_count } : { ...totals, ttft_sum_s: 0, ttft_count: 0 };
 }

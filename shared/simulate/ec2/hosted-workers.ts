@@ -79,7 +79,7 @@ export class HostedWorkers {
   }
 
   /** Returns the instance of a worker. */
-  instanceOf({ number }: SimulatedWorker): string | undefined {
+  instanceOf({ number }: Pick<SimulatedWorker, 'number'>): string | undefined {
     return this.#instanceOf.get(number);
   }
 

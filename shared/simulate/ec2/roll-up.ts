@@ -9,8 +9,13 @@ import {
   type TrafficTotals,
   workerKey,
 } from '../../protocol/index.ts';
-import type { FleetPool, SimulatedWorker } from '../fleet-pool.ts';
-import type { SimulatedRequest } from '../simulated-rank.ts';
+import type { SimulatedWorker } from '../fleet-pool.ts';
+import type { PoolOptions } from '../routers.ts';
+import type { SimulatedRank, SimulatedRequest } from '../simulated-rank.ts';
+
+type AnsweredRequest = Pick<SimulatedRequest, 'firstTokenMs' | 'dispatchedMs' | 'promptLength'> & {
+  readonly prefill: Pick<SimulatedRequest, 'dispatchedMs'> | undefined;
+};
 
 /** Sums over the requests of a fleet, as its workers count them. */
 export class Traffic {
@@ -33,7 +38,7 @@ export class Traffic {
     this.#totals.started++;
   }
 
-  answered(request: SimulatedRequest, outputTokens: number, nowMs: number): void {
+  answered(request: AnsweredRequest, outputTokens: number, nowMs: number): void {
     const first = request.prefill ?? request;
     const gaps = Math.max(0, outputTokens - 1);
     const totals = this.#totals;
@@ -51,15 +56,32 @@ export class Traffic {
   }
 }
 
+interface RolledWorker extends Pick<SimulatedWorker, 'number' | 'state'> {
+  readonly ranks: readonly Pick<SimulatedRank, 'waiting' | 'load' | 'activeBlocks' | 'lastPass'>[];
+}
+
 export interface RolledPool {
-  readonly pool: FleetPool;
+  readonly pool: {
+    readonly options: Pick<PoolOptions, 'role' | 'engine'>;
+    readonly workers: readonly RolledWorker[];
+  };
   readonly gpusPerReplica: number;
-  instanceOf(worker: SimulatedWorker): string | undefined;
+  instanceOf(worker: Pick<SimulatedWorker, 'number'>): string | undefined;
 }
 
 /** Returns the name of a pool in messages. */
-export function nameOf({ options }: FleetPool): PoolName {
+export function nameOf({ options }: RolledPool['pool']): PoolName {
   return options.role === 'aggregated' ? 'agg' : options.role;
+}
+
+/**
+ * Returns the part of a fleet's sums that one pool reports. Prompts count at the worker that answers.
+ * Workers of prompts report only the time to the first token.
+ */
+export function shareOf({ options: { role } }: RolledPool['pool'], totals: TrafficTotals): TrafficTotals {
+  if (role === 'aggregated') return totals;
+  const { ttft_sum_s, ttft_count } = totals;
+  return role === 'prefill' ? { ...NO_TRAFFIC, ttft_sum_s, ttft_count } : { ...totals, ttft_sum_s: 0, ttft_count: 0 };
 }
 
 /** Returns a pool as the process that aggregates its workers reports it. */
@@ -92,7 +114,7 @@ export function rollUp({ pool, gpusPerReplica, instanceOf }: RolledPool, totals:
   };
 }
 
-function isBehind({ ranks }: SimulatedWorker): boolean {
+function isBehind({ ranks }: RolledWorker): boolean {
   const waiting = ranks.reduce((total, rank) => total + rank.waiting, 0);
   return 2 * waiting > ranks.reduce((total, rank) => total + rank.load, 0);
 }

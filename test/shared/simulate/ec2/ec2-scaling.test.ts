@@ -69,6 +69,22 @@ describe('a simulated fleet on EC2', () => {
     expect(scaling.phaseShares).toMatchObject({ capacity: 1 / 3, weights: 2 / 3 });
   });
 
+  it('names the mean and the longest of its starts from zero', async () => {
+    const arrivals = [602_000, 1_502_000].map((arrivalMs) => ({ arrivalMs, inputTokens: 400, outputTokens: 10 }));
+    const { scaling } = await scaled({
+      workload: workloadOf(arrivals),
+      specs: [onDemand(0)],
+      conditions: { options: { '*': { start: { weights: [20, 60] } } } },
+      config: TO_ZERO,
+      seed: 2,
+    });
+    const { count, meanSeconds, maxSeconds } = scaling.fromZero!;
+    expect(count).toBe(2);
+    expect(meanSeconds).toBeGreaterThan(22);
+    expect(maxSeconds).toBeGreaterThan(meanSeconds + 1);
+    expect(maxSeconds).toBeLessThan(62);
+  });
+
   it('is paid by the instance and its time, at the price of its GPUs if no other is given', async () => {
     const { first, second, scaling, summary } = await scaled({
       workload: steady(60, 1000),
@@ -136,6 +152,50 @@ describe('a simulated fleet on EC2', () => {
     expect(3600 * first.warmHours).toBeGreaterThan(500);
     expect(first.dollars).toBeCloseTo(2 * first.instanceHours + 0.1 * first.warmHours);
     expect(summary.gpuHours).toBeCloseTo(2 * first.instanceHours);
+  });
+
+  it('pays an instance of the warm pool that runs like one that serves, with its GPUs', async () => {
+    const warm = { warmPool: { min: 1, state: 'Running' as const } };
+    const { first, summary, scaling } = await scaled({
+      workload: steady(60, 1000),
+      specs: [onDemand(0, warm)],
+      conditions: { options: { '*': { ...START, pricePerHour: 3 } } },
+      config: { max_gpu_budget: 2 },
+      workers: 1,
+    });
+    const hours = summary.durationMs / 3_600_000;
+    expect([first.instanceHours, first.warmHours]).toEqual([expect.closeTo(hours), expect.closeTo(hours)]);
+    expect(scaling.dollars).toBeCloseTo(2 * 3 * hours);
+    expect([first.gpuHours, summary.gpuHours]).toEqual([expect.closeTo(4 * hours), expect.closeTo(4 * hours)]);
+  });
+
+  it('pays a capacity block that outlasts the simulation for the time of the simulation', async () => {
+    const endsAt = '2026-01-01T09:00:00Z';
+    const block = optionSpec('g0', 0, { ...ONE, id: '0-capacity-block', market: 'capacity-block', endsAt, max: 2 });
+    const { first, summary } = await scaled({ workload: steady(60, 1000), specs: [block], workers: 1 });
+    expect(first.dollars).toBeCloseTo((2 * 2 * summary.durationMs) / 3_600_000);
+  });
+
+  it('sums the failures and the phases of all options', async () => {
+    const lack = (code: string) => [{ from: 0, to: 30, code }];
+    const { scaling, first, second } = await scaled({
+      workload: steady(60, 5000),
+      specs: [onDemand(0, { min: 0, max: 1 }), spot(1)],
+      conditions: {
+        options: {
+          '0-on-demand': { start: { boot: 10 }, shortages: lack('InsufficientInstanceCapacity') },
+          '1-spot': { start: { weights: 30 }, shortages: lack('MaxSpotInstanceCountExceeded') },
+        },
+      },
+      config: { min_endpoint: 3 },
+    });
+    const failed = [first, second].flatMap(({ failedLaunches }) => Object.values(failedLaunches));
+    expect(failed.length).toBe(2);
+    expect(scaling.failures).toBe(failed[0]! + failed[1]!);
+    expect(first.starts).toBeGreaterThan(0);
+    expect(second.starts).toBeGreaterThan(first.starts);
+    const [boot, weights] = [10 * first.starts, 30 * second.starts];
+    expect(scaling.phaseShares?.boot).toBeCloseTo(boot / (boot + weights));
   });
 
   it('leaves a capacity block before its end, which is paid for as a whole', async () => {

@@ -55,6 +55,40 @@ describe('a simulated group', () => {
     expect(states()).toEqual([]);
   });
 
+  it('interrupts spot instances by chance, as often an hour as is said', async () => {
+    const { group, clock } = openGroup({ market: 'spot' }, { interruptionsPerHour: 2 }, { count: 10 });
+    await clock.advance(10 * 3_600_000);
+    expect(group.ledger.interruptions).toBeGreaterThan(150);
+    expect(group.ledger.interruptions).toBeLessThan(250);
+  });
+
+  it('gives each of two notices to another instance', async () => {
+    const { heard, clock } = openGroup({ market: 'spot' }, { interruptionsAt: [50, 51] }, { count: 2 });
+    await clock.advance(55_000);
+    expect(heard.map((each) => each.replace(/ \d$/, ''))).toEqual(['50 noticed', '51 noticed']);
+    expect(new Set(heard.map((each) => each.at(-1))).size).toBe(2);
+  });
+
+  it('draws the time of a phase between the shortest and the longest', async () => {
+    const { group, clock, heard } = openGroup({ max: 20 }, { start: { ...START, capacity: 0, weights: [40, 90] } });
+    group.setDesired(20);
+    await clock.advance(200_000); // 1 s until the group acts, and 80 to 130 s for a start
+    const seconds = heard.map((each) => Number.parseFloat(each));
+    expect(Math.min(...seconds)).toBeGreaterThan(81);
+    expect(Math.max(...seconds)).toBeLessThan(131);
+    expect(Math.max(...seconds) - Math.min(...seconds)).toBeGreaterThan(30);
+    expect(group.ledger.phaseSeconds.weights).toBeCloseTo(seconds.reduce((sum, each) => sum + each - 41, 0) / 20);
+  });
+
+  it('pays nothing for instances that are gone', async () => {
+    const { group, clock } = openGroup({}, {}, { count: 2 });
+    await clock.advance(95_000);
+    group.terminate([...group.instances][0]!);
+    await clock.advance(300_000); // it is gone after 5 s
+    group.ledger.settle(clock.nowMs());
+    expect(3600 * group.ledger.hours.running).toBeCloseTo(100 + 395);
+  });
+
   it('takes from its warm pool first, and fills it up', async () => {
     const given = { start: START, warmSkips: ['capacity', 'weights'] as const };
     const { group, clock, heard, states } = openGroup(WARM, given);
