@@ -4,7 +4,7 @@ import type { IGrantable } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Construct } from 'constructs';
-import { KeyedSecret } from './keyed-secret.ts';
+import { allowReading, KeyedSecret } from './keyed-secret.ts';
 
 /** Processes that have a user of their own at NATS. */
 export const NATS_ROLES = ['worker', 'router'] as const;
@@ -99,11 +99,11 @@ export class FleetSecrets extends Construct {
     );
   }
 
-  /** Allows a worker or an edge that reads its secrets itself to read those of its role. */
+  /** Allows a worker or an edge that reads its secrets itself to read the texts of those of its role. */
   grantRead(role: NatsRole, grantee: IGrantable): void {
-    this.planeToken.grantRead(grantee);
-    this.#nats[role].grantRead(grantee);
-    if (role === 'router') this.idSecret.grantRead(grantee);
+    allowReading(this.planeToken, grantee);
+    allowReading(this.#nats[role], grantee);
+    if (role === 'router') allowReading(this.idSecret, grantee);
   }
 }
 

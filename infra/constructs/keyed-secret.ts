@@ -1,6 +1,6 @@
 import { Aws } from 'aws-cdk-lib';
-import { type Grant, type IGrantable, PolicyStatement } from 'aws-cdk-lib/aws-iam';
-import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
+import { Grant, type IGrantable, PolicyStatement } from 'aws-cdk-lib/aws-iam';
+import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
 
 /**
  * A secret whose readers and writers may use the key that encrypts it. CDK gives that right only in the policy of the
@@ -9,24 +9,30 @@ import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
  */
 export class KeyedSecret extends Secret {
   override grantRead(grantee: IGrantable, versionStages?: string[]): Grant {
-    this.#allow(grantee, 'kms:Decrypt');
+    allowKey(this, grantee, 'kms:Decrypt');
     return super.grantRead(grantee, versionStages);
   }
 
   override grantWrite(grantee: IGrantable): Grant {
-    this.#allow(grantee, 'kms:Decrypt', 'kms:GenerateDataKey');
+    allowKey(this, grantee, 'kms:Decrypt', 'kms:GenerateDataKey');
     return super.grantWrite(grantee);
   }
+}
 
-  #allow({ grantPrincipal }: IGrantable, ...actions: readonly string[]): void {
-    if (this.encryptionKey === undefined) return;
-    const throughService = { StringEquals: { 'kms:ViaService': `secretsmanager.${Aws.REGION}.amazonaws.com` } };
-    grantPrincipal.addToPrincipalPolicy(
-      new PolicyStatement({
-        actions: [...actions],
-        resources: [this.encryptionKey.keyArn],
-        conditions: throughService,
-      }),
-    );
-  }
+/** Allows to read the text of a secret. CDK's own grant also lets one describe it. */
+export function allowReading(secret: ISecret, grantee: IGrantable): void {
+  allowKey(secret, grantee, 'kms:Decrypt');
+  Grant.addToPrincipal({ grantee, actions: ['secretsmanager:GetSecretValue'], resourceArns: [secret.secretArn] });
+}
+
+function allowKey(
+  { encryptionKey }: Pick<ISecret, 'encryptionKey'>,
+  { grantPrincipal }: IGrantable,
+  ...actions: readonly string[]
+): void {
+  if (encryptionKey === undefined) return;
+  const throughService = { StringEquals: { 'kms:ViaService': `secretsmanager.${Aws.REGION}.amazonaws.com` } };
+  grantPrincipal.addToPrincipalPolicy(
+    new PolicyStatement({ actions: [...actions], resources: [encryptionKey.keyArn], conditions: throughService }),
+  );
 }

@@ -243,7 +243,6 @@ describe('the role of the machines', () => {
       's3:GetObject',
       's3:ListBucket',
       's3:PutObject',
-      'secretsmanager:DescribeSecret',
       'secretsmanager:GetSecretValue',
       'sqs:SendMessage',
     ]);
