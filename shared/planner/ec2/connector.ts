@@ -41,6 +41,18 @@ const LAUNCH_HOOK = 'launch';
 /** Statuses of a refresh that still changes instances. */
 const REFRESHING = new Set(['Pending', 'InProgress', 'Cancelling', 'RollbackInProgress', 'Baking']);
 
+/** A group that does not exist. */
+const ABSENT: AutoScalingGroup = {
+  AutoScalingGroupName: undefined,
+  MinSize: 0,
+  MaxSize: 0,
+  DesiredCapacity: 0,
+  DefaultCooldown: undefined,
+  AvailabilityZones: [],
+  HealthCheckType: undefined,
+  CreatedTime: undefined,
+};
+
 /** Scales the Auto Scaling groups of one fleet on EC2: each option of a pool is one group. */
 export class Ec2Connector implements Connector {
   readonly name = 'ec2';
@@ -66,7 +78,9 @@ export class Ec2Connector implements Connector {
    * Reads all groups of the fleet. The activities of a group are read only while it misses capacity, its refreshes only
    * while it is not at rest.
    *
-   * @throws AutoScalingError also if a group does not exist
+   * A group that does not exist is an option without room: a deployment may add it to a pool that serves already.
+   *
+   * @throws AutoScalingError also if a pool has no group at all
    */
   async observe(signal: AbortSignal): Promise<Observed> {
     const { fleet, calls, clock } = this.#options;
@@ -113,13 +127,15 @@ export class Ec2Connector implements Connector {
   }
 
   async #observePool(spec: PoolSpec, signal: AbortSignal): Promise<ObservedPool> {
+    if (spec.options.every(({ group }) => !this.#groups.has(group))) throw this.#withoutGroups(spec);
     const pool = { ready: 0, starting: 0, draining: 0, desired: 0, refreshing: false };
     const options: ObservedOption[] = [];
     for (const each of spec.options) {
-      const group = this.#groupOf(each);
+      const group = this.#groups.get(each.group) ?? ABSENT;
       const { replicas, instances } = unitOf(each, spec);
       const unit = { replicas, instances, gpus: each.gpusPerInstance };
-      const option = { ...(await this.#observeOption(each, group, signal)), unit };
+      const isAbsent = group === ABSENT;
+      const option = { ...(await this.#observeOption(each, group, signal)), unit, ...(isAbsent ? { isAbsent } : {}) };
       const workers = (count: number): number => Math.floor(count / instances) * replicas;
       options.push(option);
       pool.ready += workers(option.ready);
@@ -154,15 +170,13 @@ export class Ec2Connector implements Connector {
     return isOn;
   }
 
-  #groupOf({ group: name }: OptionSpec): AutoScalingGroup {
-    const group = this.#groups.get(name);
-    if (group !== undefined) return group;
+  #withoutGroups({ options }: PoolSpec): AutoScalingError {
     const { namespace, model } = this.#options.fleet;
-    const fleet = `the fleet of ${model} in namespace ${namespace}`;
-    throw new AutoScalingError(
+    const names = options.map(({ group }) => group).join(', ');
+    return new AutoScalingError(
       'gone',
       'GroupNotFound',
-      `${fleet} names the Auto Scaling group ${name}, which does not exist`,
+      `the fleet of ${model} in namespace ${namespace} names Auto Scaling groups that do not exist: ${names}`,
     );
   }
 

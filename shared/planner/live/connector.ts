@@ -45,6 +45,8 @@ export interface ObservedOption {
   readonly lastFailure?: LaunchFailure | undefined;
   /** The environment replaces instances by itself, so that it may have more of them than desired for a while. */
   readonly isRebalancing?: boolean | undefined;
+  /** The environment does not have the option: it was not deployed yet, or is gone. */
+  readonly isAbsent?: boolean | undefined;
   readonly instances: readonly ObservedInstance[];
   /** Workers on that many instances, and GPUs of one instance. @default an instance is a worker */
   readonly unit?: { readonly replicas: number; readonly instances: number; readonly gpus: number } | undefined;

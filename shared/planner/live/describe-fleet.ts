@@ -13,7 +13,8 @@ export function describeFleet({ pools = {}, handed, capacitySeconds }: Observed)
   return texts.join('; ');
 }
 
-function describeOption({ id, ready, desired, failing, isRebalancing }: ObservedOption): string {
+function describeOption({ id, ready, desired, failing, isRebalancing, isAbsent }: ObservedOption): string {
+  if (isAbsent === true) return `${id} does not exist`;
   const why =
     failing === undefined ? '' : ` (${failing.code}${failing.zone === undefined ? '' : ` in ${failing.zone}`})`;
   return `${id} ${ready} of ${desired}${isRebalancing === true ? ' (rebalancing)' : ''}${why}`;

@@ -176,11 +176,25 @@ describe('observing a fleet on EC2', () => {
     expect((await fleet.connector.observe(signal)).capacitySeconds).toBeLessThanOrEqual(90);
   });
 
-  it('names the group that does not exist', async () => {
+  it('has no room in a group that does not exist yet, and goes on with the others', async () => {
+    await using fleet = await startEc2Fleet([{ desired: 1 }, {}]);
+    await fleet.clock.advance(25_000);
+    const { groups } = fleet.fake.account;
+    const later = groups.get('g1');
+    groups.delete('g1');
+    const observed = await fleet.connector.observe(signal);
+    expect(observed.pools?.decode).toMatchObject({ ready: 2, options: [{ max: 8 }, { max: 0, isAbsent: true }] });
+    expect(describeFleet(observed)).toContain('1-on-demand does not exist');
+    expect(await fleet.connector.apply([desire(2)], signal)).toBe('accepted');
+    if (later !== undefined) groups.set('g1', later);
+    expect((await pool(fleet)).options[1]).not.toHaveProperty('isAbsent');
+  });
+
+  it('names the groups of a pool that has none', async () => {
     await using fleet = await startEc2Fleet([{}, {}]);
-    fleet.fake.account.groups.delete('g1');
+    fleet.fake.account.groups.clear();
     await expect(fleet.connector.observe(signal)).rejects.toThrow(
-      'the fleet of m in namespace ns names the Auto Scaling group g1, which does not exist',
+      'the fleet of m in namespace ns names Auto Scaling groups that do not exist: g0, g1',
     );
   });
 });
