@@ -6,11 +6,12 @@ import type { FleetScaling, ScaledFleet, ScalingPoint, ScalingTargets } from '..
 import type { SimulatedRequest } from '../simulated-rank.ts';
 import type { Defaults, FleetConditions } from './conditions.ts';
 import { conditionsOf } from './conditions.ts';
-import { type GroupListener, SimulatedGroup } from './group.ts';
+import { SimulatedGroup } from './group.ts';
 import { SimulatedCalls } from './group-calls.ts';
+import type { GroupListener } from './group-options.ts';
 import { HostedWorkers } from './hosted-workers.ts';
 import { placeWorkers } from './initial.ts';
-import type { SimulatedInstance } from './instance.ts';
+import { pointOf } from './ledger.ts';
 import { type PlannedFleet, PlannerRounds } from './planner-rounds.ts';
 import { nameOf, type RolledPool, rollUp, shareOf, Traffic } from './roll-up.ts';
 import { simulatedClock } from './simulated-clock.ts';
@@ -264,7 +265,7 @@ export class Ec2Scaling implements FleetScaling {
     const atMs = this.#fleet.nowMs;
     const total = { ready: 0, starting: 0, draining: 0 };
     for (const { group, spec } of this.options) {
-      const point = pointOf(group, atMs);
+      const point = pointOf(group.instances, atMs);
       group.ledger.points.push(point);
       const { replicas, instances } = unitOf(group.spec, spec);
       const workers = (count: number): number => Math.floor(count / instances) * replicas;
@@ -283,19 +284,4 @@ export class Ec2Scaling implements FleetScaling {
   #sum(read: (group: SimulatedGroup) => number): number {
     return this.options.reduce((total, { group }) => total + read(group), 0);
   }
-}
-
-function pointOf({ instances }: SimulatedGroup, atMs: number) {
-  let [starting, serving, draining, warm] = [0, 0, 0, 0];
-  for (const each of instances) {
-    if (each.isWarm) warm++;
-    else if (each.isStarting) starting++;
-    else if (isServing(each)) serving++;
-    else draining++;
-  }
-  return { atMs, starting, serving, draining, warm };
-}
-
-function isServing({ state, isAtRisk }: SimulatedInstance): boolean {
-  return state === 'InService' && !isAtRisk;
 }

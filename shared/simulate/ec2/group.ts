@@ -1,43 +1,12 @@
-import type { Random } from '../../clock/index.ts';
 import { BLOCK_ENDS_EARLY_MS, type OptionSpec } from '../../planner/index.ts';
 import { type Activities, GroupActivities } from './activities.ts';
 import { Capacity, type Place } from './capacity.ts';
 import type { OptionConditions } from './conditions.ts';
-import { SimulatedInstance } from './instance.ts';
+import type { GroupOptions } from './group-options.ts';
+import type { SimulatedInstance } from './instance.ts';
 import { OptionLedger, type PhaseTimes } from './ledger.ts';
+import { Members } from './members.ts';
 import { coldPhases, totalMs, warmPhases } from './start.ts';
-
-/** Time in a simulation. Times in virtual milliseconds. */
-export interface SimulatedTime {
-  readonly nowMs: number;
-  /** Unix time of the moment at which the simulation begins. */
-  readonly beginsAtMs: number;
-  after(delayMs: number, callback: () => void): void;
-}
-
-/** Hears of the instances of a group. */
-export interface GroupListener {
-  /** An instance is in service. */
-  serves(instance: SimulatedInstance): void;
-  /** EC2 takes an instance in two minutes. */
-  isNoticed(instance: SimulatedInstance): void;
-  /** The end of an instance has begun. `SimulatedGroup.drained` tells that it may go. */
-  drains(instance: SimulatedInstance): void;
-  /** An instance was taken away. */
-  isLost(instance: SimulatedInstance): void;
-  /** An event of EventBridge. */
-  tells(event: object): void;
-}
-
-export interface GroupOptions {
-  readonly spec: OptionSpec;
-  readonly conditions: OptionConditions;
-  readonly time: SimulatedTime;
-  readonly random: Random;
-  readonly listener: GroupListener;
-  /** Instances that serve at the start. */
-  readonly count: number;
-}
 
 /** From a change to the group's answer to it. */
 const ACT_MS = 1000;
@@ -60,12 +29,9 @@ export class SimulatedGroup {
   readonly activities: Activities;
   desired: number;
   readonly #activities: GroupActivities;
-  readonly #members = new Map<string, SimulatedInstance>();
-  /** Instances that count toward the desired capacity, by zone. */
-  readonly #counts: Map<string, number>;
+  readonly #members: Members;
   readonly #capacity: Capacity;
   readonly #options: GroupOptions;
-  #serial = 0;
   #retryAtMs = 0;
   #isPoked = false;
   #isOver = false;
@@ -77,20 +43,21 @@ export class SimulatedGroup {
     this.desired = Math.max(spec.min, count);
     this.#options = options;
     this.#capacity = new Capacity(conditions.shortages);
-    this.#counts = new Map(conditions.zones.map((zone) => [zone, 0]));
+    this.#members = new Members({ group: spec.group, zones: conditions.zones, ledger: this.ledger, time });
     this.#activities = new GroupActivities(spec, time, options.listener);
     this.activities = this.#activities;
-    for (let at = 0; at < this.desired; at++) this.#enterService(this.#create(this.#zones()[0]!));
-    for (let at = 0; at < (spec.warmPool?.min ?? 0); at++) this.#intoPool(this.#create(this.#zones()[0]!));
+    for (let at = 0; at < this.desired; at++) this.#enterService(this.#members.create(this.#members.zones()[0]!));
+    for (let at = 0; at < (spec.warmPool?.min ?? 0); at++)
+      this.#intoPool(this.#members.create(this.#members.zones()[0]!));
     this.#schedule();
   }
 
   get instances(): Iterable<SimulatedInstance> {
-    return this.#members.values();
+    return this.#members;
   }
 
   find(instanceId: string): SimulatedInstance | undefined {
-    return this.#members.get(instanceId);
+    return this.#members.find(instanceId);
   }
 
   setDesired(desired: number): void {
@@ -108,7 +75,7 @@ export class SimulatedGroup {
   /** Lets an instance go whose drain has ended. It was chosen to end, so the warm pool does not take it back. */
   drained(instance: SimulatedInstance): void {
     if (instance.state !== 'Terminating:Wait') return;
-    this.#become(instance, 'Terminating:Proceed');
+    this.#members.become(instance, 'Terminating:Proceed');
     this.#later(instance, END_MS, () => this.#remove(instance));
   }
 
@@ -129,7 +96,7 @@ export class SimulatedGroup {
     const { time, random } = this.#options;
     for (const atS of this.conditions.interruptionsAt) {
       this.#after(1000 * atS - time.nowMs, () => {
-        const serving = this.#serving().filter(({ isAtRisk }) => !isAtRisk);
+        const serving = this.#members.serving.filter(({ isAtRisk }) => !isAtRisk);
         const one = serving[Math.floor(random.next() * serving.length)];
         if (one !== undefined) this.interrupt(one);
       });
@@ -138,7 +105,7 @@ export class SimulatedGroup {
     const untilMs = Date.parse(endsAt) - BLOCK_ENDS_EARLY_MS - time.beginsAtMs;
     this.#after(Math.max(0, untilMs), () => {
       this.#isOver = true;
-      for (const instance of [...this.#members.values()]) this.#lose(instance);
+      for (const instance of [...this.#members]) this.#lose(instance);
     });
   }
 
@@ -156,8 +123,8 @@ export class SimulatedGroup {
 
   /** Launches what is missing, from the warm pool first. Instances at risk are replaced before they end. */
   #launchMissing(): void {
-    const lasting = this.#all().filter(({ isCounted, isAtRisk }) => isCounted && !isAtRisk).length;
-    const prepared = this.#warm().filter(({ isPrepared }) => isPrepared);
+    const lasting = this.#members.lasting.length;
+    const prepared = this.#members.warm.filter(({ isPrepared }) => isPrepared);
     for (let missing = this.desired - lasting; missing > 0; missing--) {
       const warm = prepared.shift();
       if (warm !== undefined) this.#start(warm, warmPhases(this.conditions, this.#options.random), 'warm');
@@ -167,7 +134,7 @@ export class SimulatedGroup {
 
   /** Ends instances at risk once enough others serve ("Use Capacity Rebalancing"). */
   #endReplaced(): void {
-    const serving = this.#serving();
+    const serving = this.#members.serving;
     let spare = serving.length - this.desired;
     for (const instance of serving) {
       if (!instance.isAtRisk || spare-- <= 0) continue;
@@ -177,12 +144,11 @@ export class SimulatedGroup {
 
   /** Calls off launches that are too many: of the zone with the most, then the oldest. Others are protected. */
   #scaleIn(): void {
-    const counted = this.#all().filter(({ isCounted, isAtRisk }) => isCounted && !isAtRisk);
-    const inZone = new Map(this.#counts);
-    const pending = counted
+    const { lasting } = this.#members;
+    const pending = lasting
       .filter(({ isStarting }) => isStarting)
-      .toSorted((one, other) => inZone.get(other.zone)! - inZone.get(one.zone)!);
-    for (const instance of pending.slice(0, Math.max(0, counted.length - this.desired))) {
+      .toSorted((one, other) => this.#members.countIn(other.zone) - this.#members.countIn(one.zone));
+    for (const instance of pending.slice(0, Math.max(0, lasting.length - this.desired))) {
       this.ledger.calledOff++;
       this.#end(instance);
     }
@@ -191,7 +157,7 @@ export class SimulatedGroup {
   /** Launches what the warm pool lacks, and ends what it has too many. */
   #fillPool(): void {
     const size = this.#isOver ? 0 : (this.spec.warmPool?.min ?? 0);
-    const warm = this.#warm();
+    const warm = this.#members.warm;
     for (const instance of warm.slice(size)) this.#end(instance);
     for (let missing = size - warm.length; missing > 0; missing--) if (!this.#launch('warm')) return;
   }
@@ -202,14 +168,14 @@ export class SimulatedGroup {
     const nowS = time.nowMs / 1000;
     if (time.nowMs < this.#retryAtMs) return false;
     const refused = new Map<string, { readonly place: Place; readonly code: string }>();
-    for (const zone of this.#zones()) {
+    for (const zone of this.#members.zones()) {
       for (const type of this.spec.types) {
         const place = { zone, type };
         const code = this.#isOver ? 'ReservationCapacityExceeded' : this.#capacity.launch(place, nowS);
         if (code === undefined) {
           this.ledger.launches++;
           const phases = coldPhases(this.conditions, random);
-          const instance = this.#create(zone);
+          const instance = this.#members.create(zone);
           if (kind === 'cold') this.#start(instance, phases, 'cold');
           else this.#prepare(instance, phases);
           return true;
@@ -235,7 +201,7 @@ export class SimulatedGroup {
     const { random, listener } = this.#options;
     const fails = this.conditions.startFailures > 0 && random.next() < this.conditions.startFailures;
     if (kind === 'warm') this.ledger.warmStarts++;
-    this.#become(instance, 'Pending');
+    this.#members.become(instance, 'Pending');
     this.#activities.launches(instance);
     this.#afterCapacity(instance, 'Pending:Wait', phasesMs, () => {
       if (fails) {
@@ -252,7 +218,7 @@ export class SimulatedGroup {
 
   #abandon(instance: SimulatedInstance): void {
     this.#activities.abandoned(instance);
-    this.#become(instance, 'Terminating:Proceed');
+    this.#members.become(instance, 'Terminating:Proceed');
     this.#later(instance, END_MS, () => this.#remove(instance));
     this.#poke();
   }
@@ -265,8 +231,8 @@ export class SimulatedGroup {
     then: () => void,
   ): void {
     const begin = (): void => {
-      this.#become(instance, state);
-      this.#pay(instance, 'full');
+      this.#members.become(instance, state);
+      this.#members.pay(instance, 'full');
       this.#later(instance, totalMs(phasesMs) - phasesMs.capacity, then);
     };
     if (phasesMs.capacity === 0) begin();
@@ -274,8 +240,8 @@ export class SimulatedGroup {
   }
 
   #enterService(instance: SimulatedInstance): void {
-    this.#become(instance, 'InService');
-    this.#pay(instance, 'full');
+    this.#members.become(instance, 'InService');
+    this.#members.pay(instance, 'full');
     const { interruptionsPerHour } = this.conditions;
     if (interruptionsPerHour === 0) return;
     const inMs = (-Math.log(1 - this.#options.random.next()) * MS_PER_HOUR) / interruptionsPerHour;
@@ -284,59 +250,35 @@ export class SimulatedGroup {
 
   /** Launches an instance into the warm pool: it starts once, so that what it loads is there the next time. */
   #prepare(instance: SimulatedInstance, phasesMs: PhaseTimes): void {
-    this.#become(instance, 'Warmed:Pending');
+    this.#members.become(instance, 'Warmed:Pending');
     this.#afterCapacity(instance, 'Warmed:Pending', phasesMs, () => this.#intoPool(instance));
   }
 
   #intoPool(instance: SimulatedInstance): void {
-    this.#become(instance, `Warmed:${this.spec.warmPool?.state ?? 'Stopped'}`);
-    this.#pay(instance, 'warm');
+    this.#members.become(instance, `Warmed:${this.spec.warmPool?.state ?? 'Stopped'}`);
+    this.#members.pay(instance, 'warm');
     this.#poke();
   }
 
   #end(instance: SimulatedInstance): void {
     const isServing = instance.state === 'InService';
-    this.#become(instance, isServing ? 'Terminating:Wait' : 'Terminating:Proceed');
+    this.#members.become(instance, isServing ? 'Terminating:Wait' : 'Terminating:Proceed');
     this.#poke();
     if (isServing) this.#options.listener.drains(instance);
     else this.#later(instance, END_MS, () => this.#remove(instance));
   }
 
   #lose(instance: SimulatedInstance): void {
-    if (!this.#members.has(instance.id) || instance.state === 'Terminating:Proceed') return;
-    this.#become(instance, 'Terminating:Proceed');
+    if (this.#members.find(instance.id) === undefined || instance.state === 'Terminating:Proceed') return;
+    this.#members.become(instance, 'Terminating:Proceed');
     this.#options.listener.isLost(instance);
     this.#later(instance, END_MS, () => this.#remove(instance));
     this.#poke();
   }
 
-  #create(zone: string): SimulatedInstance {
-    const id = `i-${this.#options.spec.group}-${++this.#serial}`;
-    const instance = new SimulatedInstance(id, zone, this.#options.time.nowMs);
-    this.#members.set(id, instance);
-    this.#counts.set(zone, (this.#counts.get(zone) ?? 0) + 1); // it is pending
-    return instance;
-  }
-
   #remove(instance: SimulatedInstance): void {
-    this.#pay(instance, undefined);
-    this.#members.delete(instance.id);
+    this.#members.remove(instance);
     this.#poke();
-  }
-
-  #become(instance: SimulatedInstance, state: SimulatedInstance['state']): void {
-    const before = instance.isCounted ? 1 : 0;
-    instance.state = state;
-    const now = instance.isCounted ? 1 : 0;
-    this.#counts.set(instance.zone, (this.#counts.get(instance.zone) ?? 0) + now - before);
-  }
-
-  #pay(instance: SimulatedInstance, rate: SimulatedInstance['rate']): void {
-    const { nowMs } = this.#options.time;
-    if (instance.rate === rate) return;
-    if (instance.rate !== undefined) this.ledger.pay(instance.rate, -1, nowMs);
-    if (rate !== undefined) this.ledger.pay(rate, 1, nowMs);
-    instance.rate = rate;
   }
 
   #later(instance: SimulatedInstance, delayMs: number, then: () => void): void {
@@ -348,25 +290,5 @@ export class SimulatedGroup {
 
   #after(delayMs: number, then: () => void): void {
     this.#options.time.after(delayMs, then);
-  }
-
-  /** Returns the zones, that with the fewest instances first ("Availability Zone balancing"). */
-  #zones(): readonly string[] {
-    const { zones } = this.conditions;
-    return zones.length === 1
-      ? zones
-      : zones.toSorted((one, other) => this.#counts.get(one)! - this.#counts.get(other)!);
-  }
-
-  #all(): SimulatedInstance[] {
-    return [...this.#members.values()];
-  }
-
-  #serving(): SimulatedInstance[] {
-    return this.#all().filter(({ state }) => state === 'InService');
-  }
-
-  #warm(): SimulatedInstance[] {
-    return this.#all().filter(({ isWarm }) => isWarm);
   }
 }

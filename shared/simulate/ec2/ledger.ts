@@ -1,5 +1,6 @@
 import type { OptionSpec } from '../../planner/index.ts';
 import { type OptionConditions, START_PHASES, type StartPhase } from './conditions.ts';
+import type { SimulatedInstance } from './instance.ts';
 
 /** An option at one tick, in instances. */
 export interface OptionPoint {
@@ -76,4 +77,16 @@ export class OptionLedger {
     const { running, warm } = this.hours;
     return running * pricePerHour + warm * warmPricePerHour;
   }
+}
+
+/** Counts the instances of an option by what they do. */
+export function pointOf(instances: Iterable<SimulatedInstance>, atMs: number): OptionPoint {
+  let [starting, serving, draining, warm] = [0, 0, 0, 0];
+  for (const { state, isWarm, isStarting, isAtRisk } of instances) {
+    if (isWarm) warm++;
+    else if (isStarting) starting++;
+    else if (state === 'InService' && !isAtRisk) serving++;
+    else draining++;
+  }
+  return { atMs, starting, serving, draining, warm };
 }

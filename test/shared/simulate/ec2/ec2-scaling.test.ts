@@ -76,7 +76,7 @@ describe('a simulated fleet on EC2', () => {
       specs: [onDemand(0)],
       conditions: { options: { '*': { start: { weights: [20, 60] } } } },
       config: TO_ZERO,
-      seed: 2,
+      seed: 3,
     });
     const { count, meanSeconds, maxSeconds } = scaling.fromZero!;
     expect(count).toBe(2);
@@ -177,21 +177,28 @@ describe('a simulated fleet on EC2', () => {
   });
 
   it('sums the failures and the phases of all options', async () => {
-    const lack = (code: string) => [{ from: 0, to: 30, code }];
+    const lack = (...codes: string[]) => codes.map((code, at) => ({ from: 0, to: 30, zone: `zone-${at}`, code }));
     const { scaling, first, second } = await scaled({
       workload: steady(60, 5000),
       specs: [onDemand(0, { min: 0, max: 1 }), spot(1)],
       conditions: {
         options: {
-          '0-on-demand': { start: { boot: 10 }, shortages: lack('InsufficientInstanceCapacity') },
-          '1-spot': { start: { weights: 30 }, shortages: lack('MaxSpotInstanceCountExceeded') },
+          '*': { zones: ['zone-0', 'zone-1'] },
+          '0-on-demand': {
+            start: { boot: 10 },
+            shortages: lack('InsufficientInstanceCapacity', 'VcpuLimitExceeded'),
+          },
+          '1-spot': {
+            start: { weights: 30 },
+            shortages: lack('MaxSpotInstanceCountExceeded', 'UnfulfillableCapacity'),
+          },
         },
       },
       config: { min_endpoint: 3 },
     });
     const failed = [first, second].flatMap(({ failedLaunches }) => Object.values(failedLaunches));
-    expect(failed.length).toBe(2);
-    expect(scaling.failures).toBe(failed[0]! + failed[1]!);
+    expect(failed.length).toBe(4);
+    expect(scaling.failures).toBe(failed.reduce((total, count) => total + count, 0));
     expect(first.starts).toBeGreaterThan(0);
     expect(second.starts).toBeGreaterThan(first.starts);
     const [boot, weights] = [10 * first.starts, 30 * second.starts];

@@ -1,6 +1,7 @@
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { OptionConditions } from '../../../../shared/simulate/ec2/conditions.ts';
-import { type GroupListener, type GroupOptions, SimulatedGroup } from '../../../../shared/simulate/ec2/group.ts';
+import { SimulatedGroup } from '../../../../shared/simulate/ec2/group.ts';
+import type { GroupListener, GroupOptions } from '../../../../shared/simulate/ec2/group-options.ts';
 import { optionSpec } from '../../../support/planner/ec2-fleet.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
