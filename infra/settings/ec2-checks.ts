@@ -20,7 +20,12 @@ export function problemsOfFleet(fleet: Ec2FleetSettings, around: Around): readon
   const options = fleet.options.flatMap((option, at) =>
     problemsOfOption(option, fleet, around).map(({ path, message }) => ({ path: ['options', at, ...path], message })),
   );
-  return [...options, ...problemsOfReplicas(fleet, around.types), ...problemsOfWeights(fleet)];
+  return [
+    ...problemsOfModel(fleet),
+    ...options,
+    ...problemsOfReplicas(fleet, around.types),
+    ...problemsOfWeights(fleet),
+  ];
 }
 
 function problemsOfOption(option: CapacityOption, fleet: Ec2FleetSettings, around: Around): readonly Problem[] {
@@ -121,6 +126,14 @@ function problemsOfZones(
       ? []
       : [{ path: ['zones', at], message: `${zone}: no zone of the network, which has ${known.join(', ')}` }],
   );
+}
+
+/** Refuses a name that edges could not read: commas and blanks separate the names in `STATOR_PLANNED_MODELS`. */
+function problemsOfModel({ model }: Ec2FleetSettings): readonly Problem[] {
+  if (!/[\s,]/.test(model)) return [];
+  return [
+    { path: ['model'], message: `${JSON.stringify(model)}: must have no blanks or commas in a fleet of kind ec2` },
+  ];
 }
 
 function problemsOfReplicas(fleet: Ec2FleetSettings, types: GivenTypes): readonly Problem[] {

@@ -66,8 +66,11 @@ const EVERYWHERE: Refusals = {
 
 const NO_NATS = 'is of NATS, which nothing lets the function reach: it asks the resident router';
 
+const PLANNED = 'follows from fleets of kind ec2';
+
 /** Refused for the function. */
 const FUNCTION: Refusals = {
+  STATOR_PLANNED_MODELS: PLANNED,
   STATOR_PLANNER_TABLE: MADE,
   DYN_HTTP_BODY_LIMIT_MB: 'is 6, the largest body that Lambda takes',
   STATOR_DEADLINE_MARGIN_SECS: 'belongs to the time that the function is given',
@@ -106,6 +109,7 @@ const TLS_OF_HTTP = 'is of a server that speaks TLS itself: the load balancer do
 /** Refused for the container edge. */
 const EDGE: Refusals = {
   ...CONTAINER,
+  STATOR_PLANNED_MODELS: PLANNED,
   DYN_HTTP_HOST: PORTS,
   DYN_HTTP_PORT: PORTS,
   DYN_HTTP_SVC_LIVE_PATH_ENV: PORTS,

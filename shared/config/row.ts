@@ -1,6 +1,7 @@
 import { jsonObjectType, jsonOrFileType, jsonTextListType, type PathLimits, pathType } from './values/json.ts';
 import { logFilterType } from './values/log-filter.ts';
 import { decimalType, integerType, type NumberRange, portRangeType, portType } from './values/numbers.ts';
+import { type PlannedModel, plannedModelType } from './values/planned-model.ts';
 import {
   attributesType,
   type BrokerAddresses,
@@ -228,6 +229,8 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     fileOrFolder: of((limits: PathLimits) => pathType('file or folder', limits)),
     /** Texts. */
     list: of(listType),
+    /** Models whose workers a planner starts. */
+    plannedModels: of<readonly PlannedModel[], object>(() => listOfType(plannedModelType(), 'list of models')),
     /** The arguments after `--`. */
     rest: of<readonly string[], object>(restType),
     /** A JSON object. */

@@ -19,6 +19,7 @@ import type { ExplanationSource } from './control/routing-explainer.ts';
 import type { LiveModelDirectory } from './models/model-directory.ts';
 import { modelNotFound, modelNotReady } from './models/model-errors.ts';
 import type { ModelStore } from './models/model-store.ts';
+import { requestableModels } from './models/requestable-models.ts';
 import { type RoutableModel, routableWorkers, type Worker } from './models/routable-model.ts';
 import {
   BusyThresholds,
@@ -228,7 +229,7 @@ class DiscoveredPipeline implements Pipeline {
 
   async countTokens(request: GenerationRequest): Promise<number | undefined> {
     const model = this.models.known(request.model);
-    if (model === undefined || model.card.model_input !== 'Tokens') return undefined;
+    if (model === undefined || model.isPlanned || model.card.model_input !== 'Tokens') return undefined;
     // Its worker counts them
     if (model.card.runtime_config.media_chats === true && namesMedia(request.prompt)) return undefined;
     return promptTokens(this.#asModelWants(request, model), await this.#options.store.get(model), this.#tools);
@@ -247,19 +248,25 @@ class DiscoveredPipeline implements Pipeline {
   }
 
   async #vocabularyOf(name: string) {
-    const model = this.models.known(name);
-    if (model === undefined) throw this.#notFound(name);
+    const model = this.#withCard(name);
     if (model.card.model_input !== 'Tokens') throw workerTells(name);
     const loaded = await this.#options.store.get(model);
     return { model, loaded, tokenizer: loaded.tokenizer };
   }
 
   async textOf(name: string, tokenIds: readonly number[]): Promise<string> {
-    const model = this.models.known(name);
-    if (model === undefined) throw this.#notFound(name);
+    const model = this.#withCard(name);
     if (model.card.model_input !== 'Tokens') return '';
     const { tokenizer } = await this.#options.store.get(model);
     return tokenizer.decode(tokenIds, { skipSpecialTokens: false });
+  }
+
+  /** Returns a model whose card is known. @throws ServeError `model_not_found`, `service_unavailable` */
+  #withCard(name: string): RoutableModel {
+    const model = this.models.known(name);
+    if (model === undefined) throw this.#notFound(name);
+    if (model.isPlanned) throw modelNotReady(name);
+    return model;
   }
 
   /** Returns the request with the defaults of the model's card and of this deployment for its prompt. */
@@ -347,24 +354,12 @@ class DiscoveredPipeline implements Pipeline {
       const ready = this.models.find(name);
       return ready?.readiness.isReady === true ? { ready, capacity: capacityOf(ready, ready.workers) } : undefined;
     };
-    return (await hold.until({ model: model.primaryName, isStream, find, holder: sink }, signal)).ready;
+    const { ready } = await hold.until({ model: model.primaryName, isStream, find, holder: sink }, signal);
+    if (!ready.card.model_type.includes(type)) throw this.#notFound(name, type); // a planned model takes any kind
+    // Its worker takes the body itself, and the request was read as one that is not passed on.
+    if (model.isPlanned && type === 'Embedding' && ready.card.model_input === 'Text') throw modelNotReady(name);
+    return ready;
   }
-}
-
-/**
- * Returns the models that requests may name: every known model. If requests wait for workers (`isHeld`), each counts as
- * ready.
- */
-function requestableModels(models: LiveModelDirectory, isHeld: boolean): ModelDirectory {
-  const asFound = (model: RoutableModel): RoutableModel =>
-    model.readiness.isReady || !isHeld
-      ? model
-      : { ...model, readiness: { ...model.readiness, isReady: true, reason: undefined } };
-  const find = (name: string): RoutableModel | undefined => {
-    const model = models.known(name);
-    return model && asFound(model);
-  };
-  return { list: () => models.listKnown().map(asFound), find, known: find };
 }
 
 /** Asks the worker to keep special tokens if the client has not chosen, because the worker may make the text itself. */

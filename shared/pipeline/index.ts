@@ -9,6 +9,7 @@ export { FollowedPools } from './models/followed-pools.ts';
 export { LiveModelDirectory } from './models/model-directory.ts';
 export { missingModelHint, modelNotFound, modelNotReady } from './models/model-errors.ts';
 export { ModelStore, type OpenModel } from './models/model-store.ts';
+export type { PlannedName } from './models/planned-models.ts';
 export {
   nextPrefillState,
   type PrefillState,

@@ -101,6 +101,43 @@ describe('what tells the planner of held requests', () => {
   });
 });
 
+describe('models that no machine has served yet', () => {
+  const PLANNED = 'dynamo-a1#Qwen/Qwen3-32B,dynamo#Qwen/Qwen3-8B';
+
+  it('are named to the function and the container edge, once each with their namespace', () => {
+    const { Edge } = productionTemplates({ ...GPUS, edges: { container: { listener: 'internal' } } });
+    Edge!.hasResourceProperties('AWS::Lambda::Function', {
+      Environment: { Variables: Match.objectLike({ STATOR_PLANNED_MODELS: PLANNED }) },
+    });
+    Edge!.hasResourceProperties('AWS::ECS::TaskDefinition', {
+      ContainerDefinitions: Match.arrayWith([
+        Match.objectLike({ Environment: Match.arrayWith([{ Name: 'STATOR_PLANNED_MODELS', Value: PLANNED }]) }),
+      ]),
+    });
+    for (const process of ['function', 'frontend'] as const)
+      expect(faultOfVariable(process, 'STATOR_PLANNED_MODELS', PLANNED)).toBeUndefined();
+    expect(JSON.stringify(productionTemplates().Edge!.toJSON())).not.toContain('STATOR_PLANNED_MODELS');
+  });
+
+  it.each(['function', 'container'] as const)('cannot be other ones at the %s', (edge) => {
+    const edges = { [edge]: { environment: { STATOR_PLANNED_MODELS: 'mine' } } };
+    expect(() => readSettings({ ...GPUS, edges }, 'test')).toThrow(
+      /STATOR_PLANNED_MODELS: follows from fleets of kind ec2/,
+    );
+  });
+
+  it('have names that a list can hold', () => {
+    const named = (model: string): StatorConfig => {
+      const [fleet] = Object.values(GPUS.fleets ?? {});
+      return { ...GPUS, models: { ...GPUS.models, [model]: {} }, fleets: { a: { ...fleet, model } } } as StatorConfig;
+    };
+    expect(() => readSettings(named('my model'), 'test')).toThrow(
+      'fleets.a.model: "my model": must have no blanks or commas',
+    );
+    expect(() => readSettings(named('my-model'), 'test')).not.toThrow();
+  });
+});
+
 describe('how long a request waits for a worker', () => {
   const { fleets = {} } = GPUS;
   const [name = '', fleet] = Object.entries(fleets)[0]!;

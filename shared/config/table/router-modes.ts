@@ -189,6 +189,12 @@ export const queueRows = {
     defaultText: 'unset = no hold',
     about: 'How long requests for a model without a ready worker are held.',
   }),
+  plannedModels: edges.plannedModels({
+    names: '--planned-models STATOR_PLANNED_MODELS',
+    defaultText: 'unset = none',
+    about:
+      'Models whose workers a planner starts. Requests for one that no worker has served yet are held, or get 503 with Retry-After without --hold-timeout, instead of 404.',
+  }),
   holdMax: edges.int({
     names: '--hold-max STATOR_HOLD_MAX',
     range: { min: 0 },

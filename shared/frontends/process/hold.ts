@@ -65,7 +65,9 @@ export function openHold(settings: EdgeSettings, deps: HoldDeps): OpenHold | und
   const { clock, logger, registry } = deps;
   const events = new HeldEvents(deps);
   const metrics = createHoldMetrics(registry);
-  const refresh = deps.isLasting ? undefined : new WaitingRefresh(deps);
+  const refresh = deps.isLasting
+    ? undefined
+    : new WaitingRefresh(deps, () => hold.models.map((model) => deps.fleetOf(model)?.ownName ?? model));
   const want = (model: string, oldestAtMs: number): void => {
     const count = hold.countOf(model) + queued.count(model);
     const known = deps.fleetOf(model) ?? { namespace, ownName: model };
@@ -107,14 +109,18 @@ export function openHold(settings: EdgeSettings, deps: HoldDeps): OpenHold | und
 
 /**
  * Reads the fleet each second while requests wait for workers, for a process whose discovery does not follow the fleet.
- * No timer outlives the wait: a frozen process would meet it in another request.
+ * It asks again for the models that wait: one that no worker has served yet is in no view that could show it. No timer
+ * outlives the wait: a frozen process would meet it in another request.
  */
 class WaitingRefresh {
   readonly #deps: Pick<HoldDeps, 'clock' | 'discovery' | 'logger'>;
+  readonly #models: () => readonly string[];
   #waiting: AbortController | undefined;
 
-  constructor(deps: Pick<HoldDeps, 'clock' | 'discovery' | 'logger'>) {
+  /** @param models returns the own names of the models with waiting requests */
+  constructor(deps: Pick<HoldDeps, 'clock' | 'discovery' | 'logger'>, models: () => readonly string[]) {
     this.#deps = deps;
+    this.#models = models;
   }
 
   /** Takes the number of requests that wait. */
@@ -129,14 +135,20 @@ class WaitingRefresh {
   }
 
   async #refresh(signal: AbortSignal): Promise<void> {
-    const { clock, discovery, logger } = this.#deps;
+    const { clock, logger } = this.#deps;
     while (!signal.aborted) {
       await clock.sleep(REFRESH_MS, signal).catch(() => undefined); // no request waits any more
       if (signal.aborted) return;
-      await discovery
-        .refresh(REFRESH_MS)
-        .catch((thrown: unknown) => logger.debug('the fleet was not read', { reason: reasonOf(thrown) }));
+      await this.#read(signal).catch((thrown: unknown) =>
+        logger.debug('the fleet was not read', { reason: reasonOf(thrown) }),
+      );
     }
+  }
+
+  async #read(signal: AbortSignal): Promise<void> {
+    const { discovery } = this.#deps;
+    await discovery.refresh(REFRESH_MS);
+    for (const model of this.#models()) await discovery.shownModels?.show(model, signal);
   }
 }
 

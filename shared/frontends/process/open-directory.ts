@@ -8,6 +8,7 @@ import type { PromptEncoder } from '../../tokens/index.ts';
 import type { FrontendDeps } from './deps.ts';
 import { holdsRequests } from './hold.ts';
 import { cardFilter, modelOpener, openPromptEncoder } from './open-model.ts';
+import { plannedModels, warnOfPlannedElsewhere } from './planned-models.ts';
 
 /** The models of the fleet, and the encoder of their prompts. */
 export interface KnownModels {
@@ -41,6 +42,7 @@ export function openDirectory(settings: EdgeSettings, deps: FrontendDeps): Known
   });
   const inhibition = new Inhibition(clock, settings.inhibitedDurationSecs * 1000);
   const directory = createDirectory(settings, deps, inhibition, log);
+  warnOfPlannedElsewhere(settings, directory, log);
   const { roles = [] } = settings;
   const isRouterAlone = roles.length > 0 && roles.every((role) => role === 'router'); // it receives hashes of prompts
   if (!isRouterAlone) directory.follow(() => store.prefetch(directory.list()));
@@ -65,6 +67,7 @@ function createDirectory(
     clock,
     // A request that waits for workers may come long after the last worker has left.
     rememberedMs: holdsRequests(settings) ? Number.POSITIVE_INFINITY : settings.modelMemorySecs * 1000,
+    planned: plannedModels(settings),
     serves: cardFilter(settings.parserVersion, log),
     onWorkerAdded: (workerId) => inhibition.forget(workerId),
     onForeignWorker: foreignWorkerLog(log),

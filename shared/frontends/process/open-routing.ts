@@ -8,6 +8,7 @@ import type { FrontendDeps } from './deps.ts';
 import { openHeldReports } from './held-reports.ts';
 import { holdsRequests, type OpenHold, openHold } from './hold.ts';
 import { type KnownModels, primaryModels } from './open-directory.ts';
+import { wantedNamespace } from './planned-models.ts';
 import { openPlannerFeed } from './planner-feed.ts';
 
 /** How a frontend chooses workers, and where requests wait for workers. */
@@ -44,7 +45,9 @@ export async function openFleetRouting(
       openEventPlane,
       fleetOf: (model) => {
         const known = directory.known(model);
-        return known && { namespace: known.namespace, ownName: known.card.display_name };
+        if (known === undefined) return undefined;
+        const ownName = known.card.display_name;
+        return { namespace: wantedNamespace(settings, ownName, known.namespace), ownName };
       },
       nameOf: (ownName) => directory.shownNameOf(ownName),
       outbox: feed?.outbox,

@@ -1,6 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
-import type { CatalogueEntry } from '../../discovery/index.ts';
+import type { CatalogueEntry, ModelRecord } from '../../discovery/index.ts';
 import { BoundedMap } from '../../records/index.ts';
+import { type PlannedName, placeholderCard } from './planned-models.ts';
 import { type ModelTerms, modelOf, type RoutableModel } from './routable-model.ts';
 
 interface RememberedModelsOptions {
@@ -81,30 +82,40 @@ const ABANDONED = {
 /** Instance id that stands for no instance in the catalogue: no worker serves the model. */
 const NO_INSTANCE = '0';
 
+/** Where the card of a model without workers stands. */
+type AbsentCard = Pick<ModelRecord, 'namespace' | 'component' | 'endpoint' | 'card'>;
+
 /**
- * Models of the fleet's catalogue, which outlive their workers. A process knows them even if it has never seen their
- * workers.
+ * Models of the fleet's catalogue, which outlive their workers, and models whose first workers a planner is to start. A
+ * process knows them even if it has never seen their workers.
  */
 export class CataloguedModels {
   readonly #clock: Pick<Clock, 'wallMs'>;
   readonly #terms: ModelTerms;
+  readonly #planned: readonly PlannedName[];
   #models: ReadonlyMap<string, RoutableModel> = new Map();
 
-  constructor(clock: Pick<Clock, 'wallMs'>, terms: ModelTerms) {
+  /** @param planned models of planners, in scope; the first of a name counts */
+  constructor(clock: Pick<Clock, 'wallMs'>, terms: ModelTerms, planned: readonly PlannedName[] = []) {
     this.#clock = clock;
     this.#terms = terms;
+    this.#planned = planned;
+    this.show([]);
   }
 
   /** Takes over the entries, which are all in scope. */
   show(entries: readonly CatalogueEntry[]): void {
     const models = new Map<string, RoutableModel>();
-    for (const { namespace, component, endpoint, card } of entries) {
-      const name = card.display_name;
-      const record = { type: 'Model', namespace, component, endpoint, instance_id: NO_INSTANCE, card } as const;
-      const createdSecs = this.#models.get(name)?.createdSecs ?? Math.floor(this.#clock.wallMs() / 1000);
-      const model = { ...modelOf(name, [{ record, endpoint: undefined }], this.#terms), createdSecs };
+    for (const entry of entries) {
+      const name = entry.card.display_name;
+      const model = this.#absent(entry);
       models.set(name, model);
-      for (const alias of card.aliases) if (!models.has(alias)) models.set(alias, { ...model, name: alias });
+      for (const alias of entry.card.aliases) if (!models.has(alias)) models.set(alias, { ...model, name: alias });
+    }
+    for (const planned of this.#planned) {
+      if (models.has(planned.model)) continue;
+      const at = { namespace: planned.namespace, component: '', endpoint: '' };
+      models.set(planned.model, { ...this.#absent({ ...at, card: placeholderCard(planned) }), isPlanned: true });
     }
     this.#models = models;
   }
@@ -116,5 +127,12 @@ export class CataloguedModels {
 
   list(): Iterable<RoutableModel> {
     return this.#models.values();
+  }
+
+  #absent({ namespace, component, endpoint, card }: AbsentCard): RoutableModel {
+    const name = card.display_name;
+    const record = { type: 'Model', namespace, component, endpoint, instance_id: NO_INSTANCE, card } as const;
+    const createdSecs = this.#models.get(name)?.createdSecs ?? Math.floor(this.#clock.wallMs() / 1000);
+    return { ...modelOf(name, [{ record, endpoint: undefined }], this.#terms), createdSecs };
   }
 }

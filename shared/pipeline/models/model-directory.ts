@@ -13,6 +13,7 @@ import { reasonOf } from '../../errors/index.ts';
 import type { ModelDirectory } from '../pipeline.ts';
 import { CataloguedModels, RememberedModels } from './absent-models.ts';
 import { ModelRenaming } from './model-renaming.ts';
+import type { PlannedName } from './planned-models.ts';
 import { type JoinedCard, type ModelTerms, modelOf, type RoutableModel } from './routable-model.ts';
 
 export interface ModelDirectoryOptions extends ModelTerms {
@@ -30,6 +31,8 @@ export interface ModelDirectoryOptions extends ModelTerms {
   readonly rememberedMs?: number;
   /** Largest number of remembered names; the latest ones stay. @default 1024 */
   readonly rememberedMax?: number;
+  /** Models whose workers a planner starts, before any has come. Those outside the scope are left out. @default none */
+  readonly planned?: readonly PlannedName[] | undefined;
   /** Returns whether models with that card are served. @default all are */
   readonly serves?: (card: ModelCard) => boolean;
   readonly onWorkerAdded?: (workerId: string) => void;
@@ -67,7 +70,8 @@ export class LiveModelDirectory implements ModelDirectory {
     const isWorkerLive = (id: string): boolean =>
       [...this.#endpoints.values()].some(({ instance_id: live }) => live === id);
     this.#remembered = new RememberedModels({ clock, rememberedMs, rememberedMax, isWorkerLive });
-    this.#catalogued = new CataloguedModels(clock, options);
+    const planned = options.planned?.filter(({ namespace }) => this.isInScope(namespace));
+    this.#catalogued = new CataloguedModels(clock, options, planned);
   }
 
   /** Reads the present set and follows changes. Rejects when discovery cannot be read. */

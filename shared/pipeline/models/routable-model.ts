@@ -43,6 +43,11 @@ export interface RoutableModel extends ServedModel {
    * Namespace of the card, kept after the last worker has left. The model may have workers in other namespaces, too.
    */
   readonly namespace: string;
+  /**
+   * Whether its name is all that is known of it: no worker has served it yet, and its card is a placeholder.
+   * @default false
+   */
+  readonly isPlanned?: boolean | undefined;
   /** Worker set as the router names it. */
   readonly pool: WorkerPool;
   /** Workers that take requests now, in key order; empty while the model is not ready. */

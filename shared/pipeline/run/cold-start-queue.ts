@@ -91,6 +91,11 @@ export class ColdStartQueue {
     return count;
   }
 
+  /** Models with waiting requests. */
+  get models(): readonly string[] {
+    return [...this.#queues.keys()];
+  }
+
   /** Returns the number of waiting requests of one model. */
   countOf(model: string): number {
     return this.#queues.get(model)?.waiting.size ?? 0;

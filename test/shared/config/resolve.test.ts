@@ -188,6 +188,14 @@ describe('values', () => {
     expect(problemsOf('worker', ['--engine=mocker', '--decode-speedup-ratio=0'])[0]).toContain('allowed: number, > 0');
   });
 
+  it.each([
+    ['#m', '#m is without a namespace before #'],
+    ['a, dynamo#', 'dynamo# is without a model after #'],
+  ])('a planned model of %j is refused', (text, fault) => {
+    const [problem] = problemsOf('frontend', ['--planned-models', text]);
+    expect(problem).toContain(`${fault}; allowed: list of models, [NAMESPACE#]MODEL`);
+  });
+
   it('words match with hyphens and underscores alike, in lower case only', () => {
     expect(frontend(['--router-mode', 'round_robin']).settings.routerMode).toBe('round-robin');
     expect(frontend(['--reasoning-field-name', 'reasoning-content']).settings.reasoningFieldName).toBe(
