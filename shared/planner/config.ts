@@ -92,6 +92,7 @@ const SHAPE = z.object({
     .min(0)
     .max(7 * 86_400)
     .default(900),
+  start_at_zero: z.boolean().default(false),
   min_instance_seconds: z.number().min(0).max(86_400).default(180),
   scheduling: z
     .strictObject({

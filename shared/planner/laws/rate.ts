@@ -185,7 +185,7 @@ function decidePool(
   config: PlannerConfig,
 ): { readonly pool: RatePool; readonly decision: RateDecision } {
   const { nowS, held, startSeconds = config.startSeconds } = input;
-  const floor = floorOf(pool, state, nowS, startSeconds, config);
+  const floor = isAtZero(state, input, config) ? 0 : floorOf(pool, state, nowS, startSeconds, config);
   const { need, behind, isForSurge } = needOf(pool, demand, floor === 0, input, config);
   const sinceS = nowS - config.rateDownWindowSeconds;
   const needs = [
@@ -270,6 +270,18 @@ function floorOf(
   if (endpointsMin > 0) return endpointsMin;
   const idleS = idleSinceS === undefined ? 0 : nowS - idleSinceS;
   return idleSinceS !== undefined && idleS >= Math.max(config.idleToZeroSeconds, 5 * startSeconds) ? 0 : 1;
+}
+
+/**
+ * Returns whether a fleet has no worker and needs none, and whether its frontends would hold the first request. A
+ * frontend that knows a model only by its workers does not: for it, a first worker starts without a request.
+ */
+function isAtZero({ idleSinceS, pools }: RateState, { counts }: RateInput, config: PlannerConfig): boolean {
+  if (!config.startAtZero || idleSinceS === undefined) return false;
+  return poolsOf(config).every((pool) => {
+    const { ready = 0, starting = 0 } = counts[pool] ?? {};
+    return endpointsMinOf(pool, config) + ready + starting + (pools[pool]?.target ?? 0) === 0;
+  });
 }
 
 /** Without a capacity a held request still wants a worker: the first one shows what it can do. */

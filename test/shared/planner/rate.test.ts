@@ -48,6 +48,24 @@ describe('the rate law', () => {
     expect(fleet.run({ rate: 0, held: 2000 }, 5)).toBe(3);
   });
 
+  it('starts a first worker without a request, unless frontends hold the first one', () => {
+    const config = { min_endpoint: 0, start_seconds: 60, idle_to_zero_seconds: 600 };
+    expect(new ObedientFleet(plannerOf(config), 0).run({ rate: 0 }, 30)).toBe(1);
+    const planner = plannerOf({ ...config, start_at_zero: true });
+    const fleet = new ObedientFleet(planner, 0);
+    expect(fleet.run({ rate: 0 }, 3600)).toBe(0);
+    expect(fleet.step({ rate: 0, held: 1 })).toBe(1);
+    expect(fleet.run({ rate: 0 }, 590)).toBe(1);
+    expect(fleet.run({ rate: 0 }, 30)).toBe(0);
+    // a machine that a person has started stays as long as any other
+    const manual = new ObedientFleet(planner, 0);
+    manual.run({ rate: 0 }, 60);
+    manual.ready = 1;
+    expect(manual.run({ rate: 0 }, 530)).toBe(1);
+    expect(manual.run({ rate: 0 }, 30)).toBe(0);
+    expect(new ObedientFleet(plannerOf({ start_at_zero: true, min_endpoint: 1 }), 0).run({ rate: 0 }, 30)).toBe(1);
+  });
+
   it('keeps a worker while requests run, however long none begins', () => {
     const fleet = new ObedientFleet(plannerOf({ min_endpoint: 0, start_seconds: 60, idle_to_zero_seconds: 60 }));
     fleet.run({ rate: 8 }, 60);
