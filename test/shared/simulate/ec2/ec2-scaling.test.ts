@@ -121,6 +121,7 @@ describe('a simulated fleet on EC2', () => {
     expect([serving(spots, 600_000), serving(onDemands, 600_000)]).toEqual([0, 1]);
     expect([serving(spots, 1_900_000), serving(onDemands, 1_900_000)]).toEqual([1, 0]);
     expect([first.launches, second.launches]).toEqual([1, 1]);
+    expect([first.servingMax, second.servingMax]).toEqual([1, 1]);
     expect(simulation.refused).toBe(0);
   });
 
