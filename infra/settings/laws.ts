@@ -14,6 +14,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   prefill_min_endpoint: 'is replicas.min of the fleet',
   decode_min_endpoint: 'is replicas.min of the fleet',
   max_gpu_budget: 'follows from replicas.max of the fleets; planner.gpusMax bounds all models',
+  start_at_zero: 'follows from replicas.min of the fleets and limits.holdSecs',
   start_seconds: 'is startSecs of the fleets',
   decode_engine_num_gpu: 'is engine.gpusPerReplica of the fleet',
   prefill_engine_num_gpu: 'is engine.gpusPerReplica of the fleet',

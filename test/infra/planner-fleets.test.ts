@@ -52,7 +52,7 @@ describe('the fleets that a planner gets', () => {
           drainSecs: 900,
         },
       },
-      planner: { mode: 'agg', min_endpoint: 0, max_gpu_budget: 48 },
+      planner: { mode: 'agg', min_endpoint: 0, start_at_zero: true, max_gpu_budget: 48 },
     });
     expect(specs.fleets[1]?.planner).toEqual({
       mode: 'disagg',
@@ -69,6 +69,15 @@ describe('the fleets that a planner gets', () => {
     const fleets = { ...config.fleets, chat: { ...config.fleets?.chat, options } };
     const [chat] = plannerFleetsOf(readSettings({ ...config, fleets }, 'file')).fleets;
     expect(chat?.pools.decode?.options).toMatchObject([{ id: '0-capacity-block', reservation }]);
+  });
+
+  it('start without a worker if the edges hold the first request', () => {
+    const startsAtZero = (given: object) =>
+      plannerFleetsOf(readSettings({ ...config, ...given }, 'file')).fleets.map(
+        ({ planner }) => planner?.start_at_zero,
+      );
+    expect(startsAtZero({})).toEqual([true, undefined]); // the second has at least one worker
+    expect(startsAtZero({ limits: { ...config.limits, holdSecs: 0 } })).toEqual([undefined, undefined]);
   });
 
   it('are an output of the edge, if there are any', () => {

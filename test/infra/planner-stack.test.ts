@@ -338,7 +338,7 @@ describe('the settings of the planner', () => {
   it('give each model a law of its own', () => {
     const law = { law: 'latency', ttft_ms: 800, idle_to_zero_seconds: 1800 };
     const [chat, code] = plannerFleetsOf(readSettings(withLaw(law), 'file')).fleets;
-    expect(chat?.planner).toEqual({ mode: 'agg', min_endpoint: 0, max_gpu_budget: 48, ...law });
+    expect(chat?.planner).toEqual({ mode: 'agg', min_endpoint: 0, start_at_zero: true, max_gpu_budget: 48, ...law });
     expect(code?.planner).not.toHaveProperty('law');
     expect(parsePlannerConfig(chat?.planner ?? {})).toMatchObject({ law: 'latency', ttftMs: 800 });
   });

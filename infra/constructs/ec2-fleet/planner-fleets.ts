@@ -3,6 +3,7 @@ import {
   type CapacityOption,
   type Ec2FleetSettings,
   groupNameOf,
+  holdSecsOf,
   marketOf,
   optionIdOf,
   replicasMinOf,
@@ -56,6 +57,8 @@ function fleetSpecOf(fleets: readonly Named[], settings: Settings): FleetSpec {
     planner: {
       mode: isAgg ? 'agg' : 'disagg',
       ...Object.fromEntries(fewest),
+      // The edges hold the first request ever, which is what starts the first machine.
+      ...(fewest.every(([, count]) => count === 0) && holdSecsOf(settings) > 0 && { start_at_zero: true }),
       max_gpu_budget: fleets.reduce((sum, [, { replicas, engine }]) => sum + replicas.max * engine.gpusPerReplica, 0),
       ...settings.models[first.model]?.planner,
     },
