@@ -1,6 +1,5 @@
 import { basename, resolve } from 'node:path';
 import { bucketPlace, listArtifacts, pushFolder } from '../artifacts/index.ts';
-import { systemClock } from '../clock/index.ts';
 import { parseFlags, UsageError } from './config.ts';
 
 /** Lines of `stator artifacts --help`. */
@@ -40,7 +39,7 @@ export async function runArtifacts(argv: readonly string[], env: Env = process.e
   });
   const show = values.json === true ? toJson : toLine;
   if (verb === 'list' && rest.length === 0) {
-    return (await listArtifacts(bucket, place, systemClock)).map(show).join('');
+    return (await listArtifacts(bucket, place)).map(show).join('');
   }
   const [folder] = rest;
   if (verb !== 'push' || folder === undefined || rest.length > 1) {

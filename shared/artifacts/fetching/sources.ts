@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import type { Clock } from '../../clock/index.ts';
+import { type Clock, systemClock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
 import { listPrefix } from './bucket-prefix.ts';
@@ -135,7 +135,11 @@ export async function pushFolder(
  * Lists the files that `pushFolder` has put there, in the order of keys.
  * @throws Error if there are more than 100,000
  */
-export function listArtifacts(bucket: string, place: BucketPlace, clock: Clock): Promise<readonly BucketArtifact[]> {
+export function listArtifacts(
+  bucket: string,
+  place: BucketPlace,
+  clock: Clock = systemClock,
+): Promise<readonly BucketArtifact[]> {
   return withBucket(bucket, place, async (s3) => {
     const objects = await listPrefix(s3, { bucket, prefix: KEYS_PREFIX }, clock, undefined, LISTED_MAX);
     return objects.map(({ key, bytes: size }) => ({ key, size }));
