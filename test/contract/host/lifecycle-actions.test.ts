@@ -1,3 +1,4 @@
+import { vi } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { openAutoScaling } from '../../../shared/host/lifecycle/auto-scaling.ts';
 import { startAutoScaling } from '../../support/aws/auto-scaling/index.ts';
@@ -25,10 +26,9 @@ testLifecycleActions('Auto Scaling', async () => {
   const times = { launchMs: 0, terminateMs: 0 };
   const scaling = await startAutoScaling({ clock: systemClock, times, groups: [group] });
   const instance = await waitUntil(() => scaling.instances('chat').find(({ state }) => state === 'Pending:Wait'));
-  const before = { ...process.env };
-  process.env.AWS_ENDPOINT_URL_AUTO_SCALING = scaling.url;
-  process.env.AWS_ACCESS_KEY_ID ??= 'local';
-  process.env.AWS_SECRET_ACCESS_KEY ??= 'local';
+  vi.stubEnv('AWS_ENDPOINT_URL_AUTO_SCALING', scaling.url);
+  vi.stubEnv('AWS_ACCESS_KEY_ID', 'local');
+  vi.stubEnv('AWS_SECRET_ACCESS_KEY', 'local');
   const options = { group: 'chat', instanceId: instance.id, region: 'us-east-1', clock: systemClock };
   const actions = await openAutoScaling(options);
   return {
@@ -36,7 +36,7 @@ testLifecycleActions('Auto Scaling', async () => {
     isWaiting: () => instance.state === 'Pending:Wait',
     isHealthy: () => instance.isHealthy,
     close: async () => {
-      process.env = before;
+      vi.unstubAllEnvs();
       actions.close();
       await scaling.stop();
     },

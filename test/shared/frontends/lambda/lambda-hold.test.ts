@@ -70,11 +70,18 @@ async function holdRequest(holdSecs: number, isStream: boolean, more: Readonly<R
     callbackWaitsForEmptyEventLoop: true,
     getRemainingTimeInMillis: () => LIMIT_MS - clock.nowMs() + beganMs,
   };
-  const done = handler(event, stream, context);
+  let isDone = false;
+  const done = handler(event, stream, context).finally(() => {
+    isDone = true;
+  });
   await waitUntil(() => lines.some((line) => JSON.stringify(line).includes('requests wait for a worker')), {
     what: 'the request to wait',
   });
   for (let secs = 0; secs < 900 && endedAtMs.length === 0; secs++) await clock.advance(1000);
+  for (let secs = 0; secs < 60 && !isDone; secs++) {
+    await new Promise((resolve) => setImmediate(resolve)); // a call to the table may be under way
+    await clock.advance(1000); // its deadline is of this clock
+  }
   await done;
   const armed = clock.pendingTimers; // the environment may be frozen now
   const noted = metrics.registry.totalsBy('stator_frontend_held_notes_total', 'outcome');
