@@ -57,6 +57,7 @@ describe('the command that cdk runs', { timeout: 120_000 }, () => {
     };
     const stacks = Object.values(artifacts).filter(({ type }) => type === 'aws:cloudformation:stack');
     expect(stacks.map(({ properties }) => properties.stackName).sort()).toEqual([
+      'Stator-Ami',
       'Stator-Data',
       'Stator-Edge',
       'Stator-Fleet-chat-a1',
