@@ -113,6 +113,7 @@ const ETCD = is('discoveryBackend', 'etcd');
 const MOCKER = is('engine', 'mocker');
 const SERVICES = isNot('service', 'router');
 const SIMULATED_PLANNER = only(['simulate', 'local'], on('planner'));
+const SIMULATED_FLEETS = only(['simulate'], on('plannerFleets'));
 const MADE_UP = on('workload');
 const PREDICTED_LOAD = only(['frontend', 'router'], is('routerPrefillLoadModel', 'aic'));
 /** Conditions under which the state of the caches is stored for routers that start later. */
@@ -326,6 +327,8 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   warmStartSeconds: [SIMULATED_PLANNER, isNot('warmWorkers', 0)],
   interruptionsPerHour: [SIMULATED_PLANNER],
   plannerFleets: [SIMULATED_PLANNER],
+  plannerModel: [SIMULATED_FLEETS],
+  namespace: [SIMULATED_FLEETS],
   fleetConditions: [SIMULATED_PLANNER, on('plannerFleets')],
 };
 

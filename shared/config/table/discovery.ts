@@ -65,12 +65,13 @@ export const discoveryRows = {
     about:
       'How processes find each other: on many machines (dynamodb, etcd), on one machine (file), or within one process (mem).',
   }),
-  namespace: fleet.text({
+  namespace: rowsFor(...fleet.usedBy, 'simulate').text({
     names: '--namespace DYN_NAMESPACE',
     defaultFor: { worker: 'dynamo' },
     defaultText: 'unset = all; worker: dynamo',
     source: 'Dynamo',
-    about: 'Frontend: exact namespace of models. Worker: its own namespace.',
+    about:
+      'Frontend: exact namespace of models. Worker: its own namespace. Simulation: namespace of the fleet that it scales.',
   }),
   namespacePrefix: edges.text({
     names: '--namespace-prefix DYN_NAMESPACE_PREFIX',

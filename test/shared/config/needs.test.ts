@@ -51,6 +51,7 @@ describe('a setting that another one switches off', () => {
     ['simulate', ['--workload=steady', '--burst-size=3'], {}, '--burst-size has no effect: it needs --workload bursts'],
     ['simulate', ['--router-mode=random', '--router-tie-break=fewest-blocks'], {}, 'it needs --router-mode kv'],
     ['local', ['--max-workers=9'], {}, '--max-workers has no effect: it needs --planner'],
+    ['simulate', ['--planner', '--planner-model=m'], {}, '--planner-model has no effect: it needs --planner-fleets'],
   ])('is reported at the start of %s %j %j', (process, argv, env, says) => {
     expect(idleOf(process, argv, env)).toEqual([expect.stringContaining(says)]);
   });

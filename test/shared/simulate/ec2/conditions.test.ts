@@ -113,6 +113,20 @@ describe('a simulation of --planner-fleets refuses', () => {
   });
 });
 
+describe('a simulation of --planner-fleets with a model in two namespaces', () => {
+  const fleets = ['blue', 'green'].map((namespace) => ({ namespace, model: 'm', pools: { decode: poolOf() } }));
+  const scaled = (...more: string[]) => {
+    const argv = ['--planner', '--planner-fleets', JSON.stringify({ fleets }), '--planner-model', 'm', ...more];
+    const workload = workloadOf([{ inputTokens: 1 }]);
+    return scalingOf(resolveConfig('simulate', argv, {}), workload, options({ workload }));
+  };
+
+  it('asks for --namespace, and scales the fleet of that one', async () => {
+    await expect(scaled()).rejects.toThrow('names several fleets: choose one with --namespace and --planner-model');
+    expect(await scaled('--namespace', 'green')).toMatchObject({ fleet: { namespace: 'green' } });
+  });
+});
+
 function poolOf(): object {
   return { ...FLEET.pools.decode };
 }
