@@ -70,6 +70,7 @@ export class PublicFront extends Construct {
     super(scope, id);
     const { edges, limits, domain } = settings;
     const holdSecs = holdSecsOf(settings);
+    const notesTable = holdSecs === 0 ? undefined : plans; // what holds nothing has nothing to note
     this.function = new HttpFunction(this, 'Http', {
       code,
       network,
@@ -88,12 +89,12 @@ export class PublicFront extends Construct {
         DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS: '10000',
         STATOR_DEADLINE_MARGIN_SECS: '10',
         ...(holdSecs === 0 ? {} : { STATOR_HOLD_TIMEOUT: String(holdSecs) }),
-        ...(plans === undefined ? {} : { STATOR_PLANNER_TABLE: plans.tableName }),
+        ...(notesTable === undefined ? {} : { STATOR_PLANNER_TABLE: notesTable.tableName }),
         ...(limits.maxTokensFunction === 0 ? {} : { STATOR_MAX_TOKENS_DEFAULT: String(limits.maxTokensFunction) }),
       },
     });
     store.grantFront(this.function);
-    plans?.grantNote(this.function);
+    notesTable?.grantNote(this.function);
     this.api = new StreamingApi(this, 'Api', {
       handler: this.function.live,
       requestsPerSecond: limits.requestsPerSecond,

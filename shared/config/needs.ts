@@ -328,6 +328,7 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   interruptionsPerHour: [SIMULATED_PLANNER],
   plannerFleets: [SIMULATED_PLANNER],
   plannerModel: [SIMULATED_FLEETS],
+  plannerTable: [only(['function'], on('holdTimeoutSecs'))],
   namespace: [SIMULATED_FLEETS],
   fleetConditions: [SIMULATED_PLANNER, on('plannerFleets')],
 };

@@ -96,8 +96,15 @@ describe('what tells the planner of held requests', () => {
     const rights = rightsOf(edge, /^FrontHttpRole/).filter((right) => 'Condition' in right);
     expect(rights.map(({ action }) => action).sort()).toEqual(['dynamodb:DeleteItem', 'dynamodb:PutItem']);
     for (const right of rights) expect(right).toMatchObject({ Condition: held });
-    const without = productionTemplates().Edge!;
+  });
+
+  it.each([
+    ['a planner', {}],
+    ['requests that wait', { ...GPUS, limits: { ...GPUS.limits, holdSecs: 0 } }],
+  ])('has no table for the HTTP function without %s', (_what, given) => {
+    const without = productionTemplates(given).Edge!;
     expect(JSON.stringify(without.toJSON())).not.toContain('STATOR_PLANNER_TABLE');
+    expect(JSON.stringify(without.toJSON())).not.toContain('HELD#*');
   });
 });
 

@@ -52,6 +52,7 @@ describe('a setting that another one switches off', () => {
     ['simulate', ['--router-mode=random', '--router-tie-break=fewest-blocks'], {}, 'it needs --router-mode kv'],
     ['local', ['--max-workers=9'], {}, '--max-workers has no effect: it needs --planner'],
     ['simulate', ['--planner', '--planner-model=m'], {}, '--planner-model has no effect: it needs --planner-fleets'],
+    ['function', [], { STATOR_PLANNER_TABLE: 't' }, 'STATOR_PLANNER_TABLE has no effect: it needs --hold-timeout'],
   ])('is reported at the start of %s %j %j', (process, argv, env, says) => {
     expect(idleOf(process, argv, env)).toEqual([expect.stringContaining(says)]);
   });
