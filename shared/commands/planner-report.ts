@@ -2,7 +2,14 @@ import { writeFile } from 'node:fs/promises';
 import { type Environment, resolveConfig } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { type DecisionRecord, type PlannerStore, readOpenSample, type TickRecord } from '../planner/index.ts';
-import { type EndedSample, type FleetStory, type GpuPrices, optionsOf, renderFleet } from '../simulate/index.ts';
+import {
+  type EndedSample,
+  type FleetStory,
+  type GpuPrices,
+  optionsOf,
+  priceOf,
+  renderFleet,
+} from '../simulate/index.ts';
 import { UsageError } from './config.ts';
 import { chooseGroup, namesOf } from './planner/choose-group.ts';
 import { openPlannerStore } from './planner/planner-store.ts';
@@ -98,10 +105,12 @@ function checkPrices({ byOption }: GpuPrices, samples: readonly EndedSample[]): 
   throw new UsageError(`--gpu-price ${unknown}: the fleet has no such option; allowed: ${known.join(', ')}`);
 }
 
-function jsonOf({ namespace, model, fromMs, untilMs, samples, decisions }: FleetStory): string {
+function jsonOf({ namespace, model, fromMs, untilMs, samples, decisions, prices, notes }: FleetStory): string {
   const from = new Date(fromMs).toISOString();
   const until = new Date(untilMs).toISOString();
-  return `${JSON.stringify({ namespace, model, from, until, samples, decisions }, undefined, 2)}\n`;
+  const gpu_prices = Object.fromEntries(optionsOf(samples).map((option) => [option, priceOf(prices, option)]));
+  const story = { namespace, model, from, until, notes, gpu_prices, samples, decisions };
+  return `${JSON.stringify(story, undefined, 2)}\n`;
 }
 
 async function write(path: string, text: string): Promise<void> {
@@ -150,7 +159,8 @@ function pricesOf(text: string | undefined): GpuPrices {
   const byOption: Record<string, number> = {};
   let all: number | undefined;
   for (const part of text.split(',')) {
-    const [name, number] = part.includes('=') ? (part.split('=', 2) as [string, string]) : [undefined, part];
+    const at = part.indexOf('=');
+    const [name, number] = at < 0 ? [undefined, part] : [part.slice(0, at), part.slice(at + 1)];
     const price = Number(number);
     if (number.trim() === '' || !(price >= 0 && price <= PRICE_MAX) || name === '') {
       throw new UsageError(

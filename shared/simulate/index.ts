@@ -17,7 +17,7 @@ export {
 export { scalingOf } from './command/scaling.ts';
 export { type SweptRun, sweepRuns } from './command/sweep.ts';
 export type { EndedSample } from './report/fleet/bins.ts';
-export { type FleetStory, type GpuPrices, optionsOf } from './report/fleet/fleet-story.ts';
+export { type FleetStory, type GpuPrices, optionsOf, priceOf } from './report/fleet/fleet-story.ts';
 export { renderFleet } from './report/fleet/render-fleet.ts';
 export { renderPage } from './report/page.ts';
 export { renderHtml } from './report/render-html.ts';

@@ -63,13 +63,16 @@ describe('stator planner report', () => {
     const json = JSON.parse(await report('--json', '--since=5m')) as { samples: object[] };
     expect(json).toMatchObject({ namespace: 'ns', model: 'm', until: new Date(nowMs).toISOString(), decisions: [] });
     expect(json.samples).toHaveLength(6);
+    expect(JSON.parse(await report('--json', '--gpu-price=decode=3'))).toMatchObject({ gpu_prices: { decode: 3 } });
   });
 
   it('says that records of an earlier release have no numbers', async () => {
     const store = new FilePlannerStore(folder);
     const tick = { atMs: nowMs, reason: 'no change', figures: {} };
     await store.commit('ns#old', { version: 0, state: '', tick }, NEVER);
-    expect(await report('--model=old')).toContain('Records of an earlier release, without numbers for the charts: 1.');
+    const note = 'Records of an earlier release, without numbers for the charts: 1.';
+    expect(await report('--model=old')).toContain(note);
+    expect(JSON.parse(await report('--model=old', '--json'))).toMatchObject({ notes: [note] });
   });
 
   it.each([
@@ -81,6 +84,7 @@ describe('stator planner report', () => {
     [['--output=/nowhere/page.html'], /^--output \/nowhere\/page.html: cannot be written: .*ENOENT/],
     [['--gpu-price=cheap'], /^--gpu-price "cheap": allowed: US\$ an hour from 0 to 10000, or OPTION=NUMBER$/],
     [['--gpu-price=-1'], /^--gpu-price "-1": allowed/],
+    [['--gpu-price=decode=1=2'], /^--gpu-price "decode=1=2": allowed/],
     [['--gpu-price=spot=1'], /^--gpu-price spot: the fleet has no such option; allowed: decode$/],
     [['--model=other'], /^no planner has decided anything here; known: ns#m$/],
     [['--tables=x'], /--tables/],
