@@ -2,7 +2,7 @@ import { CfnOutput, RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import type { Construct } from 'constructs';
-import { plannerFleetsOf } from '../constructs/ec2-fleet/planner-fleets.ts';
+import { groupNamesOf, plannerFleetsOf } from '../constructs/ec2-fleet/planner-fleets.ts';
 import { keyOf } from '../constructs/fleet-store.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
 import { PlannerObservability, type WatchedPlanner } from '../constructs/observability/planner-watches.ts';
@@ -55,9 +55,7 @@ export class PlannerStack extends Stack {
       queue,
       table: this.table,
       store: data.store,
-      groups: fleets.flatMap(({ pools }) =>
-        Object.values(pools).flatMap((pool) => pool?.options.map(({ group }) => group) ?? []),
-      ),
+      groups: groupNamesOf(fleets),
       models: fleets.length,
       isReserved: reservedConcurrency(settings) !== undefined,
       logRetentionDays: settings.logRetentionDays,

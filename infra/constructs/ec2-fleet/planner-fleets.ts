@@ -33,6 +33,13 @@ export function plannerFleetsOf(settings: Settings): FleetSpecs {
   return { ...(gpusMax === undefined ? {} : { gpusMax }), fleets };
 }
 
+/** Returns the names of the Auto Scaling groups of fleets. */
+export function groupNamesOf(fleets: readonly FleetSpec[]): readonly string[] {
+  return fleets.flatMap(({ pools }) =>
+    Object.values(pools).flatMap((pool) => pool?.options.map(({ group }) => group) ?? []),
+  );
+}
+
 function namespaceOf({ generation }: Ec2FleetSettings): string {
   return generation === undefined ? NAMESPACE : `${NAMESPACE}-${generation}`;
 }

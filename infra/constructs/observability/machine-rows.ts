@@ -1,7 +1,7 @@
 import { GraphWidget, Metric } from 'aws-cdk-lib/aws-cloudwatch';
 import { EMBEDDED_NAMESPACE } from '../../../shared/telemetry/index.ts';
 import type { Settings } from '../../settings/index.ts';
-import { plannerFleetsOf } from '../ec2-fleet/planner-fleets.ts';
+import { groupNamesOf, plannerFleetsOf } from '../ec2-fleet/planner-fleets.ts';
 import { MINUTE } from '../metrics.ts';
 
 /**
@@ -9,9 +9,7 @@ import { MINUTE } from '../metrics.ts';
  * them all, because CloudWatch asks 3 US$ a month for each. Groups have names that are known before their stacks exist.
  */
 export function machineRows(settings: Settings): GraphWidget[][] {
-  const groups = plannerFleetsOf(settings).fleets.flatMap(({ pools }) =>
-    Object.values(pools).flatMap((pool) => pool?.options.map(({ group }) => group) ?? []),
-  );
+  const groups = groupNamesOf(plannerFleetsOf(settings).fleets);
   if (groups.length === 0) return [];
   const graph = (title: string, left: Metric[]) => new GraphWidget({ title, left, width: 12 });
   const ofAll = (metricName: string) => groups.map((name) => groupMetric(metricName, name));
