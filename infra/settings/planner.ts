@@ -23,10 +23,21 @@ export const Planner = z
   })
   .prefault({});
 
+/**
+ * Most fleets of one planner. The policy of its queue names a rule for each, and has 8,192 bytes ("Amazon SQS policy
+ * quotas").
+ */
+const FLEETS_MAX = 58;
+/**
+ * Most options of all fleets: the role of the planner names the group of each, and takes ten policies ("IAM and AWS STS
+ * quotas").
+ */
+const OPTIONS_MAX = 250;
+
 /** A planner, its fleets, and the network of those who tell it. */
 interface Told {
   readonly planner: z.infer<typeof Planner>;
-  readonly fleets: Readonly<Record<string, { readonly kind: string }>>;
+  readonly fleets: Readonly<Record<string, { readonly kind: string; readonly options?: readonly unknown[] }>>;
   readonly network: { readonly vpc?: unknown };
 }
 
@@ -35,7 +46,10 @@ export function hasPlanner({ planner, fleets }: Pick<Told, 'planner' | 'fleets'>
   return planner.queueArn === undefined && Object.values(fleets).some(({ kind }) => kind === 'ec2');
 }
 
-/** Refuses an endpoint that nothing needs, and a bound that no planner of the deployment would keep. */
+/**
+ * Refuses an endpoint that nothing needs, a bound that no planner of the deployment would keep, and more fleets than it
+ * can scale.
+ */
 export function checkPlanner({ planner, fleets, network }: Told, context: z.RefinementCtx): void {
   const isOwn = hasPlanner({ planner, fleets });
   if (planner.gpusMax !== undefined && !isOwn) {
@@ -44,6 +58,7 @@ export function checkPlanner({ planner, fleets, network }: Told, context: z.Refi
     const message = `${planner.gpusMax}: is for the deployment's own planner, and ${why}`;
     context.addIssue({ code: 'custom', path: ['planner', 'gpusMax'], message });
   }
+  if (isOwn) checkSize(fleets, context);
   if (!planner.endpoint) return;
   const path = ['planner', 'endpoint'];
   if (planner.queueArn === undefined && !isOwn) {
@@ -54,4 +69,12 @@ export function checkPlanner({ planner, fleets, network }: Told, context: z.Refi
     const message = 'needs network.vpc: tasks in a network that is made reach the queue by themselves';
     context.addIssue({ code: 'custom', path, message });
   }
+}
+
+function checkSize(fleets: Told['fleets'], context: z.RefinementCtx): void {
+  const refuse = (message: string) => context.addIssue({ code: 'custom', path: ['fleets'], message });
+  const own = Object.values(fleets).filter(({ kind }) => kind === 'ec2');
+  const options = own.reduce((sum, { options: { length } = [] }) => sum + length, 0);
+  if (own.length > FLEETS_MAX) refuse(`${own.length} are of kind ec2: one planner scales at most ${FLEETS_MAX}`);
+  if (options > OPTIONS_MAX) refuse(`${options} options on EC2: one planner scales at most ${OPTIONS_MAX}`);
 }

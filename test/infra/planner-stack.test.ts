@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Match } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
-import { plannerFleetsOf } from '../../infra/constructs/ec2-fleet/planner-fleets.ts';
+import { groupNamesOf, plannerFleetsOf } from '../../infra/constructs/ec2-fleet/planner-fleets.ts';
 import example from '../../infra/examples/ec2.config.ts';
 import { readSettings } from '../../infra/settings/index.ts';
 import { faultOfVariable, rowOfVariable } from '../../shared/config/index.ts';
@@ -39,9 +39,7 @@ function matches(pattern: unknown, event: unknown): boolean {
 const queueArn = 'arn:aws:sqs:eu-west-1:123456789012:planner.fifo';
 const { Planner: planner, ...others } = productionTemplates(GPUS);
 const of = (type: string): readonly Resource[] => Object.values(planner!.findResources(type)) as Resource[];
-const groups = plannerFleetsOf(readSettings(GPUS, 'test')).fleets.flatMap(({ pools }) =>
-  Object.values(pools).flatMap((pool) => pool?.options.map(({ group }) => group) ?? []),
-);
+const groups = groupNamesOf(plannerFleetsOf(readSettings(GPUS, 'test')).fleets);
 
 describe('the planner of a deployment', () => {
   it('comes with the first fleet on EC2, unless another planner has a queue for it', () => {
@@ -259,45 +257,6 @@ describe('what wakes the planner', () => {
     const undelivered = planner!.findResources('AWS::SQS::Queue')[undeliveredId];
     expect(undelivered?.Properties).toMatchObject({ MessageRetentionPeriod: 14 * 86_400, SqsManagedSseEnabled: true });
     expect(undelivered?.Properties.FifoQueue).toBeUndefined();
-  });
-});
-
-describe('a planner of many models', () => {
-  const names = Array.from({ length: 40 }, (_, at) => `model-${at}`);
-  const { Planner: large } = productionTemplates({
-    ...example,
-    models: Object.fromEntries(names.map((model) => [model, {}])),
-    fleets: Object.fromEntries(
-      names.map((model) => [
-        model,
-        {
-          ...{ kind: 'ec2', model, options: [{ types: ['g6.xlarge'], max: 1 }], replicas: { max: 1 } },
-          engine: { image: 'registry.example/worker:1' },
-        },
-      ]),
-    ),
-    machineImages: {},
-  });
-
-  // "Amazon SQS policy quotas": 8,192 bytes, 10 conditions, 20 statements.
-  it('has policies of queues that SQS takes, which let every rule send', () => {
-    const rules = Object.keys(large!.findResources('AWS::Events::Rule'));
-    expect(rules).toHaveLength(names.length + 2);
-    const sentBy: string[][] = [];
-    for (const { Properties } of Object.values(large!.findResources('AWS::SQS::QueuePolicy'))) {
-      const { Statement: statements } = Properties.PolicyDocument as { readonly Statement: readonly object[] };
-      const conditions = statements.flatMap((each) =>
-        Object.values('Condition' in each ? (each.Condition as object) : {}),
-      );
-      expect(conditions.flatMap((each) => Object.keys(each as object)).length).toBeLessThanOrEqual(10);
-      expect(statements.length).toBeLessThanOrEqual(20);
-      const longest = `arn:aws:events:ap-southeast-1:123456789012:rule/${'n'.repeat(64)}`;
-      const text = JSON.stringify(statements).replaceAll(/\{"Fn::GetAtt":\["\w+","Arn"\]\}/g, `"${longest}"`);
-      expect(text.length).toBeLessThan(8000);
-      const senders = [...JSON.stringify(conditions).matchAll(/"Fn::GetAtt":\["(\w+)","Arn"\]/g)];
-      sentBy.push(senders.map(([, id = '']) => id).sort());
-    }
-    expect(sentBy.filter((each) => each.length > 0)).toEqual([[...rules].sort(), [...rules].sort()]);
   });
 });
 

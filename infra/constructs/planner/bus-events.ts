@@ -78,7 +78,7 @@ export class BusEvents extends Construct {
 
 /**
  * Allows rules to send to a queue, by one statement. CDK's own target adds one for each rule, and SQS takes ten
- * conditions in a policy ("Amazon SQS policy quotas"). Its 8,192 bytes have room for about 60 rules.
+ * conditions in a policy ("Amazon SQS policy quotas"). Its 8,192 bytes bound the fleets in the settings.
  */
 function allowSending(queue: IQueue, rules: readonly Rule[]): void {
   queue.addToResourcePolicy(

@@ -42,6 +42,11 @@ const BATCH = 10;
  */
 const CONCURRENCY_MIN = 2;
 const CONCURRENCY_MAX = 50;
+/**
+ * Groups in one statement of the role. A policy takes 6,144 characters, and CDK puts whole statements into further
+ * ones.
+ */
+const STATEMENT_GROUPS = 10;
 
 /**
  * The function that decides how many machines each model needs, and has Auto Scaling start and end them. It runs
@@ -136,7 +141,9 @@ function allowScaling(role: IRole, scope: Construct, groups: readonly string[]):
   ];
   const named = (actions: readonly string[]) => actions.map((action) => `autoscaling:${action}`);
   role.addToPrincipalPolicy(new PolicyStatement({ actions: named(looks), resources: ['*'] }));
-  role.addToPrincipalPolicy(
-    new PolicyStatement({ actions: named(changes), resources: groups.map((name) => arnOfGroup(scope, name)) }),
-  );
+  const resources = groups.map((name) => arnOfGroup(scope, name));
+  for (let at = 0; at < resources.length; at += STATEMENT_GROUPS) {
+    const some = resources.slice(at, at + STATEMENT_GROUPS);
+    role.addToPrincipalPolicy(new PolicyStatement({ actions: named(changes), resources: some }));
+  }
 }
