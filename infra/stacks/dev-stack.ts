@@ -26,7 +26,8 @@ export class DevStack extends Stack {
     super(scope, id, { description: 'Stator: serverless front for large language models (dev)', ...props });
     const network = new Network(this, 'Network', { availabilityZones: settings.network.availabilityZones });
     const store = new FleetStore(this, 'Store', { encryptionKey: keyOf(this, settings) });
-    const [[name, fleet] = []] = mockFleetsOf(settings);
+    const mocks = mockFleetsOf(settings);
+    const [[name, fleet] = []] = mocks;
     const queue = plannerQueueOf(this, settings);
     const task = new DevTask(this, 'Task', {
       ...settings.sizes.dev,
@@ -43,7 +44,9 @@ export class DevStack extends Stack {
     });
     store.grantRoute(task); // its edge is only a router
     queue?.grantTell(task);
-    const front = new PublicFront(this, 'Front', { code, network, store, settings });
+    // No planner starts machines here, so no request waits for one.
+    const served = { ...settings, fleets: Object.fromEntries(mocks) };
+    const front = new PublicFront(this, 'Front', { code, network, store, settings: served });
     new Observability(this, 'Observability', { front, settings, service: task.emfService });
     for (const path of passedOver(settings)) {
       Annotations.of(this).addWarningV2(`stator:dev:${path}`, `${path}: dev does without it; -c env=production has it`);

@@ -5,7 +5,7 @@ import { holdSecsOf, readSettings, type StatorConfig } from '../../infra/setting
 import { faultOfVariable, rowOfVariable } from '../../shared/config/index.ts';
 import { matches } from '../support/aws/table-stream.ts';
 import { GPUS } from './deployments.ts';
-import { productionTemplates, type Resource, statementsOf } from './templates.ts';
+import { devTemplate, productionTemplates, type Resource, statementsOf } from './templates.ts';
 
 const { Planner: planner, Edge: edge } = productionTemplates(GPUS);
 const wake = (Object.entries(planner!.findResources('AWS::Lambda::Function')) as [string, Resource][]).find(([id]) =>
@@ -124,6 +124,14 @@ describe('models that no machine has served yet', () => {
     for (const process of ['function', 'frontend'] as const)
       expect(faultOfVariable(process, 'STATOR_PLANNED_MODELS', PLANNED)).toBeUndefined();
     expect(JSON.stringify(productionTemplates().Edge!.toJSON())).not.toContain('STATOR_PLANNED_MODELS');
+  });
+
+  it('are unknown to dev, which has no planner to start machines for them', () => {
+    devTemplate(GPUS).hasResourceProperties('AWS::Lambda::Function', {
+      Environment: {
+        Variables: Match.objectLike({ STATOR_HOLD_TIMEOUT: '120', STATOR_PLANNED_MODELS: Match.absent() }),
+      },
+    });
   });
 
   it.each(['function', 'container'] as const)('cannot be other ones at the %s', (edge) => {
