@@ -1,9 +1,10 @@
 import { constants } from 'node:fs';
 import { mkdir, readdir, rename, writeFile } from 'node:fs/promises';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
+import { reasonOf } from '../../../shared/errors/index.ts';
 import { installOnce } from './install-once.ts';
 import { goCaches } from './kserve-go.ts';
-import { cacheRoot, pathIfPresent, runCommand, type Tool } from './tool.ts';
+import { cacheRoot, pathIfPresent, programOnPath, runCommand, type Tool } from './tool.ts';
 
 const VERSION = '3.5.17';
 const BUILD_MS_MAX = 8 * 60_000;
@@ -16,7 +17,7 @@ export const etcd: Tool = {
   name: 'etcd',
   variable: 'STATOR_TEST_ETCD_BIN',
   neededBy: 'suites against an etcd cluster',
-  findInstalled: async () => (await findOnPath()) ?? (await cachedBinary()),
+  findInstalled: async () => (await programOnPath('etcd')) ?? (await cachedBinary()),
   async install() {
     await installOnce(folder(), async () => (await cachedBinary()) !== undefined, fill);
     return binaryIn(folder());
@@ -31,7 +32,7 @@ async function fill(scratchFolder: string): Promise<void> {
     try {
       await buildWithGo(scratchFolder);
     } catch (goFailure) {
-      throw new Error(`${messageOf(packageFailure)}; ${messageOf(goFailure)}`);
+      throw new Error(`${reasonOf(packageFailure)}; ${reasonOf(goFailure)}`);
     }
   }
 }
@@ -67,14 +68,6 @@ async function buildWithGo(scratchFolder: string): Promise<void> {
   );
 }
 
-async function findOnPath(): Promise<string | undefined> {
-  for (const directory of (process.env.PATH ?? '').split(delimiter)) {
-    const found = await pathIfPresent(join(directory, 'etcd'), constants.X_OK);
-    if (directory !== '' && found !== undefined) return found;
-  }
-  return undefined;
-}
-
 function cachedBinary(): Promise<string | undefined> {
   return pathIfPresent(binaryIn(folder()), constants.X_OK);
 }
@@ -85,8 +78,4 @@ function binaryIn(installation: string): string {
 
 function folder(): string {
   return join(cacheRoot(), `etcd-${VERSION}`);
-}
-
-function messageOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
 }

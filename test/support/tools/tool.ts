@@ -2,7 +2,7 @@ import { type SpawnOptions, spawn } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { homedir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 
 /** A program or environment that some suites need, and that the test run fetches or builds once per user. */
 export interface Tool {
@@ -30,6 +30,15 @@ export async function pathIfPresent(path: string, mode = constants.R_OK): Promis
   } catch {
     return undefined; // an absent file is a valid answer
   }
+}
+
+/** Returns the path of a program on PATH; undefined if there is none. */
+export async function programOnPath(name: string): Promise<string | undefined> {
+  for (const directory of (process.env.PATH ?? '').split(delimiter)) {
+    const found = await pathIfPresent(join(directory, name), constants.X_OK);
+    if (directory !== '' && found !== undefined) return found;
+  }
+  return undefined;
 }
 
 /** Runs a command to its end. Throws with the last line of its output if it fails or exceeds `timeoutMs`. */
