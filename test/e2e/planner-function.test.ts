@@ -1,17 +1,14 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { DynamoDBClient, UpdateItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { PLANNER_FLEETS_FILE } from '../../functions/planner/fleets-file.ts';
-import { bundleFunction, PLANNER_FUNCTION_ENTRY } from '../../infra/bundle.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { type DecisionRecord, DynamoDbPlannerStore, INSTANCE_EVENTS_GROUP } from '../../shared/planner/index.ts';
 import { EMBEDDED_NAMESPACE, PLANNER_METRICS } from '../../shared/telemetry/index.ts';
 import { type FakeAutoScaling, startAutoScaling } from '../support/aws/auto-scaling/index.ts';
 import type { BusEvent } from '../support/aws/auto-scaling/types.ts';
 import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb, waitUntil } from '../support/index.ts';
-import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+import { startPlannerFunction } from '../support/lambda/built-function.ts';
+import { hasLambdaRuntime, type LambdaRuntime } from '../support/lambda-runtime.ts';
 import { queueEvent, type SentMessage } from '../support/planner/queue-event.ts';
 import { startTableRelay, type TableRelay } from '../support/planner/table-relay.ts';
 
@@ -54,7 +51,6 @@ interface Embedded extends Body {
 }
 
 describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'stator-planner-'));
   const events: BusEvent[] = [];
   let server: DynamoDbServer;
   let relay: TableRelay;
@@ -65,8 +61,6 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
   let nowMs = Date.now();
 
   beforeAll(async () => {
-    const files = { [PLANNER_FLEETS_FILE]: JSON.stringify(FLEETS) };
-    await bundleFunction({ entry: PLANNER_FUNCTION_ENTRY, outdir: directory, files });
     server = await startDynamoDb();
     relay = await startTableRelay(server.url);
     for (const tableName of ['plans', 'fleet']) await createTable({ tableName, endpoint: server.url });
@@ -80,18 +74,15 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
       })),
       onEvent: (event) => events.push(event),
     });
-    runtime = await startLambdaRuntime({
-      directory,
-      timeoutMs: 45_000,
-      env: {
-        AWS_ENDPOINT_URL_AUTO_SCALING: scaling.url,
-        STATOR_PLANNER_TABLE: 'plans',
-        STATOR_DYNAMODB_ENDPOINT: relay.url,
-        DYN_DISCOVERY_BACKEND: 'dynamodb',
-        STATOR_DISCOVERY_TABLE: 'fleet',
-        DYN_LOGGING_JSONL: 'true',
-      },
-    });
+    const env = {
+      AWS_ENDPOINT_URL_AUTO_SCALING: scaling.url,
+      STATOR_PLANNER_TABLE: 'plans',
+      STATOR_DYNAMODB_ENDPOINT: relay.url,
+      DYN_DISCOVERY_BACKEND: 'dynamodb',
+      STATOR_DISCOVERY_TABLE: 'fleet',
+      DYN_LOGGING_JSONL: 'true',
+    };
+    runtime = await startPlannerFunction(env, { [PLANNER_FLEETS_FILE]: JSON.stringify(FLEETS) });
   }, 120_000);
   afterAll(async () => {
     await runtime?.stop();
@@ -99,7 +90,6 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
     await store?.close();
     await relay?.close();
     await server?.stop();
-    rmSync(directory, { recursive: true, force: true });
   });
   beforeEach(() => {
     relay.before = () => undefined;
@@ -122,11 +112,8 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
 
   /** Returns the ids of the messages that come again. */
   async function invoke(...messages: readonly SentMessage[]): Promise<readonly string[]> {
-    const headers = { 'x-raw-event': JSON.stringify(queueEvent(messages)) };
-    const response = await fetch(`${runtime.url}/`, { method: 'POST', headers });
-    const text = await response.text();
-    if (!response.ok) throw new Error(`${text} ${runtime.output().slice(-2000)}`);
-    const { batchItemFailures } = JSON.parse(text) as { batchItemFailures: { itemIdentifier: string }[] };
+    const answer = await runtime.answerTo(queueEvent(messages));
+    const { batchItemFailures } = answer as { batchItemFailures: { itemIdentifier: string }[] };
     await runtime.idle();
     return batchItemFailures.map(({ itemIdentifier }) => itemIdentifier);
   }
@@ -146,6 +133,15 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
   const eventually = <T>(what: string, look: () => T | undefined): Promise<T> =>
     waitUntil(look, { what, timeoutMs: 20_000 });
 
+  /** Waits for the event of a launch that a group failed. */
+  const failedLaunch = (group: string): Promise<BusEvent> =>
+    eventually(`the failed launch of ${group}`, () =>
+      events.find(
+        ({ 'detail-type': type, detail }) =>
+          type === 'EC2 Instance Launch Unsuccessful' && detail.AutoScalingGroupName === group,
+      ),
+    );
+
   it('starts the first instance when a request waits, and says so once it serves', async () => {
     expect(await invoke(held('a'))).toEqual([]);
     expect(desired('a')).toEqual([1, 0]);
@@ -161,10 +157,7 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
     const enough = scaling.account.capacity.lack({ market: 'on-demand', code: 'InsufficientInstanceCapacity' });
     expect(await invoke(held('b'))).toEqual([]);
     expect(desired('b')).toEqual([1, 0]);
-    const isShortage = ({ 'detail-type': type, detail }: BusEvent): boolean =>
-      type === 'EC2 Instance Launch Unsuccessful' && detail.AutoScalingGroupName === 'b-0';
-    const shortage = await eventually('the failed launch', () => events.find(isShortage));
-    expect(await invoke(message('b', shortage))).toEqual([]);
+    expect(await invoke(message('b', await failedLaunch('b-0')))).toEqual([]);
     expect(desired('b')).toEqual([0, 1]);
     enough();
   });
@@ -277,16 +270,9 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function',
     const codes = (['on-demand', 'spot'] as const).map((market) =>
       scaling.account.capacity.lack({ market, code: 'InsufficientInstanceCapacity' }),
     );
-    const failed = (group: string) =>
-      eventually(`the failed launch of ${group}`, () =>
-        events.find(
-          ({ 'detail-type': type, detail }) =>
-            type === 'EC2 Instance Launch Unsuccessful' && detail.AutoScalingGroupName === group,
-        ),
-      );
     await invoke(held('g'));
-    await invoke(message('g', await failed('g-0')));
-    await invoke(message('g', await failed('g-1')));
+    await invoke(message('g', await failedLaunch('g-0')));
+    await invoke(message('g', await failedLaunch('g-1')));
     for (const enough of codes) enough();
     expect(await newest('g')).toMatchObject({ status: 'STALLED', code: 'InsufficientInstanceCapacity' });
     expect(figuresOf('ns#g').at(-1)).toMatchObject({ CapacityStalled: 1, UnappliedDecisions: 0 });

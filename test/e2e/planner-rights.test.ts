@@ -1,10 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { CompleteLifecycleActionCommand, SetDesiredCapacityCommand } from '@aws-sdk/client-auto-scaling';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { PLANNER_FLEETS_FILE } from '../../functions/planner/fleets-file.ts';
-import { bundleFunction, PLANNER_FUNCTION_ENTRY } from '../../infra/bundle.ts';
 import { plannerFleetsOf } from '../../infra/constructs/ec2-fleet/planner-fleets.ts';
 import example from '../../infra/examples/ec2.config.ts';
 import { readSettings, type StatorConfig } from '../../infra/settings/index.ts';
@@ -16,7 +12,8 @@ import { type IamProxy, startIamProxy } from '../support/aws/iam-proxy.ts';
 import { unusedGrants } from '../support/aws/policy.ts';
 import { RolesOf } from '../support/aws/roles.ts';
 import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb, useFleet, waitUntil } from '../support/index.ts';
-import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+import { startPlannerFunction } from '../support/lambda/built-function.ts';
+import { hasLambdaRuntime, type LambdaRuntime } from '../support/lambda-runtime.ts';
 import { queueEvent } from '../support/planner/queue-event.ts';
 
 type Fleet = Extract<NonNullable<StatorConfig['fleets']>[string], { kind: 'ec2' }>;
@@ -46,7 +43,6 @@ const OF_LAMBDA = /^(sqs|logs):/;
 const fleet = useFleet();
 
 describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the role of the planner', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'stator-rights-'));
   const roles = new RolesOf(deployedTemplates(CONFIG));
   const statements = roles.statements(STACK, /^PlannerRole/);
   const variables = roles.functionVariables(STACK, /^PlannerFunction/);
@@ -58,8 +54,6 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the role of the planner', (
   let nowMs = Date.now();
 
   beforeAll(async () => {
-    const files = { [PLANNER_FLEETS_FILE]: JSON.stringify(SPECS) };
-    await bundleFunction({ entry: PLANNER_FUNCTION_ENTRY, outdir: directory, files });
     server = await startDynamoDb();
     for (const tableName of [variables.STATOR_PLANNER_TABLE, variables.STATOR_DISCOVERY_TABLE])
       await createTable({ tableName: tableName ?? '', endpoint: server.url });
@@ -76,34 +70,28 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the role of the planner', (
       groupOf: (id) => scaling.account.instances.get(id)?.group.name,
       secretOf: () => '',
     });
-    runtime = await startLambdaRuntime({
-      directory,
-      timeoutMs: 45_000,
-      env: {
-        ...variables,
-        AWS_ENDPOINT_URL_AUTO_SCALING: proxy.url,
-        STATOR_DYNAMODB_ENDPOINT: proxy.url,
-        AWS_ACCESS_KEY_ID: FUNCTION,
-        AWS_SECRET_ACCESS_KEY: FUNCTION,
-        AWS_REGION: 'us-east-1',
-      },
-    });
+    const env = {
+      ...variables,
+      AWS_ENDPOINT_URL_AUTO_SCALING: proxy.url,
+      STATOR_DYNAMODB_ENDPOINT: proxy.url,
+      AWS_ACCESS_KEY_ID: FUNCTION,
+      AWS_SECRET_ACCESS_KEY: FUNCTION,
+      AWS_REGION: 'us-east-1',
+    };
+    runtime = await startPlannerFunction(env, { [PLANNER_FLEETS_FILE]: JSON.stringify(SPECS) });
   }, 120_000);
   afterAll(async () => {
     await runtime?.stop();
     await proxy?.close();
     await scaling?.stop();
     await server?.stop();
-    rmSync(directory, { recursive: true, force: true });
   });
 
   async function invoke(body: object, group = GROUP): Promise<void> {
     nowMs += 60_000;
     const id = `message-${serial++}`;
-    const headers = { 'x-raw-event': JSON.stringify(queueEvent([{ id, group, body, sentAtMs: nowMs }])) };
-    const response = await fetch(`${runtime.url}/`, { method: 'POST', headers });
-    const text = await response.text();
-    expect(text, runtime.output().slice(-2000)).toBe('{"batchItemFailures":[]}');
+    const answer = await runtime.answerTo(queueEvent([{ id, group, body, sentAtMs: nowMs }]));
+    expect(answer, runtime.output().slice(-2000)).toEqual({ batchItemFailures: [] });
     await runtime.idle();
     expect(proxy.refused).toEqual([]);
   }

@@ -1,8 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bundleFunction, PLANNER_FUNCTION_ENTRY, WAKE_FUNCTION_ENTRY } from '../../infra/bundle.ts';
 import { COLLECTED, HELD_RECORDS } from '../../infra/constructs/planner/wake.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { SqsPlannerQueue } from '../../shared/planes/index.ts';
@@ -13,9 +10,10 @@ import { MemoryPlannerStore } from '../../shared/planner/store/memory-store.ts';
 import { type FakeAutoScaling, startAutoScaling } from '../support/aws/auto-scaling/index.ts';
 import { startTableStream, type TableStream } from '../support/aws/table-stream.ts';
 import { createTable, hasSqs, type SqsServer, startSqs, waitUntil } from '../support/index.ts';
+import { startPlannerFunction, startWakeFunction } from '../support/lambda/built-function.ts';
 import { FunctionBed, hasFunctionBed, MODEL } from '../support/lambda/function-bed.ts';
 import { type InProcessFunction, openInProcessFunction } from '../support/lambda/in-process-function.ts';
-import { type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+import type { LambdaRuntime } from '../support/lambda-runtime.ts';
 import { queueEvent } from '../support/planner/queue-event.ts';
 
 const NEVER = new AbortController().signal;
@@ -52,8 +50,6 @@ interface HeldEvent {
 }
 
 describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () => {
-  const folders = ['wake', 'planner'].map((name) => mkdtempSync(join(tmpdir(), `stator-${name}-`)));
-  const [wakeFolder = '', plannerFolder = ''] = folders;
   const heard: HeldEvent[] = [];
   const wanted: number[] = [];
   const stop = new AbortController();
@@ -69,8 +65,6 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
   const near: InProcessFunction[] = [];
 
   beforeAll(async () => {
-    await bundleFunction({ entry: WAKE_FUNCTION_ENTRY, outdir: wakeFolder });
-    await bundleFunction({ entry: PLANNER_FUNCTION_ENTRY, outdir: plannerFolder });
     [bed, sqs] = await Promise.all([FunctionBed.open(), startSqs()]);
     await createTable({ tableName: 'plans', endpoint: bed.server.url });
     const queueUrl = await sqs.createQueue('planner-events');
@@ -87,20 +81,17 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
     });
     const table = { STATOR_PLANNER_TABLE: 'plans', STATOR_DYNAMODB_ENDPOINT: bed.server.url };
     [wake, planner] = await Promise.all([
-      startLambdaRuntime({
-        directory: wakeFolder,
-        timeoutMs: 10_000,
-        env: { ...table, STATOR_PLANNER_QUEUE_URL: queueUrl, STATOR_SQS_ENDPOINT: sqs.url, DYN_LOGGING_JSONL: 'true' },
+      startWakeFunction({
+        ...table,
+        STATOR_PLANNER_QUEUE_URL: queueUrl,
+        STATOR_SQS_ENDPOINT: sqs.url,
+        DYN_LOGGING_JSONL: 'true',
       }),
-      startLambdaRuntime({
-        directory: plannerFolder,
-        timeoutMs: 45_000,
-        env: {
-          ...bed.where,
-          ...table,
-          AWS_ENDPOINT_URL_AUTO_SCALING: scaling.url,
-          STATOR_PLANNER_FLEETS: JSON.stringify(FLEETS),
-        },
+      startPlannerFunction({
+        ...bed.where,
+        ...table,
+        AWS_ENDPOINT_URL_AUTO_SCALING: scaling.url,
+        STATOR_PLANNER_FLEETS: JSON.stringify(FLEETS),
       }),
     ]);
     stream = await startTableStream({
@@ -121,7 +112,7 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
     });
     first.signal('SIGTERM');
     await first.exited;
-    const nearEnv = { ...bed.where, ...env, STATOR_ARTIFACTS_CACHE_DIR: join(wakeFolder, 'models') };
+    const nearEnv = { ...bed.where, ...env, STATOR_ARTIFACTS_CACHE_DIR: join(bed.bundle.directory, 'near') };
     while (near.length < ENVIRONMENTS - REAL) near.push(await openInProcessFunction(nearEnv));
   }, 300_000);
   afterAll(async () => {
@@ -132,7 +123,6 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
     await Promise.all([front, wake, planner].map((each) => each?.stop()));
     await queue?.close();
     await Promise.all([scaling?.stop(), sqs?.stop(), bed?.close()]);
-    for (const folder of folders) rmSync(folder, { recursive: true, force: true });
   });
 
   /** Hands the messages of the queue to the planner's function, as Lambda does, and notes what it wanted then. */

@@ -1,8 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bundleFunction, WAKE_FUNCTION_ENTRY } from '../../infra/bundle.ts';
 import { HELD_RECORDS } from '../../infra/constructs/planner/wake.ts';
 import example from '../../infra/examples/ec2.config.ts';
 import { deployedTemplates } from '../infra/templates.ts';
@@ -12,8 +8,9 @@ import { grantsOf, unusedGrants } from '../support/aws/policy.ts';
 import { RolesOf } from '../support/aws/roles.ts';
 import { startTableStream, type TableStream } from '../support/aws/table-stream.ts';
 import { createTable, waitUntil } from '../support/index.ts';
+import { startWakeFunction } from '../support/lambda/built-function.ts';
 import { FunctionBed, hasFunctionBed, MODEL } from '../support/lambda/function-bed.ts';
-import { type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+import type { LambdaRuntime } from '../support/lambda-runtime.ts';
 
 const FRONT = 'front';
 const WAKE = 'wake';
@@ -22,7 +19,6 @@ const CHAT = { model: MODEL, max_tokens: 1, messages: [{ role: 'user', content: 
 const WINDOW_MS = 1;
 
 describe.runIf(hasFunctionBed())('the roles of the functions that hold a request and tell of it', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'stator-wake-rights-'));
   const roles = new RolesOf(deployedTemplates(example));
   const ofWake = roles.statements('Stator-Planner', /^WakeRole/);
   const ofFront = roles.statements('Stator-Edge', /^FrontHttp/);
@@ -48,7 +44,6 @@ describe.runIf(hasFunctionBed())('the roles of the functions that hold a request
   let stream: TableStream;
 
   beforeAll(async () => {
-    await bundleFunction({ entry: WAKE_FUNCTION_ENTRY, outdir: directory });
     [bed, queue] = await Promise.all([FunctionBed.open(), startFakeQueue()]);
     const discovery = variables.STATOR_DISCOVERY_TABLE ?? '';
     await createTable({ tableName, endpoint: bed.server.url });
@@ -61,11 +56,8 @@ describe.runIf(hasFunctionBed())('the roles of the functions that hold a request
     });
     const planner = { STATOR_PLANNER_TABLE: tableName, STATOR_DYNAMODB_ENDPOINT: proxy.url, AWS_REGION: 'us-east-1' };
     const as = (name: string) => ({ ...planner, AWS_ACCESS_KEY_ID: name, AWS_SECRET_ACCESS_KEY: name });
-    wake = await startLambdaRuntime({
-      directory,
-      timeoutMs: 10_000,
-      env: { ...as(WAKE), STATOR_PLANNER_QUEUE_URL: `${proxy.url}/1/planner.fifo`, STATOR_SQS_ENDPOINT: proxy.url },
-    });
+    const toPlanner = { STATOR_PLANNER_QUEUE_URL: `${proxy.url}/1/planner.fifo`, STATOR_SQS_ENDPOINT: proxy.url };
+    wake = await startWakeFunction({ ...as(WAKE), ...toPlanner });
     stream = await startTableStream({
       ...{ endpoint: bed.server.url, tableName, batchMax: 1000, windowMs: WINDOW_MS },
       pattern: HELD_RECORDS,
@@ -86,7 +78,6 @@ describe.runIf(hasFunctionBed())('the roles of the functions that hold a request
     await Promise.all([front, wake].map((each) => each?.stop()));
     await proxy?.close();
     await Promise.all([queue?.stop(), bed?.close()]);
-    rmSync(directory, { recursive: true, force: true });
   });
 
   it('allow a request to come and go, and have no right that this does not use', async () => {

@@ -1,8 +1,6 @@
-import { mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { bundleFunction } from '../../../infra/bundle.ts';
 import { type Fleet, waitUntil } from '../../support/index.ts';
+import { startPlannerFunction, startWakeFunction } from '../../support/lambda/built-function.ts';
 import { type FunctionBed, MODEL } from '../../support/lambda/function-bed.ts';
 import { type LambdaRuntime, startLambdaRuntime } from '../../support/lambda-runtime.ts';
 import { FLEET } from './fleet.ts';
@@ -22,8 +20,6 @@ export interface Functions {
   readonly wake: LambdaRuntime;
   /** Decides and acts. */
   readonly planner: LambdaRuntime;
-  /** Folders of their code. */
-  readonly folders: readonly string[];
 }
 
 interface FunctionsOptions {
@@ -36,28 +32,16 @@ interface FunctionsOptions {
 }
 
 export async function startFunctions({ bed, queue, plannerTable, scalingUrl }: FunctionsOptions): Promise<Functions> {
-  const folders = ['planner', 'wake'].map((name) => mkdtempSync(join(tmpdir(), `stator-${name}-`)));
-  const [plannerFolder = '', wakeFolder = ''] = folders;
-  await bundleFunction({ entry: 'functions/planner/lambda.ts', outdir: plannerFolder });
-  await bundleFunction({ entry: 'functions/wake/lambda.ts', outdir: wakeFolder });
   const common = { STATOR_PLANNER_TABLE: PLANS, DYN_LOGGING_JSONL: 'true' };
-  const planner = await startLambdaRuntime({
-    directory: plannerFolder,
-    timeoutMs: 45_000,
-    env: {
-      ...bed.where,
-      ...common,
-      STATOR_DYNAMODB_ENDPOINT: plannerTable,
-      STATOR_PLANNER_FLEETS: JSON.stringify({ fleets: [FLEET] }),
-      AWS_ENDPOINT_URL_AUTO_SCALING: scalingUrl,
-    },
+  const planner = await startPlannerFunction({
+    ...bed.where,
+    ...common,
+    STATOR_DYNAMODB_ENDPOINT: plannerTable,
+    STATOR_PLANNER_FLEETS: JSON.stringify({ fleets: [FLEET] }),
+    AWS_ENDPOINT_URL_AUTO_SCALING: scalingUrl,
   });
-  const wake = await startLambdaRuntime({
-    directory: wakeFolder,
-    timeoutMs: 10_000,
-    env: { ...common, ...queue, STATOR_DYNAMODB_ENDPOINT: bed.server.url },
-  });
-  return { http: await startHttp(bed, common), wake, planner, folders };
+  const wake = await startWakeFunction({ ...common, ...queue, STATOR_DYNAMODB_ENDPOINT: bed.server.url });
+  return { http: await startHttp(bed, common), wake, planner };
 }
 
 function startHttp({ bundle: { directory }, where }: FunctionBed, common: Env): Promise<LambdaRuntime> {

@@ -1,6 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SQSClient } from '@aws-sdk/client-sqs';
 import { systemClock } from '../../../shared/clock/index.ts';
@@ -143,7 +141,6 @@ export class StoryBed {
     await queue.close();
     await relay.close();
     await Promise.all([bed.close(), sqs.stop()]);
-    for (const folder of functions.folders) rmSync(join(folder), { recursive: true, force: true });
   }
 
   /** Sends a tick with the body that EventBridge Scheduler sends, twice: it delivers at least once. */
