@@ -10,10 +10,15 @@ export interface Statement {
 /** Values of condition keys that a call has, such as `dynamodb:LeadingKeys`. */
 export type CallContext = Readonly<Record<string, readonly string[]>>;
 
-/** Compares actions and resources as IAM does: `*` matches any text. */
+/** Compares texts as IAM does: `*` matches any text, and `?` any character. */
+function isLike(pattern: string, text: string, flags = ''): boolean {
+  const escaped = pattern.replaceAll(/[.+^${}()|[\]\\]/g, '\\$&');
+  return new RegExp(`^${escaped.replaceAll('*', '.*').replaceAll('?', '.')}$`, flags).test(text);
+}
+
+/** Compares actions and resources. */
 function matches(pattern: string, text: string): boolean {
-  const parts = pattern.split('*').map((part) => part.replaceAll(/[.+?^${}()|[\]\\]/g, '\\$&'));
-  return new RegExp(`^${parts.join('.*')}$`, 'i').test(text);
+  return isLike(pattern, text, 'i');
 }
 
 /** Whether `statements` allow `action` on `resource`. */
@@ -37,13 +42,7 @@ function covers({ Action, Resource }: Statement, action: string, resource: strin
 /** Comparisons of condition operators ("IAM JSON policy elements: Condition operators"). */
 const OPERATORS: Readonly<Record<string, (pattern: string, value: string) => boolean>> = {
   StringEquals: (pattern, value) => pattern === value,
-  StringLike: (pattern, value) =>
-    new RegExp(
-      `^${pattern
-        .replaceAll(/[.+^${}()|[\]\\]/g, '\\$&')
-        .replaceAll('*', '.*')
-        .replaceAll('?', '.')}$`,
-    ).test(value),
+  StringLike: (pattern, value) => isLike(pattern, value),
   ArnEquals: matches,
   ArnLike: matches,
 };
