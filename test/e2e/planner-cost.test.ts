@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SYSTEM, systemClock } from '../../shared/clock/index.ts';
-import { PRICES } from '../../shared/commands/estimate/prices.ts';
+import { HOURS, PRICES } from '../../shared/commands/estimate/prices.ts';
 import { openQueuePlanner } from '../../shared/commands/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
@@ -10,15 +10,13 @@ import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb, waitUntil
 import { aggregatedAt } from '../support/planner/planned-model.ts';
 
 const NEVER = new AbortController().signal;
-const MINUTES_A_MONTH = 730 * 60;
+const MINUTES_A_MONTH = HOURS * 60;
 /** Minutes until a planner has settled, and those that are counted. */
 const [SETTLING, COUNTED] = [2, 10];
 /** Seconds between two reports of a resident router. */
 const REPORT_S = 5;
 /** Calls of a queue for a message: it is sent, received and deleted. */
 const QUEUE_CALLS = 3;
-/** US$ for a million ticks of EventBridge Scheduler. */
-const TICK_MILLION = 1;
 /** Memory and time of the function for a message, in GB seconds. Its calls of AWS wait for most of that time. */
 const GB_SECONDS = 0.5 * 0.2;
 const PER_INSTANCE = 8;
@@ -84,16 +82,18 @@ describe.runIf(hasDynamoDb())('control of a planned model at rest', () => {
         ...{ max: 200, desired: instances },
       })),
     });
-    await waitUntil(() => scaling.instances(groupNameOf(0)).every(({ state }) => state === 'InService'));
+    const serving = () => scaling.instances(groupNameOf(0)).filter(({ state }) => state === 'InService').length;
+    await waitUntil(() => serving() === instances, { what: `${instances} instances in service`, timeoutMs: 30_000 });
     try {
       return await play(fleet, tableName, scaling);
     } finally {
+      vi.unstubAllEnvs();
       await scaling.stop();
     }
   }
 
   async function play(fleet: Fleet, tableName: string, scaling: FakeAutoScaling): Promise<Month> {
-    process.env.AWS_ENDPOINT_URL_AUTO_SCALING = scaling.url;
+    vi.stubEnv('AWS_ENDPOINT_URL_AUTO_SCALING', scaling.url);
     let skippedMs = 0;
     const clock = Object.create(systemClock, {
       nowMs: { value: () => systemClock.nowMs() + skippedMs },
@@ -175,7 +175,7 @@ function priced(use: Omit<Month, 'dollars'>, { models }: Fleet): Month {
     readUnits * PRICES.tableReadMillion +
     writeUnits * PRICES.tableWriteMillion +
     messages * (QUEUE_CALLS * PRICES.queueMillion + PRICES.requestMillion) +
-    MINUTES_A_MONTH * TICK_MILLION;
+    MINUTES_A_MONTH * PRICES.scheduleMillion;
   const dollars = millions / 1e6 + messages * GB_SECONDS * PRICES.gbSecond;
   return { dollars, readUnits, writeUnits, messages };
 }
