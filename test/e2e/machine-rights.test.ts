@@ -1,13 +1,12 @@
 import { appendFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import example from '../../infra/examples/ec2.config.ts';
-import type { StatorConfig } from '../../infra/settings/index.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { deployedTemplates } from '../infra/templates.ts';
 import { type FakeAutoScaling, startAutoScaling } from '../support/aws/auto-scaling/index.ts';
 import { type FakeQueue, startFakeQueue } from '../support/aws/fake-queue.ts';
 import { type IamProxy, startIamProxy } from '../support/aws/iam-proxy.ts';
+import { CHAT, ONE_OPTION } from '../support/aws/one-option.ts';
 import { unusedGrants } from '../support/aws/policy.ts';
 import { RolesOf } from '../support/aws/roles.ts';
 import {
@@ -25,13 +24,6 @@ import { type S3Server, startS3Server } from '../support/s3-server.ts';
 import { groupSpec } from './host-bed.ts';
 import { Machines } from './story/machines.ts';
 
-type Fleet = Extract<NonNullable<StatorConfig['fleets']>[string], { kind: 'ec2' }>;
-const CHAT = example.fleets?.chat as Fleet;
-/** A fleet with one way to get machines: the rights on the groups of others are of the same statement. */
-const CONFIG: StatorConfig = {
-  ...example,
-  fleets: { chat: { ...CHAT, options: CHAT.options.slice(0, 1), replicas: { max: 8 } } },
-};
 const FLEET_STACK = 'Stator-Fleet-chat-a1';
 const GROUP = 'Stator-chat-a1-0-on-demand';
 const WEIGHTS = CHAT.weights?.uri ?? '';
@@ -51,7 +43,7 @@ const OF_OTHERS = /^(ecr|logs):/;
 const fleet = useFleet();
 
 describe.runIf(hasDynamoDb() && hasNatsServer())('the role of machines on EC2', () => {
-  const roles = new RolesOf(deployedTemplates(CONFIG));
+  const roles = new RolesOf(deployedTemplates(ONE_OPTION));
   const statements = roles.statements(FLEET_STACK, /^WorkersRole/);
   const { STATOR_DISCOVERY_TABLE: table = '' } = roles.functionVariables('Stator-Planner', /^PlannerFunction/);
   let server: DynamoDbServer;

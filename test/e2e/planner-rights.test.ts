@@ -2,13 +2,13 @@ import { CompleteLifecycleActionCommand, SetDesiredCapacityCommand } from '@aws-
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { PLANNER_FLEETS_FILE } from '../../functions/planner/fleets-file.ts';
 import { plannerFleetsOf } from '../../infra/constructs/ec2-fleet/planner-fleets.ts';
-import example from '../../infra/examples/ec2.config.ts';
-import { readSettings, type StatorConfig } from '../../infra/settings/index.ts';
+import { readSettings } from '../../infra/settings/index.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { INSTANCE_EVENTS_GROUP } from '../../shared/planner/index.ts';
 import { deployedTemplates } from '../infra/templates.ts';
 import { type FakeAutoScaling, startAutoScaling } from '../support/aws/auto-scaling/index.ts';
 import { type IamProxy, startIamProxy } from '../support/aws/iam-proxy.ts';
+import { ONE_OPTION } from '../support/aws/one-option.ts';
 import { unusedGrants } from '../support/aws/policy.ts';
 import { RolesOf } from '../support/aws/roles.ts';
 import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb, useFleet, waitUntil } from '../support/index.ts';
@@ -16,14 +16,7 @@ import { startPlannerFunction } from '../support/lambda/built-function.ts';
 import { hasLambdaRuntime, type LambdaRuntime } from '../support/lambda-runtime.ts';
 import { queueEvent } from '../support/planner/queue-event.ts';
 
-type Fleet = Extract<NonNullable<StatorConfig['fleets']>[string], { kind: 'ec2' }>;
-const CHAT = example.fleets?.chat as Fleet;
-/** A fleet with one way to get machines: the rights on the groups of others are of the same statement. */
-const CONFIG: StatorConfig = {
-  ...example,
-  fleets: { chat: { ...CHAT, options: CHAT.options.slice(0, 1), replicas: { max: 8 } } },
-};
-const SPECS = plannerFleetsOf(readSettings(CONFIG, 'test'));
+const SPECS = plannerFleetsOf(readSettings(ONE_OPTION, 'test'));
 const [{ namespace, model, pools } = {}] = SPECS.fleets;
 const GROUP = `${namespace}#${model}`;
 const [{ group: first } = { group: '' }] = pools?.decode?.options ?? [];
@@ -43,7 +36,7 @@ const OF_LAMBDA = /^(sqs|logs):/;
 const fleet = useFleet();
 
 describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the role of the planner', () => {
-  const roles = new RolesOf(deployedTemplates(CONFIG));
+  const roles = new RolesOf(deployedTemplates(ONE_OPTION));
   const statements = roles.statements(STACK, /^PlannerRole/);
   const variables = roles.functionVariables(STACK, /^PlannerFunction/);
   let server: DynamoDbServer;
