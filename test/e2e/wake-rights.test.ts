@@ -7,7 +7,7 @@ import { type IamProxy, startIamProxy } from '../support/aws/iam-proxy.ts';
 import { grantsOf, unusedGrants } from '../support/aws/policy.ts';
 import { RolesOf } from '../support/aws/roles.ts';
 import { startTableStream, type TableStream } from '../support/aws/table-stream.ts';
-import { createTable, waitUntil } from '../support/index.ts';
+import { createTable, postJson, waitUntil } from '../support/index.ts';
 import { startWakeFunction } from '../support/lambda/built-function.ts';
 import { FunctionBed, hasFunctionBed, MODEL } from '../support/lambda/function-bed.ts';
 import type { LambdaRuntime } from '../support/lambda-runtime.ts';
@@ -63,15 +63,7 @@ describe.runIf(hasFunctionBed())('the roles of the functions that hold a request
       pattern: HELD_RECORDS,
       invoke: (event) => wake.answerTo(event),
     });
-    // The view of a process that lasts remembers the model when its worker is gone.
-    bed.spawn(['frontend', '--http-port=0']);
-    const worker = await bed.startWorker();
-    front = await bed.startFunction({ ...as(FRONT), STATOR_AUTH: 'off', STATOR_HOLD_TIMEOUT: '60' });
-    await waitUntil(async () => (await (await fetch(`${front.url}/v1/models`)).text()).includes(MODEL), {
-      what: 'the model in the list',
-    });
-    worker.signal('SIGTERM');
-    await worker.exited;
+    front = await bed.startColdFunction({ ...as(FRONT), STATOR_AUTH: 'off', STATOR_HOLD_TIMEOUT: '60' });
   }, 120_000);
   afterAll(async () => {
     await stream?.close();
@@ -81,11 +73,7 @@ describe.runIf(hasFunctionBed())('the roles of the functions that hold a request
   });
 
   it('allow a request to come and go, and have no right that this does not use', async () => {
-    const asked = fetch(`${front.url}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(CHAT),
-    });
+    const asked = postJson(`${front.url}/v1/chat/completions`, CHAT);
     const isTold = (): boolean => queue.events.length > 0 || proxy.refused.length > 0;
     await waitUntil(isTold, { what: 'an event about it', timeoutMs: 30_000 });
     expect(proxy.refused).toEqual([]);

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import { SQSClient } from '@aws-sdk/client-sqs';
+import { COLLECTED, HELD_RECORDS } from '../../../infra/constructs/planner/wake.ts';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { SqsPlannerQueue } from '../../../shared/planes/index.ts';
 import { INSTANCE_EVENTS_GROUP } from '../../../shared/planner/index.ts';
@@ -10,16 +11,18 @@ import type { BusEvent } from '../../support/aws/auto-scaling/types.ts';
 import { startTableStream, type TableStream } from '../../support/aws/table-stream.ts';
 import { createTable, type Fleet, runStator, type SqsServer, startSqs } from '../../support/index.ts';
 import { FunctionBed, MODEL } from '../../support/lambda/function-bed.ts';
+import { QueuePump } from '../../support/planner/queue-pump.ts';
 import { startTableRelay, type TableRelay } from '../../support/planner/table-relay.ts';
 import { groupSpec } from '../host-bed.ts';
 import { GROUP, NAMESPACE, OPTIONS, type Option } from './fleet.ts';
 import { type Functions, PLANS, prepareHttp, startFunctions } from './functions.ts';
 import { Machines } from './machines.ts';
-import { QueuePump } from './queue-pump.ts';
 
 const NEVER = new AbortController().signal;
 /** Interval of the scheduler's ticks: a minute in a deployment. */
 const TICK_MS = 5000;
+/** Time after which the messages of a batch that failed come again: minutes in a deployment. */
+const HIDDEN_MS = 5000;
 const CREDENTIALS = { AWS_REGION: 'us-east-1', AWS_ACCESS_KEY_ID: 'local', AWS_SECRET_ACCESS_KEY: 'local' };
 const LOOPBACK = { DYN_EVENT_PLANE: 'zmq', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_TCP_RPC_HOST: '127.0.0.1' };
 const MODEL_FOLDER = fileURLToPath(new URL('../../../shared/artifacts/builtin-model', import.meta.url));
@@ -73,8 +76,8 @@ export class StoryBed {
     const options = { bed, queue: toPlanner, plannerTable: relay.url, scalingUrl: scaling.url };
     const functions = await startFunctions(options);
     const stream = await startTableStream({
-      ...{ endpoint: bed.server.url, tableName: PLANS, windowMs: 1000, batchMax: 100 },
-      pattern: { eventName: ['INSERT', 'MODIFY'], dynamodb: { Keys: { pk: { S: [{ prefix: 'HELD#' }] } } } },
+      ...{ endpoint: bed.server.url, tableName: PLANS, windowMs: COLLECTED.toMilliseconds(), batchMax: 1000 },
+      pattern: HELD_RECORDS,
       invoke: (event) => functions.wake.answerTo(event),
     });
     bed.spawn(['frontend', '--http-port=0']); // a deployment has a process that lasts and keeps the view of the fleet
@@ -88,7 +91,7 @@ export class StoryBed {
     this.machines = machines;
     this.functions = functions;
     this.#parts = parts;
-    this.pump = new QueuePump({ queue, planner: functions.planner });
+    this.pump = new QueuePump({ queue, planner: functions.planner, hiddenMs: HIDDEN_MS });
     this.#ticks = setInterval(() => void this.#tick(), TICK_MS);
   }
 

@@ -3,7 +3,14 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { bundleFunction, type FunctionBundle } from '../../../infra/bundle.ts';
 import { createTestTable, type TestTable } from '../../contract/discovery/test-table.ts';
-import { type DynamoDbServer, hasDynamoDb, type SpawnedProcess, spawnStator, startDynamoDb } from '../index.ts';
+import {
+  type DynamoDbServer,
+  hasDynamoDb,
+  type SpawnedProcess,
+  spawnStator,
+  startDynamoDb,
+  waitUntil,
+} from '../index.ts';
 import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../lambda-runtime.ts';
 
 /** The model of the bed's worker. */
@@ -62,6 +69,26 @@ export class FunctionBed {
     const { directory } = this.bundle;
     const cache = { STATOR_ARTIFACTS_CACHE_DIR: join(directory, 'models') }; // a function has a /tmp of its own
     return startLambdaRuntime({ directory, env: { ...this.where, ...cache, ...env }, environmentsMax });
+  }
+
+  /**
+   * Starts the function of a deployment whose model has no worker any more. The caller stops it. A process that lasts
+   * keeps the view of the fleet, whose catalogue remembers the model.
+   */
+  async startColdFunction(env: Env, environmentsMax = 1): Promise<LambdaRuntime> {
+    this.spawn(['frontend', '--http-port=0']);
+    const worker = await this.startWorker();
+    const runtime = await this.startFunction(env, environmentsMax);
+    try {
+      const isListed = async () => (await (await fetch(`${runtime.url}/v1/models`)).text()).includes(MODEL);
+      await waitUntil(isListed, { what: 'the model in the list' });
+      worker.signal('SIGTERM');
+      await worker.exited;
+      return runtime;
+    } catch (thrown) {
+      await runtime.stop();
+      throw thrown;
+    }
   }
 
   /** Starts a process of the same fleet, which ends with the bed. */

@@ -1,16 +1,18 @@
 import type { ReceivedMessage, SqsPlannerQueue } from '../../../shared/planes/index.ts';
-import type { LambdaRuntime } from '../../support/lambda-runtime.ts';
-import { queueEvent } from '../../support/planner/queue-event.ts';
+import type { LambdaRuntime } from '../lambda-runtime.ts';
+import { queueEvent } from './queue-event.ts';
 
 interface QueuePumpOptions {
   readonly queue: SqsPlannerQueue;
   readonly planner: Pick<LambdaRuntime, 'answerTo'>;
+  /** Time after which the messages of a batch that failed come again: minutes in a deployment. */
+  readonly hiddenMs: number;
+  /** Called after each batch of which the function has taken messages. @default nothing */
+  readonly onTaken?: () => void;
 }
 
 const NEVER = new AbortController().signal;
 const WAIT_MS = 1000;
-/** Time after which the messages of a batch that failed come again: minutes in a deployment. */
-const HIDDEN_MS = 5000;
 
 /** Hands the messages of a queue to the planner's function, as Lambda's poller does. */
 export class QueuePump {
@@ -33,10 +35,10 @@ export class QueuePump {
   }
 
   async #run(): Promise<void> {
-    const { queue } = this.#options;
+    const { queue, hiddenMs } = this.#options;
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      const batch = await queue.receive({ waitMs: WAIT_MS, hiddenMs: HIDDEN_MS }, signal).catch((thrown: unknown) => {
+      const batch = await queue.receive({ waitMs: WAIT_MS, hiddenMs }, signal).catch((thrown: unknown) => {
         if (signal.aborted) return [];
         throw thrown;
       });
@@ -52,6 +54,7 @@ export class QueuePump {
       const failed = new Set(batchItemFailures.map(({ itemIdentifier }) => itemIdentifier));
       const done = batch.filter(({ id }) => !failed.has(id));
       this.taken.push(...done.map(({ body }) => JSON.parse(body) as Record<string, unknown>));
+      if (done.length > 0) this.#options.onTaken?.();
       return done;
     } catch {
       this.failures++;
