@@ -55,8 +55,7 @@ export class HostedWorkers {
   /** Lets the workers of an instance end what they have; then the instance is drained. */
   drain(instance: SimulatedInstance): void {
     const isKnown = this.#leaving.has(instance);
-    this.#leaving.add(instance);
-    this.#waiting = this.#waiting.filter((each) => each !== instance);
+    this.#leave(instance);
     const workers = this.#engines.get(instance.id)?.workers ?? [];
     for (const worker of workers) if (worker.state === 'ready') this.#options.pool.become(worker, 'draining');
     if (isKnown) return;
@@ -66,7 +65,7 @@ export class HostedWorkers {
 
   /** Cuts off what runs on an instance that was taken away. */
   lose(instance: SimulatedInstance): void {
-    this.#leaving.add(instance);
+    this.#leave(instance);
     this.#cut(instance);
   }
 
@@ -89,6 +88,12 @@ export class HostedWorkers {
       pool.become(worker, 'ready');
       return worker;
     });
+  }
+
+  /** Notes that an instance is about to end. No engine begins on it any more. */
+  #leave(instance: SimulatedInstance): void {
+    this.#leaving.add(instance);
+    this.#waiting = this.#waiting.filter((each) => each !== instance);
   }
 
   #look(instance: SimulatedInstance): void {

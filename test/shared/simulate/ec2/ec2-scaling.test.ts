@@ -222,6 +222,20 @@ describe('a simulated fleet on EC2', () => {
     expect(simulation.refused).toBe(0);
   });
 
+  it('begins no engine on instances that end together', async () => {
+    const endsAt = '2026-01-01T00:40:00Z'; // it ends after ten minutes, and nothing drains before
+    const pairs = { gpusPerInstance: 1, replicasPerInstance: 0, min: 4, max: 4 };
+    const block = optionSpec('g0', 0, { ...pairs, id: '0-capacity-block', market: 'capacity-block', endsAt });
+    const { simulation, first } = await scaled({
+      workload: steady(4, 1000, { fromMs: 590_000, outputTokens: 30_000 }),
+      specs: [block],
+      workers: 2,
+      config: { advisory: true },
+    });
+    expect(first.servingMax).toBe(4);
+    expect(simulation.ranks.length).toBe(2);
+  });
+
   it('keeps the budget that all models share', async () => {
     const most = async (gpusMax?: number) => {
       const specs = [onDemand(0, { max: 2 }), onDemand(1)];
