@@ -159,6 +159,7 @@ export type {
   RankLoadRow,
   TrafficTotals,
 } from './planner/events.ts';
+export { fromPassRow, toPassRow } from './planner/pass-rows.ts';
 export {
   deduplicationIdOf,
   groupOf,

@@ -1,8 +1,8 @@
 import {
   type EngineFacts,
+  fromPassRow,
   type InterruptionKind,
   NO_TRAFFIC,
-  type PassRow,
   type PoolName,
   packSortedKeys,
   type StartPhase,
@@ -257,20 +257,6 @@ function rounded(_: string, value: unknown): unknown {
 }
 
 /** Returns a pass as the laws read it. */
-export function passOf(workerId: string, dpRank: number, row: readonly number[] | PassRow) {
-  const [wallTimeS = 0, np = 0, pt = 0, pkv = 0, nd = 0, dkv = 0, qnp = 0, qpt = 0, qnd = 0, qdkv = 0] = row;
-  return {
-    workerId,
-    dpRank,
-    wallTimeS,
-    prefillRequests: np,
-    prefillTokens: pt,
-    prefillKvTokens: pkv,
-    decodeRequests: nd,
-    decodeKvTokens: dkv,
-    queuedPrefillRequests: qnp,
-    queuedPrefillTokens: qpt,
-    queuedDecodeRequests: qnd,
-    queuedDecodeKvTokens: qdkv,
-  };
+export function passOf(workerId: string, dpRank: number, row: readonly number[]) {
+  return { workerId, dpRank, ...fromPassRow(row) };
 }

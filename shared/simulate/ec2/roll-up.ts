@@ -1,4 +1,3 @@
-import type { ForwardPass } from '../../planner/index.ts';
 import {
   AGGREGATED_RANKS_MAX,
   type AggregatedPool,
@@ -7,6 +6,7 @@ import {
   type PoolName,
   packSortedKeys,
   type TrafficTotals,
+  toPassRow,
   workerKey,
 } from '../../protocol/index.ts';
 import type { SimulatedWorker } from '../fleet-pool.ts';
@@ -109,8 +109,8 @@ export function rollUp({ pool, gpusPerReplica, instanceOf }: RolledPool, totals:
       max_kv_tokens: engine.numGpuBlocks * engine.blockSizeTokens,
     },
     has_passes: workers.length > 0,
-    engines: rows.map((pass) => [`w${pass.workerId}`, pass.dpRank, ...rowOf(pass)]),
-    samples: spread(passes, PASS_SAMPLES_MAX).map(rowOf),
+    engines: rows.map((pass) => [`w${pass.workerId}`, pass.dpRank, ...toPassRow(pass)]),
+    samples: spread(passes, PASS_SAMPLES_MAX).map(toPassRow),
   };
 }
 
@@ -123,21 +123,4 @@ function isBehind({ ranks }: RolledWorker): boolean {
 function spread<T>(values: readonly T[], count: number): readonly T[] {
   const step = Math.max(1, values.length / count);
   return values.filter((_, at) => Math.floor(at / step) !== Math.floor((at - 1) / step));
-}
-
-type Row = [number, number, number, number, number, number, number, number, number, number];
-
-function rowOf(pass: ForwardPass): Row {
-  return [
-    pass.wallTimeS,
-    pass.prefillRequests,
-    pass.prefillTokens,
-    pass.prefillKvTokens,
-    pass.decodeRequests,
-    pass.decodeKvTokens,
-    pass.queuedPrefillRequests,
-    pass.queuedPrefillTokens,
-    pass.queuedDecodeRequests,
-    pass.queuedDecodeKvTokens,
-  ];
 }

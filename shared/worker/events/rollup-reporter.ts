@@ -11,6 +11,7 @@ import {
   type PoolName,
   type RankLoadRow,
   type TrafficTotals,
+  toPassRow,
 } from '../../protocol/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
 
@@ -87,18 +88,7 @@ export class RollupReporter {
 
   #note(pass: EnginePass): void {
     const { worker, settings } = this.#options;
-    const last: PassRow = [
-      pass.wallTimeS,
-      pass.prefillRequests,
-      pass.prefillTokens,
-      pass.prefillKvTokens,
-      pass.decodeRequests,
-      pass.decodeKvTokens,
-      pass.queuedPrefillRequests,
-      pass.queuedPrefillTokens,
-      pass.queuedDecodeRequests,
-      pass.queuedDecodeKvTokens,
-    ];
+    const last = toPassRow(pass);
     const known = this.#passes.get(pass.dpRank) ?? { last, samples: [], nextSampleMs: 0 };
     known.last = last;
     const nowMs = worker.clock.nowMs();
