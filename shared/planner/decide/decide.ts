@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import { toFileKeys } from '../config.ts';
+import { gpusOfEngine } from '../laws/pools.ts';
 import { type Planner, teach } from '../planner.ts';
-import type { Targets } from '../types.ts';
+import { eachPool, type Targets } from '../types.ts';
 import { applySignal, type BatchReport, beginAnew, noReport, type SentSignal, STALE_S } from './apply-signal.ts';
 import type { ModelState } from './model-state.ts';
-import { gpusOf, noteSample } from './note-sample.ts';
+import { noteSample } from './note-sample.ts';
 import { settleTime } from './settle-time.ts';
 import { targetsOf } from './targets.ts';
 import { type DecideOptions, enginesOf, type LawTick, tickLaw } from './tick-law.ts';
@@ -54,7 +55,8 @@ export function decide(state: ModelState, signals: readonly SentSignal[], option
     const next = decisionOf(state, tick, planner);
     if (next !== undefined) decision = follow(state, tick, next, decision);
     const { ttftMs: ttft, itlMs: itl } = planner.config;
-    const gpus = gpusOf({ ...enginesOf(state), ...planner.engines });
+    const engines = { ...enginesOf(state), ...planner.engines };
+    const gpus = eachPool((pool) => gpusOfEngine(pool, engines, planner.config));
     noteSample(state, { tick, traffic, fleet: options.fleet, targetMs: { ttft, itl }, gpus });
   }
   return { state, report, tick, decision };

@@ -8,7 +8,7 @@ import {
   type WorkerPhase,
 } from '../record/fleet-sample.ts';
 import type { OptionView } from '../record/option-view.ts';
-import { eachPool, type PerPool, POOLS, type Pool } from '../types.ts';
+import { type PerPool, POOLS } from '../types.ts';
 import { type ModelState, unpackState } from './model-state.ts';
 import { noteFailures } from './note-event.ts';
 import { phasesOf } from './start-phases.ts';
@@ -128,9 +128,4 @@ function optionSample(
   put('draining', draining);
   const gpuSeconds = (starting + serving + draining) * gpusPerWorker * seconds;
   return { workers, gpuSeconds };
-}
-
-/** Returns the GPUs of a worker of each pool. */
-export function gpusOf(engines: PerPool<{ readonly gpus: number }>): PerPool<number> {
-  return eachPool((pool: Pool) => engines[pool]?.gpus ?? 1);
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SentSignal } from '../../../../shared/planner/decide/apply-signal.ts';
 import { handleSignals } from '../../../../shared/planner/decide/handle-batch.ts';
-import { type FleetSample, joinSamples, readOpenSample } from '../../../../shared/planner/index.ts';
+import { type FleetSample, joinSamples, type Planner, readOpenSample } from '../../../../shared/planner/index.ts';
 import type { Observed, ObservedOption } from '../../../../shared/planner/live/connector.ts';
 import { viewOf } from '../../../../shared/planner/live/option-views.ts';
 import type { OptionView } from '../../../../shared/planner/record/option-view.ts';
@@ -14,9 +14,9 @@ const NEVER = new AbortController().signal;
 const GROUP = 'ns#m';
 
 /** A model whose records are kept, in batches of signals. */
-function modelOf(config: Record<string, unknown> = {}) {
+function modelOf(config: Record<string, unknown> = {}, more: Partial<Planner> = {}) {
   const store = new MemoryPlannerStore({ wallMs: () => BEGIN_S * 1000 });
-  const planner = plannerOf({ ttft_ms: 250, itl_ms: 25, ...config });
+  const planner = { ...plannerOf({ ttft_ms: 250, itl_ms: 25, ...config }), ...more };
   return {
     hear: (signals: readonly SentSignal[], fleet?: readonly OptionView[]) =>
       handleSignals(signals, { store, group: GROUP, planner, fleet }, NEVER),
@@ -106,6 +106,16 @@ describe('what a planner records of a fleet', () => {
       },
       'decode/1-spot': { workers: { capacity: 4 * seconds }, gpuSeconds: 0, failing: 'InsufficientInstanceCapacity' },
     });
+  });
+
+  it('counts the GPUs of a worker as the configuration states them until an engine has spoken', async () => {
+    const model = modelOf({ decode_engine_num_gpu: 4 }, { engines: {} });
+    await model.hear([tickAt(0, 0)]);
+    await model.hear([heldAt(5, 0, 7)]);
+    await model.hear([tickAt(60, 1)]);
+    const { workers, gpuSeconds } = (await model.total()).options.decode!;
+    expect(workers.starting).toBeGreaterThan(0);
+    expect(gpuSeconds).toBe(4 * workers.starting!);
   });
 
   it('splits machines that start by what their agents say, and adds up the times of ended starts', async () => {
