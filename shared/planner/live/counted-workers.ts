@@ -12,7 +12,9 @@ export function countedOf({ pools }: Observed): CountedWorkers | undefined {
   );
 }
 
-function servingOf({ options }: ObservedPool): ReadonlySet<string> {
+/** Returns the instances that serve; undefined for a pool without options, of which no instance is listed. */
+function servingOf({ options }: ObservedPool): ReadonlySet<string> | undefined {
+  if (options.length === 0) return undefined;
   const instances = options.flatMap((option) => option.instances.filter(({ state }) => state === 'ready'));
   return new Set(instances.map(({ id }) => id));
 }

@@ -3,6 +3,7 @@ import type { SentSignal } from '../../../../shared/planner/decide/apply-signal.
 import { handleSignals } from '../../../../shared/planner/decide/handle-batch.ts';
 import type { CountedWorkers } from '../../../../shared/planner/decide/worker-counts.ts';
 import type { DecisionRecord } from '../../../../shared/planner/index.ts';
+import { countedOf } from '../../../../shared/planner/live/counted-workers.ts';
 import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import type { PlannerEventOf } from '../../../../shared/protocol/index.ts';
 import { BEGIN_S, tickAt } from '../../../support/planner/fleet-signals.ts';
@@ -171,6 +172,14 @@ describe('an instance that is interrupted', () => {
     expect(await model.targets()).toEqual([9]);
     await model.play(805, 900, { workers: 9, without: [3] });
     expect(await model.targets()).toEqual([9, 8]);
+  });
+
+  it('of a mere recommendation serves on, also if the environment lists no instances', async () => {
+    const model = await steady();
+    const pool = { ready: 8, starting: 0, draining: 0, desired: 8, refreshing: false, options: [] };
+    const counted = countedOf({ pools: { decode: pool } });
+    const { decision } = await model.hear([interruptionAt(201, 3, 'rebalance')], counted);
+    expect(decision).toMatchObject({ targets: { decode: 9 }, previous: { decode: 8 } });
   });
 
   it('that ends in hours is replaced shortly before its end', async () => {
