@@ -137,21 +137,27 @@ function frame({ title, xLabel, yLabel }: ChartOptions, x: Scale, y: Scale, cont
       `<line class="grid" x1="${x.at(tick).toFixed(1)}" y1="${TOP}" x2="${x.at(tick).toFixed(1)}" y2="${floor}"/>` +
       `<text x="${x.at(tick).toFixed(1)}" y="${floor + 16}" text-anchor="middle">${compact(tick)}</text>`,
   );
-  const yTicks = y.ticks.map(
-    (tick) =>
-      `<line class="grid" x1="${LEFT}" y1="${y.at(tick).toFixed(1)}" x2="${WIDTH - RIGHT}" y2="${y.at(tick).toFixed(1)}"/>` +
-      `<text x="${LEFT - 6}" y="${(y.at(tick) + 4).toFixed(1)}" text-anchor="end">${compact(tick)}</text>`,
-  );
   return (
     `<svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${escapeMarkup(title)}"><text class="title" x="0" y="16">${escapeMarkup(title)}</text>` +
-    `${xTicks.join('')}${yTicks.join('')}${content}` +
+    `${xTicks.join('')}${valueAxis(y)}${content}` +
     `<text x="${(LEFT + WIDTH - RIGHT) / 2}" y="${HEIGHT - 8}" text-anchor="middle">${escapeMarkup(xLabel)}</text>` +
     `<text class="unit" x="${LEFT}" y="${TOP - 8}">${escapeMarkup(yLabel)}</text></svg>`
   );
 }
 
+/** Draws the lines and numbers of a vertical axis. */
+export function valueAxis({ at, ticks }: Scale): string {
+  return ticks
+    .map((tick) => {
+      const y = at(tick);
+      const text = `<text x="${LEFT - 6}" y="${(y + 4).toFixed(1)}" text-anchor="end">${compact(tick)}</text>`;
+      return `<line class="grid" x1="${LEFT}" y1="${y.toFixed(1)}" x2="${WIDTH - RIGHT}" y2="${y.toFixed(1)}"/>${text}`;
+    })
+    .join('');
+}
+
 /** Returns a number of an axis: `1.5k` for 1,500. */
-export function compact(value: number): string {
+function compact(value: number): string {
   if (value >= 1000) return `${+(value / 1000).toPrecision(3)}k`;
   return `${+value.toPrecision(3)}`;
 }

@@ -1,4 +1,4 @@
-import { CHART, compact, escapeMarkup, roundScale, type Scale } from './svg.ts';
+import { CHART, escapeMarkup, roundScale, type Scale, valueAxis } from './svg.ts';
 
 /** One line of a chart over time, or one layer of a stack. */
 export interface TimeSeries {
@@ -169,16 +169,6 @@ function timeOf(ms: number, stepS: number): string {
   const text = new Date(ms).toISOString();
   if (stepS < 60) return text.slice(11, 19);
   return stepS < DAY_S / 2 ? text.slice(11, 16) : text.slice(5, 16).replace('T', ' ');
-}
-
-function valueAxis({ at, ticks }: Scale): string {
-  return ticks
-    .map((tick) => {
-      const y = at(tick);
-      const text = `<text x="${CHART.left - 6}" y="${(y + 4).toFixed(1)}" text-anchor="end">${compact(tick)}</text>`;
-      return `<line class="grid" x1="${CHART.left}" y1="${y.toFixed(1)}" x2="${END}" y2="${y.toFixed(1)}"/>${text}`;
-    })
-    .join('');
 }
 
 /** A decision is a line above the axis; trouble is a cross. */
