@@ -2,7 +2,7 @@ import { type FleetSample, WORKER_PHASES, type WorkerPhase } from '../../../plan
 import { colourOf } from '../svg.ts';
 import { legendOf, type TimeChart, type TimeMark, type TimeSeries, timeChart } from '../time-chart.ts';
 import { type Bins, binsOf } from './bins.ts';
-import { eventsOf, type FleetStory, optionsOf, shareMet } from './fleet-story.ts';
+import { eventsOf, type FleetStory, meanMs, optionsOf, percentMet } from './fleet-story.ts';
 
 /** Options that a chart draws one by one; the rest are one layer. */
 const LAYERS_MAX = 8;
@@ -43,11 +43,11 @@ export function fleetCharts(story: FleetStory): readonly string[] {
     ]),
     ...figures.workers(story),
     figures.lines('Time to the first token', 'ms', 'Mean of the requests, and the target.', [
-      ['mean', ({ ttft }) => meanOf(ttft)],
+      ['mean', ({ ttft }) => meanMs(ttft) ?? null],
       ['target', ({ ttft }) => ttft.targetMs],
     ]),
     figures.lines('Time between tokens', 'ms', 'Mean of the gaps, and the target.', [
-      ['mean', ({ itl }) => meanOf(itl)],
+      ['mean', ({ itl }) => meanMs(itl) ?? null],
       ['target', ({ itl }) => itl.targetMs],
     ]),
     figures.lines(
@@ -55,8 +55,8 @@ export function fleetCharts(story: FleetStory): readonly string[] {
       '%',
       'Share of requests, and of gaps between tokens, whose mean in a tick met the target.',
       [
-        ['first token', ({ ttft }) => percentOf(ttft)],
-        ['between tokens', ({ itl }) => percentOf(itl)],
+        ['first token', ({ ttft }) => percentMet(ttft) ?? null],
+        ['between tokens', ({ itl }) => percentMet(itl) ?? null],
       ],
       100,
     ),
@@ -160,15 +160,6 @@ function workersIn({ options }: FleetSample, phase: WorkerPhase): number {
 function existing({ options }: FleetSample, key: string): number {
   const { capacity: _, ...there } = options[key]?.workers ?? {};
   return Object.values(there).reduce((total, each) => total + each, 0);
-}
-
-function meanOf({ count, sumMs }: FleetSample['ttft']): number | null {
-  return count > 0 ? sumMs / count : null;
-}
-
-function percentOf(latency: FleetSample['ttft']): number | null {
-  const share = shareMet(latency);
-  return share === undefined ? null : 100 * share;
 }
 
 function marksOf(story: FleetStory): readonly TimeMark[] {

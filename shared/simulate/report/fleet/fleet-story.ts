@@ -51,7 +51,12 @@ export function priceOf({ all, byOption }: GpuPrices, key: string): number | und
   return byOption[key] ?? byOption[key.slice(key.indexOf('/') + 1)] ?? all;
 }
 
-/** Returns the share of requests whose latency met its target; undefined if none was measured. */
-export function shareMet({ count, met }: FleetSample['ttft']): number | undefined {
-  return count > 0 ? met / count : undefined;
+/** Returns the mean of a latency in milliseconds; undefined if none was measured. */
+export function meanMs({ count, sumMs }: FleetSample['ttft']): number | undefined {
+  return count > 0 ? sumMs / count : undefined;
+}
+
+/** Returns the percentage of requests whose latency met its target; undefined if none was measured. */
+export function percentMet({ count, met }: FleetSample['ttft']): number | undefined {
+  return count > 0 ? 100 * (met / count) : undefined;
 }

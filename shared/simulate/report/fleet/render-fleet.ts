@@ -2,7 +2,7 @@ import type { FleetSample } from '../../../planner/index.ts';
 import { renderPage } from '../page.ts';
 import { escapeMarkup } from '../svg.ts';
 import { fleetCharts } from './charts.ts';
-import { eventsOf, type FleetStory, priceOf, shareMet, totalOf } from './fleet-story.ts';
+import { eventsOf, type FleetStory, meanMs, percentMet, priceOf, totalOf } from './fleet-story.ts';
 import { fleetTables, stamp } from './tables.ts';
 
 /** Renders what happened in a fleet as a self-contained page: no script, no font, nothing to load. */
@@ -28,9 +28,9 @@ function verdictOf({ decisions }: FleetStory, total: FleetSample | undefined): s
   const [newest] = decisions;
   const trouble = newest?.problem === undefined ? '' : ` Now: ${newest.problem}.`;
   if (total === undefined) return `Nothing of this fleet was recorded in this time.${trouble}`;
-  const met = shareMet(total.ttft);
+  const met = percentMet(total.ttft);
   const requests = `${grouped(total.started)} requests began`;
-  const targets = met === undefined ? '' : `, and ${(100 * met).toFixed(1)} % had their first token within the target`;
+  const targets = met === undefined ? '' : `, and ${met.toFixed(1)} % had their first token within the target`;
   return `${requests}${targets}.${trouble}`;
 }
 
@@ -65,11 +65,10 @@ function factsOf(story: FleetStory, total: FleetSample): readonly Fact[] {
 }
 
 function latencyText(latency: FleetSample['ttft'], digits: number): string {
-  const { count, sumMs, targetMs } = latency;
-  const share = shareMet(latency);
-  if (share === undefined) return `not measured, target ${targetMs} ms`;
-  const mean = (sumMs / count).toFixed(digits);
-  return `mean ${mean} ms, target ${targetMs} ms met by ${(100 * share).toFixed(1)} %`;
+  const { targetMs } = latency;
+  const [mean, met] = [meanMs(latency), percentMet(latency)];
+  if (mean === undefined || met === undefined) return `not measured, target ${targetMs} ms`;
+  return `mean ${mean.toFixed(digits)} ms, target ${targetMs} ms met by ${met.toFixed(1)} %`;
 }
 
 function dollarsOf({ prices }: FleetStory, { options }: FleetSample): readonly Fact[] {

@@ -8,7 +8,7 @@ import {
 import { START_PHASES } from '../../../protocol/index.ts';
 import { escapeMarkup } from '../svg.ts';
 import { binsOf } from './bins.ts';
-import { eventsOf, type FleetStory, optionsOf, priceOf, shareMet } from './fleet-story.ts';
+import { eventsOf, type FleetStory, meanMs, optionsOf, percentMet, priceOf } from './fleet-story.ts';
 
 /** Rows of the table over time, and of decisions and events. */
 const ROWS_MAX = 24;
@@ -155,11 +155,6 @@ function numbersOf(sample: FleetSample | undefined): readonly string[] {
   const { seconds, knownSeconds, started, inputTokens, outputTokens, heldMax, targets, ttft, itl, options } = sample;
   const sum = (values: readonly number[]): number => values.reduce((total, each) => total + each, 0);
   const known = (value: number): number | undefined => (knownSeconds > 0 ? value / knownSeconds : undefined);
-  const percent = (latency: FleetSample['ttft']): number | undefined => {
-    const share = shareMet(latency);
-    return share === undefined ? undefined : 100 * share;
-  };
-  const mean = ({ count, sumMs }: FleetSample['ttft']): number | undefined => (count > 0 ? sumMs / count : undefined);
   return [
     shown(known(started), 2),
     shown(known(inputTokens), 0),
@@ -167,10 +162,10 @@ function numbersOf(sample: FleetSample | undefined): readonly string[] {
     String(heldMax),
     String(sum(Object.values(targets))),
     shown(sum(Object.values(options).map(({ workers }) => workers.serving ?? 0)) / seconds, 1),
-    shown(mean(ttft), 0),
-    shown(mean(itl), 1),
-    shown(percent(ttft), 1),
-    shown(percent(itl), 1),
+    shown(meanMs(ttft), 0),
+    shown(meanMs(itl), 1),
+    shown(percentMet(ttft), 1),
+    shown(percentMet(itl), 1),
     shown(sum(Object.values(options).map(({ gpuSeconds }) => gpuSeconds)) / seconds, 1),
   ];
 }
