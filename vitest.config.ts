@@ -1,9 +1,15 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import { BUSY } from './test/support/wait-until.ts';
 
 const OWN_STATE = 'test/support/own-state.ts';
-const shared = { testTimeout: 30_000, hookTimeout: 60_000, pool: 'forks' as const, setupFiles: [OWN_STATE] };
+const shared = {
+  testTimeout: 30_000 * BUSY,
+  hookTimeout: 60_000 * BUSY,
+  pool: 'forks' as const,
+  setupFiles: [OWN_STATE],
+};
 
 /**
  * Files that take longest, the longest first: begun last, one would run alone at the end. A clean clone has no times to
@@ -134,7 +140,7 @@ export default defineConfig({
           ...shared,
           name: 'e2e',
           isolate: false,
-          testTimeout: 60_000, // several processes start in one test, each of which a busy machine may keep waiting
+          testTimeout: 60_000 * BUSY, // several processes start in one test, each of which a busy machine may keep waiting
           include: ['test/e2e/**/*.test.ts'],
           ...BESIDE,
         },

@@ -35,6 +35,7 @@ describe.runIf(hasFunctionBed() && hasSqs())('a model that no worker has ever se
     front = await bed.startFunction({ ...HELD, STATOR_AUTH: 'off', STATOR_PLANNER_TABLE: 'plans' });
     const another = () => postJson(`${front.url}/v1/chat/completions`, { ...CHAT, model: 'another' });
     await waitUntil(async () => (await another()).status === 200, { what: 'the other model', timeoutMs: 60_000 });
+    await front.idle(); // until then Lambda refuses the next request
   }, 180_000);
   afterAll(async () => {
     await front?.stop();
@@ -50,6 +51,7 @@ describe.runIf(hasFunctionBed() && hasSqs())('a model that no worker has ever se
       const unknown = await postJson(`${url}/v1/chat/completions`, { ...CHAT, model: 'nobody' });
       expect(unknown.status).toBe(404);
     }
+    await front.idle();
     const asked = urls.map((url) => postJson(`${url}/v1/chat/completions`, CHAT));
     await waitUntil(async () => (await notes.live(GROUP, NEVER)).length > 0, { what: 'the note of the function' });
     expect(await notes.live(GROUP, NEVER)).toMatchObject([{ namespace: 'prod', model: MODEL, count: 1 }]);

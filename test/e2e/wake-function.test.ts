@@ -97,7 +97,7 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
       wanted.push(scaling.account.groups.get('chat-0-on-demand')?.desired ?? Number.NaN);
     };
     pump = new QueuePump({ queue, planner, hiddenMs: 60_000, onTaken });
-    const env = { ...table, STATOR_AUTH: 'off', STATOR_HOLD_TIMEOUT: '240' };
+    const env = { ...table, STATOR_AUTH: 'off', STATOR_HOLD_TIMEOUT: '600' };
     front = await bed.startColdFunction(env, REAL);
     const nearEnv = { ...bed.where, ...env, STATOR_ARTIFACTS_CACHE_DIR: join(bed.bundle.directory, 'near') };
     while (near.length < ENVIRONMENTS - REAL) near.push(await openInProcessFunction(nearEnv));
@@ -124,7 +124,7 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
   }
 
   it('start exactly the workers that they need, with one event for 5 s, and all are answered', {
-    timeout: 240_000,
+    timeout: 900_000,
   }, async () => {
     const need = await needFor(ENVIRONMENTS);
     expect(need).toBeGreaterThan(await needFor(1));
@@ -136,7 +136,7 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
     const heard = pump.taken;
     await waitUntil(() => heard.filter(({ held_count }) => held_count === ENVIRONMENTS).length >= 2, {
       what: 'two events about all of them',
-      timeoutMs: 60_000,
+      timeoutMs: 120_000,
     });
     await waitUntil(() => wanted.at(-1) === need, { what: `${need} workers`, timeoutMs: 30_000 });
     expect(Math.max(...wanted)).toBe(need); // never more

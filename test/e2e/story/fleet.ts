@@ -38,7 +38,7 @@ export const FLEET: FleetSpec = {
     rate_requests_per_second: WORKER_SERVES,
     rate_window_seconds: 5,
     rate_deviations: 0,
-    rate_down_window_seconds: 3,
+    rate_down_window_seconds: 10,
     rate_surge_worth: 0,
     load_adjustment_interval_seconds: 2,
     min_endpoint: 0,
