@@ -24,7 +24,6 @@ const LONGEST = [
   'test/e2e/aws-production.test.ts',
   'test/e2e/package.test.ts',
   'test/e2e/local-planner.test.ts',
-  'test/e2e/planner-story.test.ts',
   'test/e2e/planner.test.ts',
   'test/e2e/fuzz.test.ts',
   'test/e2e/kill.test.ts',
@@ -77,6 +76,12 @@ const COMPUTING = [
   'test/shared/worker-events/rank-follower.test.ts',
 ];
 
+/**
+ * Files that play hours of a fleet in a minute, whose processes must keep up with each other. They run when the others
+ * have ended.
+ */
+const KEEPING_TIME = ['test/e2e/planner-story.test.ts', 'test/e2e/wake-function.test.ts'];
+
 class LongestFirst extends BaseSequencer {
   override async sort(specs: TestSpecification[]): Promise<TestSpecification[]> {
     const order = [...LONGEST, ...COMPUTING];
@@ -87,7 +92,7 @@ class LongestFirst extends BaseSequencer {
     const sorted = (await super.sort(specs)).sort((a, b) => placeOf(a) - placeOf(b));
     const of = (...names: readonly string[]) => sorted.filter(({ project: { name } }) => names.includes(name));
     // Each of `steps` has its own process. Between the rooms they would end processes that have the sources loaded.
-    return [...of('rooms'), ...of('steps'), ...spread(of('computing'), of('e2e'))];
+    return [...of('rooms'), ...of('steps'), ...spread(of('computing'), of('e2e')), ...of('keeping time')];
   }
 }
 
@@ -142,7 +147,17 @@ export default defineConfig({
           isolate: false,
           testTimeout: 60_000 * BUSY, // several processes start in one test, each of which a busy machine may keep waiting
           include: ['test/e2e/**/*.test.ts'],
+          exclude: KEEPING_TIME,
           ...BESIDE,
+        },
+      },
+      {
+        test: {
+          ...shared,
+          name: 'keeping time',
+          include: KEEPING_TIME,
+          maxWorkers: 1,
+          sequence: { groupOrder: 2 },
         },
       },
       {
