@@ -12,6 +12,9 @@ export {
   parseMessagesBody,
 } from './anthropic/decode-messages.ts';
 export { countTokensSchema, MESSAGES_KEYS, messagesSchema } from './anthropic/messages-schema.ts';
+export { DynamoAnswerReader } from './dynamo/answer-reader.ts';
+export { readTypedError } from './dynamo/typed-error.ts';
+export { toPreprocessedRequest } from './dynamo/write-request.ts';
 export {
   type CompletionUsage,
   cutLongOutput,

@@ -1,0 +1,158 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { detailOf, type ServeError } from '../../../../shared/errors/index.ts';
+import { DynamoAnswerReader, type EngineOutput, type OutputSink } from '../../../../shared/protocol/index.ts';
+
+class Recorded implements OutputSink {
+  readonly calls: unknown[] = [];
+
+  tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    this.calls.push(['tokens', choice, Array.from(ids).slice(start, start + count)]);
+  }
+
+  output(output: EngineOutput): void {
+    this.calls.push(['output', output]);
+  }
+
+  end(): void {
+    this.calls.push(['end']);
+  }
+
+  fail(error: ServeError): void {
+    this.calls.push(['fail', error.code, error.worker, detailOf(error)]);
+  }
+}
+
+function read(...items: unknown[]): unknown[] {
+  const sink = new Recorded();
+  const reader = new DynamoAnswerReader(sink);
+  for (const item of items) reader.item(item);
+  return sink.calls;
+}
+
+/** An output with all its fields, as a worker in Rust writes them. */
+const EMPTY = {
+  token_ids: [],
+  tokens: null,
+  text: null,
+  output_type: 'text',
+  cum_log_probs: null,
+  log_probs: null,
+  top_logprobs: null,
+  finish_reason: null,
+  index: null,
+};
+
+describe('the answer of a worker of Dynamo', () => {
+  it('is tokens as long as an item says nothing else', () => {
+    expect(read({ data: { ...EMPTY, token_ids: [7, 8] } }, { data: { token_ids: [9], index: 1 } })).toEqual([
+      ['tokens', 0, [7, 8]],
+      ['tokens', 1, [9]],
+    ]);
+  });
+
+  it('keeps what else an item says beside its tokens', () => {
+    const usage = {
+      prompt_tokens: 3,
+      completion_tokens: 1,
+      total_tokens: 4,
+      prompt_tokens_details: { cached_tokens: 2 },
+    };
+    const last = { ...EMPTY, token_ids: [7], finish_reason: 'eos', stop_reason: 151_645, completion_usage: usage };
+    const told = {
+      ...EMPTY,
+      token_ids: [7],
+      log_probs: [-0.5],
+      top_logprobs: [[{ rank: 1, token_id: 7, logprob: -0.5 }]],
+    };
+    const prefill = { token_ids: [7], disaggregated_params: { kv_transfer_params: { room: 2n ** 63n } } };
+    expect(read({ data: told }, { data: prefill }, { data: last })).toEqual([
+      ['output', told],
+      ['output', prefill],
+      ['output', last],
+    ]);
+  });
+
+  it('has nothing of annotations and of items without tokens', () => {
+    expect(read({ event: 'llm_metrics', comment: ['{}'] }, {}, { data: { ...EMPTY } })).toEqual([]);
+  });
+
+  it('is a body if the worker answers in the form of the client', () => {
+    const chunk = { object: 'chat.completion.chunk', choices: [{ index: 0, delta: { content: 'hi' } }] };
+    const tensors = { model: 'm', tensors: [] };
+    expect(read({ data: chunk }, { data: tensors })).toEqual([
+      ['output', { body: chunk }],
+      ['output', { body: tensors }],
+    ]);
+  });
+
+  it('has vectors of numbers as the bytes that Stator passes on', () => {
+    const vector = Buffer.alloc(8);
+    vector.writeFloatLE(0.5, 0);
+    vector.writeFloatLE(-2, 4);
+    expect(read({ data: { embeddings: [[0.5, -2], 'AAAA'], prompt_tokens: 2, total_tokens: 2 } })).toEqual([
+      ['output', { body: { embeddings: [vector.toString('base64'), 'AAAA'], prompt_tokens: 2, total_tokens: 2 } }],
+    ]);
+  });
+
+  it('comes in pieces if an item is long', () => {
+    const ids = Array.from({ length: 10_000 }, (_, at) => at);
+    const pieces = read({ data: { token_ids: ids, finish_reason: 'length' } });
+    const outputs = pieces.map((call) => (call as [string, EngineOutput])[1]);
+    expect(outputs.length).toBeGreaterThan(1);
+    expect(outputs.flatMap((output) => output.token_ids ?? [])).toEqual(ids);
+    expect(outputs.map((output) => output.finish_reason).filter(Boolean)).toEqual(['length']);
+  });
+
+  it.each([
+    ['text', 'an item that is not an object'],
+    [{ data: [1] }, 'an output that is not an object'],
+    [{ data: { token_ids: [-1] } }, 'token_ids'],
+    [{ data: { token_ids: 'secret' } }, 'token_ids'],
+    [{ data: { token_ids: { length: 9000 } } }, 'token_ids'],
+    [{ data: { token_ids: [1], index: 'x' } }, 'index'],
+    [{ data: { token_ids: [1], completion_usage: 4 } }, 'completion_usage'],
+    [{ data: { token_ids: [1], top_logprobs: [7] } }, 'top_logprobs'],
+  ])('fails at %j, and has nothing after it', (item, named) => {
+    expect(read(item, { data: { token_ids: [1] } })).toEqual([
+      ['fail', 'bad_worker_response', 'BackendProtocol', expect.stringContaining(named)],
+    ]);
+    expect(String(read(item))).not.toContain('secret'); // a part of an answer never reaches a log
+  });
+
+  it('fails with the error of the worker after the tokens before it', () => {
+    const error = { error_type: { Backend: 'EngineShutdown' }, message: 'engine died' };
+    expect(read({ data: { token_ids: [1] } }, { event: 'error', comment: ['engine died'], error })).toEqual([
+      ['tokens', 0, [1]],
+      ['fail', 'worker_lost', 'EngineShutdown', 'Service temporarily unavailable: engine died'],
+    ]);
+  });
+
+  it('never throws, whatever an item holds', () => {
+    const names = [
+      'token_ids',
+      'text',
+      'tokens',
+      'log_probs',
+      'finish_reason',
+      'index',
+      'embeddings',
+      'choices',
+      'data',
+    ];
+    const value = fc.oneof(fc.anything(), fc.array(fc.integer()), fc.constant(null));
+    const data = fc.dictionary(fc.constantFrom(...names), value);
+    const item = fc.oneof(
+      fc.anything(),
+      fc.record({ data, event: fc.constantFrom('error', 'x'), error: fc.anything() }),
+    );
+    fc.assert(
+      fc.property(fc.array(item), (items) => {
+        const calls = read(...items);
+        const failed = calls.findIndex((call) => (call as unknown[])[0] === 'fail');
+        return failed === -1 || failed === calls.length - 1;
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
