@@ -8,6 +8,7 @@
  */
 export { BoundedMap } from './bounded-map.ts';
 export { ComingBytes, grown, roomy } from './coming-bytes.ts';
+export { exactText, parseExact } from './exact-json.ts';
 export { fnv1a, fnv1aOfBytes } from './fnv1a.ts';
 export {
   asRecord,

@@ -1,11 +1,10 @@
 import { reasonOf } from '../../errors/index.ts';
-import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { asRecord, parseExact, type UnknownRecord } from '../../records/index.ts';
 import type { EngineEvent } from '../kv-stream/engine-events.ts';
 import { EventNormaliser } from '../kv-stream/event-normaliser.ts';
 import { EventOutlet } from '../kv-stream/event-outlet.ts';
 import type { EventFeed, FeedDeps } from '../server/dialect.ts';
 import type { KvEvent } from '../types.ts';
-import { parseExact } from './exact-json.ts';
 
 const PATH = '/kv_cache_events';
 /** Limit of an answer: the server answers when its queue has been empty for two seconds. */

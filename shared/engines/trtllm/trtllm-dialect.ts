@@ -1,5 +1,5 @@
 import { readFault, workerError } from '../../errors/index.ts';
-import { asRecord } from '../../records/index.ts';
+import { asRecord, parseExact } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { noSuchModel, readModels } from '../http/openai-wire.ts';
 import { asText, jsonOrText, tracingHeaders } from '../http/upstream.ts';
@@ -17,7 +17,6 @@ import {
 } from '../server/dialect.ts';
 import { TokenReader } from '../server/token-reader.ts';
 import type { EngineInfo, EngineSink } from '../types.ts';
-import { parseExact } from './exact-json.ts';
 import { PolledEvents } from './polled-events.ts';
 import { CONTEXT_ONLY, FIELDS, generationParams, prefillResult, readTrtllmAnswer } from './trtllm-wire.ts';
 

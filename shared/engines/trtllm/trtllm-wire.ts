@@ -1,9 +1,8 @@
 import { workerError } from '../../errors/index.ts';
 import { type EngineRequest, readUsage } from '../../protocol/index.ts';
-import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { asRecord, exactText, type UnknownRecord } from '../../records/index.ts';
 import { COMMON_SAMPLING_FIELDS, type FieldRow, guidedKind, sampling } from '../server/dialect.ts';
 import { logprobOf, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';
-import { exactText } from './exact-json.ts';
 
 /** Names of a request's fields in `/v1/completions` of `trtllm-serve`, which refuses every other field. */
 export const FIELDS: readonly FieldRow[] = [

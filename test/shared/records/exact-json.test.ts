@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { exactText, parseExact } from '../../../../shared/engines/trtllm/exact-json.ts';
+import { exactText, parseExact } from '../../../shared/records/exact-json.ts';
 
 describe('JSON with numbers that no double holds', () => {
   it('keeps their digits, and leaves texts and other numbers alone', () => {
