@@ -28,6 +28,9 @@ export interface ModelReference {
  */
 export async function openModelFolder(reference: ModelReference): Promise<string> {
   const folders = candidateFolders(reference);
+  if (folders.length === 0 && Object.keys(reference.files).length > 0) {
+    throw new ModelFilesAbsent(`model ${reference.modelName}: its files are not on this machine`);
+  }
   if (folders.length === 0) {
     throw new ModelFolderError(
       `model ${reference.modelName}: its card names no files; give its folder with --model-path`,
@@ -46,9 +49,14 @@ export async function openModelFolder(reference: ModelReference): Promise<string
 
 function candidateFolders({ files, modelPath }: ModelReference): readonly string[] {
   const first = files['tokenizer.json'] ?? Object.entries(files).find(([role]) => role !== CUSTOM_TEMPLATE_ROLE)?.[1];
-  const folders = first === undefined ? [] : [resolve(first.path, '..')];
+  const folders = first === undefined || isUrl(first.path) ? [] : [resolve(first.path, '..')];
   if (modelPath !== undefined) folders.push(resolve(modelPath));
   return [...new Set(folders)];
+}
+
+/** Whether a card has a URL in place of the path of a file, as cards of Dynamo may. */
+export function isUrl(path: string): boolean {
+  return /^[a-z]+:\/\//.test(path);
 }
 
 async function findDifference(folder: string, files: Readonly<Record<string, ModelFile>>): Promise<string | undefined> {
@@ -83,7 +91,7 @@ export async function openChatTemplate({ modelName, files, modelPath }: ModelRef
   const wanted = files[CUSTOM_TEMPLATE_ROLE];
   if (wanted === undefined) return undefined;
   const places = [
-    wanted.path,
+    ...(isUrl(wanted.path) ? [] : [wanted.path]),
     ...(modelPath === undefined
       ? []
       : [CUSTOM_TEMPLATE_ROLE, basename(wanted.path)].map((name) => join(modelPath, name))),

@@ -5,6 +5,7 @@
  */
 export type { PreparedFile } from './bpe/prepared-tables.ts';
 export { readDefaultSampling } from './default-sampling.ts';
+export { openDigest } from './file-digest.ts';
 export {
   type BlockHasher,
   type BlockHashes,
@@ -20,7 +21,14 @@ export {
   xxh3Hash,
 } from './hashing/block-hashes.ts';
 export { mediaIdentity } from './hashing/media-identity.ts';
-export { compareModelFile, describeModelFile, findTokenizerFile, ModelFolderError } from './model-files.ts';
+export {
+  compareModelFile,
+  describeModelFile,
+  findTokenizerFile,
+  ModelFolderError,
+  UNKNOWN_SIZE,
+  withBlake3,
+} from './model-files.ts';
 export { loadFolderTokenizer, loadModelFolder } from './model-folder.ts';
 export { readFolderSampling, readModelInfo } from './model-info.ts';
 export { PromptEncoder } from './prompts/prompt-encoder.ts';

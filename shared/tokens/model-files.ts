@@ -1,11 +1,10 @@
-import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
 import { reasonOf } from '../errors/index.ts';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
 import { askLoader, findThreadEntry } from './ask-loader.ts';
+import { openDigest } from './file-digest.ts';
 import type { ModelFile } from './types.ts';
 
 /** Files of a model folder that matter for serving, besides config.json and its tokenizer. */
@@ -103,8 +102,25 @@ export async function readModelFiles(folder: string): Promise<Readonly<Record<st
  */
 export async function describeModelFile(path: string): Promise<ModelFile | undefined> {
   const size = await regularSize(path);
-  return size === undefined ? undefined : { path, checksum: await checksumOf(path, size), size };
+  return size === undefined ? undefined : { path, checksum: await checksumOf(path, size, 'sha256:'), size };
 }
+
+/**
+ * Returns the same files with checksums of BLAKE3, the only kind that Dynamo has.
+ * @throws ModelFolderError as `describeModelFile`
+ */
+export async function withBlake3<Role extends string>(
+  files: Readonly<Record<Role, ModelFile>>,
+): Promise<Readonly<Record<Role, ModelFile>>> {
+  const summed: Partial<Record<Role, ModelFile>> = {};
+  for (const [role, file] of Object.entries<ModelFile>(files)) {
+    summed[role as Role] = { ...file, checksum: await checksumOf(file.path, file.size, 'blake3:') };
+  }
+  return summed as Record<Role, ModelFile>;
+}
+
+/** Size of a file whose card does not say it, as cards of Dynamo may: then only the checksum counts. */
+export const UNKNOWN_SIZE = 0;
 
 /**
  * Compares the file at `path` with the one that a card describes. Only a file of the same size is read.
@@ -113,7 +129,8 @@ export async function describeModelFile(path: string): Promise<ModelFile | undef
 export async function compareModelFile(path: string, wanted: ModelFile): Promise<'same' | 'different' | 'absent'> {
   const size = await regularSize(path);
   if (size === undefined) return 'absent';
-  return size === wanted.size && (await checksumOf(path, size)) === wanted.checksum ? 'same' : 'different';
+  if (wanted.size !== UNKNOWN_SIZE && wanted.size !== size) return 'different';
+  return (await checksumOf(path, size, wanted.checksum)) === wanted.checksum ? 'same' : 'different';
 }
 
 /** Size limit of one file. The largest tokenizers have some 50 MB. */
@@ -128,11 +145,20 @@ async function regularSize(path: string): Promise<number | undefined> {
   return found.size;
 }
 
-/** Returns the checksum of the first `size` bytes, even if the file grows meanwhile. */
-async function checksumOf(path: string, size: number): Promise<string> {
-  const hash = createHash('sha256');
-  if (size > 0) await pipeline(createReadStream(path, { highWaterMark: 1 << 20, end: size - 1 }), hash);
-  return `sha256:${hash.digest('hex')}`;
+/** Bytes that are hashed at once: for a few milliseconds, if the kind of checksum is slow. */
+const PART_BYTES = 1 << 18;
+
+/**
+ * Returns the checksum of the first `size` bytes, even if the file grows meanwhile.
+ * @param kind text that begins with the kind of the checksum and a colon
+ */
+async function checksumOf(path: string, size: number, kind: string): Promise<string> {
+  const digest = await openDigest(kind);
+  if (size > 0) {
+    const parts: AsyncIterable<Uint8Array> = createReadStream(path, { highWaterMark: PART_BYTES, end: size - 1 });
+    for await (const part of parts) digest.update(part);
+  }
+  return digest.checksum();
 }
 
 function ifMissing(error: NodeJS.ErrnoException): undefined {

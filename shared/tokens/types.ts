@@ -105,11 +105,11 @@ export interface ChatTemplate {
 
 /** A file of a model folder. */
 export interface ModelFile {
-  /** Absolute path. */
+  /** Absolute path at its worker; for a worker of Dynamo also the URL under which it serves the file. */
   readonly path: string;
-  /** Checksum, as `sha256:{hex}`. */
+  /** Checksum, as `sha256:{hex}` or `blake3:{hex}`. */
   readonly checksum: string;
-  /** Size in bytes. */
+  /** Size in bytes; `UNKNOWN_SIZE` if the card does not say it. */
   readonly size: number;
 }
 

@@ -7,8 +7,8 @@ import { pipeline } from 'node:stream/promises';
 import type { Clock, Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { detailOf, reasonOf } from '../../errors/index.ts';
-import { type ModelFile, ModelFolderError, type PreparedFile } from '../../tokens/index.ts';
-import { CUSTOM_TEMPLATE_ROLE, ModelFilesAbsent } from '../open-model-folder.ts';
+import { type ModelFile, ModelFolderError, openDigest, type PreparedFile, UNKNOWN_SIZE } from '../../tokens/index.ts';
+import { CUSTOM_TEMPLATE_ROLE, isUrl, ModelFilesAbsent } from '../open-model-folder.ts';
 import { FolderCache } from './folder-cache.ts';
 import type { Artifact, ArtifactSource } from './sources.ts';
 
@@ -18,6 +18,8 @@ type FetchOutcome = 'fetched' | 'wrong' | 'failed';
 interface FetchFileOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  /** Largest file whose card does not say its size, in bytes. */
+  readonly unsizedBytesMax: number;
   /** Opens the file to write; there is none yet at `path`. @default on this disk */
   readonly create?: ((path: string) => Writable) | undefined;
   /** Called with the outcome of each source. */
@@ -26,6 +28,8 @@ interface FetchFileOptions {
 
 /** Time after which a source that sends nothing is given up, at the latest after twice this time. */
 const SILENCE_MS_MAX = 10_000;
+/** Largest file whose card does not say its size; the largest tokenizers have some 50 MB. */
+const UNSIZED_BYTES_MAX = 100_000_000;
 /** Errors of the local disk: another source would not help. */
 const DISK_FAULTS: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS', 'EIO']);
 
@@ -71,7 +75,7 @@ async function readFrom(
   source: ArtifactSource,
   file: Artifact,
   path: string,
-  { clock, signal, create = onThisDisk }: FetchFileOptions,
+  { clock, signal, unsizedBytesMax, create = onThisDisk }: FetchFileOptions,
   onBytes: (length: number) => void,
 ): Promise<string | undefined> {
   const silence = new AbortController();
@@ -81,15 +85,16 @@ async function readFrom(
     if (!heard) silence.abort(new Error(`it sent nothing for ${SILENCE_MS_MAX} ms`));
     heard = false;
   });
-  const sum = createHash('sha256');
+  const digest = await openDigest(file.checksum);
+  const bytesMax = file.size === UNKNOWN_SIZE ? unsizedBytesMax : file.size;
   let bytes = 0;
   const checked = async function* (chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
     for await (const chunk of chunks) {
       heard = true;
       bytes += chunk.length;
       onBytes(chunk.length);
-      if (bytes > file.size) return; // the excess is not read
-      sum.update(chunk);
+      if (bytes > bytesMax) return; // the excess is not read
+      digest.update(chunk);
       yield chunk;
     }
   };
@@ -106,9 +111,9 @@ async function readFrom(
   } finally {
     watch.cancel();
   }
-  if (bytes !== file.size)
-    return bytes > file.size ? `more than ${file.size} bytes` : `${bytes} bytes, not ${file.size}`;
-  return `sha256:${sum.digest('hex')}` === file.checksum ? undefined : 'its bytes are others than the card names';
+  if (bytes > bytesMax) return `more than ${bytesMax} bytes`;
+  if (file.size !== UNKNOWN_SIZE && bytes !== file.size) return `${bytes} bytes, not ${file.size}`;
+  return digest.checksum() === file.checksum ? undefined : 'its bytes are others than the card names';
 }
 
 export interface ModelCacheOptions {
@@ -205,7 +210,7 @@ export class ModelCache {
     const tokenizer = Object.values(files).find(({ path }) =>
       /^(tokenizer\.json|.*\.tiktoken|tiktoken\.model)$/.test(basename(path)),
     );
-    const [, source] = /^sha256:([0-9a-f]{64})$/.exec(tokenizer?.checksum ?? '') ?? [];
+    const [, source] = /^(?:sha256|blake3):([0-9a-f]{64})$/.exec(tokenizer?.checksum ?? '') ?? [];
     if (tokenizer === undefined || source === undefined || tokenizer.size < PREPARED_BYTES_MIN) return undefined;
     const folder = this.#folders.pathOf(`tokenizer-${source.slice(0, 32)}`);
     try {
@@ -223,7 +228,8 @@ export class ModelCache {
     folder: string,
     sources: readonly ArtifactSource[],
   ): Promise<string> {
-    const { clock, create, onRead } = this.#options;
+    const { clock, create, onRead, bytesMax } = this.#options;
+    const unsizedBytesMax = Math.min(bytesMax, UNSIZED_BYTES_MAX);
     try {
       await this.#ownRoot();
       if (await this.#folders.use(folder)) return folder;
@@ -232,11 +238,10 @@ export class ModelCache {
         const lateMessage = `the fetch took more than ${FETCH_MS_MAX} ms`;
         return withDeadline({ clock, timeoutMs: FETCH_MS_MAX, lateMessage }, async (signal) => {
           for (const artifact of artifacts) {
-            await fetchFile(artifact, join(part, artifact.name), sources, { clock, signal, create, onRead }).catch(
-              (thrown) => {
-                throw new Error(`${artifact.name} cannot be fetched: ${reasonOf(thrown)}`);
-              },
-            );
+            const options = { clock, signal, unsizedBytesMax, create, onRead };
+            await fetchFile(artifact, join(part, artifact.name), sources, options).catch((thrown) => {
+              throw new Error(`${artifact.name} cannot be fetched: ${reasonOf(thrown)}`);
+            });
           }
         });
       });
@@ -263,7 +268,9 @@ export class ModelCache {
 /** @throws ModelFolderError if the card names something that is not a file of a folder */
 function artifactsOf({ modelName, files }: CardFiles): readonly Artifact[] {
   const artifacts = Object.entries(files).map(([role, { path, checksum, size }]) => {
-    return { name: role === CUSTOM_TEMPLATE_ROLE ? role : basename(path), checksum, size };
+    const served = basename(path);
+    const name = role === CUSTOM_TEMPLATE_ROLE ? role : served;
+    return { name, servedAs: isUrl(path) ? served : name, checksum, size };
   });
   const names = new Set(artifacts.map(({ name }) => name));
   const isSound = artifacts.every(({ name }) => /^[^/\\\0]{1,255}$/.test(name) && name !== '.' && name !== '..');

@@ -11,9 +11,11 @@ import { type BucketPlace, openS3, type S3 } from './open-s3.ts';
 export interface Artifact {
   /** Name of the file in the folder of its model; never a path. */
   readonly name: string;
-  /** Checksum, `sha256:{hex}`. */
+  /** Name under which its worker serves it. @default its name */
+  readonly servedAs?: string;
+  /** Checksum, `sha256:{hex}` or `blake3:{hex}`. */
   readonly checksum: string;
-  /** Size in bytes. */
+  /** Size in bytes, or `UNKNOWN_SIZE`. */
   readonly size: number;
 }
 
@@ -45,8 +47,8 @@ export function workerSource(filesAt: string): ArtifactSource {
   return {
     kind: 'worker',
     place: filesAt,
-    async read({ name }, signal) {
-      const url = `http://${filesAt}/${encodeURIComponent(name)}`;
+    async read({ name, servedAs = name }, signal) {
+      const url = `http://${filesAt}/${encodeURIComponent(servedAs)}`;
       const response = await fetch(url, { signal, redirect: 'error' });
       if (response.status === 200 && response.body !== null) return response.body;
       await response.body?.cancel();

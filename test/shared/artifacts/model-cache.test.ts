@@ -18,8 +18,9 @@ import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { CardFiles, ModelCacheOptions } from '../../../shared/artifacts/fetching/model-cache.ts';
 import type { Artifact } from '../../../shared/artifacts/fetching/sources.ts';
-import { type ArtifactSource, ModelCache, ModelFilesAbsent } from '../../../shared/artifacts/index.ts';
+import { type ArtifactSource, ModelCache, ModelFilesAbsent, openModelFolder } from '../../../shared/artifacts/index.ts';
 import { systemRandom } from '../../../shared/clock/index.ts';
+import { UNKNOWN_SIZE } from '../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const sumOf = (content: string): string => `sha256:${createHash('sha256').update(content).digest('hex')}`;
@@ -86,6 +87,44 @@ function cacheWith(options: Partial<ModelCacheOptions> = {}): ModelCache {
 
 const namesIn = async (folder: string): Promise<string[]> => readdirSync(folder).sort();
 const entries = (): string[] => readdirSync(root).sort();
+
+describe('a model of a worker of Dynamo', () => {
+  /** A card whose files are URLs with checksums of BLAKE3, one of them without its size. */
+  const URLS = 'http://192.0.2.9:9090/v1/metadata/dynamo/backend/generate/qwen3/_base';
+  const ABC = 'blake3:6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85';
+  const card: CardFiles = {
+    modelName: 'm',
+    files: {
+      'tokenizer.json': { path: `${URLS}/tokenizer.json`, checksum: ABC, size: 3 },
+      custom_chat_template: { path: `${URLS}/mine.jinja`, checksum: ABC, size: UNKNOWN_SIZE },
+    },
+  };
+
+  it('is fetched under the names that its worker serves, and kept under those of its roles', async () => {
+    const asked: (string | undefined)[] = [];
+    const source = sourceOf({}, async ({ servedAs }) => {
+      asked.push(servedAs);
+      return chunksOf('abc');
+    });
+    expect(await cacheWith().withFolder(card, [source], namesIn)).toEqual(['custom_chat_template', 'tokenizer.json']);
+    expect(asked.sort()).toEqual(['mine.jinja', 'tokenizer.json']);
+  });
+
+  it('is refused if its bytes are others than the card names, or have no end', async () => {
+    const wrong = sourceOf({}, async () => chunksOf('abd'));
+    await expect(cacheWith().withFolder(card, [wrong], namesIn)).rejects.toThrow('its bytes are others');
+    const { 'tokenizer.json': _, ...unsized } = card.files;
+    const long = sourceOf({}, async () => endless());
+    const create = (): Writable => new Writable({ write: (_, __, done) => done() });
+    const cache = cacheWith({ create });
+    await expect(cache.withFolder({ ...card, files: unsized }, [long], namesIn)).rejects.toThrow('more than');
+  });
+
+  it('has no folder here, so that it is looked for elsewhere', async () => {
+    await expect(openModelFolder(card)).rejects.toThrow(ModelFilesAbsent);
+    await expect(openModelFolder({ ...card, files: {} })).rejects.not.toThrow(ModelFilesAbsent);
+  });
+});
 
 describe('a model from elsewhere', () => {
   it('is fetched whole, once for all that ask, and not again', async () => {
