@@ -13,6 +13,7 @@ export type {
   DiscoveryRecord,
   EndpointRecord,
   EventChannelRecord,
+  EventSourceRecord,
   HostFacts,
   ModelCard,
   ModelInput,

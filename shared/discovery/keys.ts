@@ -3,7 +3,7 @@ import { type EventScope, encodeSegment } from '../planes/index.ts';
 import type { DiscoveryRecord, EndpointRecord, ModelRecord } from './records.ts';
 
 /** All buckets of the key space. */
-export const BUCKETS = ['v1/instances', 'v1/mdc', 'v1/event_channels'] as const;
+export const BUCKETS = ['v1/instances', 'v1/mdc', 'v1/event_channels', 'v1/event_sources'] as const;
 
 export type Bucket = (typeof BUCKETS)[number];
 
@@ -24,14 +24,16 @@ export function addressOf(record: DiscoveryRecord): RecordAddress {
     }
     case 'EventChannel':
       return address('v1/event_channels', [...scopePath(record.scope), 'topic', record.topic, record.instance_id]);
+    case 'EventSource':
+      return address('v1/event_sources', [...scopePath(record.scope), 'topic', record.topic, record.instance_id]);
     default:
       return assertNever(record);
   }
 }
 
 /**
- * Returns the query prefix of the event channels of exactly `scope`, optionally of one topic. Scopes do not contain
- * each other: the prefix of a namespace does not find the channels of its components.
+ * Returns the query prefix of the event channels, or event sources, of exactly `scope`, optionally of one topic. Scopes
+ * do not contain each other: the prefix of a namespace does not find the channels of its components.
  */
 export function eventChannelPrefix(scope: EventScope, topic?: string): string {
   return [...scopePath(scope), 'topic', ...(topic === undefined ? [] : [topic])].join('/');

@@ -35,13 +35,14 @@ const word = text(0, 1024);
 const words = listOf(word, ITEMS_MAX);
 const count = whole(0);
 const instanceId = text(1, 16, /^[0-9a-f]+$/);
+const wire = optional(oneOf('dynamo'));
 const workerType = oneOf('aggregated', 'prefill', 'decode', 'encode');
 const addressed = {
   namespace: name,
   component: name,
   endpoint: name,
   instance_id: instanceId,
-  wire: optional(oneOf('dynamo')),
+  wire,
 };
 
 const positive = fraction(Number.MIN_VALUE, Number.MAX_VALUE);
@@ -134,8 +135,17 @@ const hostFacts = fields({
   generation: optional(fact),
 });
 
+const endpoint = fields({
+  ...addressed,
+  transport: requestTransport,
+  device_type: optional(word),
+  request_plane_codec: optional(word),
+  host: optional(hostFacts),
+});
+const scope = byField('kind', SCOPES);
+
 const RECORDS: Readonly<Record<string, Shape>> = {
-  Endpoint: fields({ ...addressed, transport: requestTransport, host: optional(hostFacts) }),
+  Endpoint: endpoint,
   Model: fields({
     ...addressed,
     card: modelCardShape,
@@ -143,14 +153,29 @@ const RECORDS: Readonly<Record<string, Shape>> = {
     model_suffix: optional(name),
   }),
   EventChannel: fields({
-    scope: byField('kind', SCOPES),
+    scope,
     topic: name,
     instance_id: instanceId,
+    wire,
     transport: fields({ kind: oneOf('Zmq', 'ZmqBroker', 'Nats', 'Memory'), config: fields({}) }),
+  }),
+  EventSource: fields({
+    scope,
+    topic: name,
+    instance_id: instanceId,
+    wire: oneOf('dynamo'),
+    worker_id: optional(instanceId),
+    dp_rank: optional(whole(0, RANKS_MAX)),
+    kv_state_endpoint: optional(fields({ namespace: name, component: name, endpoint: name })),
+    recovery_target: optional(endpoint),
   }),
 };
 
 const recordShape: Shape = byField('type', RECORDS);
+
+const REFUSED = 'Refused';
+const REFUSAL_LENGTH_MAX = 1000;
+const REFUSAL_START = `{"type":"${REFUSED}","reason":`;
 
 /** Longest text of a record. An item of a table holds 400 KB; a model card takes some of it. */
 const TEXT_LENGTH_MAX = 400_000;
@@ -176,6 +201,21 @@ export function fromText(text: string, bucket: Bucket, key: string): DiscoveryRe
   if (!isRecord(value)) return undefined;
   const address = addressOf(value);
   return address.bucket === bucket && address.key === key ? value : undefined;
+}
+
+/** Returns the text that stands for a record that is refused, for a reason that operators should read. */
+export function refusalText(reason: string): string {
+  return JSON.stringify({ type: REFUSED, reason });
+}
+
+/** Returns the reason of a refused record; undefined for another text. */
+export function refusalOf(text: string): string | undefined {
+  if (!text.startsWith(REFUSAL_START) || text.length > REFUSAL_LENGTH_MAX) return undefined;
+  try {
+    return String((JSON.parse(text) as { readonly reason: unknown }).reason);
+  } catch {
+    return undefined; // `refusalText` did not make it
+  }
 }
 
 /** Whether `value` is a model card within all bounds. */

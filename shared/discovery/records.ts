@@ -132,6 +132,8 @@ export interface EndpointRecord extends Addressed {
   readonly type: 'Endpoint';
   readonly transport: Transport;
   readonly device_type?: string;
+  /** Codec of a worker of Dynamo (`json`, `msgpack`). Absent in records of Stator; for Dynamo then JSON. */
+  readonly request_plane_codec?: string;
   /**
    * Whether the KV events that the worker's engine should send do not come. Absent = they come, or were not asked for.
    */
@@ -163,6 +165,34 @@ export interface EventChannelRecord {
   readonly transport: EventTransport;
   /** Worker that publishes, so that its events can be attributed before the first one arrives. */
   readonly worker_id?: string;
+  /** Product whose messages the publisher sends, if they are not Stator's; as in `Addressed`. */
+  readonly wire?: 'dynamo';
 }
 
-export type DiscoveryRecord = EndpointRecord | ModelRecord | EventChannelRecord;
+/** Endpoint by its names. */
+export interface EndpointPath {
+  readonly namespace: string;
+  readonly component: string;
+  readonly endpoint: string;
+}
+
+/**
+ * Facts that a publisher of Dynamo states beside its channel; `instance_id` is the publisher's id. Only sources of the
+ * topic `kv-events` have the optional fields.
+ */
+export interface EventSourceRecord {
+  readonly type: 'EventSource';
+  readonly scope: EventScope;
+  readonly topic: string;
+  readonly instance_id: string;
+  readonly wire: 'dynamo';
+  /** Worker and rank whose cache the events describe. */
+  readonly worker_id?: string;
+  readonly dp_rank?: number;
+  /** Endpoint whose scope the events have. */
+  readonly kv_state_endpoint?: EndpointPath;
+  /** Endpoint that answers queries for past events and for the whole index. Absent = there are only live events. */
+  readonly recovery_target?: EndpointRecord;
+}
+
+export type DiscoveryRecord = EndpointRecord | ModelRecord | EventChannelRecord | EventSourceRecord;

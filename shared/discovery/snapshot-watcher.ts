@@ -1,5 +1,5 @@
 import { type Bucket, encodePrefix, isUnder } from './keys.ts';
-import { fromText } from './record-text.ts';
+import { fromText, refusalOf } from './record-text.ts';
 import type { DiscoveryRecord } from './records.ts';
 import {
   type DiscoveryEvent,
@@ -41,16 +41,19 @@ export class SnapshotWatcher extends WatchTeller {
     this.#report = report;
   }
 
-  /** Delivers the changes of `texts`, a reading of the whole bucket or of everything under the prefix. */
-  apply(texts: ReadonlyMap<string, string>): void {
+  /**
+   * Delivers the changes of `texts`, a reading of the whole bucket or of everything under the prefix.
+   * @param isRecent whether all of it was read now; otherwise an outage goes on
+   */
+  apply(texts: ReadonlyMap<string, string>, isRecent = true): void {
     if (this.isClosed) return;
     const diff = diffSnapshot(this.#known, textsUnder(texts, this.encodedPrefix), (key, text) =>
       fromText(text, this.bucket, key),
     );
     this.#known = diff.known;
-    this.#reportUnreadable(diff.unreadableKeys);
+    this.#reportUnreadable(diff.unreadableKeys, texts);
     for (const event of diff.events) this.event(event);
-    this.succeed();
+    if (isRecent) this.succeed();
   }
 
   /**
@@ -65,18 +68,34 @@ export class SnapshotWatcher extends WatchTeller {
     }
     const record = fromText(text, this.bucket, key);
     if (record === undefined) {
-      this.#reportUnreadable([key]);
+      this.#reportUnreadable([key], new Map([[key, text]]));
       return;
     }
     this.#known.set(key, { text, record });
     this.event({ kind: 'added', key, record });
   }
 
-  #reportUnreadable(keys: readonly string[]): void {
+  #reportUnreadable(keys: readonly string[], texts: ReadonlyMap<string, string>): void {
     const isNew = keys.some((key) => !this.#unreadableKeys.includes(key));
     this.#unreadableKeys = keys;
-    if (isNew) this.#report(new Error(`unreadable discovery entries in ${this.bucket}: ${keys.join(', ')}`));
+    if (!isNew) return;
+    const byReason = new Map<string, string[]>();
+    for (const key of keys) {
+      const reason = refusalOf(texts.get(key) ?? '') ?? `unreadable discovery entries in ${this.bucket}`;
+      const alike = byReason.get(reason);
+      if (alike === undefined) byReason.set(reason, [key]);
+      else alike.push(key);
+    }
+    for (const [reason, alike] of byReason) this.#report(new Error(`${reason}: ${listed(alike)}`));
   }
+}
+
+/** Largest number of keys that a report names. */
+const NAMED_MAX = 20;
+
+function listed(keys: readonly string[]): string {
+  const named = keys.slice(0, NAMED_MAX).join(', ');
+  return keys.length > NAMED_MAX ? `${named} and ${keys.length - NAMED_MAX} more` : named;
 }
 
 /** Returns the readable records of `texts` under the prefix, in key order. */

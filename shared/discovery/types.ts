@@ -11,7 +11,8 @@ export interface DiscoveryQuery {
   /** Key prefix in unescaped segments joined by `/`; empty = everything in the bucket. */
   readonly prefix: string;
   /**
-   * Whether records of Dynamo's own processes come too (`wire`), from a store that both use. They cannot be called yet.
+   * Whether records of Dynamo's own processes come too (`wire`), from a store that both use. Records that were put with
+   * that wire are among them.
    * @default false
    */
   readonly includesDynamo?: boolean;
@@ -109,7 +110,10 @@ export interface Discovery {
    * Place where processes without a configured place meet; undefined if it is configured, or if there is no such place.
    */
   readonly meetingPlace?: string | undefined;
-  /** Writes or replaces a record under this process's lease; starts renewing with the first one. */
+  /**
+   * Writes or replaces a record under this process's lease; starts renewing with the first one. A record with the wire
+   * `dynamo` is written in Dynamo's form, for its processes, by stores that both products use.
+   */
   put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void>;
   /** Removes a record of this process. No error if it is gone already; after a failure the record is still there. */
   remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void>;

@@ -141,13 +141,13 @@ describe('a worker that dies', () => {
   });
 
   it('and a discovery record that is half written stop no other worker', async () => {
-    const bucket = join(fleet.fileKv, 'v1/instances');
+    const bucket = join(fleet.fileKv, 'stator/v1/instances');
     const [name = ''] = readdirSync(bucket).filter((file) => file.includes('%2Fgenerate%2F'));
     const text = readFileSync(join(bucket, name), 'utf8');
     const torn = join(bucket, name.replace(/[0-9a-f]+$/, 'feedbeef'));
     writeFileSync(torn, text.slice(0, text.length / 2));
-    mkdirSync(join(fleet.fileKv, 'v1/mdc'), { recursive: true });
-    writeFileSync(join(fleet.fileKv, 'v1/mdc', 'no%20key%2'), '\u0000');
+    mkdirSync(join(fleet.fileKv, 'stator/v1/mdc'), { recursive: true });
+    writeFileSync(join(fleet.fileKv, 'stator/v1/mdc', 'no%20key%2'), '\u0000');
     await frontend.waitForOutput(/discovery problem.*feedbeef/);
     expect(await readChat(frontend.url, SHORT)).toMatchObject({ finishReason: 'length', isDone: true });
     // The dead workers of the test before may be listed until their leases end.

@@ -35,6 +35,7 @@ export function recordsOfWorker(id: string, at: number, model?: string): readonl
 
 /** Encodes a record as its process stores it. */
 export function packedRecord(record: DiscoveryRecord): Uint8Array {
+  if (record.type === 'EventSource') throw new Error('a table has no records of Dynamo');
   if (record.type !== 'Model') return packRecord(record);
   const { card: _, ...rest }: ModelRecord = record;
   const { sum, own } = ownCardOf(record).split;

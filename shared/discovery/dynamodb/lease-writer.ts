@@ -171,6 +171,9 @@ export function orderLease(table: Table, leaseId: string, order: string, signal:
 /** Returns the record as its process writes it. */
 export function toOwned(record: DiscoveryRecord): OwnedRecord {
   const [address, instanceId] = [addressOf(record), record.instance_id];
+  if (record.type === 'EventSource' || record.wire === 'dynamo') {
+    throw new DiscoveryError('misconfigured', 'a table has no place for records of Dynamo, which never reads one');
+  }
   if (record.type !== 'Model') return { address, instanceId, bytes: packRecord(record) };
   const card = ownCardOf(record);
   const { card: _, ...rest } = record;

@@ -2,6 +2,8 @@ import type { Timer } from '../../clock/index.ts';
 import { forAtMost, inBatches, Semaphore, withDeadline } from '../../concurrency/index.ts';
 import { STATUS } from '../../grpc/index.ts';
 import { isOrdered, orderText } from '../drain-orders.ts';
+import { fromDynamo } from '../dynamo/read-record.ts';
+import { toDynamo } from '../dynamo/write-record.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
 import { type OpenStore, withDefaults } from '../options.ts';
@@ -9,7 +11,6 @@ import { fromText, toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { Discovery, DiscoveryQuery, DrainOrder, FleetLoads, Watch, WatchListener } from '../types.ts';
-import { fromDynamo } from './dynamo-records.ts';
 import { ASK, EtcdClient } from './etcd-client.ts';
 import { EtcdFailure, toEtcdError } from './etcd-errors.ts';
 import { KeyRange, readRanges, toUtf8 } from './key-range.ts';
@@ -81,8 +82,7 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
 
   async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
     this.assertUsable(signal);
-    const { bucket, key } = addressOf(record);
-    const owned = { key: `${ROOT}${bucket}/${key}`, text: toText(record), instanceId: record.instance_id };
+    const owned = ownedKey(record);
     await this.#serial.run(async () => {
       this.assertUsable(signal);
       const sentAtMs = this.base.clock.nowMs();
@@ -95,8 +95,7 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
 
   async remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
     this.assertUsable(signal);
-    const { bucket, key } = addressOf(record);
-    const name = `${ROOT}${bucket}/${key}`;
+    const { key: name } = ownedKey(record);
     await this.#serial.run(async () => {
       if (!this.owned.has(name)) return;
       await this.#attempt('remove from', signal, (ending) =>
@@ -353,6 +352,14 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
   #toError(verb: string, thrown: unknown): Error {
     return toEtcdError(verb, this.#client.endpoints, thrown);
   }
+}
+
+/** Returns a record as it is stored: Dynamo's workers and frontends must find those with its wire. */
+function ownedKey(record: DiscoveryRecord): OwnedKey {
+  const { bucket, key } = addressOf(record);
+  const instanceId = record.instance_id;
+  if (record.wire === 'dynamo') return { key: `${bucket}/${key}`, text: toDynamo(record), instanceId };
+  return { key: `${ROOT}${bucket}/${key}`, text: toText(record), instanceId };
 }
 
 /** Returns the ranges of a query: Stator's own, and those of Dynamo if it asks for them. */

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { lstat, lutimes, mkdir, open, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
 import { encodeSegment } from '../../planes/index.ts';
@@ -18,31 +18,53 @@ interface CachedText {
   readonly text: string;
 }
 
+export interface BucketFolderOptions {
+  readonly rootPath: string;
+  /** Path of the bucket below the root. */
+  readonly bucket: string;
+  readonly clock: Clock;
+  readonly ttlMs: number;
+  /**
+   * Whether the processes of another product keep the folder. Then this class deletes only files of this process, other
+   * users can read them, and the folder is left as it is.
+   * @default false
+   */
+  readonly isForeign?: boolean;
+  /** Makes the text to show out of the content of a file. @default the content */
+  readonly read?: (content: string, key: string) => string;
+}
+
 /**
  * One bucket of the file back end: one file per key, with the whole key percent-encoded in its name. A file is alive
  * while its owner changes its times, at least once per time to live. Any process deletes a file that it saw unchanged
  * for longer, if its name is one that this class makes. It never follows and never deletes links.
  *
- *     {root}/v1/instances/dynamo%2Fbackend%2Fgenerate%2Fbfa8c2c963503f05
+ *     {root}/stator/v1/instances/dynamo%2Fbackend%2Fgenerate%2Fbfa8c2c963503f05
  */
 export class BucketFolder {
   readonly path: string;
+  readonly #options: BucketFolderOptions;
   readonly #clock: Clock;
   readonly #liveness: FileLiveness;
   #isAway = false; // it could not be read since the last reading
   #cache = new Map<string, CachedText>(); // by key; replaced by each reading
 
-  constructor(rootPath: string, bucket: string, clock: Clock, ttlMs: number) {
-    this.path = join(rootPath, bucket);
-    this.#clock = clock;
-    this.#liveness = new FileLiveness(ttlMs);
+  constructor(options: BucketFolderOptions) {
+    this.path = join(options.rootPath, options.bucket);
+    this.#options = options;
+    this.#clock = options.clock;
+    this.#liveness = new FileLiveness(options.ttlMs);
   }
 
   /** Creates the folder and those above it. */
   async create(): Promise<void> {
+    const { rootPath, bucket } = this.#options;
     await mkdir(this.path, { recursive: true, mode: 0o700 });
-    await checkRealFolder(dirname(this.path)); // the `v1` of `v1/instances`
-    await checkRealFolder(this.path);
+    let path = rootPath;
+    for (const part of bucket.split('/')) {
+      path = join(path, part);
+      await checkRealFolder(path);
+    }
   }
 
   /** Writes through a temporary file, so that no reader ever sees a part. */
@@ -50,7 +72,7 @@ export class BucketFolder {
     await this.create();
     const temporaryPath = join(this.path, TEMPORARY_PREFIX + randomBytes(8).toString('hex'));
     try {
-      await writeFile(temporaryPath, text, { flag: 'wx', mode: 0o600 });
+      await writeFile(temporaryPath, text, { flag: 'wx', mode: this.#isForeign ? 0o644 : 0o600 });
       await this.#stamp(temporaryPath);
       await rename(temporaryPath, this.#pathOf(key));
     } catch (error) {
@@ -81,15 +103,15 @@ export class BucketFolder {
 
   /** Returns the texts of all live files by key; deletes expired ones. Throws if the folder itself cannot be read. */
   async read(): Promise<ReadonlyMap<string, string>> {
-    const names = (await this.#list()).filter(isOurs);
+    const names = (await this.#list()).filter((name) => this.#isOfBucket(name));
     const cache = new Map<string, CachedText>();
     const folderNowMs = await this.#folderTimeFor(names);
     await inBatches(names, async (name) => {
       const version = await this.#liveVersionOf(name, folderNowMs);
-      const key = version === undefined ? undefined : keyOf(name);
+      const key = version === undefined ? undefined : this.#keyOf(name);
       if (version === undefined || key === undefined) return;
       const cached = this.#cache.get(key);
-      const text = cached?.version === version ? cached.text : await ifPresent(readRegular(join(this.path, name)));
+      const text = cached?.version === version ? cached.text : await ifPresent(this.#read(name, key));
       if (text !== undefined) cache.set(key, { version, text });
     });
     this.#liveness.prune(this.#clock.nowMs());
@@ -100,6 +122,15 @@ export class BucketFolder {
   /** Returns an identity that differs from that of any other folder in the same place. Throws if there is none. */
   async inode(): Promise<number> {
     return (await this.#asked(() => stat(this.path))).ino;
+  }
+
+  get #isForeign(): boolean {
+    return this.#options.isForeign === true;
+  }
+
+  async #read(name: string, key: string): Promise<string> {
+    const content = await readRegular(join(this.path, name));
+    return this.#options.read?.(content, key) ?? content;
   }
 
   async #list(): Promise<readonly string[]> {
@@ -121,11 +152,13 @@ export class BucketFolder {
   /**
    * Returns the Unix time in milliseconds by the clock of the file system, which dates every change (`ctime`) and which
    * cannot be set for one file. If a file of `names` was never looked at, it touches the folder to read that clock.
-   * Returns 0 if it did not, or cannot.
+   * Returns 0 if it did not, or cannot. In a foreign folder it returns the time of this machine, because the other
+   * product judges by it, and reports a touched folder.
    */
   async #folderTimeFor(names: readonly string[]): Promise<number> {
     const nowMs = this.#clock.nowMs();
     if (names.every((name) => this.#liveness.knows(name, nowMs))) return 0;
+    if (this.#isForeign) return this.#clock.wallMs();
     try {
       const nowSeconds = this.#clock.wallMs() / 1000;
       await utimes(this.path, nowSeconds, nowSeconds);
@@ -145,9 +178,10 @@ export class BucketFolder {
     const status = await ifPresent(lstat(path));
     if (status === undefined || !status.isFile() || status.size > RECORD_BYTES_MAX) return undefined;
     const stamp = `${status.ino}/${status.size}/${status.mtimeMs}/${status.ctimeMs}`;
-    if (this.#liveness.observe(name, stamp, folderNowMs - status.ctimeMs, askedAtMs)) return stamp;
+    const stampedAtMs = this.#isForeign ? status.mtimeMs : status.ctimeMs; // each in the time of `folderNowMs`
+    if (this.#liveness.observe(name, stamp, folderNowMs - stampedAtMs, askedAtMs)) return stamp;
     // If its owner was only slow, the owner writes it again at its next renewal.
-    if (this.#liveness.hasEnded(name, askedAtMs)) await rm(path, { force: true });
+    if (!this.#isForeign && this.#liveness.hasEnded(name, askedAtMs)) await rm(path, { force: true });
     return undefined;
   }
 
@@ -157,27 +191,33 @@ export class BucketFolder {
   }
 
   #pathOf(key: string): string {
-    return join(this.path, encodeSegment(key));
+    return join(this.path, this.#nameOf(key));
   }
-}
 
-/**
- * Returns the key that a file name stands for; undefined for temporary files and names that this back end does not
- * make.
- */
-function keyOf(name: string): string | undefined {
-  if (name.startsWith(TEMPORARY_PREFIX)) return undefined;
-  try {
-    const key = decodeURIComponent(name);
-    return key.includes('/') && encodeSegment(key) === name ? key : undefined;
-  } catch {
-    return undefined; // not one of ours
+  /** Returns the name of the file of a key. The other product also encodes `-` and `_`. */
+  #nameOf(key: string): string {
+    const name = encodeSegment(key);
+    return this.#isForeign ? name.replaceAll('-', '%2D').replaceAll('_', '%5F') : name;
   }
-}
 
-/** Whether this back end makes files of that name. */
-function isOurs(name: string): boolean {
-  return TEMPORARY_NAME.test(name) || keyOf(name) !== undefined;
+  /**
+   * Returns the key that a file name stands for; undefined for temporary files and names that this back end does not
+   * make.
+   */
+  #keyOf(name: string): string | undefined {
+    if (name.startsWith(TEMPORARY_PREFIX)) return undefined;
+    try {
+      const key = decodeURIComponent(name);
+      return key.includes('/') && this.#nameOf(key) === name ? key : undefined;
+    } catch {
+      return undefined; // not one of ours
+    }
+  }
+
+  /** Whether this back end looks at files of that name: at records, and in its own folder at temporary files, too. */
+  #isOfBucket(name: string): boolean {
+    return this.#keyOf(name) !== undefined || (!this.#isForeign && TEMPORARY_NAME.test(name));
+  }
 }
 
 /** Returns the text of a file that is not a link. */

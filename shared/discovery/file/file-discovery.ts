@@ -1,17 +1,21 @@
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { forAtMost, inBatches, Semaphore } from '../../concurrency/index.ts';
 import type { FleetSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { isOrdered, orderText } from '../drain-orders.ts';
-import { addressOf, type Bucket, encodePrefix } from '../keys.ts';
+import { fromDynamo } from '../dynamo/read-record.ts';
+import { toDynamo } from '../dynamo/write-record.ts';
+import { addressOf, BUCKETS, type Bucket, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
 import { type DiscoveryBaseOptions, DiscoveryError, type OpenStore, withDefaults } from '../options.ts';
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { Discovery, DiscoveryQuery, DrainOrder, FleetLoads, Watch, WatchListener } from '../types.ts';
-import { BucketFolder } from './bucket-folder.ts';
+import { BucketFolder, type BucketFolderOptions } from './bucket-folder.ts';
 import { FolderFollower, type FolderReader } from './folder-follower.ts';
+import { JoinedReader } from './joined-reader.ts';
 import { makeOwnFolder, userFolder } from './user-folder.ts';
 
 export interface FileDiscoveryOptions extends DiscoveryBaseOptions {
@@ -22,21 +26,32 @@ export interface FileDiscoveryOptions extends DiscoveryBaseOptions {
   readonly rootPath: string;
   /** Whether no setting named the folder, so that it must belong to this user only. @default false */
   readonly isOwn?: boolean;
+  /** Time to live of files that processes of Dynamo write, which no setting of theirs changes. @default 10_000 */
+  readonly dynamoTtlMs?: number;
   /** Longest time between two readings while watching. @default 1000, at most half the time to live */
   readonly pollMs?: number;
 }
 
 interface OwnedFile {
-  readonly bucket: Bucket;
+  readonly folder: BucketFolder;
   readonly key: string;
   readonly text: string;
   readonly instanceId: string;
 }
 
-const LOADS = 'v1/loads';
-/** Orders to drain, a file for each worker. The worker reads its own with each renewal. */
-const ORDERS = 'v1/orders';
-type FolderName = Bucket | typeof LOADS;
+/**
+ * Folder of all files of Stator. Those of Dynamo are in `v1/` beside it; its frontends would try to read the records
+ * that they find there.
+ *
+ *     stator/v1/instances/   a file for each record, like all buckets of records
+ *     stator/v1/loads/       a file for each process, with the loads of its workers
+ *     stator/v1/orders/      orders to drain, a file for each worker, which reads its own with each renewal
+ *     v1/instances/          a file for each record of Dynamo, like all buckets of records
+ */
+const ROOT = 'stator';
+const LOADS = `${ROOT}/v1/loads`;
+const ORDERS = `${ROOT}/v1/orders`;
+const DYNAMO_TTL_MS = 10_000;
 
 interface Folder {
   readonly folder: BucketFolder;
@@ -66,7 +81,10 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   readonly #rootPath: string;
   /** If the operator named the folder, the operator is responsible for which processes can write to it. */
   readonly #isOwn: boolean;
-  readonly #folders: Readonly<Record<FolderName, Folder>>;
+  /** Folders of Stator's records, and of Dynamo's. */
+  readonly #own: ReadonlyMap<Bucket, Folder>;
+  readonly #dynamo: ReadonlyMap<Bucket, Folder>;
+  readonly #loadsFolder: Folder;
   readonly #serial = new Semaphore(1);
   readonly #orders: BucketFolder;
   /** The watches of records report a folder that cannot be read. */
@@ -85,40 +103,38 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
     this.meetingPlace = this.#isOwn ? this.#rootPath : undefined;
     const { clock, ttlMs, report, random } = this.base;
     const pollMs = Math.min(options.pollMs ?? POLL_MS, ttlMs / 2);
-    const open = (name: FolderName): Folder => {
-      const folder = new BucketFolder(this.#rootPath, name, clock, ttlMs);
+    const { rootPath } = options;
+    const open = (part: Omit<BucketFolderOptions, 'rootPath' | 'clock'>): Folder => {
+      const folder = new BucketFolder({ rootPath, clock, ...part });
       return { folder, follower: new FolderFollower({ folder, clock, pollMs, report }) };
     };
-    this.#folders = {
-      'v1/instances': open('v1/instances'),
-      'v1/mdc': open('v1/mdc'),
-      'v1/event_channels': open('v1/event_channels'),
-      [LOADS]: open(LOADS),
-    };
-    this.#orders = new BucketFolder(this.#rootPath, ORDERS, clock, ttlMs);
+    const foreign = { ttlMs: options.dynamoTtlMs ?? DYNAMO_TTL_MS, isForeign: true, read: fromDynamo };
+    this.#own = new Map(BUCKETS.map((bucket) => [bucket, open({ bucket: `${ROOT}/${bucket}`, ttlMs })]));
+    this.#dynamo = new Map(BUCKETS.map((bucket) => [bucket, open({ bucket, ...foreign })]));
+    this.#loadsFolder = open({ bucket: LOADS, ttlMs });
+    this.#orders = new BucketFolder({ rootPath, bucket: ORDERS, clock, ttlMs });
     this.#loadsKey = `process/${random.instanceId()}`;
   }
 
   async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
     this.assertUsable(signal);
-    const { bucket, key } = addressOf(record);
-    const file: OwnedFile = { bucket, key, text: toText(record), instanceId: record.instance_id };
+    const file = this.#fileOf(record);
     await this.#serial.run(async () => {
       this.assertUsable(signal);
       const sentAtMs = this.base.clock.nowMs();
-      await this.#attempt('write', () => this.#folders[bucket].folder.write(key, file.text));
-      this.owned.set(`${bucket}/${key}`, file);
+      await this.#attempt('write', () => file.folder.write(file.key, file.text));
+      this.owned.set(nameOf(file), file);
       this.keeper.begin(sentAtMs);
     }, signal);
   }
 
   async remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
     this.assertUsable(signal);
-    const { bucket, key } = addressOf(record);
+    const file = this.#fileOf(record);
     await this.#serial.run(async () => {
-      if (!this.owned.has(`${bucket}/${key}`)) return;
-      await this.#attempt('remove from', () => this.#folders[bucket].folder.remove(key));
-      this.owned.delete(`${bucket}/${key}`);
+      if (!this.owned.has(nameOf(file))) return;
+      await this.#attempt('remove from', () => file.folder.remove(file.key));
+      this.owned.delete(nameOf(file));
       if (this.dropLoad(record.instance_id)) this.loadsChanged();
     }, signal);
   }
@@ -126,9 +142,12 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   async list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]> {
     this.assertUsable(signal);
     const texts = await this.#attempt('read', async () => {
-      const { folder } = this.#folders[query.bucket];
-      await folder.create();
-      return folder.read();
+      const found = new Map<string, string>();
+      for (const { folder } of this.#foldersOf(query)) {
+        await folder.create();
+        for (const [key, text] of await folder.read()) found.set(key, text);
+      }
+      return found;
     });
     signal?.throwIfAborted();
     return recordsUnder(texts, query.bucket, encodePrefix(query.prefix));
@@ -137,14 +156,20 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
     this.assertUsable(signal);
     const watcher = new SnapshotWatcher(query, listener, this.base.report);
-    const { follower } = this.#folders[query.bucket];
+    const folders = this.#foldersOf(query);
+    const { parts } = new JoinedReader(watcher, folders.length);
     const close = (): void => {
       watcher.close();
-      follower.delete(watcher);
+      for (const [at, { follower }] of folders.entries()) follower.delete(parts[at] as FolderReader); // as many
     };
     signal?.addEventListener('abort', close, { once: true });
     try {
-      await this.#attempt('watch', () => follower.add(watcher));
+      await this.#attempt('watch', async () => {
+        for (const [at, { follower }] of folders.entries()) await follower.add(parts[at] as FolderReader);
+      });
+    } catch (thrown) {
+      close();
+      throw thrown;
     } finally {
       signal?.removeEventListener('abort', close);
       if (signal?.aborted) close(); // also if `add` went on after the abort
@@ -156,7 +181,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   async refresh(maxAgeMs: number, signal: AbortSignal = new AbortController().signal): Promise<void> {
     this.assertUsable(signal);
     const bounds = { clock: this.base.clock, timeoutMs: REFRESH_TIMEOUT_MS, signal };
-    const followers = Object.values(this.#folders).map(({ follower }) => follower);
+    const followers = this.#followers;
     const isDone = await forAtMost(bounds, async () => {
       await Promise.all(followers.map((follower) => follower.refresh(maxAgeMs)));
     });
@@ -186,15 +211,15 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   /** Closes the handle. If the folder is unreachable, the remaining files expire; this is reported, not thrown. */
   async close(): Promise<void> {
     if (!this.beginClosing()) return;
-    for (const { follower } of Object.values(this.#folders)) follower.close();
+    for (const follower of this.#followers) follower.close();
     await this.#serial.run(async () => {
       const owned = [...this.owned.values()];
       const ids = this.#ownIds();
       this.owned.clear();
       try {
         for (const id of ids) await this.#orders.remove(orderKey(id));
-        await inBatches(owned, ({ bucket, key }) => this.#folders[bucket].folder.remove(key));
-        if (this.#writtenLoads.length > 0) await this.#folders[LOADS].folder.remove(this.#loadsKey);
+        await inBatches(owned, ({ folder, key }) => folder.remove(key));
+        if (this.#writtenLoads.length > 0) await this.#loadsFolder.folder.remove(this.#loadsKey);
       } catch (error) {
         this.base.report(this.#toError('remove from', error));
       }
@@ -207,12 +232,29 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
       signal.throwIfAborted();
       await this.#serial.run(async () => {
         const file = this.owned.get(name); // undefined: removed meanwhile
-        if (file === undefined || (await this.#folders[file.bucket].folder.touch(file.key))) return;
-        await this.#folders[file.bucket].folder.write(file.key, file.text);
+        if (file === undefined || (await file.folder.touch(file.key))) return;
+        await file.folder.write(file.key, file.text);
       });
     }
     await this.#serial.run(() => this.#renewLoads());
     for (const id of this.#ownIds()) this.orders.note(await this.#orders.textOf(orderKey(id)));
+  }
+
+  get #followers(): readonly FolderFollower[] {
+    return [...this.#own.values(), ...this.#dynamo.values(), this.#loadsFolder].map(({ follower }) => follower);
+  }
+
+  /** Returns the folders of a query: Stator's own, and that of Dynamo if it asks for it. */
+  #foldersOf({ bucket, includesDynamo = false }: DiscoveryQuery): readonly Folder[] {
+    return (includesDynamo ? [this.#own, this.#dynamo] : [this.#own]).flatMap((folders) => folders.get(bucket) ?? []);
+  }
+
+  /** Returns the file of a record: Dynamo's workers and frontends must find those with its wire. */
+  #fileOf(record: DiscoveryRecord): OwnedFile {
+    const { bucket, key } = addressOf(record);
+    const isDynamo = record.wire === 'dynamo';
+    const { folder } = (isDynamo ? this.#dynamo : this.#own).get(bucket) as Folder; // each has all buckets
+    return { folder, key, text: isDynamo ? toDynamo(record) : toText(record), instanceId: record.instance_id };
   }
 
   /** Returns the ids of the workers of this process. */
@@ -222,17 +264,17 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
 
   async #followLoads(): Promise<void> {
     try {
-      await this.#attempt('watch', () => this.#folders[LOADS].folder.create());
+      await this.#attempt('watch', () => this.#loadsFolder.folder.create());
     } catch (error) {
       this.base.report(error as DiscoveryError);
       // the folder can be written by processes that are not trusted
       if ((error as DiscoveryError).code === 'misconfigured') return;
     }
-    if (this.board.isFollowed) this.#folders[LOADS].follower.follow(this.#loadsReader);
+    if (this.board.isFollowed) this.#loadsFolder.follower.follow(this.#loadsReader);
   }
 
   async #renewLoads(): Promise<void> {
-    const [{ folder }, { packed }] = [this.#folders[LOADS], this.loads];
+    const [{ folder }, { packed }] = [this.#loadsFolder, this.loads];
     if (this.isClosed) return;
     if (packed.length === 0) {
       if (this.#writtenLoads.length > 0) await folder.remove(this.#loadsKey);
@@ -257,6 +299,10 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
     const message = `cannot ${verb} the discovery folder ${this.#rootPath}: ${reasonOf(cause)}. Check ${places}`;
     return new DiscoveryError('unavailable', message, cause);
   }
+}
+
+function nameOf({ folder, key }: OwnedFile): string {
+  return join(folder.path, key);
 }
 
 function orderKey(workerId: string): string {

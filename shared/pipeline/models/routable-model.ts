@@ -211,7 +211,8 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
  */
 function rendezvousOf({ disaggregated_endpoint: at }: ModelCard['runtime_config'], { transport }: EndpointRecord) {
   if (at?.bootstrap_port === undefined) return undefined;
-  const host = at.bootstrap_host ?? (transport.tcp === undefined ? undefined : hostOf(transport.tcp));
+  const address = transport.tcp ?? transport.dynamo_tcp;
+  const host = at.bootstrap_host ?? (address === undefined ? undefined : hostOf(address));
   return host === undefined ? undefined : { host, port: at.bootstrap_port };
 }
 

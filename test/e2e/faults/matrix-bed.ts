@@ -467,7 +467,7 @@ async function startMortal(
 
 /** Has frontends reach a worker through a relay: its address in discovery becomes the relay's. */
 async function relay(fleet: Fleet, worker: StatorProcess): Promise<TcpProxy> {
-  const bucket = join(fleet.fileKv, 'v1/instances');
+  const bucket = join(fleet.fileKv, 'stator/v1/instances');
   let proxy: TcpProxy | undefined;
   for (const name of readdirSync(bucket)) {
     const file = join(bucket, name);

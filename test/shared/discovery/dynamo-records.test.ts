@@ -1,15 +1,21 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { fromDynamo } from '../../../shared/discovery/etcd/dynamo-records.ts';
-import { fromText } from '../../../shared/discovery/record-text.ts';
+import { fromDynamo } from '../../../shared/discovery/dynamo/read-record.ts';
+import { toDynamo } from '../../../shared/discovery/dynamo/write-record.ts';
+import type { Bucket } from '../../../shared/discovery/keys.ts';
+import { fromText, refusalOf, refusalText } from '../../../shared/discovery/record-text.ts';
+import { SnapshotWatcher } from '../../../shared/discovery/snapshot-watcher.ts';
+import { recordedFiles } from '../../support/dynamo-files.ts';
 
-/** Keys and values that two mock workers of Dynamo 1.6.1 wrote to etcd. */
-const WRITTEN = JSON.parse(
+/** Keys and values that mock workers of Dynamo 1.6.1 wrote: two to etcd, and two others to a folder. */
+const IN_ETCD = JSON.parse(
   readFileSync(new URL('../../fixtures/discovery/dynamo-1.6.1.json', import.meta.url), 'utf8'),
 ) as Readonly<Record<string, string>>;
+const IN_FOLDER = [...recordedFiles()].map(([path, text]) => [decodeURIComponent(path), text] as const);
+const WRITTEN: Readonly<Record<string, string>> = { ...IN_ETCD, ...Object.fromEntries(IN_FOLDER) };
 const PATH = 'dynamo/backend/generate/13b0a22438119705';
 
-function read(bucket: 'v1/instances' | 'v1/mdc', key: string, text = WRITTEN[`${bucket}/${key}`] ?? '') {
+function read(bucket: Bucket, key: string, text = WRITTEN[`${bucket}/${key}`] ?? '') {
   return fromText(fromDynamo(text, key), bucket, key);
 }
 
@@ -17,7 +23,7 @@ describe('the records of Dynamo', () => {
   it('are all read', () => {
     for (const name of Object.keys(WRITTEN)) {
       const [, bucket, key = ''] = /^(v1\/\w+)\/(.*)$/.exec(name) ?? [];
-      expect(read(bucket as 'v1/mdc', key), name).toBeDefined();
+      expect(read(bucket as Bucket, key), name).toBeDefined();
     }
   });
 
@@ -68,6 +74,66 @@ describe('the records of Dynamo', () => {
     expect(runtime).not.toHaveProperty('tool_call_parser'); // null there
   });
 
+  it('are channels of the scope of an endpoint', () => {
+    const key = 'namespace/dynamo/component/backend/endpoint/generate/topic/kv-events';
+    const [found] = IN_FOLDER.filter(([path]) => path.startsWith(`v1/event_channels/${key}/`));
+    const [path = '', text = ''] = found ?? [];
+    const { transport } = JSON.parse(text) as { readonly transport: unknown };
+    expect(read('v1/event_channels', path.slice('v1/event_channels/'.length), text)).toEqual({
+      type: 'EventChannel',
+      scope: { kind: 'endpoint', namespace: 'dynamo', component: 'backend', endpoint: 'generate' },
+      topic: 'kv-events',
+      instance_id: path.slice(path.lastIndexOf('/') + 1),
+      wire: 'dynamo',
+      transport,
+    });
+  });
+
+  it('are sources of events, with the worker and the endpoint that answers queries for the past', () => {
+    const [found] = IN_FOLDER.filter(([path]) => path.startsWith('v1/event_sources/'));
+    const [path = '', text = ''] = found ?? [];
+    const publisher = path.slice(path.lastIndexOf('/') + 1);
+    const worker = BigInt(/"worker_id":(\d+)/.exec(text)?.[1] ?? '').toString(16);
+    expect(read('v1/event_sources', path.slice('v1/event_sources/'.length), text)).toMatchObject({
+      type: 'EventSource',
+      instance_id: publisher,
+      worker_id: worker,
+      dp_rank: 0,
+      kv_state_endpoint: { namespace: 'dynamo', component: 'backend', endpoint: 'generate' },
+      recovery_target: {
+        type: 'Endpoint',
+        endpoint: `worker_kv_query_source_${publisher}`,
+        instance_id: worker,
+        request_plane_codec: 'msgpack',
+        transport: { dynamo_tcp: expect.stringContaining(`/${worker}/dynamo/backend/worker_kv_query_source_`) },
+      },
+    });
+  });
+
+  it('are sources of other topics without what only those topics know', () => {
+    const key = 'namespace/a/component/b/topic/other/5';
+    const source = {
+      type: 'EventSource',
+      scope: { kind: 'component', namespace: 'a', component: 'b' },
+      topic: 'other',
+    };
+    const text = JSON.stringify({ ...source, publisher_id: 5, metadata: { worker: 'w', anything: [] } });
+    const { type, scope, topic } = source;
+    expect(read('v1/event_sources', key, text)).toEqual({ type, scope, topic, instance_id: '5', wire: 'dynamo' });
+  });
+
+  it('name the status server that serves the files of a card', () => {
+    const path = new URL('../../fixtures/dynamo/self-hosted-card-1.6.1.json', import.meta.url);
+    const { key, text } = JSON.parse(readFileSync(path, 'utf8')) as { readonly key: string; readonly text: string };
+    const served = '192.0.2.2:9090/v1/metadata/my-ns/back_end/gen-erate/qwen3/_base';
+    expect(read('v1/mdc', key, text)).toMatchObject({
+      files_at: served,
+      card: { files: { 'config.json': { path: `http://${served}/config.json`, size: 625 } } },
+    });
+    const elsewhere = text.replaceAll('/v1/metadata/', '/latest/meta-data/');
+    expect(read('v1/mdc', key, elsewhere)).toBeUndefined(); // a record may not choose any address that is fetched
+  });
+
   it('may be of an adapter, of a role with peers, and have a template of their own', () => {
     const text = WRITTEN[`v1/mdc/${PATH}`] ?? '';
     const record = JSON.parse(text.replaceAll('1418812159064905477', '1')) as { card_json: object };
@@ -81,7 +147,8 @@ describe('the records of Dynamo', () => {
     const key = `${PATH}/a%2Fb`;
     expect(read('v1/mdc', key, JSON.stringify(record))).toMatchObject({
       model_suffix: 'a/b',
-      card: { worker_type: 'prefill', needs: [['decode']], files: { 'chat_template.jinja': template } },
+      card: { worker_type: 'prefill', needs: [['decode']], files: { custom_chat_template: template } },
+      files_at: 'h:9/v1/metadata/x',
     });
   });
 
@@ -100,5 +167,63 @@ describe('the records of Dynamo', () => {
     const file = { path: '/m/config.json', checksum: { toString: 1, valueOf: 1 }, size: 3 };
     Object.assign(record.card_json, { model_info: { hf_config_json: file } });
     expect(read('v1/mdc', PATH, JSON.stringify(record))).toBeUndefined();
+  });
+
+  it('of Dynamo 1.3 and older are refused, with the release and the ones that are taken', () => {
+    const card = JSON.parse(WRITTEN[`v1/mdc/${PATH}`] ?? '') as { card_json: { worker_type?: string } };
+    delete card.card_json.worker_type;
+    const channel = {
+      type: 'EventChannel',
+      namespace: 'dynamo',
+      component: 'backend',
+      topic: 'kv-events',
+      instance_id: 42,
+    };
+    const endpoint = {
+      type: 'Endpoint',
+      namespace: 'dynamo',
+      component: 'c',
+      endpoint: 'e',
+      transport: { http: 'http://h' },
+    };
+    const refused = [
+      [JSON.stringify(card), PATH, 'Dynamo 1.2 or older'],
+      [JSON.stringify(channel), 'dynamo/backend/kv-events/2a', 'Dynamo 1.3 or older'],
+      [JSON.stringify(endpoint), 'dynamo/c/e/1', 'request plane http'],
+    ] as const;
+    for (const [text, key, release] of refused) {
+      const reason = refusalOf(fromDynamo(text, key));
+      expect(reason).toContain(release);
+      expect(reason).toContain('Dynamo 1.4 and later');
+    }
+  });
+
+  it('are refused in the log once, by their reason, and the log calls others unreadable', () => {
+    const problems: string[] = [];
+    const watcher = new SnapshotWatcher(
+      { bucket: 'v1/mdc', prefix: '' },
+      { event: () => {} },
+      ({ message }) => void problems.push(message),
+    );
+    const texts = new Map([
+      ['a/b/c/1', refusalText('too old')],
+      ['a/b/c/2', refusalText('too old')],
+      ['a/b/c/3', '{'],
+      ['a/b/c/4', '{"type":"Refused","reason":'],
+    ]);
+    watcher.apply(texts);
+    watcher.apply(texts);
+    expect(problems).toEqual(['too old: a/b/c/1, a/b/c/2', 'unreadable discovery entries in v1/mdc: a/b/c/3, a/b/c/4']);
+  });
+
+  it('are written as they were read, with every digit of their ids', () => {
+    for (const [name, text] of Object.entries(WRITTEN)) {
+      const [, bucket = '', key = ''] = /^(v1\/\w+)\/(.*)$/.exec(name) ?? [];
+      const record = read(bucket as Bucket, key);
+      if (record === undefined) throw new Error(`${name} is no record`);
+      const again = toDynamo(record);
+      expect(fromText(fromDynamo(again, key), bucket as Bucket, key), name).toEqual(record);
+      for (const id of text.match(/\d{17,}/g) ?? []) expect(again).toContain(id);
+    }
   });
 });

@@ -35,7 +35,7 @@ let problems: string[];
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'stator-discovery-'));
   rootPath = join(folder, 'root');
-  bucketPath = join(rootPath, 'v1', 'instances');
+  bucketPath = join(rootPath, 'stator', 'v1', 'instances');
   opened = [];
   problems = [];
 });
@@ -97,7 +97,7 @@ describe('files of other programs there', () => {
     await mkdir(elsewhere);
     await writeFile(kept, 'kept');
     await utimes(kept, past, past);
-    await mkdir(join(rootPath, 'v1'), { recursive: true });
+    await mkdir(join(rootPath, 'stator', 'v1'), { recursive: true });
     await symlink(elsewhere, bucketPath);
     await expect((await open()).list(instances)).rejects.toThrow('is a link or not a folder');
     expect(await readdir(elsewhere)).toEqual([fileName('a')]);
