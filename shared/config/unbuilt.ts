@@ -76,10 +76,9 @@ export const UNBUILT: readonly Unbuilt[] = [
     instead: '--discovery-backend etcd, dynamodb or file',
   },
   {
-    about: 'the return listener and the buffers of the request plane, which answers on the same connection here',
+    about: 'buffers of the request plane, and an address of a plane that Dynamo has removed',
     usedBy: containers.usedBy,
-    names:
-      'DYN_HTTP_RPC_HOST DYN_TCP_RESPONSE_STREAM_HOST DYN_TCP_RESPONSE_STREAM_PORT DYN_TCP_SHRINK_MESSAGE_SIZE DYN_TCP_LISTEN_BACKLOG',
+    names: 'DYN_HTTP_RPC_HOST DYN_TCP_SHRINK_MESSAGE_SIZE DYN_TCP_LISTEN_BACKLOG',
   },
   {
     about: 'logging configuration by file',

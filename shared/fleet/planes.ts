@@ -1,9 +1,11 @@
 import type { Clock } from '../clock/index.ts';
 import type { CallerSettings, FleetSettings } from '../config/index.ts';
 import {
+  isOfDynamo,
   type OpenPlaneOptions,
   type RequestPlane,
   type RequestPlaneObserver,
+  refuseDynamo,
   requestPlaneKind,
 } from '../planes/index.ts';
 import type { Logger } from '../telemetry/index.ts';
@@ -11,7 +13,10 @@ import type { Logger } from '../telemetry/index.ts';
 /** Options of the connections to workers. */
 export type CallingPlaneOptions = Omit<OpenPlaneOptions, 'clock' | 'observer' | 'logger'>;
 
-/** Opens the request plane of a process that only calls. It logs its connections, and outages of NATS, to `logger`. */
+/**
+ * Opens the request plane of a process that only calls: Stator's own, and Dynamo's for workers of Dynamo. It logs its
+ * connections, and outages of NATS, to `logger`.
+ */
 export async function callingPlane(
   settings: CallerSettings,
   clock: Clock,
@@ -19,14 +24,31 @@ export async function callingPlane(
   more: CallingPlaneOptions = {},
   logger?: Logger,
 ): Promise<RequestPlane> {
-  const plane = await requestPlaneKind(settings);
-  return plane.openCalling(settings, {
-    ...commonOptions(settings, clock, watched(observer, logger, callerLines)),
+  const kind = await requestPlaneKind(settings);
+  const watching = watched(observer, logger, callerLines);
+  const plane = kind.openCalling(settings, {
+    ...commonOptions(settings, clock, watching),
     connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
     streamsPerConnectionMax: settings.tcpChannelBuffer,
     ...more,
     logger,
   });
+  if (refuseDynamo(settings) !== undefined) return plane;
+  const { openDynamoPlane } = await import('../planes/index.ts');
+  const dynamo = openDynamoPlane(settings, clock, watching, logger);
+  return dynamo === undefined ? plane : withDynamo(plane, dynamo);
+}
+
+/** Returns `plane`, which calls workers of Dynamo over `dynamo`. The address of a worker says which it is. */
+function withDynamo(plane: RequestPlane, dynamo: Pick<RequestPlane, 'call' | 'close'>): RequestPlane {
+  return {
+    ...plane,
+    call: (transport, request, sink) => (isOfDynamo(transport) ? dynamo : plane).call(transport, request, sink),
+    async close() {
+      await dynamo.close();
+      await plane.close();
+    },
+  };
 }
 
 /** Returns `observer`, extended by the methods that log `lines` to `logger`. */

@@ -46,6 +46,18 @@ export const requestPlaneRows = {
     source: 'Stator',
     about: 'Address under which other machines reach the listener, if it differs from DYN_TCP_RPC_HOST.',
   }),
+  tcpResponseStreamHost: lastingFleetRouters.text({
+    names: 'DYN_TCP_RESPONSE_STREAM_HOST',
+    allowed: 'IP, host name or network interface',
+    defaultText: `auto = every interface; loopback for ${WITHIN_A_MACHINE}`,
+    about: "Address that Dynamo's workers dial to deliver their answers; this process binds it for the first request.",
+  }),
+  tcpResponseStreamPort: lastingFleetRouters.port({
+    names: 'DYN_TCP_RESPONSE_STREAM_PORT',
+    note: '0 = any free',
+    default: 0,
+    about: "Port that Dynamo's workers dial to deliver their answers.",
+  }),
   tcpRequestTimeoutSecs: fleetRouters.decimal({
     names: 'DYN_TCP_REQUEST_TIMEOUT',
     range: { above: 0, unit: 's' },

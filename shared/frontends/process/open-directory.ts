@@ -2,6 +2,7 @@ import type { EdgeSettings } from '../../config/index.ts';
 import type { ModelRecord } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { LiveModelDirectory, ModelStore, type RoutableModel } from '../../pipeline/index.ts';
+import { refuseDynamo } from '../../planes/index.ts';
 import { Inhibition } from '../../scheduler/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { PromptEncoder } from '../../tokens/index.ts';
@@ -55,6 +56,7 @@ function createDirectory(
   inhibition: Inhibition,
   log: Logger,
 ): LiveModelDirectory {
+  const dynamoRefusal = refuseDynamo(settings);
   return new LiveModelDirectory({
     discovery,
     namespace: settings.namespace,
@@ -70,7 +72,8 @@ function createDirectory(
     planned: plannedModels(settings),
     serves: cardFilter(settings.parserVersion, log),
     onWorkerAdded: (workerId) => inhibition.forget(workerId),
-    onForeignWorker: foreignWorkerLog(log),
+    servesDynamo: dynamoRefusal === undefined,
+    onForeignWorker: foreignWorkerLog(log, dynamoRefusal),
     onDiscoveryFailing: (error) =>
       log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
     onDiscoveryRecovered: () => log.info('discovery can be read again'),
@@ -83,13 +86,13 @@ function createDirectory(
 const FOREIGN_MODELS_MAX = 256;
 
 /** Returns a function that logs each model which workers of Dynamo serve, once. */
-function foreignWorkerLog(log: Logger): (record: ModelRecord) => void {
+function foreignWorkerLog(log: Logger, reason: string | undefined): (record: ModelRecord) => void {
   const logged = new Set<string>();
   return ({ card: { display_name: model }, namespace, instance_id: worker }) => {
     const key = JSON.stringify([namespace, model]);
     if (logged.has(key) || logged.size === FOREIGN_MODELS_MAX) return;
     logged.add(key);
-    log.warn('workers of Dynamo serve a model here, and this version cannot call them', { model, namespace, worker });
+    log.warn('a model is left out, because this process cannot call its workers', { model, namespace, worker, reason });
   };
 }
 

@@ -36,7 +36,9 @@ export interface ModelDirectoryOptions extends ModelTerms {
   /** Returns whether models with that card are served. @default all are */
   readonly serves?: (card: ModelCard) => boolean;
   readonly onWorkerAdded?: (workerId: string) => void;
-  /** Called for each card in scope of a worker that speaks the request plane of another product, and is left out. */
+  /** Whether workers that speak Dynamo's request plane are served. @default false */
+  readonly servesDynamo?: boolean;
+  /** Called for each card in scope of a worker that speaks Dynamo's request plane, and is left out. */
   readonly onForeignWorker?: (record: ModelRecord) => void;
   readonly onDiscoveryFailing?: (error: Error) => void;
   readonly onDiscoveryRecovered?: () => void;
@@ -76,10 +78,10 @@ export class LiveModelDirectory implements ModelDirectory {
 
   /** Reads the present set and follows changes. Rejects when discovery cannot be read. */
   async start(signal?: AbortSignal): Promise<void> {
-    const { discovery, serves } = this.#options;
+    const { discovery, serves, servesDynamo = false } = this.#options;
     this.#watches = await Promise.all([
       discovery.watch(
-        { bucket: 'v1/instances', prefix: '' },
+        { bucket: 'v1/instances', prefix: '', includesDynamo: servesDynamo },
         this.#listener((event) => this.#applyEndpoint(event)),
         signal,
       ),
@@ -207,9 +209,10 @@ export class LiveModelDirectory implements ModelDirectory {
     this.#cards.delete(event.key);
     if (event.kind === 'removed' || event.record.type !== 'Model') return;
     const { namespace, card, wire } = event.record;
+    const { servesDynamo, onForeignWorker, serves } = this.#options;
     if (!this.isInScope(namespace)) return;
-    if (wire !== undefined) this.#options.onForeignWorker?.(event.record);
-    else if (this.#options.serves?.(card) !== false) this.#cards.set(event.key, event.record);
+    if (wire !== undefined && servesDynamo !== true) onForeignWorker?.(event.record);
+    else if (serves?.(card) !== false) this.#cards.set(event.key, event.record);
   }
 
   /** Schedules a rebuild. Many changes in one turn cost one rebuild. */

@@ -16,6 +16,10 @@ export interface CallerWire {
   credit(streamId: number, amount: number): void;
   /** Called when the stream has ended at this side. */
   release(streamId: number): void;
+  /** Stops reading the stream, on a wire without credit. */
+  pause?(streamId: number): void;
+  /** Reads the stream again. */
+  resume?(streamId: number): void;
 }
 
 export interface ClientCallOptions {
@@ -23,6 +27,11 @@ export interface ClientCallOptions {
   readonly clock: Clock;
   readonly observer: RequestPlaneObserver;
   readonly deadlineMs: number | undefined;
+  /**
+   * Whether the worker sends only what it has credit for. Without credit, the wire stops reading while the call is
+   * paused. @default true
+   */
+  readonly hasCredit?: boolean;
 }
 
 /**
@@ -39,6 +48,7 @@ export class ClientCall implements Call {
   readonly #clock: Clock;
   readonly #observer: RequestPlaneObserver;
   readonly #createdMs: number;
+  readonly #hasCredit: boolean;
   #sentMs = 0;
   #state: 'waiting' | 'open' | 'closed' = 'waiting';
   #hasOutput = false;
@@ -55,6 +65,7 @@ export class ClientCall implements Call {
     this.#clock = options.clock;
     this.#observer = options.observer;
     this.#createdMs = options.clock.nowMs();
+    this.#hasCredit = options.hasCredit ?? true;
     this.#observer.inflight(1);
     if (options.deadlineMs === undefined) return;
     this.#deadlineTimer = options.clock.after(options.deadlineMs, () =>
@@ -71,6 +82,7 @@ export class ClientCall implements Call {
     this.#wire = wire;
     this.#streamId = streamId;
     if (this.#isStopping) wire.stop(streamId);
+    if (this.#isPaused) wire.pause?.(streamId);
   }
 
   /** Notes that the request is on an open connection, so that its PROLOGUE is due within `requestTimeoutMs`. */
@@ -78,8 +90,18 @@ export class ClientCall implements Call {
     if (this.#state !== 'waiting') return;
     this.#sentMs = this.#clock.nowMs();
     this.#observer.queued((this.#sentMs - this.#createdMs) / 1000);
-    this.#answerTimer = this.#clock.after(requestTimeoutMs, () =>
-      this.abandon(workerError('ConnectionTimeout', `not accepted within ${requestTimeoutMs} ms`)),
+    this.awaits('not accepted', requestTimeoutMs);
+  }
+
+  /**
+   * Waits for the next sign of the worker in place of the one before, until the call is accepted.
+   * @param absence failure if none comes, as the begin of a sentence @example 'not accepted'
+   */
+  awaits(absence: string, withinMs: number): void {
+    if (this.#state !== 'waiting') return;
+    this.#answerTimer?.cancel();
+    this.#answerTimer = this.#clock.after(withinMs, () =>
+      this.abandon(workerError('ConnectionTimeout', `${absence} within ${withinMs} ms`)),
     );
   }
 
@@ -96,12 +118,16 @@ export class ClientCall implements Call {
   }
 
   pause(): void {
+    if (this.#state === 'closed' || this.#isPaused) return;
     this.#isPaused = true;
+    this.#wire?.pause?.(this.#streamId);
   }
 
   resume(): void {
+    if (this.#state === 'closed' || !this.#isPaused) return;
     this.#isPaused = false;
-    if (this.#state !== 'closed') this.#grantConsumed();
+    this.#wire?.resume?.(this.#streamId);
+    this.#grantConsumed();
   }
 
   /** Handles PROLOGUE. */
@@ -206,6 +232,7 @@ export class ClientCall implements Call {
    * ends, because the data for a reader that waits would have no bound.
    */
   #consume(count: number): boolean {
+    if (!this.#hasCredit) return true;
     this.#consumed += count;
     if (this.#consumed > INITIAL_CREDIT) {
       this.abandon(workerError('BackendProtocol', `sent ${this.#consumed} tokens or items without credit for them`));

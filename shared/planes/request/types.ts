@@ -5,7 +5,8 @@ import type { ConnectionOptions } from './frames/settings.ts';
 
 /**
  * Address of an endpoint, as in its discovery record: one entry, with a kind of plane and the address there. `{ tcp:
- * "host:port/{instance}/{ns}/{component}/{endpoint}" }`.
+ * "host:port/{instance}/{ns}/{component}/{endpoint}" }`. Addresses of Dynamo's workers may have a second entry,
+ * `dynamo_codec`, with the codec of their payloads.
  */
 export type Transport = Readonly<Record<string, string>>;
 
@@ -24,6 +25,11 @@ export interface PlaneRequest {
   readonly body: unknown;
   /** Prompt token ids; travel as raw u32. */
   readonly tokenIds?: Uint32Array | undefined;
+  /**
+   * Whether the body goes to the endpoint as it is, and each item of the answer comes back as the `body` of an output.
+   * Only Dynamo's plane reads it, which otherwise translates requests and answers of generation. @default false
+   */
+  readonly isVerbatim?: boolean;
 }
 
 /** Callbacks of the caller. `accepted` comes first and once, unless the call fails before it. */
