@@ -123,7 +123,11 @@ const SCOPES: Readonly<Record<string, Shape>> = {
   endpoint: fields({ namespace: name, component: name, endpoint: name }),
 };
 
-const requestTransport: Shape = (value) => recordOf(name, name)(value) && Object.keys(value as object).length === 1;
+/** One address. Beside one of Dynamo's, there may be the codec of its payloads. */
+const requestTransport: Shape = (value) => {
+  if (!recordOf(name, name)(value)) return false;
+  return Object.keys(value as object).filter((kind) => kind !== 'dynamo_codec').length === 1;
+};
 
 const fact = text(1, 128);
 const hostFacts = fields({
@@ -139,7 +143,6 @@ const endpoint = fields({
   ...addressed,
   transport: requestTransport,
   device_type: optional(word),
-  request_plane_codec: optional(word),
   host: optional(hostFacts),
 });
 const scope = byField('kind', SCOPES);

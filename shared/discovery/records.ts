@@ -132,8 +132,6 @@ export interface EndpointRecord extends Addressed {
   readonly type: 'Endpoint';
   readonly transport: Transport;
   readonly device_type?: string;
-  /** Codec of a worker of Dynamo (`json`, `msgpack`). Absent in records of Stator; for Dynamo then JSON. */
-  readonly request_plane_codec?: string;
   /**
    * Whether the KV events that the worker's engine should send do not come. Absent = they come, or were not asked for.
    */

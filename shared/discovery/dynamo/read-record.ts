@@ -53,9 +53,11 @@ function endpointOf(record: UnknownRecord, instance_id: unknown): UnknownRecord 
     endpoint,
     instance_id: typeof instance_id === 'string' ? instance_id : hexOf(instance_id),
     wire: 'dynamo',
-    transport: Object.fromEntries(transport.map(([kind, at]) => [`dynamo_${kind}`, at])), // no plane of Stator's own
+    transport: withoutNulls({
+      ...Object.fromEntries(transport.map(([kind, at]) => [`dynamo_${kind}`, at])), // no plane of Stator's own
+      dynamo_codec: request_plane_codec,
+    }),
     device_type,
-    request_plane_codec,
   });
 }
 

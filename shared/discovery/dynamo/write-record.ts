@@ -33,8 +33,9 @@ function written(record: DiscoveryRecord): unknown {
 }
 
 function endpointOf(record: EndpointRecord): Readonly<Record<string, unknown>> {
-  const { type, namespace, component, endpoint, instance_id, transport, device_type, request_plane_codec } = record;
-  const addresses = Object.entries(transport).map(([kind, at]) => [kind.replace(TRANSPORT_PREFIX, ''), at]);
+  const { type, namespace, component, endpoint, instance_id, transport, device_type } = record;
+  const { dynamo_codec: request_plane_codec, ...places } = transport;
+  const addresses = Object.entries(places).map(([kind, at]) => [kind.replace(TRANSPORT_PREFIX, ''), at]);
   return {
     type,
     namespace,

@@ -35,9 +35,11 @@ describe('the records of Dynamo', () => {
       endpoint: 'generate',
       instance_id: '13b0a22438119705',
       wire: 'dynamo',
-      transport: { dynamo_tcp: '192.0.2.2:42841/13b0a22438119705/dynamo/backend/generate' },
+      transport: {
+        dynamo_tcp: '192.0.2.2:42841/13b0a22438119705/dynamo/backend/generate',
+        dynamo_codec: 'msgpack',
+      },
       device_type: 'cuda',
-      request_plane_codec: 'msgpack',
     });
   });
 
@@ -104,8 +106,10 @@ describe('the records of Dynamo', () => {
         type: 'Endpoint',
         endpoint: `worker_kv_query_source_${publisher}`,
         instance_id: worker,
-        request_plane_codec: 'msgpack',
-        transport: { dynamo_tcp: expect.stringContaining(`/${worker}/dynamo/backend/worker_kv_query_source_`) },
+        transport: {
+          dynamo_tcp: expect.stringContaining(`/${worker}/dynamo/backend/worker_kv_query_source_`),
+          dynamo_codec: 'msgpack',
+        },
       },
     });
   });
