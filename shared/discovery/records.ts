@@ -56,6 +56,11 @@ export interface RuntimeConfig {
   readonly route_to_encoder?: boolean;
   /** Whether chats that name media go to the worker as bodies, beside prompts in tokens. */
   readonly media_chats?: boolean;
+  /**
+   * Engine whose own chat endpoint answers chats that come as bodies (`vllm`, `sglang`). Absent = it is unknown, or the
+   * worker has none.
+   */
+  readonly engine_chats?: string;
   readonly stable_routing_id?: string;
   readonly disaggregated_endpoint?: { readonly bootstrap_host?: string; readonly bootstrap_port?: number };
 }

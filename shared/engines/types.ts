@@ -27,6 +27,11 @@ export interface EngineInfo {
   readonly takesPromptEmbeds?: boolean;
   /** Whether chats with media come as bodies, which the engine renders itself. @default false */
   readonly takesMediaChats?: boolean;
+  /**
+   * Engine whose own chat endpoint answers chats that come as bodies: it renders them, and parses tool calls and
+   * reasoning itself. @default unknown, or there is no such endpoint
+   */
+  readonly chatEngine?: string;
   /** Device that it runs on, as its record in discovery names it (`cpu`, `cuda`). @default unknown */
   readonly deviceType?: string;
   /** The engine's own name of its model, if it reports one; the served name unless another is configured. */

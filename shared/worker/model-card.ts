@@ -113,6 +113,7 @@ function runtimeOf(facts: ModelFacts, engine: EngineInfo): RuntimeConfig {
     data_parallel_start_rank: 0,
     data_parallel_size: engine.dataParallelSize,
     ...(engine.takesMediaChats === true && hasTokenizer(facts) ? { media_chats: true } : {}),
+    ...(engine.chatEngine === undefined ? {} : { engine_chats: engine.chatEngine }),
     enable_local_indexer: engine.publishesKvEvents,
     kv_event_publishing_enabled: engine.publishesKvEvents,
   };

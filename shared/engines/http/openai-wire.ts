@@ -180,6 +180,8 @@ export interface ListedModel {
   readonly root: string | undefined;
   /** Model that an adapter belongs to; set only on adapters. */
   readonly parent: string | undefined;
+  /** Owner, which for vLLM and SGLang is their own name. */
+  readonly owner: string | undefined;
 }
 
 /** Returns the models in an answer of `/v1/models`; none when it is not such an answer. */
@@ -197,6 +199,7 @@ export function readModels(text: string): readonly ListedModel[] {
         contextLength: contextLength as number | undefined,
         root: asText(fields.root),
         parent: asText(fields.parent),
+        owner: asText(fields.owned_by),
       },
     ];
   });
@@ -240,6 +243,7 @@ const STREAMED_TEXT: ReadonlySet<string> = new Set(['chat_completions', 'complet
  *
  * @param engine name of the engine in messages
  * @param model name of the model in the engine; undefined = the client's word
+ * @param fields those of the engine's own words, which replace the client's. @default none
  * @throws ServeError `NotImplemented` for a request without text, or for a route that such an engine lacks
  */
 export function planText(
@@ -248,6 +252,7 @@ export function planText(
   engine: string,
   model: string | undefined,
   headers: Readonly<Record<string, string>>,
+  fields: Readonly<Record<string, unknown>> = {},
 ): Plan {
   const path = input.kind === 'text' ? enginePathOf(input.endpoint) : undefined;
   if (input.kind !== 'text' || path === undefined) {
@@ -257,7 +262,7 @@ export function planText(
   const { stream_options: options } = input.body;
   const counts = input.body.stream === true && STREAMED_TEXT.has(input.endpoint);
   const usage = counts ? { stream_options: { ...asRecord(options), include_usage: true } } : {};
-  const body = JSON.stringify({ ...input.body, ...usage, model: model ?? input.body.model });
+  const body = JSON.stringify({ ...input.body, ...fields, ...usage, model: model ?? input.body.model });
   const isText = STREAMED_TEXT.has(input.endpoint);
   const n = isText && Number.isInteger(input.body.n) ? Number(input.body.n) : 1;
   return { message: { path, body, headers }, reader: isText ? new TextBodyReader(sink, n) : new BodyReader(sink) };

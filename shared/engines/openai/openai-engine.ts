@@ -11,6 +11,8 @@ import { serverSettings } from '../server/launch.ts';
 import type { Engine, EngineInfo, EngineKind, EngineLoad, EngineSink } from '../types.ts';
 
 const PROBE_TIMEOUT_MS = 5000;
+/** Engines that list their models under their own name. */
+const CHAT_ENGINES: ReadonlySet<string> = new Set(['vllm', 'sglang']);
 /** Number of names that a log line lists. */
 const LISTED_MAX = 20;
 /** Limit of a health check; its caller has a deadline of its own. */
@@ -88,6 +90,7 @@ class OpenAiEngine implements Engine {
       // Only the server knows which of these the model supports; it refuses the others.
       modelType: this.#options.embedsOnly === true ? ['Embedding'] : ['Chat', 'Completions', 'Embedding'],
       publishesKvEvents: false,
+      ...(model?.owner !== undefined && CHAT_ENGINES.has(model.owner) ? { chatEngine: model.owner } : {}),
       ...(this.#modelName === undefined ? {} : { modelName: this.#modelName }),
     };
   }

@@ -36,6 +36,13 @@ export interface Probed {
   readonly ways: Readonly<Record<string, string>>;
 }
 
+/** Additions to a chat that goes to the engine as the client wrote it. */
+export interface ChatExtras {
+  /** Fields that replace those of the body; undefined values are left out. */
+  readonly fields: Readonly<Record<string, unknown>>;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
 /** Request with token ids as input. */
 export type TokenRequest = EngineRequest & { readonly input: { readonly kind: 'tokens' } };
 
@@ -59,6 +66,11 @@ export interface EngineDialect {
   probe(server: StartingServer, launchFacts: LaunchFacts | undefined): Promise<Probed>;
   /** Plans a request. @throws ServeError when the engine cannot do it */
   plan(request: TokenRequest, sink: EngineSink): Plan;
+  /**
+   * Returns what the engine's own chat endpoint gets besides the client's body: fields in its words, and headers.
+   * @default the headers for tracing
+   */
+  planChat?(request: EngineRequest): ChatExtras;
   /** Aborts a request whose connection is already closed; undefined if closing is enough. */
   abort?(request: EngineRequest): UpstreamMessage;
   /** Follows the KV events of a server that does not publish them by ZeroMQ; undefined = it has none. */
@@ -206,6 +218,7 @@ export function bodyWithIds(name: string, ids: Uint32Array, fields: Readonly<Rec
 }
 
 export const EMBEDDINGS = '/v1/embeddings';
+export const CHATS = '/v1/chat/completions';
 
 /** Plans a request for an embedding, with `own` fields of the engine. */
 export function planEmbedding(

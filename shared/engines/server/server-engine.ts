@@ -314,7 +314,10 @@ export class ServerEngine implements Engine {
 
   #planText(request: EngineRequest, sink: EngineSink): Plan {
     const model = request.routing.lora_name ?? this.#info?.modelName;
-    return planText(request, sink, 'this engine', model, tracingHeaders(request));
+    const isChat = request.input.kind === 'text' && request.input.endpoint === 'chat_completions';
+    const extras = isChat ? this.#dialect.planChat?.(request) : undefined;
+    const headers = extras?.headers ?? tracingHeaders(request);
+    return planText(request, sink, 'this engine', model, headers, extras?.fields);
   }
 
   #abort(request: EngineRequest): void {

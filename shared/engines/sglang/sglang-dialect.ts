@@ -5,9 +5,12 @@ import type { Plan } from '../http/exchange.ts';
 import { noSuchModel, readModels } from '../http/openai-wire.ts';
 import { asText, jsonOrText, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
 import type { EventSource } from '../kv-stream/event-sources.ts';
+import { chatFields } from '../server/chat-fields.ts';
 import {
   asCount,
   bodyWithIds,
+  CHATS,
+  type ChatExtras,
   EMBEDDINGS,
   type EngineDialect,
   type EngineServer,
@@ -22,7 +25,14 @@ import { type LaunchFacts, publisherOf } from '../server/launch-facts.ts';
 import { sglangSource } from '../server/sampling-defaults.ts';
 import { TokenReader } from '../server/token-reader.ts';
 import type { EngineSink } from '../types.ts';
-import { readSglangAnswer, requestFields, SAMPLING_FIELDS, type SglangAbilities } from './sglang-wire.ts';
+import {
+  placeFields,
+  readSglangAnswer,
+  requestFields,
+  SAMPLING_FIELDS,
+  type SglangAbilities,
+  sglangConstraint,
+} from './sglang-wire.ts';
 
 export interface SglangDialectOptions {
   /** Whether clients' bodies go to the server, which then renders and tokenizes itself. @default false */
@@ -79,6 +89,7 @@ export class SglangDialect implements EngineDialect {
     this.#contextLength = listed?.contextLength ?? asCount(serverInfo.context_length) ?? 0;
     this.#abilities = abilitiesOf(serverInfo, openapi);
     this.#isDisaggregated = ['prefill', 'decode'].includes(String(serverInfo.disaggregation_mode));
+    const answersChats = openapi === undefined || CHATS in (asRecord(openapi.paths) ?? {});
     const bootstrapPort = asCount(serverInfo.disaggregation_bootstrap_port);
     const modelPath = asText(modelInfo.model_path) ?? asText(serverInfo.model_path);
     return {
@@ -92,6 +103,7 @@ export class SglangDialect implements EngineDialect {
         modelInput: takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
         takesPromptEmbeds: false,
+        ...(embeds || this.#isDisaggregated || !answersChats ? {} : { chatEngine: this.kind }),
         samplingSource: sglangSource(serverInfo.sampling_defaults, preferredIn(serverInfo)),
         publishesKvEvents: events.followed !== undefined,
         modelName: name,
@@ -136,6 +148,12 @@ export class SglangDialect implements EngineDialect {
       read: readSglangAnswer,
     });
     return { message: { path: GENERATE, body, headers }, reader };
+  }
+
+  planChat(request: EngineRequest): ChatExtras {
+    const routing = mapFields(placeFields(this.#abilities), request, 'SGLang');
+    const fields = { rid: request.id, ...routing, ...chatFields(request, sglangConstraint) };
+    return { fields, headers: tracingHeaders(request) };
   }
 
   /** Aborts by id, which stops at once: SGLang checks for closed connections only every few seconds. */

@@ -26,7 +26,7 @@ export const SAMPLING_FIELDS: readonly FieldRow[] = [
   { ours: 'allowed_token_ids', theirs: undefined, read: ({ sampling }) => nonEmpty(sampling.allowed_token_ids) },
   guided('json', 'json_schema', ({ json }) => jsonText(json)),
   guided('regex', 'regex', ({ regex }) => regex),
-  guided('choice', 'regex', ({ choice }) => `(${(choice ?? []).map(escapeRegex).join('|')})`),
+  guided('choice', 'regex', ({ choice }) => anyOf(choice)),
   guided('grammar', 'ebnf', ({ grammar }) => grammar),
   guided('structural_tag', 'structural_tag', ({ structural_tag: tag }) => jsonText(tag)),
   { ours: 'max_tokens', theirs: 'max_new_tokens', read: ({ stop }) => stop.max_tokens },
@@ -34,8 +34,8 @@ export const SAMPLING_FIELDS: readonly FieldRow[] = [
   { ours: 'extra_args', theirs: 'custom_params', read: ({ extraArgs }) => extraArgs },
 ];
 
-/** Returns the names of the fields of the request itself. */
-export function requestFields({ priority, saltField }: SglangAbilities): readonly FieldRow[] {
+/** Returns the names of the fields by which a request finds its place in the engine, the same for both routes. */
+export function placeFields({ priority, saltField }: SglangAbilities): readonly FieldRow[] {
   const sign = priority === 'lower-first' ? -1 : 1;
   const asked = ({ routing }: EngineRequest): unknown => routing.priority && sign * routing.priority;
   return [
@@ -44,6 +44,13 @@ export function requestFields({ priority, saltField }: SglangAbilities): readonl
     // A hint: an engine without priorities may refuse requests that have one.
     { ours: 'priority', theirs: priority === undefined ? null : 'priority', read: asked },
     { ours: 'dp_rank', theirs: 'data_parallel_rank', read: ({ routing }) => routing.dp_rank },
+  ];
+}
+
+/** Returns the names of the fields of the request itself. */
+export function requestFields(abilities: SglangAbilities): readonly FieldRow[] {
+  return [
+    ...placeFields(abilities),
     { ours: 'prefill_dp_rank', theirs: 'disagg_prefill_dp_rank', read: ({ routing }) => routing.prefill_dp_rank },
     { ours: 'logprobs', theirs: 'top_logprobs_num', read: ({ output }) => output.logprobs ?? output.prompt_logprobs },
     {
@@ -68,6 +75,26 @@ function saltOf(
   return field === 'cache_salt' ? saltWithAdapter(loraName, cacheSalt) : cacheSalt || undefined;
 }
 
+/** Returns the constraint of a chat as fields of SGLang's chat endpoint. */
+export function sglangConstraint({
+  sampling: { guided_decoding: guided },
+}: EngineRequest): Readonly<Record<string, unknown>> {
+  switch (guidedKind(guided)) {
+    case 'json':
+      return { response_format: { type: 'json_schema', json_schema: { name: 'output', schema: guided?.json } } };
+    case 'regex':
+      return { regex: guided?.regex };
+    case 'choice':
+      return { regex: anyOf(guided?.choice) };
+    case 'grammar':
+      return { ebnf: guided?.grammar };
+    case 'structural_tag':
+      return { response_format: guided?.structural_tag };
+    case undefined:
+      return {};
+  }
+}
+
 function guided(
   kind: NonNullable<ReturnType<typeof guidedKind>>,
   theirs: string,
@@ -79,6 +106,10 @@ function guided(
     read: ({ sampling: { guided_decoding: decoding } }) =>
       decoding !== undefined && guidedKind(decoding) === kind ? read(decoding) : undefined,
   };
+}
+
+function anyOf(choices: readonly string[] = []): string {
+  return `(${choices.map(escapeRegex).join('|')})`;
 }
 
 function escapeRegex(text: string): string {

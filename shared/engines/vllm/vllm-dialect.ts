@@ -5,9 +5,12 @@ import type { Plan } from '../http/exchange.ts';
 import { type ListedModel, noSuchModel, readModels } from '../http/openai-wire.ts';
 import { asText, jsonOrText, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
 import type { ListedRank } from '../kv-stream/event-sources.ts';
+import { chatFields } from '../server/chat-fields.ts';
 import {
   asCount,
   bodyWithIds,
+  CHATS,
+  type ChatExtras,
   EMBEDDINGS,
   type EngineDialect,
   type EngineServer,
@@ -24,7 +27,14 @@ import { type LaunchFacts, publisherOf } from '../server/launch-facts.ts';
 import { sourceInServerInfo } from '../server/sampling-defaults.ts';
 import { type TokenAnswer, TokenReader } from '../server/token-reader.ts';
 import type { EngineInfo, EngineSink } from '../types.ts';
-import { REMOTE_DECODE, ROUTING_FIELDS, readVllmAnswer, routingHeaders, SAMPLING_FIELDS } from './vllm-wire.ts';
+import {
+  REMOTE_DECODE,
+  ROUTING_FIELDS,
+  readVllmAnswer,
+  routingHeaders,
+  SAMPLING_FIELDS,
+  vllmConstraint,
+} from './vllm-wire.ts';
 
 export interface VllmDialectOptions {
   /** Name of the model in the server. @default the first one that it lists */
@@ -113,7 +123,8 @@ export class VllmDialect implements EngineDialect {
     const isLikely = takesRank && (openapi === undefined || GENERATE in routes);
     if (!embeds) this.#hasGenerate = isLikely && (await this.#answersWithIds(server, GENERATE));
     const limits = await this.#limits(server, SERVER_INFO in routes);
-    const { takesMedia = false } = this.#options;
+    const { takesMedia = false, isPrefill = false } = this.#options;
+    const answersChats = !isPrefill && (openapi === undefined || CHATS in routes);
     const takesText = this.#options.takesText === true || (!embeds && !(await this.#givesIds(server)));
     return {
       info: {
@@ -126,6 +137,7 @@ export class VllmDialect implements EngineDialect {
         modelInput: takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
         ...(takesMedia && !embeds && !takesText ? { takesMediaChats: true } : {}),
+        ...(embeds || !answersChats ? {} : { chatEngine: this.kind }),
         ...(this.#options.takesPromptEmbeds === undefined
           ? {}
           : { takesPromptEmbeds: this.#options.takesPromptEmbeds }),
@@ -184,6 +196,13 @@ export class VllmDialect implements EngineDialect {
       prefillResult: isPrefill ? prefillResult : undefined,
     });
     return { message: { path, body, headers }, reader };
+  }
+
+  planChat(request: EngineRequest): ChatExtras {
+    return {
+      fields: { ...mapFields(ROUTING_FIELDS, request, 'vLLM'), ...chatFields(request, vllmConstraint) },
+      headers: { ...tracingHeaders(request), ...routingHeaders(request) },
+    };
   }
 
   sleep(level: number): UpstreamMessage {

@@ -51,6 +51,11 @@ export function routingHeaders({ routing }: EngineRequest): Readonly<Record<stri
   };
 }
 
+/** Returns the constraint of a chat as fields of vLLM's chat endpoint. */
+export function vllmConstraint(request: EngineRequest): Readonly<Record<string, unknown>> {
+  return { structured_outputs: structuredOutputs(request) };
+}
+
 function structuredOutputs({ sampling }: EngineRequest): unknown {
   const guided = sampling.guided_decoding;
   const kind = guidedKind(guided);

@@ -67,6 +67,13 @@ describe('model card', () => {
     expect(card({ 'tekken.json': FILE })).toEqual(['Text', ['Chat'], undefined]);
   });
 
+  it('names the engine that answers chats itself, if there is one', () => {
+    const engineChats = (chatEngine?: string) =>
+      buildModelCard({}, { ...ENGINE, ...(chatEngine === undefined ? {} : { chatEngine }) }, { displayName: 'm' })
+        .runtime_config.engine_chats;
+    expect([engineChats('vllm'), engineChats()]).toEqual(['vllm', undefined]);
+  });
+
   it('offers of the surfaces for text those that were chosen, and leaves other kinds of models alone', () => {
     const offered = (modelType: EngineInfo['modelType'], ...endpointTypes: ('chat' | 'completions' | 'none')[]) =>
       buildModelCard({}, { ...ENGINE, modelType }, { displayName: 'm' }, { endpointTypes }).model_type;

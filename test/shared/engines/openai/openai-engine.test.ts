@@ -78,6 +78,15 @@ describe('engine behind an OpenAI-compatible server', () => {
     }
   });
 
+  it('says which engine answers chats, if the server lists its models under its own name', async () => {
+    const chatEngine = async (owned_by: string) => {
+      server.models = { object: 'list', data: [{ id: 'm', object: 'model', owned_by }] };
+      return (await create().start(never)).chatEngine;
+    };
+    expect([await chatEngine('vllm'), await chatEngine('sglang')]).toEqual(['vllm', 'sglang']);
+    expect(await chatEngine('organization-owner')).toBeUndefined();
+  });
+
   it('says which models there are where it serves the first of several', async () => {
     server.models = { object: 'list', data: ['first', 'second', 'third'].map((id) => ({ id, object: 'model' })) };
     const { logger, lines } = captureLogger();

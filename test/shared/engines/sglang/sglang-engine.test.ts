@@ -6,7 +6,7 @@ import type { EngineRequest } from '../../../../shared/protocol/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { FakeEngineServer, type Route, sendJson, startEvents, writeEvent } from '../fake-engine-server.ts';
-import { RecordingSink, tokenRequest } from '../recording-sink.ts';
+import { chatRequest, RecordingSink, tokenRequest } from '../recording-sink.ts';
 
 const never = new AbortController().signal;
 
@@ -373,5 +373,72 @@ describe('SGLang', () => {
     expect(endpoint).toBe('tcp://*:45558');
     expect(await probe({ kv_events_config: '{"publisher":"null"}' })).toBe(false);
     expect(await probe({ kv_events: described, disable_radix_cache: true })).toBe(false);
+  });
+
+  describe('answers chats itself', () => {
+    const CHATS = '/v1/chat/completions';
+    const paths = { [CHATS]: {} };
+
+    async function started(info: object = {}): Promise<Engine> {
+      const schemas = { GenerateReqInput: { properties: { cache_salt: {} } } };
+      server.json('GET /openapi.json', { paths, components: { schemas } });
+      server.json('GET /server_info', { ...SERVER_INFO, disaggregation_mode: 'null', ...info });
+      await engine.start(never);
+      return engine;
+    }
+
+    it('and says so, unless it prefills or decodes for others', async () => {
+      const chatEngine = async (mode: string) => {
+        await started({ disaggregation_mode: mode });
+        return (await engine.start(never)).chatEngine;
+      };
+      expect(await chatEngine('null')).toBe('sglang');
+      expect([await chatEngine('prefill'), await chatEngine('decode')]).toEqual([undefined, undefined]);
+    });
+
+    it('with its place in the engine, and with settings where the engine reads them', async () => {
+      await started();
+      server.json(`POST ${CHATS}`, { choices: [{ index: 0, message: { content: 'x' }, finish_reason: 'stop' }] });
+      const asked = async (body: object, fields: Partial<EngineRequest> = {}) => {
+        const sink = new RecordingSink();
+        engine.generate({ ...chatRequest({ ...body }), ...fields }, sink, never);
+        await sink.closed;
+        const { model: _, ...more } = server.of(`POST ${CHATS}`).at(-1)!.body;
+        return more;
+      };
+      const routing = { cache_salt: 'salt', priority: 2, dp_rank: 1 };
+      const place = { rid: 'r1', cache_salt: 'salt', priority: 2, data_parallel_rank: 1 };
+      expect(await asked({ nvext: { cache_salt: 'salt' } }, { routing })).toEqual(place);
+      const constraints = [
+        [{ choice: ['a', 'b.'] }, { regex: '(a|b\\.)' }],
+        [{ regex: 'a+' }, { regex: 'a+' }],
+        [{ grammar: 'root ::= "a"' }, { ebnf: 'root ::= "a"' }],
+        [
+          { json: { type: 'object' } },
+          { response_format: { type: 'json_schema', json_schema: { name: 'output', schema: { type: 'object' } } } },
+        ],
+      ] as const;
+      for (const [guided_decoding, expected] of constraints) {
+        const body = { structured_outputs: guided_decoding };
+        expect(await asked(body, { sampling: { guided_decoding } })).toEqual({ rid: 'r1', ...expected });
+      }
+    });
+
+    it('and stops them by their id', async () => {
+      await started();
+      server.on(`POST ${CHATS}`, ({ response }) => {
+        startEvents(response);
+        writeEvent(response, { choices: [{ index: 0, delta: { content: 'x' }, finish_reason: null }] });
+      });
+      server.json('POST /abort_request', {});
+      const stop = new AbortController();
+      const sink = new RecordingSink();
+      engine.generate(chatRequest({ stream: true }), sink, stop.signal);
+      await waitUntil(() => sink.outputs.length > 0);
+      stop.abort();
+      await waitUntil(() => server.of('POST /abort_request').length > 0);
+      expect(server.of('POST /abort_request')[0]?.body).toEqual({ rid: 'r1' });
+      expect(server.of(`POST ${CHATS}`)[0]?.body.rid).toBe('r1');
+    });
   });
 });

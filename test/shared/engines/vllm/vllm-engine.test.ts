@@ -6,7 +6,7 @@ import type { EngineRequest } from '../../../../shared/protocol/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { waitUntil } from '../../../support/index.ts';
 import type { Received } from '../fake-engine-server.ts';
-import { RecordingSink, tokenRequest } from '../recording-sink.ts';
+import { chatRequest, RecordingSink, tokenRequest } from '../recording-sink.ts';
 import { RecordedVllm } from './recorded-vllm.ts';
 
 const never = new AbortController().signal;
@@ -87,6 +87,7 @@ describe('vLLM, as it was recorded', () => {
       dataParallelSize: 1,
       modelInput: 'Tokens',
       modelType: ['Chat', 'Completions'],
+      chatEngine: 'vllm',
       publishesKvEvents: false,
       modelName: 'tiny',
       modelPath: '/models/tiny',
@@ -313,5 +314,54 @@ describe('vLLM, as it was recorded', () => {
     expect(sent()).toEqual({ ...body, model: 'tiny', stream_options: { include_usage: true } });
     expect(sink.finish).toBe('length');
     expect(sink.outputs[0]?.body).toMatchObject({ object: 'chat.completion.chunk' });
+  });
+
+  it('passes a chat on with its place in the engine, and with settings where the engine reads them', async () => {
+    const engine = await started();
+    server.next = 'chat stream';
+    const asked = async (body: object, fields: Partial<EngineRequest>) => {
+      const sink = new RecordingSink();
+      engine.generate({ ...chatRequest({ stream: true, ...body }), ...fields }, sink, never);
+      await sink.closed;
+      const { stream: _, stream_options: __, model: ___, ...more } = sent();
+      return more;
+    };
+    const routing = { cache_salt: 'salt', priority: 2, dp_rank: 1, session_id: 's' };
+    expect(await asked({ nvext: { cache_salt: 'salt' } }, { routing })).toEqual({ cache_salt: 'salt', priority: -2 });
+    expect(lastSent().headers).toMatchObject({
+      'x-data-parallel-rank': '1',
+      'x-session-id': 's',
+      'x-request-id': 'r1',
+    });
+    const nvext = { greed_sampling: true, ignore_eos: true, top_k: 5, max_thinking_tokens: 9, annotations: [] };
+    expect(await asked({ nvext, top_p: 0.5, temperature: 1, top_k: 3 }, {})).toEqual({
+      temperature: 0,
+      top_k: 3,
+      ignore_eos: true,
+      thinking_token_budget: 9,
+    });
+    const sampling = { guided_decoding: { choice: ['a', 'b'] } };
+    const constrained = { structured_outputs: { choice: ['a', 'b'] } };
+    for (const body of [{ guided_choice: ['a', 'b'] }, { nvext: { guided_choice: ['a', 'b'] } }, constrained]) {
+      expect(await asked(body, { sampling })).toEqual(constrained);
+    }
+    const forced = { tool_choice: 'required', tools: [] };
+    expect(await asked(forced, { sampling: { guided_decoding: { json: {} } } })).toEqual(forced);
+  });
+
+  it('says that it answers chats itself, if it has the route and computes whole answers', async () => {
+    const { logger } = captureLogger();
+    const chatEngine = async (options: object = {}) => {
+      const engine = createVllmEngine({ url: server.url, ...options }, { clock: systemClock, logger });
+      engines.push(engine);
+      return (await engine.start(never)).chatEngine;
+    };
+    expect(await chatEngine()).toBe('vllm');
+    expect(await chatEngine({ takesText: true })).toBe('vllm');
+    expect(await chatEngine({ isPrefill: true })).toBeUndefined();
+    server.json('GET /openapi.json', { paths: { '/inference/v1/generate': {}, '/v1/completions': {} } });
+    expect(await chatEngine()).toBeUndefined();
+    server.json('GET /openapi.json', { detail: 'Not Found' }, 404);
+    expect(await chatEngine()).toBe('vllm');
   });
 });
