@@ -12,9 +12,9 @@ import {
 import type { Router } from '../router/index.ts';
 import { Inhibition } from '../scheduler/index.ts';
 import { inSpan } from '../telemetry/index.ts';
-import { PromptEncoder, type Tokenizer } from '../tokens/index.ts';
+import { type LoadedModel, PromptEncoder, type Tokenizer } from '../tokens/index.ts';
 import { ResponseAssembler } from './answer/response-assembler.ts';
-import { planSplit } from './answer/text-split.ts';
+import { planSplit, type SplitPlan } from './answer/text-split.ts';
 import type { ExplanationSource } from './control/routing-explainer.ts';
 import type { LiveModelDirectory } from './models/model-directory.ts';
 import { modelNotFound, modelNotReady } from './models/model-errors.ts';
@@ -31,7 +31,7 @@ import {
   type PromptTokenIds,
 } from './pipeline.ts';
 import { MediaMemory } from './prompt/media-memory.ts';
-import { namesMedia } from './prompt/media-prompt.ts';
+import { isReadByWorker } from './prompt/media-prompt.ts';
 import { type Preprocessed, preprocess, promptTokens, withCardDefaults } from './prompt/preprocess.ts';
 import { type PromptTools, tokenizePrompt } from './prompt/prompt-tokens.ts';
 import { type ColdStartQueue, capacityOf, type WorkerCapacity } from './run/cold-start-queue.ts';
@@ -39,6 +39,7 @@ import { DryRun } from './run/dry-run.ts';
 import { EncodeStage } from './run/encode-stage.ts';
 import { NextTurns } from './run/next-turns.ts';
 import { type Bypass, PrefillStage } from './run/prefill-stage.ts';
+import { RequestTimes, TimedResponse } from './run/request-times.ts';
 import { RequestRun } from './run/run.ts';
 import { routedRequest } from './run/run-context.ts';
 import { canaryProbe, StalledWorkers, StreamWatch } from './run/stalled-workers.ts';
@@ -131,6 +132,8 @@ class DiscoveredPipeline implements Pipeline {
   readonly #stalled: StalledWorkers;
   readonly #dryRun: DryRun | undefined;
   readonly #nextTurns: NextTurns;
+  /** Requests whose steps are timed now. */
+  #timed = 0;
 
   constructor({
     migrationLimit = 3,
@@ -215,11 +218,20 @@ class DiscoveredPipeline implements Pipeline {
 
   generate(request: GenerationRequest, asker: GenerationSink, options: GenerateOptions): void {
     this.#nextTurns.arrived(request);
-    const sink = this.#nextTurns.listen(request, asker);
-    this.#serve(request, sink, options).catch((thrown: unknown) => {
+    const heard = this.#nextTurns.listen(request, asker);
+    const times = this.#options.observer.timed && this.#timesOf(request, options.signal);
+    const sink = times === undefined ? heard : times.listen(heard);
+    this.#serve(request, sink, options, times).catch((thrown: unknown) => {
       this.#options.hold?.over(sink);
       if (!options.signal.aborted) sink.fail(toServeError(thrown));
     });
+  }
+
+  #timesOf(request: GenerationRequest, signal: AbortSignal): RequestTimes {
+    const { clock, observer } = this.#options;
+    this.#timed++;
+    const onOver = (): void => void this.#timed--;
+    return new RequestTimes({ clock, observer, request, signal, active: this.#timed, onOver });
   }
 
   close(): void {
@@ -231,13 +243,13 @@ class DiscoveredPipeline implements Pipeline {
     const model = this.models.known(request.model);
     if (model === undefined || model.isPlanned || model.card.model_input !== 'Tokens') return undefined;
     // Its worker counts them
-    if (model.card.runtime_config.media_chats === true && namesMedia(request.prompt)) return undefined;
+    if (isReadByWorker(request, model)) return undefined;
     return promptTokens(this.#asModelWants(request, model), await this.#options.store.get(model), this.#tools);
   }
 
   async tokenize(request: GenerationRequest, addsSpecialTokens: boolean): Promise<PromptTokenIds> {
     const { model, tokenizer, loaded } = await this.#vocabularyOf(request.model);
-    if (model.card.runtime_config.media_chats === true && namesMedia(request.prompt)) throw workerTells(request.model);
+    if (isReadByWorker(request, model)) throw workerTells(request.model);
     const limits = { model: request.model, contextLength: 0, addsSpecialTokens };
     const { tokenIds } = await tokenizePrompt(this.#asModelWants(request, model), loaded, this.#tools, limits);
     return { tokenIds, contextLength: model.contextLength, spelled: (id) => tokenizer.idToToken(id) };
@@ -275,19 +287,27 @@ class DiscoveredPipeline implements Pipeline {
   }
 
   #notFound(name: string, type?: ModelType): ServeError {
-    return modelNotFound(this.models.list(), { name, type, param: 'model', isPart: this.models.isPart });
+    const { isPart } = this.models;
+    return modelNotFound(this.models.list(), { name, type, param: 'model', isPart, refused: this.models.refused() });
   }
 
-  async #serve(asked: GenerationRequest, sink: GenerationSink, { signal, meter }: GenerateOptions): Promise<void> {
+  async #serve(
+    asked: GenerationRequest,
+    sink: GenerationSink,
+    { signal, meter }: GenerateOptions,
+    times: RequestTimes | undefined,
+  ): Promise<void> {
     const model = await this.#modelFor(asked, sink, signal);
-    const loaded = model.card.model_input === 'Tokens' ? await this.#options.store.get(model) : undefined;
+    const loaded = await this.#loadedFor(asked, model);
     if (signal.aborted) return;
     const request = this.#asModelWants(asked, model);
-    const { clock, observer } = this.#options;
+    const { clock } = this.#options;
+    const observer = times?.observer ?? this.#options.observer;
+    const tools = times === undefined ? this.#tools : { ...this.#tools, observer };
     const startMs = clock.nowMs();
     observer.stageEntered?.('preprocess');
     const preprocessed = await inSpan(request.trace.span, 'tokenize', () =>
-      preprocess(request, model, loaded, this.#tools, signal),
+      preprocess(request, model, loaded, tools, signal),
     ).finally(() => observer.stageLeft?.('preprocess'));
     observer.stage?.('preprocess', clock.nowMs() - startMs);
     if (signal.aborted) return;
@@ -305,16 +325,36 @@ class DiscoveredPipeline implements Pipeline {
     const { input } = preprocessed.request;
     const tokenIds = input.kind === 'tokens' ? input.tokenIds : undefined;
     annotate(request, preprocessed.formattedPrompt, tokenIds, sink);
-    const plan = planSplit({
-      request,
-      card: model.card,
-      tokenizer: reader?.tokenizer,
-      formattedPrompt: preprocessed.formattedPrompt,
-      random: this.#random,
-    });
+    // The engine has its own parsers
+    const plan =
+      reader === undefined && model.passesChats === true
+        ? undefined
+        : this.#splitOf(request, model, preprocessed, reader);
     const prompt = plan?.keepsSpecialTokens ? keepSpecialTokens(preprocessed) : preprocessed;
-    const response = new ResponseAssembler(request, prompt, reader, sink, meter, plan, clock);
-    new RequestRun(this.#context, request, model, prompt, response, sink, signal).start();
+    const parts = [request, prompt, reader, sink, meter, plan, clock] as const;
+    const response = times === undefined ? new ResponseAssembler(...parts) : new TimedResponse(times, ...parts);
+    const context = times === undefined ? this.#context : { ...this.#context, observer };
+    new RequestRun(context, request, model, prompt, response, sink, signal).start();
+  }
+
+  #splitOf(
+    request: GenerationRequest,
+    { card }: RoutableModel,
+    { formattedPrompt }: Preprocessed,
+    reader: LoadedModel | undefined,
+  ): SplitPlan | undefined {
+    return planSplit({ request, card, tokenizer: reader?.tokenizer, formattedPrompt, random: this.#random });
+  }
+
+  /**
+   * Loads the model that a request needs; undefined if only its worker reads the prompt. An engine can also answer a
+   * chat whose template or tokenizer cannot be loaded here. Such a chat is routed by load.
+   */
+  #loadedFor({ prompt }: GenerationRequest, model: RoutableModel): Promise<LoadedModel | undefined> | undefined {
+    if (model.card.model_input !== 'Tokens') return undefined;
+    const loading = this.#options.store.get(model);
+    if (model.passesChats !== true || prompt.kind !== 'chat') return loading;
+    return loading.catch(() => undefined); // the store has reported why
   }
 
   async #tellRoute(

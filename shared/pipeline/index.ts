@@ -5,6 +5,7 @@
 export { conditionalBypass, type ExplanationSource, RoutingExplainer } from './control/routing-explainer.ts';
 export { CacheClearer, RequestCanceller } from './control/worker-calls.ts';
 export { createPipeline } from './create-pipeline.ts';
+export { type ChatProcessor, chatRefusal, passesChats } from './models/chat-processor.ts';
 export { FollowedPools } from './models/followed-pools.ts';
 export { LiveModelDirectory } from './models/model-directory.ts';
 export { missingModelHint, modelNotFound, modelNotReady } from './models/model-errors.ts';
@@ -25,6 +26,7 @@ export {
   type Pipeline,
   type PipelineObserver,
   type PromptObserver,
+  type RefusedModel,
   type RequestObserver,
   type ServedModel,
   type StageObserver,

@@ -24,6 +24,17 @@ export interface ServedModel {
    */
   readonly createdSecs: number;
   readonly readiness: ModelReadiness;
+  /**
+   * Whether chats go to its workers as bodies, and their engine renders them and parses the answers
+   * (`--dyn-chat-processor`). @default false
+   */
+  readonly passesChats?: boolean;
+}
+
+/** A model whose workers are there, but which this process does not serve. */
+export interface RefusedModel {
+  readonly model: string;
+  readonly reason: string;
 }
 
 /** Whether every worker role that a model needs is present in some namespace. */
@@ -49,6 +60,8 @@ export interface ModelDirectory {
   find(name: string): ServedModel | undefined;
   /** Also finds a model that no worker serves any more, for as long as it is remembered. Such a model is not ready. */
   known(name: string): ServedModel | undefined;
+  /** Returns the models that are not served, and why. @default none */
+  refused?(): readonly RefusedModel[];
   /** Whether only the models that requests have named are known here, so that there may be more. @default false */
   readonly isPart?: boolean;
 }
@@ -167,6 +180,8 @@ export interface StageObserver {
 export interface PromptObserver {
   template(ms: number): void;
   tokenize(ms: number): void;
+  /** An engine has made another number of tokens of a chat than this process did for its routing. */
+  promptDiffers(model: string, tokens: number, engineTokens: number): void;
   /** A prompt was looked up in the cache of tokens, which had `cachedTokens` of its tokens. */
   tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
 }
@@ -204,12 +219,44 @@ export interface WorkerObserver {
   canary(outcome: 'passed' | 'failed'): void;
 }
 
+/** Time that each step of one request took, in milliseconds. Absent = the request did not come to that step. */
+export interface RequestTimesRecord {
+  readonly requestId: string;
+  /** Name of the model in the request. */
+  readonly model: string;
+  /** `left`: its client left, or cancelled it. */
+  readonly outcome: 'end' | 'failed' | 'left';
+  /** Requests in the pipeline when it arrived, with itself. */
+  readonly active: number;
+  /** Tokens that became text here. */
+  readonly tokens: number;
+  readonly templateMs: number | undefined;
+  readonly tokenizeMs: number | undefined;
+  /** All of preprocessing, with `templateMs` and `tokenizeMs`. */
+  readonly preprocessMs: number | undefined;
+  readonly routeMs: number | undefined;
+  /** From sending it to a worker until the first output. */
+  readonly transportMs: number | undefined;
+  /** From its arrival in the pipeline until the first part of the answer. */
+  readonly firstOutputMs: number | undefined;
+  /** Extrapolated from a part of the tokens. */
+  readonly detokenizeMs: number | undefined;
+  /** Stop strings, reasoning and tool calls. */
+  readonly parseMs: number | undefined;
+  /** Putting the answer into the client's dialect, and handing it to the socket. */
+  readonly encodeMs: number | undefined;
+  readonly totalMs: number;
+}
+
 /** Observes the steps inside the pipeline, for operators. An observer has methods only for the events that it wants. */
 export interface PipelineObserver
   extends Partial<StageObserver>,
     Partial<PromptObserver>,
     Partial<RequestObserver>,
-    Partial<WorkerObserver> {}
+    Partial<WorkerObserver> {
+  /** A request is over. Requests are timed only if an observer has this method. */
+  timed?(times: RequestTimesRecord): void;
+}
 
 /**
  * Outcomes of computing the prompt of a next turn ahead.

@@ -78,6 +78,12 @@ function readText(
   return { problem: `${typed} needs a value: ${describeAllowed(row)}` };
 }
 
+/** Flags that Dynamo's frontends have for their chat processors. */
+const ENGINE_PARSERS: ReadonlySet<string> = new Set(['--tool-call-parser', '--reasoning-parser']);
+const AT_THE_WORKER =
+  'is a flag of the engine: give it to stator worker, which passes it on; with --dyn-chat-processor, the engine itself ' +
+  'parses the answers of chats';
+
 /** Reads our own flags from a command line of `process`. */
 export class OwnFlags {
   /** Every spelling, including `--no-` forms. */
@@ -167,6 +173,7 @@ export class OwnFlags {
     }
     const owners = ownersOf(flag);
     if (owners !== undefined) return `${flag} belongs to ${owners}, not to ${own}`;
+    if (given === undefined && ENGINE_PARSERS.has(flag)) return `${flag} ${AT_THE_WORKER}`;
     const engines = given === undefined ? [] : enginesWith(name);
     if (engines.length > 0) {
       const wanted = engines.map(({ engine }) => `--engine ${engine}`).join(' and ');

@@ -73,16 +73,15 @@ export const modelRows = {
   }),
   chatProcessor: edges.choice({
     names: '--dyn-chat-processor DYN_CHAT_PROCESSOR',
-    values: ['dynamo'],
-    refused: { vllm: 'not built yet', sglang: 'not built yet' },
+    values: ['dynamo', 'vllm', 'sglang'],
     default: 'dynamo',
     source: 'Dynamo',
-    about: 'Pre- and postprocessor.',
+    about: "Renders chats and reads their answers: this process, or the workers' engine.",
   }),
   debugPerf: listeners.bool({
     names: '--dyn-debug-perf DYN_DEBUG_PERF',
     source: 'Dynamo',
-    about: 'Logs time per preprocessing function.',
+    about: 'Logs how long each step of a request took.',
   }),
   preprocessWorkers: listeners.int({
     names: '--dyn-preprocess-workers DYN_PREPROCESS_WORKERS',

@@ -51,7 +51,7 @@ export function infer(run: InferRun): void {
     const types = model?.card.model_type ?? [];
     if (types.includes('TensorBased')) inferTensors(run);
     else if (types.includes('Completions')) inferText(run);
-    else throw modelNotFound(request.modelName, modelsShown(deps, { grant }));
+    else throw modelNotFound(request.modelName, modelsShown(deps, { grant }), deps.pipeline.models.refused?.());
   } catch (thrown) {
     responses.abort(statusOf(thrown));
   }

@@ -1,6 +1,6 @@
 import { codeRow, reasonOf, ServeError, toServeError } from '../../errors/index.ts';
 import { type GrpcCall, GrpcStatus, retryTrailers, STATUS, statusOf } from '../../grpc/index.ts';
-import { missingModelHint, type ServedModel } from '../../pipeline/index.ts';
+import { missingModelHint, type RefusedModel, type ServedModel } from '../../pipeline/index.ts';
 import {
   encodeModelInferResponse,
   encodeModelStreamInferResponse,
@@ -124,11 +124,15 @@ function wantsFinal(parameters: InferParameters): boolean {
 
 /**
  * Returns the failure for an unknown model, which names the models that take requests of KServe. @param models those
- * that the client may see
+ * that the client may see @param refused models that are not served, with the reasons
  */
-export function modelNotFound(name: string, models: readonly ServedModel[]): GrpcStatus {
+export function modelNotFound(
+  name: string,
+  models: readonly ServedModel[],
+  refused: readonly RefusedModel[] = [],
+): GrpcStatus {
   const shown = models.filter(({ card }) => isForKserve(card));
-  return new GrpcStatus(STATUS.NOT_FOUND, `Model '${name}' not found. ${missingModelHint(shown, { name })}`);
+  return new GrpcStatus(STATUS.NOT_FOUND, `Model '${name}' not found. ${missingModelHint(shown, { name, refused })}`);
 }
 
 /** Returns the failure for a known model that no worker can serve now. */

@@ -153,7 +153,7 @@ function found(
   requireAllowed({ grant }, name, model?.primaryName);
   if (model !== undefined && serves(model.card)) return model;
   requireService(deps);
-  throw modelNotFound(name, modelsShown(deps, { grant }));
+  throw modelNotFound(name, modelsShown(deps, { grant }), deps.pipeline.models.refused?.());
 }
 
 function indexEntry({ name, readiness }: ServedModel) {

@@ -9,7 +9,7 @@ import {
   parseJsonBody,
   parseLargeJsonBody,
 } from '../../protocol/index.ts';
-import { modelsShown, type OpenedModel, openForModel, requireService } from '../inference/dialect.ts';
+import { modelsShown, notListed, type OpenedModel, openForModel, requireService } from '../inference/dialect.ts';
 import { RequestTracker } from '../inference/request-tracker.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { BodyIntake } from './exchange/body-intake.ts';
@@ -79,7 +79,8 @@ async function notServed(
   );
   const name = typeof named === 'string' ? named : undefined;
   const type = ENDPOINTS[endpoint].modelType;
-  return modelNotFound(modelsShown(deps, exchange), { name, type, param: name === undefined ? undefined : 'model' });
+  const param = name === undefined ? undefined : 'model';
+  return modelNotFound(modelsShown(deps, exchange), { ...notListed(deps), name, type, param });
 }
 
 /** Sends a failure in the dialect's own form, and returns the status. */

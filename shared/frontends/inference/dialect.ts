@@ -44,7 +44,7 @@ export function requireService({ lifecycle, pipeline }: Pick<InferenceDeps, 'lif
   if (!lifecycle.isTakingRequests) {
     throw new ServeError('service_unavailable', 'Service is not ready', { retryAfterMs: RETRY_MS });
   }
-  if (!lifecycle.isNew || pipeline.models.isPart === true || pipeline.requestable.list().length > 0) return;
+  if (!lifecycle.isNew || pipeline.requestable.list().length > 0 || !knowsNothing({ pipeline })) return;
   const message = 'Service has just started and knows no model yet. Please retry shortly.';
   throw new ServeError('service_unavailable', message, { retryAfterMs: RETRY_MS });
 }
@@ -58,6 +58,16 @@ export function requireAllowed({ grant }: Pick<TrackedExchange, 'grant'>, name: 
   throw new ServeError('insufficient_permissions', message, { param: 'model' });
 }
 
+/** Whether the process knows nothing yet of models that it does not list: it sees all models, and refuses none. */
+export function knowsNothing({ pipeline: { models } }: Pick<InferenceDeps, 'pipeline'>): boolean {
+  return models.isPart !== true && (models.refused?.().length ?? 0) === 0;
+}
+
+/** Returns what is known of models that are not listed, for the error of an unknown name. */
+export function notListed({ pipeline: { models } }: Pick<InferenceDeps, 'pipeline'>) {
+  return { isPart: models.isPart, refused: models.refused?.() };
+}
+
 /** Checks, after the body, that the name is registered as a model that serves `endpoint`. @throws ServeError 404 */
 export function requireServed(
   {
@@ -69,7 +79,8 @@ export function requireServed(
 ): void {
   const type = ENDPOINTS[endpoint].modelType;
   if (deps.pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
-  throw modelNotFound(modelsShown(deps, exchange), { name, type, param: 'model', isPart: deps.pipeline.models.isPart });
+  const { isPart, refused } = notListed(deps);
+  throw modelNotFound(modelsShown(deps, exchange), { name, type, param: 'model', isPart, refused });
 }
 
 /**
@@ -135,8 +146,9 @@ export function decodeContext(
  * do not.
  */
 function isBlind({ pipeline }: Pick<InferenceDeps, 'pipeline'>, name: string): boolean {
-  const card = pipeline.requestable.find(name)?.card;
-  if (card?.model_input !== 'Tokens') return false;
+  const model = pipeline.requestable.find(name);
+  const card = model?.card;
+  if (card?.model_input !== 'Tokens' || model?.passesChats === true) return false;
   return card.runtime_config.media_chats !== true && card.runtime_config.route_to_encoder !== true;
 }
 

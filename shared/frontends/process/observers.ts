@@ -5,7 +5,6 @@ import type {
   PromptObserver,
   RequestObserver,
   RoutableModel,
-  StageObserver,
   WorkerObserver,
 } from '../../pipeline/index.ts';
 import { createStallMetrics, type FrontendMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
@@ -176,24 +175,50 @@ export function overrunObserver(
   };
 }
 
-type PreprocessingObserver = Pick<StageObserver, 'stage'> & Pick<PromptObserver, 'template' | 'tokenize'>;
-
-/** Returns `observer`, which also logs the time of each preprocessing function (`--dyn-debug-perf`). */
-export function logPreprocessing(observer: PreprocessingObserver, log: Logger): PreprocessingObserver {
-  const tell = (name: string, ms: number): void =>
-    log.info('time', { function: name, ms: Math.round(ms * 1000) / 1000 });
+/** Returns an observer that logs how long each step of a request took, in one line (`--dyn-debug-perf`). */
+export function logTimes(log: Logger): Required<Pick<PipelineObserver, 'timed'>> {
   return {
-    stage(stage, ms) {
-      if (stage === 'preprocess') tell(stage, ms);
-      observer.stage(stage, ms);
+    timed: (times) => {
+      const { requestId, model, outcome, active, tokens, ...steps } = times;
+      const ms = Object.fromEntries(TIMED_STEPS.map(([step, shown]) => [shown, roundedMs(steps[step])]));
+      log.info('request times', { model, outcome, active_requests: active, tokens, ...ms, request_id: requestId });
     },
-    template(ms) {
-      tell('render_template', ms);
-      observer.template(ms);
-    },
-    tokenize(ms) {
-      tell('tokenize', ms);
-      observer.tokenize(ms);
+  };
+}
+
+/** Steps in the order in which a request takes them, with their names in the log, which are Dynamo's if it has them. */
+const TIMED_STEPS = [
+  ['templateMs', 'render_template_ms'],
+  ['tokenizeMs', 'tokenize_ms'],
+  ['preprocessMs', 'preprocess_ms'],
+  ['routeMs', 'route_ms'],
+  ['transportMs', 'transport_roundtrip_ms'],
+  ['firstOutputMs', 'first_token_ms'],
+  ['detokenizeMs', 'detokenize_ms'],
+  ['parseMs', 'parse_ms'],
+  ['encodeMs', 'encode_ms'],
+  ['totalMs', 'total_ms'],
+] as const;
+
+function roundedMs(ms: number | undefined): number | undefined {
+  return ms && Math.round(ms * 1000) / 1000;
+}
+
+/** Models whose differing prompts are logged at most, each once. */
+const DIFFERING_MAX = 256;
+
+/**
+ * Returns an observer that logs once for each model if its engine makes other prompts of chats than this process, which
+ * then knows only a part of what a worker has cached of a chat.
+ */
+export function differenceObserver(log: Logger): Required<Pick<PromptObserver, 'promptDiffers'>> {
+  const logged = new Set<string>();
+  return {
+    promptDiffers: (model, tokens, engineTokens) => {
+      if (logged.has(model) || logged.size === DIFFERING_MAX) return;
+      logged.add(model);
+      const says = 'the engine makes another prompt of chats than this frontend, which routes by its own';
+      log.warn(says, { model, tokens, engine_tokens: engineTokens });
     },
   };
 }

@@ -6,9 +6,10 @@ import { refuseDynamo } from '../../planes/index.ts';
 import { Inhibition } from '../../scheduler/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { PromptEncoder } from '../../tokens/index.ts';
+import { cardRefusal, processorOf } from './card-refusal.ts';
 import type { FrontendDeps } from './deps.ts';
 import { holdsRequests } from './hold.ts';
-import { cardFilter, modelOpener, openPromptEncoder } from './open-model.ts';
+import { modelOpener, openPromptEncoder } from './open-model.ts';
 import { plannedModels, warnOfPlannedElsewhere } from './planned-models.ts';
 
 /** The models of the fleet, and the encoder of their prompts. */
@@ -70,7 +71,8 @@ function createDirectory(
     // A request that waits for workers may come long after the last worker has left.
     rememberedMs: holdsRequests(settings) ? Number.POSITIVE_INFINITY : settings.modelMemorySecs * 1000,
     planned: plannedModels(settings),
-    serves: cardFilter(settings.parserVersion, log),
+    refusalOf: cardRefusal(settings, log),
+    chatProcessor: processorOf(settings),
     onWorkerAdded: (workerId) => inhibition.forget(workerId),
     servesDynamo: dynamoRefusal === undefined,
     onForeignWorker: foreignWorkerLog(log, dynamoRefusal),

@@ -9,13 +9,14 @@ import {
 } from '../../artifacts/index.ts';
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
-import { type EdgeSettings, homeFolder, type Settings } from '../../config/index.ts';
+import { type EdgeSettings, homeFolder } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
 import { loadCode, reasonOf } from '../../errors/index.ts';
-import { describeToolCallParser, findReasoningFormat, hasParserOfVersion } from '../../parsers/index.ts';
-import type { ModelStore, OpenModel, RoutableModel, Worker } from '../../pipeline/index.ts';
+import { describeToolCallParser, findReasoningFormat } from '../../parsers/index.ts';
+import { type ModelStore, type OpenModel, passesChats, type RoutableModel, type Worker } from '../../pipeline/index.ts';
 import { createArtifactMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 import { type LoadedModel, loadModelFolder, ModelFolderError, PromptEncoder } from '../../tokens/index.ts';
+import { processorOf } from './card-refusal.ts';
 import { OwnFolder } from './own-folder.ts';
 
 /** Text that says why the files of a model on another machine were not fetched, and how to have them fetched. */
@@ -53,8 +54,11 @@ export function modelOpener(
   const open: OpenModel = async ({ card, workers }) => {
     const { cache, sourcesOf } = await fetching();
     const { display_name: modelName, files } = card;
-    const onHopelessTemplate = (reason: string): void =>
-      log.error('no chats for this model', { model: modelName, reason });
+    const isLeft = passesChats(card, processorOf(settings));
+    const onHopelessTemplate = (reason: string): void => {
+      if (isLeft) log.warn('chats of this model are routed by load', { model: modelName, reason });
+      else log.error('no chats for this model', { model: modelName, reason });
+    };
     const load = async (modelPath: string | undefined): Promise<LoadedModel> => {
       const reference = { modelName, files, modelPath };
       const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
@@ -87,7 +91,7 @@ export function modelOpener(
       return loaded;
     };
     const loaded = await fetchAndLoad().catch(loadInstead);
-    warnOfParsers(card, log);
+    if (!isLeft) warnOfParsers(card, log);
     return loaded;
   };
   return {
@@ -165,6 +169,7 @@ async function openFetching(
 export function chatCheck(store: Pick<ModelStore, 'get'>): (model: RoutableModel) => Promise<boolean> {
   return async (model) => {
     if (!model.card.model_type.includes('Chat')) return false;
+    if (model.passesChats === true) return true;
     const { model_input: input, runtime_config: runtime } = model.card;
     return input !== 'Tokens' || runtime.media_chats === true || (await store.get(model)).chatTemplate !== undefined;
   };
@@ -200,19 +205,6 @@ function warnOfParsers({ display_name: model, runtime_config: runtime }: ModelCa
   if (found?.kind === 'refused') {
     log.error('chats are refused with 501 for this model', { model, reason: found.reason });
   }
-}
-
-/** Returns a filter for cards that are served (`DYN_PARSER_VERSION`). It logs each refused name once. */
-export function cardFilter(version: Settings<'frontend'>['parserVersion'], log: Logger): (card: ModelCard) => boolean {
-  const refused = new Set<string>();
-  return ({ display_name: model, runtime_config: { tool_call_parser: parser } }) => {
-    if (parser === undefined || hasParserOfVersion(parser, version)) return true;
-    if (!refused.has(model)) {
-      refused.add(model);
-      log.warn('model is not served: its tool-call parser has no such version', { model, parser, version });
-    }
-    return false;
-  };
 }
 
 const THREADS_MAX = 4;

@@ -12,7 +12,7 @@ import {
 import { createSpeculationMetrics } from '../../telemetry/index.ts';
 import type { FrontendDeps } from './deps.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
-import { logPreprocessing, logRequests, overrunObserver, stallObserver } from './observers.ts';
+import { differenceObserver, logRequests, logTimes, overrunObserver, stallObserver } from './observers.ts';
 import { type KnownModels, primaryModels } from './open-directory.ts';
 import type { FleetRouting } from './open-routing.ts';
 
@@ -85,7 +85,8 @@ function observerOf(
   directory.follow(() => disaggregation.follow(primaryModels(directory)));
   return {
     ...metrics,
-    ...(settings.debugPerf === true ? logPreprocessing(metrics, logger.for('perf')) : {}),
+    ...(settings.debugPerf === true ? logTimes(logger.for('perf')) : {}),
+    ...differenceObserver(log),
     ...stallObserver(registry, log),
     ...createSpeculationMetrics(registry),
     ...overrunObserver(metrics, log),

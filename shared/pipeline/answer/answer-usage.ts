@@ -42,6 +42,11 @@ export class AnswerUsage {
     return this.#reported !== undefined;
   }
 
+  /** Tokens of the prompt as a worker has reported them; undefined if none has. */
+  get reportedPromptTokens(): number | undefined {
+    return this.#reported?.prompt_tokens || undefined;
+  }
+
   /** Takes the usage that a worker reports. The first report of cached tokens holds. */
   note(usage: CompletionUsage): void {
     const before = this.#reported;

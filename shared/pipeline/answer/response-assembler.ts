@@ -118,6 +118,11 @@ export class ResponseAssembler {
     return { tokens: this.#pushedTokens, ms: this.#timedMs * share };
   }
 
+  /** Tokens of the prompt as its worker has counted them; undefined if it has not. */
+  get reportedPromptTokens(): number | undefined {
+    return this.#usage.reportedPromptTokens;
+  }
+
   /** Names the workers of the request to its meter. */
   servedBy(prefill: WorkerLabels, decode: WorkerLabels): void {
     this.#meter.servedBy(prefill, decode);

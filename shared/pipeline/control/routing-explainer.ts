@@ -61,7 +61,9 @@ export class RoutingExplainer {
     const { models, store, encoder, clock, source, isConditional = false } = this.#options;
     const { media: memory = new MediaMemory() } = this.#options;
     const model = models.find(asked.model);
-    if (model === undefined) throw modelNotFound(models.list(), { name: asked.model, param: 'model' });
+    if (model === undefined) {
+      throw modelNotFound(models.list(), { name: asked.model, param: 'model', refused: models.refused() });
+    }
     if (model.card.model_input !== 'Tokens') {
       throw new ServeError('not_implemented', `model \`${asked.model}\` takes text: only its workers know its blocks`);
     }

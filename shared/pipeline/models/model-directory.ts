@@ -10,7 +10,7 @@ import type {
   WatchListener,
 } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import type { ModelDirectory } from '../pipeline.ts';
+import type { ModelDirectory, RefusedModel } from '../pipeline.ts';
 import { CataloguedModels, RememberedModels } from './absent-models.ts';
 import { ModelRenaming } from './model-renaming.ts';
 import type { PlannedName } from './planned-models.ts';
@@ -33,8 +33,8 @@ export interface ModelDirectoryOptions extends ModelTerms {
   readonly rememberedMax?: number;
   /** Models whose workers a planner starts, before any has come. Those outside the scope are left out. @default none */
   readonly planned?: readonly PlannedName[] | undefined;
-  /** Returns whether models with that card are served. @default all are */
-  readonly serves?: (card: ModelCard) => boolean;
+  /** Returns why models with that card are not served; undefined if they are. @default all are */
+  readonly refusalOf?: (card: ModelCard) => string | undefined;
   readonly onWorkerAdded?: (workerId: string) => void;
   /** Whether workers that speak Dynamo's request plane are served. @default false */
   readonly servesDynamo?: boolean;
@@ -50,6 +50,8 @@ export interface ModelDirectoryOptions extends ModelTerms {
 export class LiveModelDirectory implements ModelDirectory {
   readonly #options: ModelDirectoryOptions;
   readonly #cards = new Map<string, ModelRecord>();
+  /** Cards that are not served, by key, each with the reason. */
+  readonly #refused = new Map<string, RefusedModel>();
   readonly #endpoints = new Map<string, EndpointRecord>();
   /** Endpoints in key order. The first look after a change makes the list. */
   #instances: readonly EndpointRecord[] | undefined;
@@ -78,7 +80,7 @@ export class LiveModelDirectory implements ModelDirectory {
 
   /** Reads the present set and follows changes. Rejects when discovery cannot be read. */
   async start(signal?: AbortSignal): Promise<void> {
-    const { discovery, serves, servesDynamo = false } = this.#options;
+    const { discovery, refusalOf, servesDynamo = false } = this.#options;
     this.#watches = await Promise.all([
       discovery.watch(
         { bucket: 'v1/instances', prefix: '', includesDynamo: servesDynamo },
@@ -92,7 +94,9 @@ export class LiveModelDirectory implements ModelDirectory {
       ),
     ]);
     const catalogue = discovery.catalogue?.watch((entries) => {
-      const served = entries.filter(({ namespace, card }) => this.isInScope(namespace) && serves?.(card) !== false);
+      const served = entries.filter(
+        ({ namespace, card }) => this.isInScope(namespace) && refusalOf?.(card) === undefined,
+      );
       this.#catalogued.show(served);
       if (this.#renaming !== undefined) this.#scheduleRebuild();
     });
@@ -129,6 +133,12 @@ export class LiveModelDirectory implements ModelDirectory {
     const ownName = this.#renaming === undefined ? name : this.#renaming.ownNameOf(name);
     const catalogued = ownName === undefined ? undefined : this.#catalogued.find(ownName);
     return catalogued && this.#shown(catalogued);
+  }
+
+  /** Returns each model that is not served, under its own name, once for each reason. */
+  refused(): readonly RefusedModel[] {
+    const each = new Map([...this.#refused.values()].map((one) => [JSON.stringify(one), one]));
+    return [...each].sort(byKey).map(([, one]) => one);
   }
 
   /** Returns the name that clients use for a model. @param ownName its name at its workers */
@@ -207,12 +217,18 @@ export class LiveModelDirectory implements ModelDirectory {
 
   #applyCard(event: DiscoveryEvent): void {
     this.#cards.delete(event.key);
+    this.#refused.delete(event.key);
     if (event.kind === 'removed' || event.record.type !== 'Model') return;
     const { namespace, card, wire } = event.record;
-    const { servesDynamo, onForeignWorker, serves } = this.#options;
+    const { servesDynamo, onForeignWorker, refusalOf } = this.#options;
     if (!this.isInScope(namespace)) return;
-    if (wire !== undefined && servesDynamo !== true) onForeignWorker?.(event.record);
-    else if (serves?.(card) !== false) this.#cards.set(event.key, event.record);
+    if (wire !== undefined && servesDynamo !== true) {
+      onForeignWorker?.(event.record);
+      return;
+    }
+    const reason = refusalOf?.(card);
+    if (reason === undefined) this.#cards.set(event.key, event.record);
+    else this.#refused.set(event.key, { model: card.display_name, reason });
   }
 
   /** Schedules a rebuild. Many changes in one turn cost one rebuild. */

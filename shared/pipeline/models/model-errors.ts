@@ -1,7 +1,7 @@
 import type { ModelType } from '../../discovery/index.ts';
 import { nearestName, ServeError } from '../../errors/index.ts';
 import { MODEL_TYPES } from '../../protocol/index.ts';
-import type { ServedModel } from '../pipeline.ts';
+import type { RefusedModel, ServedModel } from '../pipeline.ts';
 
 /** The requested model, as far as the body was read. */
 export interface AskedModel {
@@ -9,6 +9,8 @@ export interface AskedModel {
   readonly name?: string | undefined;
   /** Kind of request; undefined = any. */
   readonly type?: ModelType | undefined;
+  /** Models that this process knows and does not serve. @default none */
+  readonly refused?: readonly RefusedModel[] | undefined;
   /** Whether more models may be served than this process knows. @default false */
   readonly isPart?: boolean | undefined;
   /** Field of the body with the name. */
@@ -29,13 +31,16 @@ const ELSEWHERE = '`GET /v1/models` lists the models that are served here.';
  */
 export function modelNotFound(models: readonly ServedModel[], asked: AskedModel): ServeError {
   const subject = asked.name === undefined ? '' : `: ${quoted(asked.name)}`;
-  const hint = asked.isPart === true ? ELSEWHERE : missingModelHint(models, asked);
+  const hint = refusalHint(models, asked) ?? (asked.isPart === true ? ELSEWHERE : missingModelHint(models, asked));
   const message = `Model not found${subject}. ${hint}`;
   return new ServeError('model_not_found', message, { param: asked.param });
 }
 
 /** Returns sentences about what to request instead. */
-export function missingModelHint(models: readonly ServedModel[], { name, type }: AskedModel): string {
+export function missingModelHint(models: readonly ServedModel[], asked: AskedModel): string {
+  const refusal = refusalHint(models, asked);
+  if (refusal !== undefined) return refusal;
+  const { name, type } = asked;
   const served = models.filter(
     ({ card, readiness }) => readiness.isReady && (type === undefined || card.model_type.includes(type)),
   );
@@ -45,6 +50,13 @@ export function missingModelHint(models: readonly ServedModel[], { name, type }:
   const isOfOtherKind = models.some((model) => model.name === name);
   const about = isOfOtherKind ? [`It takes no ${what}.`] : suggestion(name, served);
   return [...about, listing(served)].join(' ');
+}
+
+/** Returns why the requested model is not served; undefined if it is served, or no worker has it. */
+function refusalHint(models: readonly ServedModel[], { name, refused = [] }: AskedModel): string | undefined {
+  const own = refused.find(({ model }) => model === name);
+  if (own === undefined || models.some((model) => model.name === name)) return undefined;
+  return `It is not served here: ${own.reason}.`;
 }
 
 /** Lists the names for other kinds of requests, because the client may only have chosen the wrong route. */

@@ -15,5 +15,5 @@ export function requestableModels(models: LiveModelDirectory, isHeld: boolean): 
     const model = models.known(name);
     return model && asFound(model);
   };
-  return { list: () => models.listKnown().map(asFound), find, known: find };
+  return { list: () => models.listKnown().map(asFound), find, known: find, refused: () => models.refused() };
 }

@@ -4,6 +4,7 @@ import type { Transport } from '../../planes/index.ts';
 import type { PoolRole, RoutableWorker, WorkerPool } from '../../router/index.ts';
 import { type KvTransferPolicy, kvTransferPolicy } from '../../scheduler/index.ts';
 import type { ModelReadiness, NamespaceReadiness, ServedModel } from '../pipeline.ts';
+import { type ChatProcessor, passesChats } from './chat-processor.ts';
 
 /** A live endpoint instance that serves a model. */
 export interface Worker extends RoutableWorker {
@@ -86,6 +87,8 @@ export interface ModelTerms {
   readonly kvCacheBlockSizeTokens?: number | undefined;
   /** Whether decode workers serve without prefill workers (`--decode-fallback`). @default false */
   readonly decodesAlone?: boolean | undefined;
+  /** Engine to which chats are left (`--dyn-chat-processor`). @default none: chats are rendered and parsed here */
+  readonly chatProcessor?: ChatProcessor | undefined;
 }
 
 /** A card and the endpoint instance that serves it, while the instance lives. */
@@ -101,7 +104,7 @@ export function modelOf(
   cards: readonly JoinedCard[],
   terms: ModelTerms,
 ): Omit<RoutableModel, 'createdSecs'> {
-  const { kvCacheBlockSizeTokens: blockSizeTokens, decodesAlone = false } = terms;
+  const { kvCacheBlockSizeTokens: blockSizeTokens, decodesAlone = false, chatProcessor } = terms;
   const live = cards.filter(({ endpoint }) => endpoint !== undefined);
   const readiness = readinessOf(
     live.map(({ record }) => record),
@@ -143,6 +146,7 @@ export function modelOf(
     contextLength,
     ...(chosen.base === undefined ? {} : { baseModel: chosen.base.card.display_name }),
     readiness,
+    ...(passesChats(card, chatProcessor) ? { passesChats: true } : {}),
     mdcSum,
     namespace: chosen.record.namespace,
     pool: base ? { ...pool, base } : pool,

@@ -35,13 +35,22 @@ const KINDS: Readonly<Record<string, MediaKind>> = {
 const READING = ['mm_processor_kwargs', 'media_io_kwargs'] as const;
 const NO_TOKENS = new Uint32Array(0);
 
-/** Whether workers render the chat, because it names media or no other process can render it. */
+/**
+ * Whether workers render the chat: because their engine renders all of them, because it names media, or because no
+ * other process can render it.
+ */
 export function isRenderedByWorker({ prompt }: GenerationRequest, model: RoutableModel, loaded: LoadedModel): boolean {
+  if (prompt.kind === 'chat' && model.passesChats === true) return true;
   if (prompt.kind !== 'chat' || model.card.runtime_config.media_chats !== true) return false;
   return loaded.chatTemplate === undefined || namesMedia(prompt);
 }
 
-export function namesMedia(prompt: PromptInput): boolean {
+/** Whether only a worker knows the tokens of the prompt: it names media, and the worker renders it. */
+export function isReadByWorker({ prompt }: GenerationRequest, { card, passesChats }: RoutableModel): boolean {
+  return (passesChats === true || card.runtime_config.media_chats === true) && namesMedia(prompt);
+}
+
+function namesMedia(prompt: PromptInput): boolean {
   if (prompt.kind !== 'chat') return false;
   return prompt.messages.some(
     ({ content }) => Array.isArray(content) && content.some((part) => kindOf(part) !== undefined),
@@ -125,6 +134,11 @@ export class MediaPrompt {
   /** Whether to ask the worker for the tokens of the prompt. */
   get asksForTokens(): boolean {
     return this.#isPlain && this.#rendered.length > 0 && this.#unknown.length > 0;
+  }
+
+  /** Tokens of the prompt as rendered here; undefined if it could not be rendered, or names media. */
+  get plainTokens(): number | undefined {
+    return this.#media.length > 0 || this.#rendered.length === 0 ? undefined : this.#rendered.length;
   }
 
   /** Home of the prompt, by its first unknown medium. The worker there probably has most of the unknown media. */

@@ -10,6 +10,7 @@ import type {
 import { clientAnnotations } from '../../scheduler/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from '../models/routable-model.ts';
+import { forEngine } from './engine-chat.ts';
 import { isRenderedByWorker, MediaPrompt } from './media-prompt.ts';
 import { sampledAs, tokensAsked } from './model-defaults.ts';
 import {
@@ -34,7 +35,7 @@ export interface Preprocessed {
 
 /**
  * Turns a request into what workers take: renders, tokenizes, checks the length, and fills in stop conditions. `loaded`
- * is undefined exactly for models that take text or tensors.
+ * is undefined for models that take text or tensors, and for chats that only their engine can read.
  * @throws ServeError `invalid_value`, `context_length_exceeded`; as `PromptEncoder.encode` rejects
  */
 export async function preprocess(
@@ -44,10 +45,11 @@ export async function preprocess(
   tools: PromptTools,
   signal?: AbortSignal,
 ): Promise<Preprocessed> {
-  if (loaded === undefined) return passThrough(request, model);
+  if (loaded === undefined) return passThrough(forEngine(request, model), model);
   if (isRenderedByWorker(request, model, loaded)) {
     const media = await MediaPrompt.of(request, model, loaded, tools, tools.media, signal);
-    return withMedia(passThrough(request, model), media);
+    const room = { plainTokens: media.plainTokens, maxTokensDefault: tools.maxTokensDefault };
+    return withMedia(passThrough(forEngine(request, model, room), model), media);
   }
   const { primaryName, contextLength } = model;
   const limits = { model: primaryName, contextLength, signal };

@@ -2,6 +2,8 @@ import type { GenerationRequest, GenerationSink } from '../../protocol/index.ts'
 import type { Reservation, WorkerPool } from '../../router/index.ts';
 import type { ResponseAssembler } from '../answer/response-assembler.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
+import type { MediaPrompt } from '../prompt/media-prompt.ts';
+import type { Preprocessed } from '../prompt/preprocess.ts';
 import type { PrefillCall } from './prefill-call.ts';
 import type { RunContext } from './run-context.ts';
 
@@ -13,6 +15,8 @@ export class RunReport {
   readonly #response: ResponseAssembler;
   readonly #sink: GenerationSink;
   readonly #promptTokens: number;
+  /** Prompt of a chat that its worker renders. */
+  readonly #media: MediaPrompt | undefined;
   #attempts = 0;
   #hasToldCached = false;
   #workerId: string | undefined;
@@ -23,14 +27,15 @@ export class RunReport {
     model: RoutableModel,
     response: ResponseAssembler,
     sink: GenerationSink,
-    promptTokens: number,
+    { promptTokens, media }: Preprocessed,
   ) {
     this.#context = context;
     this.#request = request;
     this.#model = model;
     this.#response = response;
     this.#sink = sink;
-    this.#promptTokens = promptTokens;
+    this.#promptTokens = media?.plainTokens ?? promptTokens;
+    this.#media = media;
   }
 
   /** Worker of the last attempt that was sent; undefined = none was. */
@@ -94,10 +99,18 @@ export class RunReport {
     this.#context.observer.reused?.(pool, tokens);
   }
 
-  /** Reports the time that detokenization took, and whether the worker sent more than the answer. */
+  /**
+   * Reports the time that detokenization took, whether the worker sent more than the answer, and whether its engine
+   * made another prompt of a chat than this process.
+   */
   over(): void {
     const { observer } = this.#context;
     if (this.#response.hasOverrun) observer.overran?.(this.#model.primaryName, this.#workerId);
+    const { plainTokens } = this.#media ?? {};
+    const { reportedPromptTokens: counted } = this.#response;
+    if (plainTokens !== undefined && counted !== undefined && counted !== plainTokens) {
+      observer.promptDiffers?.(this.#model.primaryName, plainTokens, counted);
+    }
     const { tokens, ms } = this.#response.detokenized;
     if (tokens === 0) return;
     observer.detokenize?.(ms, tokens);

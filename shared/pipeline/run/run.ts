@@ -50,7 +50,7 @@ export class RequestRun implements SearchOwner, StreamRun {
     this.#sink = sink;
     this.#signal = signal;
     const search = new WorkerSearch(context, this, request, routedRequest(request, model, signal, prompt.media), sink);
-    const report = new RunReport(context, request, model, response, sink, prompt.promptTokens);
+    const report = new RunReport(context, request, model, response, sink, prompt);
     const budget = new MigrationBudget(context, model.primaryName, prompt.request, prompt.promptTokens);
     this.#search = search;
     this.#report = report;

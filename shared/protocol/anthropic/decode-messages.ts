@@ -24,8 +24,11 @@ const PREAMBLE = 'x-anthropic-billing-header:';
 export interface MessagesDecodeOptions {
   /** Whether to remove a client's billing preamble from the system prompt (`--strip-anthropic-preamble`). */
   readonly stripsPreamble: boolean;
-  /** Whether the model's reasoning is separated from its answer, so that `thinking` has a meaning. */
-  readonly hasReasoningParser: boolean;
+  /**
+   * Whether the model's reasoning is separated from its answer, so that `thinking` has a meaning. `if-asked`: only the
+   * engine knows, so that a request which does not name `thinking` leaves it to the engine.
+   */
+  readonly hasReasoningParser: boolean | 'if-asked';
 }
 
 /** Checks the types of a Messages body. @throws ServeError 400; see `requireShape`. */
@@ -81,7 +84,8 @@ function chatBody(body: CountTokensBody, options: MessagesDecodeOptions, leftOut
   };
   addTools(body, chat, leftOut);
   addOutputFormat(body, chat);
-  if (options.hasReasoningParser) addThinking(body, chat);
+  const { hasReasoningParser: reads } = options;
+  if (reads === true || (reads === 'if-asked' && asksOfThinking(body))) addThinking(body, chat);
   if (isPrefill(messages.at(-1))) {
     chat.add_generation_prompt = false;
     chat.continue_final_message = true;
@@ -108,6 +112,10 @@ function addOutputFormat({ output_config: config }: CountTokensBody, chat: Mutab
     throw invalidValue(`${param}: must be a JSON schema object`, param);
   }
   chat.response_format = { type: 'json_schema', json_schema: { name: 'output', schema } };
+}
+
+function asksOfThinking({ thinking, output_config: config }: CountTokensBody): boolean {
+  return thinking != null || config?.effort != null;
 }
 
 const EFFORTS: ReadonlySet<string> = new Set(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']);

@@ -153,7 +153,7 @@ describe('docs/configuration.md', () => {
     const ofValues = [...TABLE.values()].flatMap(({ type, flags, env }) =>
       Object.keys(type.refused ?? {}).map((value) => [flags[0] ?? env[0], value]),
     );
-    expect(ofValues).toContainEqual(['--dyn-chat-processor', 'sglang']);
+    expect(ofValues).toContainEqual(['--tokenizer', 'basetenkenizer']);
     // A line has the name and the value: `json` is a word of several settings.
     const missing = ofValues.filter(
       ([name, value]) => !said.split('\n').some((line) => [name, value].every((word) => line.includes(`\`${word}\``))),

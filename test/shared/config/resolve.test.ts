@@ -210,9 +210,12 @@ describe('values', () => {
     expect(problemsOf('frontend', ['--tokenizer', 'basetenkenizer'])).toEqual([
       '--tokenizer "basetenkenizer": not built yet; allowed: default, fastokens',
     ]);
-    for (const processor of ['vllm', 'sglang']) {
-      expect(problemsOf('frontend', ['--dyn-chat-processor', processor])).toEqual([
-        `--dyn-chat-processor "${processor}": not built yet; allowed: dynamo`,
+  });
+
+  it("flags of an engine's parsers are refused at a frontend with where they belong", () => {
+    for (const flag of ['--tool-call-parser', '--reasoning-parser']) {
+      expect(problemsOf('frontend', ['--dyn-chat-processor=vllm', flag, 'hermes'])).toEqual([
+        expect.stringMatching(`^${flag} is a flag of the engine: give it to stator worker`),
       ]);
     }
   });

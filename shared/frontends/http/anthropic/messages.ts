@@ -11,7 +11,7 @@ import {
   type TextFinish,
   type Usage,
 } from '../../../protocol/index.ts';
-import { decodeContext, generate, modelsShown } from '../../inference/dialect.ts';
+import { decodeContext, generate, modelsShown, notListed } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { BodyRoute } from '../route.ts';
 import { type Inference, serveInference, tellLeftOut } from '../serve-inference.ts';
@@ -72,14 +72,17 @@ export const messages: BodyRoute = {
 
 /** Returns how to decode a body of Messages for a model. */
 export function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): MessagesDecodeOptions {
-  const parser = pipeline.requestable.find(model)?.card.runtime_config.reasoning_parser;
-  return { stripsPreamble: settings.anthropic.stripsPreamble, hasReasoningParser: parser !== undefined };
+  const { card, passesChats = false } = pipeline.requestable.find(model) ?? {};
+  const { stripsPreamble } = settings.anthropic;
+  // The engine's own parser is not known here: it gets the client's wish, if there is one
+  if (passesChats) return { stripsPreamble, hasReasoningParser: 'if-asked' };
+  return { stripsPreamble, hasReasoningParser: card?.runtime_config.reasoning_parser !== undefined };
 }
 
 /** Checks, after the body, that the name is registered for chat. @throws ServeError 404 */
 function requireChatModel({ deps, exchange }: Inference, name: string): void {
   if (deps.pipeline.requestable.find(name)?.card.model_type.includes('Chat') === true) return;
-  const hint = missingModelHint(modelsShown(deps, exchange), { name, type: 'Chat' });
+  const hint = missingModelHint(modelsShown(deps, exchange), { ...notListed(deps), name, type: 'Chat' });
   throw new ServeError('model_not_found', `Model '${name}' not found. ${hint}`, { param: 'model' });
 }
 

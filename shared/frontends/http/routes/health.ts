@@ -11,7 +11,7 @@ const SHUTTING_DOWN = { status: 'shutting_down', message: 'Service is shutting d
 
 /**
  * `GET /health`: answers from memory, because anyone may ask at any rate. `?ready=<model>` asks about one model. Only
- * operators see where workers are and which brokers cannot be reached.
+ * operators see where workers are, which brokers cannot be reached, and which models are not served.
  */
 export async function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const asked = new URLSearchParams(exchange.query).get('ready');
@@ -58,12 +58,17 @@ export function serveVersion(_: HttpAppDeps, exchange: HttpExchange): void {
 /** Texts of responses. All probes between two changes of the fleet share one text. */
 const TEXTS = new WeakMap<readonly EndpointRecord[], string>();
 
-function healthyText({ instances, absences }: HttpAppDeps): string {
+function healthyText({ instances, absences, pipeline }: HttpAppDeps): string {
   const records = instances();
   const text = TEXTS.get(records) ?? renderHealthy(records);
   TEXTS.set(records, text);
   const away = absences?.() ?? [];
-  return away.length === 0 ? text : `${text.slice(0, -1)},"away":${JSON.stringify(away)}}`;
+  const refused = pipeline.models.refused?.() ?? [];
+  const more = [
+    ...(away.length === 0 ? [] : [`,"away":${JSON.stringify(away)}`]),
+    ...(refused.length === 0 ? [] : [`,"refused":${JSON.stringify(refused)}`]),
+  ];
+  return more.length === 0 ? text : `${text.slice(0, -1)}${more.join('')}}`;
 }
 
 /** Writes the body as text, because instance ids are 64-bit numbers here, beside the hex of logs and metrics. */

@@ -5,7 +5,7 @@ import {
   type NamespaceReadiness,
   type ServedModel,
 } from '../../../pipeline/index.ts';
-import { modelsShown, requireService } from '../../inference/dialect.ts';
+import { knowsNothing, modelsShown, notListed, requireService } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../exchange/exchange.ts';
 import { type Access, decodePath, pathBelow } from '../route.ts';
@@ -43,7 +43,7 @@ export async function serveModel(deps: HttpAppDeps, exchange: HttpExchange): Pro
   } else if (id.endsWith(READY_SUFFIX)) await serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
   else {
     requireService(deps);
-    throw modelNotFound(modelsShown(deps, exchange, 'models'), { name: id, isPart: deps.pipeline.models.isPart });
+    throw modelNotFound(modelsShown(deps, exchange, 'models'), { name: id, ...notListed(deps) });
   }
 }
 
@@ -55,18 +55,13 @@ export async function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, 
   const { lifecycle, pipeline } = deps;
   if (deps.lookUp !== undefined) await deps.lookUp(name);
   const model = pipeline.models.known(name);
-  if (
-    model === undefined &&
-    lifecycle.isNew &&
-    pipeline.models.isPart !== true &&
-    pipeline.models.list().length === 0
-  ) {
+  if (model === undefined && lifecycle.isNew && pipeline.models.list().length === 0 && knowsNothing(deps)) {
     const reason = 'Service has just started and knows no model yet';
     sendJson(exchange, 503, readinessBody(name, { isReady: false, reason, namespaces: {} }), { 'retry-after': '1' });
     return;
   }
   if (model === undefined) {
-    throw modelNotFound(modelsShown(deps, exchange, 'models'), { name, isPart: pipeline.models.isPart });
+    throw modelNotFound(modelsShown(deps, exchange, 'models'), { name, ...notListed(deps) });
   }
   const { readiness } = model;
   const isReady = readiness.isReady && lifecycle.isTakingRequests;

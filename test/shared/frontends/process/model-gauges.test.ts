@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { ModelCard } from '../../../../shared/discovery/index.ts';
-import { factsOf, logPreprocessing, ModelGauges } from '../../../../shared/frontends/process/observers.ts';
-import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
+import { factsOf, ModelGauges } from '../../../../shared/frontends/process/observers.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { model } from '../../pipeline/fixtures.ts';
 
@@ -70,32 +69,4 @@ describe('the gauges of models', () => {
     await clock.advance(8000);
     expect(shown).toEqual({ a: 1024 });
   });
-});
-
-it('logs the time of each preprocessing function, and goes on counting it', () => {
-  const { logger, lines } = captureLogger();
-  const counted: [string, number][] = [];
-  const observer = logPreprocessing(
-    {
-      stage: (stage, ms) => counted.push([stage, ms]),
-      template: (ms) => counted.push(['template', ms]),
-      tokenize: (ms) => counted.push(['tokenize', ms]),
-    },
-    logger.for('perf'),
-  );
-  observer.template(0.0304);
-  observer.tokenize(1.25);
-  observer.stage('preprocess', 1.5);
-  observer.stage('route', 9);
-  expect(lines.map(({ target, fields }) => [target, fields])).toEqual([
-    ['perf', { function: 'render_template', ms: 0.03 }],
-    ['perf', { function: 'tokenize', ms: 1.25 }],
-    ['perf', { function: 'preprocess', ms: 1.5 }],
-  ]);
-  expect(counted).toEqual([
-    ['template', 0.0304],
-    ['tokenize', 1.25],
-    ['preprocess', 1.5],
-    ['route', 9],
-  ]);
 });

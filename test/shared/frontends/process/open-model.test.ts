@@ -6,7 +6,7 @@ import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { ModelCard, RuntimeConfig } from '../../../../shared/discovery/index.ts';
-import { cardFilter, modelOpener } from '../../../../shared/frontends/process/open-model.ts';
+import { modelOpener } from '../../../../shared/frontends/process/open-model.ts';
 import { requireTokenizer } from '../../../../shared/frontends/process/own-folder.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
@@ -167,27 +167,5 @@ describe('a model whose worker’s files are not to be had', () => {
     await writeFile(join(root, 'config.json'), '{}');
     await expect(requireTokenizer(root)).rejects.toThrow(`--model-path ${root}: the folder holds no tokenizer`);
     await expect(requireTokenizer(builtinModelPath())).resolves.toBeUndefined();
-  });
-});
-
-describe('the version of tool-call parsers', () => {
-  it('leaves out models whose parser has no second generation, and says so once a name', () => {
-    const { logger, lines } = captureLogger();
-    const cardOf = (display_name: string, tool_call_parser?: string) =>
-      ({ display_name, runtime_config: tool_call_parser === undefined ? {} : { tool_call_parser } }) as ModelCard;
-    const serves = cardFilter('2', logger);
-    expect(serves(cardOf('a', 'qwen3_coder'))).toBe(true);
-    expect(serves(cardOf('b', 'kimi_k25'))).toBe(true);
-    for (const spelling of ['deepseek-v4', 'deepseekv4', 'qwen3_xml', 'ling3']) {
-      expect(serves(cardOf('s', spelling)), spelling).toBe(true);
-    }
-    expect(serves(cardOf('c'))).toBe(true);
-    expect([serves(cardOf('d', 'hermes')), serves(cardOf('d', 'hermes'))]).toEqual([false, false]);
-    expect(serves(cardOf('e', 'minimax_m2'))).toBe(false);
-    expect(lines.map(({ fields }) => fields)).toEqual([
-      { model: 'd', parser: 'hermes', version: '2' },
-      { model: 'e', parser: 'minimax_m2', version: '2' },
-    ]);
-    for (const version of ['auto', '1'] as const) expect(cardFilter(version, logger)(cardOf('d', 'hermes'))).toBe(true);
   });
 });

@@ -38,7 +38,7 @@ afterAll(async () => {
 
 interface Bed {
   readonly frontend: Frontend;
-  readonly lines: readonly { readonly target: string }[];
+  readonly lines: readonly { readonly target: string; readonly fields: Readonly<Record<string, unknown>> }[];
   get(path: string, headers?: Readonly<Record<string, string>>): Promise<Response>;
   post(path: string, body: object): Promise<Response>;
 }
@@ -192,13 +192,17 @@ describe('a frontend', () => {
     expect(await look([['--router-mode=kv']], see)).toEqual([64, true]);
   });
 
-  it('logs the time of each step of preprocessing with --dyn-debug-perf alone', async () => {
+  it('logs the time of each step of a request with --dyn-debug-perf alone', async () => {
     const see = async ({ post, lines }: Bed) => {
-      await (await post('/v1/chat/completions', { model: 'm', messages: MESSAGES, max_tokens: 1 })).text();
-      return lines.filter(({ target }) => target === 'perf').length;
+      await (await post('/v1/chat/completions', { model: 'm', messages: MESSAGES, max_tokens: 3 })).text();
+      return lines.filter(({ target }) => target === 'perf').map(({ fields }) => fields);
     };
-    expect(await look([['--dyn-debug-perf']], see)).toBeGreaterThan(0);
-    expect(await look([[]], see)).toBe(0);
+    const steps =
+      'render_template tokenize preprocess route transport_roundtrip first_token detokenize parse encode total';
+    const ms = Object.fromEntries(steps.split(' ').map((step) => [`${step}_ms`, expect.any(Number)]));
+    const facts = { model: 'm', outcome: 'end', active_requests: 1, tokens: 3, request_id: expect.any(String) };
+    expect(await look([['--dyn-debug-perf']], see)).toEqual([{ ...facts, ...ms }]);
+    expect(await look([[]], see)).toEqual([]);
   });
 });
 

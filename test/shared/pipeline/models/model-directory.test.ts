@@ -481,11 +481,15 @@ describe('the scope', () => {
   });
 });
 
-it('leaves out models whose cards are not to be served', async () => {
+it('leaves out models whose cards are refused, and says why for as long as their workers are there', async () => {
   await register('a');
+  await register('c');
   await register('b', { display_name: 'other' });
-  await follow({ serves: (own) => own.display_name !== 'letters' });
+  await follow({ refusalOf: ({ display_name: name }) => (name === 'letters' ? 'it is refused' : undefined) });
   expect(directory.list().map(({ name }) => name)).toEqual(['other']);
+  expect(directory.refused()).toEqual([{ model: 'letters', reason: 'it is refused' }]);
+  for (const id of ['a', 'c']) await settled(workers.remove(card(id)));
+  expect(directory.refused()).toEqual([]);
 });
 
 describe('changes', () => {
