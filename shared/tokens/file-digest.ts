@@ -14,10 +14,9 @@ const OPENERS: Readonly<Record<string, () => Promise<FileDigest>>> = {
   },
   // Cards of Dynamo have no other kind, and Node's crypto does not have it. Its code loads with the first such card.
   blake3: async () => {
-    const { blake3 } = await import('@noble/hashes/blake3.js');
-    const hash = blake3.create();
-    const hex = (): string => Buffer.from(hash.digest()).toString('hex');
-    return { update: (bytes) => void hash.update(bytes), checksum: () => `blake3:${hex()}` };
+    const { createBLAKE3 } = await import('./blake3.ts');
+    const hash = (await createBLAKE3()).init();
+    return { update: (bytes) => void hash.update(bytes), checksum: () => `blake3:${hash.digest('hex')}` };
   },
 };
 
