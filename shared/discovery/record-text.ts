@@ -99,7 +99,10 @@ const tensors = listOf(
 const modelCardShape: Shape = fields({
   display_name: name,
   slug: word,
-  files: recordOf(word, fields({ path: text(0, 4096), checksum: word, size: whole(0, BYTES_MAX) })),
+  files: recordOf(
+    word,
+    fields({ path: text(0, 4096), checksum: word, blake3: optional(word), size: whole(0, BYTES_MAX) }),
+  ),
   architectural_max_context_length: maybe(count),
   kv_cache_block_size: whole(0, 2 ** 20),
   model_type: words,

@@ -110,6 +110,8 @@ export interface Discovery {
    * Place where processes without a configured place meet; undefined if it is configured, or if there is no such place.
    */
   readonly meetingPlace?: string | undefined;
+  /** Whether processes of Dynamo may use the same store. @default false */
+  readonly meetsDynamo?: boolean;
   /**
    * Writes or replaces a record under this process's lease; starts renewing with the first one. A record with the wire
    * `dynamo` is written in Dynamo's form, for its processes, by stores that both products use.

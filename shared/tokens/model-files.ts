@@ -106,7 +106,7 @@ export async function describeModelFile(path: string): Promise<ModelFile | undef
 }
 
 /**
- * Returns the same files with checksums of BLAKE3, the only kind that Dynamo has.
+ * Returns the same files with checksums of BLAKE3 beside their own, because Dynamo has no other kind.
  * @throws ModelFolderError as `describeModelFile`
  */
 export async function withBlake3<Role extends string>(
@@ -114,7 +114,7 @@ export async function withBlake3<Role extends string>(
 ): Promise<Readonly<Record<Role, ModelFile>>> {
   const summed: Partial<Record<Role, ModelFile>> = {};
   for (const [role, file] of Object.entries<ModelFile>(files)) {
-    summed[role as Role] = { ...file, checksum: await checksumOf(file.path, file.size, 'blake3:') };
+    summed[role as Role] = { ...file, blake3: await checksumOf(file.path, file.size, 'blake3:') };
   }
   return summed as Record<Role, ModelFile>;
 }

@@ -109,6 +109,8 @@ export interface ModelFile {
   readonly path: string;
   /** Checksum, as `sha256:{hex}` or `blake3:{hex}`. */
   readonly checksum: string;
+  /** Checksum of the same bytes as Dynamo has it. Absent on cards that processes of Dynamo do not meet. */
+  readonly blake3?: string;
   /** Size in bytes; `UNKNOWN_SIZE` if the card does not say it. */
   readonly size: number;
 }

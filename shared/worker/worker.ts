@@ -1,6 +1,7 @@
 import type { ModelCard } from '../discovery/index.ts';
 import type { EngineInfo, ModelFacts } from '../engines/index.ts';
 import type { PlaneServer } from '../planes/index.ts';
+import { withBlake3 } from '../tokens/index.ts';
 import type { DrainReport } from './calls/calls-under-way.ts';
 import type { WorkerControl } from './control/control.ts';
 import { startEngine, stopEngine } from './engine-watch.ts';
@@ -54,7 +55,9 @@ export async function startWorker(given: WorkerOptions, signal: AbortSignal): Pr
     const keepsIndex = info.publishesKvEvents && options.settings.enableLocalIndexer;
     const settings = { enable_local_indexer: keepsIndex, ...options.card };
     const facts = typeof options.model === 'function' ? await options.model(info) : options.model;
-    const card = buildModelCard(facts, info, options.names, settings);
+    const own = buildModelCard(facts, info, options.names, settings);
+    // Workers of Dynamo name the same files by these checksums, and a model has workers of both.
+    const card = options.discovery.meetsDynamo === true ? { ...own, files: await withBlake3(own.files) } : own;
     tellOfShorterContext(options, info, facts);
     if (info.takesMediaChats === true && card.model_input === 'Text') {
       const says = 'the model files are not on this machine: it serves only chats, routed by load (--model-path)';

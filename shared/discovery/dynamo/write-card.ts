@@ -54,6 +54,6 @@ function filesOf(files: ModelCard['files']): Readonly<Record<string, unknown>> {
   return fields;
 }
 
-function described({ path, checksum, size }: CheckedFile): unknown {
-  return { path, checksum, size };
+function described({ path, checksum, blake3 = checksum, size }: CheckedFile): unknown {
+  return { path, checksum: blake3, size };
 }

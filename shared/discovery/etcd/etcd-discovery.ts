@@ -61,6 +61,7 @@ export const openEtcd: OpenStore = (settings, options) => {
 /** Discovery through an etcd cluster, version 3.4 or later. */
 export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discovery {
   readonly backend = 'etcd';
+  readonly meetsDynamo = true;
   readonly #client: EtcdClient;
   readonly #lease: EtcdLease;
   readonly #watches: WatchStream;

@@ -78,6 +78,7 @@ export async function fileRoot({ fileKv }: Pick<FleetSettings, 'fileKv'>): Promi
 export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discovery {
   readonly backend = 'file';
   readonly meetingPlace: string | undefined;
+  readonly meetsDynamo: boolean;
   readonly #rootPath: string;
   /** If the operator named the folder, the operator is responsible for which processes can write to it. */
   readonly #isOwn: boolean;
@@ -101,6 +102,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
     this.#rootPath = options.rootPath;
     this.#isOwn = options.isOwn === true;
     this.meetingPlace = this.#isOwn ? this.#rootPath : undefined;
+    this.meetsDynamo = !this.#isOwn;
     const { clock, ttlMs, report, random } = this.base;
     const pollMs = Math.min(options.pollMs ?? POLL_MS, ttlMs / 2);
     const { rootPath } = options;

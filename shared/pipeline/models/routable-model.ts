@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { EndpointRecord, ModelCard, ModelRecord, WorkerType } from '../../discovery/index.ts';
+import type { CheckedFile, EndpointRecord, ModelCard, ModelRecord, WorkerType } from '../../discovery/index.ts';
 import type { Transport } from '../../planes/index.ts';
 import type { PoolRole, RoutableWorker, WorkerPool } from '../../router/index.ts';
 import { type KvTransferPolicy, kvTransferPolicy } from '../../scheduler/index.ts';
@@ -171,7 +171,7 @@ function computesFor(prefill: ModelCard, decode: ModelCard): boolean {
   if (prefill.kv_cache_block_size !== decode.kv_cache_block_size) return false;
   if (prefill.model_input !== decode.model_input) return false;
   const [ours, theirs] = [Object.entries(prefill.files), decode.files];
-  return ours.every(([role, { checksum }]) => theirs[role] === undefined || theirs[role].checksum === checksum);
+  return ours.every(([role, file]) => theirs[role] === undefined || sumOf(theirs[role]) === sumOf(file));
 }
 
 /** Names the worker set of the base model of an adapter; undefined for other models. */
@@ -234,7 +234,7 @@ function cardChecksum(card: ModelCard): string {
   const known = CHECKSUMS.get(card);
   if (known !== undefined) return known;
   const files = Object.entries(card.files)
-    .map(([role, file]) => `${role}=${file.checksum}`)
+    .map(([role, file]) => `${role}=${sumOf(file)}`)
     .sort();
   const identity = [
     card.display_name,
@@ -248,6 +248,11 @@ function cardChecksum(card: ModelCard): string {
   const sum = createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, 32);
   CHECKSUMS.set(card, sum);
   return sum;
+}
+
+/** Returns the checksum that workers of both products give the same bytes, if the card has it. */
+function sumOf({ checksum, blake3 = checksum }: CheckedFile): string {
+  return blake3;
 }
 
 const CHECKSUMS = new WeakMap<ModelCard, string>();
