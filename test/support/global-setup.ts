@@ -7,7 +7,7 @@ import { natsServer } from './tools/nats-server.ts';
 import { nodes } from './tools/nodes.ts';
 import { otelCollector } from './tools/otel-collector.ts';
 import { promtool } from './tools/promtool.ts';
-import { moto, python, schemathesis, shellcheck, triton } from './tools/python.ts';
+import { dynamo, moto, python, schemathesis, shellcheck, triton } from './tools/python.ts';
 import type { Tool } from './tools/tool.ts';
 
 interface MissingTool {
@@ -25,6 +25,7 @@ const TOOLS: readonly Tool[] = [
   nodes,
   moto,
   triton,
+  dynamo,
   kserveGo,
   otelCollector,
   elasticmq,

@@ -46,37 +46,55 @@ export const shellcheck = pythonEnvironment({
   neededBy: 'the lint of the programs that machines on EC2 run',
 });
 
+/**
+ * Dynamo's frontend and mock workers. One of Dynamo's own dependencies is on no public index, and the rest are larger
+ * than Dynamo. These are the ones that the two programs import.
+ */
+export const dynamo = pythonEnvironment({
+  requirements: ['msgspec==0.22.0', 'packaging==26.4', 'pydantic==2.14.3', 'pyyaml==6.0.3', 'uvloop==0.23.0'],
+  withoutDependencies: ['ai-dynamo==1.6.1', 'ai-dynamo-runtime==1.6.1'],
+  variable: 'STATOR_TEST_DYNAMO_PYTHON',
+  neededBy: "suites that run Dynamo's own frontend and workers",
+});
+
 interface PythonEnvironment extends Pick<Tool, 'variable' | 'neededBy'> {
   readonly requirements: readonly string[];
+  /** Packages to install without what they depend on. @default none */
+  readonly withoutDependencies?: readonly string[];
 }
 
 /** Returns a virtual environment with `requirements`. Suites find its interpreter. */
-function pythonEnvironment({ requirements, ...tool }: PythonEnvironment): Tool {
+function pythonEnvironment({ requirements, withoutDependencies = [], ...tool }: PythonEnvironment): Tool {
+  const packages = [...requirements, ...withoutDependencies];
   // The name contains a hash, so a changed pin makes a new environment beside the old one.
-  const hash = createHash('sha256').update(requirements.join('\n')).digest('hex').slice(0, 12);
+  const hash = createHash('sha256').update(packages.join('\n')).digest('hex').slice(0, 12);
   const folder = join(cacheRoot(), `python-${hash}`);
   const path = join(folder, 'bin', 'python');
   const findInstalled = (): Promise<string | undefined> => pathIfPresent(path, constants.X_OK);
   return {
     ...tool,
-    name: `Python with ${requirements.join(', ')}`,
+    name: `Python with ${packages.join(', ')}`,
     findInstalled,
     async install() {
       await installOnce(
         folder,
         async () => (await findInstalled()) !== undefined,
-        (scratchFolder) => fill(scratchFolder, requirements),
+        (scratchFolder) => fill(scratchFolder, requirements, withoutDependencies),
       );
       return path;
     },
   };
 }
 
-async function fill(environment: string, requirements: readonly string[]): Promise<void> {
+async function fill(
+  environment: string,
+  requirements: readonly string[],
+  withoutDependencies: readonly string[],
+): Promise<void> {
   await runCommand('python3', ['-m', 'venv', environment], { timeoutMs: INSTALL_MS_MAX });
-  await runCommand(
-    join(environment, 'bin', 'python'),
-    ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--retries', '1', ...requirements],
-    { timeoutMs: INSTALL_MS_MAX },
-  );
+  const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--retries', '1'];
+  const install = (...packages: readonly string[]): Promise<void> =>
+    runCommand(join(environment, 'bin', 'python'), [...pip, ...packages], { timeoutMs: INSTALL_MS_MAX });
+  await install(...requirements);
+  if (withoutDependencies.length > 0) await install('--no-deps', ...withoutDependencies);
 }

@@ -1,0 +1,133 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { canMeet, hasDynamo } from '../../support/dynamo/index.ts';
+import { type ChatAnswer, openChat, postJson, readChat, waitUntil } from '../../support/index.ts';
+import { type CellBed, LONG, SHORT, useCells, WITH_USAGE } from './bed.ts';
+import {
+  type CellGroup,
+  FRONTENDS,
+  type FrontendKind,
+  GROUPS,
+  nameOfFrontend,
+  nameOfGroup,
+  reasonNotPlayed,
+} from './cells.ts';
+
+/** Streams at each frontend during a fault: enough that each of two workers has some of every frontend. */
+const STREAMS = 4;
+const FAULT_MS_MAX = 120_000;
+/** Whether every group is played: `npm run test:dynamo`. */
+const IS_FULL = process.env.STATOR_TEST_DYNAMO === 'all';
+
+function isPlayed(group: CellGroup): boolean {
+  if (!hasDynamo() || !canMeet(group.store, group.plane)) return false;
+  return IS_FULL || (group.store === 'file') === (group.plane === 'tcp');
+}
+
+const groups = GROUPS.filter(isPlayed).map((group) => [nameOfGroup(group), group] as const);
+
+describe('the matrix of both products', () => {
+  it('plays every cell but those of a pair that cannot speak to each other yet', () => {
+    const reasons = GROUPS.flatMap((group) => FRONTENDS.flatMap((frontend) => reasonNotPlayed(group, frontend) ?? []));
+    expect(new Set(reasons)).toEqual(
+      new Set([
+        "Stator's frontend cannot call the workers of Dynamo yet",
+        "Stator's workers do not speak the request plane of Dynamo yet",
+      ]),
+    );
+  });
+});
+
+describe.each(groups)('%s', (_, group) => {
+  const bed = useCells(group);
+  const played = FRONTENDS.filter((kind) => reasonNotPlayed(group, kind) === undefined);
+
+  describe.each(played.map((kind) => [nameOfFrontend(kind), kind] as const))('behind %s', (_name, kind) => {
+    it('answer a chat, streamed and whole, with the same usage', async () => {
+      const { url } = frontendOf(bed, kind);
+      const streamed = await readChat(url, { ...SHORT, ...WITH_USAGE });
+      expect(streamed).toMatchObject({ finishReason: 'length', error: undefined, isDone: true });
+      const response = await postJson(`${url}/v1/chat/completions`, SHORT);
+      expect(response.status).toBe(200);
+      const whole = (await response.json()) as { readonly usage: object };
+      expect(whole).toMatchObject({ choices: [{ finish_reason: 'length', message: { role: 'assistant' } }] });
+      expect(usageOf(whole.usage)).toEqual(usageOf(streamed.usage));
+      expect(streamed.usage).toMatchObject({ completion_tokens: SHORT.max_tokens });
+    });
+
+    it('hear of a client that leaves', async () => {
+      const stream = await openChat(frontendOf(bed, kind).url, LONG);
+      await stream.untilDeltas(3);
+      expect(await bed.inflight()).toBe(1);
+      stream.leave();
+      await waitUntil(async () => (await bed.inflight()) === 0, { what: 'workers without requests' });
+    });
+  });
+
+  describe.each([
+    ['killed', 'SIGKILL'],
+    ['told to stop', 'SIGTERM'],
+  ] as const)('when one of them is %s', (_name, signal) => {
+    let answers: ReadonlyMap<string, readonly ChatAnswer[]>;
+
+    beforeAll(async () => {
+      answers = await answersAround(bed, signal);
+    }, FAULT_MS_MAX);
+
+    it.each(played.map((kind) => [nameOfFrontend(kind)]))('lose no stream of %s', (name) => {
+      for (const answer of answers.get(name) ?? []) {
+        expect(answer).toMatchObject({
+          finishReason: 'length',
+          error: undefined,
+          isDone: true,
+          usage: { completion_tokens: LONG.max_tokens },
+        });
+      }
+      expect(answers.get(name)).toHaveLength(STREAMS);
+    });
+  });
+});
+
+function frontendOf(bed: CellBed, { product, mode }: FrontendKind): { readonly url: string } {
+  const found = bed.frontends.find((frontend) => frontend.product === product && frontend.mode === mode);
+  if (found === undefined) throw new Error(`no ${mode} frontend of ${product} is up`);
+  return found;
+}
+
+/** Returns the counts of a usage that do not depend on what the cache holds. */
+function usageOf(usage: object | undefined): object {
+  const { prompt_tokens, completion_tokens, total_tokens } = usage as Readonly<Record<string, number>>;
+  return { prompt_tokens, completion_tokens, total_tokens };
+}
+
+/**
+ * Ends a worker while streams run through every frontend. Returns their answers by the name of the frontend, and leaves
+ * two workers up.
+ */
+async function answersAround(
+  bed: CellBed,
+  signal: 'SIGKILL' | 'SIGTERM',
+): Promise<ReadonlyMap<string, readonly ChatAnswer[]>> {
+  const opened = await Promise.all(
+    bed.frontends.map(async (frontend) => {
+      const streams = await Promise.all(
+        Array.from({ length: STREAMS }, (_, at) => openChat(frontend.url, withTopic(`stream ${at}`))),
+      );
+      await Promise.all(streams.map((stream) => stream.untilDeltas(3)));
+      return { name: nameOfFrontend(frontend), streams };
+    }),
+  );
+  const [first] = bed.workers;
+  if (first === undefined) throw new Error('no worker is up');
+  const ended = bed.removeWorker(first, signal);
+  const answers = opened.map(async ({ name, streams }) => {
+    return [name, await Promise.all(streams.map(({ answer }) => answer))] as const;
+  });
+  const all = new Map(await Promise.all(answers));
+  await ended;
+  await bed.addWorker();
+  return all;
+}
+
+function withTopic(topic: string): typeof LONG & typeof WITH_USAGE {
+  return { ...LONG, ...WITH_USAGE, messages: [{ role: 'user', content: `${topic}: what if a machine stops?` }] };
+}
