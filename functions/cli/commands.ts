@@ -114,6 +114,13 @@ export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
       };
     },
   },
+  doctor: {
+    about: 'Looks at a deployment of Dynamo, and says what works with Stator',
+    load: async () => {
+      const { DOCTOR_HELP: help, runDoctor } = await import('../../shared/commands/index.ts');
+      return { help, run: (argv, env, print) => stayAlive(() => runDoctor(argv, env, print)) };
+    },
+  },
   deploy: {
     about: 'Estimates the cost of a deployment to AWS, or checks the quotas of the account',
     load: async () => {

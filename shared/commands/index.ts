@@ -7,6 +7,7 @@ export { ARTIFACTS_HELP, runArtifacts } from './artifacts.ts';
 export { chatWith } from './chat.ts';
 export { CONFIG_HELP, showConfig, UsageError } from './config.ts';
 export { DEPLOY_HELP, runDeploy } from './deploy.ts';
+export { DOCTOR_HELP, runDoctor } from './doctor/command.ts';
 export { runFleet } from './fleet/refresh.ts';
 export { FLEET_HELP } from './fleet/refresh-arguments.ts';
 export { KEYS_HELP, runKeys } from './keys.ts';

@@ -38,6 +38,9 @@ interface Running {
   readonly output: () => string;
 }
 
+const FRONTENDS = ['npx stator frontend', 'npx stator grpc', 'python -m dynamo.frontend'];
+const WORKERS = ['npx stator worker', 'python -m dynamo.mocker'];
+
 /** `export NAME=VALUE`, several in one line, with a comment behind it. */
 const SETTING = /^(?:export )?(?:[A-Z_]+=(?:'[^']*'|"[^"]*"|\$\([^)]*\)|[^\s$]*) *)+(?:#.*)?$/;
 const ASSIGNED = /([A-Z_]+)=\$\(([^)]*)\)/g;
@@ -113,12 +116,13 @@ export class PageSession {
 
   #kindOf(command: string): Kind {
     if (SETTING.test(command)) return 'setting';
-    const program = command.match(/(?:^|&& |\w=\S+ )(npm start|npx stator \w+|node \S+)/)?.[1] ?? '';
+    const program =
+      command.match(/(?:^|&& |\w=\S+ )(npm start|npx stator \w+|node \S+|python -m dynamo\.\w+)/)?.[1] ?? '';
     if (program === 'npm start' || program === 'npx stator local') {
       return / (-i|--interactive)\b/.test(command) ? 'chat' : 'local';
     }
-    if (program === 'npx stator frontend' || program === 'npx stator grpc') return 'frontend';
-    if (program === 'npx stator worker') return 'worker';
+    if (FRONTENDS.includes(program)) return 'frontend';
+    if (WORKERS.includes(program)) return 'worker';
     if (program === 'npx stator planner' && !/planner (explain|report)/.test(command)) return 'planner';
     if (!program.startsWith('node ')) return 'client';
     const source = readFileSync(join(this.#clone.root, program.slice(5)), 'utf8');
@@ -204,7 +208,7 @@ export class PageSession {
   async #untilServing({ kind, child, output }: Running, command: string): Promise<void> {
     const serves = async () => {
       if (child.exitCode !== null) return 'ended' as const;
-      if (kind === 'worker') return /worker is ready/.test(output());
+      if (kind === 'worker') return /worker is ready|worker\(s\) created and running/.test(output());
       if (kind === 'planner') return /planning law=/.test(output());
       return (await this.#models()).length >= (kind === 'local' ? 1 : 0);
     };

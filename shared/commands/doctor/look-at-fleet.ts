@@ -1,0 +1,96 @@
+import { systemClock } from '../../clock/index.ts';
+import type { ResolvedConfig, Settings } from '../../config/index.ts';
+import type { Discovery, DiscoveryRecord } from '../../discovery/index.ts';
+import { discoveryFolder } from '../../discovery/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { openDiscovery } from '../../fleet/index.ts';
+import { LiveModelDirectory, type ModelReadiness } from '../../pipeline/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { examineFleet, type FleetRecords } from './examine-fleet.ts';
+import type { Finding } from './findings.ts';
+import type { Probes } from './probes.ts';
+
+const READ_MS_MAX = 20_000;
+const BUCKETS = ['v1/instances', 'v1/mdc', 'v1/event_channels'] as const;
+
+/** Reads and examines the fleet that a frontend with these settings would serve. */
+export async function lookAtFleet(
+  { settings }: ResolvedConfig<'frontend'>,
+  probes: Probes,
+): Promise<readonly Finding[]> {
+  const place = await placeOf(settings);
+  const problems: string[] = [];
+  const signal = AbortSignal.timeout(READ_MS_MAX);
+  try {
+    const discovery = await openDiscovery(settings, loggerOf(problems), { isLasting: false });
+    try {
+      const records = await readRecords(discovery, signal);
+      const readiness = await readModels(discovery, settings, signal);
+      const fleet = { ...records, readiness, place, problems: [...new Set(problems)] };
+      const { routerMode, natsServer: natsServers, modelPath: modelFolder } = settings;
+      return await examineFleet(fleet, { routerMode, natsServers, modelFolder }, probes);
+    } finally {
+      await discovery.close();
+    }
+  } catch (thrown) {
+    return [{ verdict: 'fails', about: `discovery ${place}`, says: reasonOf(thrown) }];
+  }
+}
+
+/** Returns where the store of the settings is, in words. */
+async function placeOf(settings: Settings<'frontend'>): Promise<string> {
+  switch (settings.discoveryBackend) {
+    case 'etcd':
+      return `etcd at ${settings.etcdEndpoints.join()}`;
+    case 'file':
+      return `file in ${await discoveryFolder(settings)}`;
+    default:
+      return settings.discoveryBackend;
+  }
+}
+
+/** Returns a logger that keeps the problems of discovery, and drops everything else. */
+function loggerOf(problems: string[]): Logger {
+  const logger: Logger = {
+    debug() {},
+    info() {},
+    error() {},
+    warn: (message, fields) => void problems.push(String(fields?.problem ?? message)),
+    with: () => logger,
+  };
+  return logger;
+}
+
+async function readRecords(discovery: Discovery, signal: AbortSignal): Promise<FleetRecords> {
+  const records: DiscoveryRecord[] = [];
+  for (const bucket of BUCKETS) {
+    // A watch also reports what it cannot read, and why; a list leaves it out.
+    const watch = await discovery.watch(
+      { bucket, prefix: '', includesDynamo: true },
+      { event: (event) => void (event.kind === 'added' && records.push(event.record)) },
+      signal,
+    );
+    watch.close();
+  }
+  return {
+    endpoints: records.filter((record) => record.type === 'Endpoint'),
+    models: records.filter((record) => record.type === 'Model'),
+    channels: records.filter((record) => record.type === 'EventChannel'),
+  };
+}
+
+/** Returns whether a frontend with the settings would serve each model that it lists. */
+async function readModels(
+  discovery: Discovery,
+  settings: Settings<'frontend'>,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, ModelReadiness>> {
+  const { namespace, namespacePrefix, decodeFallback: decodesAlone } = settings;
+  const directory = new LiveModelDirectory({ discovery, namespace, namespacePrefix, decodesAlone, clock: systemClock });
+  try {
+    await directory.start(signal);
+    return new Map(directory.list().map(({ name, readiness }) => [name, readiness]));
+  } finally {
+    directory.close();
+  }
+}
