@@ -7,6 +7,7 @@
 export { isEnough } from './checks.ts';
 export { forwardSettings, renderConfigurationDocs, renderSettings, renderSettingsJson } from './describe.ts';
 export { renderBriefHelp, renderHelp } from './help.ts';
+export { hasEffect } from './needs.ts';
 export {
   REASONING_PARSERS_WITHOUT_GRAMMAR,
   type ReasoningParserName,

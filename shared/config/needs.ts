@@ -367,6 +367,11 @@ export function tellIdle(view: ConfigView, nameGiven: (setting: SettingName) => 
   );
 }
 
+/** Whether every condition of the setting is met, so that a value of it counts. */
+export function hasEffect(setting: SettingName, view: ConfigView): boolean {
+  return (NEEDS[setting] ?? []).every((need) => !isUnmet(need, view));
+}
+
 /** Whether a setting was given another value than its default: a user who gives the default expects nothing from it. */
 function isMeant(setting: SettingName, { process, values }: ConfigView): boolean {
   const row = TABLE.get(setting);

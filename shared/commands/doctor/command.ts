@@ -12,8 +12,8 @@ export const DOCTOR_HELP = `Usage: stator doctor [--json] [-- COMMAND LINE OF DY
        stator doctor [--json] --pid PID
 
 Looks at a deployment of Dynamo, and says what works with Stator, what works differently and what does not. It reads the
-flags and variables of a program, and what the workers have written to discovery, and tries their addresses. It changes
-nothing. The last line is the command that starts Stator.
+flags and variables of a program, and what the workers have written to discovery, and tries their addresses. It writes
+no record. The last line is the command that starts Stator.
 
   -- COMMAND LINE    the program, such as: python -m dynamo.frontend --router-mode kv
                      (default: a frontend without flags); its variables are those of this shell
@@ -46,5 +46,5 @@ export async function runDoctor(
   const text = looked.isJson ? renderDiagnosisJson(diagnosis) : renderDiagnosis(diagnosis);
   if (fails === 0) return text;
   print(text);
-  throw new Error(`${fails} of ${findings.length} findings will not work with Stator`);
+  throw new Error(`${fails} of ${findings.length} findings keep the deployment from working with Stator`);
 }

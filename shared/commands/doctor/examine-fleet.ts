@@ -10,11 +10,11 @@ export interface FleetRecords {
   readonly channels: readonly EventChannelRecord[];
 }
 
-/** What the doctor knows of a fleet. */
+/** A fleet as the doctor has read it. */
 export interface ExaminedFleet extends FleetRecords {
-  /** Where discovery is, in words. */
+  /** Place of discovery, in words. */
   readonly place: string;
-  /** What discovery could not read, and why. */
+  /** Entries that discovery could not read, and why. */
   readonly problems: readonly string[];
   /** Whether the frontend would serve each model, by its name; a model that it would not even list is absent. */
   readonly readiness: ReadonlyMap<string, ModelReadiness>;
@@ -60,14 +60,15 @@ function pathOf({ namespace, component, endpoint, instance_id }: EndpointRecord 
 function countRecords({ place, endpoints, models, channels }: ExaminedFleet): Finding {
   const about = `discovery ${place}`;
   if (endpoints.length > 0) {
-    return {
-      verdict: 'ok',
-      about,
-      says: `${endpoints.length} endpoints, ${models.length} model cards, ${channels.length} event channels`,
-    };
+    const counts = [countOf(endpoints, 'endpoint'), countOf(models, 'model card'), countOf(channels, 'event channel')];
+    return { verdict: 'ok', about, says: counts.join(', ') };
   }
   const remedy = 'start the workers first, or give the store in which they register';
   return { verdict: 'fails', about, says: 'no worker is registered here', remedy };
+}
+
+function countOf(items: readonly unknown[], name: string): string {
+  return `${items.length} ${name}${items.length === 1 ? '' : 's'}`;
 }
 
 function unreadable(problem: string): Finding {
@@ -90,7 +91,7 @@ function workersInWords(records: readonly ModelRecord[]): string {
   const theirs = records.filter(({ wire }) => wire === 'dynamo').length;
   const ours = records.length - theirs;
   const parts = [...(theirs > 0 ? [`${theirs} of Dynamo`] : []), ...(ours > 0 ? [`${ours} of Stator`] : [])];
-  return `${records.length === 1 ? '1 worker' : `${records.length} workers`} (${parts.join(', ')})`;
+  return `${countOf(records, 'worker')} (${parts.join(', ')})`;
 }
 
 function typesInWords(records: readonly ModelRecord[]): string {
@@ -203,7 +204,7 @@ async function examineEvents(
   );
   const byNats = events.some(({ transport }) => transport.kind === 'Nats');
   const nats = byNats ? await examineNats('KV events', needs, probes) : [];
-  const publishers: Finding = { verdict: 'ok', about: 'KV events', says: `${events.length} publishers` };
+  const publishers: Finding = { verdict: 'ok', about: 'KV events', says: countOf(events, 'publisher') };
   return [publishers, ...faults.flat(), ...nats];
 }
 

@@ -6,9 +6,9 @@ export interface Finding {
   readonly verdict: Verdict;
   /** Thing that was looked at: a flag, a variable, a model, a worker, an address. */
   readonly about: string;
-  /** What the doctor found, in one line. */
+  /** Description of what the doctor found, in one line. */
   readonly says: string;
-  /** What the operator can do. Absent if nothing is to be done. */
+  /** Advice to the operator. Absent if no change is needed. */
   readonly remedy?: string;
 }
 

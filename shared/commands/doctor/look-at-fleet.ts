@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { systemClock } from '../../clock/index.ts';
 import type { ResolvedConfig, Settings } from '../../config/index.ts';
 import type { Discovery, DiscoveryRecord } from '../../discovery/index.ts';
@@ -19,6 +20,8 @@ export async function lookAtFleet(
   probes: Probes,
 ): Promise<readonly Finding[]> {
   const place = await placeOf(settings);
+  const absent = await absentFolder(settings);
+  if (absent !== undefined) return [{ verdict: 'fails', about: `discovery ${place}`, ...absent }];
   const problems: string[] = [];
   const signal = AbortSignal.timeout(READ_MS_MAX);
   try {
@@ -47,6 +50,12 @@ async function placeOf(settings: Settings<'frontend'>): Promise<string> {
     default:
       return settings.discoveryBackend;
   }
+}
+
+/** Returns what to do about a folder of `file` discovery that is not there: opening it would create it. */
+async function absentFolder(settings: Settings<'frontend'>): Promise<Pick<Finding, 'says' | 'remedy'> | undefined> {
+  if (settings.discoveryBackend !== 'file' || existsSync(await discoveryFolder(settings))) return undefined;
+  return { says: 'there is no such folder', remedy: 'give the folder of the workers as DYN_FILE_KV' };
 }
 
 /** Returns a logger that keeps the problems of discovery, and drops everything else. */

@@ -3,7 +3,7 @@ import type { Environment } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { parseFlags, UsageError } from '../config.ts';
 
-/** What the doctor looks at. */
+/** Program that the doctor looks at. */
 export interface LookedAt {
   readonly isJson: boolean;
   /** Command line of a program of Dynamo's. */

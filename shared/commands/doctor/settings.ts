@@ -1,6 +1,13 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError, type Environment, type ResolvedConfig, resolveConfig, TABLE } from '../../config/index.ts';
+import {
+  ConfigError,
+  type Environment,
+  hasEffect,
+  type ResolvedConfig,
+  resolveConfig,
+  TABLE,
+} from '../../config/index.ts';
 import type { DynamoProgram } from './dynamo-program.ts';
 import type { Finding } from './findings.ts';
 
@@ -72,14 +79,16 @@ function textGiven(flag: string, variable: string, flags: readonly string[], env
   return env[variable] || undefined;
 }
 
-/** Returns the settings that are not given and whose default in Dynamo is another one. */
-function defaultsOf({ process, given }: ResolvedConfig<'frontend'>): readonly Finding[] {
+/** Returns the settings that are not given, have an effect, and have another default in Dynamo. */
+function defaultsOf(config: ResolvedConfig<'frontend'>): readonly Finding[] {
+  const { process, given } = config;
   return [...TABLE].flatMap(([setting, row]): readonly Finding[] => {
-    const [, theirs] = /^(?:Dynamo|1\.6\.1): (.+)$/.exec(row.source) ?? [];
+    const [theirs] = /^(?:Dynamo|1\.6\.1): [^;]+(?:; 1\.6\.1: [^;]+)?/.exec(row.source) ?? [];
     if (theirs === undefined || given.has(setting) || !row.usedBy.includes(process)) return [];
+    if (!hasEffect(setting, { ...config, values: config.settings })) return [];
     const here = row.defaultFor[process] ?? row.default;
     const shown = here === undefined ? (row.defaultText ?? 'unset') : row.type.show(here);
     const about = row.flags[0] ?? row.env[0] ?? setting;
-    return [{ verdict: 'differs', about, says: `default ${shown}; Dynamo: ${theirs}` }];
+    return [{ verdict: 'differs', about, says: `default ${shown} (${theirs})` }];
   });
 }

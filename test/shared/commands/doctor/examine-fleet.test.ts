@@ -41,7 +41,7 @@ const TCP = ofDynamo('ns/backend/generate/a', { dynamo_tcp: '10.0.0.1:4000/a/ns/
 const NATS = ofDynamo('ns/backend/generate/b', { dynamo_nats_tcp: 'ns_backend.generate-b' });
 
 describe('a fleet', () => {
-  it('that works is told in a line a subject', async () => {
+  it('that works has a line for each subject', async () => {
     expect(await lines(fleetOf([TCP, NATS]))).toEqual([
       'ok discovery etcd at http://e: 2 endpoints, 2 model cards, 0 event channels',
       'ok model Tiny/Model-1.0: 2 workers (2 of Dynamo), aggregated, Chat, Completions from Tokens',
@@ -81,7 +81,7 @@ describe('a fleet', () => {
     expect((await lines(fleetOf([TCP]))).join()).not.toContain('KV events');
     expect(await lines(fleetOf([TCP]), kv)).toContainEqual(expect.stringContaining('differs KV events: no worker'));
     const fleet = fleetOf([TCP], { channels: [channelOf(SCOPE, 'kv-events', 'c')] });
-    expect(await lines(fleet, kv)).toContain('ok KV events: 1 publishers');
+    expect(await lines(fleet, kv)).toContain('ok KV events: 1 publisher');
     expect(await lines(fleet, kv, reaching('127.0.0.1:5557'))).toContain(
       'fails KV events at tcp://127.0.0.1:5557: cannot be reached: refused',
     );

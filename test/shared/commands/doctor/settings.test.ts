@@ -34,7 +34,9 @@ describe('the settings of a program of Dynamo', () => {
     expect(says).toContainEqual(expect.stringContaining('--router-max-tree-size is accepted, but does nothing'));
     expect(says).toContainEqual(expect.stringContaining('DYN_FRONTEND_JEMALLOC is accepted, but does nothing'));
     expect(says).toContainEqual(expect.stringContaining('unknown variable DYN_NOT_A_NAME'));
-    expect(says).toContainEqual('--migration-limit: default 3; Dynamo: 0; 1.6.1: 0; here 3');
+    expect(says).toContainEqual('--migration-limit: default 3 (Dynamo: 0; 1.6.1: 0)');
+    expect(says.join()).not.toContain('--router-queue-policy'); // only mode kv has a queue
+    expect(saysOf(examined('--router-mode kv').findings, 'differs').join()).toContain('--router-queue-policy');
     expect(saysOf(examined('--migration-limit 0').findings, 'differs').join()).not.toContain('--migration-limit');
   });
 
