@@ -6,14 +6,16 @@ import { type PassingSecrets, passSecrets } from '../../shared/fleet/index.ts';
 import { composeFrontend, serveFrontend } from '../../shared/frontends/index.ts';
 import { openLogger, openQuietLogger } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process.ts';
+import { withOwnModel } from './own-model.ts';
 
 /** Runs `stator frontend`: serves HTTP until a signal stops it, then drains. Or it chats in the terminal. */
 export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
-  const { settings } = config;
-  const { interactive: isInteractive } = settings;
+  const { interactive: isInteractive } = config.settings;
   const chatting = new AbortController();
   const stopped = stopSignal(chatting.signal);
-  const logger = isInteractive ? openQuietLogger(config) : openLogger(settings);
+  const logger = isInteractive ? openQuietLogger(config) : openLogger(config.settings);
+  const settings = await withOwnModel(config.settings, logger, stopped);
+  if (settings === undefined) return 0;
   let passing: PassingSecrets | undefined;
   const secretsSinceMs = (): number | undefined => passing?.sinceMs;
   await Lifetime.run(async (lifetime) => {

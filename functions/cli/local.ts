@@ -19,6 +19,7 @@ import { staggerDelayMs } from '../../shared/worker/index.ts';
 import { stopSignal } from '../process.ts';
 import { renderBanner } from './local-banner.ts';
 import { type LocalFleet, localFleet, WorkerProcesses } from './local-workers.ts';
+import { withOwnModel } from './own-model.ts';
 
 /** How long all workers may take to register, in milliseconds. After that the command goes on with those that have. */
 const WORKERS_READY_MS = 20_000;
@@ -49,8 +50,11 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
   const stopped = stopSignal(chatting.signal);
   const planning = settings.planner ? await localPlanning(settings) : undefined;
   const logger = isInteractive ? openQuietLogger(config) : openLogger(settings);
+  // The workers then find the files in the cache.
+  const own = await withOwnModel(settings, logger, stopped);
+  if (own === undefined) return 0;
   const reason = await Lifetime.run(async (lifetime) => {
-    const local = await openLocal({ config, env, logger, planning, stopped, chatting, lifetime });
+    const local = await openLocal({ config, own, env, logger, planning, stopped, chatting, lifetime });
     openWithFirstModel(local);
     return isInteractive ? chatInstead(local) : serveUntilEnd(local);
   });
@@ -61,6 +65,8 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
 
 interface LocalDeps {
   readonly config: ResolvedConfig<'local'>;
+  /** The settings with the folder of `--model-path`, which may name a model on the hub. */
+  readonly own: Settings<'local'>;
   readonly env: Environment;
   readonly logger: ProcessLogger;
   readonly planning: Awaited<ReturnType<typeof localPlanning>> | undefined;
@@ -72,8 +78,7 @@ interface LocalDeps {
 }
 
 async function openLocal(deps: LocalDeps): Promise<Local> {
-  const { env, logger, planning, lifetime } = deps;
-  const { settings: given } = deps.config;
+  const { own: given, env, logger, planning, lifetime } = deps;
   const fleet = localFleet(given, ...workerArguments(deps.config));
   const fileKv = given.fileKv ?? (await lifetime.use(temporaryFolder(), removeFolder));
   const settings = { ...given, fileKv };

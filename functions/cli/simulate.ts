@@ -1,7 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { Progress } from '../../shared/commands/index.ts';
 import {
   ConfigError,
   type Environment,
@@ -28,6 +27,7 @@ import {
   withExtraEngineArgs,
   withInitialWorkers,
 } from '../../shared/simulate/index.ts';
+import { Progress } from '../../shared/telemetry/index.ts';
 
 /**
  * Runs `stator simulate`: replays a workload in virtual time, once or for each value of a sweep, and prints the

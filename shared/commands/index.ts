@@ -24,6 +24,5 @@ export { streamHandler } from './planner/stream-handler.ts';
 export { EXPLAIN_PLANNER_HELP, explainPlanner } from './planner-explain.ts';
 export { REPORT_PLANNER_HELP, reportPlanner } from './planner-report.ts';
 export { PROFILE_HELP, runProfile } from './profile/command.ts';
-export { Progress } from './progress.ts';
 export { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
 export { runSecrets, SECRETS_HELP } from './secrets/command.ts';

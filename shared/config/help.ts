@@ -100,7 +100,7 @@ interface Brief {
   readonly flags: readonly Asked[];
 }
 
-const MODEL_PATH = { setting: 'modelPath', value: 'FOLDER' } as const;
+const MODEL_PATH = { setting: 'modelPath', value: 'MODEL' } as const;
 const HTTP_PORT: Asked = { setting: 'httpPort', about: 'Port for clients; 0 takes any free one' };
 const ROUTER_MODE: Asked = {
   setting: 'routerMode',
@@ -131,7 +131,7 @@ const LOCAL: Brief = {
   flags: [
     {
       ...MODEL_PATH,
-      about: 'Hugging Face model folder with tokenizer and chat template (default: a small built-in one)',
+      about: 'Folder, or id on the Hugging Face Hub, of a model with tokenizer and chat template (default: a small built-in one)',
     },
     { setting: 'engine', value: 'ENGINE', about: 'mocker (default), openai, vllm or sglang' },
     { setting: 'engineUrl', value: 'URL', about: 'Running server to use, for openai, vllm and sglang' },
@@ -175,7 +175,7 @@ const FRONTEND: Brief = {
 const WORKER: Brief = {
   examples: {
     'stator worker --engine mocker --discovery-backend file':
-      'imitates a GPU for a frontend on this machine; --model-path FOLDER sets the tokenizer',
+      'imitates a GPU for a frontend on this machine; --model-path MODEL sets the tokenizer',
     'stator worker --engine vllm --model Qwen/Qwen3-0.6B --discovery-backend file': 'starts vLLM and serves it',
     'stator worker --engine openai --engine-url http://127.0.0.1:8001 --discovery-backend file':
       'serves the model of a running server',
@@ -188,7 +188,7 @@ const WORKER: Brief = {
       value: 'MODEL',
       about: 'Id or folder to start the engine with, or its name at a running server',
     },
-    { ...MODEL_PATH, about: 'Hugging Face model folder: tokenizer, configuration, chat template' },
+    { ...MODEL_PATH, about: 'Folder, or id on the Hugging Face Hub: tokenizer, configuration, chat template' },
     { setting: 'servedModelName', value: 'NAME', about: 'Name of the model for clients' },
     DISCOVERY,
     NAMESPACE,

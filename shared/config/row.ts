@@ -1,5 +1,6 @@
 import { jsonObjectType, jsonOrFileType, jsonTextListType, type PathLimits, pathType } from './values/json.ts';
 import { logFilterType } from './values/log-filter.ts';
+import { modelPathType } from './values/model-path.ts';
 import { decimalType, integerType, type NumberRange, portRangeType, portType } from './values/numbers.ts';
 import { type PlannedModel, plannedModelType } from './values/planned-model.ts';
 import {
@@ -225,6 +226,8 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     pem: of((limits: PathLimits) => pathType('file', { allowed: 'PEM', ...limits })),
     /** The path of a folder. */
     folder: of((limits: PathLimits) => pathType('folder', limits)),
+    /** The path of a model folder, or the name of a model on a hub. */
+    modelPath: of<string, object>(modelPathType),
     /** The path of a file or folder. */
     fileOrFolder: of((limits: PathLimits) => pathType('file or folder', limits)),
     /** Texts. */

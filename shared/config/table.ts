@@ -8,6 +8,7 @@ import { faultToleranceRows } from './table/fault-tolerance.ts';
 import { grpcRows } from './table/grpc.ts';
 import { hostRows } from './table/host.ts';
 import { httpRows } from './table/http.ts';
+import { hubRows } from './table/hub.ts';
 import { loggingRows } from './table/logging.ts';
 import { metricsRows } from './table/metrics.ts';
 import { mockerRows } from './table/mocker.ts';
@@ -32,6 +33,7 @@ const SECTIONS = {
   TLS: tlsRows,
   'KServe gRPC': grpcRows,
   'Model and tokenizer': modelRows,
+  'Hugging Face Hub': hubRows,
   'Router modes': routerModesRows,
   'KV router scoring': routerScoringRows,
   'Router events and index': routerIndexRows,

@@ -147,10 +147,10 @@ export const UNBUILT: readonly Unbuilt[] = [
     instead: 'a load generator',
   },
   {
-    about: 'download of models',
+    about: 'download of models through ModelExpress',
     usedBy: ['worker'],
     names: '--model-express-url MODEL_EXPRESS_URL',
-    instead: '--model-path with a local folder',
+    instead: '--model-path ORG/NAME, which asks the Hugging Face Hub',
   },
   {
     about: 'replacing a loaded adapter in place, and a time limit of loading one',

@@ -223,6 +223,8 @@ export interface OpenedEngine {
 export interface EngineContext {
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Signal that ends the start of the worker. @default none */
+  readonly signal?: AbortSignal;
   /** Position among the engines of the process. */
   readonly at: number;
   onDroppedKvEvents(count: number): void;

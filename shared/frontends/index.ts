@@ -8,4 +8,5 @@ export type { LambdaRuntime } from './lambda/lambda-sink.ts';
 export { isOwnFault } from './lambda/own-fault.ts';
 export { asksForKeys } from './process/access.ts';
 export { composeFrontend, type Frontend } from './process/frontend.ts';
+export { withOwnFolder } from './process/own-folder.ts';
 export { serveFrontend } from './serve/serve-frontend.ts';

@@ -59,7 +59,7 @@ async function openPrefillModel(settings: RouterSettings): Promise<PrefillDurati
   return createPrefillEstimate({
     backend: settings.aicBackend ?? '',
     system: settings.aicSystem ?? '',
-    shape: readModelShape(await readModelConfig(settings.aicModelPath ?? '')),
+    shape: readModelShape(await readModelConfig(settings)),
     tpSize: settings.aicTpSize ?? 1,
     attentionDpSize: settings.aicAttentionDpSize,
     moeTpSize: settings.aicMoeTpSize,
@@ -67,8 +67,9 @@ async function openPrefillModel(settings: RouterSettings): Promise<PrefillDurati
   });
 }
 
-async function readModelConfig(model: string): Promise<unknown> {
-  const folder = await findLocalModel(model);
+async function readModelConfig(settings: RouterSettings): Promise<unknown> {
+  const { aicModelPath: model = '' } = settings;
+  const folder = await findLocalModel(model, settings);
   const refuse = (reason: string): KvRouterConfigError =>
     new KvRouterConfigError('aic_model_path', `--aic-model-path ${JSON.stringify(model)}: ${reason}`);
   if (folder === undefined) throw refuse('no such folder, and no such model in the Hugging Face cache of this machine');

@@ -9,6 +9,7 @@ export {
   openStandardError,
   QUIET,
 } from './log/logger.ts';
+export { Progress, type ProgressOutput } from './log/progress.ts';
 export { tellUntold } from './log/repeats.ts';
 export type { Logger, ProcessLogger } from './log/types.ts';
 export type { RequestMeter, RequestOutcome } from './metrics/active-request.ts';

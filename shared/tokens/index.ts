@@ -26,6 +26,7 @@ export {
   describeModelFile,
   findTokenizerFile,
   ModelFolderError,
+  namesForServing,
   UNKNOWN_SIZE,
   withBlake3,
 } from './model-files.ts';

@@ -85,6 +85,13 @@ export function brokenJson(path: string, error: unknown): ModelFolderError {
   });
 }
 
+/** Returns those of the `names` in a model's folder or repository that serving needs, which never are its weights. */
+export function namesForServing(names: readonly string[]): readonly string[] {
+  const tokenizer = chooseTokenizer(names);
+  const wanted = ['config.json', ...(tokenizer === undefined ? [] : [tokenizer]), ...OTHER_FILES];
+  return wanted.filter((name) => names.includes(name));
+}
+
 /** Returns size and checksum of every file that the folder has. */
 export async function readModelFiles(folder: string): Promise<Readonly<Record<string, ModelFile>>> {
   const files: Record<string, ModelFile> = {};
@@ -184,7 +191,13 @@ const NAMES = ['tokenizer.json', 'tiktoken.model'];
 export async function findTokenizerFile(folder: string): Promise<string | undefined> {
   const entries = await readdir(folder, { withFileTypes: true });
   // Folders of the Hugging Face cache hold links.
-  const names = entries.filter((entry) => entry.isFile() || entry.isSymbolicLink()).map((entry) => entry.name);
+  return chooseTokenizer(
+    entries.filter((entry) => entry.isFile() || entry.isSymbolicLink()).map((entry) => entry.name),
+  );
+}
+
+/** Returns which of the `names` in a folder is its tokenizer file; undefined if none is. */
+function chooseTokenizer(names: readonly string[]): string | undefined {
   const tiktoken = names.filter((name) => name.endsWith('.tiktoken')).sort();
   const others = names.filter((name) => name.startsWith('tokenizer.')).sort();
   return [...NAMES, ...tiktoken, ...others].find((name) => names.includes(name));

@@ -4,11 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Artifact, artifactKey, folderSource } from '../../shared/artifacts/fetching/sources.ts';
-import { type ArtifactSource, bucketSource, workerSource } from '../../shared/artifacts/index.ts';
+import { type ArtifactSource, bucketSource, hubPlace, hubSource, workerSource } from '../../shared/artifacts/index.ts';
 import { createWorkerMetrics } from '../../shared/telemetry/index.ts';
 import { silentLogger } from '../../shared/telemetry/log/logger.ts';
 import { EndpointHealth } from '../../shared/worker/control/endpoint-health.ts';
 import { metadataPath, startStatusServer } from '../../shared/worker/control/status-server.ts';
+import { openHubBed } from '../support/hub/hub-bed.ts';
 import { type S3Server, startS3Server } from '../support/s3-server.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -89,6 +90,20 @@ const SETTINGS: Readonly<Record<string, () => Promise<Setting>>> = {
     },
     close: async () => s3.objects.clear(),
   }),
+  hub: async () => {
+    const bed = await openHubBed();
+    const files: Record<string, Buffer> = {};
+    bed.hub.models.set('org/name', { files, large: ['a.json'] });
+    const model = { id: 'org/name', revision: 'main' };
+    return {
+      source: hubSource(model, hubPlace(bed.settings(), {}), bed.clock),
+      place: (name, content) => {
+        files[name] = content;
+        return artifactOf(name, content);
+      },
+      close: () => bed.close(),
+    };
+  },
 };
 
 describe.each(Object.keys(SETTINGS))('a source of artifacts: %s', (name) => {

@@ -8,6 +8,9 @@ import { killChildren } from './spawn-node.ts';
 // processes meet only each other, and never the user's.
 const folder = mkdtempSync(join(tmpdir(), 'stator-state-'));
 process.env.XDG_STATE_HOME = folder;
+// No test asks the hub of models, or uses the models that the user has downloaded, unless it names a hub of its own.
+process.env.HF_HOME = join(folder, 'huggingface');
+process.env.HF_HUB_OFFLINE = '1';
 afterAll(() => {
   killChildren(); // children of a suite that failed before it could end them
   rmSync(folder, { recursive: true, force: true });

@@ -10,6 +10,7 @@ import { detailOf, reasonOf } from '../../errors/index.ts';
 import { type ModelFile, ModelFolderError, openDigest, type PreparedFile, UNKNOWN_SIZE } from '../../tokens/index.ts';
 import { CUSTOM_TEMPLATE_ROLE, isUrl, ModelFilesAbsent } from '../open-model-folder.ts';
 import { FolderCache } from './folder-cache.ts';
+import { silenceOf } from './silence.ts';
 import type { Artifact, ArtifactSource } from './sources.ts';
 
 /** Outcome of a read from a source. */
@@ -26,8 +27,6 @@ interface FetchFileOptions {
   onRead(source: ArtifactSource, outcome: FetchOutcome, bytes: number): void;
 }
 
-/** Time after which a source that sends nothing is given up, at the latest after twice this time. */
-const SILENCE_MS_MAX = 10_000;
 /** Largest file whose card does not say its size; the largest tokenizers have some 50 MB. */
 const UNSIZED_BYTES_MAX = 100_000_000;
 /** Errors of the local disk: another source would not help. */
@@ -78,19 +77,13 @@ async function readFrom(
   { clock, signal, unsizedBytesMax, create = onThisDisk }: FetchFileOptions,
   onBytes: (length: number) => void,
 ): Promise<string | undefined> {
-  const silence = new AbortController();
-  const stop = AbortSignal.any([signal, silence.signal]);
-  let heard = false;
-  const watch = clock.every(SILENCE_MS_MAX, () => {
-    if (!heard) silence.abort(new Error(`it sent nothing for ${SILENCE_MS_MAX} ms`));
-    heard = false;
-  });
+  const silence = silenceOf(clock, signal);
   const digest = await openDigest(file.checksum);
   const bytesMax = file.size === UNKNOWN_SIZE ? unsizedBytesMax : file.size;
   let bytes = 0;
   const checked = async function* (chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
     for await (const chunk of chunks) {
-      heard = true;
+      silence.heard();
       bytes += chunk.length;
       onBytes(chunk.length);
       if (bytes > bytesMax) return; // the excess is not read
@@ -100,16 +93,16 @@ async function readFrom(
   };
   let written: Writable | undefined;
   try {
-    const chunks = await source.read(file, stop);
+    const chunks = await source.read(file, silence.signal);
     written = create(path);
-    await pipeline(chunks, checked, written, { signal: stop });
+    await pipeline(chunks, checked, written, { signal: silence.signal });
   } catch (thrown) {
     // Even an aborted open may create the file; wait for it, because only then can the file be removed.
     if (written?.closed === false) await new Promise((resolve) => written?.once('close', resolve));
     signal.throwIfAborted();
     throw silence.signal.aborted ? silence.signal.reason : thrown;
   } finally {
-    watch.cancel();
+    silence.end();
   }
   if (bytes > bytesMax) return `more than ${bytesMax} bytes`;
   if (file.size !== UNKNOWN_SIZE && bytes !== file.size) return `${bytes} bytes, not ${file.size}`;

@@ -24,7 +24,7 @@ export interface Artifact {
  * or breaks off, with an Error whose message is for an operator. It stops at `signal`.
  */
 export interface ArtifactSource {
-  readonly kind: 'folder' | 'worker' | 's3';
+  readonly kind: 'folder' | 'worker' | 's3' | 'hub';
   /** Name of the source, for messages. */
   readonly place: string;
   read(file: Artifact, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { TimeAndChance } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
+import { Progress } from '../../telemetry/index.ts';
 import { UsageError } from '../config.ts';
-import { Progress } from '../progress.ts';
 import {
   capacitiesWithin,
   type DecodePoint,

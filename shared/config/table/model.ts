@@ -24,14 +24,12 @@ export const modelRows = {
     about:
       'Overrides the model name. A worker registers its model under it; a frontend shows only this name for its model, or for the first one of several.',
   }),
-  modelPath: hosts.folder({
+  modelPath: hosts.modelPath({
     names: '--model-path DYN_MODEL_PATH',
-    allowed: 'a local model folder',
-    hint: 'give a local model folder: models are not downloaded',
     defaultText: 'the built-in model in stator local',
     source: 'Dynamo',
     about:
-      "Local model folder. A frontend takes tokenizer and template from it if it cannot get the worker's files; the folder must hold a tokenizer.",
+      "Model folder, or a model on the Hugging Face Hub, of which configuration, tokenizer and template are downloaded. A frontend takes them from it if it cannot get the worker's files; it must have a tokenizer.",
   }),
   artifactsCacheDir: edges.folder({
     names: 'STATOR_ARTIFACTS_CACHE_DIR',

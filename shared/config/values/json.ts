@@ -135,7 +135,7 @@ export interface PathLimits {
 type PathKind = PathTarget['kind'];
 
 /** Replaces `~` and `~/...` by the home folder. */
-function expandHome(text: string, around: Surroundings): string {
+export function expandHome(text: string, around: Surroundings): string {
   return text === '~' || text.startsWith('~/') ? around.homeDir + text.slice(1) : text;
 }
 
@@ -143,7 +143,8 @@ function expandVariables(text: string, around: Surroundings): string {
   return text.replace(/\$(?:\{(\w+)\}|(\w+))/g, (whole, braced, bare) => around.env[String(braced ?? bare)] ?? whole);
 }
 
-function checkPath(path: string, wanted: PathKind, limits: PathLimits, around: Surroundings): Parsed<string> {
+/** Accepts `path` if what exists there is of the kind and within the limits. */
+export function checkPath(path: string, wanted: PathKind, limits: PathLimits, around: Surroundings): Parsed<string> {
   const found = around.kindOf(path);
   if (typeof found === 'object') return refuse(found.fault);
   const hint = limits.hint === undefined ? '' : `; ${limits.hint}`;

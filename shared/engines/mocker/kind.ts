@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { builtinModelPath, builtinText, describeChatTemplate } from '../../artifacts/index.ts';
+import { builtinModelPath, builtinText, describeChatTemplate, hubModelOf, openModel } from '../../artifacts/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -26,15 +26,18 @@ export const mocker: EngineKind = {
   displayName({ servedModelName, modelName, modelPath }) {
     const given = servedModelName?.[0] ?? modelName;
     if (given !== undefined) return given;
-    return modelPath === undefined ? BUILTIN_MODEL_NAME : modelPath.split('/').findLast((part) => part !== '');
+    if (modelPath === undefined) return BUILTIN_MODEL_NAME;
+    return hubModelOf(modelPath)?.id ?? modelPath.split('/').findLast((part) => part !== '');
   },
-  async open({ settings }, { at, clock, logger }) {
-    const folder = settings.modelPath ?? builtinModelPath();
+  async open({ settings }, { at, clock, logger, signal }) {
+    const { modelPath } = settings;
+    const given = modelPath === undefined ? undefined : await openModel(modelPath, { settings, clock, logger, signal });
+    const folder = given ?? modelPath ?? builtinModelPath();
     const { engine, info } = await mockEngineFor(folder, settings, { at, clock, logger });
     const template = settings.customJinjaTemplate;
     const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
     const { contextLength, bosTokenId, defaultSampling: samplingDefaults } = info;
-    return { engine, model: { files, contextLength, bosTokenId, samplingDefaults, sourcePath: folder } };
+    return { engine, model: { files, contextLength, bosTokenId, samplingDefaults, sourcePath: modelPath ?? folder } };
   },
 };
 

@@ -25,7 +25,7 @@ export async function openOmni(
 /** Returns the plan by which the sidecar starts vLLM-Omni, on the loopback. */
 export function omniLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   const { settings } = config;
-  const { model, servedNames, words } = launchBasics(settings);
+  const { model, servedNames, words, revision } = launchBasics(settings);
   const [program = 'vllm-omni', ...before] = words ?? [];
   return {
     packageName: 'vllm-omni',
@@ -39,6 +39,7 @@ export function omniLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
       const named = argumentsOf({
         ...addressLeft(settings, ports),
         'served-model-name': servedNames,
+        revision,
         'stage-configs-path': settings.stageConfigsPath,
         ...omniArguments(settings),
       });

@@ -1,12 +1,12 @@
-import { describeChatTemplate, findLocalModel } from '../../artifacts/index.ts';
+import { hubModelOf } from '../../artifacts/index.ts';
 import type { ResolvedConfig, SettingName, Settings } from '../../config/index.ts';
-import { type DefaultSampling, readModelInfo } from '../../tokens/index.ts';
-import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
 import { embedsText } from './embedder.ts';
 import { configuredEvents, type LaunchFacts } from './launch-facts.ts';
 import { argumentValue, type LaunchPorts } from './launch-plan.ts';
 import { keyIn } from './passed-arguments.ts';
-import { samplingDefaultsOf, samplingSourceOf } from './sampling-defaults.ts';
+
+/** Flag by which every engine takes the revision of its model. */
+export const REVISION_FLAG = '--revision';
 
 /** Returns the settings of an engine's server, for any engine. */
 export function serverSettings(config: ResolvedConfig<'worker'>) {
@@ -44,101 +44,12 @@ function launchFactsOfUser(config: ResolvedConfig<'worker'>): LaunchFacts | unde
  */
 export function servedNameOf({ servedModelName, modelName, model, modelPath, engineUrl }: Settings<'worker'>) {
   const given = servedModelName?.[0] ?? modelName;
-  return given !== undefined || engineUrl !== undefined ? given : (model ?? modelPath);
+  return given !== undefined || engineUrl !== undefined ? given : (model ?? nameOfPath(modelPath));
 }
 
-/**
- * Returns `engine` with the facts about the model that it will load. Rejects when the engine must be started, which may
- * take minutes, and the files of its model are not on this machine; an engine that renders chats itself does not need
- * them.
- */
-export async function openedServer(engine: Engine, config: ResolvedConfig<'worker'>): Promise<OpenedEngine> {
-  const { settings } = config;
-  const { url, takesText, takesMedia } = serverSettings(config);
-  if (url === undefined && !takesText && !takesMedia) await localFilesOf(settings);
-  const model = async (info: EngineInfo): Promise<ModelFacts> => {
-    const { modelInput, modelPath, takesMediaChats } = info;
-    if (modelInput === 'Text') return {};
-    const found =
-      takesMediaChats === true ? await findLocalFiles(settings, modelPath) : await localFilesOf(settings, modelPath);
-    if (found === undefined) return {};
-    const { defaultSampling, ...facts } = found;
-    const { engineArguments, engine: kind } = settings;
-    if (kind !== 'vllm' && kind !== 'sglang' && kind !== 'trtllm') return facts;
-    const source = samplingSourceOf(url === undefined ? engineArguments : undefined, kind, info);
-    return { ...facts, samplingDefaults: await samplingDefaultsOf(defaultSampling, source, info) };
-  };
-  return { engine, model };
-}
-
-/** Facts from the files of a model, including those of its generation_config.json. */
-interface LocalModel extends ModelFacts {
-  readonly defaultSampling: DefaultSampling;
-}
-
-/**
- * Returns the files of an engine's model, for the card: frontends tokenize for it. Rejects when they are not on this
- * machine.
- * @param loaded model that a running engine reports
- */
-async function localFilesOf(settings: Settings<'worker'>, loaded?: string): Promise<LocalModel> {
-  const found = await findLocalFiles(settings, loaded);
-  if (found !== undefined) return found;
-  const names = namesOf(settings, loaded);
-  const looked = names.length === 0 ? '' : ` (looked for ${[...new Set(names)].join(', ')})`;
-  const onHub = names.find((name) => /^[\w.-]+\/[\w.-]+$/.test(name) && !name.startsWith('.'));
-  const download = onHub === undefined ? '' : `download them first (hf download ${onHub}), `;
-  throw new Error(
-    `the model's files are not on this machine${looked}, and frontends tokenize with them: ${download}` +
-      'give their folder with --model-path, or let the engine tokenize (--use-vllm-tokenizer)',
-  );
-}
-
-/** Finds the files; undefined if they are not on this machine. */
-async function findLocalFiles(settings: Settings<'worker'>, loaded?: string): Promise<LocalModel | undefined> {
-  const { customJinjaTemplate: template } = settings;
-  for (const name of namesOf(settings, loaded)) {
-    const folder = await findLocalModel(name);
-    if (folder === undefined) continue;
-    const { files: own, contextLength, bosTokenId, defaultSampling } = await readModelInfo(folder);
-    const read = await withTokenizer(own, settings);
-    const files = template === undefined ? read : { ...read, ...(await describeChatTemplate(template)) };
-    return { files, contextLength, bosTokenId, defaultSampling, sourcePath: name };
-  }
-  return undefined;
-}
-
-/** Files that stay the model's own if its tokenizer comes from another model. */
-const OWN_FILES: ReadonlySet<string> = new Set(['config.json', 'generation_config.json']);
-
-/**
- * Returns `own` with the tokenizer and the template that the engine was configured to take from another model: ids of a
- * different tokenizer would have other meanings to it. Rejects when they are not on this machine.
- */
-async function withTokenizer(
-  own: NonNullable<ModelFacts['files']>,
-  { engine, engineArguments }: Settings<'worker'>,
-): Promise<NonNullable<ModelFacts['files']>> {
-  const flag = engine === 'sglang' ? '--tokenizer-path' : '--tokenizer';
-  const name = argumentValue(engineArguments, flag);
-  if (name === undefined) return own;
-  const folder = await findLocalModel(name);
-  if (folder === undefined) {
-    throw new Error(
-      `the files of ${flag} ${name} are not on this machine, and frontends have to tokenize as the engine does: download them ` +
-        'first (hf download), name their folder, or let the engine tokenize (--use-vllm-tokenizer)',
-    );
-  }
-  const isOf =
-    (kept: boolean) =>
-    ([role]: readonly [string, unknown]) =>
-      OWN_FILES.has(role) === kept;
-  const { files } = await readModelInfo(folder);
-  return Object.fromEntries([...Object.entries(own).filter(isOf(true)), ...Object.entries(files).filter(isOf(false))]);
-}
-
-function namesOf({ modelPath, model }: Settings<'worker'>, loaded: string | undefined): readonly string[] {
-  return [modelPath, model, loaded].filter((name) => name !== undefined);
+/** Returns a model path as engines take it: of a model on the hub only its name, because the revision is a flag. */
+function nameOfPath(modelPath: string | undefined): string | undefined {
+  return modelPath === undefined ? undefined : (hubModelOf(modelPath)?.id ?? modelPath);
 }
 
 /** Returns the value that the user gave; undefined if the engine chooses. */
@@ -151,14 +62,21 @@ export function givenValue<K extends SettingName & keyof Settings<'worker'>>(
 
 /** Returns model and program of an engine that will be started. */
 export function launchBasics(settings: Settings<'worker'>) {
-  const model = settings.model ?? settings.modelPath;
+  const model = settings.model ?? nameOfPath(settings.modelPath);
   if (model === undefined) throw new Error(`--engine ${settings.engine} needs --model or --engine-url`);
   return {
     model,
     servedNames: settings.servedModelName ?? [servedNameOf(settings) ?? model],
     words: settings.engineCommand?.split(/\s+/).filter((word) => word !== ''),
     enableLora: settings.enableLora ?? settings.loraEnabled,
+    revision: revisionOf(settings),
   };
+}
+
+/** Returns the revision of `--model-path ORG/NAME@REVISION`, which the engine must load, too, unless it has its own. */
+function revisionOf({ model, modelPath, engineArguments }: Settings<'worker'>): string | undefined {
+  if (model !== undefined || modelPath?.includes('@') !== true) return undefined;
+  return argumentValue(engineArguments, REVISION_FLAG) === undefined ? hubModelOf(modelPath)?.revision : undefined;
 }
 
 /**

@@ -1,10 +1,12 @@
-import { findLocalModel } from '../../artifacts/index.ts';
 import type { SamplingDefaults } from '../../discovery/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { type DefaultSampling, readDefaultSampling, readFolderSampling } from '../../tokens/index.ts';
 import { asText } from '../http/upstream.ts';
 import type { EngineInfo, SamplingSource } from '../types.ts';
 import { argumentRecord, argumentValue } from './launch-plan.ts';
+
+/** Returns the folder of a model; undefined if the name is neither a folder nor a model on the hub. */
+type OpenFolder = (name: string) => Promise<string | undefined>;
 
 /** Engine whose command line sets the source of its defaults. */
 type Kind = 'vllm' | 'sglang' | 'trtllm';
@@ -47,16 +49,18 @@ export function sglangSource(defaults: unknown, preferred: unknown): SamplingSou
  * Returns the defaults that frontends must fill in for an engine: those that it should sample by and does not fill in
  * itself. Rejects invalid values, naming file or flag.
  * @param ofModel sampling defaults of the model's own generation_config.json
+ * @param open opens the folder of another model
  */
 export async function samplingDefaultsOf(
   ofModel: DefaultSampling,
   source: SamplingSource,
-  { fillsInSampling = false }: Pick<EngineInfo, 'fillsInSampling'> = {},
+  { fillsInSampling = false }: Pick<EngineInfo, 'fillsInSampling'>,
+  open: OpenFolder,
 ): Promise<SamplingDefaults> {
   const { config, own } = source;
   const isPreferred = Object.keys(own).length > 0;
   const override = readDefaultSampling(source.override, isPreferred ? PREFERRED_FLAG : OVERRIDE_FLAG);
-  const ofFile = config === 'model' ? ofModel : config === 'none' ? {} : await samplingIn(config.name);
+  const ofFile = config === 'model' ? ofModel : config === 'none' ? {} : await samplingIn(config.name, open);
   const all: DefaultSampling = { ...ofFile, ...override };
   // vLLM limits every request by the configured value, but not by the model's own file.
   const limit = typeof config === 'object' ? all.max_tokens : override.max_tokens;
@@ -66,8 +70,8 @@ export async function samplingDefaultsOf(
   return { ...Object.fromEntries(left), ...(limit === undefined || isPreferred ? {} : { max_tokens_limit: limit }) };
 }
 
-async function samplingIn(name: string): Promise<DefaultSampling> {
-  const folder = await findLocalModel(name);
+async function samplingIn(name: string, open: OpenFolder): Promise<DefaultSampling> {
+  const folder = await open(name);
   if (folder !== undefined) return readFolderSampling(folder);
   throw new Error(
     `the folder of ${CONFIG_FLAG} ${name} is not on this machine, and frontends need its values: download it ` +

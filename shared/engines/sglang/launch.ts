@@ -2,16 +2,10 @@ import type { ResolvedConfig } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { forKind } from '../server/embedder.ts';
 import type { LaunchCommand } from '../server/engine-process.ts';
-import {
-  argumentsOf,
-  launchBasics,
-  launchEvents,
-  openedServer,
-  servedNameOf,
-  serverSettings,
-} from '../server/launch.ts';
+import { argumentsOf, launchBasics, launchEvents, servedNameOf, serverSettings } from '../server/launch.ts';
 import { launchFactsOf } from '../server/launch-facts.ts';
 import { type LaunchPlan, type LaunchPorts, NO_PORTS } from '../server/launch-plan.ts';
+import { openedServer } from '../server/model-files.ts';
 import { addressLeft, leftOpen, logPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine, EngineKind } from '../types.ts';
@@ -31,14 +25,14 @@ export const sglang: EngineKind = {
     logPassed(config, context.logger);
     const options = { ...serverSettings(config), launch };
     const engine = new ServerEngine(forKind(settings, new SglangDialect(options)), options, context);
-    return openedServer(withMediaGuard(engine, settings, context.clock), config);
+    return openedServer(withMediaGuard(engine, settings, context.clock), config, context);
   },
 };
 
 /** Returns the plan by which the sidecar starts SGLang: on the loopback, with metrics and KV events. */
 export function sglangLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   const { settings } = config;
-  const { model, servedNames, words, enableLora } = launchBasics(settings);
+  const { model, servedNames, words, enableLora, revision } = launchBasics(settings);
   const [program = 'python3', ...before] = words ?? ['python3', '-m', 'sglang.launch_server'];
   const { disaggregationMode: role, pythonhashseed: seed } = settings;
   const command = (ports: LaunchPorts): LaunchCommand => {
@@ -46,6 +40,7 @@ export function sglangLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
       'model-path': model,
       ...addressLeft(settings, ports),
       'served-model-name': servedNames[0],
+      revision,
       'enable-metrics': true,
       'stream-interval': valueOfVariable(config, 'streamInterval'),
       'chat-template': templateOf(config),

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import type { ResolvedConfig } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { createMultimodalEngine } from '../media/multimodal-engine.ts';
-import { givenValue, launchBasics, openedServer, servedNameOf, serverSettings } from '../server/launch.ts';
+import { givenValue, launchBasics, servedNameOf, serverSettings } from '../server/launch.ts';
 import { argumentValue, givenPort, type LaunchPlan, type LaunchPorts } from '../server/launch-plan.ts';
+import { openedServer } from '../server/model-files.ts';
 import { addressLeft, logPassed, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine, EngineContext, EngineKind, OpenedEngine } from '../types.ts';
@@ -59,7 +60,7 @@ async function openTrtllm(
     isEncoder: false,
     promptTemplate: givenValue(config, 'mmPromptTemplate'),
   });
-  return openedServer(multimodal, config);
+  return openedServer(multimodal, config, context);
 }
 
 /** Number of events that the engine keeps until they are requested, every few seconds at most. */
@@ -73,7 +74,7 @@ const OWN_FILE = /^--(config|extra_llm_api_options)(=|$)/;
  */
 export function trtllmLaunch(config: ResolvedConfig<'worker'>, folder: string): LaunchPlan {
   const { settings } = config;
-  const { model, words } = launchBasics(settings);
+  const { model, words, revision } = launchBasics(settings);
   const [program = 'trtllm-serve', ...before] = words ?? [];
   const hasOwnFile = settings.engineArguments.some((argument) => OWN_FILE.test(argument));
   const port = givenPort('--port', argumentValue(settings.engineArguments, '--port'));
@@ -94,6 +95,7 @@ export function trtllmLaunch(config: ResolvedConfig<'worker'>, folder: string): 
         max_num_tokens: valueOfVariable(config, 'maxNumBatchedTokens'),
         max_seq_len: valueOfVariable(config, 'maxModelLen'),
         tp_size: valueOfVariable(config, 'tensorParallelSize'),
+        revision,
         extra_llm_api_options: hasOwnFile ? undefined : options,
       });
       return { program, args: [...before, model, ...named, ...settings.engineArguments], env: {} };

@@ -5,17 +5,10 @@ import { createMultimodalEngine } from '../media/multimodal-engine.ts';
 import { forKind } from '../server/embedder.ts';
 import { EngineProcess, type LaunchCommand, levelOfLine } from '../server/engine-process.ts';
 import { HeldPorts } from '../server/held-ports.ts';
-import {
-  argumentsOf,
-  givenValue,
-  launchBasics,
-  launchEvents,
-  openedServer,
-  servedNameOf,
-  serverSettings,
-} from '../server/launch.ts';
+import { argumentsOf, givenValue, launchBasics, launchEvents, servedNameOf, serverSettings } from '../server/launch.ts';
 import { launchFactsOf } from '../server/launch-facts.ts';
 import { argumentValue, type LaunchPlan, type LaunchPorts, NO_PORTS, takePorts } from '../server/launch-plan.ts';
+import { openedServer } from '../server/model-files.ts';
 import { addressLeft, isOpen, leftOpen, logPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine, EngineContext, EngineKind, SecondaryNode } from '../types.ts';
@@ -57,7 +50,7 @@ export const vllm: EngineKind = {
       // The default is Dynamo's text around prompts of one old model; today's models have templates of their own.
       promptTemplate: givenValue(config, 'mmPromptTemplate'),
     });
-    return openedServer(engine, config);
+    return openedServer(engine, config, context);
   },
   startSecondary,
 };
@@ -68,7 +61,7 @@ export const vllm: EngineKind = {
 export function vllmLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   const { settings } = config;
   const { engineArguments: passed } = settings;
-  const { model, servedNames, words = [], enableLora } = launchBasics(settings);
+  const { model, servedNames, words = [], enableLora, revision } = launchBasics(settings);
   const [program = 'vllm', ...before] = words;
   const statsSecs = givenValue(config, 'vllmLogStatsIntervalSecs');
   // slightly less than the worker's own drain
@@ -87,6 +80,7 @@ export function vllmLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
     const named = argumentsOf({
       ...addressLeft(settings, ports),
       'served-model-name': servedNames,
+      revision,
       'stream-interval': valueOfVariable(config, 'streamInterval'),
       'chat-template': templateOf(config),
       'kv-transfer-config': settings.kvTransferConfig,

@@ -17,7 +17,7 @@ import { openDirectory } from './open-directory.ts';
 import { chatCheck } from './open-model.ts';
 import { openPipeline, thresholdsOf } from './open-pipeline.ts';
 import { openFleetRouting } from './open-routing.ts';
-import { requireTokenizer } from './own-folder.ts';
+import { withOwnFolder } from './own-folder.ts';
 import { openRecorders, openResponseStore } from './records.ts';
 import { showModels } from './show-models.ts';
 
@@ -61,8 +61,8 @@ export function composeFrontend(settings: EdgeSettings, options: FrontendOptions
 }
 
 /** Opens everything in the order of its dependencies; `lifetime` closes it in reverse. */
-async function compose(settings: EdgeSettings, options: FrontendOptions, lifetime: Lifetime): Promise<Frontend> {
-  if (settings.modelPath !== undefined) await requireTokenizer(settings.modelPath);
+async function compose(given: EdgeSettings, options: FrontendOptions, lifetime: Lifetime): Promise<Frontend> {
+  const settings = await withOwnFolder(given, { clock: options.clock, logger: options.logger.for('models') });
   const base = await openBase(settings, options, lifetime);
   const { deps, lifecycle, telemetry } = base;
   const { clock, random, logger, metrics, discovery, plane } = deps;

@@ -9,7 +9,7 @@ import {
 } from '../../artifacts/index.ts';
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
-import { type EdgeSettings, homeFolder } from '../../config/index.ts';
+import { type EdgeSettings, homeFolder, parseHubModel } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
 import { loadCode, reasonOf } from '../../errors/index.ts';
 import { describeToolCallParser, findReasoningFormat } from '../../parsers/index.ts';
@@ -22,7 +22,8 @@ import { OwnFolder } from './own-folder.ts';
 /** Text that says why the files of a model on another machine were not fetched, and how to have them fetched. */
 const NOWHERE =
   ', or have them fetched: from a worker of the model, which serves its files if DYN_SYSTEM_PORT is set there ' +
-  '(none of them does), or from a bucket (STATOR_ARTIFACTS_BUCKET is not set)';
+  '(none of them does), from a bucket (STATOR_ARTIFACTS_BUCKET is not set), or from the Hugging Face Hub (the worker ' +
+  'names no model there)';
 
 /** Workers that are asked for the files of a model at most, one after the other. */
 const WORKERS_ASKED_MAX = 3;
@@ -71,7 +72,7 @@ export function modelOpener(
         return await load(settings.modelPath);
       } catch (thrown) {
         if (!(thrown instanceof ModelFilesAbsent)) throw thrown;
-        const sources = sourcesOf(workers);
+        const sources = sourcesOf(workers, card);
         if (sources.length > 0) return await cache.withFolder({ modelName, files }, sources, load);
         throw new ModelFilesAbsent(`${thrown.message}${NOWHERE}`, { cause: thrown });
       }
@@ -116,14 +117,19 @@ interface ModelOpener {
 /** The cache for models from other machines, and the sources of their files. */
 interface Fetching {
   readonly cache: ModelCache;
-  /** Returns the sources of a model's files: a few of its workers, starting with a random one, and then the bucket. */
-  sourcesOf(workers: readonly Worker[]): readonly ArtifactSource[];
+  /**
+   * Returns the sources of a model's files: a few of its workers, starting with a random one, then the bucket, and then
+   * the hub if the card names a model there.
+   */
+  sourcesOf(workers: readonly Worker[], card: ModelCard): readonly ArtifactSource[];
   load(): Promise<void>;
 }
 
 async function loadArtifacts() {
-  const { bucketPlace, bucketSource, ModelCache, workerSource } = await import('../../artifacts/index.ts');
-  return { bucketPlace, bucketSource, ModelCache, workerSource };
+  const { bucketPlace, bucketSource, hubPlace, hubSource, ModelCache, workerSource } = await import(
+    '../../artifacts/index.ts'
+  );
+  return { bucketPlace, bucketSource, hubPlace, hubSource, ModelCache, workerSource };
 }
 
 /** Opens the cache and the bucket. @throws ConfigError for a bucket that must not be asked */
@@ -133,7 +139,7 @@ async function openFetching(
   log: Logger,
   registry: MetricRegistry,
 ): Promise<Fetching> {
-  const { bucketPlace, bucketSource, ModelCache, workerSource } = await loadCode(
+  const { bucketPlace, bucketSource, hubPlace, hubSource, ModelCache, workerSource } = await loadCode(
     'models from elsewhere',
     loadArtifacts,
   );
@@ -156,11 +162,13 @@ async function openFetching(
     load: async () => {
       for (const source of bucket) await source.load();
     },
-    sourcesOf: (workers) => {
+    sourcesOf: (workers, { source_path: path, display_name: name }) => {
       const places = [...new Set(workers.flatMap(({ filesAt }) => filesAt ?? []))];
       const from = random.below(Math.max(1, places.length));
       const turned = [...places.slice(from), ...places.slice(0, from)].slice(0, WORKERS_ASKED_MAX);
-      return [...turned.map(workerSource), ...bucket];
+      const model = parseHubModel(path ?? name);
+      const hub = model === undefined ? [] : [hubSource(model, hubPlace(settings), clock)];
+      return [...turned.map(workerSource), ...bucket, ...hub];
     },
   };
 }

@@ -1,12 +1,39 @@
 import { resolve } from 'node:path';
-import { ConfigError } from '../../config/index.ts';
+import type { Clock } from '../../clock/index.ts';
+import { ConfigError, type EdgeSettings } from '../../config/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
 import { findTokenizerFile } from '../../tokens/index.ts';
 
-/** Checks that a folder (`--model-path`) has a tokenizer. @throws ConfigError if it has none */
-export async function requireTokenizer(folder: string): Promise<void> {
+/** Tools of the process with which a model is downloaded. */
+interface FolderContext {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Returns `settings` with the folder of `--model-path`, which may name a model on the hub: its files are then
+ * downloaded into the cache of the hub.
+ * @throws ConfigError if the folder has no tokenizer; Error with one line if the model cannot be downloaded
+ */
+export async function withOwnFolder<S extends EdgeSettings>(settings: S, context: FolderContext): Promise<S> {
+  const { modelPath: given } = settings;
+  if (given === undefined) return settings;
+  const { openModel } = await import('../../artifacts/index.ts');
+  const folder = await openModel(given, { settings, ...context }).catch((thrown) => {
+    context.signal?.throwIfAborted();
+    throw new Error(`--model-path ${given}: ${reasonOf(thrown)}`, { cause: thrown });
+  });
+  await requireTokenizer(given, folder ?? given);
+  return { ...settings, modelPath: folder };
+}
+
+/** @throws ConfigError if the folder has no tokenizer */
+async function requireTokenizer(name: string, folder: string): Promise<void> {
   if ((await findTokenizerFile(folder)) !== undefined) return;
   throw new ConfigError([
-    `--model-path ${folder}: the folder holds no tokenizer; give one with tokenizer.json, or leave the flag out: workers give theirs`,
+    `--model-path ${name}: the folder holds no tokenizer; give one with tokenizer.json, or leave the flag out: workers give theirs`,
   ]);
 }
 

@@ -162,7 +162,7 @@ async function modelOfEngine(
   invariant(kind !== undefined, 'a model that is not made from code has an engine');
   const { settings } = config;
   const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
-  const context = { clock, logger: logger.for('engine'), onDroppedKvEvents };
+  const context = { clock, logger: logger.for('engine'), signal, onDroppedKvEvents };
   let engineCount = 0;
   return {
     open: () => kind.open(config, { ...context, at: engineCount++ }),

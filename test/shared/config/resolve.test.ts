@@ -265,10 +265,20 @@ describe('values', () => {
     expect(resolved.settings.customJinjaTemplate).toBe('/models/t.jinja');
     expect(worker(['--model-path', '/models/a']).settings.modelPath).toBe('/models/a');
     expect(problemsOf('frontend', ['--model-path', '/nowhere'])).toEqual([
-      '--model-path "/nowhere": no such folder; give a local model folder: models are not downloaded; allowed: a local model folder',
+      '--model-path "/nowhere": no such folder, and not the name of a model; allowed: folder or model, a local model folder, or ORG/NAME[@REVISION] on the Hugging Face Hub',
     ]);
     const asFile = { surroundings: machineWith({ '/f': '' }) };
     expect(problemsOf('frontend', ['--model-path', '/f'], {}, asFile)[0]).toContain('is a file, not a folder');
+  });
+
+  it('the model path is a folder, or the name of a model on the hub if there is no such folder', () => {
+    const surroundings = machineWith({}, ['org/name']);
+    for (const name of ['org/name', 'Qwen/Qwen3-0.6B', 'org/n.a-m_e@v1.0', 'hf://org/name@refs/pr/7']) {
+      expect(resolveConfig('frontend', ['--model-path', name], {}, { surroundings }).settings.modelPath).toBe(name);
+    }
+    for (const name of ['name', './org/name', '~/org/name', 'a/b/c', '../name', 'org/..', 'org/a--b', 'org/name@../x']) {
+      expect(problemsOf('frontend', ['--model-path', name])[0]).toContain('no such folder, and not the name of a model');
+    }
   });
 
   it('that leads below a file is refused, by its name', () => {

@@ -17,6 +17,9 @@ import { RecordingSink, tokenRequest } from '../recording-sink.ts';
 const never = new AbortController().signal;
 const FAKE = fileURLToPath(new URL('fake-engine.mjs', import.meta.url));
 
+/** No test asks the hub of models. */
+const OFFLINE = { HF_HUB_OFFLINE: '1', HF_HOME: '/nowhere' };
+
 const SETTINGS = [
   '--engine=vllm',
   '--model=/models/fake',
@@ -47,7 +50,7 @@ describe('an engine that the worker starts', () => {
     const { logger, lines: captured } = captureLogger();
     lines = captured;
     const context = { clock: systemClock, logger, at: 0, onDroppedKvEvents: () => {} };
-    return (kind === 'vllm' ? vllm : sglang).open(resolveConfig('worker', flags, {}), context);
+    return (kind === 'vllm' ? vllm : sglang).open(resolveConfig('worker', flags, OFFLINE), context);
   }
 
   const helperPid = (): number => {
@@ -80,7 +83,10 @@ describe('an engine that the worker starts', () => {
   });
 
   it.each([
-    ['org/name', 'download them first (hf download org/name), '],
+    [
+      'org/name',
+      'org/name is not in /nowhere/hub, and HF_HUB_OFFLINE forbids to download it: download it where the hub can be reached (hf download org/name). Or ',
+    ],
     ['/nowhere/name', ''],
   ])('is not started for %s, whose files are not on this machine', async (model, download) => {
     const opening = open(['--engine=vllm', `--model=${model}`, `--engine-command=${process.execPath} ${FAKE}`]);

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -18,8 +18,13 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(FOLDER, { recursive: true }));
 
+/** Opens folders only. */
+async function openFolder(name: string): Promise<string | undefined> {
+  return existsSync(name) ? name : undefined;
+}
+
 function filledIn(kind: 'vllm' | 'sglang' | 'trtllm', flags: readonly string[]): Promise<SamplingDefaults> {
-  return samplingDefaultsOf(OF_MODEL, samplingSourceIn(flags, kind));
+  return samplingDefaultsOf(OF_MODEL, samplingSourceIn(flags, kind), {}, openFolder);
 }
 
 describe('what is filled in for an engine', () => {
@@ -84,15 +89,14 @@ describe('what is filled in for an engine', () => {
   it('is what a server that was attached says of itself, and the number of tokens alone where it samples by its file', async () => {
     const said = { config: 'none', override: { temperature: 0.9 }, own: {} } as const;
     const attached = samplingSourceOf(undefined, 'vllm', { samplingSource: said });
-    expect(await samplingDefaultsOf(OF_MODEL, attached)).toEqual({ temperature: 0.9 });
+    expect(await samplingDefaultsOf(OF_MODEL, attached, {}, openFolder)).toEqual({ temperature: 0.9 });
     const silent = samplingSourceOf(undefined, 'vllm', {});
-    expect(await samplingDefaultsOf(OF_MODEL, silent, { fillsInSampling: true })).toEqual({ max_tokens: 64 });
+    expect(await samplingDefaultsOf(OF_MODEL, silent, { fillsInSampling: true }, openFolder)).toEqual({ max_tokens: 64 });
   });
 
   it("is taken from the command line, before the server's answer", async () => {
     const said = { config: 'none', override: {}, own: {} } as const;
-    expect(await samplingDefaultsOf(OF_MODEL, samplingSourceOf([], 'vllm', { samplingSource: said }))).toEqual(
-      OF_MODEL,
-    );
+    const source = samplingSourceOf([], 'vllm', { samplingSource: said });
+    expect(await samplingDefaultsOf(OF_MODEL, source, {}, openFolder)).toEqual(OF_MODEL);
   });
 });

@@ -21,7 +21,9 @@ describe('the folder of the options of TensorRT-LLM', () => {
   });
 
   it('goes with a start that fails', async () => {
-    const config = await resolveConfig('worker', ['--engine=trtllm', '--model=nobody/has-this'], {});
+    const config = await resolveConfig('worker', ['--engine=trtllm', '--model=nobody/has-this'], {
+      HF_HUB_OFFLINE: '1',
+    });
     const context = { clock: new VirtualClock(), logger: captureLogger().logger, onDroppedKvEvents: () => {}, at: 0 };
     await expect(trtllm.open(config, context)).rejects.toThrow(/files are not on this machine/);
     expect(await readdir(temporary)).toEqual([]);

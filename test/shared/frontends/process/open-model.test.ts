@@ -7,7 +7,7 @@ import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { ModelCard, RuntimeConfig } from '../../../../shared/discovery/index.ts';
 import { modelOpener } from '../../../../shared/frontends/process/open-model.ts';
-import { requireTokenizer } from '../../../../shared/frontends/process/own-folder.ts';
+import { withOwnFolder } from '../../../../shared/frontends/process/own-folder.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { readModelInfo } from '../../../../shared/tokens/index.ts';
@@ -165,7 +165,9 @@ describe('a model whose worker’s files are not to be had', () => {
 
   it('is not reached with a folder without a tokenizer, which ends the start by its name', async () => {
     await writeFile(join(root, 'config.json'), '{}');
-    await expect(requireTokenizer(root)).rejects.toThrow(`--model-path ${root}: the folder holds no tokenizer`);
-    await expect(requireTokenizer(builtinModelPath())).resolves.toBeUndefined();
+    const context = { clock: SYSTEM.clock, logger: captureLogger().logger };
+    const folderOf = async (modelPath: string) => (await withOwnFolder({ ...DEFAULTS, modelPath }, context)).modelPath;
+    await expect(folderOf(root)).rejects.toThrow(`--model-path ${root}: the folder holds no tokenizer`);
+    expect(await folderOf(builtinModelPath())).toBe(builtinModelPath());
   });
 });

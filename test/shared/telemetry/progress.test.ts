@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Progress } from '../../../shared/commands/progress.ts';
+import { Progress } from '../../../shared/telemetry/log/progress.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
 function shownOn(terminal: { readonly isTTY?: boolean; readonly columns?: number }) {

@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../clock/index.ts';
+import { type Clock, systemClock } from '../../clock/index.ts';
 
 /** Output that shows progress. */
 export interface ProgressOutput {
