@@ -65,13 +65,13 @@ describe('the files of a card that are only on the hub', () => {
     expect(bed.hub.asked).toEqual([]);
   });
 
-  it('are downloaded at the revision that the card names, if the cache has others', async () => {
+  it.each([NAME, `${NAME}@v2`])('are downloaded if the cache has others: %s', async (name) => {
     await bed.fetch(NAME);
-    const newer = Buffer.alloc(50_000, 'newer ');
+    const newer = Buffer.alloc(TOKENIZER.length, 'newer ');
     const files = { 'config.json': CONFIG, 'tokenizer.json': newer };
     bed.hub.models.set(NAME, { files, commit: 'c'.repeat(40), revisions: ['main', 'v2'] });
     const card = { ...FILES, 'tokenizer.json': fileOf('/worker/tokenizer.json', newer) };
-    expect(await openFromHub(`${NAME}@v2`, {}, card)).toBe(newer.toString());
+    expect(await openFromHub(name, {}, card)).toBe(newer.toString());
   });
 
   it('are refused by their checksum if the repository has changed', async () => {
