@@ -5,14 +5,41 @@ import {
   createNatsEventPlane,
   createZmqEventPlane,
   type EventPlane,
+  type EventTransport,
   fixedBrokers,
   fleetHost,
+  followEachTransport,
   listenAddress,
   openNats,
   refuseOpenListener,
   type ZmqBrokerSource,
 } from '../planes/index.ts';
 import type { Logger } from '../telemetry/index.ts';
+
+/**
+ * Returns the event plane of a process that follows workers, as `eventPlane` does. It also follows publishers of other
+ * transports: workers of Dynamo choose theirs by their own settings.
+ */
+export function followingEventPlane(
+  settings: FleetSettings,
+  clock: Clock,
+  logger: Logger,
+  discovery: Discovery,
+): EventPlane {
+  const onProblem = (problem: unknown): void => logger.warn('event plane problem', { problem: String(problem) });
+  return followEachTransport({
+    own: eventPlane(settings, clock, logger, discovery),
+    ownKind: kindOf(settings),
+    open(transport) {
+      if (transport.kind === 'Nats')
+        return createNatsEventPlane({ clock, onProblem, client: openNats(settings, clock, 'events', logger) });
+      if (transport.kind !== 'ZmqBroker') return createZmqEventPlane({ clock, onProblem });
+      const { xsub_endpoints: xsub, xpub_endpoints: xpub } = transport.config;
+      return createZmqEventPlane({ clock, onProblem, brokers: fixedBrokers({ xsub, xpub }) });
+    },
+    onProblem,
+  });
+}
 
 /** Returns the event plane of a worker, or of a process that follows workers. `discovery` may name its brokers. */
 export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger, discovery: Discovery): EventPlane {
@@ -42,6 +69,11 @@ export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger
     refusal,
     ...(brokers === undefined ? {} : { brokers }),
   });
+}
+
+function kindOf({ eventPlane, zmqBrokerUrl, zmqBrokerEnabled }: FleetSettings): EventTransport['kind'] {
+  if (eventPlane === 'nats') return 'Nats';
+  return zmqBrokerUrl !== undefined || zmqBrokerEnabled === true ? 'ZmqBroker' : 'Zmq';
 }
 
 /** Returns the source of the addresses of brokers: those of the settings, otherwise those in discovery. */

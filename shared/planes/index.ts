@@ -5,6 +5,7 @@
  * group. Every wait for a call to be accepted has a limit, and every queue is bounded.
  */
 export { absencesOf } from './absences.ts';
+export { followEachTransport } from './event/each-transport.ts';
 export { createNatsEventPlane } from './event/nats/plane.ts';
 export {
   type EventEnvelope,

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../clock/index.ts';
 import type { EventPublisher } from '../planes/index.ts';
-import { RecordReader, type UnknownRecord, u64OfHex } from '../records/index.ts';
+import { asRecord, RecordReader, type UnknownRecord, u64OfHex } from '../records/index.ts';
 import type { RankId } from '../router/index.ts';
 import type { Scheduler } from '../scheduler/index.ts';
 
@@ -35,27 +35,33 @@ const BYTES_PER_HASH = 8;
 const MS_PER_SECOND = 1000;
 const NANOS_PER_MS = 1e6;
 
+/** Form of the messages: Stator's own, or the one that Dynamo's routers read. */
+export type SequenceForm = 'stator' | 'dynamo';
+
 /**
- * Encodes one event in Stator's own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each,
- * little-endian.
+ * Encodes one event. In Stator's own form ids are decimal text and hashes are bytes, 8 each, little-endian. In Dynamo's
+ * form both are numbers.
  */
-export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
+export function encodeActiveSequence(event: ActiveSequenceEvent, form: SequenceForm = 'stator'): unknown {
+  const id = (hex: string): unknown => (form === 'dynamo' ? u64OfHex(hex) : u64OfHex(hex).toString());
   return {
     request_id: event.requestId,
-    worker: { worker_id: u64OfHex(event.workerId).toString(), dp_rank: event.dpRank },
-    data: encodeChange(event.change),
-    router_id: u64OfHex(event.routerId).toString(),
+    worker: { worker_id: id(event.workerId), dp_rank: event.dpRank },
+    data: encodeChange(event.change, form === 'dynamo' ? numbersOf : bytesOf),
+    router_id: id(event.routerId),
     lora_name: event.loraName ?? null,
   };
 }
 
 /**
  * Decodes the events of one message: in Stator's own form, or in Dynamo's with 64-bit values as text, bigints or
- * numbers, a single event or a list. Leaves out what it cannot read, and calls `onMalformed`. Never throws. It cannot
- * read a number that JSON has rounded: pass the text through `parseExactJson`.
+ * numbers. A message has a single event or a list, which in Dynamo's form may be the field `events`. Leaves out what it
+ * cannot read, and calls `onMalformed`. Never throws. It cannot read a number that JSON has rounded: pass the text
+ * through `parseExactJson`.
  */
 export function decodeActiveSequences(payload: unknown, onMalformed: () => void): readonly ActiveSequenceEvent[] {
-  const records = Array.isArray(payload) ? payload.slice(0, EVENTS_MAX) : [payload];
+  const list = asRecord(payload)?.events ?? payload;
+  const records = Array.isArray(list) ? list.slice(0, EVENTS_MAX) : [list];
   const events: ActiveSequenceEvent[] = [];
   for (const record of records) {
     try {
@@ -72,13 +78,13 @@ class MalformedEvent extends Error {}
 
 const read = new RecordReader((what) => new MalformedEvent(what));
 
-function encodeChange(change: ActiveSequenceChange): unknown {
+function encodeChange(change: ActiveSequenceChange, hashes: (pairs: Uint32Array) => unknown): unknown {
   if (change.kind === 'freed') return 'Free';
   if (change.kind === 'prefill_done') return 'MarkPrefillCompleted';
   const { sequenceHashes, prefillTokens, expectedPrefillMs, expectedOutputTokens } = change;
   return {
     AddRequest: {
-      token_sequence: sequenceHashes === undefined ? null : bytesOf(sequenceHashes),
+      token_sequence: sequenceHashes === undefined ? null : hashes(sequenceHashes),
       track_prefill_tokens: change.tracksPrefillTokens,
       expected_output_tokens: expectedOutputTokens ?? null,
       prefill_load_hint:
@@ -127,6 +133,10 @@ function bytesOf(pairs: Uint32Array): Uint8Array {
   return new Uint8Array(pairs.buffer, pairs.byteOffset, pairs.byteLength); // little-endian, as on every machine of Node
 }
 
+function numbersOf(pairs: Uint32Array): readonly bigint[] {
+  return Array.from(new BigUint64Array(Uint32Array.from(pairs).buffer)); // copied, because it may not be aligned
+}
+
 function hashesOf(value: unknown): Uint32Array {
   if (value instanceof Uint8Array) {
     if (value.length % BYTES_PER_HASH !== 0 || value.length > HASHES_MAX * BYTES_PER_HASH) throw new MalformedEvent();
@@ -158,6 +168,8 @@ export interface ReplicaSyncOptions {
   readonly publisher: Pick<EventPublisher, 'publish'>;
   /** Id of this router, hex. It ignores its own events when they come back. */
   readonly routerId: string;
+  /** Form of the messages that it publishes. It reads both. @default 'stator' */
+  readonly form?: SequenceForm;
   readonly clock: Clock;
   /**
    * Applies a change of another router: it books a request, frees it, or ends its prefill. `apply` must itself handle
@@ -202,16 +214,21 @@ export class ReplicaSync {
   /** Publishes `event` within 1 ms, together with later events of that time. */
   tell(event: Omit<ActiveSequenceEvent, 'routerId'>): void {
     if (this.#isClosed) return;
-    this.#batch.push(encodeActiveSequence({ ...event, routerId: this.#options.routerId }));
+    const { routerId, form } = this.#options;
+    this.#batch.push(encodeActiveSequence({ ...event, routerId }, form));
     if (this.#batch.length >= BATCH_MAX) this.#flush();
     else this.#timer ??= this.#options.clock.after(BATCH_MS, () => this.#flush());
   }
 
-  /** Takes the payload of a message on the topic. Never throws for its contents. */
-  receive(payload: unknown): void {
+  /**
+   * Takes the payload of a message on the topic. Never throws for its contents.
+   * @param onRouter called with the other router that sent an event
+   */
+  receive(payload: unknown, onRouter?: (routerId: string) => void): void {
     const { routerId, apply, onMalformed } = this.#options;
     for (const event of decodeActiveSequences(payload, () => onMalformed?.())) {
       if (event.routerId === routerId) continue;
+      onRouter?.(event.routerId);
       this.#remember(event);
       apply(event);
     }
@@ -251,7 +268,7 @@ export class ReplicaSync {
     if (this.#batch.length === 0) return;
     const batch = this.#batch;
     this.#batch = [];
-    this.#options.publisher.publish(batch);
+    this.#options.publisher.publish(this.#options.form === 'dynamo' ? { events: batch } : batch);
   }
 }
 

@@ -227,7 +227,11 @@ export class KvRouting implements Routing {
     if (this.#open?.feeds.isSettled !== true) return false;
     const workers = this.#models.find((model) => poolName(model.pool) === poolName(pool))?.workers ?? [];
     const oldestMs = this.#clock.nowMs() - this.#stalenessMs;
-    return workers.some(({ id }) => (this.#heardMs.get(id) ?? Number.NEGATIVE_INFINITY) >= oldestMs);
+    // Dynamo's workers report their load only when it changes, so their silence says nothing.
+    return workers.some(
+      ({ id, scope }) =>
+        scope.endpoint !== undefined || (this.#heardMs.get(id) ?? Number.NEGATIVE_INFINITY) >= oldestMs,
+    );
   }
 
   close(): Promise<void> {
@@ -239,7 +243,9 @@ export class KvRouting implements Routing {
     return this.#kv.pools.flatMap(({ pool, workers }) => {
       const { index } = this.#fedOf(pool);
       const publishing = workers.filter(({ publishesKvEvents }) => publishesKvEvents);
-      const own = publishing.filter(({ scope }) => scope.namespace === namespace && scope.component === component);
+      const own = publishing.filter(
+        ({ scope }) => scope.namespace === namespace && scope.component === component && scope.endpoint === undefined,
+      );
       if (index === undefined || own.length === 0) return [];
       const isWhole = own.length === publishing.length;
       return [{ name: poolName(pool), workerIds: new Set(own.map(({ id }) => id)), isWhole, index }];

@@ -17,7 +17,7 @@ import {
 } from '../router-state/index.ts';
 import type { Decision, KvPool, PeerTeller, SchedulingRequest } from '../scheduler/index.ts';
 import type { RouterMetrics } from '../telemetry/index.ts';
-import { type ComponentScope, TopicFollower } from '../worker-events/index.ts';
+import { eventScopeOf, type FeedScope, scopeName, TopicFollower } from '../worker-events/index.ts';
 import type { RoutingDeps } from './feeds.ts';
 
 interface PeerLoadsOptions {
@@ -188,7 +188,7 @@ export class Replicas implements PeerTeller {
   }
 
   #placeOf({ scope }: Worker): ComponentLink {
-    const name = `${scope.namespace}.${scope.component}`;
+    const name = scopeName(scope);
     const link =
       this.#components.get(name) ?? new ComponentLink(scope, this.#deps, this.#loads, () => this.#gatherPeers());
     this.#components.set(name, link);
@@ -196,22 +196,24 @@ export class Replicas implements PeerTeller {
   }
 }
 
-/** Messages between the routers of one component. */
+/** Messages between the routers of one component, or of one endpoint of Dynamo's workers. */
 class ComponentLink {
-  readonly #scope: ComponentScope;
+  readonly #scope: FeedScope;
   readonly #deps: ReplicaDeps;
   readonly #loads: PeerLoads;
   readonly #stopping = new AbortController();
   readonly #opened: Promise<void>;
   readonly #onPeers: () => void;
-  /** Ids of the other routers. */
+  /** Router behind each publisher of Dynamo, by its last event. */
+  readonly #routerOf = new Map<string, string>();
+  /** Ids of the other routers of Stator. */
   peers: ReadonlySet<string> = new Set();
   readonly #lifetime = new Lifetime();
   #publisher: EventPublisher | undefined;
   #sync: ReplicaSync | undefined;
   #follower: TopicFollower | undefined;
 
-  constructor(scope: ComponentScope, deps: ReplicaDeps, loads: PeerLoads, onPeers: () => void) {
+  constructor(scope: FeedScope, deps: ReplicaDeps, loads: PeerLoads, onPeers: () => void) {
     this.#scope = scope;
     this.#onPeers = onPeers;
     this.#deps = deps;
@@ -220,11 +222,14 @@ class ComponentLink {
   }
 
   get #name(): string {
-    return `${this.#scope.namespace}/${this.#scope.component}`;
+    const { namespace, component, endpoint } = this.#scope;
+    return [namespace, component, ...(endpoint === undefined ? [] : [endpoint])].join('/');
   }
 
   tell(pool: WorkerPool, { requestId, workerId, dpRank }: Decision, change: ActiveSequenceChange): void {
-    this.#sync?.tell({ requestId, workerId, dpRank, loraName: pool.model, change });
+    // Dynamo's routers know only adapters by a name.
+    const loraName = this.#isDynamo && pool.base === undefined ? undefined : pool.model;
+    this.#sync?.tell({ requestId, workerId, dpRank, loraName, change });
   }
 
   async close(): Promise<void> {
@@ -251,13 +256,14 @@ class ComponentLink {
 
   async #tryOpen(signal: AbortSignal): Promise<void> {
     const { discovery, eventPlane, logger, watch, routerId, routerMetrics, clock } = this.#deps;
-    const scope = { kind: 'component', ...this.#scope } as const;
+    const scope = eventScopeOf(this.#scope);
     this.#publisher ??= await this.#lifetime.use(eventPlane.publisher(scope, ACTIVE_SEQUENCES_TOPIC));
     const { publisherId, transport } = this.#publisher;
     this.#sync ??= this.#lifetime.use(
       new ReplicaSync({
         publisher: this.#publisher,
         routerId,
+        ...(this.#isDynamo ? { form: 'dynamo' } : {}),
         clock,
         apply: (event: ActiveSequenceEvent): void => this.#apply(event),
         onFull: () => routerMetrics.peerBookingUnremembered(),
@@ -272,11 +278,13 @@ class ComponentLink {
         scope,
         topic: ACTIVE_SEQUENCES_TOPIC,
         listener: {
-          event: ({ payload }) => this.#sync?.receive(payload),
+          event: ({ publisherId: by, payload }) =>
+            this.#sync?.receive(payload, (router) => this.#routerOf.set(by, router)),
           // The end of a request may be among the lost messages.
-          gap: (lossy) => this.#forget(this.#follower?.workerOf(lossy)),
+          gap: (lossy) => this.#forget(this.#routerBehind(lossy)),
         },
         onPublishers: (routerIds) => this.#setPeers(routerIds),
+        onLeft: (left) => this.#left(left),
       }),
     );
     const record: EventChannelRecord = {
@@ -285,7 +293,7 @@ class ComponentLink {
       topic: ACTIVE_SEQUENCES_TOPIC,
       instance_id: publisherId,
       transport,
-      worker_id: routerId,
+      ...(this.#isDynamo ? { wire: 'dynamo' } : { worker_id: routerId }),
     };
     await discovery.put(record, signal);
     this.#lifetime.defer(async () => {
@@ -300,6 +308,21 @@ class ComponentLink {
     this.peers = new Set([...routerIds].filter((id) => id !== this.#deps.routerId));
     for (const id of before) if (!this.peers.has(id)) this.#forget(id);
     this.#onPeers();
+  }
+
+  get #isDynamo(): boolean {
+    return this.#scope.endpoint !== undefined;
+  }
+
+  /** Returns the router that publishes there; undefined if it is not known. */
+  #routerBehind(publisherId: string): string | undefined {
+    return this.#routerOf.get(publisherId) ?? this.#follower?.workerOf(publisherId);
+  }
+
+  /** Frees what a router of Dynamo had booked. Routers of Stator are known by their records. */
+  #left(publisherId: string): void {
+    if (this.#isDynamo) this.#forget(this.#routerOf.get(publisherId));
+    this.#routerOf.delete(publisherId);
   }
 
   #forget(routerId: string | undefined): void {

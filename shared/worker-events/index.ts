@@ -2,12 +2,8 @@
  * @module worker-events The reports of workers on their caches and their load: records and topics, and the followers of
  * both. `WorkerFeeds` applies KV events to a block index. `WorkerLoads` keeps the last load report of each rank.
  */
-export {
-  type ComponentScope,
-  type EventSource,
-  KvEventFeed,
-  type RankPlace,
-} from './kv-event-feed.ts';
+export { type ComponentScope, eventScopeOf, type FeedScope, scopeName } from './feed-scope.ts';
+export { type EventSource, KvEventFeed, type RankPlace } from './kv-event-feed.ts';
 export {
   type ActiveLoadRecord,
   type BlockChange,

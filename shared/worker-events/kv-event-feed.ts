@@ -1,19 +1,16 @@
 import type { Clock, Random } from '../clock/index.ts';
-import { endOfTurn, type Semaphore, withDeadline } from '../concurrency/index.ts';
-import type { Discovery, Watch, WatchListener } from '../discovery/index.ts';
-import { reasonOf, workerError } from '../errors/index.ts';
-import type { EventEnvelope, EventPlane, Transport } from '../planes/index.ts';
+import { endOfTurn, type Semaphore } from '../concurrency/index.ts';
+import type { Discovery, Watch } from '../discovery/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import type { EventEnvelope, EventPlane } from '../planes/index.ts';
 import type { RankId } from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import {
-  type BlockChangeSink,
-  decodeRouterEvents,
-  KV_EVENTS_TOPIC,
-  rankOfRecoveryEndpoint,
-  type SkipReason,
-} from './kv-events.ts';
+import { PublisherSources } from './dynamo/publisher-sources.ts';
+import { type ComponentScope, eventScopeOf, type FeedScope } from './feed-scope.ts';
+import { type BlockChangeSink, decodeRouterEvents, KV_EVENTS_TOPIC, type SkipReason } from './kv-events.ts';
 import { type FollowerObserver, RankFollower } from './rank-follower.ts';
 import type { RecoveryClient } from './recovery.ts';
+import { RankEndpoints, type RecoverySources } from './recovery-sources.ts';
 import { TopicFollower } from './topic-follower.ts';
 
 /** A worker whose blocks a feed follows. */
@@ -67,34 +64,25 @@ export interface FeedDeps {
   readonly sourceOf?: ((scope: ComponentScope) => EventSource | undefined) | undefined;
 }
 
-/** Workers whose events go through one event plane topic. */
-export interface ComponentScope {
-  readonly namespace: string;
-  readonly component: string;
-}
-
 interface Followed {
   readonly worker: FollowedWorker;
   readonly sink: BlockChangeSink;
   readonly ranks: Map<number, RankFollower>;
 }
 
-const OPEN_MS_MAX = 15_000;
 const RETRY_MS = 1000;
 
 /**
- * Passes the cache changes of one component's workers to the indexes of their models. It has one subscription, and one
+ * Passes the cache changes of the workers of one scope to the indexes of their models. It has one subscription, and one
  * `RankFollower` for each followed rank. It ignores all other events on the topic.
  */
 export class KvEventFeed {
   readonly #deps: FeedDeps;
-  readonly #scope: ComponentScope;
+  readonly #scope: FeedScope;
   readonly #workers = new Map<string, Followed>();
-  /** Recovery endpoints by worker and rank, from discovery. */
-  readonly #endpoints = new Map<string, Map<number, Transport>>();
-  readonly #endpointOfKey = new Map<string, RankId>();
   readonly #events: TopicFollower | undefined;
   readonly #source: EventSource | undefined;
+  readonly #recovery: RecoverySources;
   readonly #stopping = new AbortController();
   readonly #opened: Promise<void>;
   #watch: Watch | undefined;
@@ -104,10 +92,13 @@ export class KvEventFeed {
    */
   #restoresRanks: boolean;
 
-  constructor(scope: ComponentScope, deps: FeedDeps) {
+  constructor(scope: FeedScope, deps: FeedDeps) {
     this.#scope = scope;
     this.#deps = deps;
-    this.#source = deps.sourceOf?.(scope);
+    const isDynamo = scope.endpoint !== undefined;
+    const sources = { ...deps, onReplaced: (rank: RankId, by?: string) => this.#replaced(rank, by) };
+    this.#recovery = isDynamo ? new PublisherSources(scope, sources) : new RankEndpoints(scope, sources);
+    this.#source = isDynamo ? undefined : deps.sourceOf?.(scope);
     this.#restoresRanks = this.#source === undefined;
     if (this.#source === undefined) this.#events = this.#subscribe();
     this.#opened = this.#open();
@@ -209,7 +200,7 @@ export class KvEventFeed {
   #subscribe(): TopicFollower {
     return new TopicFollower({
       ...this.#deps,
-      scope: { kind: 'component', ...this.#scope },
+      scope: eventScopeOf(this.#scope),
       topic: KV_EVENTS_TOPIC,
       listener: {
         event: (envelope) => this.received(envelope),
@@ -225,7 +216,7 @@ export class KvEventFeed {
     await this.#events?.opened;
     while (this.#watch === undefined && !signal.aborted) {
       try {
-        this.#watch = await this.#watchEndpoints(signal);
+        this.#watch = await this.#recovery.watch(signal);
       } catch (thrown) {
         if (signal.aborted) return;
         logger.warn('recovery endpoints cannot be read; trying again', { ...this.#scope, reason: reasonOf(thrown) });
@@ -238,45 +229,17 @@ export class KvEventFeed {
     this.#source?.start(this);
   }
 
-  #watchEndpoints(signal: AbortSignal): Promise<Watch> {
-    const { namespace, component } = this.#scope;
-    const { discovery, clock } = this.#deps;
-    const query = { bucket: 'v1/instances', prefix: `${namespace}/${component}` } as const;
-    const event: WatchListener['event'] = (each) => {
-      if (each.kind === 'removed') this.#endpointRemoved(each.key);
-      else if (each.record.type === 'Endpoint') {
-        const { endpoint, instance_id: workerId, transport } = each.record;
-        const dpRank = rankOfRecoveryEndpoint(endpoint);
-        if (dpRank !== undefined) this.#endpointAdded(each.key, workerId, dpRank, transport);
-      }
-    };
-    const deadline = { clock, timeoutMs: OPEN_MS_MAX, signal };
-    return withDeadline(deadline, (within) => discovery.watch(query, { event }, within));
-  }
-
-  #endpointAdded(key: string, workerId: string, dpRank: number, transport: Transport): void {
-    this.#endpointOfKey.set(key, { workerId, dpRank });
-    const ofWorker = this.#endpoints.get(workerId) ?? new Map<number, Transport>();
-    this.#endpoints.set(workerId, ofWorker);
-    const before = ofWorker.get(dpRank);
-    ofWorker.set(dpRank, transport);
-    if (before === undefined || addressOf(before) === addressOf(transport)) return;
-    this.#workers.get(workerId)?.ranks.get(dpRank)?.replaced();
-  }
-
-  #endpointRemoved(key: string): void {
-    const endpoint = this.#endpointOfKey.get(key);
-    if (endpoint === undefined) return;
-    this.#endpointOfKey.delete(key);
-    const ofWorker = this.#endpoints.get(endpoint.workerId);
-    ofWorker?.delete(endpoint.dpRank);
-    if (ofWorker?.size === 0) this.#endpoints.delete(endpoint.workerId);
+  /** @param by publisher that replaces another, hex; undefined = unknown */
+  #replaced({ workerId, dpRank }: RankId, by: string | undefined): void {
+    const rank = this.#workers.get(workerId)?.ranks.get(dpRank);
+    if (by === undefined || rank?.publisherId !== by) rank?.replaced(); // else its events came before its record
   }
 
   #createFollower({ worker, sink }: Followed, dpRank: number): RankFollower {
-    const { clock, random, slots, observer, logger, recovery, defer = endOfTurn } = this.#deps;
+    const { clock, random, slots, observer, logger, defer = endOfTurn } = this.#deps;
+    const rank = { workerId: worker.id, dpRank };
     return new RankFollower({
-      rank: { workerId: worker.id, dpRank },
+      rank,
       sink,
       clock,
       random,
@@ -284,11 +247,8 @@ export class KvEventFeed {
       observer,
       defer,
       canRecover: worker.hasLocalIndexer,
-      query: (startEventId, signal) => {
-        const transport = this.#endpoints.get(worker.id)?.get(dpRank);
-        if (transport === undefined) throw workerError('Unavailable', 'the worker has no recovery endpoint');
-        return recovery.query(transport, worker.id, dpRank, startEventId, signal);
-      },
+      query: (startEventId, signal, publisherId) =>
+        this.#recovery.query({ ...rank, startEventId, publisherId }, signal),
       onFailed: (reason) =>
         logger.warn('cached blocks of a worker could not be recovered', {
           worker_id: worker.id,
@@ -304,11 +264,13 @@ export class KvEventFeed {
     logger.warn('unusable KV events are skipped', { ...this.#scope, publisher_id: publisherId, reason });
   }
 
+  /** Asks for the events of a publisher that were lost: those of its rank, or of all ranks of its worker. */
   #suspectPublisher(publisherId: string): void {
-    const workerId = this.#events?.workerOf(publisherId);
+    const only = this.#recovery.rankOf(publisherId);
+    const workerId = only?.workerId ?? this.#events?.workerOf(publisherId);
     const followed = workerId === undefined ? undefined : this.#workers.get(workerId);
     if (followed === undefined || !this.#isOpen) return;
-    for (const rank of followed.ranks.values()) rank.suspect();
+    for (const [dpRank, rank] of followed.ranks) if (only === undefined || only.dpRank === dpRank) rank.suspect();
   }
 }
 
@@ -318,8 +280,4 @@ function hasSameRanks(a: FollowedWorker, b: FollowedWorker): boolean {
     a.dataParallelSize === b.dataParallelSize &&
     a.hasLocalIndexer === b.hasLocalIndexer
   );
-}
-
-function addressOf(transport: Transport): string {
-  return Object.values(transport).join();
 }

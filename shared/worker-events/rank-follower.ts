@@ -32,8 +32,15 @@ export interface RankFollowerOptions {
   readonly defer: () => Promise<void>;
   /** Whether the worker keeps an index of its own. If not, missed events stay lost. */
   readonly canRecover: boolean;
-  /** Asks the worker for the events from `startEventId` on, or for all its blocks. */
-  query(startEventId: number | undefined, signal: AbortSignal): Promise<RecoveryAnswer>;
+  /**
+   * Asks the worker for the events from `startEventId` on, or for all its blocks.
+   * @param publisherId publisher that the follower follows, hex; undefined = unknown yet
+   */
+  query(
+    startEventId: number | undefined,
+    signal: AbortSignal,
+    publisherId: string | undefined,
+  ): Promise<RecoveryAnswer>;
   /** Hears that a recovery was given up after its last attempt. */
   onFailed(reason: string): void;
 }
@@ -342,7 +349,8 @@ export class RankFollower {
 
   async #attempt(signal: AbortSignal): Promise<AttemptResult> {
     const before = this.#cursor;
-    const answer = await this.#options.query(before === undefined ? undefined : before + 1, signal);
+    const startEventId = before === undefined ? undefined : before + 1;
+    const answer = await this.#options.query(startEventId, signal, this.#publisherId);
     signal.throwIfAborted();
     if (answer.kind === 'refused') throw new Error(answer.reason);
     if (this.#isFromAnother(answer.publisherId) && answer.kind !== 'dump') {

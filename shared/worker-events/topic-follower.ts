@@ -15,6 +15,8 @@ export interface TopicFollowerOptions {
   readonly listener: EventListener;
   /** Called after publishers have come or gone, with the worker of each present one. */
   readonly onPublishers?: (workerIds: ReadonlySet<string>) => void;
+  /** Called for each publisher that has left. */
+  readonly onLeft?: (publisherId: string) => void;
 }
 
 const RETRY_MS = 1000;
@@ -84,10 +86,12 @@ export class TopicFollower {
   }
 
   async #tryOpen(signal: AbortSignal): Promise<void> {
-    const { eventPlane, discovery, clock, scope, topic, listener } = this.#options;
+    const { eventPlane, discovery, clock, scope, topic, listener, onLeft } = this.#options;
     const subscription = this.#subscription ?? (await eventPlane.subscribe(scope, topic, listener));
     this.#subscription = subscription;
-    const query = { bucket: 'v1/event_channels', prefix: eventChannelPrefix(scope, topic) } as const;
+    // Dynamo's processes publish in the scope of an endpoint, and Stator's in that of a namespace or a component.
+    const includesDynamo = scope.kind === 'endpoint';
+    const query = { bucket: 'v1/event_channels', prefix: eventChannelPrefix(scope, topic), includesDynamo } as const;
     const event: WatchListener['event'] = (each) => {
       if (each.kind === 'removed') {
         const publisherId = this.#publisherOfKey.get(each.key);
@@ -95,6 +99,7 @@ export class TopicFollower {
         this.#publisherOfKey.delete(each.key);
         this.#workerOf.delete(publisherId);
         subscription.disconnect(publisherId);
+        onLeft?.(publisherId);
         this.#publishersChanged();
       } else if (each.record.type === 'EventChannel' && each.record.topic === topic) {
         const { instance_id: publisherId, worker_id: workerId, transport } = each.record;

@@ -1,14 +1,15 @@
 import type { BlockIndex, IndexStatus, RankTable } from '../block-index/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { EventEnvelope } from '../planes/index.ts';
-import { type ComponentScope, type FeedDeps, type FollowedWorker, KvEventFeed } from './kv-event-feed.ts';
+import { eventScopeOf, type FeedScope, scopeName } from './feed-scope.ts';
+import { type FeedDeps, type FollowedWorker, KvEventFeed } from './kv-event-feed.ts';
 import { type BlockChange, type BlockChangeSink, LOAD_TOPIC } from './kv-events.ts';
 import { TopicFollower } from './topic-follower.ts';
-import { decodeLoadReport, type LoadReport, type WorkerLoads } from './worker-loads.ts';
+import { decodeLoadReport, isOfRouter, type LoadReport, type WorkerLoads } from './worker-loads.ts';
 
-/** A worker and the component whose topics it publishes on. */
+/** A worker and the scope whose topics it publishes on. */
 export interface PlacedWorker extends FollowedWorker {
-  readonly scope: ComponentScope;
+  readonly scope: FeedScope;
 }
 
 interface OpenScope {
@@ -27,7 +28,7 @@ export interface WorkerFeedsOptions {
 
 /**
  * Follows events and loads of every worker that a process routes to. Takes worker sets, and keeps one subscription for
- * each component and topic that their workers publish on. Closes the subscriptions of a component without workers.
+ * each scope and topic that their workers publish on. Closes the subscriptions of a scope without workers.
  */
 export class WorkerFeeds {
   readonly #deps: FeedDeps;
@@ -85,28 +86,29 @@ export class WorkerFeeds {
     this.#options.loads.forget(workerId);
   }
 
-  #open(scope: ComponentScope): OpenScope {
-    const key = `${scope.namespace}/${scope.component}`;
+  #open(scope: FeedScope): OpenScope {
+    const key = scopeName(scope);
     const known = this.#scopes.get(key);
     if (known !== undefined) return known;
     const events = this.#options.followsKvEvents ? new KvEventFeed(scope, this.#deps) : undefined;
     const loads = new TopicFollower({
       ...this.#deps,
-      scope: { kind: 'component', ...scope },
+      scope: eventScopeOf(scope),
       topic: LOAD_TOPIC,
-      listener: { event: (envelope) => this.#receiveLoad(envelope, events) },
+      listener: { event: (envelope) => this.#receiveLoad(envelope, scope, events) },
     });
     const open: OpenScope = { workers: new Set(), events, loads };
     this.#scopes.set(key, open);
     return open;
   }
 
-  #receiveLoad({ payload }: EventEnvelope, events: KvEventFeed | undefined): void {
+  #receiveLoad({ payload }: EventEnvelope, scope: FeedScope, events: KvEventFeed | undefined): void {
     const report = decodeLoadReport(payload);
     if (report === undefined) {
       this.#deps.observer.skipped('malformed');
       return;
     }
+    if (scope.endpoint !== undefined && isOfRouter(report)) return;
     this.#options.loads.set(report);
     this.#options.onReport?.(report);
     if (report.lastEventId !== undefined) events?.announced(report.workerId, report.dpRank, report.lastEventId);

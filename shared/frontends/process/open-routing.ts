@@ -85,9 +85,9 @@ async function eventPlaneOpener(
   { clock, logger, discovery }: FrontendDeps,
   opened: EventPlane[],
 ): Promise<() => EventPlane> {
-  const { eventPlane } = await import('../../fleet/index.ts');
+  const { followingEventPlane } = await import('../../fleet/index.ts');
   return () => {
-    const plane = eventPlane(settings, clock, logger.for('events'), discovery);
+    const plane = followingEventPlane(settings, clock, logger.for('events'), discovery);
     opened.push(plane);
     return plane;
   };

@@ -10,8 +10,8 @@ import { type ChatProcessor, passesChats } from './chat-processor.ts';
 export interface Worker extends RoutableWorker {
   readonly transport: Transport;
   readonly endpoint: string;
-  /** Component whose topics carry the worker's events and load. */
-  readonly scope: { readonly namespace: string; readonly component: string };
+  /** Component, or endpoint of a worker of Dynamo, whose topics carry the worker's events and load. */
+  readonly scope: { readonly namespace: string; readonly component: string; readonly endpoint?: string };
   /** Whether it publishes which blocks its cache holds. */
   readonly publishesKvEvents: boolean;
   /** Whether it answers a router that has missed such events. */
@@ -191,7 +191,7 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
       id: record.instance_id,
       transport: endpoint.transport,
       endpoint: `${record.namespace}.${record.component}.${record.endpoint}`,
-      scope: { namespace: record.namespace, component: record.component },
+      scope: scopeOf(record),
       publishesKvEvents: runtime.kv_event_publishing_enabled !== false,
       hasLocalIndexer: runtime.enable_local_indexer !== false,
       totalKvBlocks: runtime.total_kv_blocks,
@@ -207,6 +207,11 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
       filesAt: record.files_at,
     },
   ];
+}
+
+/** Returns the scope in which a worker publishes events. */
+function scopeOf({ namespace, component, endpoint, wire }: ModelRecord): Worker['scope'] {
+  return wire === 'dynamo' ? { namespace, component, endpoint } : { namespace, component };
 }
 
 /**

@@ -2,6 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import { isRecord } from '../../records/index.ts';
 import { decodeKeptRecord, encodeRecord } from '../record-codec.ts';
 import { LARGE_RECORD_BYTES, readSliced } from '../sliced-record.ts';
+import { isJsonRecord, readJsonEnvelope } from './json-envelope.ts';
 import type { EventEnvelope, EventListener, EventPublisher, EventTransport } from './types.ts';
 
 /*
@@ -10,7 +11,7 @@ import type { EventEnvelope, EventListener, EventPublisher, EventTransport } fro
  *
  *   [topic] [publisher id: u64 BE] [sequence: u64 BE] [version: u8 = 1 | length: u32 BE | envelope record]
  *
- * There the binary frames are what counts.
+ * There the binary frames are what counts. The records are msgpack; those of other publishers may be JSON.
  */
 
 /** Longest message that is read: the blocks of one engine step over a million tokens fit. */
@@ -98,6 +99,10 @@ function readContents<Event>(
   start: number,
   toEvent: (contents: RecordContents) => Event,
 ): Event | Promise<Event> {
+  if (isJsonRecord(bytes, start)) {
+    const record = readJsonEnvelope(bytes.subarray(start));
+    return toEvent(contentsOf(record, record.payload));
+  }
   if (bytes.length - start > LARGE_RECORD_BYTES) return readLong(bytes.subarray(start)).then(toEvent);
   const record = fieldsOf(decodeKeptRecord(bytes, start, bytes.length));
   const payload = bytesOf(record.payload);
