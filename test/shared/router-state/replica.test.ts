@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ACTIVE_SEQUENCES_TOPIC, type ActiveSequenceEvent, ReplicaSync } from '../../../shared/router-state/index.ts';
 import { decodeActiveSequences, encodeActiveSequence } from '../../../shared/router-state/replica-sync.ts';
 import { parseExactJson } from '../../../shared/standalone/body-fields.ts';
+import { decodeRecord, encodeRecord } from '../../../shared/planes/record-codec.ts';
 import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
@@ -46,12 +47,22 @@ describe('what routers tell each other', () => {
     subscription.connect(publisher.publisherId, publisher.transport);
     await fc.assert(
       fc.asyncProperty(fc.array(anyEvent, { minLength: 1, maxLength: 5 }), async (events) => {
-        publisher.publish(events.map(encodeActiveSequence));
+        publisher.publish(events.map((event) => encodeActiveSequence(event)));
         await new Promise(setImmediate);
         expect(decodeActiveSequences(received, () => expect.unreachable())).toEqual(events);
       }),
     );
     await plane.close();
+  });
+
+  it('reads as it was written in the form of Dynamo, in one list', () => {
+    fc.assert(
+      fc.property(fc.array(anyEvent, { maxLength: 5 }), (events) => {
+        const payload = { events: events.map((event) => encodeActiveSequence(event, 'dynamo')) };
+        const bytes = Buffer.from(encodeRecord(payload));
+        expect(decodeActiveSequences(decodeRecord(bytes, 0, bytes.length), () => expect.unreachable())).toEqual(events);
+      }),
+    );
   });
 
   it('is understood in Dynamo’s form, with 64-bit numbers in JSON', () => {
@@ -130,6 +141,39 @@ describe('telling', () => {
     expect(batches.map(({ length }) => length)).toEqual([256, 44, 1]);
     expect(clock.pendingTimers).toBe(0);
   });
+});
+
+it('tells routers of Dynamo in their form, from ids that are numbers', () => {
+  const clock = new VirtualClock();
+  const published: unknown[] = [];
+  const publisher = { publish: (payload: unknown) => void published.push(payload) };
+  const routerId = 'f6a3c5d1b2e40917';
+  const sync = new ReplicaSync({ publisher, routerId, form: 'dynamo', clock, apply: () => {} });
+  const sequenceHashes = Uint32Array.of(0xfffffffe, 0xffffffff, 7, 0);
+  const change = { kind: 'added', sequenceHashes, tracksPrefillTokens: true, prefillTokens: 70 } as const;
+  const unknown = { expectedOutputTokens: undefined, expectedPrefillMs: undefined };
+  sync.tell({ requestId: 'r', ...rank, loraName: undefined, change: { ...change, ...unknown } });
+  sync.close();
+  expect(published).toEqual([
+    {
+      events: [
+        {
+          request_id: 'r',
+          worker: { worker_id: 0xa1n, dp_rank: 0 },
+          data: {
+            AddRequest: {
+              token_sequence: [0xffff_ffff_ffff_fffen, 7n],
+              track_prefill_tokens: true,
+              expected_output_tokens: null,
+              prefill_load_hint: { initial_effective_prefill_tokens: 70, expected_prefill_duration: null },
+            },
+          },
+          router_id: BigInt(`0x${routerId}`),
+          lora_name: null,
+        },
+      ],
+    },
+  ]);
 });
 
 describe('what other routers booked', () => {

@@ -16,6 +16,8 @@ interface PublisherOptions {
   readonly ringMax?: number;
 }
 
+type PublisherRecords = readonly (EventChannelRecord | EventSourceRecord)[];
+
 /**
  * A publisher of one rank of a worker of Dynamo: its events, its records in discovery and its recovery endpoint, in the
  * form of release 1.6.1. The test names blocks by number; block `n` has the hash `n + 2^63` and the contents `n`.
@@ -23,7 +25,7 @@ interface PublisherOptions {
 export class ScriptedPublisher {
   readonly #options: PublisherOptions;
   readonly #publisher: EventPublisher;
-  readonly #records: readonly (EventChannelRecord | EventSourceRecord)[];
+  readonly #records: PublisherRecords;
   readonly #held = new Map<number, number | undefined>(); // block to its parent, parents first
   readonly #ring: { readonly id: number; readonly record: unknown }[] = [];
   #lastId = 0;
@@ -32,7 +34,7 @@ export class ScriptedPublisher {
   /** Items that it answers instead of its events. */
   answers: readonly unknown[] | undefined;
 
-  private constructor(options: PublisherOptions, publisher: EventPublisher, records: ScriptedPublisher['#records']) {
+  private constructor(options: PublisherOptions, publisher: EventPublisher, records: PublisherRecords) {
     this.#options = options;
     this.#publisher = publisher;
     this.#records = records;
