@@ -1,5 +1,5 @@
-/** A string, which stays unchanged, or a whole number that a double may not hold. */
-const LONG_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g;
+/** A string, which stays unchanged, or a whole number that a double may not hold. The digits of a fraction are none. */
+const LONG_NUMBER = /"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?![\d.eE])/g;
 /** Prefix of the digits while they are a text. No supported server writes it at the start of a string. */
 const MARK = '\u0000int:';
 const MARKED = /"\\u0000int:(-?\d+)"/g;

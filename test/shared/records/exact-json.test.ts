@@ -17,6 +17,11 @@ describe('JSON with numbers that no double holds', () => {
     expect(exactText(value)).toBe(text.replace('1e20', '100000000000000000000'));
   });
 
+  it.each(['0.30000000000000004', '-1.2345678901234567', '8.000002708286047123e-9', '[0.1234567890123456,1]'])(
+    'reads the fraction %s as the usual reader does',
+    (text) => expect(parseExact(text)).toEqual(JSON.parse(text)),
+  );
+
   it('reads what it has written', () => {
     const leaf = fc.oneof(fc.string(), fc.integer(), fc.boolean(), fc.constant(null), fc.bigInt(10n ** 16n, 2n ** 64n));
     const key = fc.string().filter((name) => name !== '__proto__');

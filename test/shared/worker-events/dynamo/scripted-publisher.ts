@@ -50,13 +50,14 @@ export class ScriptedPublisher {
     const target = server.handle(path, (call) => scripted.#answer(call));
     const common = { scope: SCOPE, topic: 'kv-events', instance_id: publisherId, wire: 'dynamo' } as const;
     const recovery = { type: 'Endpoint', ...DYNAMO_SCOPE, endpoint, instance_id: workerId, wire: 'dynamo' } as const;
-    const records = [
+    const records: PublisherRecords = [
       { type: 'EventChannel', ...common, transport },
       {
-        ...{ type: 'EventSource', ...common, worker_id: workerId, dp_rank: dpRank, kv_state_endpoint: DYNAMO_SCOPE },
+        type: 'EventSource',
+        ...{ ...common, worker_id: workerId, dp_rank: dpRank, kv_state_endpoint: DYNAMO_SCOPE },
         recovery_target: { ...recovery, transport: target },
       },
-    ] as const;
+    ];
     const scripted: ScriptedPublisher = new ScriptedPublisher(options, publisher, records);
     for (const record of records) await discovery.put(record);
     return scripted;
