@@ -1,6 +1,5 @@
 import { withDeadline } from '../../concurrency/index.ts';
 import {
-  type EndpointRecord,
   type EventSourceRecord,
   eventChannelPrefix,
   type Watch,
@@ -74,7 +73,7 @@ export class PublisherSources implements RecoverySources {
     const rank = { workerId: worker_id, dpRank: dp_rank };
     this.#forget(this.#sourceOfKey.get(key));
     const before = this.#newestOf(rank);
-    const source = { publisherId, rank, target: recovery_target && addressOf(recovery_target) };
+    const source = { publisherId, rank, target: recovery_target?.transport };
     this.#sourceOfKey.set(key, source);
     this.#sourceOf.set(publisherId, source);
     this.#ofRank.set(nameOf(rank), [...(this.#ofRank.get(nameOf(rank)) ?? []), source]);
@@ -103,11 +102,6 @@ export class PublisherSources implements RecoverySources {
   #newestOf(rank: RankId): PublisherSource | undefined {
     return this.#ofRank.get(nameOf(rank))?.at(-1);
   }
-}
-
-/** Returns the address of an endpoint, with the codec in which it is asked. */
-function addressOf({ transport, request_plane_codec: codec }: EndpointRecord): Transport {
-  return codec === undefined ? transport : { ...transport, dynamo_codec: codec };
 }
 
 function nameOf({ workerId, dpRank }: RankId): string {

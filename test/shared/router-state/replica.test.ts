@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { decodeRecord, encodeRecord } from '../../../shared/planes/record-codec.ts';
 import { ACTIVE_SEQUENCES_TOPIC, type ActiveSequenceEvent, ReplicaSync } from '../../../shared/router-state/index.ts';
 import { decodeActiveSequences, encodeActiveSequence } from '../../../shared/router-state/replica-sync.ts';
 import { parseExactJson } from '../../../shared/standalone/body-fields.ts';
-import { decodeRecord, encodeRecord } from '../../../shared/planes/record-codec.ts';
 import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

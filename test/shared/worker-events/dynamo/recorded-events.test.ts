@@ -118,5 +118,7 @@ function exact(value: unknown): unknown {
   if (typeof value === 'number') return BigInt(value);
   if (Array.isArray(value)) return value.map(exact);
   const record = asRecord(value);
-  return record === undefined ? value : Object.fromEntries(Object.entries(record).map(([key, each]) => [key, exact(each)]));
+  return record === undefined
+    ? value
+    : Object.fromEntries(Object.entries(record).map(([key, each]) => [key, exact(each)]));
 }
