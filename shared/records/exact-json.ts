@@ -1,4 +1,4 @@
-/** A string, which stays unchanged, or a whole number that a double may not hold. The digits of a fraction are none. */
+/** A string, which stays unchanged, or a whole number that a double may not hold. Digits after a point do not count. */
 const LONG_NUMBER = /"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?![\d.eE])/g;
 /** Prefix of the digits while they are a text. No supported server writes it at the start of a string. */
 const MARK = '\u0000int:';

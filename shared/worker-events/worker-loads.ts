@@ -41,7 +41,8 @@ export function decodeLoadReport(payload: unknown): LoadReport | undefined {
 
 /**
  * Whether a report on a worker of Dynamo comes from a router of Dynamo, which publishes on the same topic. It has only
- * the requests of that router, which the messages between routers also tell, and nothing ends it when the router is gone.
+ * the requests of that router, which the messages between routers also tell, and nothing ends it when the router is
+ * gone.
  */
 export function isOfRouter({ usedKvBlocks, activePrefillTokens }: LoadReport): boolean {
   return usedKvBlocks === undefined && activePrefillTokens !== undefined; // its workers know no prefill tokens
