@@ -7,7 +7,7 @@ export { type DiscoveryHost, openDiscovery } from './discovery.ts';
 export { eventPlane, followingEventPlane } from './event-plane.ts';
 export { adoptTarget, ambiguousFraming } from './framing.ts';
 export { type PassingSecrets, passSecrets, readPassedSecrets } from './passed-secrets.ts';
-export { type CallingPlaneOptions, callingPlane, servingPlane } from './planes.ts';
+export { type CallingPlaneOptions, callingPlane, dynamoServingPlane, servingPlane } from './planes.ts';
 export { openPlannerOutbox } from './planner-outbox.ts';
 export { openRouterState, PartWatch, SharedRouterState } from './router-state.ts';
 export { secretFields } from './secret-text.ts';

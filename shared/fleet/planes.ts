@@ -105,6 +105,17 @@ export async function servingPlane(
   });
 }
 
+/** Opens the request plane of a worker that serves frontends of Dynamo (`STATOR_WIRE`). */
+export async function dynamoServingPlane(
+  settings: FleetSettings,
+  clock: Clock,
+  observer: RequestPlaneObserver,
+  logger?: Logger,
+): Promise<RequestPlane> {
+  const { openDynamoServing } = await import('../planes/index.ts');
+  return openDynamoServing(settings, { ...commonOptions(settings, clock, watched(observer, logger, serverLines)) });
+}
+
 /** Returns the options that callers and servers share. */
 function commonOptions(
   { tcpMaxMessageSize, planeToken, planeTokenPrevious }: FleetSettings,

@@ -40,6 +40,7 @@ export { askOnce, type OneAnswer } from './request/ask-once.ts';
 export { refuseDynamo } from './request/dynamo/home-settings.ts';
 export { openDynamoPlane } from './request/dynamo/kind.ts';
 export { isOfDynamo } from './request/dynamo/target.ts';
+export { openDynamoServing } from './request/dynamo/serving-kind.ts';
 export { requestPlaneKind } from './request/kinds.ts';
 export { type RequestPlaneObserver, silentObserver } from './request/observer.ts';
 export { fleetHost, followCertificates, protectionOf, readPlaneTls, readServerTls } from './request/tcp/protection.ts';

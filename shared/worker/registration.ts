@@ -5,7 +5,7 @@ import { reasonOf } from '../errors/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 
 export interface RegistrationOptions {
-  readonly discovery: Discovery;
+  readonly discovery: Pick<Discovery, 'backend' | 'put' | 'remove'>;
   /** Records in the order of writing: a card whose endpoint is absent is useless. */
   readonly records: readonly DiscoveryRecord[];
   readonly clock: Clock;

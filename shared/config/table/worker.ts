@@ -19,6 +19,13 @@ export const workerRows = {
     required: true,
     about: 'Engine that a worker drives.',
   }),
+  wire: worker.choice({
+    names: '--wire STATOR_WIRE',
+    values: ['stator', 'dynamo'],
+    default: 'stator',
+    note: 'dynamo needs --discovery-backend file or etcd and --request-plane tcp',
+    about: 'Product whose frontends the worker serves: its records in discovery and its request plane are theirs.',
+  }),
   engineUrl: workers.url({
     names: '--engine-url STATOR_ENGINE_URL',
     schemes: ['http', 'https'],

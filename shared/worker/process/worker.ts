@@ -10,7 +10,7 @@ import {
   relabelEngineMetrics,
 } from '../../engines/index.ts';
 import { invariant } from '../../errors/index.ts';
-import { eventPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
+import { dynamoServingPlane, eventPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
 import { absencesOf, type EventPlane, formatHostPort, listenAddress, type RequestPlane } from '../../planes/index.ts';
 import {
   createWorkerMetrics,
@@ -69,6 +69,7 @@ export async function startWorkerProcess(
 ): Promise<WorkerProcess> {
   const { settings } = config;
   const address = parseEndpoint(settings.endpoint);
+  checkWire(settings);
   if (settings.headless) return startSecondaryNode(config, address, timeAndChance.clock, logger);
   const kind = defined === undefined ? await engineKind(settings) : undefined;
   return Lifetime.compose((lifetime) =>
@@ -185,7 +186,8 @@ async function joinFleet(
 ) {
   const { registry } = metrics;
   const discovery = await lifetime.use(openDiscovery(settings, logger.for('discovery'), { clock, random, registry }));
-  const requestPlane = await lifetime.use(servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')));
+  const openPlane = settings.wire === 'dynamo' ? dynamoServingPlane : servingPlane;
+  const requestPlane = await lifetime.use(openPlane(settings, clock, metrics.requestPlane, logger.for('requests')));
   planes.push(requestPlane);
   const events = lifetime.use(eventPlane(settings, clock, logger.for('events'), discovery));
   planes.push(events);
@@ -276,6 +278,21 @@ function workerTypeOf(
   if (!roles.includes(mode))
     throw new ConfigError([`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`]);
   return mode === 'pd' ? 'aggregated' : mode; // prefill and decode in one, beside encode workers
+}
+
+/** Stores in which Dynamo's frontends read records. */
+const STORES_OF_DYNAMO: readonly string[] = ['file', 'etcd'];
+
+/** Refuses settings with which no frontend of Dynamo finds or reaches the worker. @throws ConfigError */
+function checkWire({ wire, discoveryBackend: store, requestPlane }: Settings<'worker'>): void {
+  if (wire !== 'dynamo') return;
+  if (!STORES_OF_DYNAMO.includes(store)) {
+    const says = `Dynamo's frontends do not read --discovery-backend ${store}`;
+    throw new ConfigError([`--wire dynamo: ${says}; use ${STORES_OF_DYNAMO.join(' or ')}`]);
+  }
+  if (requestPlane !== 'tcp') {
+    throw new ConfigError([`--wire dynamo: --request-plane ${requestPlane} is not built yet for it; use tcp`]);
+  }
 }
 
 /** Returns the address at which other processes reach the status server. */
