@@ -24,6 +24,7 @@ const JSON_LINES = 'is the form in which CloudWatch reads lines';
 const NO_PLANNER = 'is planner.queueArn of this file, which gives the rights as well';
 const NO_ZMQ = 'is for ZeroMQ, and events go through NATS here';
 const NO_ETCD = 'is of etcd, and the processes find each other in the table of this deployment';
+const NO_KUBERNETES = 'is of Kubernetes, and the processes find each other in the table of this deployment';
 const BY_SETTING = (path: string) => `is ${path} of this file`;
 
 /** Names of older spellings go with the newer one. */
@@ -39,6 +40,12 @@ const EVERYWHERE: Refusals = {
   ETCD_AUTH_CA: NO_ETCD,
   ETCD_AUTH_CLIENT_CERT: NO_ETCD,
   ETCD_AUTH_CLIENT_KEY: NO_ETCD,
+  DYN_KUBE_DISCOVERY_MODE: NO_KUBERNETES,
+  POD_NAME: NO_KUBERNETES,
+  POD_UID: NO_KUBERNETES,
+  POD_NAMESPACE: NO_KUBERNETES,
+  CONTAINER_NAME: NO_KUBERNETES,
+  DYN_MAIN_CONTAINER_NAME: NO_KUBERNETES,
   STATOR_PLANE_TOKEN_SECRET: MADE,
   STATOR_NATS_SECRET: MADE,
   STATOR_ID_SECRET_SECRET: MADE,

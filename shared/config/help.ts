@@ -112,7 +112,7 @@ const DISCOVERY: Asked = {
   setting: 'discoveryBackend',
   value: 'WHERE',
   about:
-    'Store in which workers and frontends find each other: file (this machine; the default without a table), dynamodb, etcd or mem',
+    'Store in which workers and frontends find each other: file (this machine; the default without a table), dynamodb, etcd, kubernetes or mem',
 };
 const NAMESPACE: Asked = { setting: 'namespace', value: 'NAME', about: 'Fleet that this process belongs to' };
 const DUMP: Asked = {

@@ -110,6 +110,7 @@ const NATS = or(is('requestPlane', 'nats'), is('eventPlane', 'nats'));
 const TCP = is('requestPlane', 'tcp');
 const ZMQ = is('eventPlane', 'zmq');
 const ETCD = is('discoveryBackend', 'etcd');
+const KUBERNETES = is('discoveryBackend', 'kubernetes');
 const MOCKER = is('engine', 'mocker');
 const SERVICES = isNot('service', 'router');
 const SIMULATED_PLANNER = only(['simulate', 'local'], on('planner'));
@@ -232,6 +233,7 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   etcdAuthCa: [ETCD],
   etcdAuthClientCert: [ETCD],
   etcdAuthClientKey: [ETCD],
+  kubeDiscoveryMode: [KUBERNETES],
   tcpRequestTimeoutSecs: [TCP],
   tcpConnectTimeoutSecs: [TCP],
   tcpPoolSize: [TCP],

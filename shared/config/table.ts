@@ -2,7 +2,7 @@ import type { edges, fleet, fleetRouters, Process, Row, routers } from './row.ts
 import { accessRows, tlsRows } from './table/access.ts';
 import { cloudRows } from './table/cloud.ts';
 import { disaggregationRows } from './table/disaggregation.ts';
-import { discoveryRows, etcdRows } from './table/discovery.ts';
+import { discoveryRows, etcdRows, kubernetesRows } from './table/discovery.ts';
 import { eventPlaneRows, kvEventsRows } from './table/event-plane.ts';
 import { faultToleranceRows } from './table/fault-tolerance.ts';
 import { grpcRows } from './table/grpc.ts';
@@ -42,6 +42,7 @@ const SECTIONS = {
   'Fault tolerance and migration': faultToleranceRows,
   Discovery: discoveryRows,
   etcd: etcdRows,
+  Kubernetes: kubernetesRows,
   'Request plane': requestPlaneRows,
   'Event plane': eventPlaneRows,
   NATS: natsRows,

@@ -70,12 +70,6 @@ export const UNBUILT: readonly Unbuilt[] = [
     names: '--enable-session-prefix-index DYN_ENABLE_SESSION_PREFIX_INDEX',
   },
   {
-    about: 'discovery in Kubernetes',
-    usedBy: containers.usedBy,
-    names: 'DYN_KUBE_DISCOVERY_MODE POD_NAME POD_NAMESPACE POD_UID',
-    instead: '--discovery-backend etcd, dynamodb or file',
-  },
-  {
     about: 'buffers of the request plane, and an address of a plane that Dynamo has removed',
     usedBy: containers.usedBy,
     names: 'DYN_HTTP_RPC_HOST DYN_TCP_SHRINK_MESSAGE_SIZE DYN_TCP_LISTEN_BACKLOG',

@@ -82,6 +82,7 @@ const MEETING = [
   'fileKv',
   'discoveryTable',
   'etcdEndpoints',
+  'podNamespace',
   'eventPlane',
   'zmqBrokerUrl',
   'natsServer',

@@ -7,6 +7,7 @@ import { type DefaultFacts, edges, fleet, lastingFleet, rowsFor, worker } from '
 export const DISCOVERY_STORES = {
   dynamodb: 'many machines',
   etcd: 'many machines',
+  kubernetes: 'many machines',
   file: 'one machine',
   mem: 'one process',
 } as const satisfies Readonly<Record<string, 'many machines' | 'one machine' | 'one process'>>;
@@ -26,15 +27,17 @@ export function isOfOneProcess(store: DiscoveryStore): boolean {
 }
 
 /** Names of the stores, for the texts of defaults. */
-export const MANY_MACHINES = STORES.filter(isOfManyMachines).join(' and ');
-export const WITHIN_A_MACHINE = STORES.filter((store) => !isOfManyMachines(store)).join(' and ');
+export const MANY_MACHINES = listed(STORES.filter(isOfManyMachines));
+export const WITHIN_A_MACHINE = listed(STORES.filter((store) => !isOfManyMachines(store)));
+
+function listed(names: readonly string[]): string {
+  return [names.slice(0, -1).join(', '), ...names.slice(-1)].filter(Boolean).join(' and ');
+}
 
 /** Returns `many` if the chosen discovery store is for many machines, otherwise `one`. */
 export function byMachines<T>(facts: DefaultFacts, many: T, one: T): T {
   return isOfManyMachines(facts.read('discoveryBackend') as DiscoveryStore) ? many : one; // a row above
 }
-
-const NOT_A_BACKEND = 'not built: use etcd, dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem';
 
 /**
  * Returns `dyn://{namespace}.backend.generate`, with the role of a prefill or encode worker instead of `backend`; a
@@ -55,7 +58,6 @@ export const discoveryRows = {
   discoveryBackend: fleet.choice({
     names: '--discovery-backend DYN_DISCOVERY_BACKEND',
     values: STORES,
-    refused: { kubernetes: NOT_A_BACKEND },
     decide: (facts) => {
       if (facts.process !== 'local' && facts.read('discoveryTable') !== undefined) return 'dynamodb';
       return facts.process === 'function' ? 'mem' : 'file'; // a function runs alone on its machine
@@ -63,7 +65,7 @@ export const discoveryRows = {
     defaultText: 'dynamodb with a table, else file; stator local: file; function without a table: mem',
     source: 'Dynamo: etcd',
     about:
-      'How processes find each other: on many machines (dynamodb, etcd), on one machine (file), or within one process (mem).',
+      'How processes find each other: on many machines (dynamodb, etcd, kubernetes), on one machine (file), or within one process (mem).',
   }),
   namespace: rowsFor(...fleet.usedBy, 'simulate').text({
     names: '--namespace DYN_NAMESPACE',
@@ -147,5 +149,40 @@ export const etcdRows = {
     names: 'ETCD_AUTH_CLIENT_KEY',
     source: 'Dynamo',
     about: 'Key of the client certificate.',
+  }),
+};
+
+/** Rows of "Kubernetes". */
+export const kubernetesRows = {
+  kubeDiscoveryMode: fleet.choice({
+    names: 'DYN_KUBE_DISCOVERY_MODE',
+    values: ['pod', 'container'],
+    default: 'pod',
+    about: 'What registers and is ready: a pod (in EndpointSlices), or each container of a pod by itself.',
+  }),
+  podName: fleet.text({
+    names: 'POD_NAME',
+    defaultText: '/etc/podinfo/pod_name',
+    about: 'Pod of this process. A process without it finds others in Kubernetes, but cannot register.',
+  }),
+  podUid: fleet.text({
+    names: 'POD_UID',
+    defaultText: '/etc/podinfo/pod_uid',
+    about: 'Uid of the pod, which owns what the process writes.',
+  }),
+  podNamespace: fleet.text({
+    names: 'POD_NAMESPACE',
+    defaultText: '/etc/podinfo/pod_namespace, else that of the service account or the kubeconfig',
+    about: 'Kubernetes namespace in which processes find each other.',
+  }),
+  containerName: fleet.text({
+    names: 'CONTAINER_NAME',
+    defaultText: "the pod's own",
+    about: 'Container of this process, in mode container.',
+  }),
+  mainContainerName: fleet.text({
+    names: 'DYN_MAIN_CONTAINER_NAME',
+    default: 'main',
+    about: 'Container that registers under the name of its pod, in mode container.',
   }),
 };

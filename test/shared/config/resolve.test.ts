@@ -228,10 +228,14 @@ describe('values', () => {
     }
   });
 
-  it('discovery back end kubernetes is refused with what to use', () => {
-    expect(problemsOf('frontend', ['--discovery-backend', 'kubernetes'])[0]).toContain(
-      'not built: use etcd, dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem',
-    );
+  it('discovery back end kubernetes takes the facts of its pod, and a mode', () => {
+    const argv = ['--discovery-backend', 'kubernetes'];
+    const { settings } = frontend(argv, { POD_NAME: 'p', POD_UID: 'u', POD_NAMESPACE: 'n' });
+    const pod = { podName: 'p', podUid: 'u', podNamespace: 'n', kubeDiscoveryMode: 'pod', mainContainerName: 'main' };
+    expect(settings).toMatchObject({ discoveryBackend: 'kubernetes', ...pod });
+    expect(problemsOf('frontend', argv, { DYN_KUBE_DISCOVERY_MODE: 'node' })).toEqual([
+      'DYN_KUBE_DISCOVERY_MODE "node": allowed: pod, container',
+    ]);
   });
 
   it.each([
@@ -426,12 +430,16 @@ describe('defaults', () => {
 describe('names that do nothing in this version', () => {
   it('are accepted with one line each that says what they are about and what to use, by flag and by variable', () => {
     const argv = ['--frontend-route-extension', 'a.js', '--frontend-route-extension=b.js', '--http-port=1'];
-    const { settings, given, warnings } = frontend(argv, { POD_NAME: 'p', DYN_COMPONENT: 'x' });
+    const { settings, given, warnings } = frontend(argv, {
+      POD_NAME: 'p',
+      DYN_COMPONENT: 'x',
+      DYN_LOGGING_CONFIG_PATH: 'y',
+    });
     expect(settings.httpPort).toBe(1);
-    expect([...given.keys()].sort()).toEqual(['discoveryBackend', 'httpPort']);
+    expect([...given.keys()].sort()).toEqual(['discoveryBackend', 'httpPort', 'podName']);
     expect(warnings).toEqual([
       '--frontend-route-extension is accepted, but does nothing in this version (routes from modules): use your own program around createFrontend of the package',
-      'POD_NAME is accepted, but does nothing in this version (discovery in Kubernetes): use --discovery-backend etcd, dynamodb or file',
+      'DYN_LOGGING_CONFIG_PATH is accepted, but does nothing in this version (logging configuration by file): use DYN_LOG and DYN_LOGGING_JSONL',
     ]);
   });
 

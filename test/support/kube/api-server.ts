@@ -1,0 +1,266 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { type KubeObject, ObjectStore, type StoreChange } from './object-store.ts';
+
+/** Path of a resource in a namespace, as the API has them. */
+const PATH = /^\/(?:api\/v1|apis\/([^/]+)\/[^/]+)\/namespaces\/([^/]+)\/([a-z]+)(?:\/([^/]+))?$/;
+const RESOURCES = new Set(['pods', 'endpointslices', 'leases', 'dynamoworkermetadatas']);
+
+interface Selected {
+  readonly labels: readonly (readonly [string, string])[];
+  readonly name: string | undefined;
+}
+
+interface Watcher {
+  readonly response: ServerResponse;
+  readonly resource: string;
+  close(): void;
+}
+
+/** What a rule of access knows of a call. */
+export interface JudgedCall {
+  /** `get`, `list`, `watch`, `patch` or `delete`. */
+  readonly verb: string;
+  readonly resource: string;
+  readonly token: string | undefined;
+}
+
+/**
+ * A Kubernetes API server in this process, as far as discovery uses one: lists in pages, watches that replay history,
+ * server-side apply, merge patches, removal by uid, selectors, owners. Everything is in memory, so a test can change
+ * objects at once, forget history, and count calls.
+ */
+export class FakeApiServer {
+  readonly #server: Server;
+  readonly #stores = new Map<string, ObjectStore>();
+  readonly #watchers = new Set<Watcher>();
+  readonly #counts = new Map<string, number>();
+  readonly #pages = new Map<string, { readonly items: readonly KubeObject[]; readonly version: number }>();
+  #version = 1000;
+  #pageCount = 0;
+  /** Decides whether a call is answered with another status, before everything else. */
+  judge: ((call: JudgedCall) => number | undefined) | undefined;
+
+  private constructor() {
+    this.#server = createServer((request, response) => void this.#answer(request, response));
+    this.#server.keepAliveTimeout = 60_000;
+  }
+
+  static async start(): Promise<FakeApiServer> {
+    const fake = new FakeApiServer();
+    await new Promise<void>((resolve) => fake.#server.listen(0, '127.0.0.1', resolve));
+    return fake;
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** Calls so far, by verb and resource: `list dynamoworkermetadatas`. Pages count singly. */
+  counts(): Readonly<Record<string, number>> {
+    return Object.fromEntries(this.#counts);
+  }
+
+  /** Number of open watches. */
+  get watches(): number {
+    return this.#watchers.size;
+  }
+
+  /** Objects of a resource, in any namespace `namespace`. */
+  store(resource: string, namespace = 'default'): ObjectStore {
+    const key = `${namespace}/${resource}`;
+    const store = this.#stores.get(key) ?? new ObjectStore(() => ++this.#version);
+    this.#stores.set(key, store);
+    return store;
+  }
+
+  /** Removes a pod, and what it owns. */
+  removePod(name: string): void {
+    const pod = this.store('pods').remove(name);
+    for (const resource of ['dynamoworkermetadatas', 'leases']) {
+      const store = this.store(resource);
+      for (const { metadata } of store.objects) {
+        const owners = metadata.ownerReferences ?? [];
+        if (owners.length > 0 && owners.every(({ uid }) => uid === pod?.metadata.uid)) store.remove(metadata.name);
+      }
+    }
+  }
+
+  /** Ends every watch, as a server that is replaced does. */
+  dropWatches(): void {
+    for (const { response } of this.#watchers) response.destroy();
+  }
+
+  /** Forgets all changes before now. */
+  compact(): void {
+    for (const store of this.#stores.values()) store.compact(this.#version);
+    this.#pages.clear();
+  }
+
+  /** Sends a bookmark on every watch. */
+  sendBookmarks(): void {
+    for (const { response } of this.#watchers) {
+      send(response, { type: 'BOOKMARK', object: { metadata: { resourceVersion: String(this.#version) } } });
+    }
+  }
+
+  /** Begins anew without any object, from an early version, as a store that was lost. */
+  lose(): void {
+    this.#version = 1;
+    this.#stores.clear();
+    this.dropWatches();
+  }
+
+  async close(): Promise<void> {
+    this.#server.closeAllConnections();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const body = await bodyOf(request).catch(() => undefined);
+    if (body === undefined) return; // the client is gone
+    const url = new URL(request.url ?? '/', 'http://localhost');
+    const [, , namespace = '', resource = '', name] = PATH.exec(url.pathname) ?? [];
+    const isWatch = url.searchParams.get('watch') === '1';
+    const one = name === undefined ? 'list' : 'get';
+    const verb = request.method === 'GET' ? (isWatch ? 'watch' : one) : (request.method ?? '').toLowerCase();
+    const counted = `${verb} ${resource}`;
+    this.#counts.set(counted, (this.#counts.get(counted) ?? 0) + 1);
+    const token = request.headers.authorization?.replace(/^Bearer /, '');
+    const refused = this.judge?.({ verb, resource, token });
+    if (refused !== undefined) return refuse(response, refused, `refused by the rule of the test`);
+    if (!RESOURCES.has(resource)) return refuse(response, 404, 'the server could not find the requested resource');
+    const store = this.store(resource, namespace);
+    if (isWatch) return this.#watch(store, resource, url, response);
+    if (verb === 'list') return this.#list(store, url, response);
+    const at = decodeURIComponent(name ?? '');
+    if (verb === 'get') return answerOne(response, store.get(at));
+    if (verb === 'delete') return removeOne(store, at, body, response);
+    if (verb !== 'patch') return refuse(response, 405, 'the method is not allowed');
+    return patchOne(store, at, body, request, url, response);
+  }
+
+  #list(store: ObjectStore, url: URL, response: ServerResponse): void {
+    const selected = selectedBy(url);
+    const limit = Number(url.searchParams.get('limit') ?? 0) || Number.POSITIVE_INFINITY;
+    const token = url.searchParams.get('continue');
+    const page = token === null ? undefined : this.#pages.get(token);
+    if (token !== null && page === undefined) {
+      refuse(response, 410, 'the provided continue parameter is too old');
+      return;
+    }
+    const matching = store.objects.filter((object) => isSelected(object, selected));
+    const { items, version } = page ?? { items: matching, version: this.#version };
+    const rest = items.slice(limit);
+    const metadata: Record<string, string> = { resourceVersion: String(version) };
+    if (rest.length > 0) {
+      metadata.continue = `page-${++this.#pageCount}`;
+      this.#pages.set(metadata.continue, { items: rest, version });
+    }
+    answer(response, 200, { kind: 'List', metadata, items: items.slice(0, limit) });
+  }
+
+  #watch(store: ObjectStore, resource: string, url: URL, response: ServerResponse): void {
+    const selected = selectedBy(url);
+    const version = Number(url.searchParams.get('resourceVersion') ?? 0);
+    if (version > this.#version) {
+      refuse(response, 504, `Timeout: Too large resource version: ${version}`);
+      return;
+    }
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.flushHeaders();
+    const missed = store.since(version);
+    if (missed === undefined) {
+      send(response, { type: 'ERROR', object: { kind: 'Status', code: 410, message: 'too old resource version' } });
+      response.end();
+      return;
+    }
+    const tell = (change: StoreChange): void => {
+      const event = eventOf(change, selected);
+      if (event !== undefined) send(response, event);
+    };
+    for (const change of missed) tell(change);
+    const unlisten = store.listen(tell);
+    const watcher = { response, resource, close: unlisten };
+    this.#watchers.add(watcher);
+    response.on('close', () => {
+      unlisten();
+      this.#watchers.delete(watcher);
+    });
+  }
+}
+
+function eventOf({ before, after, last }: StoreChange, selected: Selected): object | undefined {
+  const was = before !== undefined && isSelected(before, selected);
+  const is = after !== undefined && isSelected(after, selected);
+  if (!was && !is) return undefined;
+  return { type: is ? (was ? 'MODIFIED' : 'ADDED') : 'DELETED', object: last };
+}
+
+function patchOne(
+  store: ObjectStore,
+  name: string,
+  body: string,
+  request: IncomingMessage,
+  url: URL,
+  response: ServerResponse,
+): void {
+  const patch = JSON.parse(body) as Record<string, unknown>;
+  const manager = url.searchParams.get('fieldManager');
+  if (request.headers['content-type'] === 'application/apply-patch+yaml') {
+    if (manager === null) refuse(response, 400, 'fieldManager is required for apply patch');
+    else answer(response, 200, store.apply(name, manager, patch));
+  } else {
+    answerOne(response, store.merge(name, patch));
+  }
+}
+
+function removeOne(store: ObjectStore, name: string, body: string, response: ServerResponse): void {
+  const { preconditions } = (body === '' ? {} : JSON.parse(body)) as {
+    readonly preconditions?: { readonly uid?: string };
+  };
+  const uid = store.get(name)?.metadata.uid;
+  if (uid !== undefined && preconditions?.uid !== undefined && preconditions.uid !== uid) {
+    refuse(response, 409, 'the UID in the precondition does not match the UID in record');
+  } else {
+    answerOne(response, store.remove(name));
+  }
+}
+
+function selectedBy({ searchParams }: URL): Selected {
+  const labels = (searchParams.get('labelSelector') ?? '').split(',').filter(Boolean);
+  const name = /^metadata\.name=(.*)$/.exec(searchParams.get('fieldSelector') ?? '')?.[1];
+  return { labels: labels.map((each) => each.split('=') as [string, string]), name };
+}
+
+function isSelected({ metadata }: KubeObject, { labels, name }: Selected): boolean {
+  return (
+    (name === undefined || metadata.name === name) && labels.every(([key, value]) => metadata.labels?.[key] === value)
+  );
+}
+
+function answerOne(response: ServerResponse, object: KubeObject | undefined): void {
+  if (object === undefined) refuse(response, 404, 'not found');
+  else answer(response, 200, object);
+}
+
+function refuse(response: ServerResponse, code: number, message: string): void {
+  answer(response, code, { kind: 'Status', status: 'Failure', code, message });
+}
+
+function answer(response: ServerResponse, status: number, body: object): void {
+  const text = JSON.stringify(body);
+  response
+    .writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
+    .end(text);
+}
+
+function send(response: ServerResponse, event: object): void {
+  response.write(`${JSON.stringify(event)}\n`);
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
