@@ -7,7 +7,8 @@ import { fromText, toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { Discovery, DiscoveryQuery, DrainOrder, FleetLoads, Watch, WatchListener } from '../types.ts';
-import { findAccess } from './access.ts';
+import { type StoredRecord, storedOf } from './dynamo-data.ts';
+import { findAccess } from './find-access.ts';
 import { identityOf, noIdentity, podFact } from './identity.ts';
 import { KubeClient, MERGE } from './kube-client.ts';
 import { KubeFailure, NO_ANSWER, toKubeError } from './kube-errors.ts';
@@ -20,8 +21,8 @@ import { Registration } from './registration.ts';
 import { WorkerJoin } from './worker-join.ts';
 
 /** A record as it is stored. */
-interface OwnedText {
-  readonly text: string;
+interface OwnedRecord {
+  readonly stored: StoredRecord;
   readonly instanceId: string;
 }
 
@@ -61,12 +62,12 @@ export const openKubernetes: OpenStore = async (settings, options) => {
  * the pod is ready. So the kubelet judges who lives, and nothing is renewed: a process that has told everything costs
  * the server one open watch. While the server is away, all processes keep what they know.
  */
-export class KubernetesDiscovery extends LeasedDiscovery<OwnedText> implements Discovery {
+export class KubernetesDiscovery extends LeasedDiscovery<OwnedRecord> implements Discovery {
   readonly backend = 'kubernetes';
   readonly #client: KubeClient;
   readonly #options: KubernetesDiscoveryOptions;
   readonly #paths: ReturnType<typeof pathsIn>;
-  /** What this process writes; undefined if it does not know its pod. */
+  /** Object of this process; undefined if it does not know its pod. */
   readonly #registration: Registration | undefined;
   readonly #loadsWriter: LoadsWriter | undefined;
   readonly #join: WorkerJoin;
@@ -114,7 +115,7 @@ export class KubernetesDiscovery extends LeasedDiscovery<OwnedText> implements D
       this.assertUsable(signal);
       const sentAtMs = this.base.clock.nowMs();
       const before = this.owned.get(name);
-      this.owned.set(name, { text: toText(record), instanceId: record.instance_id });
+      this.owned.set(name, { stored: storedOf(record, toText), instanceId: record.instance_id });
       await this.#applyOr(() => this.#restore(name, before), 'write', registration, signal);
       this.keeper.begin(sentAtMs);
       registration.follow();
@@ -226,7 +227,7 @@ export class KubernetesDiscovery extends LeasedDiscovery<OwnedText> implements D
     const registration = this.#registration;
     if (registration?.isGone) {
       await this.#serial.run(async () => {
-        if (!this.isClosed && registration.isGone) await registration.apply(this.#texts(), signal);
+        if (!this.isClosed && registration.isGone) await registration.apply(this.#records(), signal);
       }, signal);
     }
     try {
@@ -263,21 +264,21 @@ export class KubernetesDiscovery extends LeasedDiscovery<OwnedText> implements D
     return new LoadsWriter({ client: this.#client, clock, identity, path: this.#paths.leases, periodMs });
   }
 
-  #texts(): Readonly<Record<string, string>> {
-    return Object.fromEntries([...this.owned].map(([name, { text }]) => [name, text]));
+  #records(): ReadonlyMap<string, StoredRecord> {
+    return new Map([...this.owned].map(([name, { stored }]) => [name, stored]));
   }
 
   /** Writes the object; if that fails, undoes the change of what is owned. */
   async #applyOr(undo: () => void, verb: string, registration: Registration, signal?: AbortSignal): Promise<void> {
     try {
-      await this.#attempt(verb, signal, (ending) => registration.apply(this.#texts(), ending));
+      await this.#attempt(verb, signal, (ending) => registration.apply(this.#records(), ending));
     } catch (thrown) {
       undo();
       throw thrown;
     }
   }
 
-  #restore(name: string, before: OwnedText | undefined): void {
+  #restore(name: string, before: OwnedRecord | undefined): void {
     if (before === undefined) this.owned.delete(name);
     else this.owned.set(name, before);
   }

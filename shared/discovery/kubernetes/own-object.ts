@@ -1,3 +1,4 @@
+import { dataWith, type StoredRecord } from './dynamo-data.ts';
 import type { PodIdentity } from './identity.ts';
 import { LEASE_KIND, LOADS_LABEL, ORDER_ANNOTATION, WORKER_KIND } from './objects.ts';
 
@@ -18,21 +19,17 @@ export function objectOfLoads(leaseName: string): string | undefined {
 }
 
 /**
- * Returns the object of a process. Dynamo's processes read the parts of the data that they know, which are empty here,
- * and leave out the rest. The records are texts, so that they arrive as they were written.
+ * Returns the object of a process. Dynamo's processes read the parts of the data that they know, and leave out the rest.
+ * Stator's records are texts, so that they arrive as they were written.
  */
 export function ownObject(
   name: string,
   identity: PodIdentity,
   process: string,
-  records: Readonly<Record<string, string>>,
+  records: ReadonlyMap<string, StoredRecord>,
 ): object {
-  const none = { endpoints: {}, model_cards: {}, event_channels: {}, event_sources: {} };
-  return {
-    ...WORKER_KIND,
-    metadata: { name, ownerReferences: ownersOf(identity) },
-    spec: { data: { ...none, stator: { process, records } } },
-  };
+  const metadata = { name, ownerReferences: ownersOf(identity) };
+  return { ...WORKER_KIND, metadata, spec: { data: dataWith(process, records) } };
 }
 
 /** Returns the lease that carries packed loads. */

@@ -1,5 +1,6 @@
 import type { UnknownRecord } from '../../records/index.ts';
 import type { ReportProblem } from '../types.ts';
+import type { StoredRecord } from './dynamo-data.ts';
 import { objectNameOf, type PodIdentity } from './identity.ts';
 import { APPLY, type KubeClient } from './kube-client.ts';
 import { KubeFailure } from './kube-errors.ts';
@@ -24,7 +25,7 @@ export interface RegistrationOptions {
 
 /**
  * The object in which a process registers. It watches the object: for orders to drain, and to write it again if
- * somebody removed it.
+ * another program removed it.
  */
 export class Registration {
   readonly #options: RegistrationOptions;
@@ -47,7 +48,7 @@ export class Registration {
   }
 
   /** Writes the object with exactly these records, by bucket and key. */
-  async apply(records: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void> {
+  async apply(records: ReadonlyMap<string, StoredRecord>, signal: AbortSignal): Promise<void> {
     const { client, identity, path, process } = this.#options;
     this.#mayExist = true;
     const body = ownObject(this.#name, identity, process, records);

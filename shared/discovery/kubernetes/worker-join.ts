@@ -1,5 +1,5 @@
 import type { UnknownRecord } from '../../records/index.ts';
-import type { Bucket } from '../keys.ts';
+import { BUCKETS, type Bucket } from '../keys.ts';
 import { dynamoRecords } from './dynamo-data.ts';
 import { dataOf, metadataOf, nameOf, ownDataOf, podUidOf, type ReadyNames } from './objects.ts';
 import { ReadyIndex } from './ready-index.ts';
@@ -23,7 +23,7 @@ interface Worker {
 }
 
 const NO_TEXTS: ReadonlyMap<string, string> = new Map();
-const OWN_BUCKETS: ReadonlySet<string> = new Set(['v1/instances', 'v1/mdc', 'v1/event_channels']);
+const OWN_BUCKETS: ReadonlySet<string> = new Set(BUCKETS);
 
 /**
  * Joins the objects of processes with the readiness of their pods: the records of an object are visible while a pod

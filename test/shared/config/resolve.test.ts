@@ -234,7 +234,7 @@ describe('values', () => {
     const pod = { podName: 'p', podUid: 'u', podNamespace: 'n', kubeDiscoveryMode: 'pod', mainContainerName: 'main' };
     expect(settings).toMatchObject({ discoveryBackend: 'kubernetes', ...pod });
     expect(problemsOf('frontend', argv, { DYN_KUBE_DISCOVERY_MODE: 'node' })).toEqual([
-      'DYN_KUBE_DISCOVERY_MODE "node": allowed: pod, container',
+      'DYN_KUBE_DISCOVERY_MODE "node": unknown value; allowed: pod, container',
     ]);
   });
 

@@ -2,7 +2,8 @@ import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { findAccess, inClusterAccess } from '../../../shared/discovery/kubernetes/access.ts';
+import { inClusterAccess } from '../../../shared/discovery/kubernetes/access.ts';
+import { findAccess } from '../../../shared/discovery/kubernetes/find-access.ts';
 import { podFact } from '../../../shared/discovery/kubernetes/identity.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

@@ -141,7 +141,7 @@ describe('discovery in Kubernetes', () => {
     expect(reads() - before).toBe(2); // the listing, and the own object of the worker
   });
 
-  it('writes its object again if somebody removes it', async () => {
+  it('writes its object again after it was removed', async () => {
     const witness = await watched();
     const { identity } = await openWorker('a');
     await waitUntil(() => witness.present.size === 1);

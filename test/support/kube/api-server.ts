@@ -17,7 +17,7 @@ interface Watcher {
   close(): void;
 }
 
-/** What a rule of access knows of a call. */
+/** Facts of a call, for a rule of access. */
 export interface JudgedCall {
   /** `get`, `list`, `watch`, `patch` or `delete`. */
   readonly verb: string;

@@ -31,7 +31,7 @@ type Plain = Record<string, unknown>;
 export class ObjectStore {
   readonly #nextVersion: () => number;
   readonly #objects = new Map<string, KubeObject>();
-  /** What each field manager applied last, by the name of the object. */
+  /** Fields that each field manager applied last, by the name of the object. */
   readonly #applied = new Map<string, Map<string, Plain>>();
   #history: StoreChange[] = [];
   /** Version from which the history is complete. */
