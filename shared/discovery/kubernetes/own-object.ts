@@ -19,8 +19,8 @@ export function objectOfLoads(leaseName: string): string | undefined {
 }
 
 /**
- * Returns the object of a process. Dynamo's processes read the parts of the data that they know, and leave out the rest.
- * Stator's records are texts, so that they arrive as they were written.
+ * Returns the object of a process. Dynamo's processes read the parts of the data that they know, and leave out the
+ * rest. Stator's records are texts, so that they arrive as they were written.
  */
 export function ownObject(
   name: string,

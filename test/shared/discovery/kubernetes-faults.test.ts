@@ -159,8 +159,8 @@ describe('discovery in Kubernetes', () => {
     cluster.api.lose();
     await waitUntil(() => cluster.api.store(WORKERS).get(identity.name) !== undefined);
     cluster.api.store('endpointslices').set('all', sliceOf([{ ...identity, isReady: true }]));
-    await waitUntil(() => witness.present.size === 1 && witness.events.length >= 3);
-    expect(witness.keys).toEqual(['ns/backend/generate/a']);
+    await openWorker('b');
+    await waitUntil(() => witness.keys.join() === 'ns/backend/generate/a,ns/backend/generate/b');
   });
 
   it('leaves the name to a pod that replaces its own, and says so', async () => {
