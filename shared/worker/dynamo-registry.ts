@@ -64,12 +64,12 @@ export class DynamoRegistry implements Store {
 }
 
 async function describedFiles(given: ModelCard, at: string | undefined): Promise<ModelCard> {
-  const files = await withBlake3(given.files);
-  const card = { ...given, runtime_config: { ...given.runtime_config, ...NO_EVENTS } };
-  if (at === undefined) return { ...card, files };
-  const served = Object.entries(files).map(([role, file]) => {
-    const path = `http://${at}/${encodeURIComponent(basename(file.path))}`;
-    return [role, { ...file, path }];
+  const isSummed = Object.values(given.files).every(({ blake3 }) => blake3 !== undefined);
+  const summed = isSummed ? given.files : await withBlake3(given.files);
+  const files = Object.entries(summed).map(([role, { path, checksum, blake3 = checksum, size }]) => {
+    const place = at === undefined ? path : `http://${at}/${encodeURIComponent(basename(path))}`;
+    return [role, { path: place, checksum: blake3, size }];
   });
-  return { ...card, files: Object.fromEntries(served) };
+  const runtime_config = { ...given.runtime_config, ...NO_EVENTS };
+  return { ...given, files: Object.fromEntries(files), runtime_config };
 }
