@@ -147,6 +147,7 @@ const endpoint = fields({
   ...addressed,
   transport: requestTransport,
   device_type: optional(word),
+  refused: optional(word),
   host: optional(hostFacts),
 });
 const scope = byField('kind', SCOPES);

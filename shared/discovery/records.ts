@@ -141,6 +141,8 @@ export interface EndpointRecord extends Addressed {
    * Whether the KV events that the worker's engine should send do not come. Absent = they come, or were not asked for.
    */
   readonly kv_events?: 'missing';
+  /** Reason why this worker of Dynamo must not be called, for operators. @default it may be called */
+  readonly refused?: string;
   /** Machine of the worker. Absent if no agent stated it, and in records of older workers. */
   readonly host?: HostFacts;
 }

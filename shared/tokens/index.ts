@@ -27,7 +27,6 @@ export {
   findTokenizerFile,
   ModelFolderError,
   namesForServing,
-  UNKNOWN_SIZE,
   withBlake3,
 } from './model-files.ts';
 export { loadFolderTokenizer, loadModelFolder } from './model-folder.ts';

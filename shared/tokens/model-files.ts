@@ -126,9 +126,6 @@ export async function withBlake3<Role extends string>(
   return summed as Record<Role, ModelFile>;
 }
 
-/** Size of a file whose card does not say it, as cards of Dynamo may: then only the checksum counts. */
-export const UNKNOWN_SIZE = 0;
-
 /**
  * Compares the file at `path` with the one that a card describes. Only a file of the same size is read.
  * @throws ModelFolderError as `describeModelFile`
@@ -136,7 +133,7 @@ export const UNKNOWN_SIZE = 0;
 export async function compareModelFile(path: string, wanted: ModelFile): Promise<'same' | 'different' | 'absent'> {
   const size = await regularSize(path);
   if (size === undefined) return 'absent';
-  if (wanted.size !== UNKNOWN_SIZE && wanted.size !== size) return 'different';
+  if (wanted.size !== size) return 'different';
   return (await checksumOf(path, size, wanted.checksum)) === wanted.checksum ? 'same' : 'different';
 }
 

@@ -111,7 +111,7 @@ export interface ModelFile {
   readonly checksum: string;
   /** Checksum of the same bytes as Dynamo has it. Absent on cards that processes of Dynamo do not meet. */
   readonly blake3?: string;
-  /** Size in bytes; `UNKNOWN_SIZE` if the card does not say it. */
+  /** Size in bytes. */
   readonly size: number;
 }
 

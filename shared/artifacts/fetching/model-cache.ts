@@ -7,7 +7,7 @@ import { pipeline } from 'node:stream/promises';
 import type { Clock, Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { detailOf, reasonOf } from '../../errors/index.ts';
-import { type ModelFile, ModelFolderError, openDigest, type PreparedFile, UNKNOWN_SIZE } from '../../tokens/index.ts';
+import { type ModelFile, ModelFolderError, openDigest, type PreparedFile } from '../../tokens/index.ts';
 import { CUSTOM_TEMPLATE_ROLE, isUrl, ModelFilesAbsent } from '../open-model-folder.ts';
 import { FolderCache } from './folder-cache.ts';
 import { silenceOf } from './silence.ts';
@@ -19,16 +19,12 @@ type FetchOutcome = 'fetched' | 'wrong' | 'failed';
 interface FetchFileOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Largest file whose card does not say its size, in bytes. */
-  readonly unsizedBytesMax: number;
   /** Opens the file to write; there is none yet at `path`. @default on this disk */
   readonly create?: ((path: string) => Writable) | undefined;
   /** Called with the outcome of each source. */
   onRead(source: ArtifactSource, outcome: FetchOutcome, bytes: number): void;
 }
 
-/** Largest file whose card does not say its size; the largest tokenizers have some 50 MB. */
-const UNSIZED_BYTES_MAX = 100_000_000;
 /** Errors of the local disk: another source would not help. */
 const DISK_FAULTS: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS', 'EIO']);
 
@@ -74,19 +70,18 @@ async function readFrom(
   source: ArtifactSource,
   file: Artifact,
   path: string,
-  { clock, signal, unsizedBytesMax, create = onThisDisk }: FetchFileOptions,
+  { clock, signal, create = onThisDisk }: FetchFileOptions,
   onBytes: (length: number) => void,
 ): Promise<string | undefined> {
   const silence = silenceOf(clock, signal);
   const digest = await openDigest(file.checksum);
-  const bytesMax = file.size === UNKNOWN_SIZE ? unsizedBytesMax : file.size;
   let bytes = 0;
   const checked = async function* (chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
     for await (const chunk of chunks) {
       silence.heard();
       bytes += chunk.length;
       onBytes(chunk.length);
-      if (bytes > bytesMax) return; // the excess is not read
+      if (bytes > file.size) return; // the excess is not read
       digest.update(chunk);
       yield chunk;
     }
@@ -104,8 +99,8 @@ async function readFrom(
   } finally {
     silence.end();
   }
-  if (bytes > bytesMax) return `more than ${bytesMax} bytes`;
-  if (file.size !== UNKNOWN_SIZE && bytes !== file.size) return `${bytes} bytes, not ${file.size}`;
+  if (bytes !== file.size)
+    return bytes > file.size ? `more than ${file.size} bytes` : `${bytes} bytes, not ${file.size}`;
   return digest.checksum() === file.checksum ? undefined : 'its bytes are others than the card names';
 }
 
@@ -221,8 +216,7 @@ export class ModelCache {
     folder: string,
     sources: readonly ArtifactSource[],
   ): Promise<string> {
-    const { clock, create, onRead, bytesMax } = this.#options;
-    const unsizedBytesMax = Math.min(bytesMax, UNSIZED_BYTES_MAX);
+    const { clock, create, onRead } = this.#options;
     try {
       await this.#ownRoot();
       if (await this.#folders.use(folder)) return folder;
@@ -231,7 +225,7 @@ export class ModelCache {
         const lateMessage = `the fetch took more than ${FETCH_MS_MAX} ms`;
         return withDeadline({ clock, timeoutMs: FETCH_MS_MAX, lateMessage }, async (signal) => {
           for (const artifact of artifacts) {
-            const options = { clock, signal, unsizedBytesMax, create, onRead };
+            const options = { clock, signal, create, onRead };
             await fetchFile(artifact, join(part, artifact.name), sources, options).catch((thrown) => {
               throw new Error(`${artifact.name} cannot be fetched: ${reasonOf(thrown)}`);
             });

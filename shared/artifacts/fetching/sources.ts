@@ -15,7 +15,7 @@ export interface Artifact {
   readonly servedAs?: string;
   /** Checksum, `sha256:{hex}` or `blake3:{hex}`. */
   readonly checksum: string;
-  /** Size in bytes, or `UNKNOWN_SIZE`. */
+  /** Size in bytes. */
   readonly size: number;
 }
 

@@ -1,6 +1,5 @@
 import { fileURLToPath } from 'node:url';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
-import { UNKNOWN_SIZE } from '../../tokens/index.ts';
 import type { CheckedFile } from '../records.ts';
 
 /**
@@ -88,7 +87,7 @@ function fileOf(value: unknown): CheckedFile | undefined {
   return {
     path: path.startsWith('file://') ? fileURLToPath(path) : path,
     checksum,
-    size: Number(file?.size ?? UNKNOWN_SIZE),
+    size: Number(file?.size),
   };
 }
 

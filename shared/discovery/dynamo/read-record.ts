@@ -6,6 +6,9 @@ import { hexOf, scopeOf, sourceOf } from './events.ts';
 const RELEASES = 'Stator takes workers of Dynamo 1.4 and later';
 const NO_WORKER_TYPE = `the card names no worker_type, so its worker is of Dynamo 1.2 or older, or was registered without one; ${RELEASES}`;
 const FLAT_CHANNEL = `the event channel has no scope, so its worker is of Dynamo 1.3 or older; ${RELEASES}`;
+const OLD_QUERIES = `the worker answers queries for its index as releases up to Dynamo 1.3 do; ${RELEASES}`;
+/** Start of the name of the endpoint for such queries, which newer releases name by their publishers. */
+const OLD_QUERY_ENDPOINT = 'worker_kv_indexer_query_';
 const HTTP_PLANE = `the worker has the request plane http, which Dynamo has removed; ${RELEASES}`;
 
 /**
@@ -58,6 +61,7 @@ function endpointOf(record: UnknownRecord, instance_id: unknown): UnknownRecord 
       dynamo_codec: request_plane_codec,
     }),
     device_type,
+    refused: String(endpoint).startsWith(OLD_QUERY_ENDPOINT) ? OLD_QUERIES : undefined,
   });
 }
 

@@ -76,6 +76,8 @@ function createDirectory(
     onWorkerAdded: (workerId) => inhibition.forget(workerId),
     servesDynamo: dynamoRefusal === undefined,
     onForeignWorker: foreignWorkerLog(log, dynamoRefusal),
+    onRefusedWorker: ({ namespace, instance_id: worker, refused: reason }) =>
+      log.warn('a worker of Dynamo is left out', { namespace, worker, reason }),
     onDiscoveryFailing: (error) =>
       log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
     onDiscoveryRecovered: () => log.info('discovery can be read again'),

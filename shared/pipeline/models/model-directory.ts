@@ -40,6 +40,8 @@ export interface ModelDirectoryOptions extends ModelTerms {
   readonly servesDynamo?: boolean;
   /** Called for each card in scope of a worker that speaks Dynamo's request plane, and is left out. */
   readonly onForeignWorker?: (record: ModelRecord) => void;
+  /** Called for each endpoint in scope that says why its worker is left out (`refused`). */
+  readonly onRefusedWorker?: (record: EndpointRecord) => void;
   readonly onDiscoveryFailing?: (error: Error) => void;
   readonly onDiscoveryRecovered?: () => void;
   /** Called if a change could not be applied, or a follower failed. The directory tries again after 5 s. */
@@ -53,6 +55,8 @@ export class LiveModelDirectory implements ModelDirectory {
   /** Cards that are not served, by key, each with the reason. */
   readonly #refused = new Map<string, RefusedModel>();
   readonly #endpoints = new Map<string, EndpointRecord>();
+  /** Ids of workers that are left out, by the keys of the endpoints that say so. */
+  readonly #leftOut = new Map<string, string>();
   /** Endpoints in key order. The first look after a change makes the list. */
   #instances: readonly EndpointRecord[] | undefined;
   #models: ReadonlyMap<string, RoutableModel> = new Map();
@@ -206,12 +210,17 @@ export class LiveModelDirectory implements ModelDirectory {
   }
 
   #applyEndpoint(event: DiscoveryEvent): void {
+    this.#leftOut.delete(event.key);
     if (event.kind === 'removed') {
       if (this.#endpoints.delete(event.key)) this.#instances = undefined;
     } else if (event.record.type === 'Endpoint' && this.isInScope(event.record.namespace)) {
       this.#endpoints.set(event.key, event.record);
       this.#instances = undefined;
-      this.#options.onWorkerAdded?.(event.record.instance_id);
+      const { refused, instance_id } = event.record;
+      this.#options.onWorkerAdded?.(instance_id);
+      if (refused === undefined) return;
+      this.#leftOut.set(event.key, instance_id);
+      this.#options.onRefusedWorker?.(event.record);
     }
   }
 
@@ -254,7 +263,9 @@ export class LiveModelDirectory implements ModelDirectory {
   #rebuild(): void {
     this.#isDirty = false;
     const byName = new Map<string, JoinedCard[]>();
+    const leftOut = new Set(this.#leftOut.values());
     for (const [key, record] of [...this.#cards].sort(byKey)) {
+      if (leftOut.has(record.instance_id)) continue;
       const instance = endpointKeyOf(key, record);
       const base = record.card.lora === undefined ? undefined : this.#cards.get(instance);
       const card: JoinedCard = { record, endpoint: this.#endpoints.get(instance), base };

@@ -5,7 +5,7 @@ import { toDynamo } from '../../../shared/discovery/dynamo/write-record.ts';
 import type { Bucket } from '../../../shared/discovery/keys.ts';
 import { fromText, refusalOf, refusalText } from '../../../shared/discovery/record-text.ts';
 import { SnapshotWatcher } from '../../../shared/discovery/snapshot-watcher.ts';
-import { recordedFiles } from '../../support/dynamo-files.ts';
+import { type RecordedRelease, recordedFiles } from '../../support/dynamo-files.ts';
 
 /** Keys and values that mock workers of Dynamo 1.6.1 wrote: two to etcd, and two others to a folder. */
 const IN_ETCD = JSON.parse(
@@ -17,6 +17,13 @@ const PATH = 'dynamo/backend/generate/13b0a22438119705';
 
 function read(bucket: Bucket, key: string, text = WRITTEN[`${bucket}/${key}`] ?? '') {
   return fromText(fromDynamo(text, key), bucket, key);
+}
+
+function recordedBy(release: RecordedRelease) {
+  return [...recordedFiles(release)].map(([path, text]) => {
+    const [, bucket = '', key = ''] = /^(v1\/\w+)\/(.*)$/.exec(decodeURIComponent(path)) ?? [];
+    return { bucket: bucket as Bucket, key, text };
+  });
 }
 
 describe('the records of Dynamo', () => {
@@ -171,6 +178,30 @@ describe('the records of Dynamo', () => {
     const file = { path: '/m/config.json', checksum: { toString: 1, valueOf: 1 }, size: 3 };
     Object.assign(record.card_json, { model_info: { hf_config_json: file } });
     expect(read('v1/mdc', PATH, JSON.stringify(record))).toBeUndefined();
+  });
+
+  it.each(['1.4.2', '1.5.1', '1.6.1'] as const)('of release %s are all read', (release) => {
+    for (const { bucket, key, text } of recordedBy(release)) {
+      const record = read(bucket, key, text);
+      expect(record, key).toMatchObject({ wire: 'dynamo' });
+      expect(record).not.toHaveProperty('refused');
+    }
+  });
+
+  it.each(['1.2.1', '1.3.1'] as const)('of release %s are refused where they differ', (release) => {
+    const cards = release === '1.2.1' ? ['the card names no worker_type'] : [];
+    const reasons = recordedBy(release).flatMap(({ bucket, key, text }) => {
+      const record = read(bucket, key, text);
+      const refused = record?.type === 'Endpoint' ? record.refused : refusalOf(fromDynamo(text, key));
+      return refused === undefined ? [] : [`${bucket}: ${refused.slice(0, refused.indexOf(','))}`];
+    });
+    expect(new Set(reasons)).toEqual(
+      new Set([
+        'v1/event_channels: the event channel has no scope',
+        ...cards.map((reason) => `v1/mdc: ${reason}`),
+        expect.stringContaining('v1/instances: the worker answers queries for its index as releases up to Dynamo 1.3'),
+      ]),
+    );
   });
 
   it('of Dynamo 1.3 and older are refused, with the release and the ones that are taken', () => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import type { Discovery } from '../../../../shared/discovery/index.ts';
+import type { Discovery, EndpointRecord } from '../../../../shared/discovery/index.ts';
 import { LiveModelDirectory, type RoutableModel } from '../../../../shared/pipeline/index.ts';
 import { endpointAt, modelAt } from '../../../contract/discovery/records.ts';
 import { createDiscovery } from '../../../support/create-discovery.ts';
@@ -17,10 +17,11 @@ let rootPath: string;
 let discovery: Discovery;
 let directory: LiveModelDirectory;
 let problems: string[];
+let refused: string[];
 
 beforeEach(async () => {
   rootPath = await mkdtemp(join(tmpdir(), 'stator-models-'));
-  problems = [];
+  [problems, refused] = [[], []];
   discovery = await createDiscovery({
     backend: 'file',
     rootPath,
@@ -55,7 +56,8 @@ async function write(path: string, text: string): Promise<void> {
 }
 
 async function modelsNow(): Promise<ReadonlyMap<string, RoutableModel>> {
-  directory = new LiveModelDirectory({ discovery, clock: systemClock, servesDynamo: true });
+  const onRefusedWorker = (record: EndpointRecord): void => void refused.push(record.refused ?? '');
+  directory = new LiveModelDirectory({ discovery, clock: systemClock, servesDynamo: true, onRefusedWorker });
   await directory.start();
   return new Map(directory.list().map((model) => [model.name, model]));
 }
@@ -109,6 +111,16 @@ describe('models of workers of Dynamo', () => {
     await register('dynamo/backend/generate/a', { worker_type: undefined });
     expect([...(await modelsNow()).keys()]).toEqual([]);
     expect(problems).toEqual([expect.stringContaining('Dynamo 1.2 or older')]);
+  });
+
+  it('are not served by workers of Dynamo 1.3, whose endpoints tell their release', async () => {
+    for (const [path, text] of recordedFiles('1.3.1')) {
+      await mkdir(dirname(join(rootPath, path)), { recursive: true });
+      await writeFile(join(rootPath, path), text);
+    }
+    await register('dynamo/backend/generate/a', { display_name: 'newer' });
+    expect([...(await modelsNow()).keys()]).toEqual(['newer']);
+    expect(refused).toEqual([expect.stringContaining('Dynamo 1.3')]);
   });
 
   it('have workers of Stator beside them, if both have the same files', async () => {
