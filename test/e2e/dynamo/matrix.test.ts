@@ -9,6 +9,7 @@ import {
   GROUPS,
   nameOfFrontend,
   nameOfGroup,
+  reasonNotExact,
   reasonNotPlayed,
 } from './cells.ts';
 
@@ -30,7 +31,6 @@ describe('the matrix of both products', () => {
     const reasons = GROUPS.flatMap((group) => FRONTENDS.flatMap((frontend) => reasonNotPlayed(group, frontend) ?? []));
     expect(new Set(reasons)).toEqual(
       new Set([
-        "Stator's frontend cannot call the workers of Dynamo yet",
         "Stator's workers do not speak the request plane of Dynamo yet",
       ]),
     );
@@ -54,6 +54,18 @@ describe.each(groups)('%s', (_, group) => {
       expect(streamed.usage).toMatchObject({ completion_tokens: SHORT.max_tokens });
     });
 
+    it.runIf(reasonNotExact(group, kind) === undefined)('get a repeated prompt where its blocks are', async () => {
+      const { url } = frontendOf(bed, kind);
+      const cached = async (): Promise<number> => {
+        const { usage } = await readChat(url, { ...SHORT, ...WITH_USAGE, ...promptAbout(nameOfFrontend(kind)) });
+        const { prompt_tokens_details: details } = usage as unknown as Usage;
+        return details?.cached_tokens ?? 0;
+      };
+      expect(await cached()).toBe(0);
+      await waitUntil(async () => (await cached()) > 0, { what: 'a prompt whose blocks are cached' });
+      for (let again = 0; again < 6; again++) expect(await cached()).toBeGreaterThan(0);
+    });
+
     it('hear of a client that leaves', async () => {
       const stream = await openChat(frontendOf(bed, kind).url, LONG);
       await stream.untilDeltas(3);
@@ -67,14 +79,15 @@ describe.each(groups)('%s', (_, group) => {
     ['killed', 'SIGKILL'],
     ['told to stop', 'SIGTERM'],
   ] as const)('when one of them is %s', (_name, signal) => {
-    let answers: ReadonlyMap<string, readonly ChatAnswer[]>;
+    let outcomes: ReadonlyMap<string, Outcome>;
 
     beforeAll(async () => {
-      answers = await answersAround(bed, signal);
+      outcomes = await outcomesOf(bed, signal);
     }, FAULT_MS_MAX);
 
     it.each(played.map((kind) => [nameOfFrontend(kind)]))('lose no stream of %s', (name) => {
-      for (const answer of answers.get(name) ?? []) {
+      const { answers = [], moves = 0 } = outcomes.get(name) ?? {};
+      for (const answer of answers) {
         expect(answer).toMatchObject({
           finishReason: 'length',
           error: undefined,
@@ -82,7 +95,8 @@ describe.each(groups)('%s', (_, group) => {
           usage: { completion_tokens: LONG.max_tokens },
         });
       }
-      expect(answers.get(name)).toHaveLength(STREAMS);
+      expect(answers).toHaveLength(STREAMS);
+      if (signal === 'SIGKILL') expect(moves).toBeGreaterThan(0); // the fault met streams of this frontend
     });
   });
 });
@@ -99,33 +113,54 @@ function usageOf(usage: object | undefined): object {
   return { prompt_tokens, completion_tokens, total_tokens };
 }
 
+interface Usage {
+  readonly prompt_tokens_details?: { readonly cached_tokens: number };
+}
+
+/** Returns a prompt of several blocks that no other test sends. */
+function promptAbout(topic: string): object {
+  return { messages: [{ role: 'user', content: `${topic}: ${'What if a machine stops? '.repeat(60)}` }] };
+}
+
+/** What became of the streams of one frontend. */
+interface Outcome {
+  readonly answers: readonly ChatAnswer[];
+  /** Streams that the frontend moved to another worker. */
+  readonly moves: number;
+}
+
 /**
- * Ends a worker while streams run through every frontend. Returns their answers by the name of the frontend, and leaves
- * two workers up.
+ * Ends a worker while streams run through every frontend. Returns what became of them, by the name of the frontend, and
+ * leaves two workers up.
  */
-async function answersAround(
-  bed: CellBed,
-  signal: 'SIGKILL' | 'SIGTERM',
-): Promise<ReadonlyMap<string, readonly ChatAnswer[]>> {
+async function outcomesOf(bed: CellBed, signal: 'SIGKILL' | 'SIGTERM'): Promise<ReadonlyMap<string, Outcome>> {
   const opened = await Promise.all(
     bed.frontends.map(async (frontend) => {
       const streams = await Promise.all(
         Array.from({ length: STREAMS }, (_, at) => openChat(frontend.url, withTopic(`stream ${at}`))),
       );
       await Promise.all(streams.map((stream) => stream.untilDeltas(3)));
-      return { name: nameOfFrontend(frontend), streams };
+      return { name: nameOfFrontend(frontend), streams, url: frontend.url, before: await movesAt(frontend.url) };
     }),
   );
   const [first] = bed.workers;
   if (first === undefined) throw new Error('no worker is up');
   const ended = bed.removeWorker(first, signal);
-  const answers = opened.map(async ({ name, streams }) => {
-    return [name, await Promise.all(streams.map(({ answer }) => answer))] as const;
+  const outcomes = opened.map(async ({ name, streams, url, before }): Promise<readonly [string, Outcome]> => {
+    const answers = await Promise.all(streams.map(({ answer }) => answer));
+    return [name, { answers, moves: (await movesAt(url)) - before }];
   });
-  const all = new Map(await Promise.all(answers));
+  const all = new Map(await Promise.all(outcomes));
   await ended;
   await bed.addWorker();
   return all;
+}
+
+/** Returns how many streams a frontend has moved so far. */
+async function movesAt(url: string): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  const lines = text.split('\n').filter((line) => line.startsWith('dynamo_frontend_model_migration_total{'));
+  return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
 }
 
 function withTopic(topic: string): typeof LONG & typeof WITH_USAGE {
