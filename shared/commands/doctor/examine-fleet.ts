@@ -26,6 +26,8 @@ export interface FleetNeeds {
   readonly natsServers: readonly string[];
   /** Model folder of the frontend's own; undefined = none. */
   readonly modelFolder: string | undefined;
+  /** Reason why workers of Dynamo cannot open connections to the frontend; undefined if they can. */
+  readonly cannotBeDialled: string | undefined;
 }
 
 /** Largest number of addresses and files that are tried; a fleet of thousands is judged by as many. */
@@ -44,7 +46,7 @@ export async function examineFleet(
     examineFiles(fleet.models, needs, probes),
     examineEvents(fleet.channels, workers, needs, probes),
   ]);
-  return [countRecords(fleet), ...fleet.problems.map(unreadable), ...findings.flat()];
+  return [countRecords(fleet), ...fleet.problems.map(unreadable), ...examineHome(fleet, needs), ...findings.flat()];
 }
 
 /** Endpoints at which models are served: those with a card. */
@@ -75,12 +77,23 @@ function unreadable(problem: string): Finding {
   return { verdict: 'fails', about: 'record', says: problem };
 }
 
+/** Examines whether workers of Dynamo can deliver their answers, for which they dial the frontend. */
+function examineHome({ models }: ExaminedFleet, { cannotBeDialled }: FleetNeeds): readonly Finding[] {
+  if (!models.some(({ wire }) => wire === 'dynamo')) return [];
+  const about = 'connections of workers';
+  if (cannotBeDialled !== undefined) return [{ verdict: 'fails', about, says: cannotBeDialled }];
+  return [{ verdict: 'ok', about, says: "Dynamo's workers open one to the frontend for each answer" }];
+}
+
 function examineModels({ models, readiness }: ExaminedFleet): readonly Finding[] {
   return [...groupBy(models, ({ card }) => card.display_name)].map(([name, records]): Finding => {
     const about = `model ${name}`;
     const says = `${workersInWords(records)}, ${typesInWords(records)}`;
     const found = readiness.get(name);
-    if (found === undefined) return { verdict: 'fails', about, says: `${says}; this version cannot call them` };
+    if (found === undefined) {
+      const remedy = '--namespace and --namespace-prefix choose whose models are served';
+      return { verdict: 'fails', about, says: `${says}; in another namespace`, remedy };
+    }
     if (found.isReady) return { verdict: 'ok', about, says };
     const reasons = Object.entries(found.namespaces).map(([namespace, { reason }]) => `${namespace}: ${reason}`);
     return { verdict: 'fails', about, says: `${says}; not served (${reasons.join('; ') || found.reason})` };
@@ -147,29 +160,28 @@ async function examineNats(what: string, { natsServers }: FleetNeeds, probes: Pr
   return [{ verdict: 'fails', about, says: `${what} of the workers go by NATS: ${faults[0]}`, remedy }];
 }
 
-/** Looks for the files of each model card, once for each path. */
+/** Looks for the files of each model, once for each path. */
 async function examineFiles(
   models: readonly ModelRecord[],
   { modelFolder }: FleetNeeds,
   probes: Probes,
 ): Promise<readonly Finding[]> {
   if (modelFolder !== undefined) return [];
-  const byPath = new Map<string, string>();
-  for (const { card, wire } of models) {
-    if (wire !== 'dynamo') continue; // Stator's workers serve their files themselves
-    for (const { path } of Object.values(card.files)) byPath.set(path, card.display_name);
-  }
-  const findings = await Promise.all(
-    [...byPath].slice(0, TRIED_MAX).map(async ([path, name]): Promise<readonly Finding[]> => {
-      const fault = await lookFor(path, probes);
-      if (fault === undefined) return [];
-      const remedy = '--model-path with a folder that has it, or DYN_SYSTEM_PORT at the workers, which then serve it';
-      return [{ verdict: 'fails', about: `file of ${name}`, says: `${path}: ${fault}`, remedy }];
-    }),
-  );
-  const missing = findings.flat();
-  if (missing.length > 0 || byPath.size === 0) return missing;
-  return [{ verdict: 'ok', about: 'files of models', says: `${byPath.size} found` }];
+  const theirs = models.filter(({ wire }) => wire === 'dynamo'); // Stator's workers serve their files themselves
+  const byName = groupBy(theirs, ({ card }) => card.display_name);
+  return Promise.all([...byName].map(([name, records]) => examineFilesOf(name, records, probes)));
+}
+
+async function examineFilesOf(name: string, records: readonly ModelRecord[], probes: Probes): Promise<Finding> {
+  const about = `files of ${name}`;
+  const paths = [...new Set(records.flatMap(({ card }) => Object.values(card.files)).map(({ path }) => path))];
+  const tried = paths.slice(0, TRIED_MAX);
+  const faults = await Promise.all(tried.map((path) => lookFor(path, probes)));
+  const missing = tried.flatMap((path, at) => (faults[at] === undefined ? [] : [`${path}: ${faults[at]}`]));
+  const [first] = missing;
+  if (first === undefined) return { verdict: 'ok', about, says: `${tried.length} found` };
+  const remedy = '--model-path with a folder that has them, or DYN_SYSTEM_PORT at the workers, which then serve them';
+  return { verdict: 'fails', about, says: `${missing.length} of ${tried.length} missing, such as ${first}`, remedy };
 }
 
 function lookFor(path: string, probes: Probes): Promise<string | undefined> {

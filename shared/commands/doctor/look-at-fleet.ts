@@ -6,6 +6,7 @@ import { discoveryFolder } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { openDiscovery } from '../../fleet/index.ts';
 import { LiveModelDirectory, type ModelReadiness } from '../../pipeline/index.ts';
+import { refuseDynamo } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { examineFleet, type FleetRecords } from './examine-fleet.ts';
 import type { Finding } from './findings.ts';
@@ -31,7 +32,8 @@ export async function lookAtFleet(
       const readiness = await readModels(discovery, settings, signal);
       const fleet = { ...records, readiness, place, problems: [...new Set(problems)] };
       const { routerMode, natsServer: natsServers, modelPath: modelFolder } = settings;
-      return await examineFleet(fleet, { routerMode, natsServers, modelFolder }, probes);
+      const needs = { routerMode, natsServers, modelFolder, cannotBeDialled: refuseDynamo(settings) };
+      return await examineFleet(fleet, needs, probes);
     } finally {
       await discovery.close();
     }
@@ -95,7 +97,14 @@ async function readModels(
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, ModelReadiness>> {
   const { namespace, namespacePrefix, decodeFallback: decodesAlone } = settings;
-  const directory = new LiveModelDirectory({ discovery, namespace, namespacePrefix, decodesAlone, clock: systemClock });
+  const directory = new LiveModelDirectory({
+    discovery,
+    namespace,
+    namespacePrefix,
+    decodesAlone,
+    servesDynamo: true, // whether their workers can dial the frontend is a finding of its own
+    clock: systemClock,
+  });
   try {
     await directory.start(signal);
     return new Map(directory.list().map(({ name, readiness }) => [name, readiness]));

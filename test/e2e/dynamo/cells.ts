@@ -37,15 +37,8 @@ export function nameOfGroup({ workers, store, plane }: CellGroup): string {
   return `${workers}'s workers by ${store} and ${plane}`;
 }
 
-/** Why a cell is not played: what one of the products lacks; undefined if it is. */
+/** Returns why a cell is not played: what one of the products lacks. Returns undefined if it is played. */
 export function reasonNotPlayed(group: CellGroup, frontend: FrontendKind): string | undefined {
   if (frontend.product === group.workers || group.workers === 'Dynamo') return undefined;
   return "Stator's workers do not speak the request plane of Dynamo yet";
-}
-
-/** Why a frontend does not know what the caches of the workers hold; undefined if it does. */
-export function reasonNotExact({ workers }: CellGroup, { product, mode }: FrontendKind): string | undefined {
-  if (mode !== 'kv') return 'only mode kv follows the caches';
-  if (product === 'Stator' && workers === 'Dynamo') return "Stator's frontend does not follow events of Dynamo yet";
-  return undefined;
 }

@@ -18,7 +18,10 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 /** A process of Dynamo's. */
 export interface DynamoProcess extends SpawnedProcess {
-  /** URL of its HTTP server: the routes of a frontend, or `/health` and `/metrics` of workers. */
+  /**
+   * URL of its HTTP server: the routes of a frontend, or `/health` and `/metrics` of a worker. Empty for several
+   * workers in one process, of which only one could have the port.
+   */
   readonly url: string;
 }
 
@@ -82,14 +85,13 @@ class SpawnedDynamo implements Dynamo {
 
   async mocker(options: MockWorkerOptions = {}): Promise<DynamoProcess> {
     const { workers = 1, modelFolder = DYNAMO_MODEL_FOLDER, modelName = DYNAMO_MODEL, args = [], env = {} } = options;
-    const port = await freePort();
+    const port = workers === 1 ? await freePort() : undefined;
     const own = ['--model-path', modelFolder, '--model-name', modelName, '--num-workers', String(workers)];
     const child = this.#spawn('dynamo.mocker', [...own, ...args], {
-      DYN_SYSTEM_HOST: '127.0.0.1',
-      DYN_SYSTEM_PORT: String(port),
+      ...(port === undefined ? {} : { DYN_SYSTEM_HOST: '127.0.0.1', DYN_SYSTEM_PORT: String(port) }),
       ...env,
     });
-    const url = `http://127.0.0.1:${port}`;
+    const url = port === undefined ? '' : `http://127.0.0.1:${port}`;
     await child.waitForOutput(/mocker worker\(s\) created and running/, START_MS_MAX);
     return { ...child, url };
   }

@@ -4,7 +4,12 @@ import type { Probes } from '../../../../shared/commands/doctor/probes.ts';
 import type { EndpointRecord, ModelRecord } from '../../../../shared/discovery/index.ts';
 import { channelOf, endpointAt, modelAt } from '../../../contract/discovery/records.ts';
 
-const NEEDS: FleetNeeds = { routerMode: 'round-robin', natsServers: ['nats://broker:4222'], modelFolder: undefined };
+const NEEDS: FleetNeeds = {
+  routerMode: 'round-robin',
+  natsServers: ['nats://broker:4222'],
+  modelFolder: undefined,
+  cannotBeDialled: undefined,
+};
 const SCOPE = { kind: 'endpoint', namespace: 'ns', component: 'backend', endpoint: 'generate' } as const;
 const READY = { isReady: true, reason: undefined, namespaces: {} };
 
@@ -44,10 +49,11 @@ describe('a fleet', () => {
   it('that works has a line for each subject', async () => {
     expect(await lines(fleetOf([TCP, NATS]))).toEqual([
       'ok discovery etcd at http://e: 2 endpoints, 2 model cards, 0 event channels',
+      "ok connections of workers: Dynamo's workers open one to the frontend for each answer",
       'ok model Tiny/Model-1.0: 2 workers (2 of Dynamo), aggregated, Chat, Completions from Tokens',
       'ok addresses of workers: 1 tried, all reached',
       'ok NATS at nats://broker:4222: reached; it carries requests',
-      'ok files of models: 1 found',
+      'ok files of Tiny/Model-1.0: 1 found',
     ]);
   });
 
@@ -61,10 +67,12 @@ describe('a fleet', () => {
     expect(fails).toEqual([
       'fails worker at 10.0.0.1:4000: cannot be reached: refused',
       'fails NATS at nats://broker:4222: requests of the workers go by NATS: refused',
-      'fails file of Tiny/Model-1.0: /models/tiny/tokenizer.json: refused',
+      'fails files of Tiny/Model-1.0: 1 of 1 missing, such as /models/tiny/tokenizer.json: refused',
     ]);
+    const home = await lines(fleetOf([TCP]), { cannotBeDialled: 'no listener' });
+    expect(home).toContain('fails connections of workers: no listener');
     const own = await lines(fleetOf([TCP]), { modelFolder: '/own' }, reaching('/models/tiny/tokenizer.json'));
-    expect(own.join()).not.toContain('file');
+    expect(own.join()).not.toContain('files');
   });
 
   it('names records that cannot be read, and models that would not be served', async () => {
@@ -73,7 +81,7 @@ describe('a fleet', () => {
     expect(some).toContain('fails record: v1/mdc/x is of Dynamo 1.2');
     expect(some).toContainEqual(expect.stringMatching(/^fails model Tiny.*not served \(x\)$/));
     const none = await lines(fleetOf([TCP], { readiness: new Map() }));
-    expect(none).toContainEqual(expect.stringMatching(/^fails model Tiny.*cannot call them$/));
+    expect(none).toContainEqual(expect.stringMatching(/^fails model Tiny.*in another namespace$/));
   });
 
   it('needs the events of its workers only in mode kv', async () => {

@@ -1,0 +1,45 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { canMeet, type DynamoProcess, hasDynamo, useDynamo, useMeeting } from '../../support/dynamo/index.ts';
+import { readChat, runStator, useFleet, waitUntil } from '../../support/index.ts';
+
+const CHAT = { model: 'stator-mini', messages: [{ role: 'user', content: 'hello' }], max_tokens: 8, ignore_eos: true };
+const STORE = 'etcd';
+
+describe.runIf(hasDynamo() && canMeet(STORE, 'tcp'))('stator doctor beside a deployment of Dynamo', () => {
+  const meeting = useMeeting(STORE, 'tcp');
+  const fleet = useFleet();
+  const dynamo = useDynamo(meeting);
+  let workers: DynamoProcess;
+
+  beforeAll(async () => {
+    workers = await dynamo.mocker({ workers: 2 });
+  }, 120_000);
+
+  it('prints a command that serves the workers in place of the frontend it looked at', async () => {
+    const theirs = await dynamo.frontend(['--router-mode', 'kv']);
+    await theirs.waitForOutput(/Chat completions is ready/, 60_000);
+    const { code, stdout } = await runStator(['doctor', '--pid', String(theirs.pid)]);
+    expect(stdout).toContain('ok       model stator-mini: 2 workers (2 of Dynamo), aggregated');
+    expect(stdout).toContain('ok       addresses of workers:');
+    expect(stdout).toMatch(/ok {7}files of stator-mini: \d+ found/);
+    expect(stdout).toContain('ok       KV events: 2 publishers');
+    expect(code).toBe(0);
+    const [, line = ''] = /^Start: stator frontend (.*?) {3}\(with .* of process \d+\)$/m.exec(stdout) ?? [];
+    expect(line).toContain('--router-mode kv');
+    await theirs.kill();
+    const frontend = await fleet.frontend(line.split(' '), meeting); // its own --http-port comes last
+    await fleet.untilWorkers(frontend, 2);
+    expect(await readChat(frontend.url, CHAT)).toMatchObject({ finishReason: 'length', isDone: true });
+  });
+
+  it('names the worker that was killed, and the files that went with it', async () => {
+    await workers.kill();
+    await waitUntil(
+      async () => {
+        const { code, stdout } = await runStator(['doctor', '--', 'python', '-m', 'dynamo.frontend'], meeting);
+        return code === 1 && stdout.includes('cannot be reached');
+      },
+      { timeoutMs: 20_000, pollMs: 0, what: 'a doctor that misses the workers' },
+    );
+  });
+});
