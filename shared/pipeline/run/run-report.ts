@@ -106,14 +106,16 @@ export class RunReport {
   over(): void {
     const { observer } = this.#context;
     if (this.#response.hasOverrun) observer.overran?.(this.#model.primaryName, this.#workerId);
-    const { plainTokens } = this.#media ?? {};
-    const { reportedPromptTokens: counted } = this.#response;
-    if (plainTokens !== undefined && counted !== undefined && counted !== plainTokens) {
-      observer.promptDiffers?.(this.#model.primaryName, plainTokens, counted);
-    }
+    if (this.#media !== undefined) this.#compare(this.#media);
     const { tokens, ms } = this.#response.detokenized;
     if (tokens === 0) return;
     observer.detokenize?.(ms, tokens);
     observer.stage?.('postprocess', ms);
+  }
+
+  #compare({ plainTokens }: MediaPrompt): void {
+    const { reportedPromptTokens: counted } = this.#response;
+    if (plainTokens === undefined || counted === undefined || counted === plainTokens) return;
+    this.#context.observer.promptDiffers?.(this.#model.primaryName, plainTokens, counted);
   }
 }

@@ -1,7 +1,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
+import { cp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { composeFrontend } from '../../../../shared/frontends/index.ts';
@@ -24,18 +26,19 @@ const TOOLS = [{ type: 'function', function: { name: 'look', parameters: { type:
 const CALL = { index: 0, id: 'call-1', type: 'function', function: { name: 'look', arguments: '{"at":"sky"}' } };
 
 const vllm = new ScriptedVllm();
+const pair = [new ScriptedVllm(), new ScriptedVllm()];
 const workers: WorkerProcess[] = [];
 
+async function startWorker(...flags: readonly string[]): Promise<void> {
+  const config = resolveConfig('worker', [...flags, '--model-name=m'], ENV);
+  workers.push(await startWorkerProcess(config, SYSTEM, silentLogger, AbortSignal.timeout(20_000)));
+}
+
 beforeAll(async () => {
-  await vllm.start();
-  const flags = [
-    ['--engine=vllm', `--engine-url=${vllm.url}`, '--namespace=vllm', '--model-name=m'],
-    ['--engine=mocker', '--namespace=mock', '--speedup-ratio=100', '--model-name=m'],
-  ];
-  for (const own of flags) {
-    const config = resolveConfig('worker', own, ENV);
-    workers.push(await startWorkerProcess(config, SYSTEM, silentLogger, AbortSignal.timeout(20_000)));
-  }
+  for (const each of [vllm, ...pair]) await each.start();
+  await startWorker('--engine=vllm', `--engine-url=${vllm.url}`, '--namespace=vllm');
+  for (const { url } of pair) await startWorker('--engine=vllm', `--engine-url=${url}`, '--namespace=pair');
+  await startWorker('--engine=mocker', '--namespace=mock', '--speedup-ratio=100');
 });
 beforeEach(() => {
   vllm.script = { deltas: [{ content: 'hi' }] };
@@ -43,7 +46,7 @@ beforeEach(() => {
 });
 afterAll(async () => {
   for (const worker of workers) await worker.drain();
-  await vllm.stop();
+  for (const each of [vllm, ...pair]) await each.stop();
   rmSync(folder, { recursive: true, force: true });
 });
 
@@ -54,8 +57,12 @@ interface Bed {
 }
 
 /** What `see` sees of a frontend with these flags, once it serves the model or has refused it. */
-async function look<T>(flags: readonly string[], see: (bed: Bed) => Promise<T>): Promise<T> {
-  const { settings } = resolveConfig('frontend', [...flags, '--enable-anthropic-api'], ENV);
+async function look<T>(
+  flags: readonly string[],
+  see: (bed: Bed) => Promise<T>,
+  env: Readonly<Record<string, string>> = {},
+): Promise<T> {
+  const { settings } = resolveConfig('frontend', [...flags, '--enable-anthropic-api'], { ...ENV, ...env });
   const { logger, lines } = captureLogger();
   const frontend = await composeFrontend(settings, { ...SYSTEM, logger });
   const ask = (path: string, init: RequestInit) =>
@@ -225,6 +232,23 @@ describe('a chat that is left to its engine', () => {
     });
   });
 
+  it('goes to the worker that had its beginning before', async () => {
+    const flags = ['--namespace=pair', '--dyn-chat-processor=vllm', '--router-mode=kv', '--no-router-kv-events'];
+    await look(flags, async ({ post }) => {
+      const texts = ['sun', 'moon', 'rain', 'wind'].map((word) => `${word} and more of it `.repeat(30));
+      for (let turn = 0; turn < 4; turn++) {
+        for (const text of texts) {
+          const messages = [{ role: 'user', content: `${text}${turn}` }];
+          await (await post(CHATS, { model: 'm', messages })).text();
+        }
+      }
+      for (const text of texts) {
+        const at = pair.map(({ chats }) => chats.filter((chat) => JSON.stringify(chat).includes(text)).length);
+        expect(at.toSorted()).toEqual([0, 4]);
+      }
+    });
+  });
+
   it('shows once that its engine counts other tokens than this frontend', async () => {
     await look(LEFT, async ({ post, lines }) => {
       const differing = () => lines.filter(({ message }) => message.startsWith('the engine makes another prompt'));
@@ -248,6 +272,24 @@ describe('a chat that is left to its engine', () => {
       expect(lines.filter(({ message }) => message.startsWith('the engine makes another prompt'))).toEqual([]);
     });
   });
+});
+
+it('serves chats, routed by load, of a model that this frontend cannot load', async () => {
+  const model = join(folder, 'model');
+  await cp(builtinModelPath(), model, { recursive: true });
+  await startWorker('--engine=vllm', `--engine-url=${vllm.url}`, '--namespace=broken', `--model-path=${model}`);
+  await rm(join(model, 'tokenizer.json'));
+  const flags = ['--namespace=broken', '--dyn-chat-processor=vllm', '--router-mode=kv'];
+  const env = { STATOR_ARTIFACTS_CACHE_DIR: join(folder, 'cache') };
+  await look(
+    flags,
+    async ({ post }) => {
+      const statusOf = async (path: string, body: object) => (await post(path, { model: 'm', ...body })).status;
+      expect(await statusOf(CHATS, { messages: MESSAGES })).toBe(200);
+      expect(await statusOf('/v1/completions', { prompt: 'Once', max_tokens: 1 })).toBe(503);
+    },
+    env,
+  );
 });
 
 describe('a model whose workers cannot answer chats themselves', () => {
