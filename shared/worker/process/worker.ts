@@ -281,14 +281,14 @@ function workerTypeOf(
 }
 
 /** Stores in which Dynamo's frontends read records. */
-const STORES_OF_DYNAMO: readonly string[] = ['file', 'etcd'];
+const STORES_OF_DYNAMO: readonly string[] = ['file', 'etcd', 'kubernetes'];
 
 /** Refuses settings with which no frontend of Dynamo finds or reaches the worker. @throws ConfigError */
 function checkWire({ wire, discoveryBackend: store, requestPlane }: Settings<'worker'>): void {
   if (wire !== 'dynamo') return;
   if (!STORES_OF_DYNAMO.includes(store)) {
     const says = `Dynamo's frontends do not read --discovery-backend ${store}`;
-    throw new ConfigError([`--wire dynamo: ${says}; use ${STORES_OF_DYNAMO.join(' or ')}`]);
+    throw new ConfigError([`--wire dynamo: ${says}; use ${STORES_OF_DYNAMO.join(', ')}`]);
   }
   if (requestPlane !== 'tcp') {
     throw new ConfigError([`--wire dynamo: --request-plane ${requestPlane} is not built yet for it; use tcp`]);

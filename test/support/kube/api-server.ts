@@ -121,7 +121,7 @@ export class FakeApiServer {
     if (body === undefined) return; // the client is gone
     const url = new URL(request.url ?? '/', 'http://localhost');
     const [, , namespace = '', resource = '', name] = PATH.exec(url.pathname) ?? [];
-    const isWatch = url.searchParams.get('watch') === '1';
+    const isWatch = /^(1|true)$/.test(url.searchParams.get('watch') ?? '');
     const one = name === undefined ? 'list' : 'get';
     const verb = request.method === 'GET' ? (isWatch ? 'watch' : one) : (request.method ?? '').toLowerCase();
     const counted = `${verb} ${resource}`;
