@@ -61,6 +61,10 @@ export function filesAtOf(files: Readonly<Record<string, CheckedFile>>): string 
   return undefined;
 }
 
+/**
+ * Returns the files of a card by role. The further files (`extra_files`) are left out: no prompt needs them, and only
+ * workers with a status server list them.
+ */
 export function filesOf(card: UnknownRecord): Readonly<Record<string, CheckedFile>> {
   const files: Record<string, CheckedFile> = {};
   for (const field of FILE_FIELDS) {
@@ -71,10 +75,6 @@ export function filesOf(card: UnknownRecord): Readonly<Record<string, CheckedFil
       if (role === undefined || file === undefined) continue;
       files[outer?.is_custom === true ? CUSTOM_TEMPLATE : role] = file;
     }
-  }
-  for (const value of Array.isArray(card.extra_files) ? card.extra_files : []) {
-    const file = fileOf(value);
-    if (file !== undefined) files[file.path.slice(file.path.lastIndexOf('/') + 1)] ??= file;
   }
   return files;
 }

@@ -141,6 +141,9 @@ describe('the records of Dynamo', () => {
       files_at: served,
       card: { files: { 'config.json': { path: `http://${served}/config.json`, size: 625 } } },
     });
+    const further = { path: `http://${served}/text.txt`, checksum: 'blake3:00', size: 5 }; // only self-hosted cards list it
+    const listed = text.replace('"media_decoder":', `"extra_files":[${JSON.stringify(further)}],"media_decoder":`);
+    expect(read('v1/mdc', key, listed)).toEqual(read('v1/mdc', key, text));
     const elsewhere = text.replaceAll('/v1/metadata/', '/latest/meta-data/');
     expect(read('v1/mdc', key, elsewhere)).toBeUndefined(); // a record may not choose any address that is fetched
   });
