@@ -97,15 +97,24 @@ const WRITTEN = { way: 'written' } as const;
 const TLS =
   'the engine listens only for its worker, on loopback: for TLS to clients use --tls-cert-path of stator frontend';
 const GRPC = 'a worker calls its engine by HTTP: for gRPC to clients use stator frontend --kserve-grpc-server';
+const OR_LEFT = 'or leave chats to the engine with --dyn-chat-processor';
 /** Flags for chats that the engine renders itself; a frontend needs the same settings for all others. */
 const CHAT_FLAGS: readonly (readonly [string, SharedFlag])[] = [
   [
     '--tool-call-parser',
-    { setting: 'toolCallParser', way: 'passed', unread: 'frontends read tool calls by --dyn-tool-call-parser' },
+    {
+      setting: 'toolCallParser',
+      way: 'passed',
+      unread: `frontends read tool calls by --dyn-tool-call-parser, ${OR_LEFT}`,
+    },
   ],
   [
     '--reasoning-parser',
-    { setting: 'reasoningParser', way: 'passed', unread: 'frontends read reasoning by --dyn-reasoning-parser' },
+    {
+      setting: 'reasoningParser',
+      way: 'passed',
+      unread: `frontends read reasoning by --dyn-reasoning-parser, ${OR_LEFT}`,
+    },
   ],
   [
     '--chat-template',

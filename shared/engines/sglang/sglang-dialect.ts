@@ -89,7 +89,8 @@ export class SglangDialect implements EngineDialect {
     this.#contextLength = listed?.contextLength ?? asCount(serverInfo.context_length) ?? 0;
     this.#abilities = abilitiesOf(serverInfo, openapi);
     this.#isDisaggregated = ['prefill', 'decode'].includes(String(serverInfo.disaggregation_mode));
-    const answersChats = openapi === undefined || CHATS in (asRecord(openapi.paths) ?? {});
+    const hasChats = openapi === undefined || CHATS in (asRecord(openapi.paths) ?? {});
+    const chatEngine = hasChats && !embeds && !this.#isDisaggregated ? this.kind : undefined;
     const bootstrapPort = asCount(serverInfo.disaggregation_bootstrap_port);
     const modelPath = asText(modelInfo.model_path) ?? asText(serverInfo.model_path);
     return {
@@ -103,7 +104,7 @@ export class SglangDialect implements EngineDialect {
         modelInput: takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
         takesPromptEmbeds: false,
-        ...(embeds || this.#isDisaggregated || !answersChats ? {} : { chatEngine: this.kind }),
+        ...(chatEngine === undefined ? {} : { chatEngine }),
         samplingSource: sglangSource(serverInfo.sampling_defaults, preferredIn(serverInfo)),
         publishesKvEvents: events.followed !== undefined,
         modelName: name,
@@ -112,7 +113,10 @@ export class SglangDialect implements EngineDialect {
       },
       events,
       version: asText(serverInfo.version),
-      ways: { tokens: embeds ? EMBEDDINGS : GENERATE },
+      ways: {
+        tokens: embeds ? EMBEDDINGS : GENERATE,
+        ...(chatEngine === undefined ? {} : { chats: CHATS }),
+      },
     };
   }
 

@@ -124,7 +124,8 @@ export class VllmDialect implements EngineDialect {
     if (!embeds) this.#hasGenerate = isLikely && (await this.#answersWithIds(server, GENERATE));
     const limits = await this.#limits(server, SERVER_INFO in routes);
     const { takesMedia = false, isPrefill = false } = this.#options;
-    const answersChats = !isPrefill && (openapi === undefined || CHATS in routes);
+    const answersChats = !embeds && !isPrefill && (openapi === undefined || CHATS in routes);
+    const chatEngine = answersChats ? this.kind : undefined;
     const takesText = this.#options.takesText === true || (!embeds && !(await this.#givesIds(server)));
     return {
       info: {
@@ -137,7 +138,7 @@ export class VllmDialect implements EngineDialect {
         modelInput: takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
         ...(takesMedia && !embeds && !takesText ? { takesMediaChats: true } : {}),
-        ...(embeds || !answersChats ? {} : { chatEngine: this.kind }),
+        ...(chatEngine === undefined ? {} : { chatEngine }),
         ...(this.#options.takesPromptEmbeds === undefined
           ? {}
           : { takesPromptEmbeds: this.#options.takesPromptEmbeds }),
@@ -148,7 +149,10 @@ export class VllmDialect implements EngineDialect {
       },
       events,
       version: asText(version?.version),
-      ways: { tokens: embeds ? EMBEDDINGS : this.#hasGenerate ? GENERATE : COMPLETIONS },
+      ways: {
+        tokens: embeds ? EMBEDDINGS : this.#hasGenerate ? GENERATE : COMPLETIONS,
+        ...(chatEngine === undefined ? {} : { chats: CHATS }),
+      },
     };
   }
 

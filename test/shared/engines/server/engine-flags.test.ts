@@ -229,7 +229,10 @@ describe('flags of an engine', () => {
     const unread = resolved('vllm', ['--tool-call-parser', 'cohere2']);
     expect([unread.settings.toolCallParser, unread.warnings]).toEqual([
       undefined,
-      ['--tool-call-parser "cohere2" goes only to the engine: frontends read tool calls by --dyn-tool-call-parser'],
+      [
+        '--tool-call-parser "cohere2" goes only to the engine: frontends read tool calls by --dyn-tool-call-parser, ' +
+          'or leave chats to the engine with --dyn-chat-processor',
+      ],
     ]);
   });
 

@@ -10,9 +10,9 @@ import { composeFrontend } from '../../../../shared/frontends/index.ts';
 import { captureLogger, silentLogger } from '../../../../shared/telemetry/log/logger.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
 import { waitUntil } from '../../../support/index.ts';
-import { CHATS, ScriptedVllm } from './scripted-vllm.ts';
+import { CHATS, type Delta, ScriptedEngine } from './scripted-engine.ts';
 
-// Workers of a scripted vLLM and a mock engine in this process, and what the clients of a frontend see beside them.
+// Workers of scripted engines and a mock engine in this process, and what the clients of a frontend see beside them.
 
 const folder = mkdtempSync(join(tmpdir(), 'stator-processors-'));
 const ENV = {
@@ -25,8 +25,9 @@ const MESSAGES = [{ role: 'user', content: 'Is it warm?' }];
 const TOOLS = [{ type: 'function', function: { name: 'look', parameters: { type: 'object' } } }];
 const CALL = { index: 0, id: 'call-1', type: 'function', function: { name: 'look', arguments: '{"at":"sky"}' } };
 
-const vllm = new ScriptedVllm();
-const pair = [new ScriptedVllm(), new ScriptedVllm()];
+const vllm = new ScriptedEngine('vllm');
+const sglang = new ScriptedEngine('sglang');
+const pair = [new ScriptedEngine('vllm'), new ScriptedEngine('vllm')];
 const workers: WorkerProcess[] = [];
 
 async function startWorker(...flags: readonly string[]): Promise<void> {
@@ -35,8 +36,9 @@ async function startWorker(...flags: readonly string[]): Promise<void> {
 }
 
 beforeAll(async () => {
-  for (const each of [vllm, ...pair]) await each.start();
+  for (const each of [vllm, sglang, ...pair]) await each.start();
   await startWorker('--engine=vllm', `--engine-url=${vllm.url}`, '--namespace=vllm');
+  await startWorker('--engine=sglang', `--engine-url=${sglang.url}`, '--namespace=sglang');
   for (const { url } of pair) await startWorker('--engine=vllm', `--engine-url=${url}`, '--namespace=pair');
   await startWorker('--engine=mocker', '--namespace=mock', '--speedup-ratio=100');
 });
@@ -46,7 +48,7 @@ beforeEach(() => {
 });
 afterAll(async () => {
   for (const worker of workers) await worker.drain();
-  for (const each of [vllm, ...pair]) await each.stop();
+  for (const each of [vllm, sglang, ...pair]) await each.stop();
   rmSync(folder, { recursive: true, force: true });
 });
 
@@ -104,7 +106,7 @@ it('leaves chats to the engine of its workers with --dyn-chat-processor, and to 
 
 describe('a chat that is left to its engine', () => {
   const body = { model: 'm', messages: MESSAGES, tools: TOOLS, max_tokens: 64 };
-  const deltas = [
+  const deltas: readonly Delta[] = [
     { role: 'assistant', content: '' },
     { reasoning: 'I must ' },
     { reasoning: 'look.' },
@@ -191,6 +193,28 @@ describe('a chat that is left to its engine', () => {
       for (const more of [{}, { thinking: { type: 'disabled' } }]) await post('/v1/messages', { ...asked, ...more });
       const args = vllm.chats.map(({ chat_template_kwargs }) => chat_template_kwargs);
       expect(args).toEqual([undefined, { thinking: false, enable_thinking: false, thinking_mode: 'disabled' }]);
+    });
+  });
+
+  it('reaches SGLang under the id by which it is stopped, and comes back as from vLLM', async () => {
+    const flags = ['--namespace=sglang', '--dyn-chat-processor=sglang'];
+    const ours = deltas.map(({ reasoning, ...delta }) => ({ ...delta, reasoning_content: reasoning ?? null }));
+    sglang.script = { deltas: ours, finish: 'tool_calls' };
+    await look(flags, async ({ post }) => {
+      const answer = (await (await post(CHATS, body)).json()) as { choices: object[] };
+      expect(answer.choices).toMatchObject([
+        { message: { content: 'Wait.', reasoning_content: 'I must look.' }, finish_reason: 'tool_calls' },
+      ]);
+      const [{ rid, ...sent } = {}] = sglang.chats;
+      expect(sent).toEqual({ messages: MESSAGES, tools: TOOLS, max_tokens: 64 });
+      sglang.script = { deltas: [{ content: 'hi' }], isOpen: true };
+      const left = new AbortController();
+      const response = await post(CHATS, { ...body, stream: true }, left.signal);
+      await response.body?.getReader().read();
+      left.abort();
+      await waitUntil(() => sglang.of('POST /abort_request').length > 0);
+      expect(sglang.of('POST /abort_request')[0]?.body).toEqual({ rid: sglang.chats[1]?.rid });
+      expect(rid).not.toBe(sglang.chats[1]?.rid);
     });
   });
 

@@ -25,21 +25,41 @@ export interface Script {
   readonly isOpen?: boolean;
 }
 
-/** A server that describes itself as vLLM does, with the built-in model, and answers chats by a script. */
-export class ScriptedVllm extends FakeEngineServer {
+const GENERATE = '/inference/v1/generate';
+
+/** Describes the server as vLLM does. */
+function describeVllm(server: FakeEngineServer): void {
+  const root = builtinModelPath();
+  const model = { id: 'tiny', object: 'model', owned_by: 'vllm', root, parent: null, max_model_len: 2048 };
+  server
+    .json('GET /v1/models', { object: 'list', data: [model] })
+    .json('GET /version', { version: '0.33.0' })
+    .json('GET /openapi.json', { paths: { [CHATS]: {}, [GENERATE]: {}, '/v1/completions': {} } })
+    .on('GET /metrics', ({ response }) => void response.end('vllm:cache_config_info{block_size="16"} 1\n'));
+}
+
+/** Describes the server as SGLang does. */
+function describeSglang(server: FakeEngineServer): void {
+  const model_path = builtinModelPath();
+  server
+    .json('GET /v1/models', { object: 'list', data: [{ id: 'tiny', owned_by: 'sglang', max_model_len: 2048 }] })
+    .json('GET /model_info', { model_path, served_model_name: 'tiny', is_generation: true })
+    .json('GET /server_info', { version: '0.5.23', page_size: 16, disaggregation_mode: 'null' })
+    .json('GET /openapi.json', { paths: { [CHATS]: {}, '/generate': {} } })
+    .on('GET /metrics', ({ response }) => void response.end(''))
+    .json('POST /abort_request', {});
+}
+
+/** A server that describes itself as an engine does, with the built-in model, and answers chats by a script. */
+export class ScriptedEngine extends FakeEngineServer {
   script: Script = { deltas: [{ content: 'hi' }] };
 
-  constructor() {
+  constructor(kind: 'vllm' | 'sglang') {
     super();
-    const root = builtinModelPath();
-    const generate = '/inference/v1/generate';
-    const model = { id: 'tiny', object: 'model', owned_by: 'vllm', root, parent: null, max_model_len: 2048 };
-    this.json('GET /v1/models', { object: 'list', data: [model] })
-      .json('GET /version', { version: '0.33.0' })
-      .json('GET /openapi.json', { paths: { [CHATS]: {}, [generate]: {}, '/v1/completions': {} } })
-      .on('GET /metrics', ({ response }) => void response.end('vllm:cache_config_info{block_size="16"} 1\n'))
-      .on(`POST ${generate}`, (received) => this.#generate(received))
-      .on(`POST ${CHATS}`, (received) => this.#chat(received));
+    if (kind === 'vllm') describeVllm(this);
+    else describeSglang(this);
+    this.on(`POST ${GENERATE}`, (received) => this.#generate(received));
+    this.on(`POST ${CHATS}`, (received) => this.#chat(received));
   }
 
   /** Bodies of the chats that came, without the name of the model. */
@@ -95,7 +115,8 @@ function whole(deltas: readonly Delta[]): readonly Json[] {
     const own = deltas.filter(({ choice = 0 }) => choice === index);
     const text = (name: string) => own.map((delta) => delta[name] ?? '').join('') || null;
     const calls = own.flatMap(({ tool_calls: list }) => (Array.isArray(list) ? (list as Json[]) : []));
-    const message = { role: 'assistant', content: text('content'), reasoning: text('reasoning'), tool_calls: calls };
+    const thoughts = { reasoning: text('reasoning'), reasoning_content: text('reasoning_content') };
+    const message = { role: 'assistant', content: text('content'), ...thoughts, tool_calls: calls };
     return { index, message, logprobs: own.find(({ logprobs }) => logprobs)?.logprobs ?? null };
   });
 }
