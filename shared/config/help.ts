@@ -131,7 +131,8 @@ const LOCAL: Brief = {
   flags: [
     {
       ...MODEL_PATH,
-      about: 'Folder, or id on the Hugging Face Hub, of a model with tokenizer and chat template (default: a small built-in one)',
+      about:
+        'Folder, or id on the Hugging Face Hub, of a model with tokenizer and chat template (default: a small built-in one)',
     },
     { setting: 'engine', value: 'ENGINE', about: 'mocker (default), openai, vllm or sglang' },
     { setting: 'engineUrl', value: 'URL', about: 'Running server to use, for openai, vllm and sglang' },

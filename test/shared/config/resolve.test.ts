@@ -280,8 +280,19 @@ describe('values', () => {
     for (const name of ['org/name', 'Qwen/Qwen3-0.6B', 'org/n.a-m_e@v1.0', 'hf://org/name@refs/pr/7']) {
       expect(resolveConfig('frontend', ['--model-path', name], {}, { surroundings }).settings.modelPath).toBe(name);
     }
-    for (const name of ['name', './org/name', '~/org/name', 'a/b/c', '../name', 'org/..', 'org/a--b', 'org/name@../x']) {
-      expect(problemsOf('frontend', ['--model-path', name])[0]).toContain('no such folder, and not the name of a model');
+    for (const name of [
+      'name',
+      './org/name',
+      '~/org/name',
+      'a/b/c',
+      '../name',
+      'org/..',
+      'org/a--b',
+      'org/name@../x',
+    ]) {
+      expect(problemsOf('frontend', ['--model-path', name])[0]).toContain(
+        'no such folder, and not the name of a model',
+      );
     }
   });
 

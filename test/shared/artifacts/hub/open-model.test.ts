@@ -117,7 +117,9 @@ describe('a model path', () => {
   let bed: HubBed;
   beforeEach(async () => {
     bed = await openHubBed();
-    bed.hub.models.set('org/name', { files: { 'config.json': Buffer.from('{}'), 'tokenizer.json': Buffer.from('{}') } });
+    bed.hub.models.set('org/name', {
+      files: { 'config.json': Buffer.from('{}'), 'tokenizer.json': Buffer.from('{}') },
+    });
   });
   afterEach(() => bed.close());
 

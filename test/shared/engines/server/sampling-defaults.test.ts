@@ -91,7 +91,9 @@ describe('what is filled in for an engine', () => {
     const attached = samplingSourceOf(undefined, 'vllm', { samplingSource: said });
     expect(await samplingDefaultsOf(OF_MODEL, attached, {}, openFolder)).toEqual({ temperature: 0.9 });
     const silent = samplingSourceOf(undefined, 'vllm', {});
-    expect(await samplingDefaultsOf(OF_MODEL, silent, { fillsInSampling: true }, openFolder)).toEqual({ max_tokens: 64 });
+    expect(await samplingDefaultsOf(OF_MODEL, silent, { fillsInSampling: true }, openFolder)).toEqual({
+      max_tokens: 64,
+    });
   });
 
   it("is taken from the command line, before the server's answer", async () => {
