@@ -16,7 +16,7 @@ export { FolderCache } from './fetching/folder-cache.ts';
 export { ModelCache } from './fetching/model-cache.ts';
 export { type BucketPlace, bucketPlace, openS3, type S3 } from './fetching/open-s3.ts';
 export { type ArtifactSource, bucketSource, listArtifacts, pushFolder, workerSource } from './fetching/sources.ts';
-export { hubSource } from './hub/hub-source.ts';
+export { hubModelOfCard, hubSource } from './hub/hub-source.ts';
 export { findLocalModel, hubModelOf, openModel } from './hub/open-model.ts';
 export { type HubSettings, hubPlace } from './hub/place.ts';
 export { describeChatTemplate, ModelFilesAbsent, openChatTemplate, openModelFolder } from './open-model-folder.ts';

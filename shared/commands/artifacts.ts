@@ -1,13 +1,16 @@
 import { basename, resolve } from 'node:path';
-import { bucketPlace, listArtifacts, pushFolder } from '../artifacts/index.ts';
+import { bucketPlace, listArtifacts, openModel, pushFolder } from '../artifacts/index.ts';
+import { type Clock, systemClock } from '../clock/index.ts';
+import { resolveConfig } from '../config/index.ts';
+import { openLogger } from '../telemetry/index.ts';
 import { parseFlags, UsageError } from './config.ts';
 
 /** Lines of `stator artifacts --help`. */
-export const ARTIFACTS_HELP = `Usage: stator artifacts push FOLDER [--bucket NAME]
+export const ARTIFACTS_HELP = `Usage: stator artifacts push MODEL [--bucket NAME]
        stator artifacts list [--bucket NAME]
 
-Uploads the files of a model folder that frontends need to a bucket: configuration, tokenizer and chat template, but
-no weights. Each file is stored under its checksum, and files that exist already are skipped. A frontend can then open
+Uploads the files of a model that frontends need to a bucket: configuration, tokenizer and chat template, but no
+weights. MODEL is a folder, or the id of a model on the Hugging Face Hub (ORG/NAME[@REVISION]). Each file is stored under its checksum, and files that exist already are skipped. A frontend can then open
 the model while no worker of it can be reached.
 
   --bucket NAME     bucket (default: STATOR_ARTIFACTS_BUCKET)
@@ -22,7 +25,11 @@ type Env = Readonly<Record<string, string | undefined>>;
  * Runs `stator artifacts`; resolves with what it prints.
  * @throws UsageError for a mistake in its arguments, Error with one line when folder or bucket cannot be used
  */
-export async function runArtifacts(argv: readonly string[], env: Env = process.env): Promise<string> {
+export async function runArtifacts(
+  argv: readonly string[],
+  env: Env = process.env,
+  clock: Clock = systemClock,
+): Promise<string> {
   const { values, positionals } = parseFlags({
     args: [...argv],
     allowPositionals: true,
@@ -41,12 +48,22 @@ export async function runArtifacts(argv: readonly string[], env: Env = process.e
   if (verb === 'list' && rest.length === 0) {
     return (await listArtifacts(bucket, place)).map(show).join('');
   }
-  const [folder] = rest;
-  if (verb !== 'push' || folder === undefined || rest.length > 1) {
-    throw new UsageError('stator artifacts takes push FOLDER, or list');
+  const [model] = rest;
+  if (verb !== 'push' || model === undefined || rest.length > 1) {
+    throw new UsageError('stator artifacts takes push MODEL, or list');
   }
-  const pushed = await pushFolder(resolve(folder), bucket, place);
+  const pushed = await pushFolder(await folderOf(model, env, clock), bucket, place);
   return pushed.map(show).join('');
+}
+
+/** Variables that choose the hub and its cache. */
+const OF_HUB = /^(HF_|HUGGING_?FACE_|TRANSFORMERS_OFFLINE$)/;
+
+/** Returns the folder of a model, which may first have to be downloaded. */
+async function folderOf(model: string, env: Env, clock: Clock): Promise<string> {
+  const ofHub = Object.fromEntries(Object.entries(env).filter(([name]) => OF_HUB.test(name)));
+  const { settings } = resolveConfig('frontend', [], ofHub);
+  return (await openModel(model, { settings, clock, logger: openLogger(settings).for('models') })) ?? resolve(model);
 }
 
 interface Shown {

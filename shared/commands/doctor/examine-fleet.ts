@@ -180,11 +180,13 @@ async function examineFilesOf(name: string, records: readonly ModelRecord[], pro
   const missing = tried.flatMap((path, at) => (faults[at] === undefined ? [] : [`${path}: ${faults[at]}`]));
   const [first] = missing;
   if (first === undefined) return { verdict: 'ok', about, says: `${tried.length} found` };
-  const remedy = '--model-path with a folder that has them, or DYN_SYSTEM_PORT at the workers, which then serve them';
+  const remedy =
+    '--model-path with a folder or a model on the Hugging Face Hub that has them, or DYN_SYSTEM_PORT at the workers, which then serve them';
   return { verdict: 'fails', about, says: `${missing.length} of ${tried.length} missing, such as ${first}`, remedy };
 }
 
-function lookFor(path: string, probes: Probes): Promise<string | undefined> {
+async function lookFor(path: string, probes: Probes): Promise<string | undefined> {
+  if (path.startsWith('hf://')) return undefined; // the frontend downloads it from the Hugging Face Hub
   if (/^https?:\/\//.test(path)) return probes.url(path);
   return probes.file(path.replace(/^file:\/\//, ''));
 }

@@ -9,7 +9,7 @@ import {
 } from '../../artifacts/index.ts';
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
-import { type EdgeSettings, homeFolder, parseHubModel } from '../../config/index.ts';
+import { type EdgeSettings, homeFolder } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
 import { loadCode, reasonOf } from '../../errors/index.ts';
 import { describeToolCallParser, findReasoningFormat } from '../../parsers/index.ts';
@@ -126,10 +126,10 @@ interface Fetching {
 }
 
 async function loadArtifacts() {
-  const { bucketPlace, bucketSource, hubPlace, hubSource, ModelCache, workerSource } = await import(
+  const { bucketPlace, bucketSource, hubModelOfCard, hubPlace, hubSource, ModelCache, workerSource } = await import(
     '../../artifacts/index.ts'
   );
-  return { bucketPlace, bucketSource, hubPlace, hubSource, ModelCache, workerSource };
+  return { bucketPlace, bucketSource, hubModelOfCard, hubPlace, hubSource, ModelCache, workerSource };
 }
 
 /** Opens the cache and the bucket. @throws ConfigError for a bucket that must not be asked */
@@ -139,7 +139,7 @@ async function openFetching(
   log: Logger,
   registry: MetricRegistry,
 ): Promise<Fetching> {
-  const { bucketPlace, bucketSource, hubPlace, hubSource, ModelCache, workerSource } = await loadCode(
+  const { bucketPlace, bucketSource, hubModelOfCard, hubPlace, hubSource, ModelCache, workerSource } = await loadCode(
     'models from elsewhere',
     loadArtifacts,
   );
@@ -162,11 +162,11 @@ async function openFetching(
     load: async () => {
       for (const source of bucket) await source.load();
     },
-    sourcesOf: (workers, { source_path: path, display_name: name }) => {
+    sourcesOf: (workers, card) => {
       const places = [...new Set(workers.flatMap(({ filesAt }) => filesAt ?? []))];
       const from = random.below(Math.max(1, places.length));
       const turned = [...places.slice(from), ...places.slice(0, from)].slice(0, WORKERS_ASKED_MAX);
-      const model = parseHubModel(path ?? name);
+      const model = hubModelOfCard(card);
       const hub = model === undefined ? [] : [hubSource(model, hubPlace(settings), clock)];
       return [...turned.map(workerSource), ...bucket, ...hub];
     },

@@ -6,6 +6,8 @@ import { type ArtifactSource, bucketSource, ModelCache } from '../../../shared/a
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import { runArtifacts } from '../../../shared/commands/artifacts.ts';
 import { readModelInfo } from '../../../shared/tokens/index.ts';
+import { openHubBed } from '../../support/hub/hub-bed.ts';
+import { sha256 } from '../../support/hub/hub-server.ts';
 import { type S3Server, startS3Server } from '../../support/s3-server.ts';
 
 const FOLDER = resolve('shared/artifacts/builtin-model');
@@ -44,6 +46,18 @@ describe('stator artifacts', () => {
     for (const line of listed) expect(line).toMatch(/^ *\d+ {2}sha256\/[0-9a-f]{64}$/);
   });
 
+  it('puts the files of a model on the hub there, by its id', async () => {
+    const bed = await openHubBed();
+    const files = { 'config.json': Buffer.from('{}'), 'tokenizer.json': Buffer.from('{"model":{}}') };
+    bed.hub.models.set('org/name', { files: { ...files, 'model.safetensors': Buffer.from('weights') } });
+    const ofHub = { HF_ENDPOINT: bed.hub.url, HF_HOME: bed.home };
+    await runArtifacts(['push', 'org/name'], { ...env, ...ofHub });
+    const stored = Object.values(files).map((content) => `models/sha256/${sha256(content)}`);
+    expect([...server.objects.keys()].filter((key) => key.includes('/sha256/')).sort()).toEqual(stored.sort());
+    await expect(runArtifacts(['push', 'org/absent'], { ...env, ...ofHub })).rejects.toThrow('has no model org/absent');
+    await bed.close();
+  });
+
   it('puts them where a frontend finds them', async () => {
     await runArtifacts(['push', FOLDER], env);
     const root = mkdtempSync(join(tmpdir(), 'stator-pushed-'));
@@ -64,8 +78,8 @@ describe('stator artifacts', () => {
 
   it.each([
     [['push', FOLDER], { AWS_ENDPOINT: 'http://x' }, 'name a bucket with --bucket or STATOR_ARTIFACTS_BUCKET'],
-    [['push'], {}, 'stator artifacts takes push FOLDER, or list'],
-    [['pull', FOLDER], {}, 'stator artifacts takes push FOLDER, or list'],
+    [['push'], {}, 'stator artifacts takes push MODEL, or list'],
+    [['pull', FOLDER], {}, 'stator artifacts takes push MODEL, or list'],
     [['push', FOLDER, '--buckets', 'x'], {}, "Unknown option '--buckets'"],
     [['push', '/nowhere'], {}, '/nowhere: no such folder'],
   ])('says what is wrong with %j', async (argv, more, message) => {

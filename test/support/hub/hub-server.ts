@@ -281,15 +281,16 @@ function sendContent(server: HubServer, content: Buffer, request: IncomingMessag
     response.writeHead(302, { location: fault.to }).end();
     return;
   }
-  const [, first] = /^bytes=(\d+)-$/.exec(request.headers.range ?? '') ?? [];
+  const [, first, last] = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range ?? '') ?? [];
   const from = fault?.kind === 'whole' || first === undefined ? 0 : Number(first);
   if (from >= content.length && from > 0) {
     refuse(response, 416, 'out of range');
     return;
   }
-  const part = partOf(content, from, fault);
+  const end = last ? Math.min(Number(last) + 1, content.length) : content.length;
+  const part = partOf(content.subarray(0, end), from, fault);
   const isPart = from > 0 || (first !== undefined && fault?.kind !== 'whole');
-  if (isPart) response.setHeader('content-range', `bytes ${from}-${content.length - 1}/${content.length}`);
+  if (isPart) response.setHeader('content-range', `bytes ${from}-${end - 1}/${content.length}`);
   response.writeHead(isPart ? 206 : 200, { 'content-length': part.length });
   if (fault?.kind === 'cut') response.write(part.subarray(0, fault.bytes), () => response.destroy());
   else if (fault?.kind === 'silent') response.write(part.subarray(0, fault.bytes), () => server.onSilent?.());

@@ -2,7 +2,13 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type HubSettings, hubPlace, hubSource, ModelCache } from '../../../../shared/artifacts/index.ts';
+import {
+  type HubSettings,
+  hubModelOfCard,
+  hubPlace,
+  hubSource,
+  ModelCache,
+} from '../../../../shared/artifacts/index.ts';
 import { systemRandom } from '../../../../shared/clock/index.ts';
 import { parseHubModel } from '../../../../shared/config/index.ts';
 import { type HubBed, openHubBed } from '../../../support/hub/hub-bed.ts';
@@ -49,6 +55,29 @@ function openFromHub(name = NAME, changed: Partial<HubSettings> = {}, files = FI
     readFileSync(join(folder, 'tokenizer.json'), 'utf8'),
   );
 }
+
+describe('the model on the hub that a card means', () => {
+  const cardOf = (display_name: string, source_path: string | undefined, path: string) => ({
+    display_name,
+    source_path,
+    files: { 'config.json': fileOf(path, CONFIG) },
+  });
+
+  it.each([
+    [
+      'that of its files',
+      cardOf('mine', 'org/other', 'hf://org/name/config.json'),
+      { id: 'org/name', revision: 'main' },
+    ],
+    ['a revision of it', cardOf('mine', undefined, 'hf://org/name@v1/config.json'), { id: 'org/name', revision: 'v1' }],
+    ['its source', cardOf('mine', 'org/name@v1', '/worker/config.json'), { id: 'org/name', revision: 'v1' }],
+    ['its name', cardOf('org/name', undefined, '/worker/config.json'), { id: 'org/name', revision: 'main' }],
+    ['none for a folder', cardOf('org/name', '/models/name', '/worker/config.json'), undefined],
+    ['none for a text that leaves the hub', cardOf('mine', undefined, 'hf://../../x/config.json'), undefined],
+  ])('is %s', (_, card, model) => {
+    expect(hubModelOfCard(card)).toEqual(model);
+  });
+});
 
 describe('the files of a card that are only on the hub', () => {
   it('are downloaded, and the token does not leave the hub', async () => {

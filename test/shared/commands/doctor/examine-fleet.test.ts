@@ -75,6 +75,14 @@ describe('a fleet', () => {
     expect(own.join()).not.toContain('files');
   });
 
+  it('takes files on the Hugging Face Hub for found, because a frontend downloads them', async () => {
+    const [endpoint, model] = TCP;
+    const files = { 'tokenizer.json': { path: 'hf://org/name/tokenizer.json', checksum: 'blake3:0', size: 1 } };
+    const card = { ...model.card, files };
+    const fleet = fleetOf([[endpoint, { ...model, card }]]);
+    expect(await lines(fleet, {}, reaching('hf://org/name/tokenizer.json'))).toContain('ok files of Tiny/Model-1.0: 1 found');
+  });
+
   it('names records that cannot be read, and models that would not be served', async () => {
     const readiness = new Map([['Tiny/Model-1.0', { isReady: false, reason: 'x', namespaces: {} }]]);
     const some = await lines(fleetOf([TCP], { readiness, problems: ['v1/mdc/x is of Dynamo 1.2'] }));
