@@ -142,7 +142,7 @@ describe('a download', () => {
         expect((await fetched()).equals(bytes)).toBe(true);
         expect(blobs()).toEqual([isLarge ? sha256(bytes) : gitSum(bytes)]);
       }),
-      { numRuns: 60 },
+      { numRuns: 25 },
     );
   });
 });
