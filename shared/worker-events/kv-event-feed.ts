@@ -264,13 +264,15 @@ export class KvEventFeed {
     logger.warn('unusable KV events are skipped', { ...this.#scope, publisher_id: publisherId, reason });
   }
 
-  /** Asks for the events of a publisher that were lost: those of its rank, or of all ranks of its worker. */
+  /**
+   * Asks for the events of a worker after messages of its publisher were lost. A publisher of Dynamo has one rank and
+   * names no worker: the next event shows what is missing.
+   */
   #suspectPublisher(publisherId: string): void {
-    const only = this.#recovery.rankOf(publisherId);
-    const workerId = only?.workerId ?? this.#events?.workerOf(publisherId);
+    const workerId = this.#events?.workerOf(publisherId);
     const followed = workerId === undefined ? undefined : this.#workers.get(workerId);
     if (followed === undefined || !this.#isOpen) return;
-    for (const [dpRank, rank] of followed.ranks) if (only === undefined || only.dpRank === dpRank) rank.suspect();
+    for (const rank of followed.ranks.values()) rank.suspect();
   }
 }
 

@@ -14,8 +14,6 @@ export interface RecoverySources {
   watch(signal: AbortSignal): Promise<Watch>;
   /** Asks for events of a rank. Rejects if nothing answers for it, and as `RecoveryClient` does. */
   query(question: RecoveryQuestion, signal: AbortSignal): Promise<RecoveryAnswer>;
-  /** Returns the rank that a publisher reports on; undefined if discovery does not say. */
-  rankOf(publisherId: string): RankId | undefined;
 }
 
 /** Question for the events of a rank that a feed has missed. */
@@ -72,11 +70,6 @@ export class RankEndpoints implements RecoverySources {
     const transport = this.#endpoints.get(workerId)?.get(dpRank);
     if (transport === undefined) throw workerError('Unavailable', 'the worker has no recovery endpoint');
     return this.#options.recovery.query(transport, workerId, dpRank, startEventId, signal);
-  }
-
-  /** A publisher of Stator's reports on all ranks of its worker, and its channel names the worker. */
-  rankOf(): undefined {
-    return undefined;
   }
 
   #added(key: string, rank: RankId, transport: Transport): void {

@@ -1,10 +1,5 @@
 import { withDeadline } from '../../concurrency/index.ts';
-import {
-  type EventSourceRecord,
-  eventChannelPrefix,
-  type Watch,
-  type WatchListener,
-} from '../../discovery/index.ts';
+import { type EventSourceRecord, eventChannelPrefix, type Watch, type WatchListener } from '../../discovery/index.ts';
 import { workerError } from '../../errors/index.ts';
 import type { Transport } from '../../planes/index.ts';
 import type { RankId } from '../../router/index.ts';
@@ -62,10 +57,6 @@ export class PublisherSources implements RecoverySources {
     if (target === undefined) throw workerError('Unavailable', 'the publisher of the worker answers no queries');
     const answer = await this.#options.recovery.queryDynamo(target, rank, startEventId, signal);
     return { ...answer, publisherId: source.publisherId }; // an endpoint answers for one publisher
-  }
-
-  rankOf(publisherId: string): RankId | undefined {
-    return this.#sourceOf.get(publisherId)?.rank;
   }
 
   #added(key: string, { instance_id: publisherId, worker_id, dp_rank = 0, recovery_target }: EventSourceRecord): void {

@@ -78,6 +78,33 @@ class FleetRig {
     this.#worker.setLoad(id, { ranks: [{ dpRank: 0, ...load }], isDraining: false });
   }
 
+  /** A router of Dynamo beside the processes, which publishes and hears in its own form. */
+  async startDynamoRouter(): Promise<DynamoRouter> {
+    const discovery = new MemoryDiscovery({ hub: this.#hub, clock: this.clock, random: seededRandom(this.#seed++) });
+    const scope = { kind: 'endpoint', ...DYNAMO_SCOPE } as const;
+    const topic = 'active_sequences_events';
+    const publisher = await this.#events.publisher(scope, topic);
+    const { publisherId: instance_id, transport } = publisher;
+    const heard: unknown[] = [];
+    const ear = await this.#events.subscribe(scope, topic, { event: ({ payload }) => void heard.push(payload) });
+    const query = { bucket: 'v1/event_channels', prefix: '', includesDynamo: true } as const;
+    for (const record of await discovery.list(query)) {
+      if (record.type === 'EventChannel' && record.topic === topic) ear.connect(record.instance_id, record.transport);
+    }
+    await discovery.put({ type: 'EventChannel', scope, topic, instance_id, transport, wire: 'dynamo' });
+    await this.settle();
+    const tell = (requestId: string, data: unknown): void =>
+      publisher.publish({
+        events: [
+          {
+            ...{ request_id: requestId, data, router_id: 17_773_891_310_716_884_411n, lora_name: null },
+            worker: { worker_id: 0xan, dp_rank: 0 },
+          },
+        ],
+      });
+    return { heard, tell, leave: () => discovery.close() };
+  }
+
   /** Lets happen what needs no time, and a moment for messages between processes. */
   async settle(ms = 10): Promise<void> {
     for (let turn = 0; turn < 5; turn++) {
@@ -90,6 +117,16 @@ class FleetRig {
     for (const opened of [...this.#open]) await opened.close();
     await this.#worker.close();
   }
+}
+
+/** Scope of workers of Dynamo. */
+const DYNAMO_SCOPE = { namespace: 'dynamo', component: 'backend', endpoint: 'generate' };
+
+interface DynamoRouter {
+  /** Payloads of the messages of other routers. */
+  readonly heard: readonly unknown[];
+  tell(requestId: string, data: unknown): void;
+  leave(): Promise<void>;
 }
 
 /** A plane of the whole rig: who is done with it leaves it to the others. */
@@ -341,6 +378,60 @@ describe('a function that asks workers', () => {
     await fleet.settle();
     expect((await choosing).worker.id).toMatch(/c3|d4/);
     expect(new Set(asked)).toEqual(new Set(['c3', 'd4']));
+  });
+});
+
+describe('a router beside one of Dynamo', () => {
+  const REPLICA = ['--router-mode=kv', '--router-replica-sync'];
+  const BLOCKS = 'dynamo_frontend_worker_active_decode_blocks{';
+  const served = () => model({ workers: ['a', 'b'].map((id) => ({ ...worker(id), scope: DYNAMO_SCOPE })) });
+  const added = {
+    AddRequest: {
+      ...{ token_sequence: [2n ** 64n - 1n, 7n, 8n], track_prefill_tokens: true, expected_output_tokens: null },
+      prefill_load_hint: { initial_effective_prefill_tokens: 48, expected_prefill_duration: null },
+    },
+  };
+
+  it('counts what that one has placed, until it ends', async () => {
+    fleet = new FleetRig(served());
+    const ours = await fleet.start(REPLICA);
+    const theirs = await fleet.startDynamoRouter();
+    await fleet.settle(1000);
+    theirs.tell('r1', added);
+    await fleet.settle();
+    expect(await ours.counted(BLOCKS)).toBe(3);
+    expect((await ours.choose()).worker.id).toBe('b');
+    theirs.tell('r1', 'MarkPrefillCompleted');
+    theirs.tell('r1', 'Free');
+    await fleet.settle();
+    expect(await ours.counted(BLOCKS)).toBe(4);
+  });
+
+  it('tells that one in its own form what it places', async () => {
+    fleet = new FleetRig(served());
+    const ours = await fleet.start(REPLICA);
+    await fleet.settle(1000);
+    const theirs = await fleet.startDynamoRouter();
+    const place = await ours.choose();
+    await fleet.settle();
+    place.release();
+    await fleet.settle();
+    expect(theirs.heard).toMatchObject([
+      { events: [{ worker: { dp_rank: 0 }, data: { AddRequest: { track_prefill_tokens: true } }, lora_name: null }] },
+      { events: [{ data: 'Free' }] },
+    ]);
+  });
+
+  it('forgets what that one had placed once it is gone', async () => {
+    fleet = new FleetRig(served());
+    const ours = await fleet.start(REPLICA);
+    const theirs = await fleet.startDynamoRouter();
+    await fleet.settle(1000);
+    theirs.tell('r1', added);
+    await fleet.settle();
+    await theirs.leave();
+    await fleet.settle(1000);
+    expect(await ours.counted(BLOCKS)).toBe(0);
   });
 });
 

@@ -71,8 +71,8 @@ async function dynamoBed() {
     lose: (lossy: boolean): void => {
       isLossy = lossy;
     },
-    publisher: (workerId: string, dpRank = 0) =>
-      ScriptedPublisher.start({ workerId, dpRank, eventPlane, server, discovery: workers }),
+    publisher: (workerId: string, dpRank = 0, isLate = false) =>
+      ScriptedPublisher.start({ workerId, dpRank, isLate, eventPlane, server, discovery: workers }),
     follow(...placed: readonly PlacedWorker[]): void {
       for (const { id, dataParallelSize } of placed) {
         for (let rank = 0; rank < dataParallelSize; rank++) ranks.intern(id, rank);
@@ -99,7 +99,7 @@ describe('the blocks of workers of Dynamo', () => {
     zero.removed(3);
     one.cleared();
     one.stored(undefined, 6);
-    for (let ms = 0; ms < 5; ms++) await bed.clock.advance(1); // both are asked for what came before
+    await bed.clock.advance(1);
     expect([bed.blocks(WORKER, 0), bed.blocks(WORKER, 1)]).toEqual([[1, 2], [6]]);
     expect(bed.feeds.isSettled).toBe(true);
   });
@@ -155,6 +155,24 @@ describe('the blocks of workers of Dynamo', () => {
     second.stored(8, 9);
     await bed.clock.advance(1000);
     expect(bed.blocks(WORKER)).toEqual([7, 8, 9]);
+  });
+
+  it('lack nothing of a publisher whose events came before its record, not even what came with its answer', async () => {
+    const bed = await dynamoBed();
+    const first = await bed.publisher(WORKER);
+    first.stored(undefined, 1);
+    bed.follow(placed(WORKER));
+    await bed.clock.advance(1000);
+    const second = await bed.publisher(WORKER, 0, true);
+    second.stored(undefined, 7);
+    await bed.clock.advance(1);
+    second.onAnswer = () => {
+      second.onAnswer = undefined;
+      second.stored(7, 8);
+    };
+    await second.announce();
+    await bed.clock.advance(10_000);
+    expect(bed.blocks(WORKER)).toEqual([7, 8]);
   });
 
   it('are those of the publisher that stays when the newest leaves', async () => {
@@ -215,6 +233,23 @@ describe('the blocks of workers of Dynamo', () => {
       { numRuns: 60 },
     );
   });
+});
+
+it('knows the load of workers of Dynamo by their own reports, not by those of routers', async () => {
+  const bed = await dynamoBed();
+  await bed.publisher(WORKER);
+  bed.follow(placed(WORKER));
+  const scope = { kind: 'endpoint', ...DYNAMO_SCOPE } as const;
+  const publisher = await bed.eventPlane.publisher(scope, 'kv_metrics');
+  const { publisherId: instance_id, transport } = publisher;
+  await bed.workers.put({ type: 'EventChannel', scope, topic: 'kv_metrics', instance_id, transport, wire: 'dynamo' });
+  await bed.clock.advance(1000);
+  const worker_id = BigInt(`0x${WORKER}`);
+  const none = { active_decode_blocks: null, active_prefill_tokens: null, kv_used_blocks: null };
+  publisher.publish({ worker_id, dp_rank: 0, ...none, kv_used_blocks: 7 });
+  publisher.publish({ worker_id, dp_rank: 0, ...none, active_decode_blocks: 90, active_prefill_tokens: 5000 });
+  await bed.clock.advance(1);
+  expect(bed.loads.of(WORKER, 0)).toMatchObject({ usedKvBlocks: 7, activePrefillTokens: undefined });
 });
 
 describe('what a publisher of Dynamo must not do', () => {

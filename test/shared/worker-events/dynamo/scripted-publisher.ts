@@ -12,6 +12,8 @@ interface PublisherOptions {
   readonly eventPlane: EventPlane;
   readonly discovery: Discovery;
   readonly server: PlaneServer;
+  /** Whether its source is not in discovery before `announce`: events may come first. @default false */
+  readonly isLate?: boolean;
   /** Events that it keeps for routers that missed them. @default 8 */
   readonly ringMax?: number;
 }
@@ -31,6 +33,8 @@ export class ScriptedPublisher {
   #lastId = 0;
   /** Queries that it has answered: the first event that they asked for, or undefined for all blocks. */
   readonly queries: (number | undefined)[] = [];
+  /** Called when it has made an answer that is still on its way. */
+  onAnswer: (() => void) | undefined;
   /** Items that it answers instead of its events. */
   answers: readonly unknown[] | undefined;
 
@@ -59,8 +63,14 @@ export class ScriptedPublisher {
       },
     ];
     const scripted: ScriptedPublisher = new ScriptedPublisher(options, publisher, records);
-    for (const record of records) await discovery.put(record);
+    await discovery.put(records[0]!);
+    if (options.isLate !== true) await scripted.announce();
     return scripted;
+  }
+
+  /** Writes the record that says which rank it reports on, and where it answers. */
+  async announce(): Promise<void> {
+    await this.#options.discovery.put(this.#records[1]!);
   }
 
   get publisherId(): string {
@@ -127,6 +137,7 @@ export class ScriptedPublisher {
     this.queries.push(typeof start === 'number' ? start : undefined);
     const answer = isMine ? this.#answerFrom(start) : { Error: 'worker_id mismatch' };
     for (const body of this.answers ?? [answer]) call.output({ body });
+    this.onAnswer?.();
     call.end();
   }
 
