@@ -166,13 +166,7 @@ export class StandInDynamoWorker {
   #read(bytes: Buffer, socket: Socket): ReceivedRequest {
     const pathEnd = 2 + bytes.readUInt16BE(0);
     const headersEnd = pathEnd + 2 + bytes.readUInt16BE(pathEnd);
-    let control: Record<string, unknown> = {};
-    let body: Record<string, unknown> = {};
-    takeTwoParts(bytes.subarray(headersEnd + 4), (header, part) => {
-      control = JSON.parse(header);
-      body = control.payload_codec === 'json' ? JSON.parse(part.toString()) : unpackr.unpack(part);
-    });
-    const home = JSON.parse((control.connection_info as { info: string }).info);
+    const { control, body, home } = readNatsRequest(bytes.subarray(headersEnd + 4));
     return {
       path: bytes.toString('utf8', 2, pathEnd),
       headers: JSON.parse(bytes.toString('utf8', pathEnd + 2, headersEnd)),
@@ -193,6 +187,17 @@ export class StandInDynamoWorker {
       },
     };
   }
+}
+
+/** Returns the parts of a request message of two parts, as one over NATS is. */
+export function readNatsRequest(bytes: Uint8Array): Pick<ReceivedRequest, 'control' | 'body' | 'home'> {
+  let control: Record<string, unknown> = {};
+  let body: Record<string, unknown> = {};
+  takeTwoParts(Buffer.from(bytes), (header, part) => {
+    control = JSON.parse(header);
+    body = control.payload_codec === 'json' ? JSON.parse(part.toString()) : unpackr.unpack(part);
+  });
+  return { control, body, home: JSON.parse((control.connection_info as { info: string }).info) };
 }
 
 /** Opens a connection to a listener for answers, and says nothing yet. */

@@ -4,6 +4,7 @@ import { isRecord } from '../../../records/index.ts';
 import type { CallerWire, ClientCall } from '../client-call.ts';
 import { type DynamoCodec, decodeLarge, decodePayload, isLargePayload } from './codec.ts';
 import type { HomeConnection, HomeStream } from './home-connection.ts';
+import type { PlainItems } from './plain-items.ts';
 import { WireFault } from './wire-fault.ts';
 
 /** Longest wait for a worker that has accepted a request to dial. It may first wait for a place in its own pool. */
@@ -12,6 +13,8 @@ const DIAL_TIMEOUT_MS = 30_000;
 const PROLOGUE_TIMEOUT_MS = 600_000;
 /** Time in which a worker that was asked to stop may send what it has already made. */
 const STOP_MS = 2000;
+/** Items of a stream from which the form of plain items may be learned. */
+const LEARNED_ITEMS_MAX = 8;
 
 /** Takes the items of an answer, each as its worker sent it. */
 export interface ItemReader {
@@ -31,6 +34,8 @@ interface AnswerStreamOptions {
   readonly codec: DynamoCodec;
   readonly clock: Clock;
   readonly reader: ItemReader;
+  /** Reads plain items of generation; undefined for other answers. */
+  readonly plain: PlainItems | undefined;
   /** Returns the failure that a prologue states. */
   readonly failureIn: (prologue: unknown) => ServeError;
 }
@@ -57,6 +62,7 @@ export class AnswerStream implements CallerWire, HomeStream {
   /** Whether the worker has sent the mark of the end. */
   #isWhole = false;
   #stopTimer: Timer | undefined;
+  #lessons = 0;
 
   constructor(options: AnswerStreamOptions) {
     this.#options = options;
@@ -123,10 +129,15 @@ export class AnswerStream implements CallerWire, HomeStream {
     if (bodyStart > headerStart) this.#control(bytes.toString('utf8', headerStart, bodyStart));
     if (end === bodyStart || this.#state === 'over') return;
     if (this.#state !== 'open') throw new WireFault('an item before the prologue');
-    const { codec } = this.#options;
+    const { codec, plain } = this.#options;
+    if (plain !== undefined && this.#takePlain(plain, bytes, bodyStart, end)) return;
     if (isLargePayload(end - bodyStart)) {
       this.#decodeSlowly(isKept ? bytes.subarray(bodyStart, end) : Buffer.from(bytes.subarray(bodyStart, end)));
-    } else this.#take(decodePayload(codec, bytes, bodyStart, end, isKept));
+      return;
+    }
+    const record = decodePayload(codec, bytes, bodyStart, end, isKept);
+    if (plain !== undefined && this.#lessons++ < LEARNED_ITEMS_MAX) plain.learn(record, bytes, bodyStart, end);
+    this.#take(record);
   }
 
   lost(error: ServeError): void {
@@ -147,6 +158,18 @@ export class AnswerStream implements CallerWire, HomeStream {
       this.#state = 'open';
       this.#call.accept();
     } else this.#call.fail(this.#options.failureIn(prologue));
+  }
+
+  /** Passes the tokens of a plain item on. Returns false for any other item. */
+  #takePlain(plain: PlainItems, bytes: Buffer, start: number, end: number): boolean {
+    const count = plain.read(bytes, start, end);
+    if (count === 0) return false;
+    try {
+      this.#call.tokens(plain.choice, plain.ids, 0, count);
+    } catch (thrown) {
+      this.#call.sinkThrew(thrown);
+    }
+    return true;
   }
 
   /** Takes one record of the answer: an item, or the mark of its end. */

@@ -15,6 +15,7 @@ import { type DynamoCodec, encodePayload } from './codec.ts';
 import type { CallHomeSettings } from './home-settings.ts';
 import { requestMessage } from './message.ts';
 import { NatsRequests } from './nats-requests.ts';
+import { PlainItems } from './plain-items.ts';
 import type { RequestSettings } from './request-connection.ts';
 import { RequestPool } from './request-pool.ts';
 import { type DynamoTarget, dynamoTargetOf } from './target.ts';
@@ -55,6 +56,7 @@ export class DynamoPlane implements Pick<RequestPlane, 'call' | 'close'> {
   readonly #options: DynamoPlaneOptions;
   readonly #random: Random;
   readonly #pool: RequestPool;
+  readonly #plain = new PlainItems();
   #home: Promise<CallHome> | undefined;
   #nats: { readonly client: NatsClient; readonly requests: NatsRequests } | undefined;
   #certificates: { cancel(): void } | undefined;
@@ -75,7 +77,16 @@ export class DynamoPlane implements Pick<RequestPlane, 'call' | 'close'> {
       const target = dynamoTargetOf(transport);
       const subject = this.#random.uuid();
       const reader = readerOf(call, request);
-      const stream = new AnswerStream({ call, subject, codec: target.codec, clock, reader, failureIn: readTypedError });
+      const plain = target.codec === 'msgpack' && request.isVerbatim !== true ? this.#plain : undefined;
+      const stream = new AnswerStream({
+        call,
+        subject,
+        codec: target.codec,
+        clock,
+        reader,
+        plain,
+        failureIn: readTypedError,
+      });
       this.#listening()
         .then((home) => call.guard(() => this.#send(call, stream, { target, subject, request, home })))
         .catch((thrown: unknown) => call.fail(workerError('CannotConnect', thrown)));
