@@ -7,6 +7,7 @@ import { PeerFault } from '../../../shared/planes/request/frames/peer-trust.ts';
 import { readEngineOutput } from '../../../shared/protocol/index.ts';
 import { JsonReader } from '../../../shared/protocol/json/json-reader.ts';
 import { BODY_PARTS } from './body-parts.ts';
+import { DYNAMO_PARTS } from './dynamo-parts.ts';
 import { EVENT_PARTS } from './event-parts.ts';
 import { GRPC_PARTS } from './grpc-parts.ts';
 import { HISTORY_PARTS } from './history-parts.ts';
@@ -32,6 +33,7 @@ export type Part = (values: HostileValues) => void;
 /** Every reader of outside data that needs no process around it. */
 const PARTS: Readonly<Record<string, Part>> = {
   ...BODY_PARTS,
+  ...DYNAMO_PARTS,
   ...EVENT_PARTS,
   ...GRPC_PARTS,
   ...HISTORY_PARTS,

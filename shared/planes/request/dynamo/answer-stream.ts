@@ -3,7 +3,7 @@ import { type ServeError, workerError } from '../../../errors/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import type { CallerWire, ClientCall } from '../client-call.ts';
 import { type DynamoCodec, decodeLarge, decodePayload, isLargePayload } from './codec.ts';
-import type { HomeConnection, HomeStream } from './home-connection.ts';
+import type { AnswerConnection, HomeStream } from './home-connection.ts';
 import type { PlainItems } from './plain-items.ts';
 import { WireFault } from './wire-fault.ts';
 
@@ -54,7 +54,7 @@ export class AnswerStream implements CallerWire, HomeStream {
   readonly #options: AnswerStreamOptions;
   readonly #call: ClientCall;
   #listener: Listener | undefined;
-  #connection: HomeConnection | undefined;
+  #connection: AnswerConnection | undefined;
   #state: 'waiting' | 'greeted' | 'open' | 'over' = 'waiting';
   #isStopping = false;
   #isPaused = false;
@@ -117,7 +117,7 @@ export class AnswerStream implements CallerWire, HomeStream {
     else this.#connection?.kill();
   }
 
-  arrived(connection: HomeConnection): void {
+  arrived(connection: AnswerConnection): void {
     this.#connection = connection;
     this.#state = 'greeted';
     this.#call.awaits('no prologue', PROLOGUE_TIMEOUT_MS);

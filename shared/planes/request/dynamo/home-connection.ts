@@ -17,10 +17,24 @@ const FAREWELL_MS = 1000;
 /** Silence after which the system probes whether the machine of the worker is still there. */
 const KEEP_ALIVE_MS = 15_000;
 
+/** The connection of one answer, as its stream controls it. */
+export interface AnswerConnection {
+  /** Asks the worker to finish soon. */
+  stop(): void;
+  /** Tells the worker to drop the request, and closes. */
+  kill(): void;
+  /** Reads nothing more, and keeps what has arrived, until `release`. */
+  hold(): void;
+  /** Reads on. */
+  release(): void;
+  /** Closes once everything is written. Nothing more is passed on. */
+  finish(): void;
+}
+
 /** A stream for which a worker dialled. */
 export interface HomeStream {
   /** Takes the connection, whose messages follow. */
-  arrived(connection: HomeConnection): void;
+  arrived(connection: AnswerConnection): void;
   /** Takes the message `header | body` in `bytes`, which is valid only during the call unless `isKept`. */
   message(bytes: Buffer, headerStart: number, bodyStart: number, end: number, isKept: boolean): void;
   /** Called when no further message can come. Not called after `finish`. */
@@ -52,7 +66,7 @@ const KILL = twoPartMessage(Buffer.from('"kill"'));
  * which only the worker of that request knows. A connection that names another subject gets `kill`, because its request
  * has ended here, and is closed.
  */
-export class HomeConnection {
+export class HomeConnection implements AnswerConnection {
   readonly #socket: Socket;
   readonly #options: HomeOptions;
   readonly #rules: TwoPartRules;
@@ -81,25 +95,21 @@ export class HomeConnection {
     socket.on('close', () => this.#closed());
   }
 
-  /** Asks the worker to finish soon. */
   stop(): void {
     this.#write(STOP);
   }
 
-  /** Tells the worker to drop the request, and closes. */
   kill(): void {
     this.#write(KILL);
     this.finish();
   }
 
-  /** Reads nothing more, and keeps what has arrived, until `release`. */
   hold(): void {
     this.#isHeld = true;
     this.#cutter.pause();
     this.#socket.pause();
   }
 
-  /** Reads on. */
   release(): void {
     if (!this.#isHeld) return;
     this.#isHeld = false;
@@ -108,7 +118,6 @@ export class HomeConnection {
     if (this.#socket.readableEnded || this.#socket.destroyed) this.#ended();
   }
 
-  /** Closes once everything is written. Nothing more is passed on. */
   finish(): void {
     if (this.#isFinished) return;
     this.#isFinished = true;
