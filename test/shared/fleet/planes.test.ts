@@ -9,6 +9,7 @@ import type { Logger } from '../../../shared/telemetry/index.ts';
 import { countRepeats } from '../../../shared/telemetry/log/repeats.ts';
 import { HeldCalls, RecordingSink } from '../../contract/planes/recording-sink.ts';
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../support/index.ts';
+import { StandInDynamoWorker } from '../../support/stand-in-dynamo-worker.ts';
 
 /** Keeps level and message of every line. */
 class LogRecorder implements Logger {
@@ -181,4 +182,33 @@ describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () 
     expect(logger.lines).toEqual(['warn NATS is away', 'info NATS is back']);
     await plane.close();
   });
+});
+
+it('a caller takes the plane of each worker from its address', async () => {
+  const worker = await StandInDynamoWorker.start();
+  const env = { DYN_TCP_RPC_HOST: '127.0.0.1' };
+  const serving = await servingPlane(
+    resolveConfig('worker', ['--engine=mocker'], env).settings,
+    SYSTEM.clock,
+    silentObserver,
+  );
+  const calling = await callingPlane(resolveConfig('frontend', [], env).settings, SYSTEM.clock, silentObserver);
+  const server = await serving.serve({ instanceId: '2a' });
+  const own = server.handle('2a/dynamo/backend/generate', (call) => {
+    call.tokens(0, [1], 0, 1);
+    call.end();
+  });
+  const sinks = [new RecordingSink(), new RecordingSink()] as const;
+  const request = { headers: {}, body: { model: 'm' } };
+  calling.call(own, { id: 'a', ...request }, sinks[0]);
+  calling.call(worker.transport, { id: 'b', ...request }, sinks[1]);
+  const line = await (await worker.request()).dial();
+  line.prologue();
+  line.tokens(2);
+  line.end();
+  await waitUntil(() => sinks.every(({ events }) => events.at(-1)?.kind === 'end'));
+  expect(sinks.map(({ ids }) => ids)).toEqual([[1], [2]]);
+  await calling.close();
+  await serving.close();
+  await worker.close();
 });

@@ -479,6 +479,14 @@ describe('the scope', () => {
     await follow({ namespace: 'prod', onForeignWorker: (record) => foreign.push(record.instance_id) });
     expect([names(), foreign]).toEqual([[], ['a']]);
   });
+
+  it('holds for workers of Dynamo, if they are served', async () => {
+    for (const [id, namespace] of Object.entries(namespaces))
+      await workers.put({ ...card(id, {}, namespace), wire: 'dynamo' });
+    const foreign: string[] = [];
+    await follow({ namespace: 'prod', servesDynamo: true, onForeignWorker: ({ instance_id: id }) => foreign.push(id) });
+    expect([names(), foreign]).toEqual([['letters'], []]);
+  });
 });
 
 it('leaves out models whose cards are refused, and says why for as long as their workers are there', async () => {
