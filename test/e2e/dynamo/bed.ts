@@ -1,7 +1,7 @@
 import { beforeAll } from 'vitest';
 import { type Dynamo, useDynamo, useMeeting } from '../../support/dynamo/index.ts';
 import { type Fleet, postJson, type SpawnedProcess, useFleet, waitUntil } from '../../support/index.ts';
-import { type CellGroup, FRONTENDS, type FrontendKind, type Product, reasonNotPlayed } from './cells.ts';
+import { type CellGroup, type FrontendKind, playedOf, type WorkerKind } from './cells.ts';
 
 /** Name of the model of both products' mock workers. */
 const MODEL = 'stator-mini';
@@ -49,7 +49,7 @@ export function useCells(group: CellGroup): CellBed {
   const fleet = useFleet();
   const dynamo = useDynamo(meeting);
   const bed = new StartedBed(group.workers, { fleet, dynamo, meeting });
-  beforeAll(() => bed.start(FRONTENDS.filter((frontend) => reasonNotPlayed(group, frontend) === undefined)), 180_000);
+  beforeAll(() => bed.start(playedOf(group)), 180_000);
   return bed;
 }
 
@@ -62,10 +62,10 @@ interface Products {
 class StartedBed implements CellBed {
   readonly frontends: CellFrontend[] = [];
   readonly workers: CellWorker[] = [];
-  readonly #kind: Product;
+  readonly #kind: WorkerKind;
   readonly #products: Products;
 
-  constructor(kind: Product, products: Products) {
+  constructor(kind: WorkerKind, products: Products) {
     this.#kind = kind;
     this.#products = products;
   }
@@ -77,11 +77,16 @@ class StartedBed implements CellBed {
   }
 
   async addWorker(): Promise<CellWorker> {
-    const { fleet, dynamo, meeting } = this.#products;
-    const worker = this.#kind === 'Stator' ? await fleet.worker([], meeting) : await dynamo.mocker();
+    const worker = await this.#startWorker();
     this.workers.push(worker);
     await this.#untilServed();
     return worker;
+  }
+
+  #startWorker(): Promise<CellWorker> {
+    const { fleet, dynamo, meeting } = this.#products;
+    if (this.#kind === 'Dynamo') return dynamo.mocker();
+    return fleet.worker(this.#kind === 'Stator' ? [] : ['--wire=dynamo'], meeting);
   }
 
   async removeWorker(worker: CellWorker, signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {

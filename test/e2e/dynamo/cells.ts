@@ -1,10 +1,14 @@
 import type { MeetingPlane, MeetingStore } from '../../support/dynamo/index.ts';
 
-export const PRODUCTS = ['Stator', 'Dynamo'] as const;
-export type Product = (typeof PRODUCTS)[number];
+const PRODUCTS = ['Stator', 'Dynamo'] as const;
+type Product = (typeof PRODUCTS)[number];
 
-export const ROUTER_MODES = ['round-robin', 'kv'] as const;
+const ROUTER_MODES = ['round-robin', 'kv'] as const;
 type RouterMode = (typeof ROUTER_MODES)[number];
+
+const WORKERS = ['Dynamo', 'Stator with --wire dynamo', 'Stator'] as const;
+/** Product of the workers, and how those of Stator speak. */
+export type WorkerKind = (typeof WORKERS)[number];
 
 /** The frontends of one group of cells: every product and routing mode before the same workers. */
 export interface FrontendKind {
@@ -14,7 +18,7 @@ export interface FrontendKind {
 
 /** Cells of the matrix that share their workers, because a start of workers costs more than a check. */
 export interface CellGroup {
-  readonly workers: Product;
+  readonly workers: WorkerKind;
   readonly store: MeetingStore;
   readonly plane: MeetingPlane;
 }
@@ -23,7 +27,7 @@ export const FRONTENDS: readonly FrontendKind[] = PRODUCTS.flatMap((product) =>
   ROUTER_MODES.map((mode) => ({ product, mode })),
 );
 
-export const GROUPS: readonly CellGroup[] = PRODUCTS.flatMap((workers) =>
+export const GROUPS: readonly CellGroup[] = WORKERS.flatMap((workers) =>
   (['file', 'etcd'] as const).flatMap((store) =>
     (['tcp', 'nats'] as const).map((plane) => ({ workers, store, plane })),
   ),
@@ -34,11 +38,25 @@ export function nameOfFrontend({ product, mode }: FrontendKind): string {
 }
 
 export function nameOfGroup({ workers, store, plane }: CellGroup): string {
-  return `${workers}'s workers by ${store} and ${plane}`;
+  return `workers of ${workers}, by ${store} and ${plane}`;
 }
 
-/** Returns why a cell is not played: what one of the products lacks. Returns undefined if it is played. */
-export function reasonNotPlayed(group: CellGroup, frontend: FrontendKind): string | undefined {
-  if (frontend.product === group.workers || group.workers === 'Dynamo') return undefined;
-  return "Stator's workers do not speak the request plane of Dynamo yet";
+export const NEEDS_WIRE = "Stator's workers serve frontends of Dynamo only with --wire dynamo";
+export const WIRE_NEEDS_TCP = '--wire dynamo takes requests only by TCP';
+
+/** Returns why a cell is not played. Returns undefined if it is played. */
+export function reasonNotPlayed({ workers, plane }: CellGroup, { product }: FrontendKind): string | undefined {
+  if (workers === 'Stator' && product === 'Dynamo') return NEEDS_WIRE;
+  if (workers === 'Stator with --wire dynamo' && plane === 'nats') return WIRE_NEEDS_TCP;
+  return undefined;
+}
+
+/** Returns the frontends of a group whose cells are played. */
+export function playedOf(group: CellGroup): readonly FrontendKind[] {
+  return FRONTENDS.filter((frontend) => reasonNotPlayed(group, frontend) === undefined);
+}
+
+/** Whether a frontend knows what the caches of the workers hold: workers with --wire dynamo publish no KV events. */
+export function followsCaches({ workers }: CellGroup, { mode }: FrontendKind): boolean {
+  return mode === 'kv' && workers !== 'Stator with --wire dynamo';
 }
