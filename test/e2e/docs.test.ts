@@ -1,3 +1,4 @@
+import { dirname } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { createTable } from '../support/create-table.ts';
@@ -5,6 +6,7 @@ import { type CodeBlock, commandsOf, readPages } from '../support/docs/blocks.ts
 import { type FreshClone, makeFreshClone } from '../support/docs/fresh-clone.ts';
 import { PageSession } from '../support/docs/page-session.ts';
 import { isRunnable } from '../support/docs/toolchains.ts';
+import { hasDynamo } from '../support/dynamo/index.ts';
 import { type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../support/dynamodb-server.ts';
 import { freePort } from '../support/index.ts';
 import { type S3Server, startS3Server } from '../support/s3-server.ts';
@@ -135,6 +137,30 @@ describe.runIf(hasDynamoDb())('commands of a fleet in AWS', () => {
 
   it('are a table and a bucket', () => {
     expect(new Set(blocks.map(({ notRun }) => notRun)).size).toBe(2);
+  });
+});
+
+describe.runIf(hasDynamo())('commands beside Dynamo', () => {
+  const blocks = readPages(process.cwd())
+    .flatMap((page) => page.blocks)
+    .filter(({ notRun }) => notRun === 'needs Dynamo');
+  let session: PageSession;
+
+  beforeAll(async () => {
+    const path = `${dirname(process.env.STATOR_TEST_DYNAMO_PYTHON ?? '')}:${process.env.PATH}`;
+    const loopback = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', HF_HUB_OFFLINE: '1' };
+    const ports = { http: await freePort(), engine: 0, others: new Map() };
+    session = new PageSession(clone, ports, { PATH: path, ...loopback, DYN_SYSTEM_PORT: '0' });
+    await session.run('[ -d node_modules ] || npm ci');
+  }, BLOCK_MS_MAX);
+  afterAll(() => session.close());
+
+  it.each(blocks)('$place works as written', { timeout: BLOCK_MS_MAX }, async (block) => {
+    for (const command of commandsOf(block)) await session.run(command);
+  });
+
+  it('are on the page that says how to move', () => {
+    expect(new Set(blocks.map(({ place }) => place.split(':')[0]))).toEqual(new Set(['docs/migrate-from-dynamo.md']));
   });
 });
 

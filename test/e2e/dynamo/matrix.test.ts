@@ -5,8 +5,8 @@ import { type CellBed, LONG, SHORT, useCells, WITH_USAGE } from './bed.ts';
 import {
   type CellGroup,
   FRONTENDS,
-  followsCaches,
   type FrontendKind,
+  followsCaches,
   GROUPS,
   NEEDS_WIRE,
   nameOfFrontend,
