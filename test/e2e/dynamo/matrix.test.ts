@@ -57,14 +57,15 @@ describe.each(groups)('%s', (_, group) => {
       expect(streamed.usage).toMatchObject({ completion_tokens: SHORT.max_tokens });
     });
 
-    it.runIf(followsCaches(group, kind))('get repeated prompts where their blocks are', async () => {
-      const { url } = frontendOf(bed, kind);
-      const prompts = Array.from({ length: PROMPTS }, (_, at) => promptAbout(`${nameOfFrontend(kind)} ${at}`));
-      for (const prompt of prompts) expect(await cachedTokens(url, prompt)).toBe(0);
-      let hits = 0;
-      for (const prompt of prompts) if ((await cachedTokens(url, prompt)) > 0) hits++;
-      expect(hits).toBe(PROMPTS); // a router that does not know the caches finds half of them
-    });
+    if (followsCaches(group, kind))
+      it('get repeated prompts where their blocks are', async () => {
+        const { url } = frontendOf(bed, kind);
+        const prompts = Array.from({ length: PROMPTS }, (_, at) => promptAbout(`${nameOfFrontend(kind)} ${at}`));
+        for (const prompt of prompts) expect(await cachedTokens(url, prompt)).toBe(0);
+        let hits = 0;
+        for (const prompt of prompts) if ((await cachedTokens(url, prompt)) > 0) hits++;
+        expect(hits).toBe(PROMPTS); // a router that does not know the caches finds half of them
+      });
 
     it('hear of a client that leaves', async () => {
       const stream = await openChat(frontendOf(bed, kind).url, LONG);
