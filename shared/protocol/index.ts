@@ -13,6 +13,7 @@ export {
 } from './anthropic/decode-messages.ts';
 export { countTokensSchema, MESSAGES_KEYS, messagesSchema } from './anthropic/messages-schema.ts';
 export { DynamoAnswerReader } from './dynamo/answer-reader.ts';
+export { dynamoRecoveryEndpoint, isDynamoRecovery } from './dynamo/endpoints.ts';
 export { fromPreprocessedRequest } from './dynamo/read-request.ts';
 export { readTypedError } from './dynamo/typed-error.ts';
 export { toDynamoOutput, toTypedError } from './dynamo/write-answer.ts';

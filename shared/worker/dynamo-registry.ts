@@ -1,12 +1,9 @@
 import { basename } from 'node:path';
-import type { Discovery, DiscoveryRecord, EndpointRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
+import type { Discovery, DiscoveryRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
 import { withBlake3 } from '../tokens/index.ts';
 
 /** Endpoints beside the one that generates, which Dynamo has, too. */
 const SHARED_ENDPOINTS: ReadonlySet<string> = new Set(['clear_kv_blocks', 'load_lora', 'unload_lora', 'list_loras']);
-
-/** Fields of the card of a worker whose events no frontend of Dynamo can read. */
-const NO_EVENTS = { enable_local_indexer: false, kv_event_publishing_enabled: false };
 
 /** Store of a worker's records. */
 type Store = Pick<Discovery, 'backend' | 'put' | 'remove'>;
@@ -40,7 +37,8 @@ export class DynamoRegistry implements Store {
     if (theirs !== undefined) await this.#store.remove(theirs, signal);
   }
 
-  async #theirs(record: DiscoveryRecord): Promise<EndpointRecord | ModelRecord | undefined> {
+  async #theirs(record: DiscoveryRecord): Promise<DiscoveryRecord | undefined> {
+    if (record.wire === 'dynamo') return record; // an event channel and what belongs to it
     switch (record.type) {
       case 'Endpoint': {
         if (record.endpoint !== this.#generate && !SHARED_ENDPOINTS.has(record.endpoint)) return undefined;
@@ -70,6 +68,5 @@ async function describedFiles(given: ModelCard, at: string | undefined): Promise
     const place = at === undefined ? path : `http://${at}/${encodeURIComponent(basename(path))}`;
     return [role, { path: place, checksum: blake3, size }];
   });
-  const runtime_config = { ...given.runtime_config, ...NO_EVENTS };
-  return { ...given, files: Object.fromEntries(files), runtime_config };
+  return { ...given, files: Object.fromEntries(files) };
 }

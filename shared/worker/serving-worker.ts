@@ -1,5 +1,5 @@
 import { Lifetime } from '../concurrency/index.ts';
-import type { DiscoveryRecord, EndpointRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
+import type { DiscoveryRecord, EndpointRecord, EventSourceRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
 import type { EngineInfo } from '../engines/index.ts';
 import { detailOf, type ServeError, workerError } from '../errors/index.ts';
 import { type IncomingCall, isOfDynamo, type PlaneServer, type Transport } from '../planes/index.ts';
@@ -127,7 +127,7 @@ export class ServingWorker {
     this.#server = lifetime.use(server);
     lifetime.defer(() => this.#stopTelling());
     const transport = server.handle(this.#path, this.#serve);
-    const channels = await this.#reports.open();
+    const channels = await this.#reports.open(isOfDynamo(transport));
     const own = this.#records(transport);
     const records = [...channels, ...this.#serveBeside(server), ...own];
     const writeTimeoutMs = this.#settings.discoveryTimeoutMs;
@@ -278,7 +278,7 @@ export class ServingWorker {
     return workerError('WorkerUnavailable', 'the worker takes no requests now');
   }
 
-  #serveBeside(server: PlaneServer): EndpointRecord[] {
+  #serveBeside(server: PlaneServer): (EndpointRecord | EventSourceRecord)[] {
     const { address, engine } = this.#options;
     const { namespace, component } = address;
     if (this.#settings.enableLocalIndexer && this.#reports.journals.length > 0)
@@ -289,6 +289,7 @@ export class ServingWorker {
       calls: this.#calls,
       journals: this.#settings.enableLocalIndexer ? this.#reports.journals : [],
       hasAdapters: this.#hasAdapters,
+      dynamo: this.#reports.dynamo,
       control: () => this.control,
       serve: (endpoint, handler) => {
         this.#endpointNames.push(endpoint);

@@ -23,7 +23,7 @@ export const workerRows = {
     names: '--wire STATOR_WIRE',
     values: ['stator', 'dynamo'],
     default: 'stator',
-    note: 'dynamo needs --discovery-backend file, etcd or kubernetes and --request-plane tcp',
+    note: 'dynamo needs --discovery-backend file, etcd or kubernetes, --request-plane tcp and --event-plane zmq',
     about: 'Product whose frontends the worker serves: its records in discovery and its request plane are theirs.',
   }),
   engineUrl: workers.url({

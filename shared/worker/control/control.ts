@@ -1,4 +1,4 @@
-import type { EndpointRecord } from '../../discovery/index.ts';
+import type { EndpointRecord, EventSourceRecord } from '../../discovery/index.ts';
 import type { Engine } from '../../engines/index.ts';
 import { toServeError, workerError } from '../../errors/index.ts';
 import type { IncomingCall, PlaneHandler, Transport } from '../../planes/index.ts';
@@ -6,6 +6,8 @@ import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import { recoveryEndpoint } from '../../worker-events/index.ts';
 import type { Adapters } from '../adapters/adapters.ts';
 import type { CallsUnderWay } from '../calls/calls-under-way.ts';
+import type { DynamoEvents } from '../events/dynamo-events.ts';
+import { JoinedRecovery } from '../events/dynamo-recovery.ts';
 import { type RankJournal, RecoveryService } from '../events/rank-journal.ts';
 
 /** The controls for a worker's operator, except draining. */
@@ -122,20 +124,23 @@ interface SideEndpointsOptions {
   readonly hasAdapters: boolean;
   /** Returns the controls, which exist when the first call comes. */
   control(): WorkerControl;
+  /** The events in Dynamo's form, with the records of their sources; undefined if routers of Stator read them. */
+  readonly dynamo: DynamoEvents | undefined;
   /** Serves the calls of one endpoint from now on. */
   serve(endpoint: string, handler: PlaneHandler): Transport;
 }
 
 /** Serves the endpoints beside the model's own: recovery of cache events, one for each rank, and control. */
-export function serveSideEndpoints(options: SideEndpointsOptions): EndpointRecord[] {
-  const { at, engine, calls, journals, hasAdapters, control } = options;
+export function serveSideEndpoints(options: SideEndpointsOptions): (EndpointRecord | EventSourceRecord)[] {
+  const { at, engine, calls, journals, hasAdapters, control, dynamo } = options;
   const serve = (endpoint: string, handler: PlaneHandler): EndpointRecord => {
     return { type: 'Endpoint', ...at, endpoint, transport: options.serve(endpoint, handler) };
   };
   const recovery = new RecoveryService();
-  const records = journals.map((journal, dpRank) =>
-    serve(recoveryEndpoint(dpRank), (call) => recovery.serve(journal, call)),
-  );
+  const records: (EndpointRecord | EventSourceRecord)[] =
+    dynamo?.sources((endpoint, dpRank) =>
+      options.serve(endpoint, (call) => recovery.serve(there(journals[dpRank], endpoint), new JoinedRecovery(call))),
+    ) ?? journals.map((journal, dpRank) => serve(recoveryEndpoint(dpRank), (call) => recovery.serve(journal, call)));
   records.push(serve(CANCEL_ENDPOINT, (call) => serveCancel(calls, call)));
   const controls: ControlName[] = engine.clearKvBlocks === undefined ? [] : ['clear_kv_blocks'];
   if (hasAdapters) controls.push(...ADAPTER_ENDPOINTS);

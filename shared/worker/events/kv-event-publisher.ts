@@ -1,9 +1,9 @@
 import { BlockIndex, Overlaps, RankTable } from '../../block-index/index.ts';
 import type { KvEvent } from '../../engines/index.ts';
-import type { EventPublisher } from '../../planes/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { defaultKvRouterConfig } from '../../scheduler/index.ts';
 import { EVENTS_PER_MESSAGE_MAX } from '../../worker-events/index.ts';
+import type { Publishing } from './dynamo-events.ts';
 import { toRouterEvent } from './event-records.ts';
 import { RankJournal } from './rank-journal.ts';
 
@@ -169,7 +169,7 @@ export class BlockCopies {
 }
 
 interface KvEventPublisherOptions {
-  readonly publisher: EventPublisher;
+  readonly publisher: Publishing;
   /** Id of the worker, in hex. */
   readonly instanceId: string;
   readonly dataParallelSize: number;
@@ -185,7 +185,7 @@ const NO_WORDS = new Uint32Array(0);
  * that missed it can ask.
  */
 export class KvEventPublisher {
-  readonly #publisher: EventPublisher;
+  readonly #publisher: Publishing;
   readonly #workerId: string;
   readonly #filter: KvEventFilter;
   readonly #journals: readonly RankJournal[];

@@ -176,12 +176,18 @@ function blocksOf(event: KvEvent): number {
 /** Most answers with every block of a rank at the same time. Further queries are refused until one ends. */
 const DUMPS_MAX = 8;
 
+/** The part of a call that a recovery uses. */
+export type RecoveryCall = Pick<
+  IncomingCall,
+  'body' | 'stopped' | 'accept' | 'output' | 'end' | 'fail' | 'isBlocked' | 'onUnblocked'
+>;
+
 /** Answers routers that ask for missed events; one service for all ranks of a worker. */
 export class RecoveryService {
   #dumps = 0;
 
   /** Serves one query on `journal`. */
-  serve(journal: RankJournal, call: IncomingCall): void {
+  serve(journal: RankJournal, call: RecoveryCall): void {
     const request = readRequest(call.body);
     if (request === undefined) {
       call.fail(workerError('InvalidArgument', 'a recovery query has whole event ids'));
@@ -203,7 +209,7 @@ export class RecoveryService {
    * Sends parts as fast as the router takes them, one slice of a dump in each turn, so that the engine's tokens leave
    * in between.
    */
-  #send(call: IncomingCall, parts: Generator<RecoveryResponse | undefined, void, void>, onOver: () => void): void {
+  #send(call: RecoveryCall, parts: Generator<RecoveryResponse | undefined, void, void>, onOver: () => void): void {
     while (!call.stopped.aborted) {
       if (call.isBlocked()) {
         call.onUnblocked(() => this.#send(call, parts, onOver));

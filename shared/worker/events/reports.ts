@@ -6,6 +6,7 @@ import { ROLLUP_TOPIC } from '../../protocol/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../worker-events/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
+import { DynamoEvents, type Publishing } from './dynamo-events.ts';
 import { type ReservedRequests, toActiveLoad } from './event-records.ts';
 import { KvEventPublisher } from './kv-event-publisher.ts';
 import type { RankJournal } from './rank-journal.ts';
@@ -17,7 +18,7 @@ const BLOCK_SHARE = 0.05;
 const PREFILL_TOKENS = 8192;
 
 interface LoadReporterOptions {
-  readonly publisher: EventPublisher;
+  readonly publisher: Publishing;
   /** Id of the worker, in decimal. */
   readonly workerId: string;
   readonly clock: Clock;
@@ -97,6 +98,8 @@ export class WorkerReports {
   readonly #options: WorkerReportsOptions;
   readonly #publishers: EventPublisher[] = [];
   #events: KvEventPublisher | undefined;
+  /** The events in Dynamo's form, for its routers; undefined = in Stator's. */
+  #dynamo: DynamoEvents | undefined;
   #load: LoadReporter | undefined;
   #rollups: RollupReporter | undefined;
 
@@ -120,20 +123,25 @@ export class WorkerReports {
 
   /**
    * Starts the reports of KV events and load, each on a channel of the worker's component, and returns the channels.
+   * @param isForDynamo whether routers of Dynamo read them, in their form
    */
-  async open(): Promise<EventChannelRecord[]> {
+  async open(isForDynamo = false): Promise<EventChannelRecord[]> {
     const { worker, settings, instanceId, engineInfo, reserved } = this.#options;
+    const { eventPlane, address } = worker;
+    const { dataParallelSize } = engineInfo;
+    if (isForDynamo) this.#dynamo = new DynamoEvents({ eventPlane, address, instanceId, dataParallelSize });
     const { engine, clock, metrics } = worker;
     const channels: EventChannelRecord[] = [];
     if (engineInfo.publishesKvEvents) {
-      const { dataParallelSize, holdsBlocksOnce: holdsOnce } = engineInfo;
-      const publisher = await this.#openChannel(KV_EVENTS_TOPIC, channels);
+      const { holdsBlocksOnce: holdsOnce } = engineInfo;
+      const publisher =
+        (await this.#dynamo?.openKvEvents(channels)) ?? (await this.#openChannel(KV_EVENTS_TOPIC, channels));
       const events = new KvEventPublisher({ publisher, instanceId, dataParallelSize, holdsOnce });
       this.#events = events;
       engine.onKvEvents((step) => events.publish(step));
     }
     this.#load = new LoadReporter({
-      publisher: await this.#openChannel(LOAD_TOPIC, channels),
+      publisher: (await this.#dynamo?.openLoads(channels)) ?? (await this.#openChannel(LOAD_TOPIC, channels)),
       workerId: u64OfHex(instanceId).toString(),
       clock,
       reportIntervalMs: settings.loadReportIntervalMs,
@@ -144,7 +152,7 @@ export class WorkerReports {
       onReport: (load) => metrics.setLoad(load),
     });
     // No planner scales encode workers.
-    const isPlanned = settings.rollupIntervalMs > 0 && this.#options.card.worker_type !== 'encode';
+    const isPlanned = !isForDynamo && settings.rollupIntervalMs > 0 && this.#options.card.worker_type !== 'encode';
     if (isPlanned) {
       const { namespace } = worker.address;
       const publisher = await this.#openChannel(ROLLUP_TOPIC, channels, { kind: 'namespace', namespace });
@@ -159,6 +167,11 @@ export class WorkerReports {
     const loads = load();
     worker.discovery.setLoad(instanceId, toWorkerLoad(loads, isDraining()));
     return loads;
+  }
+
+  /** The events in Dynamo's form; undefined if routers of Stator read them. */
+  get dynamo(): DynamoEvents | undefined {
+    return this.#dynamo;
   }
 
   /** Reports that the worker takes no new requests from now on. */
@@ -188,6 +201,7 @@ export class WorkerReports {
     this.#load?.stop();
     this.#rollups?.stop();
     for (const publisher of this.#publishers) await publisher.close();
+    await this.#dynamo?.close();
   }
 }
 

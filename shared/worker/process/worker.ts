@@ -284,7 +284,7 @@ function workerTypeOf(
 const STORES_OF_DYNAMO: readonly string[] = ['file', 'etcd', 'kubernetes'];
 
 /** Refuses settings with which no frontend of Dynamo finds or reaches the worker. @throws ConfigError */
-function checkWire({ wire, discoveryBackend: store, requestPlane }: Settings<'worker'>): void {
+function checkWire({ wire, discoveryBackend: store, requestPlane, eventPlane: events }: Settings<'worker'>): void {
   if (wire !== 'dynamo') return;
   if (!STORES_OF_DYNAMO.includes(store)) {
     const says = `Dynamo's frontends do not read --discovery-backend ${store}`;
@@ -292,6 +292,9 @@ function checkWire({ wire, discoveryBackend: store, requestPlane }: Settings<'wo
   }
   if (requestPlane !== 'tcp') {
     throw new ConfigError([`--wire dynamo: --request-plane ${requestPlane} is not built yet for it; use tcp`]);
+  }
+  if (events !== 'zmq') {
+    throw new ConfigError([`--wire dynamo: --event-plane ${events} is not built yet for it; use zmq`]);
   }
 }
 

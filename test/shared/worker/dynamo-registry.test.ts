@@ -41,13 +41,19 @@ describe("the records of a worker for Dynamo's frontends", () => {
     for (const endpoint of ['generate', 'clear_kv_blocks', 'cancel', 'kv_recovery_0']) {
       await registry.put({ type: 'Endpoint', ...AT, endpoint, transport: TRANSPORT });
     }
+    const channel = { type: 'EventChannel', scope: { kind: 'endpoint', ...AT, endpoint: 'generate' } } as const;
+    const zmq = { kind: 'Zmq', config: { endpoint: 'tcp://h:1' } } as const;
+    const common = { ...channel, topic: 'kv-events', instance_id: '7', transport: zmq };
+    await registry.put(common); // with messages of Stator
+    await registry.put({ ...common, wire: 'dynamo' });
+    expect(calls.pop()?.[1]).toMatchObject({ type: 'EventChannel', wire: 'dynamo' });
     expect(calls.map(([, record]) => 'endpoint' in record && [record.endpoint, record.wire])).toEqual([
       ['generate', 'dynamo'],
       ['clear_kv_blocks', 'dynamo'],
     ]);
   });
 
-  it('describe the files of the model by URL and BLAKE3, and promise no events', async () => {
+  it('describe the files of the model by URL and BLAKE3, and say what the worker says', async () => {
     const { registry, calls } = open();
     const record: ModelRecord = {
       type: 'Model',
@@ -67,7 +73,7 @@ describe("the records of a worker for Dynamo's frontends", () => {
           size: 3,
         },
       },
-      runtime_config: { total_kv_blocks: 8, enable_local_indexer: false, kv_event_publishing_enabled: false },
+      runtime_config: { total_kv_blocks: 8, enable_local_indexer: true, kv_event_publishing_enabled: true },
     });
     expect(calls[1]?.[1]).toEqual(calls[0]?.[1]); // the same record is removed
   });

@@ -22,6 +22,8 @@ const SENTINEL = twoPartMessage(Buffer.from('"sentinel"'));
 interface AnswerLineOptions {
   readonly codec: DynamoCodec;
   readonly subject: string;
+  /** Whether the items of the answer are bare rather than annotated. */
+  readonly isBare: boolean;
   readonly clock: Clock;
   readonly observer: RequestPlaneObserver;
   /** Opens the connection to the caller. */
@@ -122,7 +124,9 @@ export class AnswerLine implements AnswerWire {
   }
 
   encodeItem(output: EngineOutput): RecordPieces {
-    return encodePayload(this.#options.codec, { data: { data: toDynamoOutput(output) }, complete_final: false });
+    const { codec, isBare } = this.#options;
+    const item = toDynamoOutput(output);
+    return encodePayload(codec, { data: isBare ? item : { data: item }, complete_final: false });
   }
 
   item(_streamId: number, record: RecordPieces): void {

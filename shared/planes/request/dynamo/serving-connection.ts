@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { reasonOf, toServeError, toWire } from '../../../errors/index.ts';
-import { fromPreprocessedRequest } from '../../../protocol/index.ts';
+import { fromPreprocessedRequest, isDynamoRecovery } from '../../../protocol/index.ts';
 import { ServerCall, type ServerCallRequest } from '../server-call.ts';
 import type { PlaneHandler } from '../types.ts';
 import { AnswerLine } from './answer-line.ts';
@@ -125,6 +125,7 @@ export class ServingConnection {
     const line: AnswerLine = new AnswerLine({
       codec,
       subject: home.subject,
+      isBare: isDynamoRecovery(path.slice(path.lastIndexOf('/') + 1)),
       clock,
       observer,
       dial: () => this.#host.dial(home.host, home.port, () => line.opened()),

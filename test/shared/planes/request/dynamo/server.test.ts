@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
-import { Unpackr } from 'msgpackr';
+import { Packr, Unpackr } from 'msgpackr';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Clock, systemClock } from '../../../../../shared/clock/index.ts';
 import { workerError } from '../../../../../shared/errors/index.ts';
@@ -17,6 +17,7 @@ import { VirtualClock } from '../../../../support/virtual-clock.ts';
 
 const PATH = '2a/dynamo/backend/generate';
 const MESSAGE_BYTES_MAX = 1 << 20;
+const packr = new Packr({ useRecords: false, variableMapSize: true });
 const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true });
 
 function settings(more: Partial<ServingSettings> = {}): ServingSettings {
@@ -305,6 +306,16 @@ describe("a worker for Dynamo's frontends", () => {
       expect(sink.events.filter(({ kind }) => kind === 'output')).toHaveLength(sent);
     });
 
+    it('that reads nothing ends a stream whose engine does not wait, at the bound of what a worker keeps', async () => {
+      const { call, incoming } = await hold();
+      incoming.accept();
+      await waitUntil(() => !incoming.isBlocked(), { what: 'an open stream' });
+      call.pause();
+      const text = 'x'.repeat(30_000);
+      for (let sent = 0; sent < 5000 && !incoming.isStopped; sent++) incoming.output({ token_ids: [1], text });
+      expect(incoming.signal.reason).toMatchObject({ worker: 'ResourceExhausted' });
+    });
+
     it('that is gone stops the engines of all its streams', async () => {
       const held = new HeldCalls();
       const transport = server.handle(PATH, held.handler);
@@ -352,6 +363,34 @@ describe("a worker for Dynamo's frontends", () => {
         ['', { complete_final: true }],
         ['"sentinel"', undefined],
       ]);
+    });
+
+    it('hears a kill on a connection that stays open', async () => {
+      const held = new HeldCalls();
+      server.handle(PATH, held.handler);
+      frontend.send(recordedBody());
+      const call = await held.at(0);
+      call.accept();
+      const line = await waitUntil(() => frontend.lines[0], { what: 'the connection of the worker' });
+      const aborted = once(call.signal, 'abort');
+      line.write(twoPart('"kill"'));
+      await aborted;
+      expect(frontend.heard.map(([header]) => header)).not.toContain('"sentinel"');
+    });
+
+    it('answers a query for lost events with the bare item that routers read', async () => {
+      const path = '2a/dynamo/backend/worker_kv_query_source_7';
+      server.handle(path, (call) => {
+        expect(call.body).toEqual({ worker_id: 42, start_event_id: null });
+        call.output({ body: { TreeDump: { events: [], last_event_id: 0 } } });
+        call.end();
+      });
+      frontend.send(packr.pack({ worker_id: 42, start_event_id: null }), { path });
+      await waitUntil(() => frontend.heard.at(-1)?.[0] === '"sentinel"', { what: 'the end of the answer' });
+      expect(frontend.heard[2]?.[1]).toEqual({
+        data: { TreeDump: { events: [], last_event_id: 0 } },
+        complete_final: false,
+      });
     });
 
     it('acknowledges requests in their order, in any pieces of bytes', async () => {
