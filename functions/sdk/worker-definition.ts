@@ -130,7 +130,10 @@ export interface WorkerDefinition<Input extends InputKind = InputKind, Kind exte
   readonly input: Input;
   /** Routes on which the model is offered, at least one. */
   readonly kinds: readonly Kind[];
-  /** Folder with tokenizer, configuration and chat template; for `tokens`. */
+  /**
+   * Folder with tokenizer, configuration and chat template, or the id of a model on the Hugging Face Hub
+   * (`ORG/NAME[@REVISION]`), from where they are downloaded; for `tokens`.
+   */
   readonly modelPath?: string;
   readonly runtime?: RuntimeFacts;
   /** Parsers of the model's text and other settings of its card. */
@@ -182,14 +185,18 @@ export function kvCacheOf({ runtime = {} }: WorkerDefinition): KvEventReports | 
 
 /**
  * Creates the engine and the model of a definition. Rejects if the model folder or Triton's description cannot be read.
+ *
+ * @param openFolder returns the folder of a model; undefined if there is none
  */
 export async function engineOf(
   definition: WorkerDefinition,
   kvCache: KvEventReports | undefined,
+  openFolder: (name: string) => Promise<string | undefined>,
 ): Promise<{ readonly engine: Engine; readonly model: ModelFacts }> {
   const { modelPath, card, start, health, load, stop } = definition;
   if (card?.tensorModelConfig !== undefined) await checkTritonConfig(card.tensorModelConfig);
-  const folder = modelPath === undefined ? undefined : await readModelInfo(modelPath);
+  const path = modelPath === undefined ? undefined : ((await openFolder(modelPath)) ?? modelPath);
+  const folder = path === undefined ? undefined : await readModelInfo(path);
   const engine = createHandlerEngine({
     info: infoOf(definition, folder?.contextLength),
     handler: (request, context) => definition.generate(request, context),

@@ -2,6 +2,7 @@
  * @module stator/worker
  * Serves a model that is written in code. Define it and run it, and every frontend of the namespace offers it.
  */
+import { openModel } from '../../shared/artifacts/index.ts';
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import type { KvCacheReports, KvEventReports } from '../../shared/engines/index.ts';
@@ -143,8 +144,10 @@ async function startDefined(
   for (const warning of config.warnings) logger.for('config').warn(warning);
   await dumpConfig(config);
   const { model, aliases = [], card = {} } = definition;
+  const place = { settings: config.settings, clock: SYSTEM.clock, logger: logger.for('models'), signal };
+  const openFolder = (name: string): Promise<string | undefined> => openModel(name, place);
   const running = await startWorkerProcess(config, SYSTEM, logger, signal, {
-    open: () => engineOf(definition, definition.kvCache),
+    open: () => engineOf(definition, definition.kvCache, openFolder),
     names: { displayName: model, aliases },
     card,
   });

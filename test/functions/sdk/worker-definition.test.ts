@@ -1,5 +1,9 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { defineWorker, type WorkerDefinition } from '../../../functions/sdk/worker.ts';
+import { builtinModelPath } from '../../../shared/artifacts/index.ts';
+import { openHubBed } from '../../support/hub/hub-bed.ts';
 
 const GOOD: WorkerDefinition = {
   model: 'parrot',
@@ -60,6 +64,20 @@ describe('defineWorker', () => {
   it('reports a model folder that cannot be read', async () => {
     const worker = defineWorker({ ...GOOD, input: 'tokens', modelPath: '/nowhere' });
     await expect(worker.start({ flags: ['--discovery-backend', 'mem'], env: {} })).rejects.toThrow('/nowhere');
+  });
+
+  it('gets the files of a model on the hub, or says why not', async () => {
+    const bed = await openHubBed();
+    const names = ['config.json', 'tokenizer.json', 'tokenizer_config.json'];
+    const files = Object.fromEntries(names.map((name) => [name, readFileSync(join(builtinModelPath(), name))]));
+    bed.hub.models.set('org/name', { files });
+    const env = { HF_ENDPOINT: bed.hub.url, HF_HOME: bed.home, DYN_TCP_RPC_HOST: '127.0.0.1' };
+    const startFrom = (modelPath: string) =>
+      defineWorker({ ...GOOD, input: 'tokens', modelPath }).start({ flags: ['--discovery-backend', 'mem'], env });
+    await expect(startFrom('org/absent')).rejects.toThrow(`${bed.hub.url} has no model org/absent`);
+    await (await startFrom('org/name')).drain();
+    expect(bed.hub.asked.filter(({ path }) => path.includes('/org/name/resolve/'))).toHaveLength(names.length);
+    await bed.close();
   });
 });
 
