@@ -81,7 +81,7 @@ const runtimeConfig = fields({
   kv_transfer_preferred_weight: maybe(fraction(0, 1)),
   route_to_encoder: maybe(flag),
   media_chats: maybe(flag),
-  engine_chats: maybe(word),
+  engine_chats: maybe(text(1, 64)),
   stable_routing_id: maybe(word),
   disaggregated_endpoint: maybe(fields({ bootstrap_host: maybe(word), bootstrap_port: maybe(whole(0, 65_535)) })),
 });

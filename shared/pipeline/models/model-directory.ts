@@ -54,6 +54,8 @@ export class LiveModelDirectory implements ModelDirectory {
   readonly #cards = new Map<string, ModelRecord>();
   /** Cards that are not served, by key, each with the reason. */
   readonly #refused = new Map<string, RefusedModel>();
+  /** The list of them. The first look after a change makes it. */
+  #refusals: readonly RefusedModel[] | undefined;
   readonly #endpoints = new Map<string, EndpointRecord>();
   /** Ids of workers that are left out, by the keys of the endpoints that say so. */
   readonly #leftOut = new Map<string, string>();
@@ -139,10 +141,10 @@ export class LiveModelDirectory implements ModelDirectory {
     return catalogued && this.#shown(catalogued);
   }
 
-  /** Returns each model that is not served, under its own name, once for each reason. */
+  /** Returns the first 256 models that are not served, under their own names, once for each reason. */
   refused(): readonly RefusedModel[] {
-    const each = new Map([...this.#refused.values()].map((one) => [JSON.stringify(one), one]));
-    return [...each].sort(byKey).map(([, one]) => one);
+    this.#refusals ??= distinct(this.#refused.values()).slice(0, REFUSALS_MAX);
+    return this.#refusals;
   }
 
   /** Returns the name that clients use for a model. @param ownName its name at its workers */
@@ -226,7 +228,7 @@ export class LiveModelDirectory implements ModelDirectory {
 
   #applyCard(event: DiscoveryEvent): void {
     this.#cards.delete(event.key);
-    this.#refused.delete(event.key);
+    if (this.#refused.delete(event.key)) this.#refusals = undefined;
     if (event.kind === 'removed' || event.record.type !== 'Model') return;
     const { namespace, card, wire } = event.record;
     const { servesDynamo, onForeignWorker, refusalOf } = this.#options;
@@ -237,7 +239,10 @@ export class LiveModelDirectory implements ModelDirectory {
     }
     const reason = refusalOf?.(card);
     if (reason === undefined) this.#cards.set(event.key, event.record);
-    else this.#refused.set(event.key, { model: card.display_name, reason });
+    else {
+      this.#refused.set(event.key, { model: card.display_name, reason });
+      this.#refusals = undefined;
+    }
   }
 
   /** Schedules a rebuild. Many changes in one turn cost one rebuild. */
@@ -321,11 +326,19 @@ export class LiveModelDirectory implements ModelDirectory {
 }
 
 const REMEMBERED_MAX = 1024;
+/** Refused models that are listed at most: `/health` and errors show them. */
+const REFUSALS_MAX = 256;
 const REBUILD_AGAIN_MS = 5000;
 
 /** Returns the key of the instance that a card belongs to: the card's own, without the adapter at its end. */
 function endpointKeyOf(cardKey: string, { model_suffix: adapter }: ModelRecord): string {
   return adapter === undefined ? cardKey : cardKey.slice(0, cardKey.lastIndexOf('/'));
+}
+
+/** Returns each model and reason once, in order. */
+function distinct(refused: Iterable<RefusedModel>): readonly RefusedModel[] {
+  const each = new Map([...refused].map((one) => [JSON.stringify([one.model, one.reason]), one] as const));
+  return [...each].sort(byKey).map(([, one]) => one);
 }
 
 function byKey([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {

@@ -496,8 +496,17 @@ it('leaves out models whose cards are refused, and says why for as long as their
   await follow({ refusalOf: ({ display_name: name }) => (name === 'letters' ? 'it is refused' : undefined) });
   expect(directory.list().map(({ name }) => name)).toEqual(['other']);
   expect(directory.refused()).toEqual([{ model: 'letters', reason: 'it is refused' }]);
+  await settled(workers.put(card('d', { display_name: 'other' })));
+  expect(directory.refused()).toHaveLength(1);
   for (const id of ['a', 'c']) await settled(workers.remove(card(id)));
   expect(directory.refused()).toEqual([]);
+});
+
+it('lists at most 256 refused models', async () => {
+  for (let at = 0; at < 300; at++) await workers.put(card(at.toString(16), { display_name: `model ${at}` }));
+  await follow({ refusalOf: () => 'it is refused' });
+  expect(directory.refused()).toHaveLength(256);
+  expect(directory.list()).toEqual([]);
 });
 
 describe('changes', () => {
