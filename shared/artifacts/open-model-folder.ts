@@ -29,7 +29,10 @@ export interface ModelReference {
 export async function openModelFolder(reference: ModelReference): Promise<string> {
   const folders = candidateFolders(reference);
   if (folders.length === 0 && Object.keys(reference.files).length > 0) {
-    throw new ModelFilesAbsent(`model ${reference.modelName}: its files are not on this machine`);
+    throw new ModelFilesAbsent(
+      `model ${reference.modelName}: its files are not on this machine; ` +
+        "give a folder with the worker's files with --model-path",
+    );
   }
   if (folders.length === 0) {
     throw new ModelFolderError(

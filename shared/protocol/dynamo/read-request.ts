@@ -124,7 +124,8 @@ function bootstrapOf(info: UnknownRecord): UnknownRecord {
   const room = asU64(info.bootstrap_room);
   if (room === undefined) throw wrongShape('bootstrap_info.bootstrap_room');
   if (asWholeNumber(info.bootstrap_port, 65_535) === undefined) throw wrongShape('bootstrap_info.bootstrap_port');
-  return { ...withoutNulls(info), bootstrap_room: String(room) };
+  const { handoff_id: _, ...own } = withoutNulls(info); // Stator's engines know both halves by their room
+  return { ...own, bootstrap_room: String(room) };
 }
 
 function recordIn(value: UnknownRecord, name: string): UnknownRecord {

@@ -120,7 +120,20 @@ function extraArgs(body: UnknownRecord, { cache_salt }: UnknownRecord): UnknownR
 function bootstrapInfo(info: UnknownRecord): UnknownRecord {
   const room = asU64(info.bootstrap_room);
   if (room === undefined) throw wrongShape('bootstrap_info.bootstrap_room');
-  return { ...info, bootstrap_room: wireU64(room) };
+  return { ...info, bootstrap_room: wireU64(room), handoff_id: handoffId(room) };
+}
+
+/**
+ * Returns the id that workers of 1.6 and later require of both halves of a request: the bytes of a UUID. Both halves
+ * have the same room, so they get the same id. It is of version 8, whose content is free.
+ */
+function handoffId(room: bigint): Uint8Array {
+  const id = Buffer.alloc(16);
+  id.writeUIntBE(Number(room >> 16n), 0, 6);
+  id[6] = 0x80;
+  id[8] = 0x80;
+  id.writeUInt16BE(Number(room & 0xffffn), 14);
+  return id;
 }
 
 /** Returns the client's own body, with the hints that an engine follows. */

@@ -9,7 +9,7 @@ export type DynamoCodec = 'json' | 'msgpack';
 
 /**
  * Returns the bytes of a request or an answer. Members that are undefined are left out. Integers of type bigint become
- * numbers, and a `Uint32Array` becomes a list.
+ * numbers, and a `Uint32Array` becomes a list. Sixteen bytes are a UUID, which JSON has as text.
  */
 export function encodePayload(codec: DynamoCodec, value: unknown): RecordPieces {
   if (codec === 'json') return [Buffer.from(jsonText(value))];
@@ -95,6 +95,7 @@ function jsonText(value: unknown): string {
   if (typeof value === 'bigint') return String(value);
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
   if (value instanceof Uint32Array) return `[${value.join(',')}]`;
+  if (value instanceof Uint8Array) return bytesText(value);
   if (Array.isArray(value)) {
     return value.some(isWalked) ? `[${value.map(jsonText).join(',')}]` : JSON.stringify(value);
   }
@@ -102,6 +103,15 @@ function jsonText(value: unknown): string {
     .filter(([, each]) => each !== undefined)
     .map(([key, each]) => `${JSON.stringify(key)}:${jsonText(each)}`);
   return `{${members.join(',')}}`;
+}
+
+const UUID_BYTES = 16;
+const UUID_PARTS = /^(.{8})(.{4})(.{4})(.{4})(.{12})$/;
+
+/** Writes bytes as Dynamo's records have them in JSON: those of a UUID as its text, others as a list. */
+function bytesText(bytes: Uint8Array): string {
+  if (bytes.length !== UUID_BYTES) return `[${bytes.join(',')}]`;
+  return JSON.stringify(Buffer.from(bytes).toString('hex').replace(UUID_PARTS, '$1-$2-$3-$4-$5'));
 }
 
 /** Whether `JSON.stringify` may not know how to write `value`. */

@@ -80,7 +80,11 @@ describe('a request for a worker of Dynamo', () => {
     };
     expect(written(parts)).toMatchObject({
       prefill_result: parts.prefillResult,
-      bootstrap_info: { ...parts.bootstrapInfo, bootstrap_room: 18_446_744_073_709_551_615n },
+      bootstrap_info: {
+        ...parts.bootstrapInfo,
+        bootstrap_room: 18_446_744_073_709_551_615n,
+        handoff_id: Buffer.from('ffffffffffff8000800000000000ffff', 'hex'),
+      },
       encoder_result: parts.encoderResult,
       multi_modal_data: parts.multiModalData,
       mm_processor_kwargs: parts.mmProcessorKwargs,

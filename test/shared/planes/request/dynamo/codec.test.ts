@@ -166,6 +166,14 @@ describe('payloads', () => {
     );
   });
 
+  it('carry a UUID as bytes in msgpack, and as text in JSON, where other bytes are a list', () => {
+    const given = { id: Buffer.from('0123456789ab80008000000000004567', 'hex'), other: Buffer.from([1, 255]) };
+    const [json] = encodePayload('json', given);
+    expect(String(json)).toBe('{"id":"01234567-89ab-8000-8000-000000004567","other":[1,255]}');
+    const bytes = Buffer.concat(encodePayload('msgpack', given));
+    expect(decodePayload('msgpack', bytes, 0, bytes.length)).toEqual(given);
+  });
+
   it.each(['json', 'msgpack'] as const)('carry token ids and ids of 64 bits as integers in %s', (codec) => {
     const given = {
       token_ids: Uint32Array.of(0, 1, 70_000, 0xffff_ffff),
