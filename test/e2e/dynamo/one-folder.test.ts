@@ -5,8 +5,6 @@ import { DYNAMO_MODEL, type DynamoProcess, hasDynamo, useDynamo, useMeeting } fr
 import { postJson, type StatorProcess, useFleet, waitUntil } from '../../support/index.ts';
 
 const CHAT = { model: DYNAMO_MODEL, messages: [{ role: 'user', content: 'hi' }], max_tokens: 4 };
-/** Size of the blocks of Dynamo's mock engine. Only workers with equal cards serve a model together. */
-const BLOCK_SIZE = '--block-size=64';
 /** Dynamo's files end after ten seconds without a renewal. */
 const GONE_MS_MAX = 25_000;
 
@@ -32,7 +30,7 @@ describe.runIf(hasDynamo())('one folder of both products', () => {
   });
 
   it('has workers of both products serve one model together', async () => {
-    ours = await fleet.worker([BLOCK_SIZE], meeting);
+    ours = await fleet.worker([], meeting);
     await fleet.untilWorkers(frontend, 2);
     const answered = (): Promise<number> =>
       ours.metric('dynamo_component_requests_total', 'dynamo_endpoint="generate"');
