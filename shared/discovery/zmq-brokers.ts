@@ -21,7 +21,7 @@ export function discoveredBrokers(discovery: Discovery, onNone: (namespace: stri
       };
       const prefix = eventChannelPrefix({ kind: 'component', namespace, component: BROKER_COMPONENT });
       const watch = await discovery.watch(
-        { bucket: 'v1/event_channels', prefix },
+        { bucket: 'v1/event_channels', prefix, includesDynamo: true },
         {
           event(event) {
             found.delete(event.key);

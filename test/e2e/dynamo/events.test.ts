@@ -9,6 +9,7 @@ import {
   createNatsEventPlane,
   createZmqEventPlane,
   type EventPlane,
+  fixedBrokers,
   followEachTransport,
   NatsClient,
   type Transport,
@@ -21,6 +22,7 @@ import { applyTo, heldBy } from '../../shared/worker-events/scripted-rank.ts';
 import { canMeet, hasDynamo, useDynamo, useMeeting } from '../../support/dynamo/index.ts';
 import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
 import { waitUntil } from '../../support/wait-until.ts';
+import { startZmqBroker, type ZmqBroker } from '../../support/zmq-broker.ts';
 
 const clock = systemClock;
 const RANKS = 2;
@@ -42,15 +44,18 @@ function planeFor(nats: string | undefined) {
 }
 
 /** A router's picture of all workers of Dynamo that are in discovery. */
-function openRouter(discovery: Discovery, plane: DynamoPlane, nats: string | undefined) {
+function openRouter(discovery: Discovery, plane: DynamoPlane, nats: string | undefined, broker: ZmqBroker | undefined) {
   const lifetime = new Lifetime();
   const ranks = new RankTable();
   const index: BlockIndex = new BlockIndex({ ranks });
   const counts = { skipped: 0, statuses: new Set<string>(), gaps: 0 };
   const loads = new WorkerLoads();
   let isLossy = false;
+  const brokers = broker && fixedBrokers({ xsub: [broker.xsub], xpub: [broker.xpub] });
   const following = followEachTransport({
-    ...{ own: createMemoryEventPlane({ clock }), ownKind: 'Memory', open: planeFor(nats), onProblem },
+    own: brokers ? createZmqEventPlane({ clock, brokers, onProblem }) : createMemoryEventPlane({ clock }),
+    ownKind: brokers ? 'ZmqBroker' : 'Memory',
+    ...{ open: planeFor(nats), onProblem },
   });
   const eventPlane: EventPlane = {
     ...following,
@@ -134,10 +139,16 @@ async function generate(plane: DynamoPlane, transport: Transport, random: Random
   if (answer.kind === 'failed') throw answer.error;
 }
 
-const MEETINGS = (['tcp', 'nats'] as const).filter((kind) => hasDynamo() && canMeet('file', kind));
+const MEETINGS = (
+  [
+    ['over ZeroMQ', 'tcp', false],
+    ['over a ZeroMQ broker', 'tcp', true],
+    ['over NATS', 'nats', false],
+  ] as const
+).filter(([, plane]) => hasDynamo() && canMeet('file', plane));
 
-describe.each(MEETINGS)('events of workers of Dynamo, requests over %s', (kind) => {
-  const meeting = useMeeting('file', kind);
+describe.each(MEETINGS)('events of workers of Dynamo %s', (_, requestPlane, isBrokered) => {
+  const meeting = useMeeting('file', requestPlane);
   const dynamo = useDynamo(meeting);
   const lifetime = new Lifetime();
   afterAll(() => lifetime.close());
@@ -146,7 +157,10 @@ describe.each(MEETINGS)('events of workers of Dynamo, requests over %s', (kind) 
     const workers = 2;
     const cache = ['--num-gpu-blocks-override', `${BLOCKS}`, '--block-size', `${BLOCK_TOKENS}`];
     const speed = ['--speedup-ratio', '1000000', '--data-parallel-size', `${RANKS}`];
-    await dynamo.mocker({ workers, args: [...cache, ...speed] });
+    const broker = isBrokered ? await startZmqBroker() : undefined;
+    lifetime.defer(() => broker?.stop());
+    const env = broker && { DYN_ZMQ_BROKER_URL: `xsub=${broker.xsub},xpub=${broker.xpub}` };
+    await dynamo.mocker({ workers, args: [...cache, ...speed], ...(env && { env }) });
     const { NATS_SERVER: nats } = meeting;
     const discovery = lifetime.use(new FileDiscovery({ rootPath: meeting.DYN_FILE_KV!, clock }));
     const plane = lifetime.use(openDynamoPlane(nats));
@@ -160,7 +174,7 @@ describe.each(MEETINGS)('events of workers of Dynamo, requests over %s', (kind) 
       for (let at = 0; at < count; at++) await generate(plane, endpoints[at % workers]!.transport, random);
     };
     await play(10);
-    const router = lifetime.use(openRouter(discovery, plane, nats));
+    const router = lifetime.use(openRouter(discovery, plane, nats, broker));
     router.follow(models);
     const differing = () => differences(router, discovery, models);
     await waitUntil(async () => router.feeds.isSettled && (await differing()) === 0, WAIT);

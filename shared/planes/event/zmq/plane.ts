@@ -130,6 +130,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
     const connections = await connectToBrokers(socket, 'xpub', brokers, scope.namespace, onProblem);
     const subscription: EventSubscription = new ZmqSubscription({
       ...{ ...common, kind: 'ZmqBroker', key: subjectOf(scope, topic), socket },
+      followsAll: scope.kind === 'endpoint', // Dynamo's processes behind brokers write no channel into discovery
       onClosed() {
         open.delete(subscription);
         connections.close();

@@ -1,7 +1,7 @@
 import type { Subscriber } from 'zeromq';
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { decodeEnvelope, SequenceWatch } from '../envelope.ts';
-import type { EventListener, EventSubscription, EventTransport } from '../types.ts';
+import type { EventEnvelope, EventListener, EventSubscription, EventTransport } from '../types.ts';
 
 interface ZmqSubscriptionOptions {
   readonly kind: EventTransport['kind'];
@@ -9,6 +9,10 @@ interface ZmqSubscriptionOptions {
   /** First frame of the wanted messages. */
   readonly key: string;
   readonly topic: string;
+  /**
+   * Whether it also follows publishers that it is not connected to, as soon as it hears them. @default false
+   */
+  readonly followsAll?: boolean;
   readonly listener: EventListener;
   /** Called for a message that is not an event, or a listener that threw. */
   readonly onProblem: (problem: unknown) => void;
@@ -18,6 +22,10 @@ interface ZmqSubscriptionOptions {
 /** Messages read before the rest of the process gets a turn: waiting messages are received without one. */
 const TURN_BYTES = 128 << 10;
 const MESSAGE_COST_BYTES = 1024;
+/** Bound of the publishers that a subscription follows because it has heard them. */
+const HEARD_MAX = 4096;
+/** Transport of such a publisher: only brokers bring messages of publishers that are not in discovery. */
+const HEARD: EventTransport = { kind: 'ZmqBroker', config: { xsub_endpoints: [], xpub_endpoints: [] } };
 
 /**
  * Reads one SUB socket until it is closed. If it is connected to several brokers, each of them brings every message;
@@ -27,6 +35,8 @@ export class ZmqSubscription extends SequenceWatch implements EventSubscription 
   readonly #options: ZmqSubscriptionOptions;
   readonly #key: Buffer;
   readonly #reading: Promise<void>;
+  /** Publishers that it follows because it has heard them; the last one heard is the last here. */
+  readonly #heard = new Set<string>();
 
   constructor(options: ZmqSubscriptionOptions) {
     super(options.kind, options.listener, options.onProblem);
@@ -43,6 +53,24 @@ export class ZmqSubscription extends SequenceWatch implements EventSubscription 
     this.#options.onClosed();
     this.#options.socket.close();
     await this.#reading;
+  }
+
+  override receive(envelope: EventEnvelope): void {
+    if (this.#options.followsAll === true) this.#follow(envelope.publisherId);
+    super.receive(envelope);
+  }
+
+  /** Follows a publisher, and forgets the one that was silent for longest if there are too many. */
+  #follow(publisherId: string): void {
+    this.#heard.delete(publisherId);
+    this.#heard.add(publisherId);
+    this.connect(publisherId, HEARD);
+    if (this.#heard.size <= HEARD_MAX) return;
+    for (const silent of this.#heard) {
+      this.#heard.delete(silent);
+      this.disconnect(silent);
+      return;
+    }
   }
 
   async #read(): Promise<void> {

@@ -12,6 +12,11 @@ import { waitUntil } from '../../../support/index.ts';
 import { provingEach, startZmqBroker, type ZmqBroker } from '../../../support/zmq-broker.ts';
 
 const SCOPE = { kind: 'component', namespace: 'dynamo', component: 'backend' } as const;
+/** Scope of Dynamo's processes. */
+const DYNAMO_SCOPE = {
+  kind: 'endpoint',
+  ...{ namespace: 'dynamo', component: 'backend', endpoint: 'generate' },
+} as const;
 const OTHER_SCOPE = { kind: 'component', namespace: 'dynamo', component: 'prefill' } as const;
 const TOPIC = 'kv-events';
 const cleanups: (() => unknown)[] = [];
@@ -217,4 +222,30 @@ it('tells once of a broker that cannot be reached, whatever is opened, and again
   await next.stop();
   await waitUntil(() => problems.length > told, { what: 'word of the broker that went' });
   expect(new Set(problems)).toEqual(new Set([says]));
+});
+
+it('brings the events of publishers of Dynamo that are in no record, each once from two brokers', async () => {
+  const [one, two] = [await startBroker(), await startBroker()];
+  const plane = openPlane(fixedBrokers(addressesOf(one, two)));
+  const publisher = await plane.publisher(DYNAMO_SCOPE, TOPIC);
+  const events: unknown[] = [];
+  await plane.subscribe(DYNAMO_SCOPE, TOPIC, { event: ({ payload }) => void events.push(payload) });
+  const strangers: unknown[] = [];
+  await plane.subscribe(SCOPE, TOPIC, { event: ({ payload }) => void strangers.push(payload) });
+  const other = await plane.publisher(SCOPE, TOPIC);
+  const joined = async (): Promise<void> => {
+    const before = events.length;
+    await waitUntil(() => {
+      publisher.publish('probe');
+      other.publish('probe');
+      return events.length > before;
+    });
+  };
+  await provingEach([one, two], joined);
+  const before = publisher.dropped;
+  for (let at = 0; at < 100; at++) publisher.publish(at);
+  await waitUntil(() => events.includes(99));
+  expect(events.filter((payload) => typeof payload === 'number')).toEqual(Array.from({ length: 100 }, (_, at) => at));
+  expect(publisher.dropped).toBe(before);
+  expect(strangers).toEqual([]); // Stator's publishers are in discovery
 });

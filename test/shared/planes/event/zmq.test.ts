@@ -1,7 +1,8 @@
 import { afterEach, expect, it } from 'vitest';
-import { Publisher } from 'zeromq';
+import { Publisher, type Subscriber } from 'zeromq';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { EVENT_BYTES_MAX, encodeEnvelope, u64Bytes } from '../../../../shared/planes/event/envelope.ts';
+import { ZmqSubscription } from '../../../../shared/planes/event/zmq/subscription.ts';
 import { createZmqEventPlane, type EventEnvelope, type EventPlane } from '../../../../shared/planes/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 
@@ -85,4 +86,26 @@ it('continues without a publisher whose address is invalid, or whose messages ha
     return heard.length > 2;
   });
   expect(problems).toHaveLength(2); // the long ones were never taken
+});
+
+it('follows a bounded number of publishers that it only hears, and forgets the one that was silent for longest', () => {
+  const events: EventEnvelope[] = [];
+  const subscription = new ZmqSubscription({
+    ...{ kind: 'ZmqBroker', key: 't', topic: 't', followsAll: true },
+    socket: { subscribe() {}, close() {}, receive: () => new Promise(() => {}) } as unknown as Subscriber,
+    listener: { event: (event) => void events.push(event) },
+    onProblem: () => expect.unreachable(),
+    onClosed() {},
+  });
+  const hear = (publisher: number): number => {
+    const before = events.length;
+    const publisherId = publisher.toString(16);
+    subscription.receive({ topic: 't', publisherId, sequence: 0, publishedAtMs: 0, payload: null });
+    return events.length - before;
+  };
+  for (let publisher = 0; publisher < 4096; publisher++) expect(hear(publisher)).toBe(1);
+  expect(hear(0)).toBe(0); // a duplicate, but no longer silent
+  expect(hear(4096)).toBe(1);
+  expect([hear(0), hear(4096)]).toEqual([0, 0]);
+  expect(hear(1)).toBe(1); // forgotten, so that the duplicate counts as new
 });
