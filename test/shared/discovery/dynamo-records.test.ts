@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { fromDynamo } from '../../../shared/discovery/dynamo/read-record.ts';
 import { toDynamo } from '../../../shared/discovery/dynamo/write-record.ts';
+import type { DiscoveryRecord } from '../../../shared/discovery/index.ts';
 import type { Bucket } from '../../../shared/discovery/keys.ts';
 import { fromText, refusalOf, refusalText } from '../../../shared/discovery/record-text.ts';
 import { SnapshotWatcher } from '../../../shared/discovery/snapshot-watcher.ts';
@@ -17,6 +18,11 @@ const PATH = 'dynamo/backend/generate/13b0a22438119705';
 
 function read(bucket: Bucket, key: string, text = WRITTEN[`${bucket}/${key}`] ?? '') {
   return fromText(fromDynamo(text, key), bucket, key);
+}
+
+function recordedCard(name: string): { readonly key: string; readonly text: string } {
+  const path = new URL(`../../fixtures/dynamo/${name}.json`, import.meta.url);
+  return JSON.parse(readFileSync(path, 'utf8')) as { readonly key: string; readonly text: string };
 }
 
 function recordedBy(release: RecordedRelease) {
@@ -134,8 +140,7 @@ describe('the records of Dynamo', () => {
   });
 
   it('name the status server that serves the files of a card', () => {
-    const path = new URL('../../fixtures/dynamo/self-hosted-card-1.6.1.json', import.meta.url);
-    const { key, text } = JSON.parse(readFileSync(path, 'utf8')) as { readonly key: string; readonly text: string };
+    const { key, text } = recordedCard('self-hosted-card-1.6.1');
     const served = '192.0.2.2:9090/v1/metadata/my-ns/back_end/gen-erate/qwen3/_base';
     expect(read('v1/mdc', key, text)).toMatchObject({
       files_at: served,
@@ -146,6 +151,17 @@ describe('the records of Dynamo', () => {
     expect(read('v1/mdc', key, listed)).toEqual(read('v1/mdc', key, text));
     const elsewhere = text.replaceAll('/v1/metadata/', '/latest/meta-data/');
     expect(read('v1/mdc', key, elsewhere)).toBeUndefined(); // a record may not choose any address that is fetched
+  });
+
+  it('are cards of adapters, as a worker of 1.6.1 registered one, and are written as they were read', () => {
+    const { key, text } = recordedCard('adapter-card-1.6.1');
+    const record = read('v1/mdc', key, text);
+    expect(record).toMatchObject({
+      instance_id: 'e0a0b4567b8d33da',
+      model_suffix: 'acme_law_v1',
+      card: { display_name: 'acme/law.v1', lora: { name: 'acme/law.v1' } },
+    });
+    expect(read('v1/mdc', key, toDynamo(record as DiscoveryRecord))).toEqual(record);
   });
 
   it('may be of an adapter, of a role with peers, and have a template of their own', () => {
