@@ -364,7 +364,14 @@ export class KubernetesDiscovery extends LeasedDiscovery<OwnedRecord> implements
     return reflector;
   }
 
+  /** Tells of an outage. It ends when everything has been read again, so that watches hear first what they missed. */
   #fail(reflector: Reflector, thrown: unknown): void {
+    if (this.#failing.size === 0) {
+      for (const each of [this.#ready, this.#workers]) {
+        this.#failing.add(each);
+        if (each !== reflector) each.readSoon();
+      }
+    }
     this.#failing.add(reflector);
     for (const { watcher } of this.#queries) watcher.fail(this.#toError('read', thrown));
   }

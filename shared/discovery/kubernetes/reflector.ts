@@ -125,7 +125,7 @@ export class Reflector {
     }
   }
 
-  /** Reads again as soon as possible, because a reading of another caller has failed. */
+  /** Reads again as soon as possible, because another reading has failed. */
   readSoon(): void {
     if (!this.#isStarted) return;
     this.#mustRead = true;

@@ -56,7 +56,7 @@ export class FakeApiServer {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Calls so far, by verb and resource: `list dynamoworkermetadatas`. Pages count singly. */
+  /** Calls so far, by verb and resource: `list dynamoworkermetadatas`, `watch leases by name`. Pages count singly. */
   counts(): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#counts);
   }
@@ -124,7 +124,7 @@ export class FakeApiServer {
     const isWatch = /^(1|true)$/.test(url.searchParams.get('watch') ?? '');
     const one = name === undefined ? 'list' : 'get';
     const verb = request.method === 'GET' ? (isWatch ? 'watch' : one) : (request.method ?? '').toLowerCase();
-    const counted = `${verb} ${resource}`;
+    const counted = `${verb} ${resource}${url.searchParams.has('fieldSelector') ? ' by name' : ''}`;
     this.#counts.set(counted, (this.#counts.get(counted) ?? 0) + 1);
     const token = request.headers.authorization?.replace(/^Bearer /, '');
     const refused = this.judge?.({ verb, resource, token });

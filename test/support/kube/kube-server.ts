@@ -1,0 +1,162 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseAllDocuments } from 'yaml';
+import type { UnknownRecord } from '../../../shared/records/index.ts';
+import { type EtcdCluster, startEtcd } from '../etcd-server.ts';
+import { freePort } from '../free-port.ts';
+import { type SpawnedProcess, spawnProgram } from '../spawn-node.ts';
+import { readTlsFixture } from '../tls-fixtures.ts';
+import { waitUntil } from '../wait-until.ts';
+import type { ClusterPod } from './cluster.ts';
+import { sliceOf } from './cluster.ts';
+
+const ADMIN = 'admin-token';
+const PAGE = new URL('../../../docs/kubernetes.md', import.meta.url);
+
+/** Whether `npm run test:kubernetes` has built an API server. */
+export function hasKubeServer(): boolean {
+  return Boolean(process.env.STATOR_TEST_KUBE_APISERVER && process.env.STATOR_TEST_ETCD_BIN);
+}
+
+/** A real API server with an etcd of its own. It has no controllers: tests write pods, slices and readiness. */
+export class KubeServer {
+  readonly port: number;
+  readonly #binary: string;
+  readonly #etcd: EtcdCluster;
+  readonly #folder: string;
+  #process: SpawnedProcess | undefined;
+  #names = 0;
+
+  private constructor(binary: string, etcd: EtcdCluster, folder: string, port: number) {
+    this.#binary = binary;
+    this.#etcd = etcd;
+    this.#folder = folder;
+    this.port = port;
+  }
+
+  static async start(): Promise<KubeServer> {
+    const binary = process.env.STATOR_TEST_KUBE_APISERVER;
+    if (!binary) throw new Error('STATOR_TEST_KUBE_APISERVER is not set: run npm run test:kubernetes');
+    const folder = await mkdtemp(join(tmpdir(), 'stator-kube-'));
+    const server = new KubeServer(binary, await startEtcd(), folder, await freePort());
+    const { privateKey, publicKey } = generateKeyPairSync('rsa', {
+      modulusLength: 2048,
+      privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+      publicKeyEncoding: { type: 'spki', format: 'pem' },
+    });
+    await Promise.all([
+      writeFile(join(folder, 'sa.key'), privateKey),
+      writeFile(join(folder, 'sa.pub'), publicKey),
+      writeFile(join(folder, 'tokens.csv'), `${ADMIN},admin,1,"system:masters"\n`),
+      ...['first.crt', 'first.key'].map((name) => writeFile(join(folder, name), readTlsFixture(name))),
+    ]);
+    await server.restart();
+    const [definition] = await manifests('serving');
+    await server.call('POST', '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', definition);
+    return server;
+  }
+
+  /** Starts it, again if it runs. */
+  async restart(): Promise<void> {
+    await this.kill();
+    const at = (name: string): string => join(this.#folder, name);
+    const started = spawnProgram(this.#binary, [
+      ...['--etcd-servers', this.#etcd.urls.join(), '--secure-port', String(this.port)],
+      ...['--bind-address', '127.0.0.1', '--advertise-address', '127.0.0.1', '--endpoint-reconciler-type', 'none'],
+      ...['--tls-cert-file', at('first.crt'), '--tls-private-key-file', at('first.key'), '--cert-dir', this.#folder],
+      ...['--service-account-issuer', 'https://local', '--service-account-key-file', at('sa.pub')],
+      ...['--service-account-signing-key-file', at('sa.key'), '--service-cluster-ip-range', '10.0.0.0/24'],
+      ...['--token-auth-file', at('tokens.csv'), '--authorization-mode', 'RBAC'],
+      ...['--disable-admission-plugins', 'ServiceAccount'],
+    ]);
+    this.#process = started;
+    const isReady = async (): Promise<boolean> => (await this.#fetch('GET', '/readyz')).status === 200;
+    await waitUntil(isReady, { what: 'the API server', timeoutMs: 60_000 }).catch((error: Error) => {
+      throw new Error(`${error.message}\n${started.stderr().slice(-2000)}`, { cause: error });
+    });
+  }
+
+  /** Kills it with SIGKILL; its etcd goes on. */
+  async kill(): Promise<void> {
+    await this.#process?.kill();
+  }
+
+  async stop(): Promise<void> {
+    await this.kill();
+    await this.#etcd.stop();
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+
+  /** Makes a namespace with the service account and the rights of docs/kubernetes.md. Returns its name. */
+  async addNamespace(): Promise<string> {
+    const namespace = `test-${++this.#names}`;
+    const rbac = `/apis/rbac.authorization.k8s.io/v1/namespaces/${namespace}`;
+    const [, role, binding] = await manifests(namespace);
+    await this.call('POST', '/api/v1/namespaces', { metadata: { name: namespace } });
+    await this.call('POST', `/api/v1/namespaces/${namespace}/serviceaccounts`, { metadata: { name: 'stator' } });
+    await this.call('POST', `${rbac}/roles`, role);
+    await this.call('POST', `${rbac}/rolebindings`, binding);
+    return namespace;
+  }
+
+  /** Returns a token of the service account, as the kubelet would mount it. */
+  async tokenIn(namespace: string): Promise<string> {
+    const path = `/api/v1/namespaces/${namespace}/serviceaccounts/stator/token`;
+    const answer = await this.call('POST', path, { spec: { expirationSeconds: 600 } });
+    return String((answer.status as UnknownRecord).token);
+  }
+
+  /** Adds a pod that no node runs. */
+  async addPod(namespace: string): Promise<ClusterPod> {
+    const name = `pod-${++this.#names}`;
+    const spec = { containers: [{ name: 'main', image: 'none' }] };
+    const pod = await this.call('POST', `/api/v1/namespaces/${namespace}/pods`, { metadata: { name }, spec });
+    return { name, uid: String((pod.metadata as UnknownRecord).uid) };
+  }
+
+  /** Sets whether a pod is ready, in a slice of its own. */
+  async setReady(namespace: string, pod: ClusterPod, isReady: boolean): Promise<void> {
+    const name = `workers-${pod.name}`;
+    const slice = sliceOf([{ ...pod, isReady }]);
+    const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices/${name}?fieldManager=test&force=true`;
+    await this.call('PATCH', path, { ...slice, metadata: { ...slice.metadata, name } });
+  }
+
+  async call(method: string, path: string, body?: unknown): Promise<UnknownRecord> {
+    const { status, text } = await this.#fetch(method, path, body);
+    if (status >= 300) throw new Error(`${method} ${path}: ${status} ${text}`);
+    return JSON.parse(text) as UnknownRecord;
+  }
+
+  async #fetch(
+    method: string,
+    path: string,
+    body?: unknown,
+  ): Promise<{ readonly status: number; readonly text: string }> {
+    const { request } = await import('node:https');
+    const type = method === 'PATCH' ? 'application/apply-patch+yaml' : 'application/json';
+    const headers = { authorization: `Bearer ${ADMIN}`, 'content-type': type };
+    const options = { host: '127.0.0.1', port: this.port, path, method, headers, ca: readTlsFixture('first.crt') };
+    return new Promise((resolve, reject) => {
+      const sent = request(options, (response) => {
+        let text = '';
+        response.setEncoding('utf8');
+        response.on('data', (part: string) => {
+          text += part;
+        });
+        response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
+      });
+      sent.on('error', reject).end(body === undefined ? undefined : JSON.stringify(body));
+    });
+  }
+}
+
+/** Returns the definition, the role and its binding out of docs/kubernetes.md, for a namespace. */
+async function manifests(namespace: string): Promise<readonly unknown[]> {
+  const page = await readFile(PAGE, 'utf8');
+  const blocks = [...page.matchAll(/```yaml\n([\s\S]*?)```/g)].map(([, block = '']) => block);
+  const documents = blocks.slice(0, 2).flatMap((block) => parseAllDocuments(block.replaceAll('serving', namespace)));
+  return documents.map((document) => document.toJS() as unknown);
+}
