@@ -3,6 +3,7 @@ import { decodeEventBatch, EventBatchError } from '../../../shared/engines/kv-st
 import { EventNormaliser } from '../../../shared/engines/kv-stream/event-normaliser.ts';
 import { decodeEnvelope, decodeEnvelopeRecord } from '../../../shared/planes/event/envelope.ts';
 import { MsgpackReader } from '../../../shared/planes/sliced-record.ts';
+import { decodeActiveSequences } from '../../../shared/router-state/replica-sync.ts';
 import { decodeRouterEvents } from '../../../shared/worker-events/kv-events.ts';
 import type { HostileValues } from './hostile-values.ts';
 import type { Part } from './parts.ts';
@@ -37,6 +38,19 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
       if (!/^[0-9a-f]+$/.test(workerId) || !Number.isInteger(dpRank) || dpRank < 0) throw new Error('a wrong rank');
       if (change.kind === 'stored' && change.blockHashes.length !== change.tokensHashes.length)
         throw new Error('hashes that are not pairs');
+    }
+  },
+  'requests of other routers': (values) => {
+    const added = {
+      token_sequence: values.one([[number(values)], values.bytes(16), values.json()]),
+      ...values.one([{}, { prefill_load_hint: values.json() }]),
+    };
+    const data = values.one(['Free', 'MarkPrefillCompleted', { AddRequest: added }, values.json()]);
+    const worker = values.one([{ worker_id: number(values), dp_rank: values.one([0, -1, 'x']) }, values.json()]);
+    const event = { request_id: values.text(), worker, data, router_id: number(values), lora_name: values.json() };
+    const payload = values.one([event, [event, values.json()], { events: [event] }, { events: values.json() }]);
+    for (const { workerId, routerId } of decodeActiveSequences(payload, () => {})) {
+      if (!/^[0-9a-f]+$/.test(workerId + routerId)) throw new Error('ids that are not hex');
     }
   },
   'engine events': (values) => {
