@@ -1,3 +1,4 @@
+import { parseHubModel } from '../../config/index.ts';
 import type { CheckedFile, ModelCard, RuntimeConfig } from '../records.ts';
 import { CUSTOM_TEMPLATE, FILES } from './card.ts';
 
@@ -19,7 +20,8 @@ export function toDynamoCard(card: ModelCard): Readonly<Record<string, unknown>>
   return {
     display_name,
     slug,
-    source_path,
+    // Dynamo knows no revisions there. Its frontends download from the hub what they find nowhere else.
+    source_path: source_path && (parseHubModel(source_path)?.id ?? source_path),
     ...filesOf(card.files),
     architectural_max_context_length,
     context_length: runtime.context_length ?? 0,

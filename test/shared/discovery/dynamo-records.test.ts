@@ -280,4 +280,15 @@ describe('the records of Dynamo', () => {
       for (const id of text.match(/\d{17,}/g) ?? []) expect(again).toContain(id);
     }
   });
+
+  it.each([
+    ['org/name@v1', 'org/name'],
+    ['org/name', 'org/name'],
+    ['/models/a@b', '/models/a@b'],
+  ])('name a model on the hub without its revision: %s', (source_path, written) => {
+    const record = read('v1/mdc', PATH);
+    if (record?.type !== 'Model') throw new Error('it is not a card');
+    const text = toDynamo({ ...record, card: { ...record.card, source_path } });
+    expect(JSON.parse(text)).toMatchObject({ card_json: { source_path: written } });
+  });
 });
