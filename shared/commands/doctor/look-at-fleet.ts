@@ -5,7 +5,7 @@ import type { Discovery, DiscoveryRecord } from '../../discovery/index.ts';
 import { discoveryFolder } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { openDiscovery } from '../../fleet/index.ts';
-import { LiveModelDirectory, type ModelReadiness } from '../../pipeline/index.ts';
+import { chatRefusal, LiveModelDirectory, type ModelReadiness } from '../../pipeline/index.ts';
 import { refuseDynamo } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { examineFleet, type FleetRecords } from './examine-fleet.ts';
@@ -96,18 +96,23 @@ async function readModels(
   settings: Settings<'frontend'>,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, ModelReadiness>> {
-  const { namespace, namespacePrefix, decodeFallback: decodesAlone } = settings;
+  const { namespace, namespacePrefix, decodeFallback: decodesAlone, chatProcessor } = settings;
+  const processor = chatProcessor === 'dynamo' ? undefined : chatProcessor;
   const directory = new LiveModelDirectory({
     discovery,
     namespace,
     namespacePrefix,
     decodesAlone,
+    refusalOf: (card) => chatRefusal(card, processor),
     servesDynamo: true, // whether their workers can dial the frontend is a finding of its own
     clock: systemClock,
   });
   try {
     await directory.start(signal);
-    return new Map(directory.list().map(({ name, readiness }) => [name, readiness]));
+    const refused = directory
+      .refused()
+      .map(({ model, reason }) => [model, { isReady: false, reason, namespaces: {} }] as const);
+    return new Map([...refused, ...directory.list().map(({ name, readiness }) => [name, readiness] as const)]);
   } finally {
     directory.close();
   }

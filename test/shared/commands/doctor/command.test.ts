@@ -51,6 +51,17 @@ describe('stator doctor', () => {
     expect(printed.join()).not.toContain('Start:');
   });
 
+  it('says why a model would not be served by a frontend that leaves chats to an engine', async () => {
+    const printed: string[] = [];
+    const line = ['--', 'python', '-m', 'dynamo.frontend', '--dyn-chat-processor=vllm'];
+    await expect(runDoctor(line, env, (text) => printed.push(text))).rejects.toThrow(
+      'keep the deployment from working',
+    );
+    expect(printed.join()).toMatch(
+      /^fails {4}model Tiny\/Model-1.0: 1 worker .*; not served \(its workers do not pass/m,
+    );
+  });
+
   it('looks at no folder that is not there, and makes none', async () => {
     const printed: string[] = [];
     const away = join(folder, 'away');
