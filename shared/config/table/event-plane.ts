@@ -6,8 +6,8 @@ export const eventPlaneRows = {
   eventPlane: fleet.choice({
     names: '--event-plane DYN_EVENT_PLANE',
     values: ['zmq', 'nats'],
-    decide: (facts) => byMachines(facts, 'nats', 'zmq'),
-    defaultText: `zmq for ${WITHIN_A_MACHINE}; nats for ${MANY_MACHINES}`,
+    decide: (facts) => (facts.read('wire') === 'dynamo' ? 'zmq' : byMachines(facts, 'nats', 'zmq')),
+    defaultText: `zmq for ${WITHIN_A_MACHINE} and with --wire dynamo; nats for ${MANY_MACHINES}`,
     source: 'Dynamo; 1.6.1: zmq always',
     about: 'Carries KV events and load.',
   }),

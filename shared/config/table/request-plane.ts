@@ -1,4 +1,4 @@
-import { fleet, fleetRouters, lastingFleet, lastingFleetRouters } from '../row.ts';
+import { fleet, fleetRouters, lastingFleet, lastingFleetRouters, worker } from '../row.ts';
 import { byMachines, MANY_MACHINES, WITHIN_A_MACHINE } from './discovery.ts';
 
 /** Rows of "Request plane". */
@@ -9,6 +9,13 @@ export const requestPlaneRows = {
     default: 'tcp',
     source: 'Dynamo',
     about: 'Carries requests.',
+  }),
+  wire: worker.choice({
+    names: '--wire STATOR_WIRE',
+    values: ['stator', 'dynamo'],
+    default: 'stator',
+    note: 'dynamo needs --discovery-backend file, etcd or kubernetes, --request-plane tcp and --event-plane zmq',
+    about: 'Product whose frontends the worker serves: its records in discovery and its request plane are theirs.',
   }),
   responsePlane: fleet.choice({
     names: '--response-plane DYN_RESPONSE_PLANE',

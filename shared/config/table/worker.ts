@@ -19,13 +19,6 @@ export const workerRows = {
     required: true,
     about: 'Engine that a worker drives.',
   }),
-  wire: worker.choice({
-    names: '--wire STATOR_WIRE',
-    values: ['stator', 'dynamo'],
-    default: 'stator',
-    note: 'dynamo needs --discovery-backend file, etcd or kubernetes, --request-plane tcp and --event-plane zmq',
-    about: 'Product whose frontends the worker serves: its records in discovery and its request plane are theirs.',
-  }),
   engineUrl: workers.url({
     names: '--engine-url STATOR_ENGINE_URL',
     schemes: ['http', 'https'],

@@ -55,8 +55,3 @@ export function reasonNotPlayed({ workers, plane }: CellGroup, { product }: Fron
 export function playedOf(group: CellGroup): readonly FrontendKind[] {
   return FRONTENDS.filter((frontend) => reasonNotPlayed(group, frontend) === undefined);
 }
-
-/** Whether a frontend knows what the caches of the workers hold: workers with --wire dynamo publish no KV events. */
-export function followsCaches({ workers }: CellGroup, { mode }: FrontendKind): boolean {
-  return mode === 'kv' && workers !== 'Stator with --wire dynamo';
-}

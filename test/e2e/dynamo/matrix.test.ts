@@ -6,7 +6,6 @@ import {
   type CellGroup,
   FRONTENDS,
   type FrontendKind,
-  followsCaches,
   GROUPS,
   NEEDS_WIRE,
   nameOfFrontend,
@@ -57,7 +56,7 @@ describe.each(groups)('%s', (_, group) => {
       expect(streamed.usage).toMatchObject({ completion_tokens: SHORT.max_tokens });
     });
 
-    if (followsCaches(group, kind))
+    if (kind.mode === 'kv')
       it('get repeated prompts where their blocks are', async () => {
         const { url } = frontendOf(bed, kind);
         const prompts = Array.from({ length: PROMPTS }, (_, at) => promptAbout(`${nameOfFrontend(kind)} ${at}`));
