@@ -34,7 +34,8 @@ export interface Side {
   stop(): Promise<void>;
 }
 
-export type SideName = 'stator' | 'dynamo' | 'floor';
+/** `mixed` is Stator's frontend before Dynamo's workers. */
+export type SideName = 'stator' | 'dynamo' | 'mixed' | 'floor';
 
 export async function startSide(name: SideName, options: SideOptions): Promise<Side> {
   const folder = await mkdtemp(join(tmpdir(), `stator-bench-${name}-`));
@@ -63,77 +64,57 @@ export async function startSide(name: SideName, options: SideOptions): Promise<S
 type Start = (group: ProcessGroup, folder: string, port: number, options: SideOptions) => Promise<number>;
 
 const START: Readonly<Record<SideName, Start>> = {
-  async stator(group, folder, port, { pace, modelFolder, modelName, frontendEnv, routerMode = 'round-robin' }) {
+  async stator(group, folder, port, options) {
+    const { pace, modelFolder, modelName } = options;
+    const model = ['--model-path', modelFolder, '--model-name', modelName];
+    const worker = ['worker', '--engine', 'mocker', ...model, ...paceFlags(pace), ...PLANES];
     const env = { DYN_FILE_KV: join(folder, 'kv'), DYN_LOG: 'warn' };
-    const planes = ['--discovery-backend', 'file', '--request-plane', 'tcp', '--event-plane', 'zmq'];
-    const worker = [
-      'worker',
-      '--engine',
-      'mocker',
-      '--model-path',
-      modelFolder,
-      '--model-name',
-      modelName,
-      ...paceFlags(pace),
-      ...planes,
-    ];
     for (const at of [0, 1]) group.start(`worker-${at}`, 'dist/stator.js', worker, env);
-    const frontend = [
-      'frontend',
-      '--http-host',
-      '127.0.0.1',
-      '--http-port',
-      String(port),
-      '--router-mode',
-      routerMode,
-      ...planes,
-    ];
-    return group.start('frontend', 'dist/stator.js', frontend, { ...env, ...frontendEnv }).pid;
+    return startStatorFrontend(group, folder, port, options);
   },
-  async dynamo(group, folder, port, { pace, modelFolder, modelName, dynamoFolder }) {
-    const python = join(dynamoFolder ?? '', 'venv/bin/python');
-    if (!existsSync(python)) throw new Error(`no Dynamo in ${dynamoFolder}: ${python} is missing`);
-    await mkdir(join(folder, 'kv'));
-    const env = { DYN_FILE_KV: join(folder, 'kv'), HF_HUB_OFFLINE: '1', DYN_LOG: 'error' };
-    const planes = ['--discovery-backend', 'file', '--request-plane', 'tcp', '--event-plane', 'zmq'];
-    group.start(
-      'mocker',
-      python,
-      [
-        '-m',
-        'dynamo.mocker',
-        '--model-path',
-        modelFolder,
-        '--model-name',
-        modelName,
-        '--num-workers',
-        '2',
-        ...paceFlags(pace),
-        ...planes,
-      ],
-      env,
-    );
-    return group.start(
-      'frontend',
-      python,
-      [
-        '-m',
-        'dynamo.frontend',
-        '--http-host',
-        '127.0.0.1',
-        '--http-port',
-        String(port),
-        '--router-mode',
-        'round-robin',
-        ...planes,
-      ],
-      env,
-    ).pid;
+  async dynamo(group, folder, port, options) {
+    const { python, env } = await startDynamoWorkers(group, folder, options);
+    const host = ['--http-host', '127.0.0.1', '--http-port', String(port)];
+    const frontend = ['-m', 'dynamo.frontend', ...host, '--router-mode', 'round-robin', ...PLANES];
+    return group.start('frontend', python, frontend, env).pid;
+  },
+  async mixed(group, folder, port, options) {
+    await startDynamoWorkers(group, folder, options);
+    return startStatorFrontend(group, folder, port, options);
   },
   async floor(group, _folder, port, { pace }) {
     return group.start('floor', process.execPath, ['dist/bench-floor.js', String(port), String(pace.msPerToken)]).pid;
   },
 };
+
+const PLANES = ['--discovery-backend', 'file', '--request-plane', 'tcp', '--event-plane', 'zmq'];
+
+function startStatorFrontend(
+  group: ProcessGroup,
+  folder: string,
+  port: number,
+  { frontendEnv, routerMode = 'round-robin' }: SideOptions,
+): number {
+  const env = { DYN_FILE_KV: join(folder, 'kv'), DYN_LOG: 'warn', ...frontendEnv };
+  const host = ['--http-host', '127.0.0.1', '--http-port', String(port)];
+  return group.start('frontend', 'dist/stator.js', ['frontend', ...host, '--router-mode', routerMode, ...PLANES], env)
+    .pid;
+}
+
+/** Starts two mock workers of Dynamo in one process. */
+async function startDynamoWorkers(
+  group: ProcessGroup,
+  folder: string,
+  { pace, modelFolder, modelName, dynamoFolder }: SideOptions,
+) {
+  const python = join(dynamoFolder ?? '', 'venv/bin/python');
+  if (!existsSync(python)) throw new Error(`no Dynamo in ${dynamoFolder}: ${python} is missing`);
+  await mkdir(join(folder, 'kv'));
+  const env = { DYN_FILE_KV: join(folder, 'kv'), HF_HUB_OFFLINE: '1', DYN_LOG: 'error' };
+  const model = ['--model-path', modelFolder, '--model-name', modelName, '--num-workers', '2'];
+  group.start('mocker', python, ['-m', 'dynamo.mocker', ...model, ...paceFlags(pace), ...PLANES], env);
+  return { python, env };
+}
 
 function paceFlags({ speedup, decodeSpeedup, maxNumSeqs }: Pace): string[] {
   return [

@@ -75,7 +75,11 @@ class ScriptedStream {
     });
     const plain = codec === 'msgpack' ? new PlainItems() : undefined;
     const reader = new DynamoAnswerReader(call);
-    this.stream = new AnswerStream({ call, subject: 's', codec, clock, reader, plain, failureIn: readTypedError });
+    this.stream = new AnswerStream({
+      ...{ call, subject: 's', codec, clock, reader, plain },
+      isExact: false,
+      failureIn: readTypedError,
+    });
     const close = (): void => {
       this.#isClosed = true;
     };

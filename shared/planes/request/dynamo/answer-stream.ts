@@ -36,6 +36,8 @@ interface AnswerStreamOptions {
   readonly reader: ItemReader;
   /** Reads plain items of generation; undefined for other answers. */
   readonly plain: PlainItems | undefined;
+  /** Whether 64-bit integers in JSON must stay exact. */
+  readonly isExact: boolean;
   /** Returns the failure that a prologue states. */
   readonly failureIn: (prologue: unknown) => ServeError;
 }
@@ -129,13 +131,13 @@ export class AnswerStream implements CallerWire, HomeStream {
     if (bodyStart > headerStart) this.#control(bytes.toString('utf8', headerStart, bodyStart));
     if (end === bodyStart || this.#state === 'over') return;
     if (this.#state !== 'open') throw new WireFault('an item before the prologue');
-    const { codec, plain } = this.#options;
+    const { codec, plain, isExact } = this.#options;
     if (plain !== undefined && this.#takePlain(plain, bytes, bodyStart, end)) return;
     if (isLargePayload(end - bodyStart)) {
       this.#decodeSlowly(isKept ? bytes.subarray(bodyStart, end) : Buffer.from(bytes.subarray(bodyStart, end)));
       return;
     }
-    const record = decodePayload(codec, bytes, bodyStart, end, isKept);
+    const record = decodePayload(codec, bytes, bodyStart, end, { isKept, isExact });
     if (plain !== undefined && this.#lessons++ < LEARNED_ITEMS_MAX) plain.learn(record, bytes, bodyStart, end);
     this.#take(record);
   }
@@ -196,7 +198,8 @@ export class AnswerStream implements CallerWire, HomeStream {
   #decodeSlowly(bytes: Buffer): void {
     this.#isDecoding = true;
     this.#connection?.hold();
-    decodeLarge(this.#options.codec, bytes)
+    const { codec, isExact } = this.#options;
+    decodeLarge(codec, bytes, isExact)
       .then((record) => {
         if (this.#state === 'open') this.#take(record);
       })

@@ -1,6 +1,6 @@
 import { turnOfItsOwn } from '../../../concurrency/index.ts';
 import { parseLargeJsonBody } from '../../../protocol/index.ts';
-import { isRecord } from '../../../records/index.ts';
+import { parseExact } from '../../../records/index.ts';
 import { decodeKeptRecord, decodeRecord, encodeRecord, type RecordPieces } from '../../record-codec.ts';
 import { LARGE_RECORD_BYTES, readSliced } from '../../sliced-record.ts';
 
@@ -9,21 +9,31 @@ export type DynamoCodec = 'json' | 'msgpack';
 
 /**
  * Returns the bytes of a request or an answer. Members that are undefined are left out. Integers of type bigint become
- * numbers, and a `Uint32Array` becomes a list. Sixteen bytes are a UUID, which JSON has as text.
+ * numbers. Sixteen bytes are a UUID, which JSON has as text.
  */
 export function encodePayload(codec: DynamoCodec, value: unknown): RecordPieces {
-  if (codec === 'json') return [Buffer.from(jsonText(value))];
-  return isRecord(value) ? msgpackPieces(value) : [encodeRecord(withWideIntegers(value))];
+  return [codec === 'json' ? Buffer.from(jsonText(value)) : encodeRecord(withWideIntegers(value))];
 }
 
-/**
- * Returns the value in `bytes[start .. end)`.
- * @param isKept whether the bytes are never written again, so that byte strings may be views of them
- * @throws Error if it is not one
- */
-export function decodePayload(codec: DynamoCodec, bytes: Buffer, start: number, end: number, isKept = false): unknown {
-  if (codec === 'json') return JSON.parse(bytes.toString('utf8', start, end));
-  return isKept ? decodeKeptRecord(bytes, start, end) : decodeRecord(bytes, start, end);
+/** Ways to read a payload. */
+export interface DecodeOptions {
+  /** Whether the bytes are never written again, so that byte strings may be views of them. @default false */
+  readonly isKept?: boolean;
+  /** Whether integers beyond 2^53 in JSON become bigint; those in msgpack always do. @default false, they are rounded */
+  readonly isExact?: boolean;
+}
+
+/** Returns the value in `bytes[start .. end)`. @throws Error if it is not one */
+export function decodePayload(
+  codec: DynamoCodec,
+  bytes: Buffer,
+  start: number,
+  end: number,
+  { isKept = false, isExact = false }: DecodeOptions = {},
+): unknown {
+  if (codec === 'msgpack') return isKept ? decodeKeptRecord(bytes, start, end) : decodeRecord(bytes, start, end);
+  const text = bytes.toString('utf8', start, end);
+  return isExact ? parseExact(text) : JSON.parse(text);
 }
 
 /** Whether a payload takes more than a millisecond or two to decode, for which other streams would wait. */
@@ -31,22 +41,16 @@ export function isLargePayload(bytes: number): boolean {
   return bytes >= LARGE_RECORD_BYTES;
 }
 
-/** Works like `decodePayload`, one slice in each turn of the event loop. Rejects if it is not a value. */
-export async function decodeLarge(codec: DynamoCodec, bytes: Buffer): Promise<unknown> {
+/**
+ * Works like `decodePayload`, one slice in each turn of the event loop. Rejects if it is not a value. Exact JSON is read
+ * in one turn; only workers that are set to write JSON send their caches so.
+ */
+export async function decodeLarge(codec: DynamoCodec, bytes: Buffer, isExact = false): Promise<unknown> {
   if (codec === 'msgpack') return readSliced(bytes);
+  if (isExact) return parseExact(bytes.toString());
   const { value, refusal } = await parseLargeJsonBody(bytes, turnOfItsOwn);
   if (refusal !== undefined) throw refusal;
   return value;
-}
-
-/** Returns a map whose list of token ids is written without an object for each of them. */
-function msgpackPieces(value: Readonly<Record<string, unknown>>): RecordPieces {
-  const entries = Object.entries(value).filter(([, each]) => each !== undefined);
-  const pieces: Uint8Array[] = [mapHeader(entries.length)];
-  for (const [key, each] of entries) {
-    pieces.push(encodeRecord(key), each instanceof Uint32Array ? idList(each) : encodeRecord(withWideIntegers(each)));
-  }
-  return pieces;
 }
 
 /**
@@ -67,34 +71,10 @@ function isWide(value: unknown): boolean {
 
 const U32_MAX = 0xffff_ffff;
 
-function mapHeader(entries: number): Uint8Array {
-  return entries < 16 ? Uint8Array.of(0x80 | entries) : Uint8Array.of(0xde, entries >>> 8, entries);
-}
-
-const LIST_32 = 0xdd;
-const U32 = 0xce;
-
-/** Returns a list of ids, each as an integer of 32 bits. */
-function idList(ids: Uint32Array): Uint8Array {
-  const bytes = Buffer.allocUnsafeSlow(5 + 5 * ids.length);
-  bytes[0] = LIST_32;
-  bytes.writeUInt32BE(ids.length, 1);
-  for (let at = 0, to = 5; at < ids.length; at++, to += 5) {
-    const id = ids[at] as number; // in range
-    bytes[to] = U32;
-    bytes[to + 1] = id >>> 24;
-    bytes[to + 2] = id >>> 16;
-    bytes[to + 3] = id >>> 8;
-    bytes[to + 4] = id;
-  }
-  return bytes;
-}
-
 /** Writes JSON as `JSON.stringify` does, and integers of type bigint as numbers. */
 function jsonText(value: unknown): string {
   if (typeof value === 'bigint') return String(value);
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
-  if (value instanceof Uint32Array) return `[${value.join(',')}]`;
   if (value instanceof Uint8Array) return bytesText(value);
   if (Array.isArray(value)) {
     return value.some(isWalked) ? `[${value.map(jsonText).join(',')}]` : JSON.stringify(value);

@@ -76,15 +76,11 @@ export class DynamoPlane implements Pick<RequestPlane, 'call' | 'close'> {
       if (this.#isClosed) throw workerError('CannotConnect', 'the request plane is closed');
       const target = dynamoTargetOf(transport);
       const subject = this.#random.uuid();
-      const reader = readerOf(call, request);
-      const plain = target.codec === 'msgpack' && request.isVerbatim !== true ? this.#plain : undefined;
+      const isExact = request.isVerbatim === true;
       const stream = new AnswerStream({
-        call,
-        subject,
-        codec: target.codec,
-        clock,
-        reader,
-        plain,
+        ...{ call, subject, clock, codec: target.codec, isExact },
+        reader: readerOf(call, request),
+        plain: target.codec === 'msgpack' && !isExact ? this.#plain : undefined,
         failureIn: readTypedError,
       });
       this.#listening()

@@ -176,7 +176,7 @@ describe('payloads', () => {
 
   it.each(['json', 'msgpack'] as const)('carry token ids and ids of 64 bits as integers in %s', (codec) => {
     const given = {
-      token_ids: Uint32Array.of(0, 1, 70_000, 0xffff_ffff),
+      token_ids: [0, 1, 70_000, 0xffff_ffff],
       routing: { backend_instance_id: 2n ** 63n + 1n, allowed_worker_ids: [1, 2 ** 40, 2n ** 60n] },
       absent: undefined,
     };
@@ -193,6 +193,11 @@ describe('payloads', () => {
       routing: { backend_instance_id: 2n ** 63n + 1n, allowed_worker_ids: [1, 2n ** 40n, 2n ** 60n] },
     });
   });
+});
+
+it('reads integers of 64 bits in JSON exactly, if it must', () => {
+  const bytes = Buffer.from('{"hash":18446744073709551615,"small":3}');
+  expect(decodePayload('json', bytes, 0, bytes.length, { isExact: true })).toEqual({ hash: 2n ** 64n - 1n, small: 3 });
 });
 
 function hasNoProto(value: object): boolean {

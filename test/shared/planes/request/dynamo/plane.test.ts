@@ -411,16 +411,23 @@ describe("Dynamo's request plane", () => {
     expect(await failureOf(waiting)).toBe('Disconnected');
   });
 
-  it('passes bodies and items of other endpoints on as they are', async () => {
-    const sink = new RecordingSink();
-    plane.call(worker.transport, { id: 'q', headers: {}, body: { ask: [1, 2] }, isVerbatim: true }, sink);
-    const request = await worker.request();
-    expect(request.body).toEqual({ ask: [1, 2] });
-    const line = await request.dial();
-    line.prologue();
-    line.item({ data: { answer: 3 } });
-    line.end();
-    await waitUntil(() => sink.events.at(-1)?.kind === 'end');
-    expect(sink.events[1]).toEqual({ kind: 'output', output: { body: { answer: 3 } } });
-  });
+  it.each(['json', 'msgpack'] as const)(
+    'passes bodies and items of other endpoints on exactly in %s',
+    async (codec) => {
+      const other = await StandInDynamoWorker.start({ codec });
+      const sink = new RecordingSink();
+      plane.call(other.transport, { id: 'q', headers: {}, body: { ask: [1, 2] }, isVerbatim: true }, sink);
+      const request = await other.request();
+      expect(request.body).toEqual({ ask: [1, 2] });
+      const line = await request.dial();
+      line.prologue();
+      const json = '{"data":{"data":{"hash":18446744073709551615}},"complete_final":false}';
+      if (codec === 'json') line.raw(twoPart('', Buffer.from(json)));
+      else line.item({ data: { hash: 2n ** 64n - 1n } });
+      line.end();
+      await waitUntil(() => sink.events.at(-1)?.kind === 'end');
+      expect(sink.events[1]).toEqual({ kind: 'output', output: { body: { hash: 2n ** 64n - 1n } } });
+      await other.close();
+    },
+  );
 });
