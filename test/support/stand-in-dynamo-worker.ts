@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { connect as connectSecurely, createServer as createTlsServer } from 'node:tls';
 import { Packr, Unpackr } from 'msgpackr';
 import type { Transport } from '../../shared/planes/index.ts';
 import { waitUntil } from './wait-until.ts';
@@ -102,6 +103,15 @@ interface StandInOptions {
   readonly codec?: 'json' | 'msgpack';
   /** Called with each request. @default acknowledges it */
   readonly onRequest?: (request: ReceivedRequest) => void;
+  /** Certificates that it shows to callers and to listeners, and the authority of theirs. @default no TLS */
+  readonly tls?: StandInTls;
+}
+
+/** PEM texts. */
+export interface StandInTls {
+  readonly cert: string;
+  readonly key: string;
+  readonly ca: string;
 }
 
 /** A worker of Dynamo as its wire describes it, which does what a test tells it. */
@@ -110,13 +120,19 @@ export class StandInDynamoWorker {
   readonly sockets = new Set<Socket>();
   readonly #server: Server;
   readonly #codec: 'json' | 'msgpack';
+  readonly #tls: StandInTls | undefined;
   onRequest: (request: ReceivedRequest) => void;
   readonly #lines: HomeLine[] = [];
 
-  private constructor({ codec = 'msgpack', onRequest = (request) => request.ack() }: StandInOptions) {
+  private constructor({ codec = 'msgpack', onRequest = (request) => request.ack(), tls }: StandInOptions) {
     this.#codec = codec;
     this.onRequest = onRequest;
-    this.#server = createServer({ noDelay: true }, (socket) => this.#serve(socket));
+    this.#tls = tls;
+    const serve = (socket: Socket): void => this.#serve(socket);
+    this.#server =
+      tls === undefined
+        ? createServer({ noDelay: true }, serve)
+        : createTlsServer({ ...tls, requestCert: true, rejectUnauthorized: true }, serve);
   }
 
   static async start(options: StandInOptions = {}): Promise<StandInDynamoWorker> {
@@ -180,7 +196,7 @@ export class StandInDynamoWorker {
         socket.write(Buffer.concat([length, text]));
       },
       dial: async () => {
-        const line = await dialHome(home.address, this.#codec);
+        const line = await dialHome(home.address, this.#codec, this.#tls);
         this.#lines.push(line);
         line.header({ subject: home.subject, stream_type: 'response' });
         return line;
@@ -201,10 +217,15 @@ export function readNatsRequest(bytes: Uint8Array): Pick<ReceivedRequest, 'contr
 }
 
 /** Opens a connection to a listener for answers, and says nothing yet. */
-export async function dialHome(address: string, codec: 'json' | 'msgpack' = 'msgpack'): Promise<HomeLine> {
+export async function dialHome(
+  address: string,
+  codec: 'json' | 'msgpack' = 'msgpack',
+  tls?: StandInTls,
+): Promise<HomeLine> {
   const [, host, port] = /^\[?(.*?)\]?:(\d+)$/.exec(address) as unknown as [string, string, string];
-  const socket = connect({ host, port: Number(port), noDelay: true, allowHalfOpen: true });
-  await once(socket, 'connect');
+  const options = { host, port: Number(port), noDelay: true, allowHalfOpen: true };
+  const socket = tls === undefined ? connect(options) : connectSecurely({ ...options, ...tls });
+  await once(socket, tls === undefined ? 'connect' : 'secureConnect');
   return new HomeLine(socket, codec);
 }
 

@@ -147,9 +147,9 @@ describe("Dynamo's request plane", () => {
       const sinks = [new RecordingSink(), new RecordingSink(), new RecordingSink()];
       for (const [at, sink] of sinks.entries()) ask(sink, `r${at}`);
       await worker.request(2);
-      for (const [at, request] of worker.requests.entries()) request.ack(at === 1 ? 'Server overloaded: no' : '');
-      expect(await failureOf(sinks[1] as RecordingSink)).toBe('WorkerOverloaded');
-      expect([sinks[0]?.failure, sinks[2]?.failure]).toEqual([undefined, undefined]);
+      for (const [at, request] of worker.requests.entries()) request.ack(at === 0 ? 'Server overloaded: no' : '');
+      expect(await failureOf(sinks[0] as RecordingSink)).toBe('WorkerOverloaded');
+      expect([sinks[1]?.failure, sinks[2]?.failure]).toEqual([undefined, undefined]);
     });
 
     it('that nothing dials for fails after half a minute', async () => {
@@ -226,6 +226,15 @@ describe("Dynamo's request plane", () => {
       line.prologue('engine is not there');
       expect(await failureOf(sink)).toBe('Unknown');
       expect(sink.events).toHaveLength(1);
+    });
+
+    it('whose item is an error fails with it, and the worker drops the request', async () => {
+      const { sink, line } = await open();
+      line.prologue();
+      line.tokens(1);
+      line.item({ event: 'error', comment: ['no memory'] });
+      expect(await failureOf(sink)).toBe('Unknown');
+      await waitUntil(() => line.controls.includes('"kill"'));
     });
 
     it.each([
