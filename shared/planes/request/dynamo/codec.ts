@@ -19,7 +19,7 @@ export function encodePayload(codec: DynamoCodec, value: unknown): RecordPieces 
 export interface DecodeOptions {
   /** Whether the bytes are never written again, so that byte strings may be views of them. @default false */
   readonly isKept?: boolean;
-  /** Whether integers beyond 2^53 in JSON become bigint; those in msgpack always do. @default false, they are rounded */
+  /** Whether integers beyond 2^53 in JSON become bigint, as in msgpack; otherwise they are rounded. @default false */
   readonly isExact?: boolean;
 }
 
@@ -42,8 +42,8 @@ export function isLargePayload(bytes: number): boolean {
 }
 
 /**
- * Works like `decodePayload`, one slice in each turn of the event loop. Rejects if it is not a value. Exact JSON is read
- * in one turn; only workers that are set to write JSON send their caches so.
+ * Works like `decodePayload`, one slice in each turn of the event loop. Rejects if it is not a value. Exact JSON is
+ * read in one turn; only workers that are set to write JSON send their caches so.
  */
 export async function decodeLarge(codec: DynamoCodec, bytes: Buffer, isExact = false): Promise<unknown> {
   if (codec === 'msgpack') return readSliced(bytes);
