@@ -6,7 +6,7 @@ import type { Discovery } from './types.ts';
 const STORES: Readonly<Record<FleetSettings['discoveryBackend'], () => Promise<OpenStore>>> = {
   dynamodb: async () => (await import('./dynamodb/dynamodb-discovery.ts')).openDynamoDb,
   etcd: async () => (await import('./etcd/etcd-discovery.ts')).openEtcd,
-  kubernetes: async () => (await import('./kubernetes/kubernetes-discovery.ts')).openKubernetes,
+  kubernetes: async () => (await import('./kubernetes/open-kubernetes.ts')).openKubernetes,
   file: async () => (await import('./file/file-discovery.ts')).openFile,
   mem: async () => (await import('./memory/memory-discovery.ts')).openMemory,
 };

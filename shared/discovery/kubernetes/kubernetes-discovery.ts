@@ -2,14 +2,13 @@ import { forAtMost, inBatches, Semaphore, withDeadline } from '../../concurrency
 import { isOrdered, orderText } from '../drain-orders.ts';
 import { addressOf, type Bucket, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
-import { type OpenStore, withDefaults } from '../options.ts';
+import { withDefaults } from '../options.ts';
 import { fromText, toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { Discovery, DiscoveryQuery, DrainOrder, FleetLoads, Watch, WatchListener } from '../types.ts';
 import { type StoredRecord, storedOf } from './dynamo-data.ts';
-import { findAccess } from './find-access.ts';
-import { identityOf, noIdentity, podFact } from './identity.ts';
+import { noIdentity } from './identity.ts';
 import { KubeClient, MERGE } from './kube-client.ts';
 import { KubeFailure, NO_ANSWER, toKubeError } from './kube-errors.ts';
 import { LoadsReader, LoadsWriter } from './lease-loads.ts';
@@ -18,7 +17,7 @@ import type { KubernetesDiscoveryOptions } from './options.ts';
 import { orderPatch } from './own-object.ts';
 import { type FollowedObjects, Reflector, type ReflectorListener } from './reflector.ts';
 import { Registration } from './registration.ts';
-import { WorkerJoin } from './worker-join.ts';
+import { type OwnProcess, WorkerJoin } from './worker-join.ts';
 
 /** A record as it is stored. */
 interface OwnedRecord {
@@ -32,30 +31,12 @@ interface OpenQuery {
   readonly includesDynamo: boolean;
 }
 
-/** A process that an order is for: the name of its object, and its id. */
-interface OrderedProcess {
-  readonly name: string;
-  readonly process: string;
-}
-
 /** Longest wait for the server in a refresh, and in `close`. */
 const REFRESH_TIMEOUT_MS = 1000;
 const CLOSE_TIMEOUT_MS = 2000;
 const LOADS_PERIOD_MS = 10_000;
 /** Pauses between attempts, in which a server that was replaced comes back. */
 const PAUSES_MS = [200, 400, 800];
-
-export const openKubernetes: OpenStore = async (settings, options) => {
-  const { clock } = withDefaults(options);
-  const access = await findAccess(process.env, clock);
-  return new KubernetesDiscovery({
-    ...options,
-    access,
-    namespace: podFact('pod_namespace', settings.podNamespace) ?? access.namespace ?? 'default',
-    identity: identityOf(settings),
-    mode: settings.kubeDiscoveryMode,
-  });
-};
 
 /**
  * Discovery through the API of Kubernetes. A process registers in an object that its pod owns, and others see it while
@@ -303,9 +284,9 @@ export class KubernetesDiscovery extends LeasedDiscovery<OwnedRecord> implements
   }
 
   /** Returns the workers that an order to `ids` includes, each with its process. */
-  #workersOf(ids: ReadonlySet<string>): ReadonlyMap<string, OrderedProcess> {
+  #workersOf(ids: ReadonlySet<string>): ReadonlyMap<string, OwnProcess> {
     const bucket: Bucket = 'v1/instances';
-    const workers = new Map<string, OrderedProcess>();
+    const workers = new Map<string, OwnProcess>();
     for (const { name, process, key, text } of this.#join.ownersIn(bucket)) {
       const record = fromText(text, bucket, key);
       if (record !== undefined && isOrdered(record, ids)) workers.set(record.instance_id, { name, process });

@@ -10,6 +10,12 @@ export interface RecordPlace {
   readonly isDynamo: boolean;
 }
 
+/** A process of Stator's: the name of its object, and its id. */
+export interface OwnProcess {
+  readonly name: string;
+  readonly process: string;
+}
+
 /** Called with each visible record that came or changed, and with `undefined` for one that is gone. */
 export type JoinListener = (place: RecordPlace, key: string, text: string | undefined) => void;
 
@@ -61,10 +67,8 @@ export class WorkerJoin {
     return texts;
   }
 
-  /** Returns the visible records of Stator's processes in a bucket, with the name of the object and its process. */
-  *ownersIn(
-    bucket: Bucket,
-  ): Generator<{ readonly name: string; readonly process: string; readonly key: string; readonly text: string }> {
+  /** Returns the visible records of Stator's processes in a bucket. */
+  *ownersIn(bucket: Bucket): Generator<OwnProcess & { readonly key: string; readonly text: string }> {
     for (const [name, texts] of this.#visible) {
       const process = this.#workers.get(name)?.process;
       if (process === undefined) continue;
