@@ -17,7 +17,7 @@ const U16_MAX = 0xffff;
 const ACK_BYTES_MAX = 64 << 10;
 
 /** Parts of a request message. */
-export interface RequestMessage {
+interface RequestMessage {
   /** Path of the endpoint: the address of its record after the first slash. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;

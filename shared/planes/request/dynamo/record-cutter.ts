@@ -36,7 +36,7 @@ export class RecordCutter {
     this.#rules = rules;
   }
 
-  /** Whether part of a record has arrived, but not all of it. */
+  /** Whether part of a record has arrived, but not all of it; for tests. */
   get isInside(): boolean {
     return this.#heldBytes > 0 || this.#coming !== undefined;
   }

@@ -26,7 +26,7 @@ export function twoPartMessage(header: Uint8Array, body: RecordPieces = []): Rec
 }
 
 /** Takes one message: its header is `bytes[headerStart .. bodyStart)`, its body `bytes[bodyStart .. end)`. */
-export type TakeTwoPart = (bytes: Buffer, headerStart: number, bodyStart: number, end: number, isKept: boolean) => void;
+type TakeTwoPart = (bytes: Buffer, headerStart: number, bodyStart: number, end: number, isKept: boolean) => void;
 
 /** Rules of a stream of messages of two parts. */
 export class TwoPartRules implements RecordRules {
