@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
+import { Unpackr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
 import { detailOf, type ServeError } from '../../../../shared/errors/index.ts';
 import { DynamoAnswerReader, type EngineOutput, type OutputSink } from '../../../../shared/protocol/index.ts';
@@ -28,6 +30,19 @@ function read(...items: unknown[]): unknown[] {
   const reader = new DynamoAnswerReader(sink);
   for (const item of items) reader.item(item);
   return sink.calls;
+}
+
+/** Returns the items of an answer that a mock worker of Dynamo 1.6.1 delivered, each in a message of two parts. */
+function recorded(): unknown[] {
+  const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true });
+  const lines = readFileSync('test/fixtures/dynamo/worker-answer-1.6.1.hex', 'utf8').trim().split('\n');
+  return lines.flatMap((line) => {
+    const bytes = Buffer.from(line, 'hex');
+    const body = bytes.subarray(24 + Number(bytes.readBigUInt64BE(0)));
+    if (body.length === 0) return []; // the handshake, the prologue, or the end
+    const { data } = unpackr.unpack(body) as { readonly data?: unknown };
+    return data === undefined ? [] : [data];
+  });
 }
 
 /** An output with all its fields, as a worker in Rust writes them. */
@@ -70,6 +85,21 @@ describe('the answer of a worker of Dynamo', () => {
       ['output', told],
       ['output', prefill],
       ['output', last],
+    ]);
+  });
+
+  it('reads as a mock worker of release 1.6.1 wrote it', () => {
+    const usage = (completion_tokens: number) => ({
+      prompt_tokens: 3,
+      completion_tokens,
+      total_tokens: 3 + completion_tokens,
+      prompt_tokens_details: { audio_tokens: null, cached_tokens: 0 },
+    });
+    expect(read(...recorded())).toEqual([
+      ['output', expect.objectContaining({ token_ids: [1537], completion_usage: usage(1) })],
+      ['tokens', 0, [1820]],
+      ['tokens', 0, [1781]],
+      ['output', expect.objectContaining({ token_ids: [], finish_reason: 'length', completion_usage: usage(3) })],
     ]);
   });
 
