@@ -7,6 +7,7 @@ export { createLambdaHandler, LAMBDA_HOLD } from './lambda/lambda-handler.ts';
 export type { LambdaRuntime } from './lambda/lambda-sink.ts';
 export { isOwnFault } from './lambda/own-fault.ts';
 export { asksForKeys } from './process/access.ts';
+export { cardRefusal } from './process/card-refusal.ts';
 export { composeFrontend, type Frontend } from './process/frontend.ts';
 export { withOwnFolder } from './process/own-folder.ts';
 export { serveFrontend } from './serve/serve-frontend.ts';

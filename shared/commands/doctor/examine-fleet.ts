@@ -46,7 +46,9 @@ export async function examineFleet(
     examineFiles(fleet.models, needs, probes),
     examineEvents(fleet.channels, workers, needs, probes),
   ]);
-  return [countRecords(fleet), ...fleet.problems.map(unreadable), ...examineHome(fleet, needs), ...findings.flat()];
+  const refused = new Set(fleet.endpoints.flatMap((endpoint) => endpoint.refused ?? []));
+  const unread = [...fleet.problems, ...refused].map(unreadable);
+  return [countRecords(fleet), ...unread, ...examineHome(fleet, needs), ...findings.flat()];
 }
 
 /** Endpoints at which models are served: those with a card. */

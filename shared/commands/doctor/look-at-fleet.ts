@@ -5,11 +5,13 @@ import type { Discovery, DiscoveryRecord } from '../../discovery/index.ts';
 import { discoveryFolder } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { openDiscovery } from '../../fleet/index.ts';
-import { chatRefusal, LiveModelDirectory, type ModelReadiness } from '../../pipeline/index.ts';
+import { cardRefusal } from '../../frontends/index.ts';
+import { LiveModelDirectory, type ModelReadiness } from '../../pipeline/index.ts';
 import { refuseDynamo } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { examineFleet, type FleetRecords } from './examine-fleet.ts';
 import type { Finding } from './findings.ts';
+import { examineFolderClock } from './folder-clock.ts';
 import type { Probes } from './probes.ts';
 
 const READ_MS_MAX = 20_000;
@@ -33,7 +35,7 @@ export async function lookAtFleet(
       const fleet = { ...records, readiness, place, problems: [...new Set(problems)] };
       const { routerMode, natsServer: natsServers, modelPath: modelFolder } = settings;
       const needs = { routerMode, natsServers, modelFolder, cannotBeDialled: refuseDynamo(settings) };
-      return await examineFleet(fleet, needs, probes);
+      return [...(await examineClock(settings)), ...(await examineFleet(fleet, needs, probes))];
     } finally {
       await discovery.close();
     }
@@ -58,6 +60,11 @@ async function placeOf(settings: Settings<'frontend'>): Promise<string> {
 async function absentFolder(settings: Settings<'frontend'>): Promise<Pick<Finding, 'says' | 'remedy'> | undefined> {
   if (settings.discoveryBackend !== 'file' || existsSync(await discoveryFolder(settings))) return undefined;
   return { says: 'there is no such folder', remedy: 'give the folder of the workers as DYN_FILE_KV' };
+}
+
+async function examineClock(settings: Settings<'frontend'>): Promise<readonly Finding[]> {
+  if (settings.discoveryBackend !== 'file') return [];
+  return examineFolderClock(await discoveryFolder(settings), systemClock.wallMs());
 }
 
 /** Returns a logger that keeps the problems of discovery, and drops everything else. */
@@ -90,20 +97,19 @@ async function readRecords(discovery: Discovery, signal: AbortSignal): Promise<F
   };
 }
 
-/** Returns whether a frontend with the settings would serve each model that it lists. */
+/** Returns whether a frontend with the settings would serve each model, and why not. */
 async function readModels(
   discovery: Discovery,
   settings: Settings<'frontend'>,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, ModelReadiness>> {
-  const { namespace, namespacePrefix, decodeFallback: decodesAlone, chatProcessor } = settings;
-  const processor = chatProcessor === 'dynamo' ? undefined : chatProcessor;
+  const { namespace, namespacePrefix, decodeFallback: decodesAlone } = settings;
   const directory = new LiveModelDirectory({
     discovery,
     namespace,
     namespacePrefix,
     decodesAlone,
-    refusalOf: (card) => chatRefusal(card, processor),
+    refusalOf: cardRefusal(settings, loggerOf([])),
     servesDynamo: true, // whether their workers can dial the frontend is a finding of its own
     clock: systemClock,
   });

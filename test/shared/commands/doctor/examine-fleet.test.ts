@@ -80,7 +80,9 @@ describe('a fleet', () => {
     const files = { 'tokenizer.json': { path: 'hf://org/name/tokenizer.json', checksum: 'blake3:0', size: 1 } };
     const card = { ...model.card, files };
     const fleet = fleetOf([[endpoint, { ...model, card }]]);
-    expect(await lines(fleet, {}, reaching('hf://org/name/tokenizer.json'))).toContain('ok files of Tiny/Model-1.0: 1 found');
+    expect(await lines(fleet, {}, reaching('hf://org/name/tokenizer.json'))).toContain(
+      'ok files of Tiny/Model-1.0: 1 found',
+    );
   });
 
   it('names records that cannot be read, and models that would not be served', async () => {
@@ -88,6 +90,8 @@ describe('a fleet', () => {
     const some = await lines(fleetOf([TCP], { readiness, problems: ['v1/mdc/x is of Dynamo 1.2'] }));
     expect(some).toContain('fails record: v1/mdc/x is of Dynamo 1.2');
     expect(some).toContainEqual(expect.stringMatching(/^fails model Tiny.*not served \(x\)$/));
+    const old = [{ ...TCP[0], refused: 'the worker is of Dynamo 1.3' }, TCP[1]] as const;
+    expect(await lines(fleetOf([old]))).toContain('fails record: the worker is of Dynamo 1.3');
     const none = await lines(fleetOf([TCP], { readiness: new Map() }));
     expect(none).toContainEqual(expect.stringMatching(/^fails model Tiny.*in another namespace$/));
   });
