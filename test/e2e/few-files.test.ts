@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
-const FILES_MAX = 96;
-const CLIENTS = 120;
+const FILES_MAX = 112;
+const CLIENTS = 140;
 
 const fleet = useFleet();
 let frontend: StatorProcess;

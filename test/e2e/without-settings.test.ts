@@ -38,7 +38,7 @@ describe('processes that are not told where to meet', () => {
   });
 
   it('bind loopback, as their fleet is on this machine', () => {
-    const folder = join(placeOf(worker), 'v1', 'instances');
+    const folder = join(placeOf(worker), 'stator', 'v1', 'instances');
     const [name = ''] = readdirSync(folder).filter((file) => file.includes('generate'));
     expect(readFileSync(join(folder, name), 'utf8')).toContain('127.0.0.1:');
   });

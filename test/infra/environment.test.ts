@@ -194,7 +194,7 @@ describe('what stator.config.ts gives', () => {
     ],
     [
       { edges: { container: { environment: { POD_NAME: 'a' } } } },
-      /POD_NAME: is accepted, but does nothing in this version/,
+      /POD_NAME: is of Kubernetes, and the processes find each other in the table/,
     ],
     [
       // biome-ignore lint/suspicious/noExplicitAny: what a file in JSON may hold

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { systemClock } from '../../clock/index.ts';
+import { type Clock, systemClock } from '../../clock/index.ts';
 import type { ResolvedConfig, Settings } from '../../config/index.ts';
 import type { Discovery, DiscoveryRecord } from '../../discovery/index.ts';
 import { discoveryFolder } from '../../discovery/index.ts';
@@ -21,6 +21,7 @@ const BUCKETS = ['v1/instances', 'v1/mdc', 'v1/event_channels'] as const;
 export async function lookAtFleet(
   { settings }: ResolvedConfig<'frontend'>,
   probes: Probes,
+  clock: Clock = systemClock,
 ): Promise<readonly Finding[]> {
   const place = await placeOf(settings);
   const absent = await absentFolder(settings);
@@ -31,11 +32,11 @@ export async function lookAtFleet(
     const discovery = await openDiscovery(settings, loggerOf(problems), { isLasting: false });
     try {
       const records = await readRecords(discovery, signal);
-      const readiness = await readModels(discovery, settings, signal);
+      const readiness = await readModels(discovery, settings, clock, signal);
       const fleet = { ...records, readiness, place, problems: [...new Set(problems)] };
       const { routerMode, natsServer: natsServers, modelPath: modelFolder } = settings;
       const needs = { routerMode, natsServers, modelFolder, cannotBeDialled: refuseDynamo(settings) };
-      return [...(await examineClock(settings)), ...(await examineFleet(fleet, needs, probes))];
+      return [...(await examineClock(settings, clock)), ...(await examineFleet(fleet, needs, probes))];
     } finally {
       await discovery.close();
     }
@@ -62,9 +63,9 @@ async function absentFolder(settings: Settings<'frontend'>): Promise<Pick<Findin
   return { says: 'there is no such folder', remedy: 'give the folder of the workers as DYN_FILE_KV' };
 }
 
-async function examineClock(settings: Settings<'frontend'>): Promise<readonly Finding[]> {
+async function examineClock(settings: Settings<'frontend'>, clock: Clock): Promise<readonly Finding[]> {
   if (settings.discoveryBackend !== 'file') return [];
-  return examineFolderClock(await discoveryFolder(settings), systemClock.wallMs());
+  return examineFolderClock(await discoveryFolder(settings), clock.wallMs());
 }
 
 /** Returns a logger that keeps the problems of discovery, and drops everything else. */
@@ -101,6 +102,7 @@ async function readRecords(discovery: Discovery, signal: AbortSignal): Promise<F
 async function readModels(
   discovery: Discovery,
   settings: Settings<'frontend'>,
+  clock: Clock,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, ModelReadiness>> {
   const { namespace, namespacePrefix, decodeFallback: decodesAlone } = settings;
@@ -111,7 +113,7 @@ async function readModels(
     decodesAlone,
     refusalOf: cardRefusal(settings, loggerOf([])),
     servesDynamo: true, // whether their workers can dial the frontend is a finding of its own
-    clock: systemClock,
+    clock,
   });
   try {
     await directory.start(signal);

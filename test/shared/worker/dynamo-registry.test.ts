@@ -65,7 +65,7 @@ describe("the records of a worker for Dynamo's frontends", () => {
     await registry.put(record);
     await registry.remove(record);
     expect(calls.map(([verb]) => verb)).toEqual(['put', 'remove']);
-    expect((calls[0]?.[1] as ModelRecord).card).toMatchObject({
+    expect((calls[0]?.[1] as ModelRecord | undefined)?.card).toMatchObject({
       files: {
         'config.json': {
           path: 'http://10.0.0.1:9090/v1/metadata/dynamo/backend/generate/qwen/_base/config.json',
