@@ -145,7 +145,7 @@ export default defineConfig({
           ...shared,
           name: 'e2e',
           isolate: false,
-          testTimeout: 60_000 * BUSY, // several processes start in one test, each of which a busy machine may keep waiting
+          testTimeout: 60_000 * BUSY, // a test starts several processes, each of which a busy machine may keep waiting
           include: ['test/e2e/**/*.test.ts'],
           exclude: KEEPING_TIME,
           ...BESIDE,

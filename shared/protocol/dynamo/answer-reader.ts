@@ -23,11 +23,6 @@ export class DynamoAnswerReader {
     this.#sink = sink;
   }
 
-  /** Whether an item has failed the sink. */
-  get hasFailed(): boolean {
-    return this.#hasFailed;
-  }
-
   /** Takes one annotated item: `{ data?, event?, comment?, error? }`. */
   item(annotated: unknown): void {
     if (this.#hasFailed) return;
