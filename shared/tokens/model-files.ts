@@ -85,7 +85,10 @@ export function brokenJson(path: string, error: unknown): ModelFolderError {
   });
 }
 
-/** Returns those of the `names` in a model's folder or repository that serving needs, which never are its weights. */
+/**
+ * Returns those of the `names` in a model's folder or repository that serving needs, which never are its weights. They
+ * are names of files directly in the folder: a path of a hostile list could lead out of it.
+ */
 export function namesForServing(names: readonly string[]): readonly string[] {
   const tokenizer = chooseTokenizer(names);
   const wanted = ['config.json', ...(tokenizer === undefined ? [] : [tokenizer]), ...OTHER_FILES];
@@ -193,11 +196,12 @@ export async function findTokenizerFile(folder: string): Promise<string | undefi
   );
 }
 
-/** Returns which of the `names` in a folder is its tokenizer file; undefined if none is. */
+/** Returns which of the `names` in a folder is its tokenizer file; undefined if none is. Paths do not count. */
 function chooseTokenizer(names: readonly string[]): string | undefined {
-  const tiktoken = names.filter((name) => name.endsWith('.tiktoken')).sort();
-  const others = names.filter((name) => name.startsWith('tokenizer.')).sort();
-  return [...NAMES, ...tiktoken, ...others].find((name) => names.includes(name));
+  const direct = names.filter((name) => !/[/\\]/.test(name));
+  const tiktoken = direct.filter((name) => name.endsWith('.tiktoken')).sort();
+  const others = direct.filter((name) => name.startsWith('tokenizer.')).sort();
+  return [...NAMES, ...tiktoken, ...others].find((name) => direct.includes(name));
 }
 
 /** Returns the format of a tokenizer file; undefined when its extension belongs to neither. */

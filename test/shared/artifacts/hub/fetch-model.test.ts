@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { HubProgress } from '../../../../shared/artifacts/hub/fetch-model.ts';
@@ -131,6 +131,23 @@ describe('a model on the hub', () => {
       told.map(({ bytes }) => bytes).toSorted((one, other) => one - other),
     );
   });
+
+  it('is not searched for a tokenizer in its folders', async () => {
+    bed.hub.models.set(NAME, { files: { 'config.json': CONFIG, 'assets/x.tiktoken': TOKENIZER } });
+    const folder = await bed.fetch(NAME);
+    expect(Object.keys(treeOf(folder))).toEqual(['config.json']);
+  });
+
+  it.each(['tokenizer./../../../../../outside', '../../../../outside.tiktoken', 'tokenizer.\\..\\outside'])(
+    'writes nothing outside its folder if the hub lists %s',
+    async (hostile) => {
+      bed.hub.models.set(NAME, { files: { 'config.json': CONFIG, [hostile]: TOKENIZER } });
+      const folder = await bed.fetch(NAME);
+      expect(Object.keys(treeOf(folder))).toEqual(['config.json']);
+      expect(Object.values(treeOf(bed.home))).not.toContain(TOKENIZER.toString());
+      expect(readdirSync(bed.home)).toEqual(['hub']);
+    },
+  );
 
   it('may have no template, tokenizer or configuration', async () => {
     bed.hub.models.set(NAME, { files: { 'tokenizer.json': TOKENIZER } });
