@@ -59,7 +59,7 @@ export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger
     address: listenAddress(host).bind,
     protectedBy: undefined, // ZeroMQ does not check who subscribes
     open: settings.planeOpen ?? false,
-    remedies: ['set DYN_EVENT_PLANE=nats', 'set DYN_EVENT_PLANE_HOST=127.0.0.1'],
+    remedies: remediesOf(settings),
   });
   const { tcpRpcAdvertiseHost: advertiseHost } = settings;
   return createZmqEventPlane({
@@ -69,6 +69,13 @@ export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger
     refusal,
     ...(brokers === undefined ? {} : { brokers }),
   });
+}
+
+/** Returns what an operator can change instead of opening the publisher: only settings that the process accepts. */
+function remediesOf({ wire, eventPlaneHost }: FleetSettings): readonly string[] {
+  const nats = wire === 'dynamo' ? [] : ['set DYN_EVENT_PLANE=nats']; // Dynamo's form is not built for NATS yet
+  const loopback = 'set DYN_EVENT_PLANE_HOST=127.0.0.1 if all subscribers are on this machine';
+  return [...nats, ...(eventPlaneHost === undefined ? [] : [loopback])]; // a frontend has no such setting
 }
 
 function kindOf({ eventPlane, zmqBrokerUrl, zmqBrokerEnabled }: FleetSettings): EventTransport['kind'] {

@@ -7,8 +7,12 @@ import { silentLogger } from '../../../shared/telemetry/log/logger.ts';
 const SCOPE = { kind: 'namespace', namespace: 'ns' } as const;
 
 /** Where a publisher of a worker with these variables can be reached. */
-async function endpointOf(env: Readonly<Record<string, string>>): Promise<string> {
-  const { settings } = resolveConfig('worker', ['--engine=mocker'], { DYN_EVENT_PLANE: 'zmq', ...env });
+async function endpointOf(
+  env: Readonly<Record<string, string>>,
+  process: 'worker' | 'frontend' = 'worker',
+): Promise<string> {
+  const flags = process === 'worker' ? ['--engine=mocker'] : [];
+  const { settings } = resolveConfig(process, flags, { DYN_EVENT_PLANE: 'zmq', ...env });
   const plane = eventPlane(settings, SYSTEM.clock, silentLogger, undefined as never); // brokers alone are looked up there
   try {
     const { transport } = await plane.publisher(SCOPE, 'kv-events');
@@ -32,4 +36,14 @@ it.each([
   await expect(endpointOf(env)).rejects.toThrow(words);
   await expect(endpointOf({ ...env, STATOR_PLANE_TOKEN: 't'.repeat(32) })).rejects.toThrow(words); // proves nothing here
   expect(await endpointOf({ ...env, STATOR_PLANE_OPEN: 'on' })).toMatch(/tcp:\/\/[\d.]+:/);
+});
+
+it.each([
+  ['a worker that publishes for Dynamo', 'worker', { STATOR_WIRE: 'dynamo' }, 'DYN_EVENT_PLANE=nats'],
+  ['a frontend, which cannot choose its address', 'frontend', {}, 'DYN_EVENT_PLANE_HOST'],
+] as const)('names no setting that does not help %s', async (_, process, env, useless) => {
+  const reason = await endpointOf({ DYN_DISCOVERY_BACKEND: 'etcd', ...env }, process).catch(String);
+  expect(reason).toContain('would listen on 0.0.0.0');
+  expect(reason).not.toContain(useless);
+  expect(reason).toContain('STATOR_PLANE_OPEN=on');
 });
