@@ -137,6 +137,7 @@ export class ServerCall implements IncomingCall {
   readonly #streamId: number;
   readonly #observer: RequestPlaneObserver;
   readonly #backlog = new Backlog();
+  #isDraining = false;
   readonly #deadlineTimer: Timer | undefined;
   #state: 'open' | 'ending' | 'closed' = 'open';
   #isAccepted = false;
@@ -313,9 +314,17 @@ export class ServerCall implements IncomingCall {
     this.#finish(toWire(thrown));
   }
 
+  /** Sends what is kept, as far as there is credit. A wire may grant more credit while it takes output. */
   #drainBacklog(): void {
-    if (this.#backlog.isEmpty) return;
-    this.#credit = this.#backlog.drain(this.#credit, this.#streamId, this.#wire);
+    if (this.#isDraining || this.#backlog.isEmpty) return;
+    this.#isDraining = true;
+    while (this.#credit > 0 && !this.#backlog.isEmpty) {
+      const credit = this.#credit;
+      this.#credit = 0;
+      const left = this.#backlog.drain(credit, this.#streamId, this.#wire);
+      this.#credit += left; // beside what was granted meanwhile
+    }
+    this.#isDraining = false;
     if (this.#state === 'ending') this.#endWhenDrained();
   }
 

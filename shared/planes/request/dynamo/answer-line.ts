@@ -12,7 +12,9 @@ import { TwoPartRules, twoPartMessage } from './two-part.ts';
 
 /** Longest control message of a caller: one word. */
 const CONTROL_BYTES_MAX = 4096;
-/** Longest wait for the caller to close its end, once the answer is complete. */
+/** Longest wait for the caller to read the rest of an answer that is complete. */
+const UNREAD_MS_MAX = 600_000;
+/** Longest wait for the caller to close its end, once the whole answer has left. */
 const FAREWELL_MS = 5000;
 
 const NO_HEADER = new Uint8Array(0);
@@ -54,7 +56,7 @@ export class AnswerLine implements AnswerWire {
   #kept: Uint8Array[] = [];
   #isComplete = false;
   #refusal: string | undefined;
-  /** Output sent since the socket was full, which grants no credit yet. */
+  /** Output that has granted no credit yet: it waits for the connection, or for a socket that is full. */
   #owed = 0;
   #timer: Timer | undefined;
 
@@ -106,8 +108,7 @@ export class AnswerLine implements AnswerWire {
     const handshake = JSON.stringify({ subject: this.#options.subject, stream_type: 'response' });
     const kept = this.#kept;
     this.#kept = [];
-    this.#writeAll(twoPartMessage(Buffer.from(handshake)));
-    this.#writeAll(kept);
+    this.#writeAll([...twoPartMessage(Buffer.from(handshake)), ...kept]);
     if (this.#isComplete) this.#finish();
     else this.#drained();
   }
@@ -174,22 +175,33 @@ export class AnswerLine implements AnswerWire {
     this.#finish();
   }
 
-  /** Closes this end once everything is written. */
+  /** Closes this end once everything is written, however slowly the caller reads. */
   #finish(): void {
     if (this.#state !== 'open') return;
     this.#state = 'ending';
-    this.#socket?.end();
-    this.#timer = this.#options.clock.after(FAREWELL_MS, () => this.#over());
+    const { clock } = this.#options;
+    this.#timer = clock.after(UNREAD_MS_MAX, () => {
+      this.#options.observer.connectionError(); // the caller misses the rest
+      this.#over();
+    });
+    this.#socket?.end(() => {
+      this.#timer?.cancel();
+      if (this.#state === 'ending') this.#timer = clock.after(FAREWELL_MS, () => this.#over());
+    });
   }
 
   #send(pieces: RecordPieces): void {
-    if (this.#state === 'open') this.#writeAll(pieces);
-    else if (this.#state !== 'over') this.#kept.push(...pieces);
+    if (this.#state === 'open') {
+      this.#writeAll(pieces);
+      this.#grant();
+    } else if (this.#state !== 'over') this.#kept.push(...pieces);
   }
 
   #sendOne(bytes: Uint8Array): void {
-    if (this.#state === 'open') this.#write(bytes);
-    else if (this.#state !== 'over') this.#kept.push(bytes);
+    if (this.#state === 'open') {
+      this.#write(bytes);
+      this.#grant();
+    } else if (this.#state !== 'over') this.#kept.push(bytes);
   }
 
   /** Writes pieces in one go. */
@@ -199,21 +211,23 @@ export class AnswerLine implements AnswerWire {
     this.#socket?.uncork();
   }
 
-  /** Writes bytes. As long as the socket takes them at once, the engine may go on. */
   #write(bytes: Uint8Array): void {
     this.#options.observer.bytesSent(bytes.length);
-    if (this.#socket?.write(bytes) === true) this.#grant();
+    this.#socket?.write(bytes);
   }
 
   #drained(): void {
-    if (this.#state !== 'open' || this.#socket?.writableNeedDrain === true) return;
     this.#grant();
-    this.#call?.wireUnblocked();
+    if (this.#state === 'open') this.#call?.wireUnblocked();
   }
 
+  /**
+   * Lets the engine go on if the socket has taken everything at once. It is called between two messages, because what
+   * the call has kept follows at once.
+   */
   #grant(): void {
     const owed = this.#owed;
-    if (owed === 0) return;
+    if (owed === 0 || this.isBlocked()) return;
     this.#owed = 0;
     this.#call?.grant(owed);
   }

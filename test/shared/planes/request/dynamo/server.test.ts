@@ -6,53 +6,17 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Clock, systemClock } from '../../../../../shared/clock/index.ts';
 import { workerError } from '../../../../../shared/errors/index.ts';
 import type { Call, PlaneHandler, Transport } from '../../../../../shared/planes/index.ts';
-import { DynamoPlane } from '../../../../../shared/planes/request/dynamo/plane.ts';
+import type { DynamoPlane } from '../../../../../shared/planes/request/dynamo/plane.ts';
 import { DynamoPlaneServer } from '../../../../../shared/planes/request/dynamo/server.ts';
-import type { ServingSettings } from '../../../../../shared/planes/request/dynamo/serving-settings.ts';
-import { silentObserver } from '../../../../../shared/planes/request/observer.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
 import { twoPart } from '../../../../support/stand-in-dynamo-worker.ts';
 import { VirtualClock } from '../../../../support/virtual-clock.ts';
+import { openCaller, servingSettings as settings } from './serving.ts';
 
 const PATH = '2a/dynamo/backend/generate';
-const MESSAGE_BYTES_MAX = 1 << 20;
 const packr = new Packr({ useRecords: false, variableMapSize: true });
 const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true });
-
-function settings(more: Partial<ServingSettings> = {}): ServingSettings {
-  return {
-    clock: systemClock,
-    observer: silentObserver,
-    host: '127.0.0.1',
-    advertiseHost: undefined,
-    ports: { first: 0, last: 0 },
-    tls: undefined,
-    messageBytesMax: MESSAGE_BYTES_MAX,
-    dialTimeoutMs: 5000,
-    open: false,
-    ...more,
-  };
-}
-
-function openCaller(): DynamoPlane {
-  return new DynamoPlane({
-    clock: systemClock,
-    observer: silentObserver,
-    home: { host: '127.0.0.1', port: 0, handshakeTimeoutMs: 3000, messageBytesMax: MESSAGE_BYTES_MAX },
-    requests: {
-      connectTimeoutMs: 5000,
-      requestTimeoutMs: 5000,
-      poolSizeMax: 2,
-      requestsPerConnectionMax: 100,
-      idleAfterMs: 300_000,
-    },
-    openNats: () => {
-      throw new Error('no NATS here');
-    },
-    natsTimeoutMs: 5000,
-  });
-}
 
 /** A frontend as Dynamo's wire describes it, which sends bytes as a test says and keeps what the worker sends. */
 class RawFrontend {
@@ -60,6 +24,8 @@ class RawFrontend {
   /** Headers and bodies on the connections that the worker opened, in order. */
   readonly heard: (readonly [header: string, body: unknown])[] = [];
   readonly lines: Socket[] = [];
+  /** Number of those connections that the worker has ended. */
+  endedLines = 0;
   isClosed = false;
   readonly #home: Server;
   readonly #socket: Socket;
@@ -80,8 +46,9 @@ class RawFrontend {
     home.on('connection', (line: Socket) => this.#hear(line));
   }
 
-  static async open(place: string): Promise<RawFrontend> {
-    const home = createServer().listen(0, '127.0.0.1');
+  /** @param keepsOpen whether it leaves its end of a connection open when the worker has closed its own */
+  static async open(place: string, keepsOpen = false): Promise<RawFrontend> {
+    const home = createServer({ allowHalfOpen: keepsOpen }).listen(0, '127.0.0.1');
     const socket = connect({ host: '127.0.0.1', port: Number(place.split(':')[1]) });
     await Promise.all([once(home, 'listening'), once(socket, 'connect')]);
     return new RawFrontend(home, socket);
@@ -116,6 +83,7 @@ class RawFrontend {
   #hear(line: Socket): void {
     this.lines.push(line);
     line.on('error', () => {});
+    line.on('end', () => this.endedLines++);
     const lengthOf = (bytes: Buffer): number =>
       24 + Number(bytes.readBigUInt64BE(0)) + Number(bytes.readBigUInt64BE(8));
     cut(line, 24, lengthOf, (bytes) => {
@@ -451,12 +419,17 @@ describe("a worker for Dynamo's frontends", () => {
       await server.close();
       const clock = new VirtualClock();
       await listen(clock);
-      const other = await RawFrontend.open(server.place);
+      const other = await RawFrontend.open(server.place, true);
       server.handle(PATH, (call) => call.end());
       other.send(recordedBody());
-      await waitUntil(() => other.heard.at(-1)?.[0] === '"sentinel"', { what: 'the end of the answer' });
-      await clock.advance(5000);
-      await waitUntil(() => server.activeStreams === 0, { what: 'the stream to be over' });
+      await waitUntil(() => other.endedLines === 1, { what: 'the end of the answer' });
+      expect([other.heard.at(-1)?.[0], server.activeStreams]).toEqual(['"sentinel"', 1]);
+      const isOver = async (): Promise<boolean> => {
+        await clock.advance(5000);
+        return server.activeStreams === 0;
+      };
+      await waitUntil(isOver, { what: 'the stream to be over' });
+      expect(clock.nowMs()).toBeLessThan(600_000); // the caller has read everything
       other.close();
     });
   });
