@@ -218,9 +218,9 @@ class DiscoveredPipeline implements Pipeline {
 
   generate(request: GenerationRequest, asker: GenerationSink, options: GenerateOptions): void {
     this.#nextTurns.arrived(request);
-    const heard = this.#nextTurns.listen(request, asker);
     const times = this.#options.observer.timed && this.#timesOf(request, options.signal);
-    const sink = times === undefined ? heard : times.listen(heard);
+    // `follow` needs the very sink that `listen` returns, so the timed one is inside.
+    const sink = this.#nextTurns.listen(request, times === undefined ? asker : times.listen(asker));
     this.#serve(request, sink, options, times).catch((thrown: unknown) => {
       this.#options.hold?.over(sink);
       if (!options.signal.aborted) sink.fail(toServeError(thrown));
