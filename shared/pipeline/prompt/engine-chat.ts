@@ -9,7 +9,7 @@ interface ChatRoom {
   readonly maxTokensDefault?: number | undefined;
 }
 
-/** Template variables that stand at the root of a body, where engines read them. */
+/** Template variables that engines also read at the root of a body. */
 const AT_ROOT: ReadonlySet<string> = new Set(['documents', 'reasoning_effort']);
 
 /**
@@ -21,7 +21,9 @@ export function forEngine(request: GenerationRequest, model: RoutableModel, room
   const { prompt, body } = request;
   if (model.passesChats !== true || prompt.kind !== 'chat' || body === undefined) return request;
   const { templateArgs, tools } = prompt;
-  const args = Object.entries(templateArgs ?? {}).filter(([name]) => !AT_ROOT.has(name));
+  const args = Object.entries(templateArgs ?? {}).filter(
+    ([name, value]) => !(AT_ROOT.has(name) && body[name] === value),
+  );
   const isHidden = tools === undefined && body.tools != null;
   return {
     ...request,

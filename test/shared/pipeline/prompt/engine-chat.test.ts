@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
-import type { ChatMessage, GenerationRequest } from '../../../../shared/protocol/index.ts';
+import {
+  type ChatMessage,
+  decodeChat,
+  type GenerationRequest,
+  parseChatBody,
+} from '../../../../shared/protocol/index.ts';
 import { hashBlocks, type LoadedModel } from '../../../../shared/tokens/index.ts';
+import { contextWith } from '../../protocol/decode-context.ts';
 import { letterModel, model, promptTools, request } from '../fixtures.ts';
 
 const pool = { key: 'sum', role: 'aggregated', blockSizeTokens: 4 } as const;
@@ -53,11 +59,39 @@ describe('a chat that its engine renders', () => {
     }
   });
 
-  it('gets the variables of the template with which it is rendered here', async () => {
-    const templateArgs = { enable_thinking: false, reasoning_effort: 'none', documents: [] };
-    const { body } = await sent(chat({ templateArgs }, { reasoning_effort: 'none', documents: [] }));
-    const root = { reasoning_effort: 'none', documents: [] };
-    expect(body).toEqual({ ...root, chat_template_kwargs: { enable_thinking: false } });
+  const documents = [{ text: 'a' }];
+  const others = [{ text: 'b' }];
+  it.each([
+    [
+      'but not twice',
+      { reasoning_effort: 'none', documents },
+      { reasoning_effort: 'none', documents, chat_template_kwargs: { enable_thinking: false } },
+    ],
+    [
+      'wherever the client has written them',
+      { chat_template_kwargs: { reasoning_effort: 'low', documents, custom: 1 }, thinking: true },
+      {
+        chat_template_kwargs: {
+          ...{ reasoning_effort: 'low', documents, custom: 1 },
+          ...{ thinking_mode: 'enabled', thinking: true, enable_thinking: true },
+        },
+        thinking: true,
+      },
+    ],
+    [
+      'under the name that engines know',
+      { chat_template_args: { documents } },
+      { chat_template_args: { documents }, chat_template_kwargs: { documents } },
+    ],
+    [
+      'with the value that counts here',
+      { documents, chat_template_kwargs: { documents: others, custom: 1 } },
+      { documents, chat_template_kwargs: { documents: others, custom: 1 } },
+    ],
+  ])('gets the variables of the template with which it is rendered here, %s', async (_, given, expected) => {
+    const value = { model: 'letters', messages: [{ role: 'user', content: 'abcdefgh' }], ...given };
+    const { request: asked } = decodeChat(parseChatBody({ value }), contextWith());
+    expect((await sent(asked)).body).toEqual(expected);
   });
 
   it('has its tools, unless they are hidden from the template', async () => {
