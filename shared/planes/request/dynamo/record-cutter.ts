@@ -41,6 +41,11 @@ export class RecordCutter {
     return this.#heldBytes > 0 || this.#coming !== undefined;
   }
 
+  /** Whether what follows is kept. */
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
   /** Stops for good. The taker of a record may call it. */
   stop(): void {
     this.#isStopped = true;

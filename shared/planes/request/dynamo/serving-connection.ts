@@ -9,6 +9,10 @@ import { RecordCutter } from './record-cutter.ts';
 import { type RequestControl, RequestRules, readControl } from './request-rules.ts';
 import type { ServingSettings } from './serving-settings.ts';
 import { TWO_PART_PREFIX_BYTES, TwoPartRules } from './two-part.ts';
+import { WireFault } from './wire-fault.ts';
+
+/** Most bytes of acknowledgements that wait for a caller to read them. */
+const UNREAD_BYTES_MAX = 1 << 20;
 
 /** The server, as far as a connection needs it. */
 export interface ServingHost {
@@ -49,7 +53,7 @@ export class ServingConnection {
     this.#cutter = new RecordCutter(rules);
     socket.on('data', (bytes) => {
       settings.observer.bytesReceived(bytes.length);
-      this.#guard(() => this.#cutter.push(bytes));
+      this.#guard(() => this.#read(bytes));
     });
     socket.on('error', () => settings.observer.connectionError()); // 'close' follows
     socket.on('close', () => host.closed(this));
@@ -58,6 +62,12 @@ export class ServingConnection {
   destroy(): void {
     this.#cutter.stop();
     this.#socket.destroy();
+  }
+
+  #read(bytes: Buffer): void {
+    this.#cutter.push(bytes);
+    if (this.#socket.writableLength > UNREAD_BYTES_MAX)
+      throw new WireFault(`over ${UNREAD_BYTES_MAX} bytes of acknowledgements that it does not read`);
   }
 
   /** Runs a step of reading. After a fault of the caller, nothing tells where its next request begins. */
@@ -81,7 +91,7 @@ export class ServingConnection {
   ): void {
     const handler = this.#host.handlerOf(path);
     if (typeof handler === 'string') {
-      this.#acknowledge(`Server unavailable: ${handler}`);
+      this.#refuse(handler);
       return;
     }
     const rules = new TwoPartRules(end - payloadStart, (_, headerStart, bodyStart) => {
@@ -103,17 +113,22 @@ export class ServingConnection {
   #decodeSlowly(received: Received, body: Buffer): void {
     this.#cutter.pause();
     this.#socket.pause();
+    const serve = (decode: () => unknown): void => {
+      const handler = this.#host.handlerOf(received.path); // again: the worker may drain by now
+      if (typeof handler === 'string') this.#refuse(handler);
+      else this.#serve({ ...received, handler }, decode);
+    };
     decodeLarge(received.control.codec, body)
       .then(
-        (value) => this.#serve(received, () => value),
+        (value) => serve(() => value),
         (thrown: unknown) =>
-          this.#serve(received, () => {
+          serve(() => {
             throw thrown;
           }),
       )
       .finally(() => {
         this.#guard(() => this.#cutter.resume());
-        this.#socket.resume();
+        if (!this.#cutter.isPaused) this.#socket.resume(); // else the next body is large, too
       })
       .catch((thrown: unknown) => this.#settings.observer.peerRefused?.('a caller', reasonOf(thrown)));
   }
@@ -149,6 +164,10 @@ export class ServingConnection {
     const call = new ServerCall({ wire: line, streamId: 0, request, clock, observer });
     line.carry(call);
     call.run(handler);
+  }
+
+  #refuse(why: string): void {
+    this.#acknowledge(`Server unavailable: ${why}`);
   }
 
   /** Sends an acknowledgement. @param refusal reason why the request is not taken; empty = it is */
