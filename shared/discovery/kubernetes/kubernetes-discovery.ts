@@ -94,6 +94,7 @@ export class KubernetesDiscovery extends LeasedDiscovery<OwnedRecord> implements
     const name = nameIn(record);
     await this.#serial.run(async () => {
       this.assertUsable(signal);
+      registration.assertOwn();
       const sentAtMs = this.base.clock.nowMs();
       const before = this.owned.get(name);
       this.owned.set(name, { stored: storedOf(record, toText), instanceId: record.instance_id });
@@ -112,7 +113,9 @@ export class KubernetesDiscovery extends LeasedDiscovery<OwnedRecord> implements
       const before = this.owned.get(name);
       if (before === undefined) return;
       this.owned.delete(name);
-      await this.#applyOr(() => this.#restore(name, before), 'remove from', registration, signal);
+      if (!registration.isReplaced) {
+        await this.#applyOr(() => this.#restore(name, before), 'remove from', registration, signal);
+      }
       if (this.dropLoad(record.instance_id)) this.loadsChanged();
     }, signal);
   }
@@ -189,6 +192,7 @@ export class KubernetesDiscovery extends LeasedDiscovery<OwnedRecord> implements
       this.owned.clear();
       try {
         await withDeadline({ clock: this.base.clock, timeoutMs: CLOSE_TIMEOUT_MS }, async (ending) => {
+          if (this.#registration?.isReplaced) return;
           await this.#registration?.withdraw(ending);
           await this.#loadsWriter?.withdraw(ending);
         });
@@ -211,6 +215,7 @@ export class KubernetesDiscovery extends LeasedDiscovery<OwnedRecord> implements
         if (!this.isClosed && registration.isGone) await registration.apply(this.#records(), signal);
       }, signal);
     }
+    if (registration?.isReplaced) return; // the lease of its loads has the same name
     try {
       await this.#loadsWriter?.write(this.loads.packed, signal);
     } catch (thrown) {

@@ -1,4 +1,5 @@
 import type { UnknownRecord } from '../../records/index.ts';
+import { DiscoveryError } from '../options.ts';
 import type { ReportProblem } from '../types.ts';
 import type { StoredRecord } from './dynamo-data.ts';
 import { objectNameOf, type PodIdentity } from './identity.ts';
@@ -25,7 +26,7 @@ export interface RegistrationOptions {
 
 /**
  * The object in which a process registers. It watches the object: for orders to drain, and to write it again if
- * another program removed it.
+ * another program removed it. It leaves the object to another process that has taken it, until that one removes it.
  */
 export class Registration {
   readonly #options: RegistrationOptions;
@@ -47,6 +48,18 @@ export class Registration {
     return this.#isGone;
   }
 
+  /** Whether another process has taken the object, as a pod that has replaced this one and keeps its name. */
+  get isReplaced(): boolean {
+    return this.#isReplaced;
+  }
+
+  /** @throws DiscoveryError if another process has taken the object */
+  assertOwn(): void {
+    if (!this.#isReplaced) return;
+    const hint = 'start this process in a pod with a name of its own, or end the other one';
+    throw new DiscoveryError('misconfigured', `another process has registered as ${this.#name}: ${hint}`);
+  }
+
   /** Writes the object with exactly these records, by bucket and key. */
   async apply(records: ReadonlyMap<string, StoredRecord>, signal: AbortSignal): Promise<void> {
     const { client, identity, path, process } = this.#options;
@@ -55,7 +68,6 @@ export class Registration {
     const object = await applyAt(client, `${path}/${this.#name}`, body, signal);
     this.#uid = metadataOf(object).uid;
     this.#isGone = false;
-    this.#isReplaced = false;
   }
 
   /** Begins to watch the object. Idempotent. */
@@ -86,6 +98,7 @@ export class Registration {
     const { process, identity, report, onOrder, onGone } = this.#options;
     if (object === undefined) {
       this.#isGone = true;
+      this.#isReplaced = false;
       onGone();
       return;
     }
@@ -96,7 +109,7 @@ export class Registration {
       const order = orderTo(process, annotationOf(object, ORDER_ANNOTATION));
       if (order !== undefined) onOrder(order);
     } else if (!this.#isReplaced) {
-      this.#isReplaced = true; // as when a pod was replaced by another one of its name, which keeps the name
+      this.#isReplaced = true;
       report(new Error(`another process registers as ${nameOf(object)}: no process finds this one any more`));
     }
   }

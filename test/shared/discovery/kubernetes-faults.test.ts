@@ -179,6 +179,64 @@ describe('discovery in Kubernetes', () => {
     expect(await open().discovery.list(instances)).toEqual([endpointAt('ns/backend/generate/b')]);
   });
 
+  /** Replaces the pod of a worker by another one of its name, which registers and has the load of one request. */
+  const replace = async (old: Awaited<ReturnType<typeof openWorker>>) => {
+    await waitUntil(() => cluster.api.watches === 1); // its own object
+    cluster.api.store('pods').remove(old.identity.name);
+    const identity = cluster.addPod(old.identity.name);
+    const { discovery } = open({ identity });
+    await discovery.put(endpointAt('ns/backend/generate/b'));
+    discovery.setLoad('b', load(1));
+    const lease = () => cluster.api.store('leases').get(`stator-loads-${identity.name}`);
+    await waitUntil(() => lease()?.metadata.ownerReferences?.[0]?.uid === identity.uid);
+    await waitUntil(() => old.problems.length === 1);
+    const written = () => [cluster.api.store(WORKERS).get(identity.name), lease()];
+    return { discovery, written };
+  };
+  const load = (requests: number) => ({
+    ranks: [{ dpRank: 0, requests, decodeBlocks: 0, prefillTokens: 0 }],
+    isDraining: false,
+  });
+
+  it('changes nothing that its successor wrote while it drains, and refuses new records', async () => {
+    const clock = new VirtualClock();
+    const old = await openWorker('a', { clock });
+    old.discovery.setLoad('a', load(1));
+    await clock.advance(0);
+    await waitUntil(() => cluster.api.store('leases').objects.length === 1);
+    const { written } = await replace(old);
+    const before = written();
+    old.discovery.setLoad('a', { ...load(0), isDraining: true });
+    for (let secs = 0; secs < 5; secs++) {
+      await clock.advance(1000); // with a renewal
+      await old.discovery.list(instances); // a write that was sent is answered before
+    }
+    expect(written()).toEqual(before);
+    await expect(old.discovery.put(endpointAt('ns/backend/generate/c'))).rejects.toThrow(
+      `another process has registered as ${old.identity.name}: start this process in a pod with a name of its own`,
+    );
+    await old.discovery.remove(endpointAt('ns/backend/generate/a'));
+    expect(written()).toEqual(before);
+    await old.discovery.close();
+    expect(written()).toEqual(before);
+  });
+
+  it('takes new records again once its successor has removed the object', async () => {
+    const old = await openWorker('a', { clock: new VirtualClock() });
+    const { discovery } = await replace(old);
+    await discovery.close();
+    const put = () => old.discovery.put(endpointAt('ns/backend/generate/c'));
+    await waitUntil(() =>
+      put().then(
+        () => true,
+        () => false,
+      ),
+    );
+    cluster.api.store('endpointslices').set('all', sliceOf([{ ...old.identity, isReady: true }]));
+    const paths = ['ns/backend/generate/a', 'ns/backend/generate/c'];
+    expect(await open().discovery.list(instances)).toEqual(paths.map((path) => endpointAt(path)));
+  });
+
   it('gives an order to the process that it was for, and not to its successor in the same container', async () => {
     const worker = await openWorker('a');
     const reasons: string[] = [];
