@@ -243,8 +243,11 @@ export class Reflector {
         };
         this.#endWatch = end;
         client.watch({ path: objects.path, query }, hear, end, signal).then((watch) => {
+          if (this.#endWatch !== end || signal.aborted) {
+            watch.close(); // it opened after its wait had ended, and another one may be open
+            return end();
+          }
           this.#watch = watch;
-          if (this.#endWatch !== end || signal.aborted) return end();
           expect();
         }, reject);
       });

@@ -101,6 +101,26 @@ describe('discovery in Kubernetes', () => {
     expect(told).toEqual([]);
   });
 
+  it('closes a watch that opens only after a reading has failed', async () => {
+    let openAll = () => {};
+    cluster.api.watchesOpenAt = new Promise<void>((resolve) => {
+      openAll = resolve;
+    });
+    const { discovery } = open();
+    const witness = new Witness();
+    await discovery.watch(instances, witness);
+    const asked = () => ['endpointslices', WORKERS].map((resource) => cluster.api.counts()[`watch ${resource}`]);
+    await waitUntil(() => asked().join() === '1,1');
+    cluster.api.judge = ({ verb }) => (verb === 'list' ? 500 : undefined);
+    await discovery.refresh(0);
+    cluster.api.judge = undefined;
+    await waitUntil(() => asked().join() === '2,2');
+    openAll(); // all four open now
+    await waitUntil(() => cluster.api.watches === 2);
+    await openPod('a');
+    await waitUntil(() => witness.present.size === 1);
+  });
+
   it('hears a dead connection by its silence, and opens another', async () => {
     const clock = new VirtualClock();
     const witness = await watched(open({ clock }).discovery);

@@ -40,6 +40,8 @@ export class FakeApiServer {
   #pageCount = 0;
   /** Decides whether a call is answered with another status, before everything else. */
   judge: ((call: JudgedCall) => number | undefined) | undefined;
+  /** Answers to new watches wait for it. @default they come at once */
+  watchesOpenAt: Promise<void> | undefined;
 
   private constructor() {
     this.#server = createServer((request, response) => void this.#answer(request, response));
@@ -131,7 +133,11 @@ export class FakeApiServer {
     if (refused !== undefined) return refuse(response, refused, `refused by the rule of the test`);
     if (!RESOURCES.has(resource)) return refuse(response, 404, 'the server could not find the requested resource');
     const store = this.store(resource, namespace);
-    if (isWatch) return this.#watch(store, resource, url, response);
+    if (isWatch) {
+      await this.watchesOpenAt;
+      if (!response.destroyed) this.#watch(store, resource, url, response);
+      return;
+    }
     if (verb === 'list') return this.#list(store, url, response);
     const at = decodeURIComponent(name ?? '');
     if (verb === 'get') return answerOne(response, store.get(at));
