@@ -32,7 +32,7 @@ export interface ReflectorOptions {
   readonly random: Random;
   readonly objects: FollowedObjects;
   readonly listener: ReflectorListener;
-  /** Called once if the server refuses watches, while it allows reading. */
+  /** Called once if the server refuses to let the objects be read or watched. */
   readonly report: ReportProblem;
   /** Makes the error of a report. */
   readonly toError: (thrown: unknown) => Error;
@@ -158,7 +158,7 @@ export class Reflector {
   }
 
   #note(thrown: unknown): void {
-    if (this.#isRefusalTold || this.#mustRead || !(thrown instanceof KubeFailure && thrown.isForbidden)) return;
+    if (this.#isRefusalTold || !(thrown instanceof KubeFailure && thrown.isForbidden)) return;
     this.#isRefusalTold = true;
     this.#options.report(this.#options.toError(thrown));
   }

@@ -325,6 +325,19 @@ describe('discovery in Kubernetes', () => {
     expect(witness.outages).toEqual([]);
   });
 
+  it('says once that it may not read the loads of workers, or orders to its own', async () => {
+    cluster.api.judge = ({ verb, resource }) => (verb === 'list' && resource === 'leases' ? 403 : undefined);
+    const reader = open();
+    reader.discovery.watchLoads(() => {});
+    const lists = () => cluster.api.counts()['list leases'] ?? 0;
+    await waitUntil(() => lists() >= 4);
+    expect(reader.problems).toEqual([expect.stringMatching(/refuses to watch discovery.*rights/)]);
+    cluster.api.judge = ({ verb, resource }) => (verb === 'list' && resource === WORKERS ? 403 : undefined);
+    const worker = await openWorker('a');
+    await waitUntil(() => (cluster.api.counts()[`list ${WORKERS} by name`] ?? 0) >= 4);
+    expect(worker.problems).toEqual([expect.stringMatching(/refuses to watch discovery.*rights/)]);
+  });
+
   it('shows the token again when the server refuses it, and a token that changed', async () => {
     let token = 'first';
     const forced: boolean[] = [];
