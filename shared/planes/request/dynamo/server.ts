@@ -1,9 +1,10 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
-import { connect as connectSecurely, createServer as createTlsServer } from 'node:tls';
+import { connect as connectSecurely, createServer as createTlsServer, type Server as TlsServer } from 'node:tls';
 import { reasonOf } from '../../../errors/index.ts';
 import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from '../../listen-address.ts';
-import { clientTlsOptions, serverTlsOptions } from '../tcp/tls.ts';
+import { explainHandshake } from '../frames/peer-trust.ts';
+import { clientTlsOptions, type PlaneServerTls, type PlaneTls, serverTlsOptions } from '../tcp/tls.ts';
 import type { PlaneHandler, PlaneServer, Transport } from '../types.ts';
 import type { AnswerLine } from './answer-line.ts';
 import { ServingConnection, type ServingHost } from './serving-connection.ts';
@@ -12,6 +13,8 @@ import type { ServingSettings } from './serving-settings.ts';
 const CONNECTIONS_MAX = 16_384;
 /** Streams of one process, above what any engine takes at once. */
 const STREAMS_MAX = 65_536;
+/** Time limit of a TLS handshake if the settings of certificates have none. */
+const HANDSHAKE_TIMEOUT_MS = 3000;
 /** Silence after which the system probes whether the machine of the caller is still there. */
 const KEEP_ALIVE_MS = 15_000;
 const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_MS };
@@ -26,26 +29,31 @@ const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 
  * // { dynamo_tcp: '10.0.0.5:8800/2a/dynamo/backend/generate', dynamo_codec: 'msgpack' }
  */
 export class DynamoPlaneServer implements PlaneServer, ServingHost {
-  readonly #settings: ServingSettings;
   readonly #advertise: string;
   readonly #server: Server;
+  readonly #securing: TlsServer | undefined;
+  #tls: PlaneTls | undefined;
+  /** Sockets of callers, also of those whose handshake is not over. */
+  readonly #sockets = new Set<Socket>();
   readonly #handlers = new Map<string, PlaneHandler>();
   readonly #connections = new Set<ServingConnection>();
   readonly #lines = new Set<AnswerLine>();
   #isDraining = false;
 
   private constructor(settings: ServingSettings, advertise: string) {
-    this.#settings = settings;
     this.#advertise = advertise;
     const accept = (socket: Socket): void => {
       this.#connections.add(new ServingConnection(socket, settings, this));
     };
+    this.#tls = settings.tls;
     const certificates = settings.tls?.server;
-    this.#server =
-      certificates === undefined
-        ? createServer(SOCKET_OPTIONS, accept)
-        : createTlsServer({ ...SOCKET_OPTIONS, ...serverTlsOptions(certificates) }, accept);
+    this.#securing = certificates && securing(certificates, settings, accept);
+    this.#server = this.#securing ?? createServer(SOCKET_OPTIONS, accept);
     this.#server.maxConnections = CONNECTIONS_MAX;
+    this.#server.on('connection', (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
   }
 
   /** Listens. Rejects if the address cannot be bound, or if other machines reach it and callers need no proof. */
@@ -59,10 +67,15 @@ export class DynamoPlaneServer implements PlaneServer, ServingHost {
         cause,
       });
     });
-    for (const event of ['error', 'tlsClientError']) {
-      created.#server.on(event, () => settings.observer.connectionError()); // the listener continues
-    }
+    // error of an accept: the listener continues
+    created.#server.on('error', () => settings.observer.connectionError());
     return created;
+  }
+
+  /** Uses other certificates for new connections. A server without a certificate stays without. */
+  renew(tls: PlaneTls): void {
+    this.#tls = tls;
+    if (tls.server !== undefined) this.#securing?.setSecureContext(serverTlsOptions(tls.server));
   }
 
   get place(): string {
@@ -98,7 +111,7 @@ export class DynamoPlaneServer implements PlaneServer, ServingHost {
 
   dial(host: string, port: number, onOpen: () => void): Socket {
     const target = { host, port, ...SOCKET_OPTIONS };
-    const client = this.#settings.tls?.client;
+    const client = this.#tls?.client;
     if (client === undefined) return connect(target, onOpen);
     return connectSecurely({ ...target, ...clientTlsOptions(client) }, onOpen);
   }
@@ -121,9 +134,25 @@ export class DynamoPlaneServer implements PlaneServer, ServingHost {
     const closed = once(this.#server, 'close');
     this.#server.close();
     for (const connection of this.#connections) connection.destroy();
+    for (const socket of this.#sockets) socket.destroy();
     for (const line of [...this.#lines]) line.destroy();
     await closed;
   }
+}
+
+/** Returns a server whose callers prove themselves as the certificates say. */
+function securing(tls: PlaneServerTls, { tls: all, observer }: ServingSettings, accept: (socket: Socket) => void) {
+  const handshakeTimeout = all?.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS;
+  const server = createTlsServer({ ...SOCKET_OPTIONS, ...serverTlsOptions(tls), handshakeTimeout }, accept);
+  server.on('tlsClientError', (error, socket) => {
+    observer.connectionError();
+    if (explainHandshake(error, 'caller') !== undefined) {
+      const reason = `TLS with it failed (${reasonOf(error)}): set DYN_TCP_TLS_* alike here and at the frontend`;
+      observer.peerRefused?.(socket.remoteAddress ?? 'a caller', reason);
+    } // any other failure may pass
+    socket.destroy(); // after a handshake that took too long, Node leaves it open
+  });
+  return server;
 }
 
 /** Throws one line that says what to set. */

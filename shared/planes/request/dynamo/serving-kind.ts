@@ -1,7 +1,9 @@
 import type { FleetSettings } from '../../../config/index.ts';
 import { workerError } from '../../../errors/index.ts';
-import { fleetHost, readPlaneTls } from '../tcp/protection.ts';
+import { fleetHost, followCertificates, readPlaneTls } from '../tcp/protection.ts';
+import type { PlaneTls } from '../tcp/tls.ts';
 import type { Call, CallSink, OpenPlaneOptions, RequestPlane } from '../types.ts';
+import type { DynamoPlaneServer } from './server.ts';
 
 /** Longest wait for a caller to take the connection of an answer, in milliseconds, as in Dynamo. */
 const DIAL_TIMEOUT_MS = 5000;
@@ -13,14 +15,22 @@ const MESSAGE_BYTES_MAX = 32 << 20;
  */
 export function openDynamoServing(settings: FleetSettings, options: OpenPlaneOptions): RequestPlane {
   const { clock, observer, frameBytesMax: messageBytesMax = MESSAGE_BYTES_MAX } = options;
-  const tls = readPlaneTls(settings);
+  let tls = readPlaneTls(settings);
   const protectedBy = tls?.server?.clientCa === undefined ? undefined : 'mTLS';
+  const servers: DynamoPlaneServer[] = [];
+  const readAgain = (): PlaneTls | undefined => readPlaneTls(settings);
+  const certificates =
+    tls &&
+    followCertificates(clock, readAgain, tls, (renewed) => {
+      tls = renewed;
+      for (const server of servers) server.renew(renewed);
+    });
   return {
     name: 'tcp',
     async serve() {
       const { DynamoPlaneServer } = await import('./server.ts');
       const { silentObserver } = await import('../observer.ts');
-      return DynamoPlaneServer.listen({
+      const server = await DynamoPlaneServer.listen({
         clock,
         observer: observer ?? silentObserver,
         host: fleetHost(settings.tcpRpcHost, settings, protectedBy),
@@ -31,10 +41,15 @@ export function openDynamoServing(settings: FleetSettings, options: OpenPlaneOpt
         dialTimeoutMs: DIAL_TIMEOUT_MS,
         open: settings.planeOpen ?? false,
       });
+      servers.push(server);
+      if (tls !== undefined) server.renew(tls); // it may have changed while the server began to listen
+      return server;
     },
     call: (_transport, _request, sink) => refusedCall(sink),
     sibling: () => undefined,
-    async close() {},
+    async close() {
+      certificates?.cancel();
+    },
   };
 }
 

@@ -17,7 +17,7 @@ export interface ServingSettings {
   readonly tls: PlaneTls | undefined;
   /** Longest request message, in bytes (`DYN_TCP_MAX_MESSAGE_SIZE`). */
   readonly messageBytesMax: number;
-  /** Time limit of dialling a caller, in milliseconds (`DYN_TCP_CONNECT_TIMEOUT`). */
+  /** Time limit of dialling a caller, in milliseconds. */
   readonly dialTimeoutMs: number;
   /** Whether callers need no proof where other machines reach the listener (`STATOR_PLANE_OPEN`). */
   readonly open: boolean;
