@@ -4,6 +4,7 @@ import { scopeOf } from '../dynamo/events.ts';
 import { fromDynamo } from '../dynamo/read-record.ts';
 import { toDynamo } from '../dynamo/write-record.ts';
 import { type Bucket, encodePrefix, eventChannelPrefix, type RecordAddress } from '../keys.ts';
+import { refusalText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 
 /** Parts of the data of Dynamo's workers, by the bucket that the same records have in its other stores. */
@@ -43,6 +44,9 @@ export function dataWith(process: string, stored: ReadonlyMap<string, StoredReco
   return { ...parts, stator: { process, records } };
 }
 
+/** Reason to refuse a worker whose id is no exact number. Dynamo's own ids in Kubernetes have 53 bits. */
+const LONG_ID = `the instance id of the worker is larger than ${Number.MAX_SAFE_INTEGER}, so it cannot be read exactly in Kubernetes; set DYN_DISCOVERY_LOGICAL_INSTANCE_ID of the worker to a smaller number`;
+
 /**
  * Returns the records that a worker of Dynamo's has in its object. Their keys there depend on the release, so they are
  * made anew from the records.
@@ -51,18 +55,27 @@ export function dynamoRecords(data: UnknownRecord): readonly PlacedText[] {
   const placed: PlacedText[] = [];
   for (const bucket of BUCKETS) {
     for (const [name, value] of Object.entries(asRecord(data[PARTS[bucket]]) ?? {})) {
-      const record = asRecord(value) ?? {};
-      const key = keyOf(record) ?? encodeSegment(name); // no record has such a key, so the reader reports it
-      placed.push({ bucket, key, text: fromDynamo(JSON.stringify(record), key) });
+      placed.push({ bucket, ...keyedText(name, asRecord(value) ?? {}) });
     }
   }
   return placed;
 }
 
-function keyOf(record: UnknownRecord): string | undefined {
-  const { namespace, component, endpoint, instance_id, publisher_id, topic, model_suffix: suffix } = record;
-  const id = asU64(instance_id ?? publisher_id)?.toString(16);
-  if (id === undefined) return undefined;
+/** Returns the key and the text of the record that an object has under `name`. */
+function keyedText(name: string, record: UnknownRecord): Omit<PlacedText, 'bucket'> {
+  const number = record.instance_id ?? record.publisher_id;
+  const id = asU64(number)?.toString(16);
+  if (id === undefined && Number(number) > Number.MAX_SAFE_INTEGER) {
+    const last = name.slice(name.lastIndexOf('/') + 1); // in most releases, the id as it was written
+    return { key: keyOf(record, encodeSegment(last)), text: refusalText(LONG_ID) };
+  }
+  // No record has the name as its key, so the reader reports it.
+  const key = id === undefined ? encodeSegment(name) : keyOf(record, id);
+  return { key, text: fromDynamo(JSON.stringify(record), key) };
+}
+
+function keyOf(record: UnknownRecord, id: string): string {
+  const { namespace, component, endpoint, topic, model_suffix: suffix } = record;
   const scope = asRecord(record.scope);
   if (scope !== undefined) {
     return `${encodePrefix(eventChannelPrefix(scopeOf(scope) as unknown as EventScope, String(topic)))}/${id}`;

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { DiscoveryRecord } from '../../../shared/discovery/index.ts';
 import { KubernetesDiscovery } from '../../../shared/discovery/kubernetes/kubernetes-discovery.ts';
-import { endpointAt } from '../../contract/discovery/records.ts';
+import { endpointAt, Witness } from '../../contract/discovery/records.ts';
 import { FakeCluster } from '../../support/kube/cluster.ts';
 
 const BUCKETS = ['v1/instances', 'v1/mdc', 'v1/event_channels', 'v1/event_sources'] as const;
@@ -20,11 +20,11 @@ describe('objects of Dynamo in Kubernetes', () => {
     await cluster.close();
   });
 
-  const open = (pod?: string) => {
+  const open = (pod?: string, onProblem: (problem: Error) => void = () => {}) => {
     const access = { server: new URL(`http://127.0.0.1:${cluster.api.port}`), credentials: async () => ({}) };
     const identity = pod === undefined ? undefined : cluster.addPod(pod);
     if (pod !== undefined) cluster.setReady(pod, true);
-    const discovery = new KubernetesDiscovery({ access, namespace: 'default', identity });
+    const discovery = new KubernetesDiscovery({ access, namespace: 'default', identity, onProblem });
     opened.push(discovery);
     return discovery;
   };
@@ -54,6 +54,27 @@ describe('objects of Dynamo in Kubernetes', () => {
     ]);
     expect(read['v1/event_sources']).toMatchObject([{ topic: 'kv-events', worker_id: '43710f49c0cff' }]);
     expect(await reader.list({ bucket: 'v1/instances', prefix: '' })).toEqual([]);
+  });
+
+  it('are refused if an id is too long to be exact there, and the report names the variable that sets it', async () => {
+    const { uid } = cluster.addPod('worker-0');
+    const place = { namespace: 'dynamo', component: 'backend', endpoint: 'generate' };
+    const endpoint = { type: 'Endpoint', ...place, instance_id: 2 ** 53, transport: { tcp: '10.0.0.2:1/x' } };
+    cluster.api.store('dynamoworkermetadatas').set('worker-0', {
+      metadata: { ownerReferences: [{ kind: 'Pod', uid }] },
+      spec: { data: { endpoints: { 'dynamo/backend/generate/20000000000001': endpoint } } },
+    });
+    cluster.setReady('worker-0', true);
+    const problems: string[] = [];
+    const witness = new Witness();
+    const query = { bucket: 'v1/instances', prefix: 'dynamo/backend', includesDynamo: true } as const;
+    await open(undefined, ({ message }) => problems.push(message)).watch(query, witness);
+    expect(witness.keys).toEqual([]);
+    expect(problems).toEqual([
+      expect.stringMatching(
+        /larger than 9007199254740991.*set DYN_DISCOVERY_LOGICAL_INSTANCE_ID.*: dynamo\/backend\/generate\/20000000000001$/,
+      ),
+    ]);
   });
 
   it('are written as those read them, from records with their wire, and read again as they were', async () => {
