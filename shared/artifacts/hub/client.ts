@@ -45,9 +45,10 @@ export class HubClient {
     return readListing(text, this.#place.endpoint, model);
   }
 
-  /** Opens a file of a commit, from the byte at `from`. @throws HubFault */
-  async open(model: HubModel, commit: string, name: string, from: number, signal: AbortSignal): Promise<HubBytes> {
-    const url = `${this.#place.endpoint}/${model.id}/resolve/${commit}/${encodeURIComponent(name)}`;
+  /** Opens a file of a commit, branch or tag, from the byte at `from`. @throws HubFault */
+  async open(model: HubModel, revision: string, name: string, from: number, signal: AbortSignal): Promise<HubBytes> {
+    const [at, file] = [revision, name].map(encodeURIComponent);
+    const url = `${this.#place.endpoint}/${model.id}/resolve/${at}/${file}`;
     const response = await this.#ask(url, model, from === 0 ? {} : { range: `bytes=${from}-` }, signal);
     const { body } = response;
     if (body === null) throw new HubFault(`${this.#place.endpoint} sent nothing of ${name}`, { isTransient: true });

@@ -94,11 +94,11 @@ describe('the files of a card that are only on the hub', () => {
     expect(bed.hub.asked).toEqual([]);
   });
 
-  it.each([NAME, `${NAME}@v2`])('are downloaded if the cache has others: %s', async (name) => {
+  it.each([NAME, `${NAME}@v2`, `${NAME}@refs/pr/7`])('are downloaded if the cache has others: %s', async (name) => {
     await bed.fetch(NAME);
     const newer = Buffer.alloc(TOKENIZER.length, 'newer ');
     const files = { 'config.json': CONFIG, 'tokenizer.json': newer };
-    bed.hub.models.set(NAME, { files, commit: 'c'.repeat(40), revisions: ['main', 'v2'] });
+    bed.hub.models.set(NAME, { files, commit: 'c'.repeat(40), revisions: ['main', 'v2', 'refs/pr/7'] });
     const card = { ...FILES, 'tokenizer.json': fileOf('/worker/tokenizer.json', newer) };
     expect(await openFromHub(name, {}, card)).toBe(newer.toString());
   });
