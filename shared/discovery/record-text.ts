@@ -99,6 +99,7 @@ const tensors = listOf(
 const modelCardShape: Shape = fields({
   display_name: name,
   slug: word,
+  source_path: optional(text(0, 4096)),
   files: recordOf(
     word,
     fields({ path: text(0, 4096), checksum: word, blake3: optional(word), size: whole(0, BYTES_MAX) }),
@@ -119,6 +120,7 @@ const modelCardShape: Shape = fields({
       triton_model_config: maybe(listOf(whole(0, 255), 65_536)),
     }),
   ),
+  lora: optional(fields({ name, max_gpu_lora_count: maybe(count) })),
 });
 
 const SCOPES: Readonly<Record<string, Shape>> = {
@@ -156,6 +158,7 @@ const RECORDS: Readonly<Record<string, Shape>> = {
   Endpoint: endpoint,
   Model: fields({
     ...addressed,
+    registered_at: optional(count),
     card: modelCardShape,
     files_at: optional(text(0, 2048, FILES_AT)),
     model_suffix: optional(name),

@@ -73,6 +73,7 @@ const tensorModelConfig = z.strictObject({
 const card = z.looseObject({
   display_name: name,
   slug: word,
+  source_path: z.string().max(4096).optional(),
   files: z.record(word, file),
   architectural_max_context_length: count.nullish(),
   kv_cache_block_size: count.max(2 ** 20),
@@ -83,6 +84,7 @@ const card = z.looseObject({
   aliases: words,
   runtime_config: runtimeConfig,
   tensor_model_config: tensorModelConfig.nullish(),
+  lora: z.looseObject({ name, max_gpu_lora_count: count.nullish() }).optional(),
 });
 const scope = z.discriminatedUnion('kind', [
   z.looseObject({ kind: z.literal('namespace'), namespace: name }),
@@ -95,6 +97,7 @@ export const recordSchema = z.discriminatedUnion('type', [
   z.looseObject({
     type: z.literal('Model'),
     ...addressed,
+    registered_at: count.optional(),
     card,
     files_at: z.string().max(2048).regex(FILES_AT).optional(),
     model_suffix: name.optional(),

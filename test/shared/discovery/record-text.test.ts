@@ -18,9 +18,12 @@ const WHOLE: readonly object[] = [
   channelOf({ kind: 'endpoint', namespace: 'a', component: 'b', endpoint: 'c' }, 'kv-events', '2a'),
   {
     ...model,
+    registered_at: 1_700_000_000,
     files_at: '10.0.0.1:9090/v1/metadata/tiny',
     card: {
       ...model.card,
+      source_path: 'org/tiny',
+      lora: { name: 'adapter', max_gpu_lora_count: 4 },
       architectural_max_context_length: 8192,
       needs: [['prefill', 'decode'], []],
       aliases: ['tiny'],
