@@ -14,7 +14,14 @@ const TRANSFER = ['--kv-transfer-config={"kv_connector":"NixlConnector","kv_role
  * machines start from an image that has the image of the workers in it.
  */
 const config: StatorConfig = {
-  models: { 'Qwen/Qwen3-32B': { wanted: false }, 'Qwen/Qwen3-8B': { wanted: false } },
+  models: {
+    // Requests a second that one worker serves: measure yours with `stator profile`.
+    'Qwen/Qwen3-32B': { wanted: false, planner: { rate_requests_per_second: 2 } },
+    'Qwen/Qwen3-8B': {
+      wanted: false,
+      planner: { rate_prefill_requests_per_second: 4, rate_decode_requests_per_second: 2 },
+    },
+  },
   network: { availabilityZones: ['eu-west-1a', 'eu-west-1b', 'eu-west-1c'] },
   machineImages: { gpu: { rebuild: 'monthly' } },
   fleets: {

@@ -12,7 +12,10 @@ import { size } from './sizes.ts';
 const Model = z.strictObject({
   /** Whether a worker must always serve it: an alarm fires when none does. */
   wanted: z.boolean().default(true),
-  /** Law by which the planner scales its fleets on EC2. @default rate, which learns what a worker serves */
+  /**
+   * Law by which the planner scales its fleets on EC2. The default, `rate`, needs `rate_requests_per_second`: what one
+   * worker serves. Fleets of two pools need `rate_prefill_requests_per_second` and `rate_decode_requests_per_second`.
+   */
   planner: Law.optional(),
 });
 

@@ -7,7 +7,7 @@ import { LoadBalancerTarget } from 'aws-cdk-lib/aws-route53-targets';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { Construct } from 'constructs';
 import { statorImage } from '../constructs/containers.ts';
-import { plannerFleetsOf } from '../constructs/ec2-fleet/planner-fleets.ts';
+import { plannerFleetsOf, warnOfRates } from '../constructs/ec2-fleet/planner-fleets.ts';
 import type { EdgeListener } from '../constructs/edge-balancer.ts';
 import { EdgeService } from '../constructs/edge-service.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
@@ -148,6 +148,7 @@ export class EdgeStack extends Stack {
 function describeGpus(scope: Construct, settings: Settings): void {
   const specs = plannerFleetsOf(settings);
   if (specs.fleets.length === 0) return;
+  warnOfRates(scope, specs);
   new CfnOutput(scope, 'PlannerFleets', { value: JSON.stringify(specs), description: 'STATOR_PLANNER_FLEETS' });
 }
 

@@ -11,6 +11,7 @@ export {
   type PlannerLaw,
   parsePlannerConfig,
 } from './config.ts';
+export { missingRates } from './decide/needs-passes.ts';
 export { readOpenSample } from './decide/note-sample.ts';
 export type { QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';

@@ -19,6 +19,9 @@ export const GPUS: StatorConfig = {
   fleets: { ...example.fleets, mock: { kind: 'mock', model: 'stator-mini' } },
 };
 
+/** Models of the example without laws, for deployments with only some of its fleets: a law needs a fleet. */
+export const MODELS = Object.fromEntries(Object.keys(GPUS.models ?? {}).map((model) => [model, { wanted: false }]));
+
 export const DEPLOYMENTS = ['dev', 'production', 'everything', 'gpus'] as const;
 export type Deployment = (typeof DEPLOYMENTS)[number];
 

@@ -7,6 +7,7 @@ import { renderUserData } from '../../infra/constructs/ec2-fleet/user-data.ts';
 import example from '../../infra/examples/ec2.config.ts';
 import type { StatorConfig } from '../../infra/settings/index.ts';
 import { machineToCome, resolveConfig } from '../../shared/config/index.ts';
+import { MODELS } from './deployments.ts';
 import { lintShell, runOnMachine } from './machine.ts';
 import { openApp, productionStacks, productionTemplates, type Resource, statementsOf } from './templates.ts';
 
@@ -16,6 +17,7 @@ type Fleet = Extract<NonNullable<StatorConfig['fleets']>[string], { kind: 'ec2' 
 /** The example, whose machines start from the default image: one of its own is subject of `machine-images.test.ts`. */
 const config: StatorConfig = {
   ...example,
+  models: MODELS,
   machineImages: {},
   fleets: Object.fromEntries(
     Object.entries(example.fleets ?? {}).map(([name, fleet]) => [name, { ...fleet, ami: {} }]),

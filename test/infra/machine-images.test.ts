@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { renderComponent } from '../../infra/constructs/machine-image/component.ts';
 import example from '../../infra/examples/ec2.config.ts';
 import { readSettings, type StatorConfig } from '../../infra/settings/index.ts';
+import { MODELS } from './deployments.ts';
 import { lintShell, parseShell, runOnMachine } from './machine.ts';
 import { openApp, productionStacks, productionTemplates, type Resource, statementsOf } from './templates.ts';
 
@@ -15,7 +16,7 @@ const { image: IMAGE } = CHAT.engine;
 const DLAMI = '/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id';
 
 /** Templates of the example, with what differs. */
-const templates = (more: StatorConfig = {}) => productionTemplates({ ...example, ...more });
+const templates = (more: StatorConfig = {}) => productionTemplates({ ...example, models: MODELS, ...more });
 const AMI = templates().Ami!;
 const only = (template: Template, type: string): Resource => {
   const found = Object.values(template.findResources(type)) as Resource[];
@@ -140,7 +141,7 @@ describe('the pipeline of an image for machines', () => {
     const fleet = children.find(({ node }) => node.id === 'Fleet-chat-a1') as Stack;
     expect(fleet.dependencies.map(({ node }) => node.id)).toContain('Ami');
     const { ami: _, ...plain } = CHAT;
-    const without = productionTemplates({ ...example, machineImages: {}, fleets: { chat: plain } });
+    const without = productionTemplates({ ...example, models: MODELS, machineImages: {}, fleets: { chat: plain } });
     expect(Object.keys(without)).toEqual(['Data', 'Planner', 'Edge', 'Fleet-chat-a1']);
     const [data] = Object.values(without['Fleet-chat-a1']!.findResources('AWS::EC2::LaunchTemplate'));
     expect(JSON.stringify(data)).toContain(`resolve:ssm:${DLAMI}`);
@@ -243,7 +244,7 @@ describe('the component of an image', () => {
 });
 
 describe('settings of images for machines', () => {
-  const reading = (more: StatorConfig) => () => readSettings({ ...example, ...more }, 'file');
+  const reading = (more: StatorConfig) => () => readSettings({ ...example, models: MODELS, ...more }, 'file');
   const chat = (more: Partial<Fleet>): StatorConfig => ({ fleets: { chat: { ...CHAT, ...more } } });
   const byTag = { ...CHAT.engine, image: 'registry.example/worker:1' };
   const imageOf = (digit: number) => ({ ...CHAT.engine, image: `${IMAGE.slice(0, -1)}${digit}` });

@@ -52,13 +52,15 @@ describe('the fleets that a planner gets', () => {
           drainSecs: 900,
         },
       },
-      planner: { mode: 'agg', min_endpoint: 0, start_at_zero: true, max_gpu_budget: 48 },
+      planner: { mode: 'agg', min_endpoint: 0, start_at_zero: true, max_gpu_budget: 48, rate_requests_per_second: 2 },
     });
     expect(specs.fleets[1]?.planner).toEqual({
       mode: 'disagg',
       prefill_min_endpoint: 1,
       decode_min_endpoint: 1,
       max_gpu_budget: 16,
+      rate_prefill_requests_per_second: 4,
+      rate_decode_requests_per_second: 2,
     });
   });
 

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Match } from 'aws-cdk-lib/assertions';
+import type { Stack } from 'aws-cdk-lib';
+import { Annotations, Match } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
 import { groupNamesOf, plannerFleetsOf } from '../../infra/constructs/ec2-fleet/planner-fleets.ts';
 import example from '../../infra/examples/ec2.config.ts';
@@ -9,7 +10,15 @@ import { faultOfVariable, rowOfVariable } from '../../shared/config/index.ts';
 import { INSTANCE_EVENTS_GROUP, parsePlannerConfig } from '../../shared/planner/index.ts';
 import { groupOf, readPlannerText } from '../../shared/protocol/index.ts';
 import { GPUS } from './deployments.ts';
-import { devTemplate, productionTemplates, type Resource, rightsOf, statementsOf } from './templates.ts';
+import {
+  devTemplate,
+  openApp,
+  productionStacks,
+  productionTemplates,
+  type Resource,
+  rightsOf,
+  statementsOf,
+} from './templates.ts';
 
 type Body = Readonly<Record<string, unknown>>;
 interface Golden {
@@ -300,6 +309,20 @@ describe('the settings of the planner', () => {
     expect(chat?.planner).toEqual({ mode: 'agg', min_endpoint: 0, start_at_zero: true, max_gpu_budget: 48, ...law });
     expect(code?.planner).not.toHaveProperty('law');
     expect(parsePlannerConfig(chat?.planner ?? {})).toMatchObject({ law: 'latency', ttftMs: 800 });
+  });
+
+  it.each<[string, string, Record<string, unknown>, string | undefined]>([
+    ['none', MODEL, {}, 'rate_requests_per_second'],
+    ['one', MODEL, { rate_requests_per_second: 2 }, undefined],
+    ['another law', MODEL, { law: 'latency' }, undefined],
+    ['one of two pools', 'Qwen/Qwen3-8B', { rate_prefill_requests_per_second: 4 }, 'rate_decode_requests_per_second'],
+    ['none of two pools', 'Qwen/Qwen3-8B', {}, 'rate_prefill_requests_per_second and rate_decode_requests_per_second'],
+    ['both pools', 'Qwen/Qwen3-8B', { rate_requests_per_second: 2 }, undefined],
+  ])('warn of a model whose workers have no measured rate: %s', (_name, model, law, missing) => {
+    const given = { ...example, models: { ...example.models, [model]: { planner: law } } };
+    const edge = Annotations.fromStack(productionStacks(openApp(), given).node.findChild('Edge') as Stack);
+    if (missing === undefined) edge.hasNoWarning('*', Match.stringLikeRegexp('^models'));
+    else edge.hasWarning('*', Match.stringLikeRegexp(`^models.${model}.planner lacks ${missing}, the requests`));
   });
 
   it.each<[object, string]>([

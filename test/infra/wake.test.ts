@@ -4,7 +4,7 @@ import { HELD_RECORDS } from '../../infra/constructs/planner/wake.ts';
 import { holdSecsOf, readSettings, type StatorConfig } from '../../infra/settings/index.ts';
 import { faultOfVariable, rowOfVariable } from '../../shared/config/index.ts';
 import { matches } from '../support/aws/table-stream.ts';
-import { GPUS } from './deployments.ts';
+import { GPUS, MODELS } from './deployments.ts';
 import { devTemplate, productionTemplates, type Resource, statementsOf } from './templates.ts';
 
 const { Planner: planner, Edge: edge } = productionTemplates(GPUS);
@@ -144,7 +144,7 @@ describe('models that no machine has served yet', () => {
   it('have names that a list can hold', () => {
     const named = (model: string): StatorConfig => {
       const [fleet] = Object.values(GPUS.fleets ?? {});
-      return { ...GPUS, models: { ...GPUS.models, [model]: {} }, fleets: { a: { ...fleet, model } } } as StatorConfig;
+      return { ...GPUS, models: { ...MODELS, [model]: {} }, fleets: { a: { ...fleet, model } } } as StatorConfig;
     };
     expect(() => readSettings(named('my model'), 'test')).toThrow(
       'fleets.a.model: "my model": must have no blanks or commas',
@@ -156,7 +156,7 @@ describe('models that no machine has served yet', () => {
 describe('how long a request waits for a worker', () => {
   const { fleets = {} } = GPUS;
   const [name = '', fleet] = Object.entries(fleets)[0]!;
-  const secsOf = (config: StatorConfig) => holdSecsOf(readSettings({ ...GPUS, ...config }, 'test'));
+  const secsOf = (config: StatorConfig) => holdSecsOf(readSettings({ ...GPUS, models: MODELS, ...config }, 'test'));
   const starting = (startSecs: number): StatorConfig =>
     ({ fleets: { [name]: { ...fleet, startSecs } } }) as StatorConfig;
 

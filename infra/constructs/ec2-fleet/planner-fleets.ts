@@ -1,4 +1,13 @@
-import type { FleetSpec, FleetSpecs, OptionSpec, PoolSpec } from '../../../shared/planner/index.ts';
+import { Annotations } from 'aws-cdk-lib';
+import type { Construct } from 'constructs';
+import {
+  type FleetSpec,
+  type FleetSpecs,
+  missingRates,
+  type OptionSpec,
+  type PoolSpec,
+  parsePlannerConfig,
+} from '../../../shared/planner/index.ts';
 import {
   type CapacityOption,
   type Ec2FleetSettings,
@@ -31,6 +40,18 @@ export function plannerFleetsOf(settings: Settings): FleetSpecs {
   const { gpusMax } = settings.planner;
   const fleets = [...byModel.values()].map((each) => fleetSpecOf(each, settings));
   return { ...(gpusMax === undefined ? {} : { gpusMax }), fleets };
+}
+
+/** Warns of models whose law lacks a measured rate: vLLM and SGLang do not report how long their passes take. */
+export function warnOfRates(scope: Construct, { fleets }: FleetSpecs): void {
+  for (const { namespace, model, planner = {} } of fleets) {
+    const missing = missingRates(parsePlannerConfig(planner));
+    if (missing.length === 0) continue;
+    const why =
+      `models.${model}.planner lacks ${missing.join(' and ')}, the requests a second that one worker serves: ` +
+      'without that, the law rate starts the first worker and then changes nothing (stator profile measures it)';
+    Annotations.of(scope).addWarningV2(`stator:rates:${namespace}#${model}`, why);
+  }
 }
 
 /** Returns the names of the Auto Scaling groups of fleets. */

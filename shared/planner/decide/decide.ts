@@ -5,6 +5,7 @@ import { type Planner, teach } from '../planner.ts';
 import { eachPool, type Targets } from '../types.ts';
 import { applySignal, type BatchReport, beginAnew, noReport, type SentSignal, STALE_S } from './apply-signal.ts';
 import type { ModelState } from './model-state.ts';
+import { missingRates } from './needs-passes.ts';
 import { noteSample } from './note-sample.ts';
 import { settleTime } from './settle-time.ts';
 import { targetsOf } from './targets.ts';
@@ -74,7 +75,7 @@ function follow(state: ModelState, { atS }: LawTick, next: NewDecision, earlier:
 
 /** Returns whether the law asks how long passes take. */
 function isTaught({ config }: Planner): boolean {
-  return config.law === 'sla' || (config.law === 'rate' && config.rateRequestsPerSecond == null);
+  return config.law === 'sla' || missingRates(config).length > 0;
 }
 
 function isDue(state: ModelState, report: BatchReport, { config }: Planner): boolean {

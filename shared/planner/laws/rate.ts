@@ -140,7 +140,8 @@ function learn(before: RateState, input: RateInput): Partial<RateState> {
   };
 }
 
-function measuredCapacity(pool: Pool, config: PlannerConfig): number | null | undefined {
+/** Returns the requests a second that a user measured for a worker of a pool; nothing without a measured value. */
+export function measuredCapacity(pool: Pool, config: PlannerConfig): number | null | undefined {
   return (
     (pool === 'prefill' ? config.ratePrefillRequestsPerSecond : config.rateDecodeRequestsPerSecond) ??
     config.rateRequestsPerSecond

@@ -7,5 +7,6 @@ export const CHAT = example.fleets?.chat as Fleet;
 /** The example with one way to get machines: the rights on the groups of others are of the same statement. */
 export const ONE_OPTION: StatorConfig = {
   ...example,
+  models: { [CHAT.model]: { wanted: false } },
   fleets: { chat: { ...CHAT, options: CHAT.options.slice(0, 1), replicas: { max: 8 } } },
 };

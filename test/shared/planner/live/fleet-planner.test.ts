@@ -49,6 +49,23 @@ describe('the planner of a fleet', () => {
     await ended;
   });
 
+  it('needs no passes if a rate was measured for each of two pools, and names the rate that is missing', async () => {
+    const common = { mode: 'disagg', rate_requests_per_second: null, rate_prefill_requests_per_second: 4 };
+    const complete = bedOf({ config: { ...common, rate_decode_requests_per_second: 2 } });
+    const running = complete.planner.run();
+    complete.planner.hear(rollupOf(0, 0, NO_TRAFFIC, BEGIN_MS));
+    await complete.pass();
+    await complete.planner.close();
+    await running;
+    const { planner, pass } = bedOf({ config: common });
+    const ended = expect(planner.run()).rejects.toThrow(
+      `'{"rate_decode_requests_per_second": N}' says what one serves`,
+    );
+    planner.hear(rollupOf(0, 0, NO_TRAFFIC, BEGIN_MS));
+    await pass();
+    await ended;
+  });
+
   it('logs each problem of a decision, once', async () => {
     let failed: string | undefined;
     const scaled = { ready: 0, starting: 0, startSeconds: undefined, scaleTo: () => {} };
