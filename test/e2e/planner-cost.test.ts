@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SYSTEM, systemClock } from '../../shared/clock/index.ts';
+import { PLANNER_GB_SECONDS } from '../../shared/commands/estimate/planner.ts';
 import { HOURS, PRICES } from '../../shared/commands/estimate/prices.ts';
 import { openQueuePlanner } from '../../shared/commands/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
@@ -17,8 +18,6 @@ const [SETTLING, COUNTED] = [2, 10];
 const REPORT_S = 5;
 /** Calls of a queue for a message: it is sent, received and deleted. */
 const QUEUE_CALLS = 3;
-/** Memory and time of the function for a message, in GB seconds. Its calls of AWS wait for most of that time. */
-const GB_SECONDS = 0.5 * 0.2;
 const PER_INSTANCE = 8;
 
 interface Fleet {
@@ -176,6 +175,6 @@ function priced(use: Omit<Month, 'dollars'>, { models }: Fleet): Month {
     writeUnits * PRICES.tableWriteMillion +
     messages * (QUEUE_CALLS * PRICES.queueMillion + PRICES.requestMillion) +
     MINUTES_A_MONTH * PRICES.scheduleMillion;
-  const dollars = millions / 1e6 + messages * GB_SECONDS * PRICES.gbSecond;
+  const dollars = millions / 1e6 + messages * PLANNER_GB_SECONDS * PRICES.gbSecond;
   return { dollars, readUnits, writeUnits, messages };
 }

@@ -5,7 +5,7 @@ import type { StatorConfig } from '../../infra/settings/index.ts';
 import { quotasNeeded } from '../../shared/commands/deploy-needs.ts';
 import { type Estimate, estimateDeployment } from '../../shared/commands/estimate/estimate.ts';
 import { renderEstimate } from '../../shared/commands/estimate/text.ts';
-import { EVERYTHING, GPUS } from './deployments.ts';
+import { EVERYTHING, GPUS, MODELS } from './deployments.ts';
 import { deployedTemplates, devTemplate } from './templates.ts';
 
 const IDLE = { requestsPerDay: 0, secondsPerRequest: 10 };
@@ -122,7 +122,10 @@ describe('the price of an idle deployment', () => {
 describe('the price of machines with GPUs', () => {
   const chat = example.fleets!.chat as Extract<NonNullable<StatorConfig['fleets']>[string], { kind: 'ec2' }>;
   const priced = (more: Partial<typeof chat>, beside: StatorConfig = {}) =>
-    estimateDeployment(production({ ...GPUS, ...beside, fleets: { chat: { ...chat, ...more } } }), IDLE);
+    estimateDeployment(
+      production({ ...GPUS, models: MODELS, ...beside, fleets: { chat: { ...chat, ...more } } }),
+      IDLE,
+    );
   const disk = 150 * 0.08 + 875 * 0.04 + 1000 * 0.005;
   const month = 10.49264 * 730 + disk;
 
@@ -310,6 +313,14 @@ describe('docs/deploy.md', () => {
       ...names.map((name) => row(name, ofDev[name], ofFull[name])),
       row('**idle**', sum(dev.idle), sum(full.idle)),
     ]);
+  });
+
+  it('has the price of a model at rest, as the page of the planner has', () => {
+    const { idle } = estimateDeployment(production(GPUS), IDLE);
+    const { count, dollars } = idle.find(({ name }) => name === 'models that the planner looks at each minute')!;
+    const each = `about ${(dollars / count).toFixed(2)} US$`;
+    expect(docs).toContain(`Each model adds ${each}`);
+    expect(readFileSync('docs/planner.md', 'utf8')).toContain(`A model without workers costs ${each} a month`);
   });
 
   it('says the sums, and the worst hour and month, in round numbers', () => {

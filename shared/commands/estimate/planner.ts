@@ -11,6 +11,8 @@ const TICKS = HOURS * 60;
 const TICK = { writes: 4, reads: 14, queueCalls: 3, seconds: 0.3 } as const;
 /** Memory of the planner's function. */
 const GB = 0.5;
+/** Memory of the planner's function times the seconds of one message. Its calls of AWS wait for most of that time. */
+export const PLANNER_GB_SECONDS = GB * TICK.seconds;
 /** Lambda asks a queue five times at once, and each question waits 20 s if there is nothing. */
 const POLLS = 5 * 3 * TICKS;
 
@@ -35,5 +37,5 @@ function tickDollars(): number {
     TICK.queueCalls * PRICES.queueMillion +
     PRICES.requestMillion +
     PRICES.scheduleMillion;
-  return millions / 1e6 + TICK.seconds * GB * PRICES.gbSecond;
+  return millions / 1e6 + PLANNER_GB_SECONDS * PRICES.gbSecond;
 }
