@@ -20,7 +20,8 @@ import type { LiveModelDirectory } from './models/model-directory.ts';
 import { modelNotFound, modelNotReady } from './models/model-errors.ts';
 import type { ModelStore } from './models/model-store.ts';
 import { requestableModels } from './models/requestable-models.ts';
-import { type RoutableModel, routableWorkers, type Worker } from './models/routable-model.ts';
+import type { RoutableModel, Worker } from './models/routable-model.ts';
+import { chooseSet, routableWorkers, sameSet, workerSetsOf } from './models/worker-sets.ts';
 import {
   BusyThresholds,
   type BusyThresholdValues,
@@ -165,18 +166,14 @@ class DiscoveredPipeline implements Pipeline {
       isListed: (id) =>
         models
           .list()
-          .some(({ workers, prefill }) =>
-            [workers, prefill?.workers ?? []].some((pool) => pool.some((worker) => worker.id === id)),
-          ),
+          .flatMap(workerSetsOf)
+          .some(({ workers }) => workers.some((worker) => worker.id === id)),
       onRecovered: () => options.hold?.look(),
       observer,
     });
     const busyOf: RunDeps['busyOf'] = (model, workers) =>
       options.busyWorkers?.(workers, this.thresholds.of(model.primaryName));
-    const modelNow = ({ primaryName, mdcSum }: RoutableModel): RoutableModel | undefined => {
-      const now = models.find(primaryName);
-      return now?.mdcSum === mdcSum ? now : undefined; // tokens have another meaning at workers with another card
-    };
+    const modelNow = (model: RoutableModel) => sameSet(models.find(model.primaryName), model);
     const watched = { clock, silenceMsMax, stallMs, warmUpMs, probe, stalledWorkers: this.#stalled, modelNow };
     const streamWatch = silenceMsMax > 0 || stallMs > 0 ? new StreamWatch(watched) : undefined;
     const shared = {
@@ -297,7 +294,9 @@ class DiscoveredPipeline implements Pipeline {
     { signal, meter }: GenerateOptions,
     times: RequestTimes | undefined,
   ): Promise<void> {
-    const model = await this.#modelFor(asked, sink, signal);
+    const type = ENDPOINTS[asked.endpoint].modelType;
+    const named = await this.#modelFor(asked, type, sink, signal);
+    const model = chooseSet(named, { type, routing: asked.routing }, this.#random);
     const loaded = await this.#loadedFor(asked, model);
     if (signal.aborted) return;
     const request = this.#asModelWants(asked, model);
@@ -378,11 +377,11 @@ class DiscoveredPipeline implements Pipeline {
    * @throws ServeError `model_not_found`, `service_unavailable`
    */
   async #modelFor(
-    { model: name, endpoint, stream: isStream }: GenerationRequest,
+    { model: name, stream: isStream }: GenerationRequest,
+    type: ModelType,
     sink: GenerationSink,
     signal: AbortSignal,
   ): Promise<RoutableModel> {
-    const type = ENDPOINTS[endpoint].modelType;
     const model = this.models.known(name);
     if (model === undefined || !model.card.model_type.includes(type)) throw this.#notFound(name, type);
     const { hold } = this.#options;

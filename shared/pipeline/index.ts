@@ -16,8 +16,8 @@ export {
   type PrefillState,
   type RoutableModel,
   type Worker,
-  workerSetsOf,
 } from './models/routable-model.ts';
+export { setsOf, workerSetsOf } from './models/worker-sets.ts';
 export {
   BusyThresholds,
   type BusyThresholdValues,

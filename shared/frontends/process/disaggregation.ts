@@ -8,6 +8,7 @@ import {
   type PipelineObserver,
   type PrefillState,
   type RoutableModel,
+  setsOf,
 } from '../../pipeline/index.ts';
 import { QUEUE_THRESHOLD, readConditionalDisaggregation } from '../../scheduler/index.ts';
 import {
@@ -51,10 +52,15 @@ export function observeDisaggregation(
     follow(models) {
       const present = new Set(models.map(({ name }) => name));
       for (const name of states.keys()) if (!present.has(name)) states.delete(name);
-      for (const { name, pool, prefill } of models) {
+      for (const model of models) {
+        const { name } = model;
+        const sets = setsOf(model);
         const before = states.get(name) ?? 'pending';
-        const state = nextPrefillState(before, prefill !== undefined);
-        if (pool.role !== 'decode' && before === 'pending') continue;
+        const state = nextPrefillState(
+          before,
+          sets.some(({ prefill }) => prefill !== undefined),
+        );
+        if (before === 'pending' && sets.every(({ pool }) => pool.role !== 'decode')) continue;
         states.set(name, state);
         metrics.setState(name, state);
         if (state === before) continue;

@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
-import type { RoutableModel } from '../../pipeline/index.ts';
+import { type RoutableModel, setsOf } from '../../pipeline/index.ts';
 import { EmbeddedMetrics, type MetricRegistry, openStandardError } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
 
@@ -76,6 +76,6 @@ export function watchView(clock: Clock) {
 }
 
 /** Returns the number of workers that a request of the model may go to. */
-function workersOf({ readiness, workers }: RoutableModel): number {
-  return readiness.isReady ? workers.length : 0;
+function workersOf(model: RoutableModel): number {
+  return model.readiness.isReady ? setsOf(model).reduce((sum, { workers }) => sum + workers.length, 0) : 0;
 }

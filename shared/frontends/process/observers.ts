@@ -1,11 +1,12 @@
 import type { Clock } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
-import type {
-  PipelineObserver,
-  PromptObserver,
-  RequestObserver,
-  RoutableModel,
-  WorkerObserver,
+import {
+  type PipelineObserver,
+  type PromptObserver,
+  type RequestObserver,
+  type RoutableModel,
+  setsOf,
+  type WorkerObserver,
 } from '../../pipeline/index.ts';
 import { createStallMetrics, type FrontendMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
@@ -106,11 +107,11 @@ export class ModelLines {
     const before = this.#known;
     const now = new Map(models.map((model) => [model.name, knownOf(model)] as const));
     this.#known = now;
-    for (const { name: model, readiness, workers, prefill } of models) {
+    for (const each of models) {
+      const { name: model, readiness } = each;
       const was = before.get(model);
-      const prefillWorkers = prefill?.workers.length;
       if (readiness.isReady && !was?.isReady) {
-        this.#logger.info('model is served', { model, workers: workers.length, prefill_workers: prefillWorkers });
+        this.#logger.info('model is served', { model, ...countsOf(each) });
       } else if (was?.isReady && !readiness.isReady) {
         this.#logger.info('model is no longer served', { model, reason: readiness.reason });
       }
@@ -132,9 +133,19 @@ export class ModelLines {
 
 const NO_WORKERS: ReadonlySet<string> = new Set();
 
-function knownOf({ readiness, workers, prefill }: RoutableModel): KnownModel {
-  const all = [...workers, ...(prefill?.workers ?? [])];
-  return { isReady: readiness.isReady, workers: new Set(all.map(({ id }) => id)) };
+function knownOf(model: RoutableModel): KnownModel {
+  const all = setsOf(model).flatMap(({ workers, prefill }) => [...workers, ...(prefill?.workers ?? [])]);
+  return { isReady: model.readiness.isReady, workers: new Set(all.map(({ id }) => id)) };
+}
+
+/** Returns the numbers of workers of a model; that of prefill workers is undefined if it has no pool of them. */
+function countsOf(model: RoutableModel) {
+  const sets = setsOf(model);
+  const prefill = sets.flatMap(({ prefill }) => prefill?.workers ?? []);
+  return {
+    workers: sets.reduce((sum, { workers }) => sum + workers.length, 0),
+    prefill_workers: prefill.length === 0 ? undefined : prefill.length,
+  };
 }
 
 /** Returns an observer that logs a request's move to another worker at level info, and each dispatch at level debug. */

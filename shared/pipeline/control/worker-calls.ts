@@ -6,6 +6,7 @@ import { ServeError, toWire } from '../../errors/index.ts';
 import { askOnce, type OneAnswer, type RequestPlane, type Transport } from '../../planes/index.ts';
 import { asRecord, asWholeNumber } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
+import { setsOf } from '../models/worker-sets.ts';
 
 /** Dependencies of calls to workers' control endpoints. */
 export interface ControlCaller {
@@ -76,6 +77,7 @@ export class CacheClearer {
     const transports = new Map(records.map((record) => [keyOf(record, record.instance_id), record.transport]));
     const asked = this.#options
       .models()
+      .flatMap(setsOf)
       .flatMap((model) => model.workers.map((worker) => ({ model: model.primaryName, worker })));
     return askEach(asked, ({ model, worker }) =>
       this.#clearOne(model, worker, transports.get(keyOf(worker.scope, worker.id))),

@@ -76,6 +76,7 @@ const NONE: readonly RoutableModel[] = [];
 const ABANDONED = {
   workers: [],
   standing: [],
+  otherSets: undefined,
   readiness: { isReady: false, reason: 'no worker', namespaces: {} },
 } as const;
 

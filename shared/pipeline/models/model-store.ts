@@ -3,6 +3,7 @@ import { reasonOf, ServeError } from '../../errors/index.ts';
 import { BoundedMap } from '../../records/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from './routable-model.ts';
+import { setsOf } from './worker-sets.ts';
 
 /** Opens the files that the model's card names. Rejects with a message that says what is wrong and what to do. */
 export type OpenModel = (model: Pick<RoutableModel, 'card' | 'workers'>) => Promise<LoadedModel>;
@@ -50,7 +51,7 @@ export class ModelStore {
 
   /** Starts loading models, so that the first request does not wait for it. Does not evict loaded models. */
   prefetch(models: readonly RoutableModel[]): void {
-    for (const model of models) {
+    for (const model of models.flatMap(setsOf)) {
       if (this.#slots.size >= this.#options.modelsMax) return;
       const isServed = model.workers.length > 0; // without a worker there is no source for its files
       if (!isServed || model.card.model_input !== 'Tokens' || this.#slots.has(model.mdcSum)) continue;

@@ -62,22 +62,16 @@ export interface RoutableModel extends ServedModel {
   readonly prefill?: PrefillPool | undefined;
   /** Workers that encode the media of these workers. @default none */
   readonly encoders?: readonly Worker[];
+  /**
+   * Further worker sets that take requests now, each with a card of its own, in the order of their first cards; as
+   * while a fleet is replaced. `setsOf` makes models of them.
+   * @default none
+   */
+  readonly otherSets?: readonly WorkerSet[] | undefined;
 }
 
-/** Returns the worker sets of a model as routing follows them: its own, and its prefill workers as one more. */
-export function workerSetsOf(model: RoutableModel): readonly RoutableModel[] {
-  const { prefill } = model;
-  const own = model.workers.length > 0 ? model : { ...model, workers: routableWorkers(model) };
-  return prefill === undefined ? [own] : [own, { ...model, ...prefill, prefill: undefined }];
-}
-
-/**
- * Returns the workers that may take a request of the model: those that take new ones, otherwise those that end running
- * ones.
- */
-export function routableWorkers({ workers, standing = NO_WORKERS }: RoutableModel): readonly Worker[] {
-  return workers.length > 0 ? workers : standing;
-}
+/** Workers of a model that make prompts and read answers in the same way. */
+export type WorkerSet = Omit<RoutableModel, 'createdSecs' | 'otherSets'>;
 
 const NO_WORKERS: readonly Worker[] = [];
 
@@ -99,61 +93,83 @@ export interface JoinedCard {
   readonly base?: ModelRecord | undefined;
 }
 
+/**
+ * Joins the cards of a name to a model. Workers with different cards cannot share one prompt format, so each kind of
+ * card is a worker set; the first ready one in key order shows its card to clients.
+ */
 export function modelOf(
   name: string,
   cards: readonly JoinedCard[],
   terms: ModelTerms,
 ): Omit<RoutableModel, 'createdSecs'> {
-  const { kvCacheBlockSizeTokens: blockSizeTokens, decodesAlone = false, chatProcessor } = terms;
   const live = cards.filter(({ endpoint }) => endpoint !== undefined);
   const readiness = readinessOf(
     live.map(({ record }) => record),
-    decodesAlone,
+    terms.decodesAlone ?? false,
   );
-  const isReady = (namespace: string): boolean => readiness.namespaces[namespace]?.isReady === true;
-  const ready = live.filter(({ record }) => isServing(record) && isReady(record.namespace));
-  // Workers with different cards cannot share one prompt format, so the first ready card in key order decides.
-  const chosen = ready[0] ?? cards.find(({ record }) => isServing(record)) ?? cards[0];
-  if (chosen === undefined) throw new Error(`model ${name} has no card`);
-  const { card } = chosen.record;
-  const mdcSum = cardChecksum(card);
-  const role = roleOf(card);
-  const baseSum = baseSumOf(chosen);
+  const isReady = ({ record }: JoinedCard): boolean => readiness.namespaces[record.namespace]?.isReady === true;
+  const ready = live.filter(isReady);
+  const serving = ready.filter(({ record }) => isServing(record));
+  const first = serving[0] ?? cards.find(({ record }) => isServing(record)) ?? cards[0];
+  if (first === undefined) throw new Error(`model ${name} has no card`);
+  const leaders = new Map<string, JoinedCard>();
+  for (const joined of [first, ...serving]) {
+    const kind = `${roleOf(joined.record.card)} ${cardChecksum(joined.record.card)}`;
+    if (!leaders.has(kind)) leaders.set(kind, joined);
+  }
+  const fleet = { name, live, ready, serving, readiness, terms };
+  const [own, ...otherSets] = [...leaders.values()].map((leader) => setOf(leader, fleet)) as [
+    WorkerSet,
+    ...WorkerSet[],
+  ];
+  return otherSets.length === 0 ? own : { ...own, otherSets };
+}
+
+/** Cards of one name: those of live workers, those in namespaces that are ready, and those of them that serve. */
+interface NamedFleet {
+  readonly name: string;
+  readonly live: readonly JoinedCard[];
+  readonly ready: readonly JoinedCard[];
+  readonly serving: readonly JoinedCard[];
+  readonly readiness: ModelReadiness;
+  readonly terms: ModelTerms;
+}
+
+/** Returns the workers whose cards are like the leader's, with their helpers in the same namespaces. */
+function setOf(leader: JoinedCard, { name, live, ready, serving, readiness, terms }: NamedFleet): WorkerSet {
+  const { kvCacheBlockSizeTokens: blockSizeTokens, chatProcessor } = terms;
+  const { card, namespace } = leader.record;
+  const [mdcSum, role, baseSum] = [cardChecksum(card), roleOf(card), baseSumOf(leader)];
   const isAlike = (joined: JoinedCard): boolean =>
     roleOf(joined.record.card) === role && cardChecksum(joined.record.card) === mdcSum && baseSumOf(joined) === baseSum;
-  const workers = ready.filter(isAlike).flatMap(workerOf);
-  const contextLength = card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0;
+  const members = serving.filter(isAlike);
+  const workers = members.flatMap(workerOf);
   const pool: WorkerPool = {
     key: mdcSum,
     model: name,
     role,
     blockSizeTokens: card.model_input === 'Tokens' ? (blockSizeTokens ?? card.kv_cache_block_size) : 0,
   };
-  const base = baseSum && { ...pool, key: baseSum, model: chosen.base?.card.display_name };
-  const helpers = live.filter(
-    ({ record }) => roleOf(record.card) === 'prefill' && isReady(record.namespace) && computesFor(record.card, card),
-  );
-  const prefill = prefillPoolOf(pool, helpers.flatMap(workerOf));
-  const encoders = live
-    .filter(({ record: { card: own, namespace } }) => own.worker_type === 'encode' && isReady(namespace))
-    .flatMap(workerOf);
+  const base = baseSum && { ...pool, key: baseSum, model: leader.base?.card.display_name };
+  const namespaces = new Set(members.map(({ record }) => record.namespace));
+  const beside = ready.filter(({ record }) => namespaces.has(record.namespace));
+  const helpers = beside.filter(({ record }) => roleOf(record.card) === 'prefill' && computesFor(record.card, card));
   const isStanding = role === 'decode' && workers.length === 0;
-  const standing = isStanding ? live.filter(isAlike).flatMap(workerOf) : NO_WORKERS;
   return {
     name,
     primaryName: name,
     card,
-    contextLength,
-    ...(chosen.base === undefined ? {} : { baseModel: chosen.base.card.display_name }),
+    contextLength: card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0,
+    ...(leader.base === undefined ? {} : { baseModel: leader.base.card.display_name }),
     readiness,
     ...(passesChats(card, chatProcessor) ? { passesChats: true } : {}),
     mdcSum,
-    namespace: chosen.record.namespace,
+    namespace,
     pool: base ? { ...pool, base } : pool,
     workers,
-    standing,
-    prefill,
-    encoders,
+    standing: isStanding ? live.filter(isAlike).flatMap(workerOf) : NO_WORKERS,
+    prefill: prefillPoolOf(pool, helpers.flatMap(workerOf)),
+    encoders: beside.filter(({ record }) => record.card.worker_type === 'encode').flatMap(workerOf),
   };
 }
 

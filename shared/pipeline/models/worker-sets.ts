@@ -1,0 +1,79 @@
+import type { Random } from '../../clock/index.ts';
+import type { ModelType } from '../../discovery/index.ts';
+import type { RoutingHints } from '../../protocol/index.ts';
+import type { RoutableModel, Worker } from './routable-model.ts';
+
+const NO_WORKERS: readonly Worker[] = [];
+
+/** Returns the worker sets of a model, the model itself first. Each has the names of the model. */
+export function setsOf(model: RoutableModel): readonly RoutableModel[] {
+  const { otherSets, name, primaryName, createdSecs } = model;
+  if (otherSets === undefined) return [model];
+  return [model, ...otherSets.map((set) => ({ ...set, name, primaryName, createdSecs }))];
+}
+
+/** Returns the pools of a model as routing follows them: for each worker set its own, and its prefill workers. */
+export function workerSetsOf(model: RoutableModel): readonly RoutableModel[] {
+  return setsOf(model).flatMap((set) => {
+    const { prefill } = set;
+    const own = set.workers.length > 0 ? set : { ...set, workers: routableWorkers(set) };
+    return prefill === undefined ? [own] : [own, { ...set, ...prefill, prefill: undefined }];
+  });
+}
+
+/**
+ * Returns the workers that may take a request of the model: those that take new ones, otherwise those that end running
+ * ones.
+ */
+export function routableWorkers({ workers, standing = NO_WORKERS }: RoutableModel): readonly Worker[] {
+  return workers.length > 0 ? workers : standing;
+}
+
+/**
+ * Returns the worker set of `model` that is `set` as it is now. If that has gone, returns one with the same card whose
+ * workers have another role. Undefined if there is none: tokens have another meaning at workers with another card.
+ */
+export function sameSet(model: RoutableModel | undefined, set: RoutableModel): RoutableModel | undefined {
+  if (model === undefined) return undefined;
+  if (model.otherSets === undefined) return model.mdcSum === set.mdcSum ? model : undefined;
+  const alike = setsOf(model).filter(({ mdcSum }) => mdcSum === set.mdcSum);
+  return alike.find(({ pool }) => pool.role === set.pool.role) ?? alike[0];
+}
+
+/** Needs of a request that decide between worker sets. */
+interface SetAsk {
+  /** Kind of request that the set must serve. */
+  readonly type: ModelType;
+  readonly routing: RoutingHints;
+}
+
+/**
+ * Chooses the worker set for a request at random, each as often as it has workers. So while a fleet is replaced, the
+ * requests move to the new workers as these come. A request that names its worker goes to the set of that worker.
+ */
+export function chooseSet(
+  model: RoutableModel,
+  { type, routing }: SetAsk,
+  random: Pick<Random, 'below'>,
+): RoutableModel {
+  if (model.otherSets === undefined) return model;
+  const sets = setsOf(model).filter(({ card, workers }) => workers.length > 0 && card.model_type.includes(type));
+  const named = sets.filter((set) => hasNamed(set, routing));
+  const open = named.length > 0 ? named : sets;
+  let drawn = open.length > 1 ? random.below(open.reduce((sum, { workers }) => sum + workers.length, 0)) : 0;
+  for (const set of open) {
+    if (drawn < set.workers.length) return set;
+    drawn -= set.workers.length;
+  }
+  return model;
+}
+
+/** Returns whether a set has a worker that the request names. */
+function hasNamed({ workers, prefill }: RoutableModel, routing: RoutingHints): boolean {
+  const { backend_instance_id: any, decode_worker_id: own, prefill_worker_id: before, allowed_worker_ids } = routing;
+  const names = (set: readonly Worker[], ids: readonly (string | undefined)[]): boolean =>
+    set.some(({ id }) => ids.includes(id));
+  return (
+    names(workers, [any, own, ...(allowed_worker_ids ?? [])]) || names(prefill?.workers ?? NO_WORKERS, [any, before])
+  );
+}
