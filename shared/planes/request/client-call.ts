@@ -49,7 +49,7 @@ export class ClientCall implements Call {
   readonly #observer: RequestPlaneObserver;
   readonly #createdMs: number;
   readonly #hasCredit: boolean;
-  #sentMs = 0;
+  #sentMs: number;
   #state: 'waiting' | 'open' | 'closed' = 'waiting';
   #hasOutput = false;
   #wire: CallerWire | undefined;
@@ -65,6 +65,7 @@ export class ClientCall implements Call {
     this.#clock = options.clock;
     this.#observer = options.observer;
     this.#createdMs = options.clock.nowMs();
+    this.#sentMs = this.#createdMs; // some calls end before they are sent
     this.#hasCredit = options.hasCredit ?? true;
     this.#observer.inflight(1);
     if (options.deadlineMs === undefined) return;

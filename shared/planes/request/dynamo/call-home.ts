@@ -5,7 +5,7 @@ import type { Clock } from '../../../clock/index.ts';
 import { reasonOf, type ServeError } from '../../../errors/index.ts';
 import { formatHostPort, listenInRange } from '../../listen-address.ts';
 import { explainHandshake } from '../frames/peer-trust.ts';
-import { UNPROVEN_MAX } from '../frames/settings.ts';
+import { Unproven } from '../frames/unproven.ts';
 import type { RequestPlaneObserver } from '../observer.ts';
 import { type PlaneServerTls, serverTlsOptions } from '../tcp/tls.ts';
 import { HomeConnection, type HomeOwner, type HomeStream } from './home-connection.ts';
@@ -26,8 +26,8 @@ export class CallHome implements HomeOwner {
   /** Streams that no worker has dialled for yet. Bounded by the requests under way. */
   readonly #expected = new Map<string, HomeStream>();
   readonly #connections = new Set<HomeConnection>();
-  /** Connections that have not named their stream yet, oldest first. */
-  readonly #unproven = new Set<HomeConnection>();
+  /** Connections that have not named their stream yet. */
+  readonly #unproven = new Unproven<HomeConnection>((connection) => connection.destroy());
 
   private constructor(server: Server, securing: TlsServer | undefined, address: string) {
     this.#server = server;
@@ -106,9 +106,6 @@ export class CallHome implements HomeOwner {
   #add(connection: HomeConnection): void {
     this.#connections.add(connection);
     this.#unproven.add(connection);
-    if (this.#unproven.size <= UNPROVEN_MAX) return;
-    const [oldest] = this.#unproven;
-    oldest?.destroy();
   }
 }
 

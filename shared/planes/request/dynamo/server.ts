@@ -4,6 +4,7 @@ import { connect as connectSecurely, createServer as createTlsServer, type Serve
 import { reasonOf } from '../../../errors/index.ts';
 import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from '../../listen-address.ts';
 import { explainHandshake } from '../frames/peer-trust.ts';
+import { Unproven } from '../frames/unproven.ts';
 import { clientTlsOptions, type PlaneServerTls, type PlaneTls, serverTlsOptions } from '../tcp/tls.ts';
 import type { PlaneHandler, PlaneServer, Transport } from '../types.ts';
 import type { AnswerLine } from './answer-line.ts';
@@ -37,14 +38,22 @@ export class DynamoPlaneServer implements PlaneServer, ServingHost {
   readonly #sockets = new Set<Socket>();
   readonly #handlers = new Map<string, PlaneHandler>();
   readonly #connections = new Set<ServingConnection>();
+  /** Connections that have not brought a request yet. */
+  readonly #unproven: Unproven<ServingConnection>;
   readonly #lines = new Set<AnswerLine>();
   #isDraining = false;
 
   private constructor(settings: ServingSettings, advertise: string) {
     this.#advertise = advertise;
     const accept = (socket: Socket): void => {
-      this.#connections.add(new ServingConnection(socket, settings, this));
+      const connection = new ServingConnection(socket, settings, this);
+      this.#connections.add(connection);
+      this.#unproven.add(connection);
     };
+    this.#unproven = new Unproven((connection) => {
+      settings.observer.connectionError();
+      connection.destroy();
+    });
     this.#tls = settings.tls;
     const certificates = settings.tls?.server;
     this.#securing = certificates && securing(certificates, settings, accept);
@@ -124,7 +133,12 @@ export class DynamoPlaneServer implements PlaneServer, ServingHost {
     this.#lines.delete(line);
   }
 
+  proven(connection: ServingConnection): void {
+    this.#unproven.delete(connection);
+  }
+
   closed(connection: ServingConnection): void {
+    this.#unproven.delete(connection);
     this.#connections.delete(connection);
   }
 

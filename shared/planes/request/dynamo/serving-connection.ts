@@ -22,6 +22,8 @@ export interface ServingHost {
   dial(host: string, port: number, onOpen: () => void): Socket;
   begun(line: AnswerLine): void;
   over(line: AnswerLine): void;
+  /** Called when the connection has brought a whole request. */
+  proven(connection: ServingConnection): void;
   closed(connection: ServingConnection): void;
 }
 
@@ -96,6 +98,7 @@ export class ServingConnection {
     }
     const rules = new TwoPartRules(end - payloadStart, (_, headerStart, bodyStart) => {
       const control = readControl(bytes.toString('utf8', headerStart, bodyStart));
+      this.#host.proven(this);
       const received = { path, headers, control, handler };
       if (isLargePayload(end - bodyStart)) {
         this.#decodeSlowly(

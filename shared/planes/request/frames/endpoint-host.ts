@@ -2,7 +2,8 @@ import { workerError } from '../../../errors/index.ts';
 import type { PlaneHandler } from '../types.ts';
 import type { HelloAck, ReadHello } from './records.ts';
 import type { ConnectionHost, ServerConnection } from './server-connection.ts';
-import { type ConnectionSettings, UNPROVEN_MAX } from './settings.ts';
+import type { ConnectionSettings } from './settings.ts';
+import { Unproven } from './unproven.ts';
 
 /**
  * Endpoints that a process serves, and the connections of their callers. This part of a server is the same for every
@@ -12,8 +13,9 @@ export abstract class EndpointHost implements ConnectionHost {
   readonly #connections = new Set<ServerConnection>();
   readonly #settings: ConnectionSettings;
   readonly #instanceId: string;
-  /** Connections without proof, in order of arrival. */
-  readonly #unproven = new Set<ServerConnection>();
+  readonly #unproven = new Unproven<ServerConnection>((connection) =>
+    connection.close('too many callers that have proved nothing'),
+  );
   readonly #handlers = new Map<string, PlaneHandler>();
   #isDraining = false;
 
@@ -61,9 +63,6 @@ export abstract class EndpointHost implements ConnectionHost {
   protected add(connection: ServerConnection): void {
     this.#connections.add(connection);
     this.#unproven.add(connection);
-    if (this.#unproven.size <= UNPROVEN_MAX) return;
-    const [oldest] = this.#unproven;
-    oldest?.close('too many callers that have proved nothing');
   }
 
   greet(connection: ServerConnection, { instanceId: wanted }: ReadHello): HelloAck {

@@ -71,5 +71,3 @@ export function outboundBytesMax(settings: ConnectionSettings): number {
 
 /** Longest payload accepted from a caller or worker that has not proved the token yet. */
 export const GREETING_BYTES_MAX = 4096;
-/** Most connections of callers that have not proved the token yet. One more closes the oldest. */
-export const UNPROVEN_MAX = 1024;

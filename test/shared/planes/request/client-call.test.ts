@@ -49,3 +49,13 @@ describe('a worker that sends without credit', () => {
     expect(log).toEqual([`credit ${INITIAL_CREDIT}`]);
   });
 });
+
+it('counts no wait for the acknowledgement of a call that ended before it was sent', async () => {
+  const clock = new VirtualClock();
+  await clock.advance(60_000);
+  const waits: number[] = [];
+  const observer = { ...silentObserver, acknowledged: (seconds: number) => void waits.push(seconds) };
+  const call = new ClientCall({ sink: new RecordingSink(), clock, observer, deadlineMs: undefined });
+  call.end();
+  expect(waits).toEqual([0]);
+});

@@ -8,6 +8,8 @@ import { workerError } from '../../../../../shared/errors/index.ts';
 import type { Call, PlaneHandler, Transport } from '../../../../../shared/planes/index.ts';
 import type { DynamoPlane } from '../../../../../shared/planes/request/dynamo/plane.ts';
 import { DynamoPlaneServer } from '../../../../../shared/planes/request/dynamo/server.ts';
+import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/unproven.ts';
+import { silentObserver } from '../../../../../shared/planes/request/observer.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
 import { twoPart } from '../../../../support/stand-in-dynamo-worker.ts';
@@ -403,6 +405,23 @@ describe("a worker for Dynamo's frontends", () => {
       frontend.raw(bytes);
       await waitUntil(() => frontend.isClosed, { what: 'the connection to be closed' });
       expect((await ask((call) => call.end()).sink.closed()).kind).toBe('end');
+    });
+
+    it('closes the oldest of too many connections without a request, and counts it', async () => {
+      let errors = 0;
+      const observer = { ...silentObserver, connectionError: () => void errors++ };
+      await server.close();
+      server = await DynamoPlaneServer.listen(settings({ observer }));
+      server.handle(PATH, (call) => call.end());
+      const busy = await RawFrontend.open(server.place);
+      busy.send(recordedBody());
+      await waitUntil(() => busy.acks.length === 1, { what: 'an acknowledgement' });
+      const silent: RawFrontend[] = [];
+      for (let count = 0; count <= UNPROVEN_MAX; count++) silent.push(await RawFrontend.open(server.place));
+      await waitUntil(() => silent[0]?.isClosed, { what: 'the oldest silent connection to be closed' });
+      expect([busy, ...silent].filter(({ isClosed }) => isClosed)).toHaveLength(1);
+      expect(errors).toBe(1);
+      for (const each of [busy, ...silent]) each.close();
     });
 
     it('stops the engine if the caller cannot be dialled', async () => {

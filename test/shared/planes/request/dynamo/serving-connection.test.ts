@@ -44,6 +44,7 @@ describe('a connection with requests', () => {
       dial: () => new Duplex({ read() {}, write() {} }) as never,
       begun() {},
       over() {},
+      proven() {},
       closed() {},
     };
     connections.push(new ServingConnection(socket as never, servingSettings(), host));

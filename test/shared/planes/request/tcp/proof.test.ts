@@ -6,7 +6,7 @@ import { systemClock } from '../../../../../shared/clock/index.ts';
 import { type RequestPlane, silentObserver, type Transport } from '../../../../../shared/planes/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import { PlaneSecrets } from '../../../../../shared/planes/request/frames/peer-trust.ts';
-import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/settings.ts';
+import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/unproven.ts';
 import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/request/tcp/plane.ts';
 import {
   clientTlsOptions,
