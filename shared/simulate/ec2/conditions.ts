@@ -114,14 +114,27 @@ async function readJson(path: string, where: string): Promise<unknown> {
   }
 }
 
-/** @throws ConfigError for an option that the fleet does not have, and for interruptions of one that has none */
+/** An option of the fleet, with the keys that name it and the zones in which its group launches. */
+interface KnownOption extends Pick<OptionSpec, 'market' | 'types'> {
+  readonly ids: readonly string[];
+  readonly zones: readonly string[];
+}
+
+/**
+ * @throws ConfigError for an option that the fleet does not have, for interruptions of one that has none, and for
+ * shortages in zones or of types that no option has
+ */
 function checkOptions({ options = {} }: FleetConditions, { pools }: FleetSpec, where: string): void {
   const known = Object.entries(pools).flatMap(([pool, spec]) =>
-    (spec?.options ?? []).map((each) => ({ ids: [each.id, `${pool}/${each.id}`], market: each.market })),
+    (spec?.options ?? []).map(({ id, market, types, zone }) => {
+      const { zones = zonesOf(zone) } = givenFor(options, pool, id);
+      return { ids: [id, `${pool}/${id}`], market, types, zones };
+    }),
   );
-  for (const [key, { interruptions }] of Object.entries(options)) {
+  for (const [key, { interruptions, shortages = [] }] of Object.entries(options)) {
+    const named = key === '*' ? known : known.filter(({ ids }) => ids.includes(key));
+    checkShortages(shortages, named, `${where}.options.${key}`);
     if (key === '*') continue;
-    const named = known.filter(({ ids }) => ids.includes(key));
     if (named.length === 0) {
       const ids = [...new Set(known.map(({ ids: [id] }) => id))].join(', ');
       throw new ConfigError([`${where}.options.${key}: the fleet has no such option; allowed: *, ${ids}`]);
@@ -132,6 +145,30 @@ function checkOptions({ options = {} }: FleetConditions, { pools }: FleetSpec, w
   }
 }
 
+function checkShortages(shortages: readonly Shortage[], options: readonly KnownOption[], where: string): void {
+  if (options.length === 0) return;
+  shortages.forEach(({ zone, type }, at) => {
+    const [zones, types] = [options.flatMap((each) => each.zones), options.flatMap((each) => each.types)];
+    const refuse = (field: 'zone' | 'type', value: string, allowed: readonly string[]) => {
+      const names = [...new Set(allowed)].join(', ');
+      const message = `${JSON.stringify(value)}: the option has no such ${field}; allowed: ${names}`;
+      throw new ConfigError([`${where}.shortages.${at}.${field} ${message}`]);
+    };
+    if (zone !== undefined && !zones.includes(zone)) refuse('zone', zone, zones);
+    if (type !== undefined && !types.includes(type)) refuse('type', type, types);
+  });
+}
+
+/** Returns what the conditions say about an option: each field from the most exact entry. */
+function givenFor(options: NonNullable<FleetConditions['options']>, pool: string, id: string): GivenOption {
+  return { ...options['*'], ...options[id], ...options[`${pool}/${id}`] };
+}
+
+/** Returns the zones of an option that the conditions give no zones. */
+function zonesOf(zone: string | undefined): readonly string[] {
+  return [zone ?? 'zone-1'];
+}
+
 /** Returns the conditions of one option. */
 export function conditionsOf(
   { options = {} }: FleetConditions,
@@ -140,7 +177,7 @@ export function conditionsOf(
   { startSecs }: Pick<PoolSpec, 'startSecs'>,
   { gpuPrice, interruptionsPerHour, startFailures }: Defaults,
 ): OptionConditions {
-  const given: GivenOption = { ...options['*'], ...options[spec.id], ...options[`${pool}/${spec.id}`] };
+  const given = givenFor(options, pool, spec.id);
   const { interruptions = {}, pricePerHour = spec.gpusPerInstance * gpuPrice } = given;
   const isSpot = spec.market === 'spot';
   return {
@@ -148,7 +185,7 @@ export function conditionsOf(
     warmSkips: given.warmSkips ?? WARM_SKIPS[spec.warmPool?.state ?? 'Stopped'],
     pricePerHour,
     warmPricePerHour: given.warmPricePerHour ?? (spec.warmPool?.state === 'Running' ? pricePerHour : 0),
-    zones: given.zones ?? [spec.zone ?? 'zone-1'],
+    zones: given.zones ?? zonesOf(spec.zone),
     shortages: given.shortages ?? [],
     interruptionsPerHour: isSpot ? (interruptions.perHour ?? interruptionsPerHour) : 0,
     interruptionsAt: isSpot ? (interruptions.at ?? []) : [],

@@ -20,6 +20,18 @@ describe('the conditions of a simulated fleet', () => {
       { options: { '2-spot': {} } },
       '--fleet-conditions.options.2-spot: the fleet has no such option; allowed: *, 0-on-demand, 1-spot',
     ],
+    [
+      { options: { '1-spot': { shortages: [{ from: 0 }, { from: 0, zone: 'us-east-1a' }] } } },
+      '--fleet-conditions.options.1-spot.shortages.1.zone "us-east-1a": the option has no such zone; allowed: us-east-1b',
+    ],
+    [
+      { options: { '*': { zones: ['a', 'b'], shortages: [{ from: 0, zone: 'us-east-1b' }] } } },
+      'options.*.shortages.0.zone "us-east-1b": the option has no such zone; allowed: a, b',
+    ],
+    [
+      { options: { '*': { shortages: [{ from: 0, type: 'p6.48xlarge' }] } } },
+      'options.*.shortages.0.type "p6.48xlarge": the option has no such type; allowed: ',
+    ],
     [{ options: { '*': { start: { boot: [9, 3] } } } }, 'start.boot [9,3]: must be [shortest, longest]'],
     [{ options: { '*': { start: { boot: -1 } } } }, 'start.boot -1: Too small: expected number to be >=0'],
     [{ options: { '*': { start: { download: 3 } } } }, '--fleet-conditions.options.*.start'],
