@@ -81,10 +81,18 @@ export class HeldReporter {
   async close(): Promise<void> {
     for (const name of [...this.#models.keys()]) this.ends(name);
     await this.settled();
-    await this.#notes?.then(
+    const closed = this.#notes?.then(
       (notes) => notes.close(),
       () => undefined, // it was logged when it failed
     );
+    if (closed === undefined) return;
+    const { clock, logger } = this.#options;
+    try {
+      await withDeadline({ clock, timeoutMs: CALL_MS_MAX }, () => closed);
+    } catch (thrown) {
+      // The process ends anyway, and its notes are soon too old to count.
+      logger.warn('the store of held requests does not close', { reason: reasonOf(thrown) });
+    }
   }
 
   #work(name: string, reported: Reported): void {

@@ -161,6 +161,20 @@ describe('what a process notes of held requests', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  it('does not keep a process that closes while the store does not open', async () => {
+    const { clock, reporter, bed, lines } = open();
+    bed.fault = () => new Promise(() => {});
+    reporter.holds('m', noteOf(1));
+    let isClosed = false;
+    const closing = reporter.close().then(() => {
+      isClosed = true;
+    });
+    for (let second = 0; second < 10 && !isClosed; second++) await clock.advance(1000);
+    expect(isClosed).toBe(true);
+    await closing;
+    expect(lines.map(({ message }) => message)).toContain('the store of held requests does not close');
+  });
+
   it('is removed for all models when the process closes', async () => {
     const { clock, notes, reporter, calls } = open();
     reporter.holds('m', noteOf(1));
