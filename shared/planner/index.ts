@@ -60,7 +60,7 @@ export {
   WORKER_PHASES,
   type WorkerPhase,
 } from './record/fleet-sample.ts';
-export { BLOCK_ENDS_EARLY_MS } from './signals/eventbridge-events.ts';
+export { BLOCK_ENDS_EARLY_MS, SPOT_NOTICE_MS } from './signals/eventbridge-events.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';
 export { outcomeLines, STATUS_WORDS } from './store/decision-words.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';

@@ -32,8 +32,8 @@ export type Translated =
   /** Not an event of EventBridge: perhaps a planner's own. */
   | { readonly kind: 'other' };
 
-/** "Spot Instance interruption notices": two minutes. */
-const SPOT_NOTICE_MS = 120_000;
+/** "Spot Instance interruption notices": the notice comes two minutes before EC2 takes the instance. */
+export const SPOT_NOTICE_MS = 120_000;
 /** "Monitor Capacity Blocks using EventBridge": instances begin to end 30 minutes before the block does. */
 export const BLOCK_ENDS_EARLY_MS = 1_800_000;
 const ENTITIES_MAX = 256;

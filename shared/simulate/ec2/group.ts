@@ -1,4 +1,4 @@
-import { BLOCK_ENDS_EARLY_MS, type OptionSpec } from '../../planner/index.ts';
+import { BLOCK_ENDS_EARLY_MS, type OptionSpec, SPOT_NOTICE_MS } from '../../planner/index.ts';
 import { type Activities, GroupActivities } from './activities.ts';
 import { Capacity, type Place } from './capacity.ts';
 import type { OptionConditions } from './conditions.ts';
@@ -14,8 +14,6 @@ const ACT_MS = 1000;
 const RETRY_MS = 60_000;
 /** From the end of a drain until an instance is gone. */
 const END_MS = 5000;
-/** "Spot Instance interruption notices": the notice comes two minutes before EC2 takes the instance. */
-const NOTICE_MS = 120_000;
 const MS_PER_HOUR = 3_600_000;
 
 /**
@@ -87,7 +85,7 @@ export class SimulatedGroup {
     this.#activities.tellInterruption(instance.id);
     this.#options.listener.isNoticed(instance);
     this.#poke();
-    this.#after(NOTICE_MS, () => this.#lose(instance));
+    this.#after(SPOT_NOTICE_MS, () => this.#lose(instance));
   }
 
   /** Plans what the conditions say. */

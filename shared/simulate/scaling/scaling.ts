@@ -1,5 +1,5 @@
 import type { Random } from '../../clock/index.ts';
-import type { Pool, Targets } from '../../planner/index.ts';
+import { type Pool, SPOT_NOTICE_MS, type Targets } from '../../planner/index.ts';
 import type { FleetPool, SimulatedWorker } from '../fleet-pool.ts';
 import type { SimulatedRequest } from '../simulated-rank.ts';
 import type { FleetScaling, ScaledFleet, ScalingPoint, ScalingTargets } from './fleet-scaling.ts';
@@ -51,8 +51,6 @@ export interface ScalingPolicy {
 }
 
 const DRAIN_POLL_MS = 1000;
-/** From the notice of an interruption until the worker is taken away. */
-const NOTICE_MS = 120_000;
 const MS_PER_HOUR = 3_600_000;
 
 /**
@@ -214,7 +212,7 @@ export class Scaling implements FleetScaling {
       this.interruptions++;
       pool.become(worker, 'draining');
       this.#leaveWhenIdle(pool, worker);
-      this.#fleet.after(NOTICE_MS, () => {
+      this.#fleet.after(SPOT_NOTICE_MS, () => {
         if (worker.state === 'draining') this.moved += pool.lose(worker);
       });
     });
