@@ -19,4 +19,10 @@ export { type ArtifactSource, bucketSource, listArtifacts, pushFolder, workerSou
 export { hubModelOfCard, hubSource } from './hub/hub-source.ts';
 export { findLocalModel, hubModelOf, openModel } from './hub/open-model.ts';
 export { type HubSettings, hubPlace } from './hub/place.ts';
-export { describeChatTemplate, ModelFilesAbsent, openChatTemplate, openModelFolder } from './open-model-folder.ts';
+export {
+  CUSTOM_TEMPLATE_ROLE,
+  describeChatTemplate,
+  ModelFilesAbsent,
+  openChatTemplate,
+  openModelFolder,
+} from './open-model-folder.ts';

@@ -31,7 +31,7 @@ export {
   listenInRange,
   refuseOpenListener,
 } from './listen-address.ts';
-export { NatsClient } from './nats/client.ts';
+export { addressesOf, NatsClient } from './nats/client.ts';
 export { openNats } from './nats/open-nats.ts';
 export { PlannerOutbox } from './queue/planner-outbox.ts';
 export { SqsPlannerQueue } from './queue/sqs-queue.ts';

@@ -1,7 +1,10 @@
 import type { EndpointRecord, EventChannelRecord, ModelRecord } from '../../discovery/index.ts';
 import type { ModelReadiness } from '../../pipeline/index.ts';
+import { addressesOf } from '../../planes/index.ts';
+import { examineFiles } from './examine-files.ts';
 import type { Finding } from './findings.ts';
-import type { Probes } from './probes.ts';
+import { groupBy } from './group-by.ts';
+import { type Probes, TRIED_MAX } from './probes.ts';
 
 /** Everything that discovery lists, of both products. */
 export interface FleetRecords {
@@ -26,12 +29,11 @@ export interface FleetNeeds {
   readonly natsServers: readonly string[];
   /** Model folder of the frontend's own; undefined = none. */
   readonly modelFolder: string | undefined;
+  /** Whether the frontend must not download from the Hugging Face Hub. */
+  readonly isHubOffline: boolean;
   /** Reason why workers of Dynamo cannot open connections to the frontend; undefined if they can. */
   readonly cannotBeDialled: string | undefined;
 }
-
-/** Largest number of addresses and files that are tried; a fleet of thousands is judged by as many. */
-const TRIED_MAX = 256;
 
 /** Examines the records of a fleet, and tries the addresses and files that they name. */
 export async function examineFleet(
@@ -155,42 +157,20 @@ async function examineAddresses(
 }
 
 async function examineNats(what: string, { natsServers }: FleetNeeds, probes: Probes): Promise<readonly Finding[]> {
-  const about = `NATS at ${natsServers.join()}`;
-  const faults = await Promise.all(natsServers.map((url) => probes.address(new URL(url).host)));
+  const about = `NATS at ${addressesOf(natsServers)}`;
+  const faults = await Promise.all(natsServers.map((url) => probes.address(portedHost(url))));
   if (faults.includes(undefined)) return [{ verdict: 'ok', about, says: `reached; it carries ${what}` }];
   const remedy = 'give its address as NATS_SERVER';
   return [{ verdict: 'fails', about, says: `${what} of the workers go by NATS: ${faults[0]}`, remedy }];
 }
 
-/** Looks for the files of each model, once for each path. */
-async function examineFiles(
-  models: readonly ModelRecord[],
-  { modelFolder }: FleetNeeds,
-  probes: Probes,
-): Promise<readonly Finding[]> {
-  if (modelFolder !== undefined) return [];
-  const theirs = models.filter(({ wire }) => wire === 'dynamo'); // Stator's workers serve their files themselves
-  const byName = groupBy(theirs, ({ card }) => card.display_name);
-  return Promise.all([...byName].map(([name, records]) => examineFilesOf(name, records, probes)));
-}
+/** Ports of NATS addresses without one. */
+const NATS_PORTS: Readonly<Record<string, number>> = { 'ws:': 80, 'wss:': 443 };
+const NATS_PORT = 4222;
 
-async function examineFilesOf(name: string, records: readonly ModelRecord[], probes: Probes): Promise<Finding> {
-  const about = `files of ${name}`;
-  const paths = [...new Set(records.flatMap(({ card }) => Object.values(card.files)).map(({ path }) => path))];
-  const tried = paths.slice(0, TRIED_MAX);
-  const faults = await Promise.all(tried.map((path) => lookFor(path, probes)));
-  const missing = tried.flatMap((path, at) => (faults[at] === undefined ? [] : [`${path}: ${faults[at]}`]));
-  const [first] = missing;
-  if (first === undefined) return { verdict: 'ok', about, says: `${tried.length} found` };
-  const remedy =
-    '--model-path with a folder or a model on the Hugging Face Hub that has them, or DYN_SYSTEM_PORT at the workers, which then serve them';
-  return { verdict: 'fails', about, says: `${missing.length} of ${tried.length} missing, such as ${first}`, remedy };
-}
-
-async function lookFor(path: string, probes: Probes): Promise<string | undefined> {
-  if (path.startsWith('hf://')) return undefined; // the frontend downloads it from the Hugging Face Hub
-  if (/^https?:\/\//.test(path)) return probes.url(path);
-  return probes.file(path.replace(/^file:\/\//, ''));
+function portedHost(url: string): string {
+  const { protocol, hostname, port } = new URL(url);
+  return `${hostname}:${port || (NATS_PORTS[protocol] ?? NATS_PORT)}`;
 }
 
 /** Examines what a router in mode `kv` needs: the events of every worker. */
@@ -222,14 +202,4 @@ async function examineEvents(
   const nats = byNats ? await examineNats('KV events', needs, probes) : [];
   const publishers: Finding = { verdict: 'ok', about: 'KV events', says: countOf(events, 'publisher') };
   return [publishers, ...faults.flat(), ...nats];
-}
-
-function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): ReadonlyMap<string, readonly T[]> {
-  const groups = new Map<string, T[]>();
-  for (const item of items) {
-    const group = groups.get(keyOf(item));
-    if (group === undefined) groups.set(keyOf(item), [item]);
-    else group.push(item);
-  }
-  return groups;
 }

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { type Clock, systemClock } from '../../clock/index.ts';
-import type { ResolvedConfig, Settings } from '../../config/index.ts';
+import { hideUrlPassword, type ResolvedConfig, type Settings } from '../../config/index.ts';
 import type { Discovery, DiscoveryRecord } from '../../discovery/index.ts';
 import { discoveryFolder } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -34,8 +34,8 @@ export async function lookAtFleet(
       const records = await readRecords(discovery, signal);
       const readiness = await readModels(discovery, settings, clock, signal);
       const fleet = { ...records, readiness, place, problems: [...new Set(problems)] };
-      const { routerMode, natsServer: natsServers, modelPath: modelFolder } = settings;
-      const needs = { routerMode, natsServers, modelFolder, cannotBeDialled: refuseDynamo(settings) };
+      const { routerMode, natsServer: natsServers, modelPath: modelFolder, hfHubOffline: isHubOffline } = settings;
+      const needs = { routerMode, natsServers, modelFolder, isHubOffline, cannotBeDialled: refuseDynamo(settings) };
       return [...(await examineClock(settings, clock)), ...(await examineFleet(fleet, needs, probes))];
     } finally {
       await discovery.close();
@@ -49,7 +49,7 @@ export async function lookAtFleet(
 async function placeOf(settings: Settings<'frontend'>): Promise<string> {
   switch (settings.discoveryBackend) {
     case 'etcd':
-      return `etcd at ${settings.etcdEndpoints.join()}`;
+      return `etcd at ${settings.etcdEndpoints.map(hideUrlPassword).join(', ')}`;
     case 'file':
       return `file in ${await discoveryFolder(settings)}`;
     default:

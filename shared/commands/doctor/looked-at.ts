@@ -38,14 +38,17 @@ export async function readLookedAt(argv: readonly string[], env: Environment): P
 async function readProcess(pid: string): Promise<Pick<LookedAt, 'words' | 'env'>> {
   try {
     const [line, variables] = await Promise.all([readParts(pid, 'cmdline'), readParts(pid, 'environ')]);
-    const pairs = variables.map((variable) => [variable.split('=', 1)[0]!, variable.slice(variable.indexOf('=') + 1)]);
+    const pairs = variables
+      .filter(Boolean)
+      .map((variable) => [variable.split('=', 1)[0]!, variable.slice(variable.indexOf('=') + 1)]);
     return { words: line, env: Object.fromEntries(pairs) };
   } catch (thrown) {
     throw new UsageError(`--pid ${pid}: its command line and environment cannot be read: ${reasonOf(thrown)}`);
   }
 }
 
-/** Reads a file of `/proc` whose parts end in a zero byte. */
+/** Reads a file of `/proc` whose parts end in a zero byte. A part may be empty, as an argument may. */
 async function readParts(pid: string, name: string): Promise<readonly string[]> {
-  return (await readFile(`/proc/${pid}/${name}`, 'utf8')).split('\0').filter((part) => part !== '');
+  const parts = (await readFile(`/proc/${pid}/${name}`, 'utf8')).split('\0');
+  return parts.at(-1) === '' ? parts.slice(0, -1) : parts;
 }

@@ -12,6 +12,9 @@ export interface Probes {
   file(path: string): Promise<string | undefined>;
 }
 
+/** Largest number of addresses and files that are tried; a fleet of thousands is judged by as many. */
+export const TRIED_MAX = 256;
+
 const ANSWER_MS_MAX = 3_000;
 /** Probes at a time. */
 const AT_ONCE = 32;
@@ -30,8 +33,10 @@ export function machineProbes(): Probes {
   };
 }
 
-function connectTo(address: string): Promise<string | undefined> {
-  const { hostname, port } = new URL(`tcp://${address}`);
+async function connectTo(address: string): Promise<string | undefined> {
+  const url = `tcp://${address}`;
+  const { hostname, port } = new URL(URL.canParse(url) ? url : 'tcp://');
+  if (port === '') return 'the address is not HOST:PORT'; // workers wrote it, so it may be any text
   return new Promise((resolve) => {
     const socket = connect({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port), timeout: ANSWER_MS_MAX });
     const end = (reason: string | undefined): void => {

@@ -1,6 +1,7 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  type Command,
   ConfigError,
   type Environment,
   hasEffect,
@@ -14,7 +15,7 @@ import type { Finding } from './findings.ts';
 /** Settings of the program of Stator that takes the place of Dynamo's, or stands in front of Dynamo's workers. */
 export interface ExaminedSettings {
   readonly findings: readonly Finding[];
-  /** Undefined if the settings do not allow a start. */
+  /** Settings of a frontend that meets the same workers. Undefined if the settings do not allow a start. */
   readonly config: ResolvedConfig<'frontend'> | undefined;
   /** Flags for `stator`, after the name of the command. */
   readonly flags: readonly string[];
@@ -31,12 +32,11 @@ export function examineSettings(program: DynamoProgram, env: Environment): Exami
   const { flags, variables } = withDefaultsOfDynamo(own, env);
   const given = { ...env, ...variables };
   const findings = [...stay(program)];
-  const command = program.role === 'worker' ? 'frontend' : program.command;
   try {
-    const config = resolveConfig(command, flags, given) as ResolvedConfig<'frontend'>;
-    findings.push(...config.warnings.map((line): Finding => ({ verdict: 'differs', about: 'setting', says: line })));
-    findings.push(...defaultsOf(config));
-    return { findings, config, flags, variables };
+    const resolved = resolveConfig(program.role === 'worker' ? 'frontend' : program.command, flags, given);
+    findings.push(...resolved.warnings.map((line): Finding => ({ verdict: 'differs', about: 'setting', says: line })));
+    findings.push(...defaultsOf(resolved));
+    return { findings, config: resolveConfig('frontend', flagsOfFrontend(program, flags), given), flags, variables };
   } catch (thrown) {
     if (!(thrown instanceof ConfigError)) throw thrown;
     findings.push(...thrown.problems.map((line): Finding => ({ verdict: 'fails', about: 'setting', says: line })));
@@ -49,7 +49,13 @@ function stay({ role, module }: DynamoProgram): readonly Finding[] {
   return [{ verdict: 'ok', about: module, says: "stays as it is: Stator's frontend comes in front of it" }];
 }
 
-/** Returns those of `flags` by which a worker meets its frontends. */
+/** Returns the flags of a frontend that reads the fleet of `program`: planners and routers lack settings for that. */
+function flagsOfFrontend({ role, command }: DynamoProgram, flags: readonly string[]): readonly string[] {
+  if (role !== 'other') return flags;
+  return [...meetingFlags(flags), ...(command === 'router' ? ['--router-mode=kv'] : [])];
+}
+
+/** Returns those of `flags` by which a program meets the others. */
 function meetingFlags(flags: readonly string[]): readonly string[] {
   return flags.flatMap((word, at) => {
     const flag = MEETING_FLAGS.find((name) => word === name || word.startsWith(`${name}=`));
@@ -80,7 +86,7 @@ function textGiven(flag: string, variable: string, flags: readonly string[], env
 }
 
 /** Returns the settings that are not given, have an effect, and have another default in Dynamo. */
-function defaultsOf(config: ResolvedConfig<'frontend'>): readonly Finding[] {
+function defaultsOf(config: ResolvedConfig<Command>): readonly Finding[] {
   const { process, given } = config;
   return [...TABLE].flatMap(([setting, row]): readonly Finding[] => {
     const [theirs] = /^(?:Dynamo|1\.6\.1): [^;]+(?:; 1\.6\.1: [^;]+)?/.exec(row.source) ?? [];

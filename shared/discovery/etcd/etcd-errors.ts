@@ -1,3 +1,4 @@
+import { hideUrlPassword } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { STATUS, statusName } from '../../grpc/index.ts';
 import { DiscoveryError } from '../options.ts';
@@ -63,7 +64,7 @@ const CERTIFICATES = /certificate|self.signed|wrong version number|tls|ssl|EPROT
 export function toEtcdError(verb: string, endpoints: readonly string[], thrown: unknown): DiscoveryError {
   if (thrown instanceof DiscoveryError) return thrown;
   const failure = toFailure(thrown);
-  const where = `etcd at ${endpoints.join(', ')}`;
+  const where = `etcd at ${endpoints.map(hideUrlPassword).join(', ')}`;
   const reason = failure.message
     .replaceAll(/\s+/g, ' ')
     .replace(/^etcdserver: /, '')

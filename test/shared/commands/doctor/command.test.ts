@@ -10,6 +10,7 @@ import { createDiscovery } from '../../../support/create-discovery.ts';
 import { spawnNode } from '../../../support/index.ts';
 
 const PATH = 'ns/backend/generate/a';
+const DYNAMO = 'ns/backend/generate/b';
 
 describe('stator doctor', () => {
   let folder: string;
@@ -51,6 +52,37 @@ describe('stator doctor', () => {
     expect(printed.join()).not.toContain('Start:');
   });
 
+  it('says what works beside a worker that has registered no address', async () => {
+    await worker.put(endpointAt(PATH, 'h:99999'));
+    const printed: string[] = [];
+    await expect(runDoctor([], env, (text) => printed.push(text))).rejects.toThrow(/^1 of \d+ findings/);
+    expect(printed.join()).toContain('fails    worker at h:99999: cannot be reached: the address is not HOST:PORT');
+    expect(printed.join()).toContain('ok       model Tiny/Model-1.0: 1 worker');
+  });
+
+  it('looks at the fleet of a planner as a frontend does', async () => {
+    await worker.put({ ...endpointAt(DYNAMO), wire: 'dynamo', transport: endpointAt(PATH).transport });
+    await worker.put({ ...modelAt(DYNAMO), wire: 'dynamo' });
+    const printed: string[] = [];
+    const run = runDoctor(['--', 'python', '-m', 'dynamo.planner'], env, (text) => printed.push(text));
+    await run.catch(() => {}); // the address of its worker is not open
+    expect(printed.join()).toContain('ok       connections of workers:');
+  });
+
+  it('looks for the KV events that a router needs', async () => {
+    const text = await runDoctor(['--', 'python', '-m', 'dynamo.router'], env, () => {});
+    expect(text).toContain('differs  KV events: no worker publishes them');
+    expect(text).toContain('\nStart: stator router --event-plane=zmq\n');
+  });
+
+  it('shows no password of etcd', async () => {
+    const etcd = { DYN_DISCOVERY_BACKEND: 'etcd', ETCD_ENDPOINTS: 'http://me:hidden@127.0.0.1:1' };
+    const printed: string[] = [];
+    await expect(runDoctor(['--json'], etcd, (text) => printed.push(text))).rejects.toThrow('keep the deployment');
+    expect(printed.join()).toContain('"about": "discovery etcd at http://me:***@127.0.0.1:1"');
+    expect(printed.join()).not.toContain('hidden');
+  });
+
   it('says why a model would not be served by a frontend that leaves chats to an engine', async () => {
     const printed: string[] = [];
     const line = ['--', 'python', '-m', 'dynamo.frontend', '--dyn-chat-processor=vllm'];
@@ -89,6 +121,18 @@ describe('stator doctor', () => {
     expect(text).toContain(`discovery file in ${folder}`);
     expect(text).toContain('Start: stator frontend --http-port=7 --event-plane=zmq   (with ');
     expect(text).toMatch(new RegExp(`DYN_DISCOVERY_BACKEND, DYN_FILE_KV,? .*of process ${program.pid}\\)\\n$`));
+  });
+
+  it.runIf(process.platform === 'linux')('reads the empty flags of a running program', async () => {
+    const flags = ['--model-name', '', '--router-mode', 'random'];
+    const script = 'setInterval(() => {}, 1000); console.log("up")';
+    const program = spawnNode(['-e', script, 'dynamo.frontend', ...flags], { env });
+    await program.waitForOutput(/up/);
+    const printed: string[] = [];
+    const run = runDoctor(['--pid', String(program.pid)], {}, (text) => printed.push(text));
+    await expect(run).rejects.toThrow(/^1 of 1 findings/);
+    await program.kill();
+    expect(printed.join()).toMatch(/^fails {4}setting: --model-name "": empty/m);
   });
 
   it.each([

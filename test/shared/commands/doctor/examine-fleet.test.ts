@@ -8,6 +8,7 @@ const NEEDS: FleetNeeds = {
   routerMode: 'round-robin',
   natsServers: ['nats://broker:4222'],
   modelFolder: undefined,
+  isHubOffline: false,
   cannotBeDialled: undefined,
 };
 const SCOPE = { kind: 'endpoint', namespace: 'ns', component: 'backend', endpoint: 'generate' } as const;
@@ -63,7 +64,8 @@ describe('a fleet', () => {
 
   it('names each address, broker and file that is out of reach', async () => {
     const probes = reaching('10.0.0.1:4000', 'broker:4222', '/models/tiny/tokenizer.json');
-    const fails = (await lines(fleetOf([TCP, NATS]), {}, probes)).filter((line) => line.startsWith('fails'));
+    const fleet = fleetOf([TCP, NATS]);
+    const fails = (await lines(fleet, { isHubOffline: true }, probes)).filter((line) => line.startsWith('fails'));
     expect(fails).toEqual([
       'fails worker at 10.0.0.1:4000: cannot be reached: refused',
       'fails NATS at nats://broker:4222: requests of the workers go by NATS: refused',
@@ -73,6 +75,43 @@ describe('a fleet', () => {
     expect(home).toContain('fails connections of workers: no listener');
     const own = await lines(fleetOf([TCP]), { modelFolder: '/own' }, reaching('/models/tiny/tokenizer.json'));
     expect(own.join()).not.toContain('files');
+  });
+
+  it.each([
+    ['nats://broker', 'broker:4222'],
+    ['tls://broker', 'broker:4222'],
+    ['ws://broker', 'broker:80'],
+    ['wss://broker', 'broker:443'],
+    ['nats://[::1]:4223', '[::1]:4223'],
+  ])('is reached over NATS at %s by the port %s', async (url, address) => {
+    const told = await lines(fleetOf([NATS]), { natsServers: [url] }, reaching(address));
+    expect(told).toContain(`fails NATS at ${url}: requests of the workers go by NATS: refused`);
+  });
+
+  it('shows no credentials of NATS', async () => {
+    const natsServers = ['nats://me:hidden@one:4222', 'nats://token@two:4222'];
+    expect(await lines(fleetOf([NATS]), { natsServers })).toContain(
+      'ok NATS at nats://one:4222, nats://two:4222: reached; it carries requests',
+    );
+  });
+
+  it('may lack files that the frontend downloads by the name of the model', async () => {
+    const [endpoint, model] = TCP;
+    const path = '/models/tiny/tokenizer.json';
+    const told = async (card: Partial<ModelRecord['card']>, isHubOffline = false) => {
+      const fleet = fleetOf([[endpoint, { ...model, card: { ...model.card, ...card } }]]);
+      const all = await lines(fleet, { isHubOffline }, reaching(path, '/chat.jinja'));
+      return all.find((line) => line.includes('files of'));
+    };
+    const missing = `1 of 1 missing, such as ${path}: refused`;
+    expect(await told({})).toBe(
+      `differs files of Tiny/Model-1.0: ${missing}; the frontend downloads Tiny/Model-1.0 from the hub`,
+    );
+    expect(await told({ source_path: 'Org/Base' })).toContain('the frontend downloads Org/Base from the hub');
+    expect(await told({}, true)).toBe(`fails files of Tiny/Model-1.0: ${missing}`);
+    expect(await told({ display_name: 'tiny' })).toBe(`fails files of tiny: ${missing}`);
+    const template = { path: '/chat.jinja', checksum: 'blake3:0', size: 1 };
+    expect(await told({ files: { ...model.card.files, custom_chat_template: template } })).toMatch(/^fails/);
   });
 
   it('takes files on the Hugging Face Hub for found, because a frontend downloads them', async () => {
