@@ -45,8 +45,8 @@ const LISTINGS_MAX = 3;
 /** Time after which the server ends a watch; up to as much again is added, so that a fleet does not ask together. */
 const WATCH_SECS = 300;
 /**
- * Time for which a watch may be silent. The server sends a bookmark about once a minute, so a longer silence means that
- * the connection is dead.
+ * Time for which a watch may be silent. The server sends a bookmark about once a minute. So after a longer silence the
+ * connection is dead, or the store has lost its data and has yet to reach the version of the watch.
  */
 const SILENCE_MS_MAX = 150_000;
 /** Pauses before the next attempt: the first is short, and each further one twice as long. */
@@ -62,9 +62,9 @@ const WATCH_MS_MIN = 1000;
  *        ^                 |
  *        +-- changes lost, or the server was away
  *
- * A watch that ends goes on from the version that it had reached, which costs no reading. If the server no longer has
- * the changes since then, everything is read again. `catchUp` reads at any time; changes of a watch that are older than
- * a reading are ignored.
+ * A watch that ends goes on from the version that it had reached, which costs no reading. Everything is read again if
+ * the server no longer has the changes since then, or if the watch fell silent. `catchUp` reads at any time; changes of
+ * a watch that are older than a reading are ignored.
  */
 export class Reflector {
   readonly #options: ReflectorOptions;
@@ -235,7 +235,10 @@ export class Reflector {
         const end = (failure?: Error): void => (failure === undefined ? resolve() : reject(failure));
         const expect = (): void => {
           silence.cancel();
-          silence = clock.after(SILENCE_MS_MAX, () => end()); // a new connection finds out what is wrong
+          silence = clock.after(SILENCE_MS_MAX, () => {
+            this.#mustRead = true; // another watch from the same version may be as silent
+            end();
+          });
         };
         const hear = (event: UnknownRecord): void => {
           expect();

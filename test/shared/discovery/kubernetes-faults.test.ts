@@ -143,6 +143,21 @@ describe('discovery in Kubernetes', () => {
     return identity;
   }
 
+  it('reads again after a silence, in which the server waits for a version that it had before it lost its data', async () => {
+    const clock = new VirtualClock();
+    const witness = await watched(open({ clock }).discovery);
+    const identity = await openPod('a');
+    await waitUntil(() => witness.present.size === 1);
+    await Promise.all(opened.splice(1).map((worker) => worker.close()));
+    await openPod('b');
+    await waitUntil(() => witness.keys.join() === 'ns/backend/generate/b');
+    cluster.api.store(WORKERS).remove(identity.name);
+    cluster.api.lose();
+    await waitUntil(() => cluster.api.watches >= 2); // open again, and silent
+    await clock.advance(151_000);
+    await waitUntil(() => witness.present.size === 0);
+  });
+
   it('keeps a bookmark: after it, changes before it may be forgotten', async () => {
     const witness = await watched();
     cluster.addPod(); // another resource: the version moves on
@@ -175,7 +190,10 @@ describe('discovery in Kubernetes', () => {
     const { identity } = await openWorker('a');
     await waitUntil(() => witness.present.size === 1);
     await waitUntil(() => cluster.api.watches >= 3);
+    proxy.cut();
+    await waitUntil(() => witness.outages.length === 1);
     cluster.api.lose();
+    proxy.restore();
     await waitUntil(() => cluster.api.store(WORKERS).get(identity.name) !== undefined);
     cluster.api.store('endpointslices').set('all', sliceOf([{ ...identity, isReady: true }]));
     await openWorker('b');

@@ -13,7 +13,8 @@ interface Selected {
 
 interface Watcher {
   readonly response: ServerResponse;
-  readonly resource: string;
+  /** Version from which it tells changes. */
+  readonly version: number;
   close(): void;
 }
 
@@ -101,7 +102,8 @@ export class FakeApiServer {
 
   /** Sends a bookmark on every watch. */
   sendBookmarks(): void {
-    for (const { response } of this.#watchers) {
+    for (const { response, version } of this.#watchers) {
+      if (version > this.#version) continue;
       send(response, { type: 'BOOKMARK', object: { metadata: { resourceVersion: String(this.#version) } } });
     }
   }
@@ -135,7 +137,7 @@ export class FakeApiServer {
     const store = this.store(resource, namespace);
     if (isWatch) {
       await this.watchesOpenAt;
-      if (!response.destroyed) this.#watch(store, resource, url, response);
+      if (!response.destroyed) this.#watch(store, url, response);
       return;
     }
     if (verb === 'list') return this.#list(store, url, response);
@@ -166,13 +168,9 @@ export class FakeApiServer {
     answer(response, 200, { kind: 'List', metadata, items: items.slice(0, limit) });
   }
 
-  #watch(store: ObjectStore, resource: string, url: URL, response: ServerResponse): void {
+  #watch(store: ObjectStore, url: URL, response: ServerResponse): void {
     const selected = selectedBy(url);
     const version = Number(url.searchParams.get('resourceVersion') ?? 0);
-    if (version > this.#version) {
-      refuse(response, 504, `Timeout: Too large resource version: ${version}`);
-      return;
-    }
     response.writeHead(200, { 'content-type': 'application/json' });
     response.flushHeaders();
     const missed = store.since(version);
@@ -183,11 +181,12 @@ export class FakeApiServer {
     }
     const tell = (change: StoreChange): void => {
       const event = eventOf(change, selected);
-      if (event !== undefined) send(response, event);
+      // A watch from a version that the server has not reached is silent until it has.
+      if (event !== undefined && change.version > version) send(response, event);
     };
     for (const change of missed) tell(change);
     const unlisten = store.listen(tell);
-    const watcher = { response, resource, close: unlisten };
+    const watcher = { response, version, close: unlisten };
     this.#watchers.add(watcher);
     response.on('close', () => {
       unlisten();
@@ -196,11 +195,16 @@ export class FakeApiServer {
   }
 }
 
-function eventOf({ before, after, last }: StoreChange, selected: Selected): object | undefined {
+function eventOf({ version, before, after, last }: StoreChange, selected: Selected): object | undefined {
   const was = before !== undefined && isSelected(before, selected);
   const is = after !== undefined && isSelected(after, selected);
   if (!was && !is) return undefined;
-  return { type: is ? (was ? 'MODIFIED' : 'ADDED') : 'DELETED', object: last };
+  if (is) return { type: was ? 'MODIFIED' : 'ADDED', object: last };
+  // An object that is no longer selected comes as it was, with the version of the change.
+  return {
+    type: 'DELETED',
+    object: { ...before, metadata: { ...before?.metadata, resourceVersion: String(version) } },
+  };
 }
 
 function patchOne(
@@ -214,8 +218,11 @@ function patchOne(
   const patch = JSON.parse(body) as Record<string, unknown>;
   const manager = url.searchParams.get('fieldManager');
   if (request.headers['content-type'] === 'application/apply-patch+yaml') {
-    if (manager === null) refuse(response, 400, 'fieldManager is required for apply patch');
-    else answer(response, 200, store.apply(name, manager, patch));
+    const named = (patch.metadata as { readonly name?: string } | undefined)?.name ?? name;
+    if (manager === null) refuse(response, 422, 'fieldManager: Required value: is required for apply patch');
+    else if (named !== name)
+      refuse(response, 400, `the name ${named} of the object does not match the name on the URL`);
+    else answer(response, store.get(name) === undefined ? 201 : 200, store.apply(name, manager, patch));
   } else {
     answerOne(response, store.merge(name, patch));
   }
@@ -228,8 +235,10 @@ function removeOne(store: ObjectStore, name: string, body: string, response: Ser
   const uid = store.get(name)?.metadata.uid;
   if (uid !== undefined && preconditions?.uid !== undefined && preconditions.uid !== uid) {
     refuse(response, 409, 'the UID in the precondition does not match the UID in record');
+  } else if (store.remove(name) === undefined) {
+    refuse(response, 404, 'not found');
   } else {
-    answerOne(response, store.remove(name));
+    answer(response, 200, { kind: 'Status', status: 'Success' });
   }
 }
 

@@ -78,6 +78,23 @@ export class KubeServer {
     });
   }
 
+  /** Makes it forget all changes before now: etcd drops them, and the server starts without those in its memory. */
+  async forget(): Promise<void> {
+    const [member] = this.#etcd.members;
+    const { header } = (await member?.call('kv/range', { key: 'AA==' })) ?? {};
+    const { revision } = header as { readonly revision: string };
+    await member?.call('kv/compaction', { revision, physical: true });
+    await this.restart();
+  }
+
+  /** Ends all tokens of the service account, and returns a new one. */
+  async renewToken(namespace: string): Promise<string> {
+    const accounts = `/api/v1/namespaces/${namespace}/serviceaccounts`;
+    await this.call('DELETE', `${accounts}/stator`);
+    await this.call('POST', accounts, { metadata: { name: 'stator' } });
+    return this.tokenIn(namespace);
+  }
+
   /** Kills it with SIGKILL; its etcd goes on. */
   async kill(): Promise<void> {
     await this.#process?.kill();

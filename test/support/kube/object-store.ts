@@ -86,7 +86,8 @@ export class ObjectStore {
     if (object === undefined) return undefined;
     const merged = structuredClone(object) as Plain;
     mergeInto(merged, patch);
-    return this.set(name, merged);
+    // A patch that changes nothing makes no version.
+    return JSON.stringify(merged) === JSON.stringify(object) ? object : this.set(name, merged);
   }
 
   remove(name: string): KubeObject | undefined {
