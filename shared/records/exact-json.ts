@@ -4,12 +4,17 @@ const LONG_NUMBER = /"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?![\d.eE])/g;
 const MARK = '\u0000int:';
 const MARKED = /"\\u0000int:(-?\d+)"/g;
 
-/** Parses JSON text; whole numbers of 16 digits and more become bigints. @throws SyntaxError */
+/** Parses JSON text; whole numbers beyond 2^53, which a number may not hold, become bigints. @throws SyntaxError */
 export function parseExact(text: string): unknown {
   const marked = text.replace(LONG_NUMBER, (found) => (found.startsWith('"') ? found : JSON.stringify(MARK + found)));
   return JSON.parse(marked, (_, value: unknown) =>
-    typeof value === 'string' && value.startsWith(MARK) ? BigInt(value.slice(MARK.length)) : value,
+    typeof value === 'string' && value.startsWith(MARK) ? wholeNumber(value.slice(MARK.length)) : value,
   );
+}
+
+function wholeNumber(digits: string): number | bigint {
+  const rounded = Number(digits);
+  return Number.isSafeInteger(rounded) ? rounded : BigInt(digits);
 }
 
 /** Writes a value as JSON text; bigints become numbers with all of their digits. */

@@ -45,7 +45,8 @@ export class DynamoAnswerReader {
       return undefined;
     }
     if (isOutput(data)) return this.#outputs(data);
-    this.#sink.output({ body: withTextVectors(data) });
+    const isForClient = data.tensors === undefined && data.embeddings === undefined; // else a dialect reads it
+    this.#sink.output({ body: isForClient ? withNumbers(data) : withTextVectors(data) });
     return undefined;
   }
 
@@ -54,7 +55,9 @@ export class DynamoAnswerReader {
     for (const piece of pieces) {
       const output = readEngineOutput(piece);
       if (typeof output === 'string') return faulty(output);
-      this.#sink.output(output);
+      const { engine_data } = output;
+      if (engine_data == null) this.#sink.output(output);
+      else this.#sink.output({ ...output, engine_data: withNumbers(engine_data) });
     }
     return undefined;
   }
@@ -107,6 +110,28 @@ function withTextVectors(data: UnknownRecord): UnknownRecord {
   const { embeddings } = data;
   if (!Array.isArray(embeddings) || !embeddings.some(Array.isArray)) return data;
   return { ...data, embeddings: embeddings.map((vector) => (Array.isArray(vector) ? base64Of(vector) : vector)) };
+}
+
+/**
+ * Returns data for clients, who read it as JSON, with numbers in place of bigints. Integers beyond 2^53 are rounded, as
+ * most readers of JSON round them.
+ */
+function withNumbers<Data>(data: Data): Data {
+  return hasBigint(data) ? (rounded(data) as Data) : data; // few have one, and no copy is made of the others
+}
+
+function hasBigint(data: unknown): boolean {
+  if (typeof data !== 'object' || data === null || data instanceof Uint8Array) return typeof data === 'bigint';
+  if (Array.isArray(data)) return data.some(hasBigint);
+  for (const name in data) if (hasBigint((data as UnknownRecord)[name])) return true;
+  return false;
+}
+
+function rounded(data: unknown): unknown {
+  if (typeof data === 'bigint') return Number(data);
+  if (typeof data !== 'object' || data === null || data instanceof Uint8Array) return data;
+  if (Array.isArray(data)) return data.map(rounded);
+  return Object.fromEntries(Object.entries(data).map(([name, value]) => [name, rounded(value)]));
 }
 
 function base64Of(vector: readonly unknown[]): string {

@@ -17,13 +17,25 @@ describe('JSON with numbers that no double holds', () => {
     expect(exactText(value)).toBe(text.replace('1e20', '100000000000000000000'));
   });
 
+  it('reads a number of 16 digits up to 2^53 as the usual reader does', () => {
+    const text = '[1628626622007113,-9007199254740991,9007199254740992]';
+    expect(parseExact(text)).toEqual([1_628_626_622_007_113, -9_007_199_254_740_991, 2n ** 53n]);
+  });
+
   it.each(['0.30000000000000004', '-1.2345678901234567', '8.000002708286047123e-9', '[0.1234567890123456,1]'])(
     'reads the fraction %s as the usual reader does',
     (text) => expect(parseExact(text)).toEqual(JSON.parse(text)),
   );
 
   it('reads what it has written', () => {
-    const leaf = fc.oneof(fc.string(), fc.integer(), fc.boolean(), fc.constant(null), fc.bigInt(10n ** 16n, 2n ** 64n));
+    const leaf = fc.oneof(
+      fc.string(),
+      fc.integer(),
+      fc.boolean(),
+      fc.constant(null),
+      fc.bigInt(10n ** 16n, 2n ** 64n),
+      fc.maxSafeInteger(),
+    );
     const key = fc.string().filter((name) => name !== '__proto__');
     const value = fc.dictionary(key, fc.oneof(leaf, fc.array(leaf)), { noNullPrototype: true });
     fc.assert(

@@ -36,7 +36,7 @@ interface AnswerStreamOptions {
   readonly reader: ItemReader;
   /** Reads plain items of generation; undefined for other answers. */
   readonly plain: PlainItems | undefined;
-  /** Whether 64-bit integers in JSON must stay exact. */
+  /** Whether 64-bit integers in a large item in JSON must stay exact. */
   readonly isExact: boolean;
   /** Returns the failure that a prologue states. */
   readonly failureIn: (prologue: unknown) => ServeError;
@@ -131,13 +131,13 @@ export class AnswerStream implements CallerWire, HomeStream {
     if (bodyStart > headerStart) this.#control(bytes.toString('utf8', headerStart, bodyStart));
     if (end === bodyStart || this.#state === 'over') return;
     if (this.#state !== 'open') throw new WireFault('an item before the prologue');
-    const { codec, plain, isExact } = this.#options;
+    const { codec, plain } = this.#options;
     if (plain !== undefined && this.#takePlain(plain, bytes, bodyStart, end)) return;
     if (isLargePayload(end - bodyStart)) {
       this.#decodeSlowly(isKept ? bytes.subarray(bodyStart, end) : Buffer.from(bytes.subarray(bodyStart, end)));
       return;
     }
-    const record = decodePayload(codec, bytes, bodyStart, end, { isKept, isExact });
+    const record = decodePayload(codec, bytes, bodyStart, end, isKept);
     if (plain !== undefined && this.#lessons++ < LEARNED_ITEMS_MAX) plain.learn(record, bytes, bodyStart, end);
     this.#take(record);
   }

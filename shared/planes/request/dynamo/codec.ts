@@ -15,25 +15,18 @@ export function encodePayload(codec: DynamoCodec, value: unknown): RecordPieces 
   return [codec === 'json' ? Buffer.from(jsonText(value)) : encodeRecord(withWideIntegers(value))];
 }
 
-/** Ways to read a payload. */
-export interface DecodeOptions {
-  /** Whether the bytes are never written again, so that byte strings may be views of them. @default false */
-  readonly isKept?: boolean;
-  /** Whether integers beyond 2^53 in JSON become bigint, as in msgpack; otherwise they are rounded. @default false */
-  readonly isExact?: boolean;
-}
+/** Digits of a whole number that a double may not hold, or of a text. The digits of a fraction do not count. */
+const LONG_DIGITS = /(?<![\d.])\d{16}/;
 
-/** Returns the value in `bytes[start .. end)`. @throws Error if it is not one */
-export function decodePayload(
-  codec: DynamoCodec,
-  bytes: Buffer,
-  start: number,
-  end: number,
-  { isKept = false, isExact = false }: DecodeOptions = {},
-): unknown {
+/**
+ * Returns the value in `bytes[start .. end)`. Integers beyond 2^53 become bigints.
+ * @param isKept whether the bytes are never written again, so that byte strings may be views of them
+ * @throws Error if it is not one
+ */
+export function decodePayload(codec: DynamoCodec, bytes: Buffer, start: number, end: number, isKept = false): unknown {
   if (codec === 'msgpack') return isKept ? decodeKeptRecord(bytes, start, end) : decodeRecord(bytes, start, end);
   const text = bytes.toString('utf8', start, end);
-  return isExact ? parseExact(text) : JSON.parse(text);
+  return LONG_DIGITS.test(text) ? parseExact(text) : JSON.parse(text);
 }
 
 /** Whether a payload takes more than a millisecond or two to decode, for which other streams would wait. */

@@ -116,6 +116,23 @@ describe('the answer of a worker of Dynamo', () => {
     ]);
   });
 
+  it('has no bigints where clients read it as JSON, and exact ones in tensors and handles', () => {
+    const big = 2n ** 60n;
+    const [engine, chunk, tensor, handle] = read(
+      { data: { token_ids: [], engine_data: { spans: [{ start_ns: big, bytes: 5 }] } } },
+      { data: { object: 'chat.completion.chunk', choices: [], created: big } },
+      { data: { tensors: [{ values: [big] }] } },
+      { data: { token_ids: [], disaggregated_params: { room: big } } },
+    );
+    expect(engine).toEqual([
+      'output',
+      { token_ids: [], engine_data: { spans: [{ start_ns: Number(big), bytes: 5 }] } },
+    ]);
+    expect(chunk).toEqual(['output', { body: { object: 'chat.completion.chunk', choices: [], created: 2 ** 60 } }]);
+    expect(tensor).toEqual(['output', { body: { tensors: [{ values: [big] }] } }]);
+    expect(handle).toEqual(['output', { token_ids: [], disaggregated_params: { room: big } }]);
+  });
+
   it('has vectors of numbers as the bytes that Stator passes on', () => {
     const vector = Buffer.alloc(8);
     vector.writeFloatLE(0.5, 0);
