@@ -2,9 +2,10 @@
  * @module discovery
  * Directory of the fleet: endpoint instances, model cards and event channels, each held by a lease of the process that
  * put it. Five back ends behind `Discovery`: `mem` (one process), `file` (one machine), `dynamodb`, `etcd` and
- * `kubernetes`. A reader notices a crash within the lease's time to live plus a poll or two. In the table, one process gathers a view
- * that all others read, so the cost of one reading grows with the fleet only once; the view holds up to about 100,000
- * workers. etcd and Kubernetes tell each reader each change; in Kubernetes, a crash shows when the pod is not ready.
+ * `kubernetes`. A reader notices a crash within the lease's time to live plus a poll or two. In the table, one process
+ * gathers a view that all others read, so the cost of one reading grows with the fleet only once; the view holds up to
+ * about 100,000 workers. etcd and Kubernetes tell each reader each change; in Kubernetes, a crash shows when the pod is
+ * not ready.
  */
 export { eventChannelPrefix } from './keys.ts';
 export type { ReadingSource, StoreOptions, ViewObserver } from './options.ts';
