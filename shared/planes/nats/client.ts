@@ -1,4 +1,4 @@
-import type { Msg, NatsConnection, ServerInfo, Subscription } from '@nats-io/nats-core';
+import type { Msg, MsgHdrs, NatsConnection, ServerInfo, Subscription } from '@nats-io/nats-core';
 import { type Clock, type Random, systemRandom } from '../../clock/index.ts';
 import { forAtMost, untilAborted } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -139,11 +139,15 @@ export class NatsClient {
     return untilAborted(connection, signal).finally(() => waiter !== undefined && this.#waiters.delete(waiter));
   }
 
-  /** Sends now or not at all: returns false without a connection or for a message that is too long. Never throws. */
-  send(subject: string, data: Uint8Array, reply?: string): boolean {
+  /**
+   * Sends now or not at all: returns false without a connection or for a message that is too long. Never throws.
+   * @param headers of a message with a `reply`; `messageHeaders` makes them
+   */
+  send(subject: string, data: Uint8Array, reply?: string, headers?: MsgHdrs): boolean {
     if (this.#connection === undefined || data.length > this.#messageBytesMax) return false;
     try {
-      this.#connection.publish(subject, data, reply === undefined ? {} : { reply });
+      if (reply === undefined) this.#connection.publish(subject, data);
+      else this.#connection.publish(subject, data, headers === undefined ? { reply } : { reply, headers });
       return true;
     } catch (error) {
       this.#observer.problem(error); // an invalid subject, or a connection that is just closing

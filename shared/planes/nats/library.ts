@@ -1,5 +1,5 @@
 import type { JetStreamManager } from '@nats-io/jetstream';
-import type { NatsConnection } from '@nats-io/nats-core';
+import type { MsgHdrs, NatsConnection } from '@nats-io/nats-core';
 import { loadCode } from '../../errors/index.ts';
 
 /*
@@ -16,6 +16,13 @@ type Ws = typeof import('ws');
 
 export async function loadNatsCore(): Promise<NatsCore> {
   return namesOf(await load(() => import('@nats-io/nats-core')));
+}
+
+/** Returns headers of a message. Rejects for a name or a value that cannot be one. */
+export async function messageHeaders(fields: Readonly<Record<string, string>>): Promise<MsgHdrs> {
+  const made = (await loadNatsCore()).headers();
+  for (const [name, value] of Object.entries(fields)) made.set(name, value);
+  return made;
 }
 
 export async function loadTransportNode(): Promise<TransportNode> {

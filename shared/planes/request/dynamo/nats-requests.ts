@@ -1,6 +1,8 @@
+import type { MsgHdrs } from '@nats-io/nats-core';
 import type { Random, Timer } from '../../../clock/index.ts';
 import { type ServeError, workerError } from '../../../errors/index.ts';
 import type { NatsClient } from '../../nats/client.ts';
+import { messageHeaders } from '../../nats/library.ts';
 import type { NatsMessage } from '../../nats/messages.ts';
 import { bytesOf, type RecordPieces } from '../../record-codec.ts';
 import { refusalOf, type UnackedRequest } from './request-connection.ts';
@@ -8,6 +10,13 @@ import { refusalOf, type UnackedRequest } from './request-connection.ts';
 const NO_RESPONDERS = 503;
 /** Most requests without an acknowledgement. */
 const UNACKED_MAX = 65_536;
+
+/** A request as NATS carries it. */
+interface NatsRequest {
+  readonly subject: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly payload: RecordPieces;
+}
 
 interface Waiting {
   readonly request: UnackedRequest;
@@ -35,7 +44,7 @@ export class NatsRequests {
   }
 
   /** Sends a request, once there is a connection. A failure reaches `request` on a later turn. */
-  send(subject: string, payload: RecordPieces, request: UnackedRequest): void {
+  send(message: NatsRequest, request: UnackedRequest): void {
     const { clock } = this.#client;
     if (this.#waiting.size >= UNACKED_MAX)
       throw workerError('WorkerOverloaded', `${UNACKED_MAX} requests wait at NATS`);
@@ -47,8 +56,8 @@ export class NatsRequests {
       this.#settle(reply, attempt.signal.reason as ServeError);
     });
     this.#waiting.set(reply, { request, timer });
-    this.#client.connected(attempt.signal).then(
-      () => this.#publish(subject, payload, reply),
+    Promise.all([messageHeaders(message.headers), this.#client.connected(attempt.signal)]).then(
+      ([headers]) => this.#publish(message, headers, reply),
       (thrown: unknown) => this.#settle(reply, workerError('CannotConnect', thrown)),
     );
   }
@@ -57,15 +66,15 @@ export class NatsRequests {
     this.#failAll(error);
   }
 
-  #publish(subject: string, payload: RecordPieces, reply: string): void {
+  #publish({ subject, headers: fields, payload }: NatsRequest, headers: MsgHdrs, reply: string): void {
     const waiting = this.#waiting.get(reply);
     if (waiting === undefined) return; // too late
     const { messageBytesMax } = this.#client;
-    const bytes = bytesOf(payload);
+    const bytes = headerBytes(fields) + bytesOf(payload);
     if (bytes > messageBytesMax) {
       const text = `request of ${bytes} bytes; the NATS server takes ${messageBytesMax}`;
       this.#settle(reply, workerError('PayloadTooLarge', text));
-    } else if (this.#client.send(subject, Buffer.concat(payload), reply)) waiting.request.sent();
+    } else if (this.#client.send(subject, Buffer.concat(payload), reply, headers)) waiting.request.sent();
     else this.#settle(reply, workerError('CannotConnect', `NATS does not take a message for ${subject}`));
   }
 
@@ -92,4 +101,11 @@ export class NatsRequests {
     waiting.timer.cancel();
     waiting.request.acknowledged(failure);
   }
+}
+
+/** Returns the length of headers on the wire, which counts towards the limit of a message. */
+function headerBytes(fields: Readonly<Record<string, string>>): number {
+  let bytes = 'NATS/1.0\r\n\r\n'.length;
+  for (const [name, value] of Object.entries(fields)) bytes += Buffer.byteLength(`${name}: ${value}\r\n`);
+  return bytes;
 }

@@ -121,11 +121,12 @@ export class DynamoPlane implements Pick<RequestPlane, 'call' | 'close'> {
       acknowledged: (failure: ServeError | undefined) => stream.acknowledged(failure),
     };
     stream.expectAt(home);
+    const headers = headersOf(request);
     if (target.kind === 'nats') {
-      this.#overNats().send(target.subject, payload, unacked);
+      this.#overNats().send({ subject: target.subject, headers, payload }, unacked);
       return;
     }
-    const message = { path: target.path, headers: headersOf(request), payload };
+    const message = { path: target.path, headers, payload };
     this.#pool.send(target, requestMessage(message, this.#options.home.messageBytesMax), unacked);
   }
 
@@ -147,7 +148,7 @@ export class DynamoPlane implements Pick<RequestPlane, 'call' | 'close'> {
 
   #followCertificates(home: CallHome): void {
     const { clock, tls, readTls } = this.#options;
-    if (tls === undefined || readTls === undefined) return;
+    if (tls === undefined || readTls === undefined || this.#isClosed) return;
     this.#certificates = followCertificates(clock, readTls, tls, (renewed) => {
       if (renewed.server !== undefined) home.renew(renewed.server);
       this.#pool.settings = { ...this.#pool.settings, tls: renewed.client };

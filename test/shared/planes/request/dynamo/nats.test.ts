@@ -43,7 +43,12 @@ describe.runIf(hasNatsServer())("Dynamo's request plane over NATS", () => {
 
   function ask(tokens = 3): RecordingSink {
     const sink = new RecordingSink();
-    const request = { id: 'r1', headers: {}, body: { model: 'm' }, tokenIds: new Uint32Array(tokens).fill(70_000) };
+    const request = {
+      id: 'r1',
+      headers: { traceparent: '00-1-2-01', secret: 's' },
+      body: { model: 'm' },
+      tokenIds: new Uint32Array(tokens).fill(70_000),
+    };
     plane.call({ dynamo_nats_tcp: SUBJECT, dynamo_codec: 'msgpack' }, request, sink);
     return sink;
   }
@@ -67,6 +72,19 @@ describe.runIf(hasNatsServer())("Dynamo's request plane over NATS", () => {
     await waitUntil(() => sink.events.at(-1)?.kind === 'end');
     expect(sink.ids).toEqual([1, 2]);
     line?.socket.destroy();
+  });
+
+  it('tells the worker the trace of the request, and no other header of the client', async () => {
+    const connection = await worker.connection(AbortSignal.timeout(10_000));
+    const received = connection.subscribe(SUBJECT, { max: 1 });
+    await connection.flush();
+    ask();
+    for await (const { headers } of received) {
+      expect(headers?.keys().map((name) => [name, headers.get(name)])).toEqual([
+        ['request-id', 'r1'],
+        ['traceparent', '00-1-2-01'],
+      ]);
+    }
   });
 
   it('fails at once if no worker listens', async () => {
