@@ -1,13 +1,14 @@
 import { dynoxide } from './tools/dynoxide.ts';
 import { elasticmq } from './tools/elasticmq.ts';
 import { etcd } from './tools/etcd.ts';
+import { helm } from './tools/go-program.ts';
 import { kserveGo } from './tools/kserve-go.ts';
 import { lambdaRic } from './tools/lambda-ric.ts';
 import { natsServer } from './tools/nats-server.ts';
 import { nodes } from './tools/nodes.ts';
 import { otelCollector } from './tools/otel-collector.ts';
 import { promtool } from './tools/promtool.ts';
-import { dynamo, moto, python, schemathesis, shellcheck, triton } from './tools/python.ts';
+import { dynamo, kubernetesSchemas, moto, python, schemathesis, shellcheck, triton } from './tools/python.ts';
 import type { Tool } from './tools/tool.ts';
 
 interface MissingTool {
@@ -31,6 +32,8 @@ const TOOLS: readonly Tool[] = [
   elasticmq,
   etcd,
   promtool,
+  helm,
+  kubernetesSchemas,
 ];
 
 /**

@@ -46,6 +46,13 @@ export const shellcheck = pythonEnvironment({
   neededBy: 'the lint of the programs that machines on EC2 run',
 });
 
+/** The schemas of Kubernetes' objects, which are files of the package. */
+export const kubernetesSchemas = pythonEnvironment({
+  requirements: ['kubernetes-validate==1.37.0'],
+  variable: 'STATOR_TEST_KUBERNETES_SCHEMAS_PYTHON',
+  neededBy: 'the check of the Helm chart against the schemas of Kubernetes',
+});
+
 /**
  * Dynamo's frontend and mock workers. One of Dynamo's own dependencies is on no public index, and the rest are larger
  * than Dynamo. These are the ones that the two programs import.

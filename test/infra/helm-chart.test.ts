@@ -1,0 +1,149 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import packageJson from '../../package.json' with { type: 'json' };
+import { machineToCome, type Process, resolveConfig } from '../../shared/config/index.ts';
+import { chartFiles, EXAMPLES, KUBERNETES, plainManifests, renderChart } from '../support/docs/render-kubernetes.ts';
+import { environmentOf, readManifests, workloadsOf } from '../support/kube/manifests.ts';
+
+const helm = process.env.STATOR_TEST_HELM_BIN ?? '';
+const python = process.env.STATOR_TEST_KUBERNETES_SCHEMAS_PYTHON ?? '';
+const CHART = 'deploy/kubernetes/chart';
+/** Values that add what no example has. */
+const EVERYTHING = [
+  ...['router.enabled=true', 'apiKeys.secret=keys', 'hub.secret=hub', 'frontend.service.type=LoadBalancer'],
+  ...['workers.mock.engine=mocker', 'workers.mock.model=stator-mini', 'workers.mock.podAnnotations.a=b'],
+  ...['workers.first.engine=vllm', 'workers.first.model=m', 'workers.first.mode=prefill', 'workers.first.gpus=8'],
+  ...['workers.first.arguments[0]=--kv-transfer-config={"kv_connector":"NixlConnector"\\,"kv_role":"kv_both"}'],
+  ...['workers.first.cache.claim=models', 'networkPolicy.clients[0].ipBlock.cidr=10.0.0.0/8'],
+].flatMap((value) => ['--set', value]);
+const RENDERED: readonly (readonly [name: string, args: readonly string[]])[] = [
+  ...EXAMPLES.map((name) => [name, ['--values', `deploy/kubernetes/values/${name}.yaml`]] as const),
+  ['everything', EVERYTHING],
+  ['ZeroMQ', [...EVERYTHING, '--set', 'events=zmq']],
+  ['NATS of your own', [...EVERYTHING, '--set', 'nats.enabled=false,nats.url=nats://other:4222,nats.users=true']],
+];
+/** Stands in for every secret and field of the pod. */
+const FACTS = new Proxy({}, { get: () => 'f'.repeat(64) }) as Readonly<Record<string, string>>;
+
+/** Returns what Helm says of the values that it refuses; empty if it accepts them. */
+function refusal(...values: readonly string[]): string {
+  const sets = values.flatMap((value) => ['--set', value]);
+  const args = ['template', 'stator', CHART, '--kube-version', KUBERNETES, ...sets];
+  return spawnSync(helm, args, { encoding: 'utf8' }).stderr;
+}
+
+describe.skipIf(helm === '')('the Helm chart', () => {
+  it('passes the linter of Helm', () => {
+    const args = ['lint', CHART, '--strict', '--kube-version', KUBERNETES];
+    for (const name of EXAMPLES) {
+      const values = ['--values', `deploy/kubernetes/values/${name}.yaml`];
+      expect(execFileSync(helm, [...args, ...values], { encoding: 'utf8' })).toContain('0 chart(s) failed');
+    }
+  });
+
+  it('is what the plain manifests were rendered from', () => {
+    for (const [path, text] of Object.entries({ ...chartFiles(), ...plainManifests(helm) }))
+      expect(readFileSync(path, 'utf8') === text, `${path} is old: npm run kubernetes`).toBe(true);
+  });
+
+  it('has the version of the package', () => {
+    const { version, appVersion } = parse(readFileSync(`${CHART}/Chart.yaml`, 'utf8')) as Record<string, string>;
+    expect([version, appVersion]).toEqual([packageJson.version, packageJson.version]);
+  });
+
+  it.each(RENDERED)('starts processes that accept all their flags and variables: %s', (_, args) => {
+    const workloads = workloadsOf(readManifests(renderChart(helm, ...args)));
+    const ours = workloads.filter(({ container }) => !container.image.includes('nats'));
+    expect(ours.length).toBeGreaterThanOrEqual(2);
+    for (const { container } of ours) {
+      const [command = '', ...argv] = container.args;
+      const env = environmentOf(container, FACTS);
+      const { warnings } = resolveConfig(command as Process, argv, env, {
+        surroundings: machineToCome(command as Process, env, argv),
+      });
+      expect(warnings).toEqual([]);
+    }
+  });
+
+  it.each(RENDERED)('gives no process more than it needs: %s', (_, args) => {
+    for (const { name, pod, container } of workloadsOf(readManifests(renderChart(helm, ...args)))) {
+      expect(pod.securityContext, name).toMatchObject({
+        runAsNonRoot: true,
+        runAsUser: 1000,
+        seccompProfile: { type: 'RuntimeDefault' },
+      });
+      expect(container.securityContext, name).toEqual({
+        allowPrivilegeEscalation: false,
+        readOnlyRootFilesystem: true,
+        capabilities: { drop: ['ALL'] },
+      });
+    }
+  });
+
+  it.each(RENDERED)('leaves each process the time of its drain: %s', (_, args) => {
+    for (const { name, pod, container } of workloadsOf(readManifests(renderChart(helm, ...args)))) {
+      if (container.image.includes('nats')) continue;
+      const env: Readonly<Record<string, string>> = environmentOf(container, FACTS);
+      const drain = env.DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS ?? env.DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS;
+      const before = container.lifecycle?.preStop.sleep.seconds ?? 0;
+      expect(pod.terminationGracePeriodSeconds, name).toBeGreaterThanOrEqual(Number(drain) + before + 10);
+    }
+  });
+
+  it.each([
+    ['frontend.replicas=some', /\/frontend\/replicas/],
+    ['frontend.replica=3', /\/frontend'.*replica'/],
+    ['frontends.replicas=3', /frontends/],
+    ['events=kafka', /\/events/],
+    ['workers.a.engine=mocker', /\/workers\/a'.*model/],
+    ['workers.a.engine=tgi,workers.a.model=m', /\/workers\/a\/engine/],
+    ['workers.A.engine=mocker,workers.A.model=m', /\/workers/],
+    ['workers.a.engine=mocker,workers.a.model=m,workers.a.gpus=1', /workers\.a\.gpus/],
+    ['workers.a.engine=vllm,workers.a.model=m,workers.a.moveAfterSecs=400', /workers\.a\.moveAfterSecs.*300/],
+    ['frontend.env.DYN_HTTP_PORT=80', /frontend\.env\.DYN_HTTP_PORT/],
+    ['workers.a.engine=vllm,workers.a.model=m,workers.a.env.POD_NAME=x', /workers\.a\.env\.POD_NAME/],
+    ['nats.enabled=false', /nats\.url/],
+    ['nats.url=http://nats', /\/nats\/url/],
+    ['secret=', /\/secret/],
+  ])('refuses %s by its name', (value, message) => {
+    expect(refusal(value)).toMatch(message);
+  });
+
+  it('opens the planes of the fleet to no other pod', () => {
+    const policies = readManifests(renderChart(helm, ...EVERYTHING)).filter(({ kind }) => kind === 'NetworkPolicy');
+    type Rule = { readonly from?: readonly unknown[]; readonly ports?: readonly { readonly port: number }[] };
+    const rules = policies.flatMap(({ metadata: { name }, spec }) =>
+      (spec as unknown as { readonly ingress: readonly Rule[] }).ingress.map((rule) => ({ name, ...rule })),
+    );
+    const open = rules.filter(({ from }) => JSON.stringify(from ?? 'all').match(/"all"|podSelector":\{\}/));
+    const opened = open.map(({ name, ports }) => [name, ports?.map(({ port }) => port)]);
+    expect(opened.sort()).toEqual([
+      ['stator-router', [8000]],
+      ['stator-worker', [9100]],
+    ]);
+    expect(policies.map(({ metadata: { name } }) => name).sort()).toEqual([
+      'stator-frontend',
+      'stator-nats',
+      'stator-router',
+      'stator-worker',
+    ]);
+  });
+});
+
+const VALIDATE = `
+import json, sys, kubernetes_validate
+for item in json.load(sys.stdin):
+    try: kubernetes_validate.validate(item, sys.argv[1], strict=True)
+    except Exception as e: print(item["kind"], item["metadata"]["name"], e)
+`;
+
+describe.skipIf(helm === '' || python === '')('each object of the Helm chart', () => {
+  it.each(['1.30', '1.37'])('has the fields that Kubernetes %s knows', (version) => {
+    const rendered = RENDERED.flatMap(([, args]) => readManifests(renderChart(helm, ...args)));
+    const known = rendered.filter(({ kind }) => kind !== 'ServiceMonitor'); // of the Prometheus operator
+    const input = JSON.stringify(known);
+    expect(execFileSync(python, ['-c', VALIDATE, version], { encoding: 'utf8', input })).toBe('');
+  });
+});
