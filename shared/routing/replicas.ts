@@ -5,6 +5,7 @@ import { reasonOf } from '../errors/index.ts';
 import type { PartWatch } from '../fleet/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
 import type { EventPlane, EventPublisher } from '../planes/index.ts';
+import { BoundedMap } from '../records/index.ts';
 import { poolName, type WorkerPool } from '../router/index.ts';
 import {
   ACTIVE_SEQUENCES_TOPIC,
@@ -111,6 +112,8 @@ interface ReplicaDeps extends Pick<RoutingDeps, 'clock' | 'discovery' | 'logger'
 const RETRY_MS = 1000;
 const OPEN_MS_MAX = 15_000;
 const CLOSE_MS_MAX = 1000;
+/** Publishers of one component whose routers are known: as many as a broker's subscription follows. */
+const ROUTERS_MAX = 4096;
 
 /**
  * Keeps the loads of this router equal to those of other routers (`--router-replica-sync`). It reports every request to
@@ -204,8 +207,11 @@ class ComponentLink {
   readonly #stopping = new AbortController();
   readonly #opened: Promise<void>;
   readonly #onPeers: () => void;
-  /** Router behind each publisher of Dynamo, by its last event. */
-  readonly #routerOf = new Map<string, string>();
+  /**
+   * Router behind each publisher of Dynamo, by its last event. Behind brokers, discovery does not say which of them
+   * have left. So the router that was silent for longest leaves, and its bookings with it.
+   */
+  readonly #routerOf = new BoundedMap<string, string>(ROUTERS_MAX, (router) => this.#forget(router));
   /** Ids of the other routers of Stator. */
   peers: ReadonlySet<string> = new Set();
   readonly #lifetime = new Lifetime();
