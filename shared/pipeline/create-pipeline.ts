@@ -21,7 +21,7 @@ import { modelNotFound, modelNotReady } from './models/model-errors.ts';
 import type { ModelStore } from './models/model-store.ts';
 import { requestableModels } from './models/requestable-models.ts';
 import type { RoutableModel, Worker } from './models/routable-model.ts';
-import { chooseSet, routableWorkers, sameSet, workerSetsOf } from './models/worker-sets.ts';
+import { chooseSet, isSameProcess, routableWorkers, sameSet, workerSetsOf } from './models/worker-sets.ts';
 import {
   BusyThresholds,
   type BusyThresholdValues,
@@ -159,15 +159,18 @@ class DiscoveredPipeline implements Pipeline {
     const { canaryTimeoutMs: timeoutMs = Math.min(3000, stallMs || 3000), plane } = options;
     const bosTokenOf = async (model: RoutableModel) => (await options.store.get(model)).info.bosTokenId;
     const probe = canaryProbe({ plane, clock, random: this.#random, timeoutMs, bosTokenOf });
+    const listedNow = ({ id, transport }: Worker): { readonly isSame: boolean } | undefined => {
+      for (const { workers } of models.list().flatMap(workerSetsOf)) {
+        const now = workers.find((worker) => worker.id === id);
+        if (now !== undefined) return { isSame: isSameProcess(now, { id, transport }) };
+      }
+      return undefined;
+    };
     this.#stalled = new StalledWorkers({
       clock,
       probe,
       pauseMs: timeoutMs / 3,
-      isListed: (id) =>
-        models
-          .list()
-          .flatMap(workerSetsOf)
-          .some(({ workers }) => workers.some((worker) => worker.id === id)),
+      isListed: (worker) => listedNow(worker)?.isSame === true,
       onRecovered: () => options.hold?.look(),
       observer,
     });
@@ -186,6 +189,7 @@ class DiscoveredPipeline implements Pipeline {
       failedWorkers: options.inhibition,
       fullWorkers: new Inhibition(clock, LOAD_REPORT_MS),
       onUnreachable: options.onUnreachable,
+      isReplaced: (worker: Worker) => listedNow(worker)?.isSame === false,
       busyOf,
     };
     const prefill = {

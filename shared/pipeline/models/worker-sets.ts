@@ -30,6 +30,18 @@ export function routableWorkers({ workers, standing = NO_WORKERS }: RoutableMode
 }
 
 /**
+ * Returns whether two workers have the same id and address. The address of an instance may change: a standby that takes
+ * over for it has the same id.
+ */
+export function isSameProcess(one: Pick<Worker, 'id' | 'transport'>, other: Pick<Worker, 'id' | 'transport'>): boolean {
+  if (one.id !== other.id) return false;
+  const [transport, others] = [one.transport, other.transport];
+  if (transport === others) return true;
+  const kinds = Object.keys(transport);
+  return kinds.length === Object.keys(others).length && kinds.every((kind) => transport[kind] === others[kind]);
+}
+
+/**
  * Returns the worker set of `model` that is `set` as it is now. If that has gone, returns one with the same card whose
  * workers have another role. Undefined if there is none: tokens have another meaning at workers with another card.
  */

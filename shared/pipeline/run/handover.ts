@@ -124,7 +124,7 @@ export class Handover implements CallSink {
       return;
     }
     const { reservation } = this.attempt;
-    if (reservation !== undefined) avoidAfter(this.#context, reservation.worker.id, error);
+    if (reservation !== undefined) avoidAfter(this.#context, reservation.worker, error);
     this.#owner.handoverFailed(this);
   }
 
@@ -146,7 +146,7 @@ export class Handover implements CallSink {
     const routed = { ...this.#search.routed, signal: this.#aborter.signal };
     const choice = new WorkerChoice({ ...this.#context, hold: undefined }, routed, this, true);
     const eligibility = new WorkerEligibility(this.#context, routed);
-    const left = this.#from.reservation?.worker.id;
+    const left = this.#from.reservation?.worker;
     if (left !== undefined) choice.eligibility.failedAt(left);
     const ask = { routed, choice, eligibility, mayRetry: () => false, couldRetry: () => false };
     const found = await this.#search.findFor(request, this.attempt, ask);

@@ -185,7 +185,7 @@ export class PrefillCall implements CallSink, WatchedStream {
   fail(error: ServeError): void {
     if (this.#isOver) return;
     this.#close();
-    avoidAfter(this.#options.context, this.worker.id, error);
+    avoidAfter(this.#options.context, this.worker, error);
     this.#failWith(error);
   }
 

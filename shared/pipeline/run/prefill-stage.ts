@@ -13,6 +13,7 @@ import {
   withTransferPolicy,
 } from '../../scheduler/index.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/routable-model.ts';
+import { isSameProcess } from '../models/worker-sets.ts';
 import { dispatchSpan, traceHeaders } from './attempt.ts';
 import { PrefillCall, type PrefillReport } from './prefill-call.ts';
 import type { DispatchContext, RoutedRequest } from './run-context.ts';
@@ -155,7 +156,7 @@ export class PrefillStage {
       return handoffOf(request, decode, prefillCall, report);
     } catch (thrown) {
       if (routed.signal.aborted) prefillCall.abandon();
-      eligibility.failedAt(prefillCall.worker.id);
+      eligibility.failedAt(prefillCall.worker);
       throw thrown;
     }
   }
@@ -202,7 +203,7 @@ export class PrefillStage {
   /** Returns the present prefill workers without `worker`. */
   #others(model: RoutableModel, worker: Worker): readonly Worker[] {
     const { workers = [] } = this.#options.modelNow(model)?.prefill ?? {};
-    return workers.filter(({ id }) => id !== worker.id);
+    return workers.filter((each) => !isSameProcess(each, worker));
   }
 
   /** Returns where the two engines of a request meet, if the prefill worker has a rendezvous. */

@@ -29,6 +29,8 @@ export interface DispatchContext {
   readonly fullWorkers: Inhibition;
   /** Called with a worker to which no connection could be made. @default nothing is called */
   readonly onUnreachable?: ((workerId: string) => void) | undefined;
+  /** Returns whether the id of a worker has another address now. @default no id has */
+  readonly isReplaced?: ((worker: Worker) => boolean) | undefined;
   /** Returns those of `workers` that are above the busy thresholds of `model`; undefined if it has no thresholds. */
   busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
 }

@@ -1,7 +1,7 @@
 import { isClientCancel, type ServeError, toServeError } from '../../errors/index.ts';
 import type { CompletionUsage, GenerationRequest, GenerationSink } from '../../protocol/index.ts';
 import type { ResponseAssembler } from '../answer/response-assembler.ts';
-import type { RoutableModel } from '../models/routable-model.ts';
+import type { RoutableModel, Worker } from '../models/routable-model.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
 import { Attempt } from './attempt.ts';
 import { MigrationBudget } from './migration-budget.ts';
@@ -95,9 +95,9 @@ export class RequestRun implements SearchOwner, StreamRun {
     else this.#losePrefill(failure);
   }
 
-  tryAgain(error: ServeError, workerId: string | undefined, lost: PrefillCall | undefined): void {
+  tryAgain(error: ServeError, worker: Worker | undefined, lost: PrefillCall | undefined): void {
     this.#stream.leave(error.worker ?? error.code);
-    this.#search.failedAt(workerId, error, lost);
+    this.#search.failedAt(worker, error, lost);
     if (!this.#mayTryAgain(error, lost !== undefined)) {
       this.failWith(error);
       return;

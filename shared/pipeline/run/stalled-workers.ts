@@ -16,8 +16,8 @@ interface StalledWorkersOptions {
   readonly probe: Probe;
   /** Pause between two canaries to a worker. */
   readonly pauseMs: number;
-  /** Returns whether discovery still lists the worker. If it does not, the worker is forgotten. */
-  isListed(workerId: string): boolean;
+  /** Returns whether discovery still lists the worker at its address. If it does not, the worker is forgotten. */
+  isListed(worker: Worker): boolean;
   /** Called when a worker may take requests again. */
   onRecovered(): void;
   readonly observer: Partial<WorkerObserver>;
@@ -64,7 +64,7 @@ export class StalledWorkers {
   async #follow(worker: Worker, model: RoutableModel, first: Promise<Canary>): Promise<void> {
     const { probe, observer, isListed, onRecovered } = this.#options;
     let probing: Promise<Canary> | undefined = first;
-    while (probing !== undefined && isListed(worker.id)) {
+    while (probing !== undefined && isListed(worker)) {
       const hasPassed = (await probing) === 'passed';
       if (this.#isClosed) return;
       observer.canary?.(hasPassed ? 'passed' : 'failed');

@@ -3,6 +3,7 @@ import type { EngineRequest, RoutingHints } from '../../protocol/index.ts';
 import type { Reservation, RouteRequest, WorkerPool } from '../../router/index.ts';
 import { inSpan } from '../../telemetry/index.ts';
 import type { Worker, WorkersOfPool } from '../models/routable-model.ts';
+import { isSameProcess } from '../models/worker-sets.ts';
 import type { StagePhase } from '../pipeline.ts';
 import { capacityOf, type WorkerCapacity } from './cold-start-queue.ts';
 import type { DispatchContext, RoutedRequest, RunContext } from './run-context.ts';
@@ -13,8 +14,8 @@ const NO_WORKERS: ReadonlySet<string> = new Set();
 export class WorkerEligibility {
   readonly #context: DispatchContext;
   readonly #request: RoutedRequest;
-  /** Workers that failed the request; undefined until the first failure, because most requests have none. */
-  #failed: Set<string> | undefined;
+  /** Workers that failed the request, by id; undefined until the first failure, because most requests have none. */
+  #failed: Map<string, Worker> | undefined;
   /** Workers that once could not get the blocks of a prefill worker. */
   #suspects: Set<string> | undefined;
 
@@ -23,22 +24,27 @@ export class WorkerEligibility {
     this.#request = request;
   }
 
-  /** Excludes a worker that failed the request. */
-  failedAt(workerId: string): void {
-    this.#failed ??= new Set();
-    this.#failed.add(workerId);
+  /** Excludes a worker that failed the request, as long as its id has that address. */
+  failedAt(worker: Worker): void {
+    this.#failed ??= new Map();
+    this.#failed.set(worker.id, worker);
   }
 
   /** Notes that a worker could not get the blocks of a prefill worker. The second time it is excluded. */
-  handoffLostAt(workerId: string): void {
-    if (this.#suspects?.has(workerId)) this.failedAt(workerId);
+  handoffLostAt(worker: Worker): void {
+    if (this.#suspects?.has(worker.id)) this.failedAt(worker);
     this.#suspects ??= new Set();
-    this.#suspects.add(workerId);
+    this.#suspects.add(worker.id);
   }
 
   /** Returns whether a worker has neither failed the request nor fallen silent. */
-  isUntried(workerId: string): boolean {
-    return this.#failed?.has(workerId) !== true && !this.#context.stalledWorkers.has(workerId);
+  isUntried(worker: Worker): boolean {
+    return !this.#hasFailed(worker) && !this.#context.stalledWorkers.has(worker.id);
+  }
+
+  #hasFailed(worker: Worker): boolean {
+    const failed = this.#failed?.get(worker.id);
+    return failed !== undefined && isSameProcess(failed, worker);
   }
 
   /**
@@ -49,7 +55,10 @@ export class WorkerEligibility {
    */
   excluded(workers: readonly Worker[], unreachable: readonly string[]): ReadonlySet<string> {
     const { stalledWorkers, fullWorkers } = this.#context;
-    const failed = this.#failed ?? NO_WORKERS;
+    const failed =
+      this.#failed === undefined
+        ? NO_WORKERS
+        : new Set(workers.filter((worker) => this.#hasFailed(worker)).map(({ id }) => id));
     const isPlain = stalledWorkers.size === 0 && unreachable.length === 0;
     const excluded = isPlain ? failed : new Set([...failed, ...stalledWorkers, ...unreachable]);
     if (fullWorkers.isEmpty) return excluded;
@@ -113,13 +122,15 @@ export function avoidAfter(
     failedWorkers,
     fullWorkers,
     onUnreachable,
-  }: Pick<DispatchContext, 'failedWorkers' | 'fullWorkers' | 'onUnreachable'>,
-  workerId: string,
+    isReplaced,
+  }: Pick<DispatchContext, 'failedWorkers' | 'fullWorkers' | 'onUnreachable' | 'isReplaced'>,
+  worker: Worker,
   error: ServeError,
 ): void {
-  if (isInhibiting(error)) failedWorkers.add(workerId);
-  if (error.worker === 'WorkerOverloaded') fullWorkers.add(workerId);
-  if (error.worker === 'CannotConnect') onUnreachable?.(workerId);
+  if (isReplaced?.(worker) === true) return; // the next request goes to another address
+  if (isInhibiting(error)) failedWorkers.add(worker.id);
+  if (error.worker === 'WorkerOverloaded') fullWorkers.add(worker.id);
+  if (error.worker === 'CannotConnect') onUnreachable?.(worker.id);
 }
 
 /**
@@ -144,9 +155,9 @@ export class WorkerChoice {
     this.eligibility = new WorkerEligibility(context, request);
   }
 
-  /** Returns whether a worker other than `workerId` could still be tried. */
-  hasOtherThan(workerId: string | undefined): boolean {
-    return this.#untried().some(({ id }) => id !== workerId);
+  /** Returns whether a worker other than `left` could still be tried. */
+  hasOtherThan(left: Worker): boolean {
+    return this.#untried().some((worker) => !isSameProcess(worker, left));
   }
 
   /**
@@ -180,6 +191,6 @@ export class WorkerChoice {
   }
 
   #untried(): readonly Worker[] {
-    return this.#context.poolOf(this.#request.model).workers.filter(({ id }) => this.eligibility.isUntried(id));
+    return this.#context.poolOf(this.#request.model).workers.filter((worker) => this.eligibility.isUntried(worker));
   }
 }

@@ -90,15 +90,15 @@ export class WorkerSearch {
   /**
    * Excludes workers after a failure, so that the next search passes over them.
    *
-   * @param workerId decode worker; undefined = none had been chosen
+   * @param worker decode worker; undefined = none had been chosen
    * @param lost prefill whose blocks the decode worker could not get
    */
-  failedAt(workerId: string | undefined, error: ServeError, lost: PrefillCall | undefined): void {
-    if (lost !== undefined) this.#prefillers.failedAt(lost.worker.id);
-    if (workerId === undefined) return;
-    avoidAfter(this.#deps, workerId, error);
-    if (lost === undefined) this.choice.eligibility.failedAt(workerId);
-    else this.choice.eligibility.handoffLostAt(workerId);
+  failedAt(worker: Worker | undefined, error: ServeError, lost: PrefillCall | undefined): void {
+    if (lost !== undefined) this.#prefillers.failedAt(lost.worker);
+    if (worker === undefined) return;
+    avoidAfter(this.#deps, worker, error);
+    if (lost === undefined) this.choice.eligibility.failedAt(worker);
+    else this.choice.eligibility.handoffLostAt(worker);
   }
 
   /**

@@ -21,7 +21,7 @@ export interface StreamRun {
   /** Called when the stream is over, before the response gets its last event. Leaves the worker. */
   close(): void;
   /** Called if the worker failed and another one may do better. @param lost prefill whose blocks are lost */
-  tryAgain(error: ServeError, workerId: string | undefined, lost: PrefillCall | undefined): void;
+  tryAgain(error: ServeError, worker: Worker | undefined, lost: PrefillCall | undefined): void;
   failWith(error: ServeError): void;
 }
 
@@ -165,7 +165,7 @@ export class WorkerStream implements StreamOwner, WatchedStream {
     this.#stay();
     if (this.#response.isComplete) this.end(); // the answer is complete, so the worker's failure does not matter
     if (this.isClosed) return;
-    this.#deps.run.tryAgain(error, this.attempt.reservation?.worker.id, this.#handoffLostBy(error));
+    this.#deps.run.tryAgain(error, this.attempt.reservation?.worker, this.#handoffLostBy(error));
   }
 
   timedOut(): void {
@@ -175,13 +175,14 @@ export class WorkerStream implements StreamOwner, WatchedStream {
 
   /** Moves a silent stream if another worker can take it. Otherwise it stays, because its worker may come back. */
   stalled(): void {
-    if (this.#mayLeave(this.attempt.reservation?.worker.id)) this.timedOut();
+    const worker = this.attempt.reservation?.worker;
+    if (worker !== undefined && this.#mayLeave(worker)) this.timedOut();
   }
 
   moveAsked(): void {
     const { call, reservation } = this.attempt;
     if (this.isClosed || this.#handover !== undefined || call === undefined || reservation === undefined) return;
-    if (!this.#mayLeave(reservation.worker.id)) return;
+    if (!this.#mayLeave(reservation.worker)) return;
     const nowMs = this.#deps.context.clock.nowMs();
     if (nowMs < this.#movesFromMs) return;
     this.#movesFromMs = nowMs + MOVES_EVERY_MS;
@@ -195,7 +196,7 @@ export class WorkerStream implements StreamOwner, WatchedStream {
     const { reservation, prefillCall } = attempt;
     if (left === undefined || reservation === undefined) return; // both exist: a stream at a worker, and a reservation
     this.#handover = undefined;
-    this.#deps.search.choice.eligibility.failedAt(left.worker.id);
+    this.#deps.search.choice.eligibility.failedAt(left.worker);
     this.#budget.take(workerError('EngineShutdown'), left.worker.id, false, this.#hasOutput, sinceMs);
     if (this.#budget.continuation() !== this.#deps.prompt.request) this.#response.carriedOn();
     this.leave(undefined, 'moved');
@@ -219,8 +220,8 @@ export class WorkerStream implements StreamOwner, WatchedStream {
   }
 
   /** Whether the stream may leave its worker while that one still has it: a move and another worker are left. */
-  #mayLeave(workerId: string | undefined): boolean {
-    return this.#budget.isOpen && this.#deps.search.choice.hasOtherThan(workerId);
+  #mayLeave(worker: Worker): boolean {
+    return this.#budget.isOpen && this.#deps.search.choice.hasOtherThan(worker);
   }
 
   /** Ends a handover: the stream goes on at its worker, with the output that was held back. */

@@ -39,7 +39,7 @@ function watchBed({ stallMs = 10_000, silenceMsMax = 0, warmUpMs }: Setup = {}) 
     clock,
     probe,
     pauseMs: 1000,
-    isListed: (id) => listed.has(id),
+    isListed: ({ id }) => listed.has(id),
     onRecovered: () => void log.push('recovered'),
     observer: {
       workerStalled: (_model, id) => void log.push(`${id} stalled`),
