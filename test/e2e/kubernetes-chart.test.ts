@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { dashboardMetrics } from '../../infra/grafana-dashboard.ts';
 import { renderChart } from '../support/docs/render-kubernetes.ts';
 import { hasNatsServer, readChat, useFleet, waitUntil } from '../support/index.ts';
 import { ChartCluster } from '../support/kube/chart-cluster.ts';
@@ -53,6 +54,15 @@ describe.skipIf(helm === '' || !hasNatsServer()).each([
     };
     await waitUntil(decided, { what: 'a decision by the router', timeoutMs: 60_000 });
   }, 90_000);
+
+  it('has frontends with every metric of the dashboard', async () => {
+    const page = await (await fetch(`${cluster.urlOf('frontend', 8000)}/metrics`)).text();
+    const known = new Set([...page.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name));
+    // Only a router that chooses by itself knows what its workers have cached.
+    const shown = dashboardMetrics().filter((name) => !name.startsWith('dynamo_component_router_'));
+    expect(shown.filter((name) => !known.has(name))).toEqual([]);
+    expect(shown.length).toBeGreaterThan(5);
+  });
 
   it('answers after one of its workers has been told to stop', async () => {
     const worker = cluster.pods.find(({ labels }) => labels['app.kubernetes.io/component'] === 'worker');

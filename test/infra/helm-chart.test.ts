@@ -13,6 +13,7 @@ const CHART = 'deploy/kubernetes/chart';
 /** Values that add what no example has. */
 const EVERYTHING = [
   ...['router.enabled=true', 'apiKeys.secret=keys', 'hub.secret=hub', 'frontend.service.type=LoadBalancer'],
+  ...['monitoring.serviceMonitor=true', 'monitoring.dashboard=true'],
   ...['workers.mock.engine=mocker', 'workers.mock.model=stator-mini', 'workers.mock.podAnnotations.a=b'],
   ...['workers.first.engine=vllm', 'workers.first.model=m', 'workers.first.mode=prefill', 'workers.first.gpus=8'],
   ...['workers.first.arguments[0]=--kv-transfer-config={"kv_connector":"NixlConnector"\\,"kv_role":"kv_both"}'],

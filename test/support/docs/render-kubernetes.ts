@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { renderGrafanaDashboard } from '../../../infra/grafana-dashboard.ts';
 import { renderNatsHealth, renderNatsStart } from '../../../infra/nats-configuration.ts';
 
 const FOLDER = 'deploy/kubernetes';
@@ -17,6 +18,7 @@ export function chartFiles(): Readonly<Record<string, string>> {
   const start = renderNatsStart({ name: 'stator-nats', storageGb: STORAGE, folder: '/data' });
   return {
     [join(CHART, 'files/nats-start.sh')]: `${start.replace(String(STORAGE), '{{ .Values.nats.storageGb }}')}\n`,
+    [join(CHART, 'files/dashboard.json')]: renderGrafanaDashboard(),
     [join(CHART, 'files/nats-health.sh')]: `${renderNatsHealth({})}\n`,
   };
 }
