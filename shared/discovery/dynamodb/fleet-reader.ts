@@ -58,6 +58,11 @@ const VIEW_TTL_MS = 3000;
  * Number of readings between two readings of the catalogue by the gatherer. The catalogue changes only with roll-outs.
  */
 const CATALOGUE_EVERY = 15;
+/**
+ * Number of readings with which the gatherer also reads the catalogue after the fleet has got a new card: workers write
+ * the model there after their lease, and a model must be known even if its only worker leaves soon.
+ */
+const CATALOGUE_READS_OF_CARD = 3;
 /** Interval at which the gatherer extends the life of the catalogue's cards. */
 const CARDS_KEPT_MS = 86_400_000;
 /** Age of a view from which it does not show which processes are alive, if this process knows of no outage. */
@@ -90,6 +95,8 @@ export class FleetReader {
   #remembered: readonly string[] = [];
   readonly #names: CardNamesBook;
   #untilCatalogue = 0;
+  #cardSums: ReadonlySet<string> = new Set(); // of the fleet as last gathered
+  #cardReads = 0; // readings of the catalogue that new cards still ask for
   #cardsKeptAtMs = Number.NEGATIVE_INFINITY;
   #leases = 0;
   #isSharded = false;
@@ -195,8 +202,11 @@ export class FleetReader {
     const reading = await this.#scanLeases({ isExact: false, mayRest: true }, isFailing, signal);
     const fleet = this.#learn(reading.fleet);
     this.#merge.read(fleet, fleet, clock.nowMs());
-    if (this.#untilCatalogue-- <= 0) await this.#readCatalogue(signal);
-    const hasNewNames = await this.#learnNames(fleet, signal);
+    const sums = sumsOf(fleet);
+    if (hasOther(sums, this.#cardSums)) this.#cardReads = CATALOGUE_READS_OF_CARD;
+    this.#cardSums = sums;
+    if (this.#untilCatalogue-- <= 0 || this.#cardReads-- > 0) await this.#readCatalogue(signal);
+    const hasNewNames = await this.#learnNames(sums, signal);
     const namesOf = (sum: string) => this.#names.namesOf(sum);
     const content = { fleet, catalogue: this.#catalogue, remembered: this.#remembered, namesOf, hasNewNames };
     try {
@@ -212,10 +222,8 @@ export class FleetReader {
   }
 
   /** Learns the names of cards. If a card cannot be read, this index lacks it, and the next view reads it again. */
-  #learnNames(fleet: Fleet, signal: AbortSignal): Promise<boolean> {
-    const sums = new Set(this.#remembered);
-    for (const { block } of fleet.values()) for (const sum of cardSumsOf(block)) sums.add(sum);
-    return this.#names.learn(sums, signal);
+  #learnNames(sums: ReadonlySet<string>, signal: AbortSignal): Promise<boolean> {
+    return this.#names.learn(new Set([...this.#remembered, ...sums]), signal);
   }
 
   async #clean(dead: readonly DeadLease[]): Promise<void> {
@@ -300,4 +308,16 @@ export class FleetReader {
     this.#cardsKeptAtMs = clock.nowMs();
     await keepCards(table, time, entries, signal);
   }
+}
+
+/** Returns the checksums of the cards of all processes. */
+function sumsOf(fleet: Fleet): ReadonlySet<string> {
+  const sums = new Set<string>();
+  for (const { block } of fleet.values()) for (const sum of cardSumsOf(block)) sums.add(sum);
+  return sums;
+}
+
+function hasOther(sums: ReadonlySet<string>, known: ReadonlySet<string>): boolean {
+  for (const sum of sums) if (!known.has(sum)) return true;
+  return false;
 }
