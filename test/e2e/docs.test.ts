@@ -1,4 +1,5 @@
-import { dirname } from 'node:path';
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { createTable } from '../support/create-table.ts';
@@ -8,6 +9,7 @@ import { PageSession } from '../support/docs/page-session.ts';
 import { isRunnable } from '../support/docs/toolchains.ts';
 import { hasDynamo } from '../support/dynamo/index.ts';
 import { type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../support/dynamodb-server.ts';
+import { type HubServer, startHub } from '../support/hub/hub-server.ts';
 import { freePort } from '../support/index.ts';
 import { type S3Server, startS3Server } from '../support/s3-server.ts';
 import { type FakeServer, startFakeServer } from './fake-openai-server.ts';
@@ -108,10 +110,12 @@ describe.runIf(hasDynamoDb())('commands of a fleet in AWS', () => {
     .filter(({ notRun }) => notRun === 'needs a DynamoDB table' || notRun === 'needs a bucket');
   let table: DynamoDbServer;
   let bucket: S3Server;
+  let hub: HubServer;
   let session: PageSession;
 
   beforeAll(async () => {
-    [table, bucket] = await Promise.all([startDynamoDb(), startS3Server()]);
+    [table, bucket, hub] = await Promise.all([startDynamoDb(), startS3Server(), startHub()]);
+    hub.models.set('Qwen/Qwen3-0.6B', { files: filesOf('shared/artifacts/builtin-model') });
     await createTable({ tableName: 'stator-discovery', endpoint: table.url });
     bucket.objects.set('my-models/notes.txt', Buffer.from('a bucket is there if something is in it'));
     const http = await freePort();
@@ -120,20 +124,24 @@ describe.runIf(hasDynamoDb())('commands of a fleet in AWS', () => {
       { http, engine: Number(new URL(engine.url).port), others: new Map() },
       {
         ...{ AWS_ACCESS_KEY_ID: 'local', AWS_SECRET_ACCESS_KEY: 'local', STATOR_DYNAMODB_ENDPOINT: table.url },
-        ...{ AWS_ENDPOINT: bucket.url, AWS_ALLOW_HTTP: 'true' },
+        ...{ AWS_ENDPOINT: bucket.url, AWS_ALLOW_HTTP: 'true', HF_ENDPOINT: hub.url, HF_HUB_OFFLINE: '0' },
       },
     );
     await session.run('[ -d node_modules ] || npm ci');
   }, BLOCK_MS_MAX);
   afterAll(async () => {
     await session.close();
-    await Promise.all([table.stop(), bucket.stop()]);
+    await Promise.all([table.stop(), bucket.stop(), hub.stop()]);
   });
 
   it.each(blocks)('$place works beside stand-ins of the services', { timeout: BLOCK_MS_MAX }, async (block) => {
     for (const command of commandsOf(block)) await session.run(command);
     await session.settle();
   });
+
+  function filesOf(folder: string): Record<string, Buffer> {
+    return Object.fromEntries(readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))]));
+  }
 
   it('are a table and a bucket', () => {
     expect(new Set(blocks.map(({ notRun }) => notRun)).size).toBe(2);

@@ -132,12 +132,17 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
       const response = await postJson(`${front.url}/v1/chat/completions`, CHAT);
       return { status: response.status, text: await response.text() };
     });
-    const asked = Promise.all([...far, ...near.map((each) => each.chat(CHAT))]);
-    const heard = pump.taken;
-    await waitUntil(() => heard.filter(({ held_count }) => held_count === ENVIRONMENTS).length >= 2, {
-      what: 'two events about all of them',
-      timeoutMs: 120_000,
+    const all = [...far, ...near.map((each) => each.chat(CHAT))];
+    const asked = Promise.all(all);
+    const answeredEarly = Promise.race(all).then((answer) => {
+      throw new Error(`answered while no worker was there: ${JSON.stringify(answer)}`);
     });
+    const heard = pump.taken;
+    const areAllHeld = waitUntil(
+      () => heard.filter(({ held_count }) => held_count === ENVIRONMENTS).length >= 2,
+      { what: 'two events about all of them', timeoutMs: 120_000 },
+    );
+    await Promise.race([areAllHeld, answeredEarly]);
     await waitUntil(() => wanted.at(-1) === need, { what: `${need} workers`, timeoutMs: 30_000 });
     expect(Math.max(...wanted)).toBe(need); // never more
     expect(new Set(heard.map(({ source }) => source))).toEqual(new Set(['functions']));

@@ -164,11 +164,19 @@ describe.each(MEETINGS)('events of workers of Dynamo %s', (_, requestPlane, isBr
     const { NATS_SERVER: nats } = meeting;
     const discovery = lifetime.use(new FileDiscovery({ rootPath: meeting.DYN_FILE_KV!, clock }));
     const plane = lifetime.use(openDynamoPlane(nats));
-    const cards = await discovery.list({ bucket: 'v1/mdc', prefix: '', includesDynamo: true });
-    const models = cards.filter((record) => record.type === 'Model');
-    const query = { bucket: 'v1/instances', prefix: 'dynamo/backend/generate', includesDynamo: true } as const;
-    const endpoints = (await discovery.list(query)).filter((record) => record.type === 'Endpoint');
-    expect([models.length, endpoints.length]).toEqual([workers, workers]);
+    const found = async () => {
+      const cards = await discovery.list({ bucket: 'v1/mdc', prefix: '', includesDynamo: true });
+      const query = { bucket: 'v1/instances', prefix: 'dynamo/backend/generate', includesDynamo: true } as const;
+      const instances = await discovery.list(query);
+      const models = cards.filter((record) => record.type === 'Model');
+      return { models, endpoints: instances.filter((record) => record.type === 'Endpoint') };
+    };
+    const areAllFound = async () => {
+      const { models, endpoints } = await found();
+      return models.length === workers && endpoints.length === workers;
+    };
+    await waitUntil(areAllFound, { ...WAIT, what: 'the records of all workers' });
+    const { models, endpoints } = await found();
     const random = seededRandom(4);
     const play = async (count: number): Promise<void> => {
       for (let at = 0; at < count; at++) await generate(plane, endpoints[at % workers]!.transport, random);

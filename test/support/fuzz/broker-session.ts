@@ -34,7 +34,7 @@ export interface BrokerSession {
 export async function startBrokerSession(seed: number): Promise<BrokerSession> {
   const values = new HostileValues(seededRandom(seed));
   const folder = await mkdtemp(join(tmpdir(), 'stator-fuzz-brokers-'));
-  const records = join(folder, 'kv', 'v1');
+  const records = join(folder, 'kv', 'stator', 'v1');
   const nats = await startHostileNats(values);
   const publishers = await Promise.all(
     Array.from({ length: PUBLISHERS }, (_, at) => startHostileZmq(values, `${PUBLISHER_ID}${at}`)),

@@ -46,7 +46,7 @@ export async function startHostilePeers(root: string, seed: number): Promise<Hos
     liar.handle(`a1/${NAMESPACE}/backend/generate`, (call) => lie(call, values)),
     { tcp: `127.0.0.1:${noisePort}/b2/${NAMESPACE}/backend/generate` },
   ];
-  const folder = join(root, 'v1');
+  const folder = join(root, 'stator', 'v1');
   const card = await readHonestCard(folder);
   const register = async (): Promise<void> => {
     for (const [at, model] of HOSTILE_MODELS.entries()) {
@@ -69,7 +69,7 @@ export async function startHostilePeers(root: string, seed: number): Promise<Hos
   await register();
   const timer = setInterval(() => void register().catch(() => {}), KEEP_ALIVE_MS); // the folder may be gone at the end
   return {
-    writeDiscovery: (given) => spoilDiscovery(folder, card, given),
+    writeDiscovery: (given) => spoilDiscovery(given.one([folder, join(root, 'v1')]), card, given),
     close: async () => {
       clearInterval(timer);
       for (const socket of sockets) socket.destroy();

@@ -76,7 +76,8 @@ export class FunctionBed {
    * keeps the view of the fleet, whose catalogue remembers the model.
    */
   async startColdFunction(env: Env, environmentsMax = 1): Promise<LambdaRuntime> {
-    this.spawn(['frontend', '--http-port=0']);
+    const gatherer = this.spawn(['frontend', '--http-port=0']);
+    await gatherer.waitForOutput(/gathers the fleet view/, 60_000);
     const worker = await this.startWorker();
     const runtime = await this.startFunction(env, environmentsMax);
     try {
