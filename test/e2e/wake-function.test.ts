@@ -138,10 +138,10 @@ describe.runIf(hasFunctionBed() && hasSqs())('cold requests at functions', () =>
       throw new Error(`answered while no worker was there: ${JSON.stringify(answer)}`);
     });
     const heard = pump.taken;
-    const areAllHeld = waitUntil(
-      () => heard.filter(({ held_count }) => held_count === ENVIRONMENTS).length >= 2,
-      { what: 'two events about all of them', timeoutMs: 120_000 },
-    );
+    const areAllHeld = waitUntil(() => heard.filter(({ held_count }) => held_count === ENVIRONMENTS).length >= 2, {
+      what: 'two events about all of them',
+      timeoutMs: 120_000,
+    });
     await Promise.race([areAllHeld, answeredEarly]);
     await waitUntil(() => wanted.at(-1) === need, { what: `${need} workers`, timeoutMs: 30_000 });
     expect(Math.max(...wanted)).toBe(need); // never more
