@@ -8,6 +8,11 @@
  * not ready.
  */
 export { eventChannelPrefix } from './keys.ts';
+export type { KubeAccess } from './kubernetes/access.ts';
+export { findAccess } from './kubernetes/find-access.ts';
+export { podFact } from './kubernetes/identity.ts';
+export { KubeClient } from './kubernetes/kube-client.ts';
+export { KubeFailure } from './kubernetes/kube-errors.ts';
 export type { ReadingSource, StoreOptions, ViewObserver } from './options.ts';
 export type {
   CheckedFile,

@@ -52,6 +52,7 @@ export const workerRows = {
   hostFacts: worker.json({
     names: 'STATOR_HOST_FACTS',
     known: ['instance_id', 'instance_type', 'zone', 'market', 'group', 'generation'],
+    defaultText: 'in Kubernetes, the pod as instance_id',
     about: 'Facts about the machine, which planners read from the registration; stator host sets them.',
   }),
   engineApiKey: workers.secret({

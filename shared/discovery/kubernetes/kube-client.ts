@@ -9,7 +9,7 @@ import { failureOf, KubeFailure, NO_ANSWER, toKubeFailure } from './kube-errors.
 /** One call to the API. */
 export interface KubeCall {
   /** @default GET */
-  readonly method?: 'DELETE' | 'GET' | 'PATCH';
+  readonly method?: 'DELETE' | 'GET' | 'PATCH' | 'PUT';
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
   readonly body?: object;
@@ -47,8 +47,9 @@ const CLOSED: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
 
 /**
  * Client of the Kubernetes API: JSON over HTTP, with watches. All calls that are made of it may be repeated: reads,
- * server-side applies, and removals of one object by its uid. So a call on a connection that had been closed, or with
- * credentials that had ended, is sent once more. Otherwise the caller decides whether to try again.
+ * server-side applies, merges, removals of one object by its uid, and updates of one version. So a call on a connection
+ * that had been closed, or with credentials that had ended, is sent once more. Otherwise the caller decides whether to
+ * try again.
  */
 export class KubeClient {
   readonly #access: KubeAccess;

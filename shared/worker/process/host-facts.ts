@@ -1,15 +1,22 @@
 import { ConfigError, type Settings } from '../../config/index.ts';
-import type { HostFacts } from '../../discovery/index.ts';
+import { type HostFacts, podFact } from '../../discovery/index.ts';
 
 /** Longest of each fact in characters. */
 const CHARACTERS_MAX = 128;
 
 /**
- * Returns the facts of `STATOR_HOST_FACTS`; undefined if it is not set.
+ * Returns the facts of `STATOR_HOST_FACTS`. Without them, the machine of a worker in Kubernetes is its pod; undefined
+ * if that is not known either.
  * @throws ConfigError for a fact that is not a text of 1 to 128 characters, or without an `instance_id`
  */
-export function hostFactsOf({ hostFacts }: Pick<Settings<'worker'>, 'hostFacts'>): HostFacts | undefined {
-  if (hostFacts === undefined) return undefined;
+export function hostFactsOf({
+  hostFacts,
+  podName,
+}: Pick<Settings<'worker'>, 'hostFacts' | 'podName'>): HostFacts | undefined {
+  if (hostFacts === undefined) {
+    const pod = podFact('pod_name', podName);
+    return pod === undefined ? undefined : { instance_id: pod };
+  }
   const problems = Object.entries(hostFacts)
     .filter(([, value]) => typeof value !== 'string' || value.length === 0 || value.length > CHARACTERS_MAX)
     .map(

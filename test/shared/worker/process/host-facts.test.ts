@@ -20,6 +20,14 @@ describe('the facts of the machine of a worker', () => {
     expect(factsOf('{"instance_id":"i-1"}')).toEqual({ instance_id: 'i-1' });
   });
 
+  it('are the pod of a worker in Kubernetes, unless the variable says more', () => {
+    const factsIn = (env: Record<string, string>) =>
+      hostFactsOf(resolveConfig('worker', [], env, { allowMissing: true }).settings);
+    expect(factsIn({ POD_NAME: 'worker-7c4f' })).toEqual({ instance_id: 'worker-7c4f' });
+    const facts = { POD_NAME: 'worker-7c4f', STATOR_HOST_FACTS: '{"instance_id":"i-1"}' };
+    expect(factsIn(facts)).toEqual({ instance_id: 'i-1' });
+  });
+
   it('are unknown without it', () => {
     expect(hostFactsOf(resolveConfig('worker', [], {}, { allowMissing: true }).settings)).toBeUndefined();
   });
