@@ -1,10 +1,12 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type KubeObject, ObjectStore, type StoreChange } from './object-store.ts';
+import { answerScale } from './scale.ts';
 
 /** Path of a resource in a namespace, as the API has them. */
-const PATH = /^\/(?:api\/v1|apis\/([^/]+)\/[^/]+)\/namespaces\/([^/]+)\/([a-z]+)(?:\/([^/]+))?$/;
-const RESOURCES = new Set(['pods', 'endpointslices', 'leases', 'dynamoworkermetadatas']);
+const PATH = /^\/(?:api\/v1|apis\/([^/]+)\/[^/]+)\/namespaces\/([^/]+)\/([a-z]+)(?:\/([^/]+))?(?:\/(scale))?$/;
+const WORKLOADS = new Set(['deployments', 'leaderworkersets']);
+const RESOURCES = new Set(['pods', 'endpointslices', 'leases', 'dynamoworkermetadatas', ...WORKLOADS]);
 
 interface Selected {
   readonly labels: readonly (readonly [string, string])[];
@@ -20,16 +22,17 @@ interface Watcher {
 
 /** Facts of a call, for a rule of access. */
 export interface JudgedCall {
-  /** `get`, `list`, `watch`, `patch` or `delete`. */
+  /** `get`, `list`, `watch`, `update`, `patch` or `delete`. */
   readonly verb: string;
+  /** With `/scale` for that part of a workload. */
   readonly resource: string;
   readonly token: string | undefined;
 }
 
 /**
- * A Kubernetes API server in this process, as far as discovery uses one: lists in pages, watches that replay history,
- * server-side apply, merge patches, removal by uid, selectors, owners. Everything is in memory, so a test can change
- * objects at once, forget history, and count calls.
+ * A Kubernetes API server in this process, as far as discovery and planners use one: lists in pages, watches that
+ * replay history, server-side apply, merge patches, removal by uid, selectors, owners, the scale of workloads.
+ * Everything is in memory, so a test can change objects at once, forget history, and count calls.
  */
 export class FakeApiServer {
   readonly #server: Server;
@@ -124,17 +127,23 @@ export class FakeApiServer {
     const body = await bodyOf(request).catch(() => undefined);
     if (body === undefined) return; // the client is gone
     const url = new URL(request.url ?? '/', 'http://localhost');
-    const [, , namespace = '', resource = '', name] = PATH.exec(url.pathname) ?? [];
+    const [, , namespace = '', kind = '', name, part] = PATH.exec(url.pathname) ?? [];
+    const resource = part === undefined ? kind : `${kind}/${part}`;
     const isWatch = /^(1|true)$/.test(url.searchParams.get('watch') ?? '');
     const one = name === undefined ? 'list' : 'get';
-    const verb = request.method === 'GET' ? (isWatch ? 'watch' : one) : (request.method ?? '').toLowerCase();
+    const changed = request.method === 'PUT' ? 'update' : (request.method ?? '').toLowerCase();
+    const verb = request.method === 'GET' ? (isWatch ? 'watch' : one) : changed;
     const counted = `${verb} ${resource}${url.searchParams.has('fieldSelector') ? ' by name' : ''}`;
     this.#counts.set(counted, (this.#counts.get(counted) ?? 0) + 1);
     const token = request.headers.authorization?.replace(/^Bearer /, '');
     const refused = this.judge?.({ verb, resource, token });
     if (refused !== undefined) return refuse(response, refused, `refused by the rule of the test`);
-    if (!RESOURCES.has(resource)) return refuse(response, 404, 'the server could not find the requested resource');
-    const store = this.store(resource, namespace);
+    if (!RESOURCES.has(kind)) return refuse(response, 404, 'the server could not find the requested resource');
+    const store = this.store(kind, namespace);
+    if (part !== undefined) {
+      const { status, body: answered } = answerScale(store, name ?? '', verb, body);
+      return answer(response, status, answered);
+    }
     if (isWatch) {
       await this.watchesOpenAt;
       if (!response.destroyed) this.#watch(store, url, response);

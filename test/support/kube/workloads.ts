@@ -1,0 +1,212 @@
+import type { Clock } from '../../../shared/clock/index.ts';
+import type { FakeApiServer } from './api-server.ts';
+import type { KubeObject } from './object-store.ts';
+
+/** Facts of a cluster that runs workloads. */
+export interface WorkloadsOptions {
+  readonly clock: Clock;
+  /** GPUs of the cluster. A replica needs one. @default 1000 */
+  readonly gpus?: number;
+  /** Time from a pod on a node to one that is ready. */
+  readonly startMs: number;
+  /** Time in which a pod ends. */
+  readonly endMs: number;
+}
+
+type Plain = Readonly<Record<string, unknown>>;
+const COST = 'controller.kubernetes.io/pod-deletion-cost';
+const LWS = 'leaderworkerset.sigs.k8s.io';
+
+/**
+ * The controllers, the scheduler and the kubelets of a cluster, for Deployments and LeaderWorkerSets: they react to
+ * each change of a number of replicas at once, as controllers do that are not behind. A surplus of pods goes in the
+ * order that Kubernetes documents ("Pod deletion cost"): without a node, pending, not ready, lowest cost, ready for the
+ * shortest time.
+ */
+export class FakeWorkloads {
+  readonly #api: FakeApiServer;
+  readonly #options: WorkloadsOptions;
+  #serial = 0;
+  #gpus: number;
+  /** Names of the pods whose end was ordered, in order. */
+  readonly ended: string[] = [];
+  /** Whether the controllers act. */
+  isActing = true;
+
+  constructor(api: FakeApiServer, options: WorkloadsOptions) {
+    this.#api = api;
+    this.#options = options;
+    this.#gpus = options.gpus ?? 1000;
+    for (const resource of ['deployments', 'leaderworkersets']) {
+      api.store(resource).listen(() => this.reconcile());
+    }
+  }
+
+  /** Adds a Deployment. */
+  addDeployment(name: string, replicas: number): void {
+    const labels = { app: name };
+    this.#api.store('deployments').set(name, {
+      metadata: { namespace: 'default' },
+      spec: { replicas, selector: { matchLabels: labels } },
+    });
+  }
+
+  /** Adds a LeaderWorkerSet whose groups have `size` pods. */
+  addGroups(name: string, replicas: number, size: number): void {
+    const labels = { [`${LWS}/name`]: name, [`${LWS}/worker-index`]: '0' };
+    this.#api.store('leaderworkersets').set(name, {
+      metadata: { namespace: 'default' },
+      spec: { replicas, size, selector: { matchLabels: labels } },
+    });
+  }
+
+  set gpus(gpus: number) {
+    this.#gpus = gpus;
+    this.reconcile();
+  }
+
+  replicasOf(name: string, resource = 'deployments'): number {
+    return Number(specOf(this.#api.store(resource).get(name)).replicas);
+  }
+
+  setReplicas(name: string, replicas: number, resource = 'deployments'): void {
+    this.#api.store(resource).merge(name, { spec: { replicas } });
+  }
+
+  /** Names of the pods of a workload that are not ending. */
+  podsOf(name: string): readonly string[] {
+    return this.#active(name).map(({ metadata }) => metadata.name);
+  }
+
+  setReady(pod: string, isReady: boolean): void {
+    this.#condition(pod, 'Ready', isReady ? 'True' : 'False');
+  }
+
+  /** Adds a pod of another template, as during a rollout. */
+  addSurge(name: string): void {
+    this.#create(name, `${name}-surge`, { 'pod-template-hash': 'new' });
+    this.#schedule();
+  }
+
+  /** Does what controllers and scheduler do. */
+  reconcile(): void {
+    if (!this.isActing) return;
+    for (const { metadata, spec } of this.#api.store('deployments').objects) {
+      this.#scaleDeployment(metadata.name, Number((spec as Plain).replicas));
+    }
+    for (const { metadata, spec } of this.#api.store('leaderworkersets').objects) {
+      this.#scaleGroups(metadata.name, Number((spec as Plain).replicas), Number((spec as Plain).size));
+    }
+    this.#schedule();
+  }
+
+  #scaleDeployment(name: string, replicas: number): void {
+    const active = this.#active(name);
+    for (let missing = replicas - active.length; missing > 0; missing--) {
+      this.#create(name, `${name}-${String(++this.#serial).padStart(4, '0')}`, { 'pod-template-hash': 'first' });
+    }
+    const surplus = Math.max(0, active.length - replicas);
+    for (const { metadata } of active.toSorted(endsBefore).slice(0, surplus)) this.#end(metadata.name);
+  }
+
+  #scaleGroups(name: string, replicas: number, size: number): void {
+    const active = this.#active(name);
+    const has = (pod: string): boolean => this.#api.store('pods').get(pod) !== undefined;
+    for (let group = 0; group < replicas; group++) {
+      for (let at = 0; at < size; at++) {
+        const pod = at === 0 ? `${name}-${group}` : `${name}-${group}-${at}`;
+        const labels = { [`${LWS}/name`]: name, [`${LWS}/group-index`]: `${group}`, [`${LWS}/worker-index`]: `${at}` };
+        if (!has(pod)) this.#create(name, pod, labels);
+      }
+    }
+    for (const { metadata } of active) {
+      if (Number(metadata.labels?.[`${LWS}/group-index`]) >= replicas) this.#end(metadata.name);
+    }
+  }
+
+  #create(app: string, pod: string, labels: Readonly<Record<string, string>>): void {
+    const creationTimestamp = this.#now();
+    this.#api.store('pods').set(pod, {
+      metadata: { labels: { app, ...labels }, creationTimestamp },
+      spec: {},
+      status: { phase: 'Pending', conditions: [] },
+    });
+  }
+
+  #end(pod: string): void {
+    this.ended.push(pod);
+    this.#api.store('pods').merge(pod, { metadata: { deletionTimestamp: this.#now() } });
+    this.#options.clock.after(this.#options.endMs, () => {
+      this.#api.store('pods').remove(pod);
+      this.reconcile();
+    });
+  }
+
+  /** Gives pods a node while there are GPUs, and tells the others why not. */
+  #schedule(): void {
+    const { clock, startMs } = this.#options;
+    const pods = this.#api.store('pods').objects;
+    let free = this.#gpus - pods.filter((pod) => specOf(pod).nodeName !== undefined).length;
+    for (const pod of pods.filter((each) => specOf(each).nodeName === undefined && isActive(each))) {
+      const { name, uid } = pod.metadata;
+      if (free-- <= 0) {
+        const message = '0/3 nodes are available: 3 Insufficient nvidia.com/gpu.';
+        this.#condition(name, 'PodScheduled', 'False', { reason: 'Unschedulable', message });
+        continue;
+      }
+      this.#api.store('pods').merge(name, { spec: { nodeName: 'node' }, status: { phase: 'Running' } });
+      this.#condition(name, 'PodScheduled', 'True');
+      this.#condition(name, 'Ready', 'False');
+      clock.after(startMs, () => {
+        if (this.#api.store('pods').get(name)?.metadata.uid === uid) this.setReady(name, true);
+      });
+    }
+  }
+
+  #condition(pod: string, type: string, status: string, more: Plain = {}): void {
+    const store = this.#api.store('pods');
+    const conditions = conditionsOf(store.get(pod));
+    const before = conditions.find((each) => each.type === type);
+    if (before?.status === status) return;
+    const next = { type, status, lastTransitionTime: this.#now(), ...more };
+    const others = conditions.filter((each) => each.type !== type);
+    store.merge(pod, { status: { conditions: [...others, next] } });
+  }
+
+  #active(name: string): readonly KubeObject[] {
+    return this.#api.store('pods').objects.filter((pod) => pod.metadata.labels?.app === name && isActive(pod));
+  }
+
+  /** The API has times in whole seconds. */
+  #now(): string {
+    return new Date(this.#options.clock.wallMs()).toISOString().replace(/\.\d+/, '');
+  }
+}
+
+function isActive({ metadata, status }: KubeObject): boolean {
+  return metadata.deletionTimestamp === undefined && (status as Plain | undefined)?.phase !== 'Failed';
+}
+
+function specOf(object: KubeObject | undefined): Plain {
+  return (object?.spec ?? {}) as Plain;
+}
+
+function conditionsOf(pod: KubeObject | undefined): readonly Plain[] {
+  return ((pod?.status as Plain | undefined)?.conditions ?? []) as readonly Plain[];
+}
+
+function endsBefore(one: KubeObject, other: KubeObject): number {
+  const ready = (pod: KubeObject) => conditionsOf(pod).find(({ type }) => type === 'Ready');
+  const costOf = ({ metadata }: KubeObject): number => Number(metadata.annotations?.[COST] ?? 0);
+  const hasNode = (pod: KubeObject): number => Number(specOf(pod).nodeName !== undefined);
+  const runs = (pod: KubeObject): number => Number((pod.status as Plain).phase === 'Running');
+  const isReady = (pod: KubeObject): number => Number(ready(pod)?.status === 'True');
+  const since = (pod: KubeObject): number => Date.parse(String(ready(pod)?.lastTransitionTime)) || 0;
+  return (
+    hasNode(one) - hasNode(other) ||
+    runs(one) - runs(other) ||
+    isReady(one) - isReady(other) ||
+    costOf(one) - costOf(other) ||
+    since(other) - since(one)
+  );
+}
