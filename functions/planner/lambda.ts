@@ -1,6 +1,7 @@
 /**
  * The planner as a function: it takes batches of a FIFO queue, with a message group for each model, and scales Auto
- * Scaling groups. What it opens for its first batch serves all batches of its environment.
+ * Scaling groups, or the Deployments of a cluster. What it opens for its first batch serves all batches of its
+ * environment.
  */
 import { fileURLToPath } from 'node:url';
 import { SYSTEM } from '../../shared/clock/index.ts';
@@ -9,10 +10,10 @@ import { resolveConfig } from '../../shared/config/index.ts';
 import { openLogger, renderEmbedded } from '../../shared/telemetry/index.ts';
 import { PLANNER_FLEETS_FILE } from './fleets-file.ts';
 
-/** The fleets that the deployment has put beside the function. A variable may name others. */
+/** The fleets that the deployment has put beside the function, and their connector. Variables may name others. */
 const fleets = fileURLToPath(new URL(PLANNER_FLEETS_FILE, import.meta.url));
-const environment = { STATOR_PLANNER_FLEETS: fleets, ...process.env };
-const { settings, warnings } = resolveConfig('planner', ['--planner-connector=ec2'], environment);
+const environment = { STATOR_PLANNER_CONNECTOR: 'ec2', STATOR_PLANNER_FLEETS: fleets, ...process.env };
+const { settings, warnings } = resolveConfig('planner', [], environment);
 const logger = openLogger(settings);
 for (const warning of warnings) logger.for('function').warn(warning);
 

@@ -300,9 +300,9 @@ const PLANNER: Brief = {
     {
       setting: 'plannerConnector',
       value: 'WHO',
-      about: 'What carries decisions out: virtual (your own system), local (workers on this machine) or ec2',
+      about: 'What carries decisions out: virtual (your own system), local (workers here), ec2, kubernetes or eks',
     },
-    { setting: 'plannerFleets', value: 'FILE|JSON', about: 'With ec2: the Auto Scaling groups of each fleet' },
+    { setting: 'plannerFleets', value: 'FILE|JSON', about: 'With ec2, kubernetes and eks: the options of each fleet' },
     { setting: 'plannerDir', value: 'FOLDER', about: 'Folder for decisions and targets' },
     { setting: 'plannerModel', value: 'NAME', about: 'Model to plan for (default: the first that reports)' },
     { setting: 'prometheusEndpoint', value: 'URL', about: 'Prometheus to read the traffic from' },

@@ -8,13 +8,13 @@ import {
   type PlannedBatch,
   type PlannedModel,
   QueuePlanner,
-  readFleets,
 } from '../../planner/index.ts';
 import { groupOf } from '../../protocol/index.ts';
 import type { ProcessLogger } from '../../telemetry/index.ts';
-import { ec2Connectors } from './connector.ts';
+import { ec2Connectors, isOfPods, podConnectors } from './connector.ts';
 import { openPlannerStore } from './planner-store.ts';
 import { fleetPlanning } from './planning.ts';
+import { scaledFleets } from './scaled-fleet.ts';
 
 interface QueuePlannerDeps {
   readonly settings: Settings<'planner'>;
@@ -39,16 +39,24 @@ export function openQueuePlanner({ settings, logger, clock, random, ...hears }: 
     if (settings.plannerTable === undefined) {
       throw new ConfigError(['STATOR_PLANNER_TABLE is missing: it names the table of the decisions']);
     }
-    const { fleets, gpusMax } = await readFleets(settings);
+    const specs = await scaledFleets(settings);
+    if (specs === undefined) {
+      const { plannerConnector: connector } = settings;
+      throw new ConfigError([`STATOR_PLANNER_CONNECTOR ${connector}: a function scales with ec2, kubernetes or eks`]);
+    }
+    const { fleets, gpusMax } = specs;
     const store = await lifetime.use(openPlannerStore(settings, {}));
     const host = { clock, random, isLasting: false };
     const discovery = await lifetime.use(openDiscovery(settings, logger.for('discovery'), host));
-    const calls = await lifetime.use(AutoScalingCalls.open(clock));
-    const connectorOf = ec2Connectors({ discovery, calls, clock });
+    const isEc2 = fleets.some((fleet) => !isOfPods(fleet));
+    const calls = isEc2 ? await lifetime.use(AutoScalingCalls.open(clock)) : undefined;
+    const ofPods = podConnectors({ discovery, clock, env: process.env });
+    const ofGroups = calls === undefined ? undefined : ec2Connectors({ discovery, calls, clock });
     const models: PlannedModel[] = [];
     for (const fleet of fleets) {
       const planner = await fleetPlanning(settings, fleet);
-      models.push({ group: groupOf(fleet), fleet, planner, connector: await connectorOf(fleet) });
+      const connector = isOfPods(fleet) ? await ofPods(fleet) : await ofGroups?.(fleet);
+      if (connector !== undefined) models.push({ group: groupOf(fleet), fleet, planner, connector });
     }
     return new QueuePlanner({
       ...{ models, store, clock, gpusMax },
@@ -57,7 +65,8 @@ export function openQueuePlanner({ settings, logger, clock, random, ...hears }: 
       logger: logger.for('planner'),
       holder: random.instanceId(),
       orderDrain: drainOrders(discovery),
-      groupsOf: (instanceIds, signal) => calls.groupsOf(instanceIds, signal),
+      // Events about machines say nothing about pods: a pod that is lost is missing at the next look.
+      groupsOf: async (instanceIds, signal) => (await calls?.groupsOf(instanceIds, signal)) ?? new Map(),
       refresh: (signal) => discovery.refresh(DISCOVERY_AGE_MS_MAX, signal),
     });
   });

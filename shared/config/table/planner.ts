@@ -97,16 +97,16 @@ export const plannerRows = {
 export const plannerProcessRows = {
   plannerConnector: planner.choice({
     names: '--planner-connector STATOR_PLANNER_CONNECTOR',
-    values: ['virtual', 'local', 'ec2'],
+    values: ['virtual', 'local', 'ec2', 'kubernetes', 'eks'],
     default: 'virtual',
     about:
-      'How decisions are carried out: by an external system that reads targets (virtual), by worker processes on this machine (local), or by Auto Scaling groups (ec2).',
+      'How decisions are carried out: by an external system that reads targets (virtual), by worker processes on this machine (local), by Auto Scaling groups (ec2), or by Deployments of a cluster that is entered with a service account or kubeconfig (kubernetes) or with credentials of AWS (eks).',
   }),
   plannerFleets: rowsFor('planner', 'simulate').jsonOrFile({
     names: '--planner-fleets STATOR_PLANNER_FLEETS',
     allowed: '.json or inline JSON',
     about:
-      'With --planner-connector ec2, or in a simulation with --planner: fleets with the Auto Scaling groups of their options, as a deployment states them.',
+      'With --planner-connector ec2, kubernetes or eks, or in a simulation with --planner: fleets with the Auto Scaling groups or Deployments of their options.',
   }),
   plannerDir: rowsFor('planner', 'local').folder({
     names: '--planner-dir STATOR_PLANNER_DIR',

@@ -8,6 +8,8 @@ export interface BadPair {
   /** Option whose launch failed. */
   readonly option: string;
   readonly code: string;
+  /** Words of the environment. */
+  readonly reason?: string | undefined;
   readonly failedAtMs: number;
   /** Time from which it may be tried again. */
   readonly untilMs: number;
@@ -69,12 +71,12 @@ export function notePairs(
     const key = keyOf(spec, type, failing.zone ?? spec.zone);
     const before = pairs[key];
     if (before !== undefined && failing.atMs <= before.failedAtMs) continue;
-    const { code, atMs: failedAtMs } = failing;
+    const { code, reason, atMs: failedAtMs, pauseMs = 0 } = failing;
     const isNewTry = before === undefined || failedAtMs >= before.untilMs;
     const k = before === undefined ? 0 : Math.min(before.k + (isNewTry ? 1 : 0), K_MAX);
     const fromMs = onOrder > 0 ? Math.max(nowMs, failedAtMs) : failedAtMs;
-    const untilMs = isNewTry ? fromMs + FIRST_BAD_MS * 2 ** k : before.untilMs;
-    pairs[key] = { option: spec.id, code, failedAtMs, untilMs, k, live };
+    const untilMs = isNewTry ? fromMs + Math.max(pauseMs, FIRST_BAD_MS * 2 ** k) : before.untilMs;
+    pairs[key] = { option: spec.id, code, failedAtMs, untilMs, k, live, ...(reason !== undefined && { reason }) };
   }
   return pairs;
 }

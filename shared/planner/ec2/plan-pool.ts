@@ -302,13 +302,13 @@ class PoolWork {
     if (last === undefined) {
       return { code: 'MaximumReached', problem: `${what}, and every option is as large as it may be` };
     }
-    const [{ spec, seen }, { code }] = last;
+    const [{ spec, seen }, { code, reason }] = last;
     const zone = seen.failing?.zone ?? spec.zone;
     const where = `${spec.types.join(', ')}${zone === undefined ? '' : ` in ${zone}`}`;
     return {
       code,
       option: spec.id,
-      problem: `${what}, and no option has room; ${spec.id} failed last: ${code} (${where})`,
+      problem: `${what}, and no option has room; ${spec.id} failed last: ${code} (${where})${reason === undefined ? '' : `: ${reason}`}`,
     };
   }
 }

@@ -5,27 +5,41 @@ import { type FleetSpec, FleetSpecError, type FleetSpecs, readFleetSpecs } from 
 
 type FleetSettings = Pick<Settings<'planner'>, 'plannerFleets' | 'namespace' | 'plannerModel'>;
 
-/** Reads `--planner-fleets`. @throws ConfigError */
-export async function readFleets({
-  plannerFleets: given,
-}: Partial<Pick<FleetSettings, 'plannerFleets'>>): Promise<FleetSpecs> {
+type GivenFleets = Partial<Pick<FleetSettings, 'plannerFleets'>>;
+
+/** Reads the fleets on EC2 of `--planner-fleets`. @throws ConfigError */
+export function readFleets(given: GivenFleets): Promise<FleetSpecs> {
+  return readFleetsWith(given, 'Auto Scaling groups', readFleetSpecs);
+}
+
+/**
+ * Reads `--planner-fleets`.
+ * @param named what the fleets name, for the message
+ * @param read reads the JSON, and throws a FleetSpecError for what it cannot use
+ * @throws ConfigError
+ */
+export async function readFleetsWith<T>(
+  { plannerFleets: given }: GivenFleets,
+  named: string,
+  read: (text: string, where: string) => T,
+): Promise<T> {
   if (given === undefined) {
-    throw new ConfigError(['--planner-fleets (STATOR_PLANNER_FLEETS) is missing: it names the Auto Scaling groups']);
+    throw new ConfigError([`--planner-fleets (STATOR_PLANNER_FLEETS) is missing: it names the ${named}`]);
   }
   const where = given.kind === 'json' ? '--planner-fleets' : `--planner-fleets ${given.path}`;
   try {
     const text = given.kind === 'json' ? JSON.stringify(given.value) : await readFile(given.path, 'utf8');
-    return readFleetSpecs(text, where);
+    return read(text, where);
   } catch (thrown) {
     throw new ConfigError([thrown instanceof FleetSpecError ? thrown.message : `${where}: ${reasonOf(thrown)}`]);
   }
 }
 
 /** Returns the one fleet of a namespace and model. @throws ConfigError that names the fleets there are */
-export function chooseFleet(
-  { fleets }: FleetSpecs,
+export function chooseFleet<T extends Pick<FleetSpec, 'namespace' | 'model'>>(
+  { fleets }: { readonly fleets: readonly T[] },
   { namespace, plannerModel: model }: Partial<Pick<FleetSettings, 'namespace' | 'plannerModel'>>,
-): FleetSpec {
+): T {
   const matching = fleets.filter(
     (fleet) =>
       (namespace ?? fleet.namespace) === fleet.namespace &&
@@ -39,7 +53,7 @@ export function chooseFleet(
 }
 
 /** Returns what the spec of a fleet says about its law. `--planner-config` wins over it. */
-export function fleetPreset({ pools, planner = {} }: FleetSpec): object {
+export function fleetPreset({ pools, planner = {} }: Pick<FleetSpec, 'pools' | 'planner'>): object {
   const { prefill, decode } = pools;
   const onlyPrefill = decode === undefined ? 'prefill' : 'agg';
   return {

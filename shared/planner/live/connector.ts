@@ -26,6 +26,10 @@ export interface LaunchFailure {
   /** Types of instances that failed; none: all types of the option. */
   readonly types: readonly string[];
   readonly atMs: number;
+  /** Words of the environment, if they say more than the code. */
+  readonly reason?: string | undefined;
+  /** Least time in milliseconds before the option is tried again, if failures are noticed late. @default one minute */
+  readonly pauseMs?: number | undefined;
 }
 
 /** An option of a pool as it is. Counts are in instances. */

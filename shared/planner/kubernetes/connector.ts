@@ -1,0 +1,239 @@
+import type { Clock } from '../../clock/index.ts';
+import { KubeFailure } from '../../discovery/index.ts';
+import type { InstanceLoads } from '../ec2/instance-loads.ts';
+import { planFleet } from '../ec2/plan.ts';
+import type {
+  Applied,
+  Connector,
+  LaunchFailure,
+  Observed,
+  ObservedOption,
+  ObservedPool,
+  Step,
+} from '../live/connector.ts';
+import type { Pool } from '../types.ts';
+import type { ClusterFleet, PodOption } from './cluster-fleet.ts';
+import { endsOf } from './ends.ts';
+import { PodStarts } from './pod-starts.ts';
+import { LOWEST_COST } from './pods.ts';
+import { isRollingOut, type Replica, replicasOf, seenReplicas } from './replicas.ts';
+import type { Scale, WorkloadCalls } from './workload-calls.ts';
+
+export interface KubernetesConnectorOptions {
+  readonly fleet: ClusterFleet;
+  readonly calls: Pick<WorkloadCalls, 'scaleOf' | 'podsOf' | 'setScale' | 'setDeletionCost' | 'where' | 'close'>;
+  readonly clock: Clock;
+  /** Loads of pods by their names; without them, victims are chosen by health, option and name. */
+  readonly loads?: Pick<InstanceLoads, 'of' | 'close'> | undefined;
+}
+
+/** A workload as it was observed last. */
+interface Seen {
+  readonly option: PodOption;
+  readonly scale: Scale;
+  readonly replicas: readonly Replica[];
+  /** Replicas that serve, or did. */
+  readonly served: ReadonlySet<string>;
+}
+
+/** Steps of one option. */
+interface OptionSteps {
+  readonly victims: Set<string>;
+  desired: number | undefined;
+}
+
+/** Codes of the refusals that a planner may meet, by their status. */
+const CODES: Readonly<Record<number, string>> = {
+  400: 'BadRequest',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  405: 'MethodNotAllowed',
+  422: 'Invalid',
+};
+
+/**
+ * Scales the workloads of one fleet in a Kubernetes cluster: each option of a pool is a Deployment or a
+ * LeaderWorkerSet. A number is only set on the version of the workload that was observed, so a plan that is out of date
+ * changes nothing.
+ */
+export class KubernetesConnector implements Connector {
+  readonly name: string;
+  readonly #options: KubernetesConnectorOptions;
+  readonly #starts = new PodStarts();
+  /** Newest failure of each option, by pool and option. */
+  readonly #failures = new Map<string, LaunchFailure>();
+  /** By pool and option. */
+  #seen: ReadonlyMap<string, Seen> = new Map();
+
+  constructor(options: KubernetesConnectorOptions) {
+    this.#options = options;
+    this.name = options.fleet.cluster.kind;
+  }
+
+  plan: Connector['plan'] = (decision, observed, memory, context) =>
+    planFleet(this.#options.fleet, decision, observed, memory, context);
+
+  /**
+   * Reads all workloads of the fleet, with their pods. A workload that does not exist is an option without room: a
+   * deployment may add it to a pool that serves already.
+   *
+   * @throws KubeFailure also if a pool has no workload at all
+   */
+  async observe(signal: AbortSignal): Promise<Observed> {
+    const { fleet } = this.#options;
+    const seen = new Map<string, Seen>();
+    const pools: { -readonly [Name in Pool]?: ObservedPool } = {};
+    for (const [name, workloads] of Object.entries(fleet.workloads)) {
+      const pool = name as Pool;
+      for (const [id, option] of workloads) {
+        const found = await this.#look(option, signal);
+        if (found !== undefined) seen.set(keyOf(pool, id), found);
+      }
+      pools[pool] = this.#observePool(pool, seen);
+    }
+    this.#seen = seen;
+    this.#starts.observe([...seen.values()].flatMap(({ replicas }) => replicas));
+    const startSecs = Math.max(...Object.values(fleet.pools).map((pool) => pool?.startSecs ?? 0));
+    const { startSeconds = startSecs, capacitySeconds } = this.#starts;
+    return { pools, startSeconds, capacitySeconds };
+  }
+
+  async apply(steps: readonly Step[], signal: AbortSignal): Promise<Applied> {
+    signal.throwIfAborted();
+    let outcome: Applied = 'accepted';
+    for (const [key, { victims, desired }] of byOption(steps)) {
+      const result = await this.#applyTo(key, victims, desired, signal);
+      if (result !== 'accepted' && typeof outcome !== 'object') outcome = result;
+    }
+    return outcome;
+  }
+
+  async close(): Promise<void> {
+    this.#options.loads?.close();
+    this.#options.calls.close();
+  }
+
+  async #look(option: PodOption, signal: AbortSignal): Promise<Seen | undefined> {
+    const { calls, loads } = this.#options;
+    const { kind } = option.workload;
+    // The version is that of before the pods were read, so that a number is never set on newer facts than were seen.
+    const scale = await this.#ask(option, () => calls.scaleOf(option.workload, signal));
+    if (scale === undefined) return undefined;
+    const pods = await this.#ask(option, () => calls.podsOf(scale.selector, signal));
+    const replicas = replicasOf(kind, pods);
+    const served = replicas.filter(({ id, isReady }) => isReady || loads?.of(id) !== undefined);
+    return { option, scale, replicas, served: new Set(served.map(({ id }) => id)) };
+  }
+
+  #observePool(pool: Pool, seen: ReadonlyMap<string, Seen>): ObservedPool {
+    const spec = this.#options.fleet.pools[pool];
+    const given = spec?.options ?? [];
+    if (given.every(({ id }) => !seen.has(keyOf(pool, id)))) throw this.#withoutWorkloads(given);
+    const total = { ready: 0, starting: 0, draining: 0, desired: 0, refreshing: false };
+    const options = given.map(({ id, min, max, gpusPerInstance: gpus }): ObservedOption => {
+      const found = seen.get(keyOf(pool, id));
+      const unit = { replicas: 1, instances: 1, gpus };
+      const none = { ready: 0, starting: 0, draining: 0, desired: 0, instances: [] };
+      if (found === undefined) return { id, ...none, min: 0, max: 0, isAbsent: true, unit };
+      const isRefreshing = isRollingOut(found.replicas);
+      const option = { id, ...this.#observeOption(keyOf(pool, id), found, isRefreshing), min, max, unit };
+      total.refreshing ||= isRefreshing;
+      for (const count of ['ready', 'starting', 'draining', 'desired'] as const) total[count] += option[count];
+      return option;
+    });
+    return { ...total, options };
+  }
+
+  #observeOption(key: string, { option, scale, replicas }: Seen, isRefreshing: boolean) {
+    const { clock, loads } = this.#options;
+    const { instances, failing } = seenReplicas(replicas, {
+      kind: option.workload.kind,
+      desired: scale.replicas,
+      nowMs: clock.wallMs(),
+      unschedulableMs: option.unschedulableMs,
+      pauseMs: option.pauseMs,
+      isRefreshing,
+      blocksOf: (id) => loads?.of(id)?.activeBlocks,
+    });
+    if (failing !== undefined) this.#failures.set(key, failing);
+    const count = (state: string): number => instances.filter((each) => each.state === state).length;
+    const counts = { ready: count('ready'), starting: count('starting'), draining: count('draining') };
+    return { ...counts, desired: scale.replicas, failing, lastFailure: this.#failures.get(key), instances };
+  }
+
+  async #applyTo(
+    key: string,
+    victims: ReadonlySet<string>,
+    desired: number | undefined,
+    signal: AbortSignal,
+  ): Promise<Applied> {
+    const seen = this.#seen.get(key);
+    if (seen === undefined) return { failed: 'NotFound' };
+    const { option, scale, replicas, served } = seen;
+    const { workload } = option;
+    const wanted = desired ?? Math.max(0, scale.replicas - victims.size);
+    const ends = endsOf(workload.kind, replicas, {
+      current: scale.replicas,
+      wanted,
+      victims,
+      served: (id) => served.has(id),
+    });
+    try {
+      for (const pod of ends.unmarked) await this.#options.calls.setDeletionCost(pod, undefined, signal);
+      for (const pod of ends.marked) await this.#options.calls.setDeletionCost(pod, LOWEST_COST, signal);
+      if (ends.replicas !== scale.replicas) await this.#options.calls.setScale(workload, scale, ends.replicas, signal);
+    } catch (thrown) {
+      signal.throwIfAborted();
+      return outcomeOf(thrown);
+    }
+    return ends.replicas === wanted ? 'accepted' : 'waiting';
+  }
+
+  /** Adds to a failure what was asked for, and which right it needs. */
+  async #ask<T>({ workload: { kind, name } }: PodOption, call: () => Promise<T>): Promise<T> {
+    try {
+      return await call();
+    } catch (thrown) {
+      if (!(thrown instanceof KubeFailure)) throw thrown;
+      const { isForbidden, status } = thrown;
+      const hint = isForbidden ? '. Give the planner the rights that docs/planner.md lists' : '';
+      const what = `${kind}/${name} in ${this.#options.calls.where} cannot be read: ${thrown.message}${hint}`;
+      throw new KubeFailure(status, what, thrown);
+    }
+  }
+
+  #withoutWorkloads(options: readonly { readonly group: string }[]): KubeFailure {
+    const { namespace, model } = this.#options.fleet;
+    const names = options.map(({ group }) => group).join(', ');
+    const what = `the fleet of ${model} in namespace ${namespace} names workloads that do not exist`;
+    return new KubeFailure(404, `${what} in ${this.#options.calls.where}: ${names}`);
+  }
+}
+
+function keyOf(pool: Pool, option: string): string {
+  return `${pool}/${option}`;
+}
+
+/** Returns the steps of each option, those that lower a number first: one option may give GPUs to another. */
+function byOption(steps: readonly Step[]): ReadonlyMap<string, OptionSteps> {
+  const options = new Map<string, OptionSteps>();
+  for (const step of steps) {
+    if (step.kind === 'targets') continue; // for environments that scale by themselves
+    const key = keyOf(step.pool, step.option);
+    const option = options.get(key) ?? { victims: new Set<string>(), desired: undefined };
+    options.set(key, option);
+    if (step.kind === 'terminate') option.victims.add(step.instanceId);
+    else option.desired = step.desired;
+  }
+  return options;
+}
+
+/**
+ * Returns what a failed change means. After a conflict, or if a pod or the workload is gone, the next round reads and
+ * plans anew.
+ */
+function outcomeOf(thrown: unknown): Applied {
+  if (!(thrown instanceof KubeFailure) || thrown.mayPass) throw thrown;
+  if (thrown.isConflict || thrown.isAbsent) return 'waiting';
+  return { failed: CODES[thrown.status] ?? `Status${thrown.status}` };
+}

@@ -1,0 +1,147 @@
+import type { LaunchFailure, ObservedInstance } from '../live/connector.ts';
+import { isActive, type Pod } from './pods.ts';
+import type { WorkloadKind } from './workload.ts';
+
+/** A replica of a workload: a pod, or the pods of one group. */
+export interface Replica {
+  /** Name of its pod, or of the leader of its group. */
+  readonly id: string;
+  readonly pods: readonly Pod[];
+  readonly isActive: boolean;
+  readonly isReady: boolean;
+  /** Whether a pod of it has no node because none has room, with the reason of the scheduler. */
+  readonly unschedulable: string | undefined;
+  readonly createdMs: number;
+  readonly readySinceMs: number | undefined;
+  readonly scheduledMs: number | undefined;
+}
+
+/** Returns the replicas of a workload. A group without its leader is not one yet, or not any more. */
+export function replicasOf(kind: WorkloadKind, pods: readonly Pod[]): readonly Replica[] {
+  if (kind === 'Deployment') return pods.map((pod) => replicaOf([pod], pod));
+  const groups = new Map<number | undefined, Pod[]>();
+  for (const pod of pods) groups.set(pod.group, [...(groups.get(pod.group) ?? []), pod]);
+  return [...groups.values()].flatMap((members) => {
+    const leader = members.find((pod) => pod.place === 0 && isActive(pod)) ?? members.find(({ place }) => place === 0);
+    return leader === undefined ? [] : [replicaOf(members, leader)];
+  });
+}
+
+function replicaOf(pods: readonly Pod[], leader: Pod): Replica {
+  const isReady = pods.every((pod) => pod.isReady);
+  const changes = pods.map(({ readyChangedMs = 0 }) => readyChangedMs);
+  const nodes = pods.map(({ scheduledMs }) => scheduledMs);
+  return {
+    id: leader.name,
+    pods,
+    isActive: isActive(leader),
+    isReady,
+    unschedulable: pods.find(({ unschedulable }) => unschedulable !== undefined)?.unschedulable,
+    createdMs: leader.createdMs,
+    readySinceMs: isReady ? Math.max(...changes) || undefined : undefined,
+    scheduledMs: nodes.includes(undefined) ? undefined : Math.max(...nodes.map((ms = 0) => ms)),
+  };
+}
+
+/** Returns whether the workload replaces its replicas by ones of another template. */
+export function isRollingOut(replicas: readonly Replica[]): boolean {
+  const templates = replicas.filter(({ isActive }) => isActive).flatMap(({ pods }) => pods.map((pod) => pod.template));
+  return new Set(templates).size > 1;
+}
+
+/** Returns the active replicas in the order in which their controller ends them. */
+export function inEndOrder(kind: WorkloadKind, replicas: readonly Replica[], marked: ReadonlySet<string>) {
+  const active = replicas.filter((replica) => replica.isActive);
+  if (kind === 'LeaderWorkerSet') return active.toSorted((one, other) => placeOf(other) - placeOf(one));
+  const rank = ({ id, pods: [pod] }: Replica): readonly number[] => [
+    Number(pod?.isAssigned),
+    ['Pending', 'Unknown', 'Running'].indexOf(pod?.phase ?? ''),
+    Number(pod?.isReady),
+    marked.has(id) ? Number.NEGATIVE_INFINITY : (pod?.deletionCost ?? 0),
+    -(pod?.readyChangedMs ?? 0),
+    -(pod?.createdMs ?? 0),
+  ];
+  return active.toSorted((one, other) => {
+    const [left, right] = [rank(one), rank(other)];
+    const at = left.findIndex((value, index) => value !== right[index]);
+    return at < 0 ? 0 : (left[at] ?? 0) < (right[at] ?? 0) ? -1 : 1;
+  });
+}
+
+/** Group of a replica; the last one ends first. */
+function placeOf({ pods: [pod] }: Replica): number {
+  return pod?.group ?? 0;
+}
+
+export interface SeenReplicas {
+  readonly instances: readonly ObservedInstance[];
+  readonly failing: LaunchFailure | undefined;
+}
+
+export interface ReplicaFacts {
+  readonly kind: WorkloadKind;
+  /** Replicas that the workload works towards. */
+  readonly desired: number;
+  readonly nowMs: number;
+  readonly unschedulableMs: number;
+  readonly pauseMs: number;
+  /** Whether the controller replaces replicas, so that it has more of them for a while. */
+  readonly isRefreshing: boolean;
+  /** Returns KV blocks in use on a replica; undefined if no worker of it was heard. */
+  blocksOf(id: string): number | undefined;
+}
+
+/** Code of a replica that no node has room for. */
+const UNSCHEDULABLE = 'Unschedulable';
+const REASON_CHARACTERS_MAX = 200;
+
+/**
+ * Returns the instances of an option. A replica that has waited too long for a node is no instance but a failed launch.
+ * Replicas beyond the desired number end as soon as their controller looks.
+ */
+export function seenReplicas(replicas: readonly Replica[], facts: ReplicaFacts): SeenReplicas {
+  const { kind, desired, nowMs, unschedulableMs, pauseMs, isRefreshing } = facts;
+  const order = inEndOrder(kind, replicas, new Set());
+  const surplus = isRefreshing ? 0 : Math.max(0, order.length - desired);
+  const ending = new Set(order.slice(0, surplus).map(({ id }) => id));
+  const isStuck = ({ unschedulable, createdMs }: Replica): boolean =>
+    unschedulable !== undefined && nowMs - createdMs >= unschedulableMs;
+  const instances: ObservedInstance[] = [];
+  let failing: LaunchFailure | undefined;
+  for (const replica of replicas) {
+    const { createdMs, unschedulable } = replica;
+    const state = stateOf(replica, ending, facts);
+    if (state === undefined) continue;
+    if (state === 'starting' && isStuck(replica)) {
+      const atMs = createdMs + unschedulableMs;
+      const reason = unschedulable?.replaceAll(/\s+/g, ' ').slice(0, REASON_CHARACTERS_MAX);
+      if (atMs >= (failing?.atMs ?? 0)) failing = { code: UNSCHEDULABLE, types: [], atMs, reason, pauseMs };
+      continue;
+    }
+    instances.push(instanceOf(replica, state, facts));
+  }
+  return { instances, failing };
+}
+
+function stateOf(
+  replica: Replica,
+  ending: ReadonlySet<string>,
+  { blocksOf }: ReplicaFacts,
+): ObservedInstance['state'] | undefined {
+  const { id, isReady, pods } = replica;
+  if (pods.some(({ isTerminating }) => isTerminating) || ending.has(id)) return 'draining';
+  if (!replica.isActive) return undefined; // it has failed, and its controller replaces it
+  // A replica that is not ready and was heard has served before.
+  return isReady || blocksOf(id) !== undefined ? 'ready' : 'starting';
+}
+
+function instanceOf(replica: Replica, state: ObservedInstance['state'], facts: ReplicaFacts): ObservedInstance {
+  const { id, isReady, readySinceMs } = replica;
+  if (facts.kind === 'LeaderWorkerSet') {
+    // The set ends its last group whatever the loads are: the generation states that order.
+    return { id, state, readySinceMs, generation: String(1_000_000_000 - placeOf(replica)) };
+  }
+  const activeBlocks = facts.blocksOf(id);
+  const isIdle = activeBlocks === undefined || activeBlocks === 0;
+  return { id, state, readySinceMs, activeBlocks, isUnhealthy: state === 'ready' && !isReady && isIdle };
+}

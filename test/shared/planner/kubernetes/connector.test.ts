@@ -1,0 +1,340 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { ConnectorMemory, Observed, Plan } from '../../../../shared/planner/live/connector.ts';
+import type { Victim } from '../../../../shared/planner/store/types.ts';
+import { clusterFleet, type PodFleet, podOption, START_MS, startPodFleet } from '../../../support/planner/pod-fleet.ts';
+
+const NEVER = new AbortController().signal;
+/** More than the age from which a pod may end. */
+const OLD_MS = 240_000;
+
+/** Rounds of a planner with one decision, which remember what the planner's store would. */
+class Rounds {
+  readonly #bed: PodFleet;
+  #memory: ConnectorMemory = {};
+  #victims: readonly Victim[] = [];
+  #id = 0;
+
+  constructor(bed: PodFleet) {
+    this.#bed = bed;
+  }
+
+  observe(): Promise<Observed> {
+    return this.#bed.connector.observe(NEVER);
+  }
+
+  plan(observed: Observed, decode: number): Plan {
+    const { clock, connector } = this.#bed;
+    const context = { nowMs: clock.wallMs(), victims: this.#victims, tickSeconds: 5 };
+    const plan = connector.plan({ decisionId: ++this.#id, targets: { decode } }, observed, this.#memory, context);
+    this.#memory = plan.memory;
+    this.#victims = [...this.#victims, ...plan.victims];
+    return plan;
+  }
+
+  async round(decode: number) {
+    const plan = this.plan(await this.observe(), decode);
+    const applied = plan.steps.length === 0 ? 'accepted' : await this.#bed.connector.apply(plan.steps, NEVER);
+    return { plan, applied };
+  }
+}
+
+async function bedOf(replicas: number, ...parts: Parameters<typeof startPodFleet>) {
+  const bed = await startPodFleet(...parts);
+  bed.workloads.addDeployment('w0', replicas);
+  await bed.clock.advance(OLD_MS);
+  return bed;
+}
+
+describe('a planner of Deployments', () => {
+  it('goes from one worker to eight and back to the one that has streams', async () => {
+    await using bed = await bedOf(1);
+    const [first = ''] = bed.workloads.podsOf('w0');
+    const rounds = new Rounds(bed);
+    await rounds.round(8);
+    expect(bed.workloads.replicasOf('w0')).toBe(8);
+    const starting = await rounds.observe();
+    expect(starting.pools?.decode).toMatchObject({ ready: 1, starting: 7, desired: 8 });
+    await bed.clock.advance(START_MS + OLD_MS);
+    for (const pod of bed.workloads.podsOf('w0')) bed.loads.set(pod, pod === first ? 5 : 0);
+    const { plan } = await rounds.round(1);
+    expect(plan.victims).toHaveLength(7);
+    expect(bed.workloads.podsOf('w0')).toEqual([first]);
+    await bed.clock.advance(OLD_MS);
+    expect((await rounds.round(1)).plan).toMatchObject({ isDone: true, steps: [] });
+  });
+
+  it('measures a start and the wait for a node', async () => {
+    await using bed = await bedOf(0);
+    const rounds = new Rounds(bed);
+    expect((await rounds.observe()).startSeconds).toBe(60);
+    await rounds.round(1);
+    await rounds.observe();
+    await bed.clock.advance(START_MS * 2);
+    const { startSeconds, capacitySeconds } = await rounds.observe();
+    expect(startSeconds).toBe(START_MS / 1000);
+    expect(capacitySeconds).toBe(0);
+  });
+
+  it('calls off pods that have not served before it ends one that has', async () => {
+    await using bed = await bedOf(1);
+    const [first] = bed.workloads.podsOf('w0');
+    const rounds = new Rounds(bed);
+    await rounds.round(4);
+    const { plan } = await rounds.round(2);
+    expect(plan.victims).toEqual([]);
+    expect(bed.workloads.replicasOf('w0')).toBe(2);
+    expect(bed.workloads.podsOf('w0')).toContain(first);
+  });
+
+  it('ends a launch that it calls off also if that is ready before the controller looks', async () => {
+    await using bed = await bedOf(1);
+    const [busy = ''] = bed.workloads.podsOf('w0');
+    bed.loads.set(busy, 3);
+    const rounds = new Rounds(bed);
+    await rounds.round(2);
+    bed.workloads.isActing = false;
+    await rounds.round(1);
+    await bed.clock.advance(2 * START_MS);
+    bed.workloads.setReady(busy, false);
+    await bed.clock.advance(START_MS);
+    bed.workloads.setReady(busy, true); // without a mark, the pod that is ready for the shortest time goes first
+    bed.workloads.isActing = true;
+    bed.workloads.reconcile();
+    expect(bed.workloads.podsOf('w0')).toEqual([busy]);
+  });
+
+  it('calls off a launch before a pod that is not ready and has streams would end', async () => {
+    await using bed = await bedOf(1);
+    const [busy = ''] = bed.workloads.podsOf('w0');
+    bed.loads.set(busy, 3);
+    const rounds = new Rounds(bed);
+    await rounds.round(2);
+    await bed.clock.advance(START_MS / 2);
+    bed.workloads.setReady(busy, false);
+    expect((await rounds.round(1)).applied).toBe('accepted');
+    expect(bed.workloads.podsOf('w0')).toEqual([busy]);
+  });
+
+  it('takes the mark of an end that did not come to pass from a pod that stays', async () => {
+    await using bed = await bedOf(1);
+    const [idle = ''] = bed.workloads.podsOf('w0');
+    const rounds = new Rounds(bed);
+    await rounds.round(2);
+    bed.api.judge = ({ verb }) => (verb === 'update' ? 409 : undefined);
+    expect((await rounds.round(1)).applied).toBe('waiting'); // the launch is marked, and goes on
+    bed.api.judge = undefined;
+    await bed.clock.advance(OLD_MS * 2);
+    const [, busy = ''] = bed.workloads.podsOf('w0');
+    bed.loads.set(idle, 0).set(busy, 3);
+    expect((await rounds.round(1)).applied).toBe('accepted');
+    expect(bed.workloads.podsOf('w0')).toEqual([busy]);
+  });
+
+  it('waits while a pod that is not ready, but has streams, would end in place of its victim', async () => {
+    await using bed = await bedOf(2);
+    const [busy = '', idle = ''] = bed.workloads.podsOf('w0');
+    bed.loads.set(busy, 7).set(idle, 0);
+    bed.workloads.setReady(busy, false);
+    const rounds = new Rounds(bed);
+    expect((await rounds.round(1)).applied).toBe('waiting');
+    expect(bed.workloads.podsOf('w0')).toEqual([busy, idle]);
+    bed.workloads.setReady(busy, true);
+    expect((await rounds.round(1)).applied).toBe('accepted');
+    expect(bed.workloads.podsOf('w0')).toEqual([busy]);
+  });
+
+  it('ends no pod while a rollout replaces pods', async () => {
+    await using bed = await bedOf(2);
+    bed.workloads.isActing = false;
+    bed.workloads.addSurge('w0');
+    const rounds = new Rounds(bed);
+    const { plan } = await rounds.round(1);
+    expect(plan).toMatchObject({ steps: [], isDone: false });
+    expect(plan.note).toMatch(/refresh is in progress/);
+  });
+});
+
+describe('a planner of Deployments without GPUs for all', () => {
+  it('takes the next option, and says why if there is none', async () => {
+    const fleet = clusterFleet([podOption(0), podOption(1, { max: 1 })]);
+    await using bed = await bedOf(0, fleet, { gpus: 2 });
+    bed.workloads.addDeployment('w1', 0);
+    const rounds = new Rounds(bed);
+    await rounds.round(3);
+    expect(bed.workloads.replicasOf('w0')).toBe(3);
+    expect((await rounds.round(3)).plan.shortage).toBeUndefined(); // a node may be on its way
+    await bed.clock.advance(START_MS);
+    await rounds.round(3);
+    expect([bed.workloads.replicasOf('w0'), bed.workloads.replicasOf('w1')]).toEqual([2, 1]);
+    await bed.clock.advance(START_MS);
+    const { plan } = await rounds.round(3);
+    expect(plan.shortage).toMatchObject({ code: 'Unschedulable', option: '1-on-demand' });
+    expect(plan.shortage?.problem).toContain('3 Insufficient nvidia.com/gpu');
+    bed.workloads.gpus = 4;
+    await bed.clock.advance(3 * OLD_MS);
+    for (let round = 0; round < 3; round++) {
+      await rounds.round(3);
+      await bed.clock.advance(START_MS);
+    }
+    expect((await rounds.observe()).pools?.decode).toMatchObject({ ready: 3, starting: 0 });
+  });
+});
+
+describe('a planner of a cluster that changes or refuses', () => {
+  it('changes nothing by a plan for an earlier version, and plans again', async () => {
+    await using bed = await bedOf(1);
+    const rounds = new Rounds(bed);
+    const plan = rounds.plan(await rounds.observe(), 8);
+    bed.workloads.setReplicas('w0', 3);
+    bed.workloads.setReplicas('w0', 1); // the same number as before, by a newer decision
+    expect(await bed.connector.apply(plan.steps, NEVER)).toBe('waiting');
+    expect(bed.workloads.replicasOf('w0')).toBe(1);
+    expect((await rounds.round(8)).applied).toBe('accepted');
+    expect(bed.workloads.replicasOf('w0')).toBe(8);
+  });
+
+  it.each([
+    ['deployments/scale', 'update', 403, 'Forbidden'],
+    ['pods', 'patch', 403, 'Forbidden'],
+    ['deployments/scale', 'update', 401, 'Unauthorized'],
+    ['deployments/scale', 'update', 422, 'Invalid'],
+  ])('names the refusal of a change of %s (%s, %i)', async (resource, verb, status, code) => {
+    await using bed = await bedOf(2);
+    bed.api.judge = (call) => (call.resource === resource && call.verb === verb ? status : undefined);
+    expect((await new Rounds(bed).round(1)).applied).toEqual({ failed: code });
+    expect(bed.workloads.replicasOf('w0')).toBe(2);
+  });
+
+  it('says which workload it cannot read, and what is missing', async () => {
+    await using bed = await bedOf(1);
+    bed.api.judge = ({ verb }) => (verb === 'list' ? 403 : undefined);
+    await expect(bed.connector.observe(NEVER)).rejects.toThrow(
+      /^Deployment\/w0 in namespace default of http:\/\/127.0.0.1:\d+ cannot be read: .* rights that docs\/planner.md/,
+    );
+  });
+
+  it('needs no other right than to read and update scales, and to list and patch pods', async () => {
+    await using bed = await bedOf(2);
+    const allowed = ['get deployments/scale', 'update deployments/scale', 'list pods', 'patch pods'];
+    bed.api.judge = ({ verb, resource }) => (allowed.includes(`${verb} ${resource}`) ? undefined : 403);
+    const rounds = new Rounds(bed);
+    expect((await rounds.round(1)).applied).toBe('accepted');
+    expect((await rounds.round(3)).applied).toBe('accepted');
+    expect(Object.keys(bed.api.counts()).toSorted()).toEqual(allowed.toSorted());
+  });
+
+  it('counts a workload that does not exist as an option without room, and refuses a pool without any', async () => {
+    await using bed = await bedOf(1, clusterFleet([podOption(0, { max: 2 }), podOption(1)]));
+    const { plan } = await new Rounds(bed).round(4);
+    expect(bed.workloads.replicasOf('w0')).toBe(2);
+    expect(plan.shortage?.code).toBe('MaximumReached');
+    bed.api.store('deployments').remove('w0');
+    await expect(bed.connector.observe(NEVER)).rejects.toThrow(/do not exist in .*: Deployment\/w0, Deployment\/w1$/);
+  });
+
+  it('asks for a new token once the server refuses the old one', async () => {
+    await using bed = await bedOf(1);
+    bed.api.judge = ({ token }) => (token === 'new' ? undefined : 401);
+    const asked: boolean[] = [];
+    const connector = bed.open({
+      credentials: async (refused) => {
+        asked.push(refused);
+        return { token: refused ? 'new' : 'old' };
+      },
+    });
+    expect((await connector.observe(NEVER)).pools?.decode?.ready).toBe(1);
+    expect(asked).toEqual([false, true, false, true]);
+  });
+
+  it('rejects while the API server is away, and goes on once it is back', async () => {
+    await using bed = await bedOf(1);
+    const rounds = new Rounds(bed);
+    const plan = rounds.plan(await rounds.observe(), 4);
+    bed.api.judge = () => 503;
+    await expect(bed.connector.observe(NEVER)).rejects.toThrow(/cannot be read/);
+    await expect(bed.connector.apply(plan.steps, NEVER)).rejects.toThrow();
+    bed.api.judge = undefined;
+    await rounds.round(4);
+    expect(bed.workloads.replicasOf('w0')).toBe(4);
+  });
+
+  it('lowers a number that a person has raised beyond the maximum, a few pods at a time', async () => {
+    await using bed = await bedOf(2);
+    bed.workloads.setReplicas('w0', 20);
+    await bed.clock.advance(OLD_MS * 2);
+    const rounds = new Rounds(bed);
+    for (let round = 0; round < 4; round++) {
+      await rounds.round(2);
+      await bed.clock.advance(OLD_MS);
+    }
+    expect(bed.workloads.replicasOf('w0')).toBe(2);
+    expect(bed.workloads.ended).toHaveLength(18);
+  });
+
+  it('counts pods that a slow controller has not ended yet as ending', async () => {
+    await using bed = await bedOf(3);
+    bed.workloads.isActing = false;
+    const rounds = new Rounds(bed);
+    await rounds.round(1);
+    expect(bed.workloads.replicasOf('w0')).toBe(1);
+    expect((await rounds.observe()).pools?.decode).toMatchObject({ ready: 1, draining: 2, desired: 1 });
+    expect((await rounds.round(1)).plan.steps).toEqual([]);
+  });
+});
+
+describe('a planner of groups of pods', () => {
+  it('scales whole groups, and ends the last one as their set does', async () => {
+    const workload = 'LeaderWorkerSet/g0';
+    await using bed = await startPodFleet(clusterFleet([podOption(0, { workload })], { gpusPerReplica: 16 }));
+    bed.workloads.addGroups('g0', 1, 2);
+    await bed.clock.advance(OLD_MS);
+    const rounds = new Rounds(bed);
+    await rounds.round(3);
+    expect(bed.workloads.replicasOf('g0', 'leaderworkersets')).toBe(3);
+    await bed.clock.advance(OLD_MS * 2);
+    expect((await rounds.observe()).pools?.decode).toMatchObject({ ready: 3, starting: 0, desired: 3 });
+    const { plan, applied } = await rounds.round(2);
+    expect(applied).toBe('accepted');
+    expect(plan.victims.map(({ instanceId }) => instanceId)).toEqual(['g0-2']);
+    expect(bed.workloads.ended).toEqual(['g0-2', 'g0-2-1']);
+    expect(plan.gpus?.decode).toMatchObject({ held: 48, settled: 32 });
+  });
+});
+
+describe('a planner of Deployments in any state', () => {
+  it('ends no pod with streams while an idle one exists', async () => {
+    const pod = fc.record({ blocks: fc.option(fc.nat(2)), isReady: fc.boolean(), isOld: fc.boolean() });
+    const cases = fc.record({ pods: fc.array(pod, { minLength: 1, maxLength: 8 }), target: fc.nat(8) });
+    let ends = 0;
+    await fc.assert(
+      fc.asyncProperty(cases, async ({ pods, target }) => {
+        await using bed = await bedOf(pods.filter(({ isOld }) => isOld).length);
+        bed.workloads.setReplicas('w0', pods.length);
+        await bed.clock.advance(2 * START_MS);
+        bed.workloads.podsOf('w0').forEach((name, at) => {
+          const { blocks = null, isReady = true } = pods[at] ?? {};
+          if (blocks !== null) bed.loads.set(name, blocks);
+          bed.workloads.setReady(name, isReady);
+        });
+        const before = bed.workloads.podsOf('w0');
+        const isReady = new Map(before.map((name, at) => [name, pods[at]?.isReady ?? true]));
+        const rounds = new Rounds(bed);
+        await rounds.round(target);
+        const mayStream = (name: string): boolean => {
+          const blocks = bed.loads.get(name);
+          return blocks === undefined ? isReady.get(name) === true : blocks > 0;
+        };
+        const isOld = (name: string): boolean => before.indexOf(name) < pods.filter((each) => each.isOld).length;
+        const left = before.filter((name) => !bed.workloads.ended.includes(name));
+        const idle = left.filter((name) => !mayStream(name) && isOld(name));
+        const busy = bed.workloads.ended.filter(mayStream);
+        ends += busy.length;
+        if (busy.length > 0) expect(idle).toEqual([]);
+        expect(bed.workloads.podsOf('w0').length).toBeGreaterThanOrEqual(Math.min(target, before.length));
+      }),
+      { numRuns: 100, seed: 36 },
+    );
+    expect(ends).toBeGreaterThan(0);
+  });
+});
