@@ -675,7 +675,10 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
           const worker = await spawnWorker(endpointAt('ns/backend/generate/a'));
           await waitUntil(() => witness.present.size === 1);
           worker.signal('SIGSTOP');
-          await waitUntil(() => witness.present.size === 0);
+          const stoppedMs = performance.now();
+          // Another judge than the lease may hide the process at once. Its lease ends only with its time to live.
+          const hasEnded = (): boolean => performance.now() - stoppedMs > 2 * SHORT_TTL_MS;
+          await waitUntil(() => witness.present.size === 0 && hasEnded());
           worker.signal('SIGCONT');
           await worker.waitForOutput(/lease lost\nlease regained/);
           await waitUntil(() => witness.present.size === 1);
