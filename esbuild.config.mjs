@@ -65,6 +65,7 @@ const benchmarks = {
   entryPoints: {
     bench: 'bench/main.ts',
     'bench-floor': 'bench/floor.ts',
+    'bench-mixed-floor': 'bench/mixed-floor.ts',
     'bench-loop-probe': 'bench/loop-probe.ts',
   },
 };

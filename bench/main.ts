@@ -1,7 +1,7 @@
 // npm run bench -- [--only unary,burst,...] [--dynamo FOLDER] [--model FOLDER] [--json FILE]
 //
 // Prints one table: CPU of the frontend process at equal load, this product beside the floor and, where given, the real
-// Dynamo. `mixed` is this product's frontend before the workers of Dynamo.
+// Dynamo. `mixed` is this product's frontend before the workers of Dynamo, and `mixed floor` a bare server before them.
 import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ const dynamoFolder = values.dynamo === '' ? undefined : values.dynamo;
 const modelFolder = values.model ?? (dynamoFolder === undefined ? 'dist/builtin-model' : join(dynamoFolder, 'model'));
 const only = values.only?.split(',');
 const sides: readonly SideName[] =
-  dynamoFolder === undefined ? ['stator', 'floor'] : ['stator', 'dynamo', 'mixed', 'floor'];
+  dynamoFolder === undefined ? ['stator', 'floor'] : ['stator', 'dynamo', 'mixed', 'floor', 'mixed floor'];
 const model = { modelFolder, modelName: 'bench', dynamoFolder };
 
 interface Row {
@@ -75,10 +75,8 @@ function verdictOf({ max, ratioMax }: Figure, ours: number | undefined, theirs: 
 
 function note(result: Row): void {
   rows.push(result);
-  const cell = (name: SideName) => (result.values[name]?.toFixed(2) ?? '-').padStart(9);
-  console.log(
-    `${result.workload.padEnd(12)} ${result.figure.padEnd(20)} ${cell('stator')} ${cell('dynamo')} ${cell('mixed')} ${cell('floor')}  ${result.verdict}`,
-  );
+  const cells = sides.map((name) => (result.values[name]?.toFixed(2) ?? '-').padStart(11)).join(' ');
+  console.log(`${result.workload.padEnd(12)} ${result.figure.padEnd(20)} ${cells}  ${result.verdict}`);
 }
 
 function isWanted(name: string): boolean {
@@ -135,9 +133,8 @@ async function measureColdFunction(): Promise<void> {
 const isChaosAlone = only?.join() === 'chaos';
 const binary = isChaosAlone ? '' : await buildLoadGenerator('bench/llmload');
 console.log(`model ${modelFolder}; node ${process.version}; own memory ${residentMiB(process.pid).toFixed(0)} MiB`);
-console.log(
-  `${'workload'.padEnd(12)} ${'figure'.padEnd(20)} ${'stator'.padStart(9)} ${'dynamo'.padStart(9)} ${'mixed'.padStart(9)} ${'floor'.padStart(9)}`,
-);
+const heads = sides.map((name) => name.padStart(11)).join(' ');
+console.log(`${'workload'.padEnd(12)} ${'figure'.padEnd(20)} ${heads}`);
 for (const workload of WORKLOADS)
   if (isWanted(workload.name) && hasContext(workload.name, workload.contextTokensMin ?? 0))
     await measure(binary, workload);

@@ -34,11 +34,11 @@ export interface Side {
   stop(): Promise<void>;
 }
 
-/** `mixed` is Stator's frontend before Dynamo's workers. */
-export type SideName = 'stator' | 'dynamo' | 'mixed' | 'floor';
+/** `mixed` is Stator's frontend before Dynamo's workers, and `mixed floor` a bare server before them. */
+export type SideName = 'stator' | 'dynamo' | 'mixed' | 'floor' | 'mixed floor';
 
 export async function startSide(name: SideName, options: SideOptions): Promise<Side> {
-  const folder = await mkdtemp(join(tmpdir(), `stator-bench-${name}-`));
+  const folder = await mkdtemp(join(tmpdir(), `stator-bench-${name.replace(' ', '-')}-`));
   const group = new ProcessGroup(folder);
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
@@ -84,6 +84,11 @@ const START: Readonly<Record<SideName, Start>> = {
   },
   async floor(group, _folder, port, { pace }) {
     return group.start('floor', process.execPath, ['dist/bench-floor.js', String(port), String(pace.msPerToken)]).pid;
+  },
+  async 'mixed floor'(group, folder, port, options) {
+    await startDynamoWorkers(group, folder, options);
+    const server = ['dist/bench-mixed-floor.js', String(port), join(folder, 'kv')];
+    return group.start('mixed-floor', process.execPath, server).pid;
   },
 };
 

@@ -38,7 +38,7 @@ export class CallHome implements HomeOwner {
   /** Listens. Rejects with one line that says what to set if the address cannot be bound. */
   static async listen(settings: CallHomeSettings, clock: Clock, observer: RequestPlaneObserver): Promise<CallHome> {
     const { bind, advertise } = addressOf(settings.host);
-    const server = createServer(SOCKET_OPTIONS);
+    const server = createServer({ ...SOCKET_OPTIONS, pauseOnConnect: settings.tls === undefined }); // see `readShared`
     server.maxConnections = CONNECTIONS_MAX;
     const { port } = settings;
     await listenInRange(server, { first: port, last: port }, bind).catch((cause: unknown) => {

@@ -5,6 +5,7 @@ import type { RecordPieces } from '../../record-codec.ts';
 import { PacedReads } from '../frames/paced-reads.ts';
 import type { RequestPlaneObserver } from '../observer.ts';
 import { RecordCutter } from './record-cutter.ts';
+import { readShared } from './shared-reads.ts';
 import { TwoPartRules, twoPartMessage } from './two-part.ts';
 import { WireFault } from './wire-fault.ts';
 
@@ -79,8 +80,7 @@ export class HomeConnection implements AnswerConnection {
   #isHeld = false;
   #isPacing = false;
 
-  constructor(socket: Socket, options: HomeOptions) {
-    this.#socket = socket;
+  constructor(accepted: Socket, options: HomeOptions) {
     this.#options = options;
     this.#rules = new TwoPartRules(HANDSHAKE_BYTES_MAX, (bytes, headerStart, bodyStart, end, isKept) =>
       this.#message(bytes, headerStart, bodyStart, end, isKept),
@@ -88,8 +88,9 @@ export class HomeConnection implements AnswerConnection {
     this.#cutter = new RecordCutter(this.#rules);
     this.#reads = new PacedReads({ onBytes: (bytes) => this.#read(bytes), onRoom: () => this.#hasRoom() });
     this.#timer = options.clock.after(HANDSHAKE_TIMEOUT_MS, () => this.destroy());
+    const socket = readShared(accepted, (bytes) => this.#received(bytes));
+    this.#socket = socket;
     socket.setKeepAlive(true, KEEP_ALIVE_MS);
-    socket.on('data', (bytes) => this.#received(bytes));
     socket.on('error', () => {}); // 'close' follows
     socket.on('end', () => this.#ended());
     socket.on('close', () => this.#closed());
@@ -113,7 +114,11 @@ export class HomeConnection implements AnswerConnection {
   release(): void {
     if (!this.#isHeld) return;
     this.#isHeld = false;
-    this.#guard(() => this.#cutter.resume());
+    try {
+      this.#cutter.resume();
+    } catch (thrown) {
+      this.#broken(thrown);
+    }
     if (!this.#isHeld && !this.#isPacing) this.#socket.resume();
     if (this.#socket.readableEnded || this.#socket.destroyed) this.#ended();
   }
@@ -156,18 +161,19 @@ export class HomeConnection implements AnswerConnection {
   }
 
   #read(bytes: Buffer): void {
-    if (!this.#isFinished) this.#guard(() => this.#cutter.push(bytes));
+    if (this.#isFinished) return;
+    try {
+      this.#cutter.push(bytes);
+    } catch (thrown) {
+      this.#broken(thrown);
+    }
   }
 
-  /** Runs a step of reading. A fault of the worker ends the stream. */
-  #guard(step: () => void): void {
-    try {
-      step();
-    } catch (thrown) {
-      this.#options.observer.connectionError();
-      this.#write(KILL);
-      this.#lose(workerError('BackendProtocol', `the worker broke the protocol: ${reasonOf(thrown)}`));
-    }
+  /** Ends the stream after a fault of the worker. */
+  #broken(fault: unknown): void {
+    this.#options.observer.connectionError();
+    this.#write(KILL);
+    this.#lose(workerError('BackendProtocol', `the worker broke the protocol: ${reasonOf(fault)}`));
   }
 
   #message(bytes: Buffer, headerStart: number, bodyStart: number, end: number, isKept: boolean): void {

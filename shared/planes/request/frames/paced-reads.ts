@@ -69,7 +69,7 @@ export class PacedReads {
   }
 
   #handOn(bytes: Buffer, at: number): number {
-    const slice = bytes.subarray(at, at + SLICE_BYTES);
+    const slice = at === 0 && bytes.length <= SLICE_BYTES ? bytes : bytes.subarray(at, at + SLICE_BYTES);
     spendOfTurn(slice.length * COST_OF_BYTE);
     this.#options.onBytes(slice);
     return slice.length;
